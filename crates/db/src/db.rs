@@ -21,7 +21,7 @@ use crate::structure::Structure;
 use crate::tiers;
 use crate::worker::Workers;
 use crate::workload::KeyspaceSeen;
-use crate::{Error, Keyspace, Result};
+use crate::{Error, Keyspace, Result, TierOutline};
 use alluvium_base::Kind;
 use alluvium_storage::Directories;
 use alluvium_trees::paged::PagedOutline;
@@ -729,7 +729,8 @@ impl Db {
 
     /// Returns a drawing of the tree in plain text: each line is a node of the trunk or one of its
     /// children, with its runs. Keys start with the number of their keyspace. Where keyspaces are
-    /// in pages, a line for each level of their tree follows: see [`Db::outline_pages`].
+    /// in pages, a line for each level of their tree follows: see [`Db::outline_pages`]; where the
+    /// store has several tiers, what lies on each: see [`Db::outline_tiers`].
     #[must_use]
     pub fn draw(&self) -> String {
         let mut drawing = self.engine().dictionaries.tree.draw();
@@ -738,7 +739,17 @@ impl Db {
             Ok(Some(pages)) => drawing.push_str(&pages.to_string()),
             Err(error) => drawing.push_str(&format!("pages: {error}\n")),
         }
+        let tiers = self.outline_tiers();
+        if tiers.len() > 1 {
+            drawing.extend(tiers.iter().map(ToString::to_string));
+        }
         drawing
+    }
+
+    /// Returns each tier of the store, with the runs that need something of it. Nothing is read.
+    #[must_use]
+    pub fn outline_tiers(&self) -> Vec<TierOutline> {
+        self.engine().outline_tiers()
     }
 
     /// Returns how the pages are used that are written in place: nodes of each level, how full they

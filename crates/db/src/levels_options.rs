@@ -58,6 +58,8 @@ const LEAST_VOLATILE: u64 = 64 << 10;
 pub struct LevelsOptions {
     pub(crate) policy: Policy,
     stitch: Option<Stitch>,
+    moves_values: bool,
+    defragment_percent: u32,
 }
 
 /// Which leaves merges take over instead of copying them.
@@ -150,19 +152,53 @@ impl LevelsOptions {
         }
     }
 
+    /// Has merges that copy a record copy its value along, if that is kept apart from its leaf. The
+    /// values of a run lie in the order of their keys then, so that scans need not seek for each;
+    /// with [`LevelsOptions::stitch`], those of leaves that are taken over stay where they are.
+    /// Without it a long value is written once, and stays where it was written first.
+    #[must_use]
+    pub fn move_values(self) -> LevelsOptions {
+        LevelsOptions {
+            moves_values: true,
+            ..self
+        }
+    }
+
+    /// Has the background write runs again in which scans seek, once they have paid as much for
+    /// that as it costs. It writes at most `percent` hundredths, up to 100, of what else was
+    /// written since the store was opened.
+    ///
+    /// ```
+    /// use alluvium::{LevelsOptions, Structure};
+    /// let options = LevelsOptions::samt(4).stitch(3).move_values().defragment(20);
+    /// let text = "levels,samt,k=4,f=3,values=moved,defragment=20";
+    /// assert_eq!(text.parse::<Structure>()?, Structure::Levels(options));
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    #[must_use]
+    pub fn defragment(self, percent: u32) -> LevelsOptions {
+        LevelsOptions {
+            defragment_percent: percent,
+            ..self
+        }
+    }
+
     fn of(policy: Policy) -> LevelsOptions {
-        LevelsOptions { policy, stitch: None }
+        LevelsOptions {
+            policy,
+            ..LevelsOptions::default()
+        }
     }
 
     /// Returns what is said to the structure. The bytes of a unit are those of users' keys.
     pub(crate) fn stitching(&self) -> Stitching {
-        let Some(stitch) = self.stitch else {
-            return Stitching::default();
-        };
+        let stitch = self.stitch.unwrap_or(Stitch::at(u32::MAX));
         Stitching {
             threshold: stitch.threshold,
             same_scan: stitch.unit.map(SameScan::Prefix),
             always: stitch.always,
+            moves_values: self.moves_values,
+            defragment_percent: self.defragment_percent,
         }
     }
 
@@ -181,6 +217,8 @@ impl LevelsOptions {
         Ok(LevelsOptions {
             policy: policy.parse()?,
             stitch,
+            moves_values: stitching.moves_values,
+            defragment_percent: stitching.defragment_percent,
         })
     }
 }
@@ -209,7 +247,10 @@ impl Structure {
         match self {
             Structure::Tiered => Ok(()),
             Structure::Hashed(options) => options.validate(),
-            Structure::Levels(options) => Ok(options.policy.validate()?),
+            Structure::Levels(options) => {
+                options.policy.validate()?;
+                Ok(options.stitching().validate()?)
+            }
             Structure::Volatile(bytes) if *bytes < LEAST_VOLATILE => Err(Error::BadOption {
                 option: "structure",
                 why: format!("a volatile keyspace of {bytes} bytes: give it {LEAST_VOLATILE} or more"),
@@ -246,7 +287,9 @@ impl FromStr for Structure {
     /// `hashed,form=bot,lambda=16`,
     /// `volatile,bytes=64M`, `levels`, `levels,k=4`, or `levels,` and a policy: `samt,k=4`,
     /// `cola,r=3`, `leveled,r=10`, `never`.
-    /// Behind a policy may stand what is stitched: `,f=3,scan=8,always=2048`.
+    /// Behind a policy may stand what is stitched: `,f=3,scan=8,always=2048`, that values move with
+    /// their records: `,values=moved`, and the share of what is written that is for scans:
+    /// `,defragment=20`.
     /// Or `paged`, `paged,bplus`, or `paged,beps,node=16384,epsilon=0.8,key=64,value=128`, behind
     /// which may stand `,merge`; ε may be `adaptive`.
     fn from_str(text: &str) -> Result<Structure> {
@@ -326,6 +369,9 @@ mod tests {
             "levels,never",
             "levels,samt,k=4,f=0",
             "levels,cola,r=3,f=3,scan=8,always=2048",
+            "levels,samt,k=4,values=moved",
+            "levels,samt,k=4,f=3,values=moved,defragment=20",
+            "levels,leveled,r=4,defragment=100",
             "hashed,index=pachash",
             "hashed,index=trie",
             "hashed,form=boa,lambda=16,refined=yes",
@@ -355,6 +401,8 @@ mod tests {
             ("levels,k=", "no number"),
             ("levels,k=4,f=x", "no number"),
             ("levels,k=4,scan=8", "need f"),
+            ("levels,k=4,values=copied", "say values=moved"),
+            ("levels,k=4,defragment=200", "1 to 100"),
             ("tiered,k=4", "there is no \"tiered,k=4\""),
             ("hash", "there is no \"hash\""),
             ("volatile", "as in volatile,bytes=64M"),
@@ -384,5 +432,7 @@ mod tests {
             assert!(error.contains(why), "{text}: {error}");
         }
         assert!(Structure::Levels(LevelsOptions::cola(1)).validate().is_err());
+        let much = LevelsOptions::samt(4).defragment(101);
+        assert!(Structure::Levels(much).validate().is_err());
     }
 }

@@ -133,6 +133,7 @@ pub use alluvium_hashes::hashed::HashedStats;
 pub use alluvium_storage::extents::TierUsage as SpaceUsage;
 pub use alluvium_storage::log::LogUsage;
 pub use alluvium_storage::{CacheStats, CopyStats};
+pub use alluvium_trees::levels::LevelsStats;
 pub use alluvium_trees::paged::read::LevelFigures as PagedLevel;
 pub use alluvium_trees::paged::{PagedOutline, PagedStats};
 pub use alluvium_trees::run::{Summary as RunSummary, Use as ExtentUse};
@@ -140,6 +141,7 @@ pub use alluvium_trees::tiered::{
     Debt as TreeDebt, Outline, OutlineBundle, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun,
     Stats as TreeStats, Underway,
 };
+pub use alluvium_trees::whereabouts::RunName;
 pub use batch::{MAX_KEY, MAX_VALUE, WriteBatch};
 pub use caps::Background;
 pub use changes::{Change, ChangeSet, Changes};
@@ -167,7 +169,7 @@ pub use restore::restore;
 pub use snapshot::Snapshot;
 pub use stats::{
     Delays, DiskSpace, Distribution, Distributions, Figure, Latencies, Latency, Nature, Operations, Stats,
-    TierStats, Unit,
+    TierOutline, TierRun, TierStats, Unit,
 };
 pub use tier_options::TierOptions;
 pub use transaction::{Savepoint, Transaction, TransactionIter, TransactionUnordered};

@@ -48,6 +48,7 @@ mod shared;
 mod slowlog;
 mod store;
 mod tally;
+mod tiers;
 mod waits;
 mod web;
 

@@ -36,6 +36,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) asks_filters: bool,
     /// Extents, in order, of which so little is live that values in them are copied.
     pub(crate) sparse: Vec<Extent>,
+    /// Whether values are copied with their records wherever they lie.
+    pub(crate) moves_values: bool,
 }
 
 /// What a merge reads.
@@ -85,6 +87,7 @@ pub(crate) struct Fused<S: Input = Cursor> {
     keyspace: Keyspace,
     asks_filters: bool,
     sparse: Vec<Extent>,
+    moves_values: bool,
     copied: Vec<u8>,
     builder: Builder,
     purpose: Purpose,
@@ -283,6 +286,7 @@ impl<S: Input> Fused<S> {
             keyspace: Keyspace::new(plan.schema),
             asks_filters: plan.asks_filters,
             sparse: plan.sparse,
+            moves_values: plan.moves_values,
             copied: Vec::new(),
             builder,
             purpose: options.purpose,
@@ -363,11 +367,11 @@ impl<S: Input> Fused<S> {
                 .load_newest(&self.store, self.purpose, self.rule.horizon)?;
         }
         let (key, builder, store, purpose) = (&self.key, &mut self.builder, &self.store, self.purpose);
-        let (sparse, copied) = (&self.sparse, &mut self.copied);
+        let (sparse, moves, copied) = (&self.sparse, self.moves_values, &mut self.copied);
         self.messages
             .fold(store, purpose, &mut folder, deleted, |record| {
                 match record.value {
-                    Value::Separate(pointer) if is_copied(sparse, &pointer) => {
+                    Value::Separate(pointer) if is_copied(sparse, moves, &pointer) => {
                         let guard = store.epochs().pin();
                         values::read_value(store.cache(), &guard, &pointer, purpose, copied)?;
                         let value = Value::Inline(copied);
@@ -392,19 +396,24 @@ impl<S: Input> Fused<S> {
     }
 }
 
-/// Whether a value is copied instead of passed on: so that the extent is given up, of which the
-/// rest is dead. A value that is longer fills most of its extents by itself.
-fn is_copied(sparse: &[Extent], pointer: &ValuePointer) -> bool {
-    pointer.len <= LONGEST_COPIED && lies_in(sparse, &pointer.node)
+/// Returns whether a value is copied instead of passed on: because all are, or so that the extent
+/// is given up, of which the rest is dead. A value that is longer fills most of its extents by
+/// itself.
+fn is_copied(sparse: &[Extent], moves_values: bool, pointer: &ValuePointer) -> bool {
+    pointer.len <= LONGEST_COPIED && (moves_values || lies_in(sparse, &pointer.node))
 }
 
 /// Returns whether a node lies in one of these extents, which are in order.
 pub(crate) fn lies_in(extents: &[Extent], node: &NodePointer) -> bool {
-    let unit = node.offset / UNIT;
-    let behind = |extent: &Extent| (extent.tier, u64::from(extent.start)) <= (node.tier, unit);
+    unit_lies_in(extents, (node.tier, node.offset / UNIT))
+}
+
+/// Returns whether a unit of a tier lies in one of these extents, which are in order.
+pub(crate) fn unit_lies_in(extents: &[Extent], (tier, unit): (u8, u64)) -> bool {
+    let behind = |extent: &Extent| (extent.tier, u64::from(extent.start)) <= (tier, unit);
     debug_assert!(extents.is_sorted(), "extents by their places");
     let before = &extents[..extents.partition_point(behind)];
-    let holds = |extent: &Extent| extent.tier == node.tier && unit < u64::from(extent.end());
+    let holds = |extent: &Extent| extent.tier == tier && unit < u64::from(extent.end());
     before.last().is_some_and(holds)
 }
 

@@ -22,7 +22,8 @@ Examples:
 Each line is a node of the trunk or one of its children: the range of its keys, and the runs that it holds for them, oldest first; \
 what has sunk is its own, what has not been compacted yet is pending. Keys begin with the number of their keyspace. Runs are named by their group and \
 their place in it; --json and the web page say them. Pages that are written in place follow: how full the nodes of each level are, which messages wait, and \
-how many pages are free. For that every node is read.";
+how many pages are free. For that every node is read. Of a store with several directories follow its tiers: how full each is, whether it fails, how much of \
+the first one copies take, and which runs of the tree and of levels lie there.";
 
 /// Draw the tree: which runs hold which keys, and where. Or say what a run holds, and which parts
 /// of the files it needs.

@@ -83,7 +83,9 @@ pub struct Create {
     /// The structure: tiered, or levels, with K as in levels,k=4, or with another policy:
     /// levels,cola,r=3, levels,leveled,r=10, levels,never. Behind it, what merges take over
     /// unread: more than f leaves in a row, keeping keys together that share their first bytes
-    /// (scan), unless they are more than always: levels,k=4,f=3,scan=8,always=2048.
+    /// (scan), unless they are more than always: levels,k=4,f=3,scan=8,always=2048. With
+    /// values=moved, values that are apart move with what is copied; defragment=20 has runs
+    /// written again in which scans seek, for a fifth of what else is written at most.
     /// Or volatile: in memory alone, and empty at the next opening: volatile,bytes=64M.
     /// Or hashed: without order of keys, with an index as in hashed,index=trie, or as levels with
     /// routing filters, which write less and read more: hashed,form=boa,lambda=16,refined=yes. Or

@@ -112,3 +112,27 @@ fn a_server_whose_second_directory_is_gone_is_asked_all_the_same() {
     std::fs::rename(&away, &large).unwrap();
     assert_eq!(place.run(["get", "Oder"]).ended(0).text().trim_end(), "854 km");
 }
+
+#[test]
+fn a_drawing_says_which_runs_lie_on_which_tier() {
+    let place = Place::new();
+    let large = place.path("large");
+    let large = large.to_str().unwrap();
+    on(&place, Some(large), &["put", "Elbe", "1094 km"]).ended(0);
+    on(&place, None, &["compact"]).ended(0);
+    let drawing = on(&place, None, &["inspect"]).ended(0).text();
+    for text in ["tier 0 in", "tier 1 in", large, "takes data", "of the tree"] {
+        assert!(drawing.contains(text), "{text}: {drawing}");
+    }
+    let outline = on(&place, None, &["inspect", "--json"]).ended(0).json();
+    let tiers = outline["tiers"].as_array().expect("two tiers");
+    assert_eq!(tiers.len(), 2);
+    assert_eq!(
+        (&tiers[1]["tier"], &tiers[1]["state"]),
+        (&1.into(), &"takes data".into())
+    );
+    let runs: u64 = tiers.iter().map(|tier| tier["run_count"].as_u64().unwrap()).sum();
+    assert!(runs > 0, "{outline}");
+    let run = &tiers[0]["runs"][0];
+    assert!(run["group"].is_u64() && run["bytes"].is_u64(), "{outline}");
+}

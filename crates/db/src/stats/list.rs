@@ -318,6 +318,21 @@ impl Stats {
     }
 
     fn list_structures(&self, list: &mut List) {
+        if let Some(levels) = &self.levels {
+            let has = [
+                ("levels", levels.levels),
+                ("runs", levels.runs),
+                ("jumps", levels.jumps),
+            ];
+            list.are("levels", Unit::Count, &has);
+            let counts = [
+                ("leaves_taken_over", levels.taken_over),
+                ("defragmented_runs", levels.defragmented_runs),
+            ];
+            list.counts("levels", &counts);
+            let written = [("defragmented_bytes", levels.defragmented_bytes)];
+            list.counted_bytes("levels", &written);
+        }
         if let Some(hashed) = &self.hashed {
             list.are(
                 "hashed",

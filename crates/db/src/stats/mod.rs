@@ -4,7 +4,7 @@
 //!
 //! *Does not know*: what to make of it; that is for people, and for the exporters.
 //!
-//! *Read in this order*: this file, `tiers.rs` (each directory),
+//! *Read in this order*: this file, `tiers.rs` (each directory), `tier_outline.rs` (its runs),
 //! `latencies.rs` (what is timed, and how it stays cheap),
 //! `distribution.rs` (the same, counted by how long), `list.rs` (all numbers as a list, and as a
 //! table), `forecast.rs` (predictions as such), `publish.rs` (the list for the `metrics` crate,
@@ -16,18 +16,20 @@ mod latencies;
 mod list;
 #[cfg(feature = "metrics")]
 mod publish;
+mod tier_outline;
 mod tiers;
 
 pub use distribution::{Distribution, Distributions};
 pub(crate) use latencies::{Began, Recorders};
 pub use latencies::{Latencies, Latency};
 pub use list::{Figure, Nature, Unit};
+pub use tier_outline::{TierOutline, TierRun};
 pub use tiers::TierStats;
 
 use crate::engine::{Cause, Engine, RecordStats, Tally, TransactionStats};
 use crate::{
-    CacheStats, CopyStats, DeviceStats, HashedStats, LogUsage, MemoryUse, PagedStats, SpaceUsage, TreeDebt,
-    TreeStats,
+    CacheStats, CopyStats, DeviceStats, HashedStats, LevelsStats, LogUsage, MemoryUse, PagedStats,
+    SpaceUsage, TreeDebt, TreeStats,
 };
 use alluvium_base::Purpose;
 use std::sync::atomic::Ordering;
@@ -145,6 +147,8 @@ pub struct Stats {
     pub tree_runs: usize,
     /// How high it is: 1 when all of it is one leaf.
     pub tree_height: u8,
+    /// The levels, that all keyspaces in levels share; none if there are none.
+    pub levels: Option<LevelsStats>,
     /// The hashed structure, that all hashed keyspaces share; none if there is none.
     pub hashed: Option<HashedStats>,
     /// Pages that are written in place.
@@ -252,6 +256,7 @@ impl Engine {
             debt: self.dictionaries.tree.debt(),
             tree_runs: self.dictionaries.tree.longest_path(),
             tree_height: self.dictionaries.tree.height(),
+            levels: self.dictionaries.levels_stats(),
             hashed: self.dictionaries.hashed_stats(),
             paged: self.dictionaries.paged_stats(),
             device: self.device_stats(),

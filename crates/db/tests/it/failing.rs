@@ -8,7 +8,7 @@ use crate::tiers::{places, small, with};
 use alluvium::simulation::{self, OpenIn as _, Scale, Simulated as _};
 use alluvium::{
     Db, Durability, Error, ErrorKind, HashedForm, HashedOptions, Keyspace, KeyspaceOptions, LevelsOptions,
-    Options, Structure, WriteBatch,
+    Options, Purpose, Structure, WriteBatch,
 };
 use alluvium_device::simulated::{Fault, SimDirectory, Survival};
 use alluvium_device::{Directory, Operation};
@@ -154,6 +154,59 @@ fn reads_fail(form: HashedForm) {
     db.compact().unwrap();
     assert!(written(&db) > before, "it takes data again");
     is_whole(&db, &all, 2 * RECORDS);
+}
+
+/// Reads of the second tier fail, and are met: nothing of it is in the cache.
+fn unreadable(machine: &SimDirectory) -> (Db, [Keyspace; KINDS]) {
+    let (db, _) = filled(machine, HashedForm::Silt);
+    db.close().unwrap();
+    let db = options().open_existing_in(tiers_of(machine)).unwrap();
+    let all = keyspaces(&db, HashedForm::Silt);
+    machine.inject(Fault::failing(Operation::Read).on(FILE).sticky());
+    for keyspace in &all {
+        keyspace.get(7u32.to_be_bytes()).unwrap_err();
+    }
+    assert!(fails(&db));
+    (db, all)
+}
+
+#[test]
+fn writing_goes_on_beside_what_cannot_be_read_as_long_as_there_is_space() {
+    const MORE: u32 = 12_000;
+    for kind in 0..2 {
+        let machine = SimDirectory::new(4 + kind as u64);
+        let (db, all) = unreadable(&machine);
+        let (keyspace, before) = (&all[kind], written(&db));
+        for number in RECORDS..RECORDS + MORE {
+            let put = keyspace.put(number.to_be_bytes(), value_of(number));
+            put.unwrap_or_else(|error| panic!("record {number} of {}: {error}", keyspace.name()));
+            db.work().unwrap();
+        }
+        while db.work().unwrap() {}
+        db.checkpoint().unwrap();
+        assert_eq!(written(&db), before, "nothing new lies on the tier that fails");
+        let device = db.stats().device;
+        let merged = [Purpose::Incorporate, Purpose::Compact].map(|purpose| device.of(purpose).written_bytes);
+        let times = merged.iter().sum::<u64>() / (u64::from(MORE) * 125);
+        println!("{}: each byte was written {times} times", keyspace.name());
+        assert!(times < 60, "{times} times");
+        // What lies on the first tier is read meanwhile, and all of it afterwards.
+        for number in (RECORDS..RECORDS + MORE).step_by(97) {
+            let found = keyspace.get(number.to_be_bytes()).unwrap();
+            assert_eq!(found.as_deref(), Some(&value_of(number)[..]));
+        }
+        machine.clear_faults();
+        let left = machine.image(Survival::POWER_LOSS[kind], 9);
+        db.abandon();
+        let db = options().open_existing_in(tiers_of(&left)).unwrap();
+        for (number, keyspace) in keyspaces(&db, HashedForm::Silt).iter().enumerate() {
+            let count = if number == kind { RECORDS + MORE } else { RECORDS };
+            assert_eq!(keyspace.unordered().count(), count as usize);
+        }
+        db.compact().unwrap();
+        assert_eq!(db.check().unwrap(), [""; 0]);
+        assert!(written(&db) > before, "it takes data again");
+    }
 }
 
 #[test]
@@ -345,6 +398,14 @@ impl Life {
         }
     }
 
+    fn write_on(&mut self, commits: usize) {
+        for _ in 0..commits {
+            self.commit();
+            let worked = self.db.work();
+            worked.unwrap_or_else(|error| panic!("{:?}: work: {error}", self.run));
+        }
+    }
+
     fn compare(&self) {
         let mut found = Pairs::new();
         for (kind, keyspace) in self.all.iter().enumerate() {
@@ -377,6 +438,10 @@ fn live(run: Run) -> bool {
     let fault = Fault::failing(run.operation).on(FILE).at(run.call);
     machine.inject(if run.is_sticky { fault.sticky() } else { fault });
     life.steps(60);
+    if run.operation == Operation::Read && run.is_sticky {
+        // Compactions go on beside what cannot be read.
+        life.write_on(250);
+    }
     let is_met = machine.faults_hit() > 0;
     match run.after {
         After::Nothing => {}

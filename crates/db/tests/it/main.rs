@@ -34,6 +34,7 @@ mod space;
 mod spills;
 mod stats;
 mod story;
+mod tier_outline;
 mod tiers;
 mod transactions;
 mod undone;

@@ -36,7 +36,7 @@ pub(crate) fn with(tiers: &[&PathBuf]) -> Options {
         .fold(options, |all, path| all.tier(path, TierOptions::new()))
 }
 
-fn fill(db: &Db) -> Keyspace {
+pub(crate) fn fill(db: &Db) -> Keyspace {
     let keyspace = db.keyspace("k").unwrap();
     let hashed = KeyspaceOptions::new().structure(Structure::Hashed(HashedOptions::default()));
     let hashed = db.keyspace_with("h", &hashed).unwrap();

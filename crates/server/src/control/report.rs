@@ -1,7 +1,7 @@
 //! Answers as JSON: what the store holds, how its tree looks, what a check has read.
 
 use super::advised;
-use crate::{forecast, paged};
+use crate::{forecast, paged, tiers};
 use alluvium::{
     CheckReport, Compression, Db, HashedStats, HourSeen, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun,
     Underway,
@@ -204,6 +204,10 @@ pub(super) fn outline(db: &Db) -> Value {
     // What fails is said in the drawing.
     if let Ok(Some(of)) = db.outline_pages() {
         answer["pages"] = paged::outline(&of);
+    }
+    let tiers = tiers::outline(db, usize::MAX);
+    if !tiers.is_null() {
+        answer["tiers"] = tiers;
     }
     answer
 }

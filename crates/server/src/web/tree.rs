@@ -1,7 +1,7 @@
 //! The tree's shape as JSON.
 
 use super::json;
-use crate::paged;
+use crate::{paged, tiers};
 use alluvium::{Db, KeyRange, OutlineKey, OutlineLayer, OutlineNode, OutlinePivot, Underway};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -10,6 +10,8 @@ use std::collections::BTreeMap;
 const MOST: usize = 5000;
 /// Pages of a file at most whose nodes are read for a page that is drawn every few seconds.
 const MOST_READ: u64 = 4096;
+/// Runs of a tier that are shown at most: the largest.
+const MOST_RUNS: usize = 100;
 
 /// Returns the tree of a store, and how pages are used that are written in place.
 pub(super) fn shape(db: &Db) -> Value {
@@ -27,6 +29,10 @@ pub(super) fn shape(db: &Db) -> Value {
     // Damage is what `check` and reads tell: the tree is shown without them.
     if let Ok(Some(pages)) = paged::outline_within(db, MOST_READ) {
         shape["pages"] = pages;
+    }
+    let tiers = tiers::outline(db, MOST_RUNS);
+    if !tiers.is_null() {
+        shape["tiers"] = tiers;
     }
     shape
 }

@@ -39,3 +39,4 @@ mod transactions;
 mod users;
 mod web;
 mod web_pages;
+mod web_tiers;

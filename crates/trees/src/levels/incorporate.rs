@@ -147,6 +147,7 @@ impl Incorporate for Incorporation {
                 let version = self.levels.version();
                 let age = version.next_age;
                 let member = written.install(&self.levels.shared.home.store, (age, age));
+                self.levels.shared.ledger.note_written(member.run.summary().bytes);
                 let mut runs = version.levels.clone();
                 if runs.is_empty() {
                     runs.push(Vec::new());

@@ -61,6 +61,7 @@ impl Ingest {
             let run = piece.built.run.clone().based(first + layer);
             let counts: Vec<usize> = runs.iter().map(Vec::len).collect();
             let (unit, bytes) = (options.unit_bytes, run.summary().bytes);
+            levels.shared.ledger.note_written(bytes);
             let level = policy::landing(&options.policy, unit, &counts, bytes);
             if runs.len() <= level {
                 runs.resize(level + 1, Vec::new());

@@ -2,6 +2,7 @@
 //! once.
 
 use super::Levels;
+use super::defragment;
 use super::policy::{self, Merge};
 use super::state::{Age, Kept, Member, Version, Written, bytes_of};
 use crate::fuse::{Fused, Plan, Source};
@@ -26,12 +27,22 @@ pub struct MergeStep {
     merge: Merge,
     /// Newest first; they stay until it is over, for nothing else takes busy runs away.
     inputs: Vec<Arc<Member>>,
-    /// Whether all of the structure becomes one run because a user wants it.
-    takes_all: bool,
-    /// Whether it is there to write a run to a faster tier.
-    is_lift: bool,
+    reason: Reason,
     older: Older,
     phase: Phase,
+}
+
+/// What asks for a merge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reason {
+    /// The policy.
+    Policy,
+    /// A user: all of the structure becomes one run.
+    All,
+    /// A run has shrunk, and is written to a faster tier.
+    Lift,
+    /// Scans: a run is written again.
+    Scans,
 }
 
 #[derive(Debug)]
@@ -48,7 +59,7 @@ impl Levels {
     pub(super) fn next_merge(&self) -> Option<MergeStep> {
         let mut kept = self.shared.kept.lock();
         let version = self.version();
-        let merge = self.due(&mut kept, &version)?;
+        let (merge, reason) = self.due(&mut kept, &version)?;
         let inputs = inputs(&version, &merge);
         for input in &inputs {
             let is_free = kept.busy.insert(input.ages.0);
@@ -58,34 +69,42 @@ impl Levels {
         kept.next_job += 1;
         kept.jobs.insert(number);
         let oldest = inputs.last().expect("a merge takes runs");
-        let is_lift = inputs.len() == 1 && kept.shrunk == Some(oldest.ages.0);
-        if is_lift {
+        if reason == Reason::Lift {
             // It is tried once.
             kept.shrunk = None;
         }
-        let takes_all = std::mem::take(&mut kept.wants_all);
-        let below = version.levels.iter().skip(merge.to + 1);
-        let is_oldest = below.flatten().next().is_none();
+        kept.wants_all &= reason != Reason::All;
+        let of_all = version.newest_first.last();
+        let is_oldest = of_all.is_some_and(|run| Arc::ptr_eq(run, oldest));
         Some(MergeStep {
             levels: self.clone(),
             number,
             merge,
             inputs,
-            takes_all,
-            is_lift,
+            reason,
             older: if is_oldest { Older::None } else { Older::Elsewhere },
             phase: Phase::Due,
         })
     }
 
-    /// Returns the merge that is due.
-    fn due(&self, kept: &mut Kept, version: &Version) -> Option<Merge> {
+    /// Returns the merge that is due, and why.
+    fn due(&self, kept: &mut Kept, version: &Version) -> Option<(Merge, Reason)> {
         if version.newest_first.is_empty() {
             kept.wants_all = false;
         }
         let view = kept.view(version, &self.shared.options, self.shared.home.store.tiers());
-        let chosen = policy::choose(&self.shared.options.policy, &view);
-        chosen.or_else(|| self.lift(kept, version))
+        if let Some(merge) = policy::choose(&self.shared.options.policy, &view) {
+            let reason = match view.takes_all() {
+                true => Reason::All,
+                false => Reason::Policy,
+            };
+            return Some((merge, reason));
+        }
+        if let Some(merge) = self.lift(kept, version) {
+            return Some((merge, Reason::Lift));
+        }
+        let merge = self.defragmentation(kept, version)?;
+        Some((merge, Reason::Scans))
     }
 
     /// Returns the merge that writes a run which has shrunk to the tier that it belongs to now, if
@@ -105,9 +124,14 @@ impl Levels {
             return None;
         }
         let from = level?;
-        let (runs, to, into) = (1, from, from);
         let is_free = kept.jobs.is_empty() && !kept.wants_all;
-        is_free.then_some(Merge { from, runs, to, into })
+        is_free.then_some(Merge {
+            from,
+            runs: 1,
+            skips: 0,
+            to: from,
+            into: from,
+        })
     }
 
     /// Returns how many merges are due or under way.
@@ -135,12 +159,11 @@ fn inputs(version: &Version, merge: &Merge) -> Vec<Arc<Member>> {
         let Some(runs) = version.levels.get(level) else {
             continue;
         };
-        let count = if level == merge.from {
-            merge.runs
-        } else {
-            runs.len()
+        let taken = match level == merge.from {
+            true => &runs[merge.skips..merge.skips + merge.runs],
+            false => &runs[..],
         };
-        inputs.extend(runs[..count].iter().rev().cloned());
+        inputs.extend(taken.iter().rev().cloned());
     }
     assert!(!inputs.is_empty(), "a merge takes runs");
     inputs
@@ -149,11 +172,11 @@ fn inputs(version: &Version, merge: &Merge) -> Vec<Arc<Member>> {
 impl MergeStep {
     fn class(&self) -> Class {
         match self.levels.shared.is_scarce.load(Ordering::Relaxed) {
-            true if self.takes_all => Class::Freeing,
+            true if self.reason == Reason::All => Class::Freeing,
             true => Class::Essential,
             // Another tier may have the space.
             false if self.levels.shared.home.store.tiers().count() > 1 => Class::Normal,
-            false if self.takes_all => Class::Freeing,
+            false if self.reason == Reason::All => Class::Freeing,
             false => Class::Normal,
         }
     }
@@ -173,10 +196,17 @@ impl MergeStep {
         let bytes = self.inputs.iter().map(|member| bytes_of(&member.run)).sum();
         let tier = self.levels.tier(self.merge.into, bytes);
         let left = self.left_behind(tier);
+        let stitching = match self.reason {
+            Reason::Scans => defragment::stitching(&self.inputs[0].run, shared.home.store.device()),
+            _ => shared.options.stitching,
+        };
         // What is taken over unread stays where it lies.
         let stitching = match left.is_empty() {
-            true => shared.options.stitching,
-            false => Stitching::default(),
+            true => stitching,
+            false => Stitching {
+                threshold: u32::MAX,
+                ..stitching
+            },
         };
         let sources = self.inputs.iter().map(|member| Source {
             run: member.run.clone(),
@@ -187,6 +217,7 @@ impl MergeStep {
             schema: &shared.home.schema,
             asks_filters: shared.home.horizon.asks_filters(),
             sparse: self.sparse(left),
+            moves_values: stitching.moves_values,
         };
         let options = shared.options.run(Purpose::Compact, self.class(), tier);
         let store = &shared.home.store;
@@ -208,7 +239,7 @@ impl MergeStep {
         let store = &self.levels.shared.home.store;
         let used = self.inputs.iter().flat_map(|member| member.run.extents());
         let extents = used.map(|used| used.extent);
-        let lifts = |extent: &Extent| self.is_lift && extent.tier > tier;
+        let lifts = |extent: &Extent| self.reason == Reason::Lift && extent.tier > tier;
         extents
             .filter(|extent| placement::is_left(store, extent, tier) || lifts(extent))
             .collect()
@@ -330,23 +361,30 @@ impl MergeStep {
             if runs.len() <= level {
                 runs.resize(level + 1, Vec::new());
             }
+            self.note(member.run.summary().bytes);
             let bytes = bytes_of(&member.run);
             let taken: u64 = self.inputs.iter().map(|input| bytes_of(&input.run)).sum();
             if 2 * bytes <= taken {
                 kept.shrunk = Some(member.ages.0);
             }
-            // Where its inputs were it is the oldest; below them it is the newest.
-            let is_oldest = level <= self.merge.to;
             let risen = self.risen(&kept, &runs, level, bytes);
-            let at = match risen < level || is_oldest {
-                true => 0,
-                false => runs[level].len(),
-            };
+            // Ages rise within a level (V2).
+            let is_older = |other: &Arc<Member>| other.ages.1 < member.ages.0;
+            let at = runs[risen].partition_point(is_older);
             runs[risen].insert(at, member);
         }
         levels.publish(&mut kept, runs, version.cut, version.next_age);
         kept.is_cramped = false;
         self.end(&mut kept);
+    }
+
+    /// Counts what it has written.
+    fn note(&self, bytes: u64) {
+        let ledger = &self.levels.shared.ledger;
+        match self.reason {
+            Reason::Scans => ledger.note_defragmented(bytes),
+            Reason::Policy | Reason::All | Reason::Lift => ledger.note_written(bytes),
+        }
     }
 
     /// Returns the level that the result rises to, of the runs that are left. Beside another merge
@@ -380,7 +418,7 @@ impl MergeStep {
         let mut kept = self.levels.shared.kept.lock();
         if kept.jobs.contains(&self.number) {
             self.end(&mut kept);
-            kept.wants_all |= self.takes_all;
+            kept.wants_all |= self.reason == Reason::All;
         }
     }
 }
@@ -391,6 +429,10 @@ impl Step for MergeStep {
         let result = self.levels.judge(result);
         if let Err(error) = &result {
             self.levels.shared.kept.lock().is_cramped |= error.is_full();
+            if self.reason == Reason::Scans {
+                // It is tried again when scans have paid once more.
+                self.inputs[0].run.forget_jumps();
+            }
             self.give_up();
         }
         result

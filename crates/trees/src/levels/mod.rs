@@ -12,7 +12,7 @@
 //!
 //! *Read in this order*: `options.rs`, `policy.rs` (every decision), `state.rs` (a version),
 //! `structure.rs` (the front), `incorporate.rs`, `merge.rs` (with `crate::stitch`: leaves that a
-//! merge takes over unread), `ingest.rs`, `read.rs`, `scan.rs`,
+//! merge takes over unread), `defragment.rs`, `ingest.rs`, `read.rs`, `scan.rs`,
 //! `format.rs`, `check.rs`, `contract.rs`.
 //!
 //! These are the structures that Spillane 2012 compares in chapter 5, SAMT for one, as one that has
@@ -32,6 +32,7 @@
 
 mod check;
 mod contract;
+mod defragment;
 pub mod format;
 mod incorporate;
 mod ingest;
@@ -50,6 +51,6 @@ pub use merge::MergeStep;
 pub use options::{Fanout, LevelsOptions, Policy};
 pub use read::{Reader, Search};
 pub use scan::Iter;
-pub use structure::Levels;
+pub use structure::{Levels, LevelsStats};
 
 pub use crate::stitch::{SameScan, Stitching};

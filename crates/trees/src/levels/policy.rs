@@ -10,6 +10,9 @@ use crate::levels::options::{Fanout, Policy};
 #[cfg(all(test, not(alluvium_model_check)))]
 use crate::stitch::{SameScan, StitchView, Stitching};
 
+/// Beside what cannot be read there may be this many times the runs that are merged at once.
+const MANY: usize = 2;
+
 /// No level is deeper: each is at least twice as large as the one above it.
 const MOST_LEVELS: usize = 64;
 const _: () = assert!(
@@ -22,8 +25,10 @@ const _: () = assert!(
 pub struct RunView {
     /// Its bytes.
     pub bytes: u64,
-    /// Whether a merge reads it.
+    /// Whether a merge reads it, or it cannot be read for now.
     pub is_busy: bool,
+    /// Whether it lies on a tier of which reads fail for now.
+    pub is_lost: bool,
 }
 
 /// What a policy is told.
@@ -38,12 +43,15 @@ pub struct View {
 }
 
 /// A merge: the oldest runs of one level, and all runs of the levels below it down to another.
+/// Within one level it may be others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Merge {
     /// The newest level that it takes runs of.
     pub from: usize,
     /// How many runs it takes of that level: the oldest ones.
     pub runs: usize,
+    /// How many older ones it leaves there: none, unless all that it takes is of that level.
+    pub skips: usize,
     /// The oldest level that it takes runs of; of this one and all between it takes every run.
     pub to: usize,
     /// The level that the result becomes the newest run of.
@@ -54,6 +62,17 @@ impl View {
     fn is_busy(&self, levels: std::ops::RangeInclusive<usize>) -> bool {
         let mut runs = levels.flat_map(|level| self.levels.get(level).into_iter().flatten());
         runs.any(|run| run.is_busy)
+    }
+
+    /// Returns whether it has a run that cannot be read for now.
+    fn has_lost(&self) -> bool {
+        self.levels.iter().flatten().any(|run| run.is_lost)
+    }
+
+    /// Returns whether all of it becomes one run before anything else is done. What cannot be read
+    /// for now keeps nothing else waiting.
+    pub(super) fn takes_all(&self) -> bool {
+        self.wants_all && !self.has_lost()
     }
 
     fn bytes(&self, level: usize) -> u64 {
@@ -74,6 +93,7 @@ impl View {
         let merge = Merge {
             from,
             runs: self.runs(from),
+            skips: 0,
             to,
             into: to,
         };
@@ -86,15 +106,52 @@ impl View {
 pub fn choose(policy: &Policy, view: &View) -> Option<Merge> {
     assert!(view.unit_bytes > 0, "a memtable has bytes");
     // Others would have to end before: none begins meanwhile.
-    if view.wants_all {
+    if view.takes_all() {
         return view.all();
     }
-    match policy {
+    let usual = match policy {
         Policy::Samt(fanouts) => samt(fanouts, view),
         Policy::Cola { ratio } => cola(u64::from(*ratio), view),
         Policy::Leveled { ratio } => leveled(u64::from(*ratio), view),
         Policy::Never => None,
+    };
+    usual.or_else(|| beside_lost(policy, view))
+}
+
+/// Where runs that cannot be read for now keep a level from being merged as usual, those that are
+/// newer than all of them become fewer all the same, and stay in their level. Of as many neighbours
+/// as are merged at once the smallest are taken, once they are about as large as each other: so
+/// each is written as often as levels would have it, about. If there are many it is done in any
+/// case.
+fn beside_lost(policy: &Policy, view: &View) -> Option<Merge> {
+    let has_lost = |level: &usize| view.levels[*level].iter().any(|run| run.is_lost);
+    let newest = (0..view.levels.len()).find(has_lost)?;
+    // In the other policies a level of one run takes nothing: what is new stays in level 0.
+    let (level, at_once) = match policy {
+        Policy::Samt(fanouts) => (newest, fanout(fanouts, newest).runs),
+        Policy::Cola { ratio } | Policy::Leveled { ratio } => (0, *ratio),
+        Policy::Never => return None,
+    };
+    let (runs, at_once) = (&view.levels[level], at_once as usize);
+    let first = runs.iter().rposition(|run| run.is_lost);
+    let first = first.map_or(0, |last| last + 1);
+    let bytes = |window: &[RunView]| window.iter().map(|run| run.bytes).sum::<u64>();
+    let windows = runs[first..].windows(at_once).enumerate();
+    let (place, window) = windows.min_by_key(|(_, window)| bytes(window))?;
+    let largest = window.iter().map(|run| run.bytes).max()?;
+    let is_even = largest <= bytes(window) - largest;
+    let (has_some, has_many) = (runs.len() - first > at_once, runs.len() - first > MANY * at_once);
+    if !has_some || !(is_even || has_many) || window.iter().any(|run| run.is_busy) {
+        return None;
     }
+    debug_assert!(at_once >= 2, "a merge of one run changes nothing");
+    Some(Merge {
+        from: level,
+        runs: at_once,
+        skips: first + place,
+        to: level,
+        into: level,
+    })
 }
 
 /// A level that has more runs than its fan-out gives its oldest ones to the next, as one. The
@@ -109,6 +166,7 @@ fn samt(fanouts: &[Fanout], view: &View) -> Option<Merge> {
     Some(Merge {
         from: level,
         runs,
+        skips: 0,
         to: level,
         into: level + 1,
     })
@@ -139,6 +197,7 @@ fn cola(ratio: u64, view: &View) -> Option<Merge> {
     let merge = Merge {
         from: 0,
         runs: view.runs(0),
+        skips: 0,
         to,
         into: to,
     };
@@ -152,17 +211,24 @@ fn leveled(ratio: u64, view: &View) -> Option<Merge> {
         let level = u32::try_from(level).unwrap_or(u32::MAX);
         ratio.saturating_pow(level).saturating_mul(view.unit_bytes)
     };
-    let mut over = (1..view.levels.len()).rev();
-    let over = over.find(|&level| view.bytes(level) > share(level));
-    let from = over.or((view.runs(0) > 0).then_some(0))?;
+    let is_over = |level: &usize| view.bytes(*level) > share(*level);
+    let over = (1..view.levels.len()).rev().filter(is_over);
+    let is_free = |from: &usize| !view.is_busy(*from..=from + 1);
+    // A level that waits for what cannot be read takes no more, and others go on.
+    let first = (view.runs(0) > 0).then_some(0);
+    let from = match view.has_lost() {
+        false => over.chain(first).next().filter(is_free)?,
+        true => over.chain(first.filter(|_| !is_over(&1))).find(is_free)?,
+    };
     let merge = Merge {
         from,
         runs: view.runs(from),
+        skips: 0,
         to: from + 1,
         into: from + 1,
     };
     debug_assert!(merge.runs > 0, "a level that is over its share has a run");
-    (!view.is_busy(from..=from + 1)).then_some(merge)
+    Some(merge)
 }
 
 /// Level 0 may have this many times the runs that are merged at once before writers are held back:

@@ -188,9 +188,13 @@ impl Kept {
             extents.any(|extent| tiers.is_unreadable(extent.tier))
         };
         let any = tiers.has_unreadable();
-        let view = |member: &Arc<Member>| RunView {
-            bytes: bytes_of(&member.run),
-            is_busy: self.busy.contains(&member.ages.0) || (any && is_out_of_reach(member)),
+        let view = |member: &Arc<Member>| {
+            let is_lost = any && is_out_of_reach(member);
+            RunView {
+                bytes: bytes_of(&member.run),
+                is_busy: is_lost || self.busy.contains(&member.ages.0),
+                is_lost,
+            }
         };
         let levels = version.levels.iter();
         View {

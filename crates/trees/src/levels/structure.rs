@@ -1,9 +1,12 @@
 //! The front of a levels structure: how it is made, opened, changed and written.
 
+use super::defragment::Ledger;
 use super::format::Contents;
 use super::options::LevelsOptions;
 use super::policy;
 use super::state::{Age, Kept, Member, Runs, Version, newest_first};
+use crate::stitch::Stitching;
+use crate::whereabouts::{RunName, RunPlace};
 use alluvium_base::Sequence;
 use alluvium_dictionary::blob::Blob;
 use alluvium_dictionary::blob::Root;
@@ -36,6 +39,27 @@ pub(super) struct Shared {
     pub(super) is_scarce: AtomicBool,
     /// Leaves that merges took over unread.
     pub(super) stitched: AtomicU64,
+    /// What was written, and what of it for scans alone.
+    pub(super) ledger: Ledger,
+}
+
+/// What a levels structure has, and what was done since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LevelsStats {
+    /// Levels.
+    pub levels: u64,
+    /// Runs on all of them.
+    pub runs: u64,
+    /// Leaves that merges took over unread.
+    pub taken_over: u64,
+    /// How often scans have jumped in the runs that there are: what they read next did not lie
+    /// behind what they had read.
+    pub jumps: u64,
+    /// Runs that were written again because scans had paid as much.
+    pub defragmented_runs: u64,
+    /// Bytes that were written for that.
+    pub defragmented_bytes: u64,
 }
 
 impl fmt::Debug for Levels {
@@ -100,6 +124,7 @@ impl Levels {
     /// [`Error::BadOption`](alluvium_storage::Error::BadOption) when the policy is no good.
     pub fn create(home: Home, options: LevelsOptions, cut: Sequence) -> Result<Levels> {
         options.policy.validate()?;
+        options.stitching.validate()?;
         let version = Version::new(Runs::new(), cut, 0);
         Ok(Levels::assemble(home, options, version, Kept::default()))
     }
@@ -129,7 +154,11 @@ impl Levels {
             // A function is not kept: it is the caller's.
             stitching: match contents.stitching.is_on() {
                 true => contents.stitching,
-                false => options.stitching,
+                false => Stitching {
+                    moves_values: contents.stitching.moves_values,
+                    defragment_percent: contents.stitching.defragment_percent,
+                    ..options.stitching
+                },
             },
             ..options.clone()
         };
@@ -148,6 +177,7 @@ impl Levels {
                 kept: Mutex::new(kept),
                 is_scarce: AtomicBool::new(false),
                 stitched: AtomicU64::new(0),
+                ledger: Ledger::default(),
             }),
         }
     }
@@ -162,6 +192,35 @@ impl Levels {
     #[must_use]
     pub fn runs(&self) -> Vec<usize> {
         self.version().levels.iter().map(Vec::len).collect()
+    }
+
+    /// Returns what it has, and what was done since it was opened.
+    #[must_use]
+    pub fn stats(&self) -> LevelsStats {
+        let version = self.version();
+        let (defragmented_runs, defragmented_bytes) = self.defragmented();
+        LevelsStats {
+            levels: version.levels.len() as u64,
+            runs: version.newest_first.len() as u64,
+            taken_over: self.stitched(),
+            jumps: self.jumps(),
+            defragmented_runs,
+            defragmented_bytes,
+        }
+    }
+
+    /// Returns on which tiers its runs lie: by level, and in each from the oldest on.
+    #[must_use]
+    pub fn places(&self) -> Vec<RunPlace> {
+        let version = self.version();
+        let mut places = Vec::new();
+        for (level, runs) in version.levels.iter().enumerate() {
+            for (place, member) in runs.iter().enumerate() {
+                let name = RunName::Level { level, place };
+                places.push(RunPlace::of(name, &member.run, Some(&member.maplet)));
+            }
+        }
+        places
     }
 
     /// Returns how many runs level 0 has, in hundredths of what there should be at most: from 100

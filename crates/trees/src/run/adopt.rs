@@ -5,8 +5,9 @@ use super::Run;
 use super::build::{Builder, note_sequence};
 use super::index::Child;
 use super::path::{Path, Target};
+use super::scanned::lies_behind;
+use super::units::ValueUnits;
 use alluvium_base::Purpose;
-use alluvium_storage::extents::UNIT;
 use alluvium_storage::store::Store;
 use alluvium_storage::{Cache, NodePointer, Result};
 use std::mem::take;
@@ -19,6 +20,8 @@ pub(crate) struct Leaf {
     separator: Vec<u8>,
     /// Above its keys; none of the last leaf.
     fence: Option<Vec<u8>>,
+    /// What holds its values that are apart.
+    units: ValueUnits,
 }
 
 impl Leaf {
@@ -49,34 +52,44 @@ impl Leaf {
         self.child.sums.tombstones > 0
     }
 
+    /// Returns the tiers and units that its values lie in, those that are apart.
+    pub(crate) fn value_units(&self) -> impl Iterator<Item = (u8, u64)> {
+        let listed = self.units.list().iter();
+        listed.map(|listed| (listed.tier, u64::from(listed.unit)))
+    }
+
+    /// Returns whether its values that are apart lie together.
+    pub(crate) fn values_lie_together(&self) -> bool {
+        self.units.lie_together()
+    }
+
     /// Returns whether it lies behind another on the device, or begins an extent.
     pub(crate) fn follows(&self, before: &Leaf) -> bool {
-        let (here, there) = (&self.child.pointer, &before.child.pointer);
-        let is_next = there.offset + there.read_len() as u64 == here.offset;
-        here.tier == there.tier && (is_next || here.offset.is_multiple_of(UNIT))
+        lies_behind(&self.child.pointer, &before.child.pointer)
     }
 }
 
 impl Run {
     /// Returns whether its index knows all that a run needs to know of a leaf: one record of each
-    /// key, none of which expires or is folded, whose values are in the leaf.
+    /// key, none of which expires or is folded.
     pub(crate) fn is_adoptable(&self) -> bool {
         let summary = self.summary();
         summary.keys == summary.records
-            && (summary.merges, summary.separate, summary.earliest_expiry_ms) == (0, 0, 0)
+            && (summary.merges, summary.earliest_expiry_ms) == (0, 0)
             && self.base() == 0
             && self.range_deletes().is_empty()
     }
 
     /// Returns whether a leaf can be taken over: it was closed because it was full, as far as its
-    /// records tell, and it is one node.
+    /// records tell, it is one node, and it is known where all its values are.
     pub(crate) fn is_full(&self, leaf: &Leaf) -> bool {
         let (summary, sums) = (self.summary(), leaf.child.sums);
         let mean = summary.records / summary.leaves.max(1);
+        let has_no_other = sums.bytes == leaf.child.pointer.read_len() as u64;
         leaf.fence.is_some()
             && !leaf.child.begun
             && 4 * sums.records >= 3 * mean
-            && sums.bytes == leaf.child.pointer.read_len() as u64
+            && (has_no_other || !leaf.units.is_empty())
     }
 }
 
@@ -107,7 +120,7 @@ impl Leaves {
         let Some(path) = &mut self.path else {
             return Ok(None);
         };
-        let (child, separator) = (path.child()?, path.separator()?);
+        let (child, separator, units) = (path.child()?, path.separator()?, path.units()?);
         let guard = self.cache.epochs().pin();
         let fence = match path.next(&self.cache, &guard, self.purpose)? {
             true => Some(path.separator()?),
@@ -120,6 +133,7 @@ impl Leaves {
             child,
             separator,
             fence,
+            units,
         }))
     }
 }
@@ -146,16 +160,23 @@ impl Builder {
         summary.records += sums.records;
         summary.keys += sums.records;
         summary.tombstones += sums.tombstones;
+        summary.separate += u64::from(leaf.units.records);
         summary.leaves += 1;
         // An estimate: a leaf's share of all values is its share of all records.
         let share = u128::from(all.value_bytes) * u128::from(sums.records) / u128::from(all.records.max(1));
         summary.value_bytes += share as u64;
         self.adopted += sums.records;
-        self.adopted_bytes += sums.bytes;
         let live = leaf.child.pointer.read_len() as u64;
+        self.adopted_bytes += live;
         self.value_spans
             .add(&leaf.child.pointer, &leaf.separator, fence, live);
-        self.add_child(&leaf.separator, &leaf.child);
+        // A reader of the leaf may read its values: both are needed for the same keys (R2).
+        for listed in leaf.units.list() {
+            let unit = (listed.tier, u64::from(listed.unit));
+            self.value_spans
+                .add_unit(unit, &leaf.separator, fence, u64::from(listed.live));
+        }
+        self.add_child(&leaf.separator, &leaf.child, &leaf.units);
         self.last_key.clone_from(&leaf.separator);
         self.fence = Some(fence.clone());
         Ok(())

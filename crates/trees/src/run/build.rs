@@ -6,6 +6,7 @@ use super::index::{Child, Full, IndexBuilder, Sums};
 use super::leaf::{Entry, LeafBuilder};
 use super::options::RunOptions;
 use super::spans::Spans;
+use super::units::ValueUnits;
 use super::{Run, Summary, separator};
 use alluvium_base::{Kind, MIB, Sequence};
 use alluvium_dictionary::deletes::{List, RangeDeletes};
@@ -86,6 +87,8 @@ pub struct Builder {
     pub(super) separate_bytes: u64,
     /// Values of the current leaf whose places are not known.
     pub(super) awaited: usize,
+    /// The units that hold its values, as far as they are known.
+    pub(super) units: ValueUnits,
     /// Leaves that wait for the places of their values, or for the next separator, in order.
     pub(super) closed: VecDeque<Closed>,
     pub(super) closed_bytes: u64,
@@ -129,6 +132,7 @@ pub(super) struct Closed {
     begun: bool,
     /// Values whose places are not known.
     awaited: usize,
+    units: ValueUnits,
     codec: Codec,
 }
 
@@ -184,6 +188,7 @@ impl Builder {
             separator: Vec::new(),
             separate_bytes: 0,
             awaited: 0,
+            units: ValueUnits::default(),
             closed: VecDeque::new(),
             closed_bytes: 0,
             written: 0,
@@ -337,8 +342,10 @@ impl Builder {
             }
         };
         let (spans, first_waiting) = (&mut self.value_spans, !values.is_waiting());
+        let units = &mut self.units;
         let placed = values.add(value, slot, &mut |node| {
             spans.add(node, key, key, node.read_len() as u64);
+            units.add(node, node.read_len() as u64);
         })?;
         match placed {
             Placed::Long(pointer) => {
@@ -366,20 +373,24 @@ impl Builder {
         let page_size = self.writer_options.page_size;
         let (leaf, closed, spans) = (&mut self.leaf, &mut self.closed, &mut self.value_spans);
         let ((low, high), written, awaited) = (&self.waiting, self.written, &mut self.awaited);
+        let units = &mut self.units;
         values.close(|slot, pointer| {
             let mut bytes = Vec::with_capacity(ValuePointer::BYTES);
             pointer.encode(&mut bytes);
+            let share = pointer.share(page_size);
             if let Some(closed) = closed.get_mut((slot.leaf - written) as usize) {
                 let at = closed.values_at + slot.at;
                 closed.bytes[at..at + bytes.len()].copy_from_slice(&bytes);
                 assert!(closed.awaited > 0, "a value is placed once");
                 closed.awaited -= 1;
+                closed.units.add(&pointer.node, share);
             } else {
                 leaf.patch(slot.at, &bytes);
                 assert!(*awaited > 0, "a value is placed once");
                 *awaited -= 1;
+                units.add(&pointer.node, share);
             }
-            spans.add(&pointer.node, low, high, pointer.share(page_size));
+            spans.add(&pointer.node, low, high, share);
         })
     }
 
@@ -397,6 +408,7 @@ impl Builder {
         if !pointer.is_long(self.page_size()) {
             let share = pointer.share(self.page_size());
             self.value_spans.add(&pointer.node, key, key, share);
+            self.units.add(&pointer.node, share);
             return Ok(());
         }
         let nodes = Direct {
@@ -406,6 +418,7 @@ impl Builder {
         };
         for node in values::nodes_of(&nodes, pointer)? {
             self.value_spans.add(&node, key, key, node.read_len() as u64);
+            self.units.add(&node, node.read_len() as u64);
         }
         Ok(())
     }
@@ -436,6 +449,7 @@ impl Builder {
         }
         if let Some(len) = separate {
             self.separate_bytes += len as u64;
+            self.units.records += 1;
             self.summary.separate += 1;
         }
         Ok(())
@@ -476,6 +490,7 @@ impl Builder {
         self.leaf.restart(!new);
         self.separate_bytes = 0;
         self.awaited = 0;
+        self.units.clear();
         if self.closed_bytes > MAX_WAITING {
             self.close_values()?;
         }
@@ -504,6 +519,7 @@ impl Builder {
         };
         closed.begun = self.leaf.is_begun();
         closed.awaited = self.awaited;
+        closed.units.clone_from(&self.units);
         closed.codec = self.leaf_codec;
         self.closed_bytes += closed.bytes.len() as u64;
         self.closed.push_back(closed);
@@ -541,18 +557,24 @@ impl Builder {
                 sums: closed.sums,
                 begun: closed.begun,
             };
-            self.add_child(&closed.separator, &child);
+            if nodes.parts.is_empty() {
+                closed.units.settle();
+            } else {
+                // Its own parts would have to be listed as well.
+                closed.units.forget();
+            }
+            self.add_child(&closed.separator, &child, &closed.units);
             self.spare = Some(closed);
         }
         Ok(())
     }
 
     /// Adds a leaf to the index.
-    pub(super) fn add_child(&mut self, separator: &[u8], child: &Child) {
+    pub(super) fn add_child(&mut self, separator: &[u8], child: &Child, units: &ValueUnits) {
         let room = self.page_size().bytes();
-        if !self.index.add(separator, child, room) {
+        if !self.index.add(separator, child, units, room) {
             self.close_index();
-            let added = self.index.add(separator, child, room);
+            let added = self.index.add(separator, child, units, room);
             assert!(added, "an empty index node takes a child");
         }
     }

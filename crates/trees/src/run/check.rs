@@ -5,7 +5,8 @@ use super::footer::Footer;
 use super::leaf::Layout;
 use super::load::{assemble, is_long, load_from};
 use super::spans::Spans;
-use super::{Bad, Run, Summary, format, index};
+use super::units::ValueUnits;
+use super::{Bad, Run, Summary, Violation, format, index};
 use alluvium_base::{Kind, Purpose, Sequence};
 use alluvium_dictionary::nodes::Direct;
 use alluvium_dictionary::range::KeyRange;
@@ -15,58 +16,8 @@ use alluvium_dictionary::record::Value;
 use alluvium_dictionary::values::{self, ValuePointer};
 use alluvium_storage::extents::UNIT;
 use alluvium_storage::store::Store;
-use alluvium_storage::{Error, NodePointer, Place};
+use alluvium_storage::{Error, NodePointer};
 use std::collections::HashSet;
-use std::fmt;
-
-/// Something that is not as the invariants of [`run`](super) say.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Violation {
-    /// A node cannot be read, or is not what its pointer means.
-    Unreadable {
-        /// What the read said.
-        why: String,
-    },
-    /// Keys, records or separators are out of order, or a key is outside its leaf's bounds (R1, L1,
-    /// I1).
-    Order {
-        /// The node.
-        place: Place,
-        /// What is wrong.
-        what: String,
-    },
-    /// A child's sums are not those of its leaves (I2).
-    Sums {
-        /// The child.
-        place: Place,
-        /// What the node above says, and what was found.
-        what: String,
-    },
-    /// The summary is not what the leaves come to.
-    Summary {
-        /// What the footer says, and what was found.
-        what: String,
-    },
-    /// An extent is not listed, or not for all keys that need it, or not with its live bytes (R2).
-    Extents {
-        /// What is wrong.
-        what: String,
-    },
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Violation::Unreadable { why } => f.write_str(why),
-            Violation::Order { place, what } | Violation::Sums { place, what } => {
-                write!(f, "{place}: {what}")
-            }
-            Violation::Summary { what } => write!(f, "a run's summary: {what}"),
-            Violation::Extents { what } => write!(f, "a run's extents: {what}"),
-        }
-    }
-}
 
 /// The keys that a node may have: from `low` on, below `high`, or at it where the next node goes on
 /// with it.
@@ -78,10 +29,11 @@ struct Fences {
     goes_on: bool,
 }
 
-/// A child of an index node, and the keys that it may have.
+/// A child of an index node, the keys that it may have, and what holds its values.
 struct Wanted {
     child: index::Child,
     own: Fences,
+    units: ValueUnits,
 }
 
 /// Leaves that are read at once, at most; index nodes are few.
@@ -109,6 +61,8 @@ struct Checker<'a> {
     /// Leaves that another run wrote.
     adopted: u64,
     spans: Spans,
+    /// The units that hold values of the leaf that is read.
+    units: ValueUnits,
     /// The last record so far: its key and sequence number. None at the beginning, and behind a
     /// leaf that was left out.
     last: Option<(Vec<u8>, Sequence)>,
@@ -158,6 +112,7 @@ impl Run {
             found: Summary::default(),
             adopted: 0,
             spans: Spans::default(),
+            units: ValueUnits::default(),
             last: None,
             left_out: false,
             seen: HashSet::new(),
@@ -314,7 +269,8 @@ impl Checker<'_> {
             if !ordered || !first {
                 self.order(pointer, format!("the separator of child {number}"));
             }
-            wanted.push(Wanted { child, own });
+            let units = layout.units(bytes, number)?;
+            wanted.push(Wanted { child, own, units });
         }
         Ok(self.below(&wanted, level - 1))
     }
@@ -369,6 +325,7 @@ impl Checker<'_> {
             };
             self.found.leaves += 1;
             self.adopted += u64::from(self.is_inherited(&pointer));
+            self.units.clear();
             if let Err(error) = self.leaf(&bytes, &pointer, &child.own, &mut sums) {
                 self.unreadable_with(&error, &child.own);
             }
@@ -380,7 +337,21 @@ impl Checker<'_> {
                 what: format!("{said:?} are said, {found:?} found"),
             });
         }
+        self.compare_units(child, level);
         said
+    }
+
+    /// Compares the units that are said to hold a leaf's values with those that do (I3).
+    fn compare_units(&mut self, child: &Wanted, level: u8) {
+        self.units.settle();
+        let is_known = level == 0 && self.whole && !child.units.is_empty();
+        if is_known && self.violations.is_empty() && self.units != child.units {
+            let (said, found) = (&child.units, &self.units);
+            self.violations.push(Violation::Sums {
+                place: child.child.pointer.place(),
+                what: format!("values in {said:?} are said, {found:?} found"),
+            });
+        }
     }
 
     /// Checks a leaf, and adds to what it comes to.
@@ -455,12 +426,14 @@ impl Checker<'_> {
         for (pointer, number) in apart {
             let key = key_of(*number)?;
             self.read.values_apart += 1;
+            self.units.records += 1;
             if pointer.is_long(page_size) {
                 self.long_value(pointer, &key);
                 continue;
             }
-            self.spans
-                .add(&pointer.node, &key, &key, pointer.share(page_size));
+            let share = pointer.share(page_size);
+            self.spans.add(&pointer.node, &key, &key, share);
+            self.units.add(&pointer.node, share);
             if self.seen.len() >= MOST_SEEN {
                 self.seen.clear();
             }
@@ -489,6 +462,7 @@ impl Checker<'_> {
         let walked = values::each_group(&nodes, pointer, &mut |group, holds| {
             for node in group {
                 self.spans.add(node, key, key, node.read_len() as u64);
+                self.units.add(node, node.read_len() as u64);
             }
             match holds {
                 values::Holds::Value => self.value_nodes(group),

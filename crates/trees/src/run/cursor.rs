@@ -4,6 +4,7 @@ use super::feed::{Access, Feed};
 use super::leaf::{Layout, Parts, Placement};
 use super::load::load;
 use super::path::Target;
+use super::scanned::Way;
 use super::{Bad, Run};
 use alluvium_base::message::LAST;
 use alluvium_base::{Kind, Sequence};
@@ -68,6 +69,8 @@ pub struct Cursor {
     parts: Parts,
     separate: Option<ValuePointer>,
     is_at_record: bool,
+    /// Where it has read last, where that is counted.
+    way: Option<Way>,
 }
 
 struct Leaf {
@@ -110,6 +113,7 @@ impl Run {
             parts: NOTHING,
             separate: None,
             is_at_record: false,
+            way: (access == Access::Cached).then(Way::default),
         }
     }
 }
@@ -441,6 +445,8 @@ impl Cursor {
         self.leaf = None;
         self.older = None;
         self.trail.clear();
+        // A seek goes elsewhere whatever lies where.
+        self.way = self.way.map(|_| Way::default());
         let KeyRange { low, high } = self.feed.range().clone();
         let target = match (self.feed.direction(), seek) {
             (Direction::Forward, Seek::Key(key)) if *key > *low => Target::First(key),
@@ -513,6 +519,11 @@ impl Cursor {
         let Some(pointer) = self.feed.next()? else {
             return Ok(false);
         };
+        if let Some(way) = &mut self.way
+            && way.pass_leaf(&pointer, self.feed.direction())
+        {
+            self.feed.run().note_jump();
+        }
         let bytes = self.feed.bytes();
         let bad = |bad: Bad| bad.at(&pointer);
         let layout = Layout::of(bytes).map_err(bad)?;
@@ -629,6 +640,11 @@ impl Cursor {
                 Some(ValuePointer::decode(value, &pointer.place(), page_size)?)
             }
         };
+        if let (Some(way), Some(value)) = (&mut self.way, &self.separate)
+            && way.pass_value(&value.node, self.feed.direction())
+        {
+            self.feed.run().note_jump();
+        }
         #[cfg(all(test, not(alluvium_model_check)))]
         ENTERED.with(|entered| entered.set(entered.get() + 1));
         self.parts = parts;

@@ -80,6 +80,7 @@ fn index(bytes: &[u8], page_size: PageSize) -> Result<Examined, Bad> {
     for number in 0..layout.children {
         let separator = layout.separator(bytes, number)?;
         layout.child(bytes, number, page_size)?;
+        layout.units(bytes, number)?;
         layout.child_for(bytes, &separator)?;
         layout.below(bytes, &separator)?;
     }

@@ -3,6 +3,7 @@
 use super::build::{Builder, note_sequence};
 use super::footer::{Details, Footer};
 use super::index::{Child, IndexBuilder};
+use super::units::ValueUnits;
 use super::{Run, Use};
 use alluvium_dictionary::deletes::{Draft, RangeDeletes};
 use alluvium_dictionary::range::KeyRange;
@@ -180,9 +181,10 @@ impl Builder {
                     sums: full.sums,
                     begun: full.begun,
                 };
-                if !above.add(&full.separator, &child, room) {
+                let none = ValueUnits::default();
+                if !above.add(&full.separator, &child, &none, room) {
                     next.push(above.take());
-                    let added = above.add(&full.separator, &child, room);
+                    let added = above.add(&full.separator, &child, &none, room);
                     assert!(added, "an empty index node takes a child");
                 }
                 if nodes.parts.is_empty() {

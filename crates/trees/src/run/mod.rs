@@ -7,10 +7,10 @@
 //! cursor or a pointer keeps its extents.
 //!
 //! *Read in this order*: this file, `format.rs`, `strings.rs`, `leaf`, `index`, `footer` (one node
-//! each), `options.rs`, `build.rs` and `finish.rs` (with `spans.rs`),
+//! each), `options.rs`, `build.rs` and `finish.rs` (with `spans.rs` and `units.rs`),
 //! `adopt.rs` (leaves that a run takes over unread), `open.rs`, `load.rs`,
-//! `find.rs`, `weigh.rs`, `path.rs`, `device.rs`, `feed.rs`, `cursor.rs`, `ranges.rs`, `check.rs`,
-//! `examine.rs`.
+//! `find.rs`, `weigh.rs`, `path.rs`, `device.rs`, `feed.rs`, `cursor.rs` (with `scanned.rs`),
+//! `check.rs` (with `violation.rs`), `examine.rs`.
 //!
 //! ```text
 //!  tier   | leaf | leaf | leaf | …   | leaf | index | index | footer |  written in order, 1 MiB at a time
@@ -63,15 +63,17 @@ mod load;
 mod open;
 mod options;
 mod path;
+mod scanned;
 mod spans;
 mod strings;
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests;
+mod units;
+mod violation;
 mod weigh;
 
 pub(crate) use adopt::{Leaf, Leaves};
 pub use build::Builder;
-pub use check::Violation;
 #[cfg(all(test, not(alluvium_model_check)))]
 pub(crate) use cursor::ENTERED;
 pub use cursor::{Cursor, open_many};
@@ -80,6 +82,7 @@ pub use examine::{Examined, examine};
 pub use feed::Access;
 pub use finish::Built;
 pub use options::RunOptions;
+pub use violation::Violation;
 pub use weigh::{Piece, Weight};
 
 use alluvium_base::{Kind, Sequence};
@@ -89,6 +92,7 @@ use alluvium_storage::extents::Extent;
 use alluvium_storage::{Error, NodePointer, PageSize};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// What a run comes to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -155,6 +159,8 @@ struct Inner {
     uses: Vec<Use>,
     range_deletes: Arc<RangeDeletes>,
     page_size: PageSize,
+    /// How often scans have jumped.
+    jumps: AtomicU64,
 }
 
 impl Run {

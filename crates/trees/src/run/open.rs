@@ -12,6 +12,7 @@ use alluvium_storage::extents::{Extent, MAX_EXTENT_UNITS, UNIT};
 use alluvium_storage::store::Store;
 use alluvium_storage::{NodePointer, PageSize, Result};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 impl Run {
     /// Opens the run whose footer a pointer means: reads the footer, past the cache.
@@ -82,6 +83,7 @@ impl Run {
                 uses,
                 range_deletes,
                 page_size,
+                jumps: AtomicU64::new(0),
             }),
             base: 0,
         })

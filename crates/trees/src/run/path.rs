@@ -2,6 +2,7 @@
 
 use super::index::{Child, Layout};
 use super::load::{Loaded, load};
+use super::units::ValueUnits;
 use super::{Bad, Run};
 use alluvium_base::Purpose;
 use alluvium_storage::{Cache, FrameRef, Guard, NodePointer, Result};
@@ -165,6 +166,13 @@ impl Path {
             .layout
             .child(level.bytes(), level.at, self.run.inner.page_size);
         child.map_err(|bad| bad.at(&level.pointer))
+    }
+
+    /// Returns the units that hold the leaf's values, if it has some that are apart.
+    pub(super) fn units(&self) -> Result<ValueUnits> {
+        let level = self.lowest();
+        let units = level.layout.units(level.bytes(), level.at);
+        units.map_err(|bad| bad.at(&level.pointer))
     }
 
     /// Returns the leaf's separator.

@@ -28,9 +28,13 @@ pub(super) struct Spans {
 impl Spans {
     /// Notes that keys from `low` to `high` need a node, which holds `live` bytes for them.
     pub(super) fn add(&mut self, node: &NodePointer, low: &[u8], high: &[u8], live: u64) {
+        self.add_unit((node.tier, node.offset / UNIT), low, high, live);
+    }
+
+    /// The same of all nodes that begin in a unit of a tier.
+    pub(super) fn add_unit(&mut self, unit: (u8, u64), low: &[u8], high: &[u8], live: u64) {
         let (low, high) = (rounded_down(low), rounded_up(high));
         debug_assert!(*low <= *high, "a span has keys");
-        let unit = (node.tier, node.offset / UNIT);
         match self.units.get_mut(&unit) {
             Some(span) => span.widen(low, &high, live),
             None => {

@@ -1,7 +1,7 @@
 //! What a merge reads: a run whose leaves are read only where that is needed.
 
 use super::policy::{StitchView, Stitching};
-use crate::fuse::{Input, Source, lies_in};
+use crate::fuse::{Input, Source, lies_in, unit_lies_in};
 use crate::run::{self, Access, Builder, Cursor, Leaf, Leaves, Run, Use};
 use alluvium_base::Purpose;
 use alluvium_dictionary::merge::{self, Direction, Older};
@@ -172,12 +172,17 @@ impl Stitched {
         let is_alone = bound.is_none_or(|bound| fence <= bound);
         let is_within = *self.range.low <= *leaf.separator()
             && self.range.high.as_deref().is_none_or(|high| fence <= high);
-        let stays = leaf.tier() == self.rules.tier && !lies_in(&self.sparse, leaf.pointer());
+        let stays = leaf.tier() == self.rules.tier
+            && !lies_in(&self.sparse, leaf.pointer())
+            && !leaf.value_units().any(|unit| unit_lies_in(&self.sparse, unit));
+        // Where values are copied with their records, that brings them together.
+        let is_whole = !self.rules.stitching.moves_values || leaf.values_lie_together();
         let follows = place == 0 || leaf.follows(&self.ahead[place - 1]);
         let is_kept = self.rules.older == Older::Elsewhere || !leaf.has_deletes();
         is_alone
             && is_within
             && stays
+            && is_whole
             && follows
             && is_kept
             && self.run.is_full(leaf)

@@ -43,7 +43,7 @@ impl SameScan {
 }
 
 /// Which leaves a merge takes over unread, by copying their index entries (Spillane 2012, chapter
-/// 6).
+/// 6), and what becomes of values that are apart from their leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stitching {
     /// f: no more leaves in a row than this are copied instead. [`u32::MAX`] copies everything.
@@ -52,6 +52,13 @@ pub struct Stitching {
     pub same_scan: Option<SameScan>,
     /// More leaves in a row than this are taken over whatever they part.
     pub always: u32,
+    /// Whether a record that is copied takes its value along, if that is apart from its leaf: the
+    /// values of a run lie in the order of its keys then, but for what is taken over. Otherwise
+    /// values stay where they were written first.
+    pub moves_values: bool,
+    /// Runs are rewritten for what scans pay, as long as that writes no more than this share of
+    /// what else is written, in hundredths; 0 for never.
+    pub defragment_percent: u32,
 }
 
 impl Default for Stitching {
@@ -61,9 +68,14 @@ impl Default for Stitching {
             threshold: u32::MAX,
             same_scan: None,
             always: u32::MAX,
+            moves_values: false,
+            defragment_percent: 0,
         }
     }
 }
+
+/// The largest share of what else is written that goes to defragmentation.
+pub(crate) const MOST_PERCENT: u32 = 100;
 
 /// Leaves in a row that could be taken over.
 #[derive(Clone, Copy, Debug)]
@@ -113,26 +125,43 @@ impl Stitching {
 impl fmt::Display for Stitching {
     /// What is kept of it, behind a policy: `,f=3,scan=8,always=2048`. Nothing where all is copied.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bytes = match self.same_scan {
-            Some(SameScan::By(_)) => return Ok(()),
-            Some(SameScan::Prefix(bytes)) => Some(bytes),
-            None => None,
-        };
-        if !self.is_on() {
-            return Ok(());
+        // A function is not kept, and so nothing of what it is a part of.
+        let is_kept = !matches!(self.same_scan, Some(SameScan::By(_)));
+        if self.is_on() && is_kept {
+            write!(f, ",f={}", self.threshold)?;
+            if let Some(SameScan::Prefix(bytes)) = self.same_scan {
+                write!(f, ",scan={bytes}")?;
+            }
+            if self.always < u32::MAX {
+                write!(f, ",always={}", self.always)?;
+            }
         }
-        write!(f, ",f={}", self.threshold)?;
-        if let Some(bytes) = bytes {
-            write!(f, ",scan={bytes}")?;
+        if self.moves_values {
+            f.write_str(",values=moved")?;
         }
-        match self.always {
-            u32::MAX => Ok(()),
-            always => write!(f, ",always={always}"),
+        match self.defragment_percent {
+            0 => Ok(()),
+            percent => write!(f, ",defragment={percent}"),
         }
     }
 }
 
 impl Stitching {
+    /// Fails unless its numbers are ones that it can work with.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`].
+    pub fn validate(&self) -> Result<()> {
+        let percent = self.defragment_percent;
+        if percent <= MOST_PERCENT {
+            return Ok(());
+        }
+        Err(bad(format!(
+            "defragment={percent}: give a share of what else is written, 1 to {MOST_PERCENT} \
+             hundredths"
+        )))
+    }
+
     /// Takes what is about stitching off the end of the options of levels; none where nothing is.
     ///
     /// ```
@@ -153,7 +182,15 @@ impl Stitching {
             let Some((name, number)) = last.split_once('=') else {
                 break;
             };
-            if !matches!(name, "f" | "scan" | "always") {
+            if name == "values" {
+                if number != "moved" {
+                    let why = format!("{last}: say values=moved, or leave it out");
+                    return Err(bad(why));
+                }
+                (stitching.moves_values, rest) = (true, before);
+                continue;
+            }
+            if !matches!(name, "f" | "scan" | "always" | "defragment") {
                 break;
             }
             let number = number
@@ -162,11 +199,14 @@ impl Stitching {
             match name {
                 "f" => stitching.threshold = number,
                 "scan" => stitching.same_scan = Some(SameScan::Prefix(number)),
+                "defragment" => stitching.defragment_percent = number,
                 _ => stitching.always = number,
             }
             rest = before;
         }
-        if !stitching.is_on() && stitching != Stitching::default() {
+        stitching.validate()?;
+        let has_more = stitching.same_scan.is_some() || stitching.always < u32::MAX;
+        if !stitching.is_on() && has_more {
             return Err(bad(format!(
                 "\"{text}\": scan and always need f, the most leaves in a row that are copied"
             )));
@@ -210,6 +250,8 @@ mod tests {
             "samt,k=4,f=0",
             "cola,r=3,f=3,scan=8",
             "never,f=1,scan=0,always=20",
+            "samt,k=4,f=3,values=moved,defragment=20",
+            "cola,r=3,defragment=100",
         ] {
             let (policy, stitching) = Stitching::split(text).unwrap();
             assert_eq!(format!("{policy}{stitching}"), text);
@@ -224,6 +266,9 @@ mod tests {
             ("samt,f=1,scan=x", "\"x\" is no number"),
             ("samt,always=4", "need f"),
             ("samt,f=4294967295,scan=8", "need f"),
+            ("samt,values=kept", "say values=moved"),
+            ("samt,defragment=101", "1 to 100"),
+            ("samt,defragment=x", "is no number"),
         ] {
             let error = Stitching::split(text).unwrap_err().to_string();
             assert!(error.contains(why), "{text}: {error}");

@@ -7,8 +7,8 @@
 //! *Does not know*: threads, clocks, transactions; who assigns sequence numbers, when a memtable is
 //! sealed, when a checkpoint is due.
 //!
-//! *Read in this order*: `policy.rs` (every decision), `trunk/` (nodes, changes of shape,
-//! versions), `compact/`, `incorporate/` (what comes in), `lookup/`, `scan/`, `disk/`, `show/`,
+//! *Read in this order*: `policy.rs` (every decision), `lost.rs` (one more: beside what cannot be
+//! read), `trunk/` (nodes, changes of shape, versions), `compact/`, `incorporate/` (what comes in), `lookup/`, `scan/`, `disk/`, `show/`,
 //! `tree.rs` (the front of them all), `contract.rs` (the tree as its store sees it).
 //!
 //! This is SplinterDB's STBε-tree (Conway 2020, chapter 3) with maplets (Conway et al., SIGMOD
@@ -48,6 +48,7 @@ mod contract;
 mod disk;
 mod incorporate;
 mod lookup;
+mod lost;
 mod policy;
 #[cfg(test)]
 mod recycling;

@@ -10,6 +10,7 @@ use super::trunk::{
     Debt, JobId, Memory, Node, Stats, TreeOptions, Trunk, TrunkExtents, Version, leaf_for, longest_path,
 };
 use crate::run::Weight;
+use crate::whereabouts::RunPlace;
 use alluvium_base::Sequence;
 use alluvium_dictionary::cut::Cut;
 use alluvium_dictionary::findings::{Checked, Depth, Examined};
@@ -498,6 +499,12 @@ impl Tree {
     #[must_use]
     pub fn outline(&self) -> Outline {
         Outline::of(&self.trunk)
+    }
+
+    /// Returns on which tiers its runs lie. Nothing is read.
+    #[must_use]
+    pub fn places(&self) -> Vec<RunPlace> {
+        show::places(&self.version())
     }
 
     /// Returns a run, by the number of its group and its place in that, as

@@ -7,6 +7,7 @@ use alluvium::simulation::{OpenIn as _, Scale};
 use alluvium::{
     Db, DeviceProfile, Durability, Keyspace, KeyspaceOptions, LevelsOptions, Options, Structure, WriteBatch,
 };
+use alluvium_base::Purpose;
 use alluvium_device::Directory;
 use alluvium_storage::log::LogOptions;
 use anyhow::{Context as _, Result, ensure};
@@ -50,6 +51,8 @@ pub(super) struct Shape {
     /// Bytes of the cache of pages.
     pub(super) cache: u64,
     pub(super) value_bytes: usize,
+    /// Longer values are kept apart from their leaves.
+    pub(super) value_threshold: u32,
 }
 
 impl Shape {
@@ -60,6 +63,15 @@ impl Shape {
             memtable: memtable.max(LEAST_MEMTABLE),
             cache: LEAST_CACHE,
             value_bytes,
+            value_threshold: VALUE_THRESHOLD,
+        }
+    }
+
+    /// The same with all values apart from their leaves.
+    pub(super) fn apart(self) -> Shape {
+        Shape {
+            value_threshold: 0,
+            ..self
         }
     }
 
@@ -94,7 +106,7 @@ fn open(scratch: &Scratch, shape: Shape, levels: &LevelsOptions) -> Result<(Db, 
     let db = shape.options().open_in(&directory)?;
     let options = KeyspaceOptions::new()
         .structure(Structure::Levels(levels.clone()))
-        .value_threshold(VALUE_THRESHOLD);
+        .value_threshold(shape.value_threshold);
     let keyspace = db.keyspace_with("records", &options)?;
     Ok((db, keyspace))
 }
@@ -165,6 +177,28 @@ impl Store {
         let took = started.elapsed();
         ensure!(count == records, "{count} of {records} records were found");
         Ok((bytes, took))
+    }
+
+    /// Bytes that were written for each of the users': by memtables on their way, and by merges.
+    pub(super) fn amplification(&self) -> f64 {
+        let stats = self.db.stats();
+        let of = |purpose| stats.device.of(purpose).written_bytes;
+        let written = of(Purpose::Incorporate) + of(Purpose::Compact);
+        written as f64 / (stats.written_bytes as f64).max(1.0)
+    }
+
+    /// How often a scan of all records jumps, for each of them.
+    pub(super) fn jumps(&self, records: u64) -> Result<f64> {
+        let jumps = || self.db.stats().levels.map_or(0, |levels| levels.jumps);
+        let before = jumps();
+        self.scan(records)?;
+        Ok((jumps() - before) as f64 / records.max(1) as f64)
+    }
+
+    /// Does what the background has to do.
+    pub(super) fn work(&self) -> Result<()> {
+        while self.db.work()? {}
+        Ok(())
     }
 
     /// Looks keys up that are there; how long it took.

@@ -7,19 +7,22 @@
 //! NO-COMPACT our levels that are never merged.
 //!
 //! *Read in this order*: `harness.rs` (a store of levels, loaded and scanned), `stitching.rs` (S1
-//! to S3, S5), `points.rs` (S4), `tiers.rs` (G1, G2), `lfs.rs` (S8), `devices.rs` (S0).
+//! to S3, S5), `apart.rs` (S5 with large pairs), `points.rs` (S4), `tiers.rs` (G1, G2),
+//! `policies.rs` (G3, G4), `lfs.rs` (S8), `devices.rs` (S0).
 
+mod apart;
 mod devices;
 mod harness;
 mod lfs;
 mod points;
+mod policies;
 mod stitching;
 mod tiers;
 
 use super::entry::Experiment;
 
 /// All of them.
-pub(super) const EXPERIMENTS: [&Experiment; 9] = [
+pub(super) const EXPERIMENTS: [&Experiment; 11] = [
     &devices::S0,
     &stitching::S1,
     &stitching::S2,
@@ -29,4 +32,6 @@ pub(super) const EXPERIMENTS: [&Experiment; 9] = [
     &lfs::S8,
     &tiers::G1,
     &tiers::G2,
+    &policies::G3,
+    &policies::G4,
 ];

@@ -9,7 +9,9 @@ use alluvium_dictionary::contract::Dictionary;
 use alluvium_dictionary::read::Files;
 use alluvium_storage::store::Store;
 use alluvium_storage::superblock::PAGES;
+use alluvium_trees::levels::{Levels, LevelsStats};
 use alluvium_trees::paged::{self, Paged, PagedOutline, PagedStats};
+use alluvium_trees::whereabouts::RunPlace;
 
 /// Pages that are written in place: none of what is durable now, or later, is forgotten.
 #[derive(Debug)]
@@ -38,6 +40,18 @@ impl Dictionaries {
     /// What the pages take, and what their buffer has counted.
     pub(crate) fn paged_stats(&self) -> PagedStats {
         self.paged.get().map(Paged::figures).unwrap_or_default()
+    }
+
+    /// Returns what the levels have; none if there are none.
+    pub(crate) fn levels_stats(&self) -> Option<LevelsStats> {
+        self.levels.get().map(Levels::stats)
+    }
+
+    /// Returns where each run lies, of the tree and of levels. Nothing is read.
+    pub(crate) fn places(&self) -> Vec<RunPlace> {
+        let mut places = self.tree.places();
+        places.extend(self.levels.get().into_iter().flat_map(Levels::places));
+        places
     }
 
     /// Reads every node in pages, and tells how the pages are used; none without such keyspaces.

@@ -51,6 +51,7 @@ export class Tree {
       ["Up to commit", whole(this.answer.cut), `${whole(stats.last_commit - this.answer.cut)} newer in memtables`],
     ]);
     this.pages(this.answer.pages);
+    this.tiers(this.answer.tiers);
     this.draw();
   }
 
@@ -66,6 +67,20 @@ export class Tree {
       h("thead", {}, h("tr", {}, ...["Level", "Nodes", "Pairs or pivots", "Messages that wait"].map((name) => h("th", { scope: "col" }, name)))),
       h("tbody", {}, ...pages.levels.map(row).reverse()),
     );
+  }
+
+  // The directories of a store that has several: a row for each, then one for each of their largest runs.
+  tiers(tiers) {
+    $("tiers").hidden = !tiers;
+    if (!tiers) return;
+    $("tiers-count").textContent = `${some(tiers.length, "directory", "directories")}, the fastest first`;
+    const head = (names) => h("thead", {}, h("tr", {}, ...names.map((name, index) => h("th", { scope: "col", class: index > 1 ? "number" : null }, name))));
+    const row = (tier) => h("tr", {}, h("th", { scope: "row" }, `${tier.tier} ${tier.directory}`), h("td", {}, tier.state),
+      ...[`${tier.full_percent} % of ${bytes(tier.capacity_bytes)}`, bytes(tier.live_bytes), `${some(tier.run_count, "run")}, ${bytes(tier.run_bytes)}`, bytes(tier.filter_bytes), tier.copies_bytes ? bytes(tier.copies_bytes) : "–"].map((text) => h("td", { class: "number" }, text)));
+    $("tiers-table").replaceChildren(head(["Tier", "State", "Taken", "Live", "Runs", "Filters", "Copies"]), h("tbody", {}, ...tiers.map(row)));
+    $("tiers-failures").textContent = tiers.map((tier) => tier.failure).filter(Boolean).join(" ");
+    const run = (tier) => (one) => h("tr", {}, h("td", {}, String(tier.tier)), h("td", {}, one.name), ...[bytes(one.bytes), bytes(one.filter_bytes), count(one.records)].map((text) => h("td", { class: "number" }, text)));
+    $("tiers-runs").replaceChildren(head(["Tier", "Run", "Bytes here", "Of its filter", "Records"]), h("tbody", {}, ...tiers.flatMap((tier) => tier.runs.map(run(tier)))));
   }
 
   // The part that is looked at: the node that the path of pivots leads to, as far as it still does.

@@ -1,4 +1,5 @@
-//! Decisions in text: `5 | 1 1 1` are a level with one run of 5 bytes and one with three.
+//! Decisions in text: `5 | 1 1 1` are a level with one run of 5 bytes and one with three. A merge
+//! reads `5*`, and `5!` cannot be read for now.
 
 use super::*;
 
@@ -6,8 +7,9 @@ const UNIT: u64 = 1;
 
 fn view(text: &str) -> View {
     let run = |word: &str| RunView {
-        bytes: word.trim_end_matches('*').parse().unwrap(),
-        is_busy: word.ends_with('*'),
+        bytes: word.trim_end_matches(['*', '!']).parse().unwrap(),
+        is_busy: word.ends_with(['*', '!']),
+        is_lost: word.ends_with('!'),
     };
     let levels = text
         .split('|')
@@ -22,7 +24,16 @@ fn view(text: &str) -> View {
 fn said(merge: Option<Merge>) -> String {
     match merge {
         None => "nothing".to_owned(),
-        Some(Merge { from, runs, to, into }) => format!("{runs} of {from} to {to} into {into}"),
+        Some(merge) => {
+            let Merge {
+                from, runs, to, into, ..
+            } = merge;
+            let behind = match merge.skips {
+                0 => String::new(),
+                skips => format!(" behind {skips}"),
+            };
+            format!("{runs}{behind} of {from} to {to} into {into}")
+        }
     }
 }
 
@@ -94,6 +105,7 @@ fn what_few_bytes_remain_of_a_merge_stays_where_they_were() {
         let merge = Merge {
             from: level,
             runs: 4,
+            skips: 0,
             to: level,
             into: level + 1,
         };
@@ -154,6 +166,7 @@ fn write(policy: &str, shares: u64) -> (u64, usize) {
         let fresh = RunView {
             bytes: UNIT,
             is_busy: false,
+            is_lost: false,
         };
         view.levels[0].push(fresh);
         written += UNIT;
@@ -175,6 +188,7 @@ fn write(policy: &str, shares: u64) -> (u64, usize) {
             let run = RunView {
                 bytes,
                 is_busy: false,
+                is_lost: false,
             };
             let at = if into == merge.from && merge.to != merge.into {
                 0
@@ -277,4 +291,87 @@ fn leaves_are_taken_over_where_more_than_the_threshold_come_in_a_row() {
         ..apart
     };
     assert!(!together.chooses(&joined), "file 2 would be in two places");
+}
+
+#[test]
+fn what_is_newer_than_runs_that_cannot_be_read_is_merged_without_them() {
+    let samt = |text| chosen("samt,k=2", text);
+    assert_eq!(samt("1 1 1 | 2!"), "2 of 0 to 0 into 1", "as usual");
+    assert_eq!(samt("1 | 2! 2 2"), "nothing", "no level has too many");
+    assert_eq!(samt("1 | 2! 2 2 2"), "2 behind 1 of 1 to 1 into 1");
+    assert_eq!(samt("1 | 2! 9 2 2"), "2 behind 2 of 1 to 1 into 1");
+    assert_eq!(samt("1 | 2! 9 4 1"), "nothing", "they are of several sizes");
+    assert_eq!(
+        samt("1 | 2! 27 9 9 3 1"),
+        "2 behind 4 of 1 to 1 into 1",
+        "they are many"
+    );
+    assert_eq!(samt("1 | 2 2! 9 2 2* 2"), "nothing", "the small ones are read");
+    assert_eq!(samt("1! 1 1 1"), "2 behind 1 of 0 to 0 into 0");
+    assert_eq!(samt("1 | 2! | 4 4 4"), "2 of 2 to 2 into 3");
+    // Levels of one run.
+    assert_eq!(chosen("cola,r=2", "1 1 | 2!"), "nothing");
+    assert_eq!(chosen("cola,r=2", "1 1 1 | 2!"), "2 of 0 to 0 into 0");
+    assert_eq!(chosen("cola,r=2", "4 1 1 | 2!"), "2 behind 1 of 0 to 0 into 0");
+    assert_eq!(chosen("cola,r=2", "4 2 1 | 2!"), "nothing");
+    assert_eq!(chosen("cola,r=3", "2 1 | 3 | 18!"), "2 of 0 to 1 into 1");
+    assert_eq!(chosen("leveled,r=4", "1 | 2 | 17!"), "1 of 0 to 1 into 1");
+    assert_eq!(chosen("leveled,r=4", "1 | 5 | 15!"), "nothing");
+    assert_eq!(chosen("leveled,r=2", "1 1 1 | 5 | 15!"), "2 of 0 to 0 into 0");
+    assert_eq!(chosen("never", "1! 1 1 1 1"), "nothing");
+    // Nothing waits for a merge of all that cannot be done for now.
+    let all = View {
+        wants_all: true,
+        ..view("1 1 1 | 2!")
+    };
+    let two = "samt,k=2".parse().unwrap();
+    assert_eq!(said(choose(&two, &all)), "2 of 0 to 0 into 1");
+}
+
+#[test]
+fn beside_a_run_that_cannot_be_read_runs_stay_few_and_are_written_seldom() {
+    for (policy, most_runs) in [("samt,k=4", 14), ("cola,r=3", 7), ("leveled,r=4", 9)] {
+        let mut lost = view("");
+        let stuck = RunView {
+            bytes: 100,
+            is_busy: true,
+            is_lost: true,
+        };
+        lost.levels = vec![Vec::new(), vec![stuck]];
+        let policy_read = policy.parse().unwrap();
+        let (mut written, shares) = (0, 500);
+        for _ in 0..shares {
+            lost.levels[0].push(RunView {
+                bytes: UNIT,
+                is_busy: false,
+                is_lost: false,
+            });
+            while let Some(merge) = choose(&policy_read, &lost) {
+                assert_eq!(merge.from, merge.to, "{policy}: {merge:?}");
+                let runs = merge.skips..merge.skips + merge.runs;
+                let taken = lost.levels[merge.from].drain(runs);
+                let bytes = taken.map(|run| run.bytes).sum();
+                written += bytes;
+                let run = RunView {
+                    bytes,
+                    is_busy: false,
+                    is_lost: false,
+                };
+                let into = &mut lost.levels[merge.into];
+                let at = if merge.into == merge.from {
+                    merge.skips
+                } else {
+                    into.len()
+                };
+                into.insert(at, run);
+            }
+            let runs: usize = lost.levels.iter().map(Vec::len).sum();
+            assert!(runs <= most_runs, "{policy}: {lost:?}");
+        }
+        println!(
+            "{policy}: each share is written {} times",
+            written as f64 / shares as f64
+        );
+        assert!(written < 12 * shares, "{policy}: {written}");
+    }
 }

@@ -1,7 +1,7 @@
 //! Collects children until an index node is full.
 
 use super::format::{self, COLUMNS};
-use super::{Child, Sums};
+use super::{Child, Sums, ValueUnits};
 use crate::run::common_prefix;
 
 /// The most children of a node.
@@ -18,6 +18,10 @@ pub(in crate::run) struct IndexBuilder {
     separators: Vec<u8>,
     ends: Vec<u32>,
     children: Vec<Child>,
+    /// Which units hold values of each child.
+    lists: Vec<ValueUnits>,
+    /// How many of them there are.
+    units: usize,
     prefix: usize,
     range: [(u64, u64); COLUMNS],
 }
@@ -40,14 +44,26 @@ impl IndexBuilder {
             separators: Vec::new(),
             ends: Vec::new(),
             children: Vec::new(),
+            lists: Vec::new(),
+            units: 0,
             prefix: 0,
             range: [(u64::MAX, 0); COLUMNS],
         }
     }
 
     /// Takes a child, unless the node would be longer than `room` bytes by it. A node takes two
-    /// children whatever their separators' lengths.
-    pub(in crate::run) fn add(&mut self, separator: &[u8], child: &Child, room: usize) -> bool {
+    /// children whatever their separators' lengths. Of a leaf, `units` hold values.
+    pub(in crate::run) fn add(
+        &mut self,
+        separator: &[u8],
+        child: &Child,
+        units: &ValueUnits,
+        room: usize,
+    ) -> bool {
+        debug_assert!(
+            self.level == 1 || units.is_empty(),
+            "values belong to leaves (I3)"
+        );
         let first = self.children.is_empty();
         let prefix = if first {
             separator.len()
@@ -59,13 +75,17 @@ impl IndexBuilder {
             (*low, *high) = ((*low).min(number), (*high).max(number));
         }
         let count = self.children.len() + 1;
-        let bytes = format::bytes(count, self.separators.len() + separator.len(), prefix, &range);
+        let listed = self.units + units.list().len();
+        let bytes = format::bytes(count, self.separators.len() + separator.len(), prefix, &range)
+            + format::list_bytes(count, listed);
         if count > 2 && (bytes > room || count > MAX_CHILDREN) {
             return false;
         }
         self.separators.extend_from_slice(separator);
         self.ends.push(self.separators.len() as u32);
         self.children.push(*child);
+        self.lists.push(units.clone());
+        self.units = listed;
         debug_assert!(prefix <= separator.len(), "a separator has the prefix");
         debug_assert_eq!(self.ends.len(), self.children.len(), "a separator each");
         (self.prefix, self.range) = (prefix, range);
@@ -78,10 +98,10 @@ impl IndexBuilder {
         let mut bytes = Vec::new();
         format::encode(
             self.level,
-            &self.separators,
-            &self.ends,
+            (&self.separators, &self.ends),
             self.prefix,
             &self.children,
+            &self.lists,
             &self.range,
             &mut bytes,
         );

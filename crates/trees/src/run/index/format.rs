@@ -1,4 +1,5 @@
-//! The bytes of an index node, version 1. All integers little-endian.
+//! The bytes of an index node, version 1, and version 2, which also says where values are that are
+//! apart from their leaves. All integers little-endian.
 //!
 //! ```text
 //! OFFSET   SIZE   MEANING
@@ -9,7 +10,9 @@
 //!      8      8   w: bytes of a packed integer in each of the eight columns
 //!     16     64   the columns' bases, 8 bytes each
 //!     80      1   e: bytes of an end, 2 or 4
-//!     81      7   zero
+//!     81      1   0 in version 1; 1 where it says where values are: version 2
+//!     82      2   zero
+//!     84      4   u: units that are listed in version 2; 0 in version 1
 //!     88      p   what all separators begin with
 //!             e × n   where each separator ends, without that
 //!             w × n   for each column in turn, packed:
@@ -23,6 +26,11 @@
 //!                       7  1 when its first key has newer records in the child before
 //!             8 × n   XXH3-64 of the child's encoded bytes
 //!                     the separators, without what all begin with
+//!                     in version 2, of nodes above leaves, for each child:
+//!             2 × n     its records whose values are apart
+//!             2 × n     how many units hold those values; 0 too where that is not known
+//!                     and for each of the units, by child:
+//!                 9     tier (1), number (4), bytes of the child's values in it (4)
 //!                     zeros
 //! ```
 //!
@@ -30,17 +38,25 @@
 //! equal to that child's last key where column 7 is 1.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use super::{Child, Layout};
+use super::{Child, Layout, ValueUnit, ValueUnits};
 use crate::run::Bad;
 use crate::run::format::{self, INDEX, get, u16_at, u32_at};
 use crate::run::strings::{Ends, Strings};
 use alluvium_base::bytes::Writer;
 use alluvium_device::BLOCK;
+use alluvium_storage::extents::MAX_TIER_UNITS;
 use alluvium_storage::node::MAX_PAGES;
 use alluvium_storage::{Codec, NodePointer, PageSize};
 
 /// Bytes before what all separators begin with.
 pub(super) const HEADER: usize = 88;
+/// Where it says whether it lists where values are.
+const LISTS: usize = 81;
+/// Where it says how many units are listed.
+const UNITS: usize = 84;
+/// Bytes of a unit that is listed, and of what is said of each child before.
+const UNIT_LISTED: usize = 9;
+const COUNTS: usize = 4;
 /// Where the columns' bases are.
 const BASES: usize = 16;
 /// How many columns there are.
@@ -72,7 +88,15 @@ pub(super) fn columns(child: &Child) -> [u64; COLUMNS] {
     ]
 }
 
-/// How many bytes an index node has.
+/// How many bytes the lists of a node's children have that list this many units.
+pub(super) fn list_bytes(children: usize, units: usize) -> usize {
+    match units {
+        0 => 0,
+        units => children * COUNTS + units * UNIT_LISTED,
+    }
+}
+
+/// How many bytes an index node has, without its lists.
 pub(super) fn bytes(
     children: usize,
     separator_bytes: usize,
@@ -95,10 +119,10 @@ fn end_width(rest: usize) -> usize {
 )]
 pub(super) fn encode(
     level: u8,
-    separators: &[u8],
-    ends: &[u32],
+    (separators, ends): (&[u8], &[u32]),
     prefix: usize,
     children: &[Child],
+    lists: &[ValueUnits],
     range: &[(u64, u64); COLUMNS],
     out: &mut Vec<u8>,
 ) {
@@ -120,7 +144,12 @@ pub(super) fn encode(
     for (base, _) in range {
         Writer::new(out).u64(*base);
     }
-    Writer::new(out).u8(end_width as u8).bytes(&[0; 7]);
+    let has_lists = lists.iter().any(|units| !units.is_empty());
+    Writer::new(out)
+        .u8(end_width as u8)
+        .u8(u8::from(has_lists))
+        .u16(0)
+        .u32(lists.iter().map(|units| units.list().len() as u32).sum());
     out.extend_from_slice(&separators[..prefix]);
     for (index, &end) in ends.iter().enumerate() {
         format::put(out, u64::from(end) - ((index + 1) * prefix) as u64, end_width);
@@ -138,6 +167,22 @@ pub(super) fn encode(
         out.extend_from_slice(&separators[start + prefix..end as usize]);
         start = end as usize;
     }
+    if has_lists {
+        encode_lists(lists, out);
+    }
+}
+
+/// Appends which units hold the values of each child.
+fn encode_lists(lists: &[ValueUnits], out: &mut Vec<u8>) {
+    for units in lists {
+        Writer::new(out).u16(units.records);
+    }
+    for units in lists {
+        Writer::new(out).u16(units.list().len() as u16);
+    }
+    for listed in lists.iter().flat_map(ValueUnits::list) {
+        Writer::new(out).u8(listed.tier).u32(listed.unit).u32(listed.live);
+    }
 }
 
 /// Reads where everything is in an index node, and checks that it is inside.
@@ -149,7 +194,9 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Layout, Bad> {
     let widths: [u8; COLUMNS] =
         std::array::from_fn(|column| header.get(8 + column).map_or(u8::MAX, |&width| width));
     let end_width = usize::from(header[80]);
-    let zero = header[81..].iter().all(|&byte| byte == 0);
+    let lists = header[LISTS];
+    let units = u32_at(header, UNITS) as usize;
+    let zero = lists <= 1 && u16_at(header, LISTS + 1) == 0 && (lists == 1 || units == 0);
     let packed = widths.iter().all(|&width| width <= 8) && (end_width == 2 || end_width == 4);
     if level == 0 || children == 0 || !zero || !packed {
         return Err(Bad("a level, children, and integers of at most 8 bytes"));
@@ -174,7 +221,12 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Layout, Bad> {
         len: ends.total(bytes, children).ok_or(outside)?,
         ends,
     };
-    if separators.at + separators.len > bytes.len() {
+    let end = separators.at + separators.len;
+    if end > bytes.len() {
+        return Err(outside);
+    }
+    let lists_at = (lists == 1).then_some(end);
+    if lists_at.is_some() && end + children * COUNTS + units * UNIT_LISTED > bytes.len() {
         return Err(outside);
     }
     Ok(Layout {
@@ -185,7 +237,13 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Layout, Bad> {
         columns_at,
         checksums_at,
         separators,
+        lists_at,
     })
+}
+
+/// Returns how many units are listed of a child, in a node whose lists begin at `at`.
+fn count_at(bytes: &[u8], at: usize, children: usize, child: usize) -> Option<usize> {
+    get(bytes, at + 2 * (children + child), 2).map(|count| count as usize)
 }
 
 impl Layout {
@@ -204,6 +262,30 @@ impl Layout {
     #[inline]
     pub(in crate::run) fn is_begun(&self, bytes: &[u8], child: usize) -> Result<bool, Bad> {
         Ok(self.number(bytes, BEGUN, child)? != 0)
+    }
+
+    /// The units that hold a child's values.
+    pub(in crate::run) fn units(&self, bytes: &[u8], child: usize) -> Result<ValueUnits, Bad> {
+        let bad = Bad("units that hold values");
+        let Some(at) = self.lists_at else {
+            return Ok(ValueUnits::default());
+        };
+        let records = get(bytes, at + 2 * child, 2).ok_or(bad)?;
+        let before = (0..child).map(|child| count_at(bytes, at, self.children, child));
+        let before = before.sum::<Option<usize>>().ok_or(bad)?;
+        let count = count_at(bytes, at, self.children, child).ok_or(bad)?;
+        let first = at + self.children * COUNTS + before * UNIT_LISTED;
+        let listed = |number: usize| {
+            let at = first + number * UNIT_LISTED;
+            let unit = get(bytes, at + 1, 4).filter(|unit| *unit < u64::from(MAX_TIER_UNITS))?;
+            Some(ValueUnit {
+                tier: get(bytes, at, 1)? as u8,
+                unit: unit as u32,
+                live: get(bytes, at + 5, 4)? as u32,
+            })
+        };
+        let list = (0..count).map(listed).collect::<Option<Vec<ValueUnit>>>();
+        Ok(ValueUnits::of(records as u16, list.ok_or(bad)?))
     }
 
     /// The pointer to a child.

@@ -1,7 +1,7 @@
 //! Index nodes: separators, and what is known of each child.
 //!
 //! *Knows*: how children are packed into a node, which child may hold a key, what a child's leaves
-//! come to.
+//! come to, where the values of a leaf are.
 //!
 //! *Does not know*: where nodes are, what is in a leaf.
 //!
@@ -12,6 +12,7 @@
 //! - **I1** Separators ascend; equal ones are only those of children whose first key has newer
 //!   records in the child before.
 //! - **I2** A child's sums are those of the leaves below it.
+//! - **I3** The units that are listed of a leaf are all that hold values of it, with their bytes.
 
 mod build;
 mod format;
@@ -20,6 +21,7 @@ pub(super) use build::{Full, IndexBuilder};
 
 use super::Bad;
 use super::strings::Strings;
+use super::units::{ValueUnit, ValueUnits};
 use alluvium_storage::{NodePointer, PageSize};
 use std::cmp::Ordering;
 use std::ops::{AddAssign, Range};
@@ -63,6 +65,8 @@ pub(super) struct Layout {
     checksums_at: usize,
     /// The separators, without what all begin with.
     separators: Strings,
+    /// Where it says which units hold values of its children, if it does.
+    lists_at: Option<usize>,
 }
 
 impl Layout {

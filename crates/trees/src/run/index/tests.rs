@@ -21,11 +21,22 @@ fn child(number: u64) -> Child {
     }
 }
 
+fn none() -> ValueUnits {
+    ValueUnits::default()
+}
+
+fn units(list: &[(u8, u32, u32)]) -> ValueUnits {
+    let listed = list
+        .iter()
+        .map(|&(tier, unit, live)| ValueUnit { tier, unit, live });
+    ValueUnits::of(list.len() as u16, listed.collect())
+}
+
 #[test]
 fn the_bytes_of_version_1_do_not_change() {
     let mut builder = IndexBuilder::new(1);
-    builder.add(b"key1", &child(0), 4096);
-    builder.add(b"key5", &child(1), 4096);
+    builder.add(b"key1", &child(0), &none(), 4096);
+    builder.add(b"key5", &child(1), &none(), 4096);
     let bytes = builder.take().bytes;
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     let header = "0201020003000000010000000001010018000000000000000010000000000000";
@@ -56,7 +67,7 @@ fn children_come_back_and_are_found() {
             .collect();
         let mut builder = IndexBuilder::new(3);
         for (separator, child) in separators.iter().zip(&children) {
-            assert!(builder.add(separator, child, 1 << 20));
+            assert!(builder.add(separator, child, &none(), 1 << 20));
         }
         let full = builder.take();
         assert_eq!(full.separator, separators[0]);
@@ -96,7 +107,7 @@ fn a_key_whose_records_began_further_left_is_found_there() {
         (b"m", begun(2)),
         (b"p", child(3)),
     ] {
-        builder.add(separator, &child, 4096);
+        builder.add(separator, &child, &none(), 4096);
     }
     let bytes = builder.take().bytes;
     let layout = Layout::of(&bytes).unwrap();
@@ -105,4 +116,50 @@ fn a_key_whose_records_began_further_left_is_found_there() {
         [at(b""), at(b"b"), at(b"m"), at(b"n"), at(b"p")],
         [None, Some(0), Some(0), Some(2), Some(3)]
     );
+}
+
+#[test]
+fn the_bytes_of_version_2_say_where_values_are() {
+    let mut builder = IndexBuilder::new(1);
+    let lists = [
+        units(&[(0, 7, 300), (1, 0x0102, 0x0304)]),
+        none(),
+        units(&[(0, 7, 9)]),
+    ];
+    for (number, (separator, list)) in [b"key1", b"key5", b"key7"].into_iter().zip(&lists).enumerate() {
+        assert!(builder.add(separator, &child(number as u64), list, 4096));
+    }
+    let bytes = builder.take().bytes;
+    let layout = Layout::of(&bytes).unwrap();
+    for (number, list) in lists.iter().enumerate() {
+        assert_eq!(layout.units(&bytes, number).unwrap(), *list);
+        assert_eq!(
+            layout.child(&bytes, number, PageSize::MIN).unwrap(),
+            child(number as u64)
+        );
+    }
+    assert_eq!((bytes[80], &bytes[81..88]), (2, &[1, 0, 0, 3, 0, 0, 0][..]));
+    let lists = "020000000100 020000000100 00070000002c010000 010201000004030000 000700000009000000";
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert!(hex.ends_with(&lists.replace(' ', "")), "{hex}");
+    for len in 0..bytes.len() {
+        assert!(Layout::of(&bytes[..len]).is_err(), "{len} bytes");
+    }
+    for (at, byte) in [(81, 2), (82, 1), (81, 0), (86, 1)] {
+        let mut other = bytes.clone();
+        other[at] = byte;
+        assert!(Layout::of(&other).is_err(), "byte {at} is {byte}");
+    }
+}
+
+#[test]
+fn a_node_is_no_longer_than_it_may_be_with_what_it_lists() {
+    let list = units(&(0..40).map(|unit| (0, unit, 1)).collect::<Vec<_>>());
+    let mut builder = IndexBuilder::new(1);
+    let mut count = 0u64;
+    while builder.add(format!("{count:04}").as_bytes(), &child(count), &list, 4096) {
+        count += 1;
+    }
+    assert!((5..11).contains(&count), "{count} children list 40 units each");
+    assert!(builder.take().bytes.len() <= 4096);
 }

@@ -1,7 +1,6 @@
 //! The compactor: which step of a tree is done next, in the order of their priority.
 
 use super::job::{Job, Task};
-use crate::run::Run;
 use crate::tiered::policy;
 use crate::tiered::trunk::{
     Claim, JobId, Node, Owned, Part, Stretch, Trunk, Version, WriterState, find, holds, longest_path,
@@ -161,17 +160,7 @@ impl Compactor {
         let stretch = state.stretch(node, index);
         let mut inputs = stretch.inputs(node, index);
         debug_assert!(tiers.has_unreadable(), "asked for only then: it takes a while");
-        inputs.any(|part| {
-            let maplet = part.group.maplet.extents().map(|(extent, _)| extent);
-            let mut runs = part.group.runs();
-            let fails = |run: &Run| {
-                run.extents()
-                    .iter()
-                    .any(|used| tiers.is_unreadable(used.extent.tier))
-            };
-            runs.any(|(_, run)| fails(run))
-                || maplet.into_iter().any(|extent| tiers.is_unreadable(extent.tier))
-        })
+        inputs.any(|part| part.is_lost(tiers))
     }
 
     /// The newest own parts whose maplets become one with the new run's.
@@ -185,6 +174,10 @@ impl Compactor {
         let is_ours = |owned: &Owned| owned.part.is_mostly(&owned.weight);
         let shares: Vec<bool> = before.iter().map(is_ours).collect();
         let base = before[policy::maplets_to_merge(&runs, &shares)].to_vec();
+        let tiers = self.trunk.store.tiers();
+        if tiers.has_unreadable() && base.iter().any(|owned| owned.part.is_lost(tiers)) {
+            return Vec::new();
+        }
         debug_assert!(
             base.iter().all(|owned| owned.part.clip.is_none()),
             "maplets of whole parts become one (T6)"

@@ -172,6 +172,7 @@ impl Job {
             schema: &trunk.options.schema,
             asks_filters: trunk.horizon.asks_filters(),
             sparse,
+            moves_values: false,
         };
         let choice = Choice {
             adoption,

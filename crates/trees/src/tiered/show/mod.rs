@@ -5,12 +5,14 @@
 //!
 //! *Does not know*: how anything changes; no leaf of a run is read here.
 //!
-//! *Read in this order*: `draw.rs`, `outline.rs`, `estimate.rs`.
+//! *Read in this order*: `draw.rs`, `outline.rs`, `places.rs`, `estimate.rs`.
 
 mod draw;
 mod estimate;
 mod outline;
+mod places;
 
 pub use estimate::Holdings;
 pub(super) use estimate::{approximate_len, distinct_keys, holdings, size_on_disk, weigh};
 pub use outline::{Outline, OutlineBundle, OutlineLayer, OutlineNode, OutlinePivot, OutlineRun};
+pub(super) use places::places;

@@ -12,7 +12,7 @@ use crate::maplet::Maplet;
 use crate::run::{Run, Weight};
 use alluvium_base::Purpose;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_storage::{Cache, Guard, Result};
+use alluvium_storage::{Cache, Guard, Result, Tiers};
 use std::sync::{Arc, OnceLock};
 
 /// Several runs and the one maplet that says which of them may hold a key: its values are places in
@@ -102,6 +102,14 @@ impl Part {
     #[must_use]
     pub(crate) fn is_half(&self, weight: &Weight) -> bool {
         weight.records.saturating_mul(2) >= self.group.maplet.entries()
+    }
+
+    /// Returns whether it lies, or its maplet does, on a tier of which reads fail for now.
+    pub(crate) fn is_lost(&self, tiers: &Tiers) -> bool {
+        let runs = self.group.runs().flat_map(|(_, run)| run.extents());
+        let mut of_runs = runs.map(|used| used.extent.tier);
+        let mut of_maplet = self.group.maplet.extents().map(|(extent, _)| extent.tier);
+        of_runs.any(|tier| tiers.is_unreadable(tier)) || of_maplet.any(|tier| tiers.is_unreadable(tier))
     }
 
     /// What it weighs in a range.

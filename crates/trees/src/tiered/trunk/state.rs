@@ -14,7 +14,7 @@ use alluvium_dictionary::horizon::Horizon;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::rules::{OneKeyspace, Schema};
 use alluvium_storage::store::Store;
-use alluvium_storage::{Epochs, Hold};
+use alluvium_storage::{Epochs, Hold, Tiers};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -99,6 +99,8 @@ impl Version {
 #[derive(Debug)]
 pub(crate) struct WriterState {
     pub(crate) shape: Shape,
+    /// Which say whether they can be read for now.
+    tiers: Arc<Tiers>,
     pub(crate) uses: Uses,
     pub(crate) inflight: Inflight,
     /// What running compactions use, by job, until they end or are overtaken.
@@ -123,9 +125,10 @@ pub(crate) struct WriterState {
 
 impl WriterState {
     /// That of a trunk without nodes; those that it will have lie in these extents.
-    pub(super) fn new(shape: Shape, extents: TrunkExtents) -> WriterState {
+    pub(super) fn new(shape: Shape, tiers: Arc<Tiers>, extents: TrunkExtents) -> WriterState {
         WriterState {
             shape,
+            tiers,
             uses: Uses::default(),
             inflight: Inflight::default(),
             pins: HashMap::new(),
@@ -143,7 +146,9 @@ impl WriterState {
     /// Returns what a job for this pivot takes.
     pub(crate) fn stretch(&self, node: &Node, index: usize) -> Stretch {
         let is_full = node.is_leaf() && self.full.contains(&node.pivots[index].low);
-        Stretch::of(node, index, &self.shape, self.crowding, is_full)
+        let some_fail = self.tiers.has_unreadable();
+        let is_lost = |part: &Part| some_fail && part.is_lost(&self.tiers);
+        Stretch::of(node, index, &self.shape, self.crowding, is_full, &is_lost)
     }
 
     /// Returns the digest of a version with this root, if it covers its bundles. Otherwise there is

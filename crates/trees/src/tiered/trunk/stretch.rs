@@ -4,6 +4,7 @@ use super::node::{Layer, Node, Part};
 use super::shape::leaf_view;
 use super::uses::Uses;
 use crate::run::Weight;
+use crate::tiered::lost;
 use crate::tiered::policy::{self, Shape};
 use alluvium_dictionary::merge::Older;
 use alluvium_storage::extents::UNIT;
@@ -33,8 +34,15 @@ pub(crate) enum Reason {
 
 impl Stretch {
     /// What a job for this pivot takes in a tree of this shape and crowding; all of the stack of a
-    /// leaf that is to be compacted fully.
-    pub(crate) fn of(node: &Node, index: usize, shape: &Shape, crowding: u64, is_full: bool) -> Stretch {
+    /// leaf that is to be compacted fully. Parts that are lost for now cannot be read.
+    pub(crate) fn of(
+        node: &Node,
+        index: usize,
+        shape: &Shape,
+        crowding: u64,
+        is_full: bool,
+        is_lost: &dyn Fn(&Part) -> bool,
+    ) -> Stretch {
         let pivot = &node.pivots[index];
         let (own, live) = (pivot.own.len(), pivot.live.len());
         let everything = Stretch {
@@ -43,7 +51,12 @@ impl Stretch {
             older: Older::None,
             reason: Reason::Full,
         };
-        if node.is_leaf() {
+        let lost = pivot.own.iter().rposition(|owned| is_lost(&owned.part));
+        if let Some(last) = lost.filter(|_| node.is_leaf()) {
+            if live == 0 {
+                return Stretch::beside_lost(node, index, shape, last).unwrap_or(everything);
+            }
+        } else if node.is_leaf() {
             if is_full {
                 return everything;
             }
@@ -80,6 +93,24 @@ impl Stretch {
             },
             reason: Reason::Writes,
         }
+    }
+
+    /// What a job takes of a leaf of which no part can be read up to this one: the newest parts
+    /// become fewer, so that writes go on.
+    fn beside_lost(node: &Node, index: usize, shape: &Shape, last: usize) -> Option<Stretch> {
+        let own = &node.pivots[index].own;
+        let parts: Vec<(usize, u64)> = own[last + 1..]
+            .iter()
+            .map(|owned| (owned.part.runs_in(&node.range), owned.weight.bytes))
+            .collect();
+        let newest = lost::newest_parts(shape, &parts)?;
+        debug_assert!(newest >= 2, "one part alone would stay one");
+        Some(Stretch {
+            own: own.len() - newest..own.len(),
+            bundles: 0,
+            older: Older::Elsewhere,
+            reason: Reason::Crowd,
+        })
     }
 
     /// What a job reads that takes it, about.

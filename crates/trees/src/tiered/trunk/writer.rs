@@ -64,7 +64,7 @@ impl Trunk {
         extents: TrunkExtents,
     ) -> Trunk {
         assert_eq!(root.range, KeyRange::everything(), "the root has every key");
-        let mut state = WriterState::new(options.shape, extents);
+        let mut state = WriterState::new(options.shape, Arc::clone(store.tiers()), extents);
         let nodes = all_nodes(&root);
         for node in &nodes {
             state.acquire_node(node);

@@ -30,12 +30,16 @@ fn flawed(flaw: Flaw) -> Levelled {
     Levelled {
         policy: "samt,k=2",
         stitching: stitching(0),
+        value_threshold: None,
         name: "levels-samt",
         flaw,
     }
 }
 
-fn stories() -> [Levelled; 3] {
+/// Values longer than this, about half of them, are kept apart from their leaves.
+const APART: usize = 150;
+
+fn stories() -> [Levelled; 5] {
     let cola = Levelled {
         policy: "cola,r=3",
         name: "levels-cola",
@@ -49,9 +53,23 @@ fn stories() -> [Levelled; 3] {
             ..stitching(0)
         },
         name: "levels-same-scan",
-        flaw: Flaw::Right,
+        ..flawed(Flaw::Right)
     };
-    [flawed(Flaw::Right), cola, leveled]
+    let apart = Levelled {
+        value_threshold: Some(APART),
+        name: "levels-values-apart",
+        ..flawed(Flaw::Right)
+    };
+    let moved = Levelled {
+        stitching: Stitching {
+            moves_values: true,
+            defragment_percent: 100,
+            ..stitching(1)
+        },
+        name: "levels-values-moved",
+        ..apart
+    };
+    [flawed(Flaw::Right), cola, leveled, apart, moved]
 }
 
 fn crashes() -> Crashes {

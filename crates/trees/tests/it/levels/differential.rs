@@ -25,7 +25,7 @@ const COMPARED: usize = 800;
 
 /// What is done to every structure alike.
 enum Act {
-    Put(Vec<u8>, u8),
+    Put(Vec<u8>, u8, usize),
     Delete(Vec<u8>),
     Merge(Vec<u8>, u8),
     DeleteRange(Vec<u8>, Vec<u8>),
@@ -42,6 +42,8 @@ fn history(seed: u64, operations: usize) -> Vec<Act> {
     let key = |number: u64| format!("{number:06}").into_bytes();
     let (mut at, mut left, mut is_ordered) = (0, 0, false);
     let folds = random.u32(..3) == 0;
+    // Values longer than 200 bytes are apart from their leaves: none, some, or all.
+    let apart = [0, 15, 100][seed as usize % 3];
     let mut acts = Vec::with_capacity(operations);
     while acts.len() < operations {
         if left == 0 {
@@ -64,7 +66,11 @@ fn history(seed: u64, operations: usize) -> Vec<Act> {
             120 => Act::Compact,
             121..123 => Act::Snapshot,
             123 => Act::Checkpoint,
-            _ => Act::Put(key(at), random.u8(..)),
+            _ => {
+                let is_apart = random.u32(..100) < apart;
+                let len = if is_apart { random.usize(201..500) } else { 90 };
+                Act::Put(key(at), random.u8(..), len)
+            }
         });
     }
     acts
@@ -100,7 +106,7 @@ fn apply(world: &mut World, act: &Act) {
         world.history.add(key, at, kind, 0, operand);
     };
     match act {
-        Act::Put(key, byte) => add(key, Kind::Put, &[*byte; 90]),
+        Act::Put(key, byte, len) => add(key, Kind::Put, &vec![*byte; *len]),
         Act::Delete(key) => add(key, Kind::Delete, &[]),
         Act::Merge(key, byte) => add(key, Kind::Merge, &[*byte; 3]),
         Act::DeleteRange(start, end) => {
@@ -169,6 +175,12 @@ fn stitchings() -> Vec<Stitching> {
         threshold,
         same_scan,
         always,
+        ..Stitching::default()
+    };
+    let moved = |threshold, defragment_percent| Stitching {
+        moves_values: true,
+        defragment_percent,
+        ..of(threshold, None, u32::MAX)
     };
     let never = u32::MAX;
     vec![
@@ -179,6 +191,13 @@ fn stitchings() -> Vec<Stitching> {
         of(0, Some(SameScan::By(first_four)), never),
         of(0, Some(SameScan::Prefix(4)), never),
         of(1, Some(SameScan::Prefix(5)), 4),
+        moved(0, 0),
+        moved(3, 100),
+        Stitching {
+            defragment_percent: 100,
+            ..of(0, None, never)
+        },
+        moved(never, 50),
     ]
 }
 

@@ -1,10 +1,12 @@
 //! Levels of runs, under every policy: random operations of users and of the background, compared
 //! with the reference.
 
+mod apart;
 mod cases;
 mod crashes;
 mod differential;
 mod rules;
+mod scans;
 mod story;
 
 use crate::history::History;

@@ -13,14 +13,16 @@ use alluvium_storage::Codec;
 use alluvium_trees::levels::Stitching;
 use std::sync::Arc;
 
-const ALL: Stitching = Stitching {
+pub(super) const ALL: Stitching = Stitching {
     threshold: 0,
     same_scan: None,
     always: u32::MAX,
+    moves_values: false,
+    defragment_percent: 0,
 };
 
 /// Writes numbers with a value, or deletes of them: a run, or a few.
-fn run(world: &mut World, numbers: impl IntoIterator<Item = u64>, value: Option<&[u8]>) {
+pub(super) fn run(world: &mut World, numbers: impl IntoIterator<Item = u64>, value: Option<&[u8]>) {
     for number in numbers {
         world.sequence += 1;
         let (key, at) = (format!("{number:08}"), world.sequence);

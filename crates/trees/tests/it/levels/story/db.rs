@@ -1,6 +1,6 @@
 //! The miniature database: a log, memtables, and levels below them.
 
-use crate::schema::schema;
+use crate::schema::schema_with;
 use crate::stack::Stack;
 use crate::story::Flaw;
 use crate::story::db::{Pairs, insert, size, word};
@@ -72,10 +72,10 @@ pub(crate) struct Db {
     stitched: u64,
 }
 
-fn home(store: Store) -> Home {
+fn home(store: Store, value_threshold: Option<usize>) -> Home {
     Home {
         store: Arc::new(store),
-        schema: schema(0, Codec::None),
+        schema: schema_with(0, Codec::None, value_threshold),
         horizon: Arc::new(Horizon::default()),
     }
 }
@@ -85,9 +85,10 @@ impl Db {
         directory: Arc<dyn Directory>,
         options: &StoreOptions,
         levels: LevelsOptions,
+        value_threshold: Option<usize>,
         flaw: Flaw,
     ) -> Result<Db> {
-        let home = home(Store::create(directory, options, b"")?);
+        let home = home(Store::create(directory, options, b"")?, value_threshold);
         let levels = Levels::create(home.clone(), levels, 0)?;
         Ok(Db::assemble(home, levels, Memtable::new(ROOM), 0, 1, flaw))
     }
@@ -97,6 +98,7 @@ impl Db {
         directory: Arc<dyn Directory>,
         options: &StoreOptions,
         levels: &LevelsOptions,
+        value_threshold: Option<usize>,
         flaw: Flaw,
     ) -> Result<Db> {
         let opening = Store::open(directory, options)?;
@@ -116,7 +118,7 @@ impl Db {
             Ok(())
         })?;
         let next = store.log().completed().max(last) + 1;
-        let home = home(store);
+        let home = home(store, value_threshold);
         let saved = home.store.superblock();
         let levels = match saved.payload.is_empty() {
             true => Levels::create(home.clone(), levels.clone(), 0)?,

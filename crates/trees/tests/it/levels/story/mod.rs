@@ -29,6 +29,8 @@ const EVERYTHING: u64 = 4;
 pub(crate) struct Levelled {
     pub(crate) policy: &'static str,
     pub(crate) stitching: Stitching,
+    /// Values longer than this are kept apart from their leaves.
+    pub(crate) value_threshold: Option<usize>,
     pub(crate) name: &'static str,
     pub(crate) flaw: Flaw,
 }
@@ -136,12 +138,14 @@ impl Story for Levelled {
 
     fn create(&self, world: &World) -> Result<Db, Trouble> {
         let directory = Arc::clone(&world.directory);
-        Db::create(directory, &Levelled::store_options(), self.options(), self.flaw).map_err(trouble)
+        let (store, levels) = (Levelled::store_options(), self.options());
+        Db::create(directory, &store, levels, self.value_threshold, self.flaw).map_err(trouble)
     }
 
     fn open(&self, world: &World) -> Result<Db, Trouble> {
         let directory = Arc::clone(&world.directory);
-        Db::open(directory, &Levelled::store_options(), &self.options(), self.flaw).map_err(trouble)
+        let (store, levels) = (Levelled::store_options(), self.options());
+        Db::open(directory, &store, &levels, self.value_threshold, self.flaw).map_err(trouble)
     }
 
     fn apply(&self, db: &mut Db, action: &Action, world: &World) -> Result<(), Trouble> {

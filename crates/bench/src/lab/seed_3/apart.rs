@@ -1,0 +1,123 @@
+//! What S5 measures of large pairs whose values are apart from their leaves: bytes written, and how
+//! often a scan jumps. Both are counted.
+
+use super::harness::{KEY, Shape, Store, key, line};
+use super::stitching::{COPY_ALL, F0, F3, F15, K, PAGE_VALUE, shuffled};
+use crate::lab::entry::{Axis, Form, Measure};
+use crate::lab::measured::{Line, Measured, name};
+use alluvium::LevelsOptions;
+use anyhow::Result;
+
+const WRITTEN: &str = "written apart";
+const JUMPS: &str = "jumps apart";
+const PASSED_ON: &str = "copy all but values";
+const DEFRAGMENTED: &str = "f = 0, defragmented";
+
+/// A pair in this many of the small ones.
+const FEWER: u64 = 20;
+/// Pairs of a sequence: some leaves of keys, and two megabytes of values.
+const SEQUENCE: u64 = 512;
+/// Scans after which what they pay for was written again.
+const SCANS: usize = 12;
+
+const WAYS: Axis = Axis {
+    name: "threshold",
+    form: Form::Names,
+};
+
+pub(super) const WRITES: Measure = Measure {
+    name: "bytes written, pairs of 4 KiB",
+    unit: "for each of the user's",
+    axis: WAYS,
+    published: &[],
+    note: "Values are apart from their leaves, and move with what is copied but where it says otherwise. Sequences have 512 pairs.",
+    ours: |measured| measured.under(WRITTEN),
+};
+
+pub(super) const SEEKS: Measure = Measure {
+    name: "jumps of a scan, pairs of 4 KiB",
+    unit: "for each pair",
+    axis: WAYS,
+    published: &[],
+    note: "A jump is a read that does not lie behind the one before.",
+    ours: |measured| measured.under(JUMPS),
+};
+
+fn ways() -> [(&'static str, LevelsOptions); 6] {
+    let samt = || LevelsOptions::samt(K);
+    [
+        (F0, samt().stitch(0).move_values()),
+        (F3, samt().stitch(3).move_values()),
+        (F15, samt().stitch(15).move_values()),
+        (COPY_ALL, samt().move_values()),
+        (PASSED_ON, samt()),
+        (DEFRAGMENTED, samt().stitch(0).move_values().defragment(100)),
+    ]
+}
+
+/// Units, and how often a sequence is appended to each.
+fn units(records: u64) -> (u64, u64) {
+    let sequences = (records / SEQUENCE).max(1);
+    let units = (sequences as f64).sqrt().round().max(1.0) as u64;
+    (units, (sequences / units).max(1))
+}
+
+fn keys((units, passes): (u64, u64), sequence: u64) -> impl Iterator<Item = [u8; KEY]> {
+    (0..passes).flat_map(move |pass| {
+        let units = shuffled(units, pass).into_iter();
+        units.flat_map(move |unit| (0..sequence).map(move |place| key(unit, pass * sequence + place)))
+    })
+}
+
+/// Loads and scans a store in each way.
+pub(super) fn measure(small_records: u64) -> Result<Vec<Line>> {
+    let records = (small_records / FEWER).max(1);
+    let (sequence, (units, passes)) = (SEQUENCE.min(records), units(records));
+    let count = units * passes * sequence;
+    let shape = Shape::of(sequence, PAGE_VALUE).apart();
+    let (mut written, mut jumps) = (Vec::new(), Vec::new());
+    for (way, levels) in ways() {
+        let store = Store::new(shape, &levels)?;
+        store.load(keys((units, passes), sequence))?;
+        if way == DEFRAGMENTED {
+            for _ in 0..SCANS {
+                store.jumps(count)?;
+                store.work()?;
+            }
+        }
+        written.push((name(way), store.amplification()));
+        jumps.push((name(way), store.jumps(count)?));
+    }
+    let lines = vec![line(WRITTEN, "Alluvium", written), line(JUMPS, "Alluvium", jumps)];
+    Ok(lines)
+}
+
+/// Adds them to what was measured of small pairs.
+pub(super) fn beside(mut measured: Measured, small_records: u64) -> Result<Measured> {
+    measured.counts.extend(measure(small_records)?);
+    Ok(measured)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(line: &Line, way: &'static str) -> f64 {
+        let spot = line.points.iter().find(|spot| spot.at == name(way));
+        spot.unwrap().value
+    }
+
+    #[test]
+    fn the_threshold_decides_what_is_written_and_how_often_scans_jump() {
+        let lines = measure(20 * 12_000).unwrap();
+        let of = |line: usize, way: &'static str| value(&lines[line], way);
+        println!("{lines:?}");
+        let (written, jumps) = (|way: &'static str| of(0, way), |way: &'static str| of(1, way));
+        assert!(written(F0) < written(F15) && written(F15) <= written(COPY_ALL) * 1.01);
+        assert!(
+            written(F0) * 1.5 < written(COPY_ALL),
+            "large values are taken over"
+        );
+        assert!(jumps(COPY_ALL) <= jumps(F0) && jumps(DEFRAGMENTED) <= jumps(F0));
+    }
+}

@@ -1,0 +1,140 @@
+//! Which runs lie on which tier, for people who look at a store.
+
+use super::TierStats;
+use crate::engine::Engine;
+use alluvium_trees::whereabouts::{RunName, RunPlace};
+use std::fmt;
+
+/// A tier, with what lies on it.
+///
+/// ```
+/// # let place = tempfile::tempdir().unwrap();
+/// # let db = alluvium::Db::open(place.path().join("store"))?;
+/// # db.keyspace("rivers")?.put("Elbe", "1094 km")?;
+/// # db.compact()?;
+/// let tiers = db.outline_tiers();
+/// assert_eq!((tiers.len(), tiers[0].number), (1, 0));
+/// let in_runs: u64 = tiers[0].runs.iter().map(|run| run.bytes).sum();
+/// assert!(in_runs > 0 && in_runs <= tiers[0].stats.space.live_bytes);
+/// # Ok::<(), alluvium::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TierOutline {
+    /// Its number; 0 is the first directory.
+    pub number: usize,
+    /// How full it is, whether it takes data, and why it fails if it does.
+    pub stats: TierStats,
+    /// The runs of the tree and of levels that need something of it, the largest first.
+    pub runs: Vec<TierRun>,
+    /// Bytes that copies take of pages that are read often: on the first tier only.
+    pub copies_bytes: u64,
+}
+
+/// What a run needs of a tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TierRun {
+    /// How the run is called.
+    pub name: RunName,
+    /// Records of the run, wherever they lie.
+    pub records: u64,
+    /// Bytes of its nodes and values on this tier.
+    pub bytes: u64,
+    /// Bytes of its filter on this tier.
+    pub filter_bytes: u64,
+}
+
+impl TierOutline {
+    /// Returns how much of the tier is taken, in hundredths of what it can hold.
+    #[must_use]
+    pub fn full_percent(&self) -> u64 {
+        let TierStats {
+            capacity_bytes,
+            available_bytes,
+            ..
+        } = self.stats;
+        let taken = u128::from(capacity_bytes.saturating_sub(available_bytes));
+        (taken * 100 / u128::from(capacity_bytes.max(1))) as u64
+    }
+
+    /// Returns what it does, in a word: `fails`, `takes nothing` or `takes data`.
+    #[must_use]
+    pub fn state(&self) -> &'static str {
+        match (&self.stats.failure, self.stats.takes_data) {
+            (Some(_), _) => "fails",
+            (None, false) => "takes nothing",
+            (None, true) => "takes data",
+        }
+    }
+}
+
+impl fmt::Display for TierOutline {
+    /// A line for the tier, and one for each run.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let TierStats {
+            directory,
+            capacity_bytes,
+            space,
+            ..
+        } = &self.stats;
+        let (number, state, percent) = (self.number, self.state(), self.full_percent());
+        write!(
+            f,
+            "tier {number} in {directory}: {state}, {percent} % of {capacity_bytes} bytes taken, {} live",
+            space.live_bytes
+        )?;
+        if self.copies_bytes > 0 {
+            write!(
+                f,
+                ", {} of copies of pages that are read often",
+                self.copies_bytes
+            )?;
+        }
+        writeln!(f)?;
+        if let Some(failure) = &self.stats.failure {
+            writeln!(f, "  {failure}")?;
+        }
+        for run in &self.runs {
+            write!(f, "  {}: {} bytes", run.name, run.bytes)?;
+            if run.filter_bytes > 0 {
+                write!(f, ", {} of its filter", run.filter_bytes)?;
+            }
+            writeln!(f, "; {} records", run.records)?;
+        }
+        Ok(())
+    }
+}
+
+impl Engine {
+    /// Returns each tier with what lies on it. Nothing is read.
+    pub(crate) fn outline_tiers(&self) -> Vec<TierOutline> {
+        let places = self.dictionaries.places();
+        let copies_bytes = self.store.copy_stats().bytes;
+        let tiers = self.tier_stats().into_iter().enumerate();
+        let outline = |(number, stats): (usize, TierStats)| TierOutline {
+            number,
+            stats,
+            runs: runs_on(&places, number),
+            copies_bytes: if number == 0 { copies_bytes } else { 0 },
+        };
+        tiers.map(outline).collect()
+    }
+}
+
+/// Returns what lies on a tier of these, the largest first.
+fn runs_on(places: &[RunPlace], tier: usize) -> Vec<TierRun> {
+    let tier = u8::try_from(tier).unwrap_or(u8::MAX);
+    let on_it = places.iter().filter_map(|place| {
+        let (bytes, filter_bytes) = place.on(tier);
+        (bytes + filter_bytes > 0).then_some(TierRun {
+            name: place.name,
+            records: place.records,
+            bytes,
+            filter_bytes,
+        })
+    });
+    let mut runs: Vec<TierRun> = on_it.collect();
+    runs.sort_unstable_by_key(|run| (std::cmp::Reverse(run.bytes + run.filter_bytes), run.name));
+    runs
+}

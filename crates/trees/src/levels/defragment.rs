@@ -1,0 +1,196 @@
+//! Defragmentation: runs in which scans seek are written again, so that what is read together lies
+//! together (Spillane 2012, section 6.2).
+//!
+//! Cursors of scans count how often what they read next does not lie behind what they had read.
+//! Each such jump costs them what the device would move meanwhile. A run is written again once
+//! scans have paid as much as that costs, so that it costs at most twice what the best choice would
+//! have. Of several runs it is the one of which scans have paid most. All of that has a budget: a
+//! share of what else was written since the structure was opened.
+//!
+//! Leaves that lie in long rows are taken over as they are, with their values. What is written is
+//! what lies in pieces.
+
+use super::Levels;
+use super::policy::Merge;
+use super::state::{Kept, Member, Version, bytes_of};
+use crate::run::Run;
+use crate::stitch::{MOST_PERCENT, Stitching};
+use alluvium_base::DeviceProfile;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A row of leaves stays where it lies if it is this many times as long as what the device moves
+/// while a read begins: reading it has nine tenths of the device's rate then.
+const LONG: u64 = 9;
+const _: () = assert!(LONG > 0, "a row of leaves is longer than nothing");
+
+/// Bytes that were written since the structure was opened.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    /// What came in, and what merges made of it.
+    written: AtomicU64,
+    /// By defragmentation.
+    defragmented: AtomicU64,
+    /// How many runs that were.
+    runs: AtomicU64,
+}
+
+impl Ledger {
+    pub(super) fn note_written(&self, bytes: u64) {
+        self.written.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn note_defragmented(&self, bytes: u64) {
+        self.defragmented.fetch_add(bytes, Ordering::Relaxed);
+        self.runs.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns how many bytes may still be written with a share of what else was written.
+    fn left(&self, percent: u32) -> u64 {
+        debug_assert!(percent <= MOST_PERCENT, "a share: {percent}");
+        let written = u128::from(self.written.load(Ordering::Relaxed));
+        let allowed = written * u128::from(percent) / u128::from(MOST_PERCENT);
+        let allowed = u64::try_from(allowed).unwrap_or(u64::MAX);
+        allowed.saturating_sub(self.defragmented.load(Ordering::Relaxed))
+    }
+}
+
+/// What is known of a run that may be written again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Candidate {
+    /// Its bytes.
+    bytes: u64,
+    /// How often scans have jumped.
+    jumps: u64,
+    /// Whether it can be written again now.
+    is_free: bool,
+}
+
+/// Returns the place of the run that is written again, if one is worth it. A jump costs what the
+/// device moves meanwhile, `jump_bytes`; no more than `left_bytes` may be written.
+fn choose(candidates: &[Candidate], jump_bytes: u64, left_bytes: u64) -> Option<usize> {
+    let is_due = |candidate: &Candidate| {
+        let paid = candidate.jumps.saturating_mul(jump_bytes);
+        candidate.is_free && paid >= candidate.bytes && candidate.bytes <= left_bytes
+    };
+    let due = (0..candidates.len()).filter(|&place| is_due(&candidates[place]));
+    due.filter(|&place| candidates[place].jumps > 0)
+        .max_by_key(|&place| candidates[place].jumps)
+}
+
+/// Returns which leaves a rewrite of a run takes over as they are.
+pub(super) fn stitching(run: &Run, device: &DeviceProfile) -> Stitching {
+    let leaf_bytes = bytes_of(run) / run.summary().leaves.max(1);
+    let leaves = device.half_bandwidth().saturating_mul(LONG) / leaf_bytes.max(1);
+    let threshold = u32::try_from(leaves).unwrap_or(u32::MAX - 1);
+    debug_assert!(!run.extents().is_empty(), "a run lies somewhere");
+    Stitching {
+        threshold: threshold.clamp(1, u32::MAX - 1),
+        moves_values: true,
+        ..Stitching::default()
+    }
+}
+
+impl Levels {
+    /// Returns how many runs were written again for what scans paid since the structure was opened,
+    /// and how many bytes were written for that.
+    #[must_use]
+    pub fn defragmented(&self) -> (u64, u64) {
+        let ledger = &self.shared.ledger;
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        (read(&ledger.runs), read(&ledger.defragmented))
+    }
+
+    /// Returns how often scans have jumped in the runs that there are.
+    #[must_use]
+    pub fn jumps(&self) -> u64 {
+        let version = self.version();
+        version.newest_first.iter().map(|member| member.run.jumps()).sum()
+    }
+
+    /// Returns the merge that writes a run again for scans, if one is due. Nothing else is under
+    /// way then, and space is not scarce: it can wait.
+    pub(super) fn defragmentation(&self, kept: &Kept, version: &Version) -> Option<Merge> {
+        let shared = &self.shared;
+        let percent = shared.options.stitching.defragment_percent;
+        let waits = !kept.jobs.is_empty() || kept.wants_all || shared.is_scarce.load(Ordering::Relaxed);
+        if percent == 0 || waits {
+            return None;
+        }
+        let tiers = shared.home.store.tiers();
+        let mut places = Vec::new();
+        let mut candidates = Vec::new();
+        for (level, runs) in version.levels.iter().enumerate() {
+            for (place, member) in runs.iter().enumerate() {
+                let is_lost = |member: &Member| {
+                    let mut extents = member.extents();
+                    tiers.has_unreadable() && extents.any(|extent| tiers.is_unreadable(extent.tier))
+                };
+                let bytes = bytes_of(&member.run);
+                // What would move to another tier moves with a merge.
+                let stays = || {
+                    let tier = self.tier(level, bytes);
+                    let extents = member.run.extents();
+                    extents.iter().all(|used| used.extent.tier == tier)
+                };
+                candidates.push(Candidate {
+                    bytes,
+                    jumps: member.run.jumps(),
+                    is_free: member.run.jumps() > 0 && !is_lost(member) && stays(),
+                });
+                places.push((level, place));
+            }
+        }
+        let jump_bytes = shared.home.store.device().half_bandwidth();
+        let chosen = choose(&candidates, jump_bytes, shared.ledger.left(percent))?;
+        let (level, place) = places[chosen];
+        assert!(candidates[chosen].is_free, "what is written again can be read");
+        Some(Merge {
+            from: level,
+            runs: 1,
+            skips: place,
+            to: level,
+            into: level,
+        })
+    }
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+
+    fn candidate(bytes: u64, jumps: u64) -> Candidate {
+        Candidate {
+            bytes,
+            jumps,
+            is_free: true,
+        }
+    }
+
+    #[test]
+    fn a_run_is_written_again_once_scans_have_paid_as_much() {
+        let one = |jumps| choose(&[candidate(1000, jumps)], 100, u64::MAX);
+        assert_eq!([0, 9, 10, 11].map(one), [None, None, Some(0), Some(0)]);
+        assert_eq!(choose(&[candidate(0, 0)], 100, 0), None, "nothing was paid");
+        let several = [candidate(1000, 10), candidate(2000, 30), candidate(10, 20)];
+        assert_eq!(choose(&several, 100, u64::MAX), Some(1), "scans pay most there");
+        assert_eq!(choose(&several, 100, 1999), Some(2), "the budget is too small");
+        assert_eq!(choose(&several, 100, 9), None);
+        let busy = Candidate {
+            is_free: false,
+            ..several[1]
+        };
+        assert_eq!(choose(&[several[0], busy], 100, u64::MAX), Some(0));
+    }
+
+    #[test]
+    fn the_budget_is_a_share_of_what_else_was_written() {
+        let ledger = Ledger::default();
+        assert_eq!(ledger.left(100), 0);
+        ledger.note_written(1000);
+        assert_eq!((ledger.left(20), ledger.left(100)), (200, 1000));
+        ledger.note_defragmented(150);
+        assert_eq!((ledger.left(20), ledger.left(10)), (50, 0));
+        ledger.note_written(u64::MAX - 1000);
+        assert!(ledger.left(100) > u64::MAX / 2);
+    }
+}

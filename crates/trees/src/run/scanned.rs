@@ -1,0 +1,102 @@
+//! What scans have paid for where a run's nodes lie: how often what they read next did not lie
+//! behind what they had read.
+
+use super::Run;
+use alluvium_dictionary::merge::Direction;
+use alluvium_storage::NodePointer;
+use alluvium_storage::extents::UNIT;
+use std::sync::atomic::Ordering;
+
+/// Returns whether a node lies behind another on the device, or begins a unit: extents do, and
+/// those of a run are written one after the other.
+pub(super) fn lies_behind(node: &NodePointer, before: &NodePointer) -> bool {
+    let is_next = before.offset + before.read_len() as u64 == node.offset;
+    node.tier == before.tier && (is_next || node.offset.is_multiple_of(UNIT))
+}
+
+/// Where a cursor has read last: leaves, and values that are apart from them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Way {
+    leaf: Option<NodePointer>,
+    value: Option<NodePointer>,
+}
+
+impl Way {
+    /// Goes on to a leaf. Returns whether that is a jump.
+    pub(super) fn pass_leaf(&mut self, leaf: &NodePointer, direction: Direction) -> bool {
+        is_jump(self.leaf.replace(*leaf), leaf, direction)
+    }
+
+    /// Goes on to a value. Returns whether that is a jump.
+    pub(super) fn pass_value(&mut self, value: &NodePointer, direction: Direction) -> bool {
+        is_jump(self.value.replace(*value), value, direction)
+    }
+}
+
+fn is_jump(last: Option<NodePointer>, node: &NodePointer, direction: Direction) -> bool {
+    let follows = |last: &NodePointer| match direction {
+        Direction::Forward => lies_behind(node, last),
+        Direction::Backward => lies_behind(last, node),
+    };
+    last.is_some_and(|last| last != *node && !follows(&last))
+}
+
+impl Run {
+    /// Returns how often scans have jumped in it since it was opened.
+    pub(crate) fn jumps(&self) -> u64 {
+        self.inner.jumps.load(Ordering::Relaxed)
+    }
+
+    /// Forgets what scans have paid so far.
+    pub(crate) fn forget_jumps(&self) {
+        self.inner.jumps.store(0, Ordering::Relaxed);
+    }
+
+    /// Counts a jump of a scan.
+    pub(super) fn note_jump(&self) {
+        self.inner.jumps.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alluvium_storage::Codec;
+
+    fn node(offset: u64) -> NodePointer {
+        NodePointer {
+            offset,
+            birth: 1,
+            checksum: 0,
+            encoded_len: 4096,
+            tier: 0,
+            pages: 1,
+            codec: Codec::None,
+        }
+    }
+
+    #[test]
+    fn what_lies_behind_what_was_read_is_no_jump() {
+        let jumps = |offsets: &[u64], direction| {
+            let mut way = Way::default();
+            let jump = |offset: &&u64| way.pass_leaf(&node(**offset), direction);
+            offsets.iter().filter(jump).count()
+        };
+        let row = [4096, 8192, 8192, 12288];
+        assert_eq!(jumps(&row, Direction::Forward), 0);
+        assert_eq!(jumps(&row, Direction::Backward), 2, "each is before the last");
+        assert_eq!(jumps(&[12288, 8192, 4096], Direction::Backward), 0);
+        assert_eq!(jumps(&[4096, 12288, 8192], Direction::Forward), 2);
+        assert_eq!(jumps(&[4096, 5 * UNIT], Direction::Forward), 0, "another extent");
+        assert_eq!(jumps(&[5 * UNIT, 4096], Direction::Backward), 0);
+        // Values and leaves are read from two places.
+        let mut way = Way::default();
+        let both = [
+            way.pass_leaf(&node(4096), Direction::Forward),
+            way.pass_value(&node(90 * 4096), Direction::Forward),
+            way.pass_leaf(&node(8192), Direction::Forward),
+            way.pass_value(&node(91 * 4096), Direction::Forward),
+        ];
+        assert_eq!(both, [false; 4]);
+    }
+}

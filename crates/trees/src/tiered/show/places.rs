@@ -1,0 +1,33 @@
+//! On which tiers the runs of a tree lie.
+
+use crate::tiered::trunk::{Group, Node, Version};
+use crate::whereabouts::{RunName, RunPlace};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Returns where each run of a version lies, by their names.
+pub(in crate::tiered) fn places(version: &Version) -> Vec<RunPlace> {
+    let mut groups = BTreeMap::new();
+    collect(&version.root, &mut groups);
+    let mut places = Vec::new();
+    for group in groups.values() {
+        for (index, (place, run)) in group.runs().enumerate() {
+            let name = RunName::Tree {
+                group: group.id,
+                place,
+            };
+            let filter = (index == 0).then_some(&group.maplet);
+            places.push(RunPlace::of(name, run, filter));
+        }
+    }
+    places
+}
+
+fn collect(node: &Node, groups: &mut BTreeMap<u64, Arc<Group>>) {
+    for (part, _) in node.uses() {
+        groups
+            .entry(part.group.id)
+            .or_insert_with(|| Arc::clone(&part.group));
+    }
+    node.children().for_each(|child| collect(child, groups));
+}

@@ -1,0 +1,106 @@
+//! Which runs of a structure lie on which tier: for people who look at a store.
+
+use crate::maplet::Maplet;
+use crate::run::Run;
+use std::fmt;
+
+/// How a run is called in its structure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum RunName {
+    /// A run of a tree: its place in a group.
+    Tree {
+        /// The number of the group, unique in the store.
+        group: u64,
+        /// The place in the group; the newest has the highest.
+        place: usize,
+    },
+    /// A run of levels.
+    Level {
+        /// The level; 0 has what is newest.
+        level: usize,
+        /// The place in the level; the newest has the highest.
+        place: usize,
+    },
+}
+
+impl fmt::Display for RunName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RunName::Tree { group, place } => write!(f, "run {group}.{place} of the tree"),
+            RunName::Level { level, place } => write!(f, "run {place} of level {level}"),
+        }
+    }
+}
+
+/// How many bytes of each tier a run needs, and its filter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RunPlace {
+    /// How it is called.
+    pub name: RunName,
+    /// Its records.
+    pub records: u64,
+    /// Bytes of its nodes and values, by tier; those that it shares with others count for each.
+    pub bytes: Vec<(u8, u64)>,
+    /// Bytes of its filter, by tier. The runs of a group of a tree have one, which counts for the
+    /// first of them.
+    pub filter_bytes: Vec<(u8, u64)>,
+}
+
+impl RunPlace {
+    pub(crate) fn of(name: RunName, run: &Run, filter: Option<&Maplet>) -> RunPlace {
+        let used = run.extents().iter().map(|used| (used.extent.tier, used.live));
+        let of_filter = filter.into_iter().flat_map(Maplet::extents);
+        let of_filter = of_filter.map(|(extent, live)| (extent.tier, live));
+        RunPlace {
+            name,
+            records: run.summary().records,
+            bytes: by_tier(used),
+            filter_bytes: by_tier(of_filter),
+        }
+    }
+
+    /// Returns the bytes that it needs of a tier: of its nodes and values, and of its filter.
+    #[must_use]
+    pub fn on(&self, tier: u8) -> (u64, u64) {
+        let of = |parts: &[(u8, u64)]| {
+            let found = parts.iter().find(|(other, _)| *other == tier);
+            found.map_or(0, |(_, bytes)| *bytes)
+        };
+        (of(&self.bytes), of(&self.filter_bytes))
+    }
+}
+
+/// Adds up bytes by their tiers, in order.
+fn by_tier(parts: impl Iterator<Item = (u8, u64)>) -> Vec<(u8, u64)> {
+    let mut tiers: Vec<(u8, u64)> = Vec::new();
+    for (tier, bytes) in parts {
+        match tiers.iter_mut().find(|(other, _)| *other == tier) {
+            Some((_, sum)) => *sum += bytes,
+            None => tiers.push((tier, bytes)),
+        }
+    }
+    tiers.sort_unstable();
+    tiers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_added_up_by_their_tiers() {
+        let parts = [(1, 5), (0, 2), (1, 6)];
+        let tiers = by_tier(parts.into_iter());
+        assert_eq!(tiers, [(0, 2), (1, 11)]);
+        let place = RunPlace {
+            name: RunName::Level { level: 2, place: 0 },
+            records: 1,
+            bytes: tiers,
+            filter_bytes: vec![(0, 3)],
+        };
+        assert_eq!((place.on(0), place.on(1), place.on(2)), ((2, 3), (11, 0), (0, 0)));
+        assert_eq!(place.name.to_string(), "run 0 of level 2");
+    }
+}

@@ -1,0 +1,137 @@
+//! What scans pay for where runs lie, and what is written again for that.
+
+use super::World;
+use super::rules::run;
+use alluvium_dictionary::contract::{Ordered as _, Scan as _};
+use alluvium_dictionary::findings::Depth;
+use alluvium_dictionary::memtables::Memtables;
+use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::range::KeyRange;
+use alluvium_trees::levels::Stitching;
+use std::sync::Arc;
+
+/// Units that are appended to in turn, as files are.
+const UNITS: u64 = 150;
+const PASSES: u64 = 24;
+
+/// Walks over everything; how often that jumped.
+fn scan(world: &World) -> u64 {
+    let before = world.levels.jumps();
+    let stack: Arc<dyn Memtables> = Arc::<crate::stack::Stack>::clone(&world.stack);
+    let all = KeyRange::everything();
+    let mut scan = world
+        .levels
+        .scan(stack, all, Direction::Forward, world.sequence, world.now_ms);
+    let mut count = 0;
+    while scan.next().unwrap().is_some() {
+        count += 1;
+    }
+    assert_eq!(count, UNITS * PASSES);
+    world.levels.jumps() - before
+}
+
+/// Appends to every unit in each pass: a few records of each unit lie together, at most.
+fn appended(stitching: Stitching, value: usize) -> World {
+    let mut world = World::stitching("samt,k=4", stitching, 5);
+    for pass in 0..PASSES {
+        let numbers = (0..UNITS).map(|unit| unit * 1000 + pass);
+        run(&mut world, numbers, Some(&vec![pass as u8; value]));
+        world.settle().unwrap();
+    }
+    world
+}
+
+#[test]
+fn a_run_in_which_scans_jump_is_written_again_once_they_have_paid() {
+    // Values are apart, and stay where they were written first: a scan jumps for each.
+    for value in [1000, 600] {
+        let stitching = Stitching {
+            threshold: 3,
+            defragment_percent: 100,
+            ..Stitching::default()
+        };
+        let mut world = appended(stitching, value);
+        assert_eq!(world.levels.defragmented(), (0, 0), "nothing was scanned");
+        let before = scan(&world);
+        assert!(before > UNITS * PASSES / 2, "{before} jumps");
+        let mut scans = 1;
+        while world.levels.defragmented().0 == 0 {
+            scan(&world);
+            scans += 1;
+            world.settle().unwrap();
+            assert!(scans < 50, "scans have paid enough: {}", world.levels.jumps());
+        }
+        for _ in 0..20 {
+            scan(&world);
+            world.settle().unwrap();
+        }
+        let after = scan(&world);
+        let (runs, bytes) = world.levels.defragmented();
+        println!("{before} jumps a scan, {after} after {runs} runs, {bytes} bytes, were written again");
+        assert!(after < before / 4, "{after} jumps of {before}");
+        world.check(Depth::Everything).unwrap();
+        world.compare_scans().unwrap();
+        // It does not go on for ever.
+        let settled = world.levels.defragmented();
+        for _ in 0..5 {
+            scan(&world);
+            world.settle().unwrap();
+        }
+        let more = world.levels.defragmented().0 - settled.0;
+        assert!(more <= 1, "{more} runs were written again, which lay in order");
+    }
+}
+
+#[test]
+fn scans_have_nothing_written_that_their_budget_has_not() {
+    let written = |percent| {
+        let stitching = Stitching {
+            threshold: 3,
+            defragment_percent: percent,
+            ..Stitching::default()
+        };
+        let mut world = appended(stitching, 1000);
+        for _ in 0..30 {
+            scan(&world);
+            world.settle().unwrap();
+        }
+        world.levels.defragmented()
+    };
+    assert_eq!(written(0), (0, 0), "it is not asked for");
+    let bytes = UNITS * PASSES * 1000;
+    let (some, all) = (written(10).1, written(100).1);
+    println!("{some} and {all} bytes of {bytes}");
+    // Each byte was written once, and its key a few times more.
+    assert!(some <= bytes * 2 / 10, "{some} bytes");
+    assert!(all > some && all <= bytes * 2, "{all} bytes");
+}
+
+#[test]
+fn what_lies_in_one_piece_is_not_written_again() {
+    // Everything is copied, and so in order.
+    let stitching = Stitching {
+        defragment_percent: 100,
+        ..Stitching::default()
+    };
+    let mut world = World::stitching("samt,k=4", stitching, 6);
+    for part in 0..12 {
+        run(&mut world, part * 1000..(part + 1) * 1000, Some(&[1; 100]));
+        world.settle().unwrap();
+    }
+    for _ in 0..50 {
+        let stack: Arc<dyn Memtables> = Arc::<crate::stack::Stack>::clone(&world.stack);
+        let (all, at) = (KeyRange::everything(), world.sequence);
+        let mut scan = world
+            .levels
+            .scan(stack, all, Direction::Forward, at, world.now_ms);
+        while scan.next().unwrap().is_some() {}
+        drop(scan);
+        world.settle().unwrap();
+    }
+    println!(
+        "{} jumps, {:?}",
+        world.levels.jumps(),
+        world.levels.defragmented()
+    );
+    assert_eq!(world.levels.defragmented(), (0, 0), "it was written in order");
+}
