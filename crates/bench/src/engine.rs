@@ -65,8 +65,8 @@ pub struct EngineOption {
     pub value: String,
 }
 
-/// Returns which engine is meant: its name, of which a label may be a part, as in `alluvium:hashed`.
-/// By labels one engine is measured several times, with different options.
+/// Returns which engine is meant: its name, of which a label may be a part, as in
+/// `alluvium:hashed`. By labels one engine is measured several times, with different options.
 #[must_use]
 pub fn kind_of(engine: &str) -> &str {
     engine.split_once(':').map_or(engine, |(kind, _)| kind)

@@ -396,6 +396,10 @@ mod tests {
         );
         let all = Structure::Levels(LevelsOptions::samt(4).stitch(u32::MAX));
         assert_eq!(all.to_string().parse::<Structure>().unwrap(), all);
+    }
+
+    #[test]
+    fn what_no_structure_has_is_refused_with_the_reason() {
         for (text, why) in [
             ("levels,k=1", "k is 1"),
             ("levels,k=", "no number"),

@@ -2,8 +2,8 @@
 //! it has space.
 //!
 //! Levels, trunk nodes and parts of hashed structures are alike here: what is written has its
-//! place in the order of ages. The newest data is the smallest part and is read and written most, so
-//! tiers fill from the first one on (Spillane 2012, section 5.1). A tier that is full is passed
+//! place in the order of ages. The newest data is the smallest part and is read and written most,
+//! so tiers fill from the first one on (Spillane 2012, section 5.1). A tier that is full is passed
 //! over, and so is one that takes nothing; whichever has most space is the last resort.
 
 use alluvium_storage::extents::{Extent, UNIT};
@@ -68,6 +68,7 @@ impl Demand {
     #[must_use]
     pub fn of_height(height: u8, fanout: u64, all_bytes: u64, bytes: u64) -> Demand {
         let below = fanout.max(2).saturating_pow(height.into());
+        debug_assert!(below > 0, "a height holds a part of the whole");
         Demand::older(all_bytes / below, bytes)
     }
 }
@@ -97,6 +98,9 @@ pub fn choose(tiers: &[TierSpace], demand: &Demand) -> u8 {
 }
 
 /// Returns the tier that a demand is met on, by a rule of its own that prefers one.
+///
+/// # Panics
+/// When there are no tiers.
 #[must_use]
 pub fn choose_from(tiers: &[TierSpace], preferred: usize, demand: &Demand) -> u8 {
     let last = tiers.len() - 1;
@@ -114,8 +118,9 @@ pub fn choose_from(tiers: &[TierSpace], preferred: usize, demand: &Demand) -> u8
     let open = (0..=last).filter(|&tier| tiers[tier].is_open);
     // Of those with as much the first: `max_by_key` would take the last.
     let roomiest = || open.rev().max_by_key(|&tier| tiers[tier].free_bytes);
-    let found = near_first.find(fits).or_else(roomiest);
-    found.unwrap_or(0) as u8
+    let found = near_first.find(fits).or_else(roomiest).unwrap_or(0);
+    debug_assert!(found < tiers.len(), "tiers are numbered (T1)");
+    found as u8
 }
 
 /// Returns the first tier that has all of this, with those before it, as it is planned.

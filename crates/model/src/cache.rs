@@ -2,16 +2,15 @@
 //! et al., SOSP 2023), as `alluvium_storage::cache` does.
 //!
 //! A page that is read is on trial for a time `cold`. It is kept if it is asked for meanwhile, or
-//! within the time that its name is remembered afterwards; what is kept stays as long as it is asked
-//! for once in each time `kept`. Requests come independently of each other, so that each page goes
-//! through the same cycle again and again, and the share of it in which the page is there is the
-//! share of its requests that find it. Both times are such that pages take the memory that there is
-//! (Che et al., "Hierarchical Web Caching Systems", 2002).
+//! within the time that its name is remembered afterwards; what is kept stays as long as it is
+//! asked for once in each time `kept`. Requests come independently of each other, so that each page
+//! goes through the same cycle again and again, and the share of it in which the page is there is
+//! the share of its requests that find it. Both times are such that pages take the memory that
+//! there is (Che et al., "Hierarchical Web Caching Systems", 2002).
 
 /// The share of the memory for pages on trial.
 const COLD: f64 = 1.0 / 8.0;
-/// Names are remembered for as many pages as there are in memory: for so many times as long as the
-/// trial.
+/// Names are remembered for as many pages as there are in memory: eight times as long as a trial.
 const REMEMBERED: f64 = 8.0;
 /// Rounds in which the time of the trial settles, and halvings of the interval of the other.
 const ROUNDS: usize = 5;
@@ -49,7 +48,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Adds pages of so many bytes in all.
+    /// Adds pages, by their bytes in all.
     pub(crate) fn add(&mut self, bytes: f64, stay: Stay) {
         self.bytes += bytes * stay.there;
         self.trials += bytes * stay.trials;
@@ -113,7 +112,7 @@ impl Times {
         kept: f64::INFINITY,
     };
 
-    /// Returns the times of a cache of so many bytes, given what pages take for any times.
+    /// Returns the times of a cache of this capacity, given what pages take for any times.
     pub(crate) fn of(capacity: f64, load: impl Fn(&Times) -> Load) -> Times {
         if load(&Times::FOREVER).bytes <= capacity {
             return Times::FOREVER;
@@ -187,7 +186,7 @@ impl Times {
 mod tests {
     use super::*;
 
-    /// Two kinds of pages of one byte: so many of each, each kind asked for that often.
+    /// Two kinds of pages of one byte: how many of each, and how often each kind is asked for.
     fn load(kinds: [(f64, f64); 2]) -> impl Fn(&Times) -> Load {
         move |times| {
             let mut load = Load::default();

@@ -6,7 +6,8 @@
 //!
 //! *Read in this order*: the crate `alluvium-dictionary` first, then [`run`], [`maplet`],
 //! `taking.rs` (a memtable becomes a run), `fuse.rs` (runs become one), `stitch` (leaves that are
-//! taken over unread), `layers`, `scanning`, [`tiered`], [`levels`]; [`map`], the least of them; [`paged`], trees whose pages are written in place;
+//! taken over unread), `layers`, `scanning`, [`tiered`], [`levels`]; [`map`], the least of them;
+//! [`paged`], trees whose pages are written in place;
 //! [`affine`], trees whose nodes are as large as a disk likes; [`pdam`], a tree for the blocks that
 //! a device moves at once; [`insertion`], a B-tree with a buffer before its leaves;
 //! [`whereabouts`], which runs lie on which tier.

@@ -105,10 +105,7 @@ fn tree(run: alluvium_dictionary::values::ValuePointer) -> alluvium_hashes::hash
 pub(crate) fn hashed_structures() -> Vec<Vec<u8>> {
     use alluvium_dictionary::values::ValuePointer;
     use alluvium_hashes::hashed::format::{Contents, LevelName, PartName, RunName, YoungName};
-    use alluvium_hashes::hashed::leaf::Draft;
-    use alluvium_hashes::hashed::leaf::format::{KeyPart, ValuePart};
     use alluvium_hashes::hashed::{HashedForm, IndexKind};
-    use alluvium_storage::PageSize;
     let node = NodePointer {
         offset: 8192,
         birth: 3,
@@ -165,6 +162,19 @@ pub(crate) fn hashed_structures() -> Vec<Vec<u8>> {
         tree: Some(tree(run)),
         ..level(None)
     }];
+    vec![
+        contents.encode(),
+        bundle.encode(),
+        trees.encode(),
+        hashed_leaf(),
+        sketches(),
+    ]
+}
+
+/// A leaf of a hashed structure.
+fn hashed_leaf() -> Vec<u8> {
+    use alluvium_hashes::hashed::leaf::Draft;
+    use alluvium_hashes::hashed::leaf::format::{KeyPart, ValuePart};
     let mut draft = Draft::default();
     let put = (5, alluvium_base::Kind::Put, 0);
     draft.push(
@@ -174,13 +184,7 @@ pub(crate) fn hashed_structures() -> Vec<Vec<u8>> {
         ValuePart::Here(b"1094"),
         4096,
     );
-    vec![
-        contents.encode(),
-        bundle.encode(),
-        trees.encode(),
-        draft.finish(PageSize::MIN),
-        sketches(),
-    ]
+    draft.finish(alluvium_storage::PageSize::MIN)
 }
 
 /// The header of a tree for a parallel device, and entries of a small one.

@@ -1,5 +1,6 @@
 //! The store from outside.
 
+mod added_tiers;
 mod advice;
 mod agree;
 mod backup;

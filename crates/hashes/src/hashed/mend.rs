@@ -66,6 +66,25 @@ struct Gap {
     why: String,
 }
 
+/// Returns what is lost in the gaps of a run for lookups that ask it: a number of all records in
+/// some place. None where parts have taken all of it.
+fn lasting(gaps: &[Gap], asked: &Asked, (lost, all): (u64, u64), place: &str) -> Option<Gone> {
+    let lasting: Vec<&Gap> = gaps.iter().filter(|gap| !asked.within(gap).is_empty()).collect();
+    let first = lasting.first()?;
+    let ranges = lasting.iter().flat_map(|gap| asked.within(gap));
+    let ranges = ranges.map(|(from, to)| format!("{from:016x} to {to:016x}"));
+    let ranges: Vec<String> = ranges.collect();
+    // A gap may have records that a part has taken: how many is not known.
+    let is_exact = gaps.iter().all(|gap| asked.within(gap) == [(gap.from, gap.to)]);
+    let most = if is_exact { "" } else { "up to " };
+    let what = format!(
+        "{most}{lost} of {all} records of {place}, of this keyspace or of others that are hashed: keys whose hashes are from {} ({})",
+        ranges.join(", "),
+        first.why
+    );
+    Some(Gone { key: None, what })
+}
+
 /// The hashes of a run that lookups ask it for, from the first to the last of each range, in order.
 struct Asked(Vec<(u64, u64)>);
 
@@ -270,23 +289,7 @@ impl Hashed {
         })?;
         let lost = run.records().saturating_sub(builder.records() + named + taken);
         let written = builder.finish()?;
-        let gaps = gaps.end();
-        let lasting: Vec<&Gap> = gaps.iter().filter(|gap| !asked.within(gap).is_empty()).collect();
-        if let Some(first) = lasting.first() {
-            let ranges = lasting.iter().flat_map(|gap| asked.within(gap));
-            let ranges = ranges.map(|(from, to)| format!("{from:016x} to {to:016x}"));
-            let ranges: Vec<String> = ranges.collect();
-            // A gap may have records that a part has taken: how many is not known.
-            let is_exact = gaps.iter().all(|gap| asked.within(gap) == [(gap.from, gap.to)]);
-            let most = if is_exact { "" } else { "up to " };
-            let what = format!(
-                "{most}{lost} of {} records of {place}, of this keyspace or of others that are hashed: keys whose hashes are from {} ({})",
-                run.records(),
-                ranges.join(", "),
-                first.why
-            );
-            gone.push(Gone { key: None, what });
-        }
+        gone.extend(lasting(&gaps.end(), asked, (lost, run.records()), &place));
         Ok(written)
     }
 

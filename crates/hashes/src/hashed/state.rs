@@ -156,8 +156,8 @@ impl Version {
         self.parts.iter().map(of).collect()
     }
 
-    /// Returns the hashes that parts have not taken of a hash store of an age: ranges from the first
-    /// to the last hash, in order. None touches the next.
+    /// Returns the hashes that parts have not taken of a hash store of an age: ranges from the
+    /// first to the last hash, in order. None touches the next.
     pub(super) fn waiting(&self, age: Age, options: &HashedOptions) -> Vec<(u64, u64)> {
         let parts = self.parts.iter().enumerate();
         let waiting = parts.filter(|(_, part)| part.upto <= age);

@@ -1,5 +1,5 @@
-//! Levels of runs, over amounts: which runs become one, and what that writes. The decisions are those
-//! of `alluvium_trees::levels`, whose `policy.rs` says why.
+//! Levels of runs, over amounts: which runs become one, and what that writes. The decisions are
+//! those of `alluvium_trees::levels`, whose `policy.rs` says why.
 
 use super::amounts::{Group, Older, Run, merge};
 use super::node::Scale;

@@ -1,10 +1,10 @@
 //! What lookups read from the device, given what is in memory.
 //!
 //! A lookup asks a page of each maplet on its way, and reads the leaf of the newest run that has
-//! its key, behind index nodes of that run. Which pages the cache has is in [`cache`](crate::cache);
-//! the cache of records has those that were asked for last (Che et al., "Hierarchical Web Caching
-//! Systems", 2002). A leaf of *k* records is asked for with any of its keys; those of a young run
-//! are keys that are popular.
+//! its key, behind index nodes of that run. Which pages the cache has is in
+//! [`cache`](crate::cache); the cache of records has those that were asked for last (Che et al.,
+//! "Hierarchical Web Caching Systems", 2002). A leaf of *k* records is asked for with any of its
+//! keys; those of a young run are keys that are popular.
 
 use super::Flow;
 use super::amounts::{Group, Run};
@@ -368,7 +368,7 @@ impl<'f> Model<'f> {
     }
 }
 
-/// Returns the bytes of pages in a cache of so many bytes.
+/// Returns the bytes of pages in a cache.
 fn of_pages(cache_bytes: f64) -> f64 {
     (PAGES * cache_bytes - FREE).max(cache_bytes / 4.0)
 }

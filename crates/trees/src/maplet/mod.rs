@@ -8,8 +8,8 @@
 //! dropped, who refers to its extents.
 //!
 //! *Read in this order*: this file (a maplet that is open), `lookup.rs`, `pages.rs` (reading in
-//! sequence), `merge.rs` (merging in steps), `distinct.rs` (counting), `fresh.rs` (fingerprints that come from a run),
-//! `write.rs` (pages and directory), `format.rs`, `check.rs`.
+//! sequence), `merge.rs` (merging in steps), `distinct.rs` (counting), `fresh.rs` (fingerprints
+//! that come from a run), `write.rs` (pages and directory), `format.rs`, `check.rs`.
 //!
 //! A page of a maplet is a page of the store, a node of its own. The pages are written in their
 //! order by one writer; behind them lies the directory, which names the extents and has a checksum

@@ -8,8 +8,9 @@
 //! sealed, when a checkpoint is due.
 //!
 //! *Read in this order*: `policy.rs` (every decision), `lost.rs` (one more: beside what cannot be
-//! read), `trunk/` (nodes, changes of shape, versions), `compact/`, `incorporate/` (what comes in), `lookup/`, `scan/`, `disk/`, `show/`,
-//! `tree.rs` (the front of them all), `contract.rs` (the tree as its store sees it).
+//! read), `trunk/` (nodes, changes of shape, versions), `compact/`, `incorporate/` (what comes in),
+//! `lookup/`, `scan/`, `disk/`, `show/`, `tree.rs` (the front of them all), `contract.rs` (the tree
+//! as its store sees it).
 //!
 //! This is SplinterDB's STBε-tree (Conway 2020, chapter 3) with maplets (Conway et al., SIGMOD
 //! 2023) on pages that are never overwritten. SplinterDB locks trunk nodes hand over hand and

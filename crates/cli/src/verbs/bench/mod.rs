@@ -168,8 +168,8 @@ pub struct Common {
 #[command(after_help = EXAMPLES)]
 pub struct Ycsb {
     /// The phases, separated by commas: load; a to f; m, reads of 64 keys at once. Behind a colon,
-    /// joined by +: uniform, zipf, ycsb (the skew of the published client), latest; absent, reads of
-    /// keys that are not there; warm=, run=, rate=; scan= and exactly=, the lengths of scans.
+    /// joined by +: uniform, zipf, ycsb (the skew of the published client), latest; absent, reads
+    /// of keys that are not there; warm=, run=, rate=; scan= and exactly=, the lengths of scans.
     #[arg(
         long,
         value_name = "PHASES",

@@ -1,11 +1,10 @@
 //! The hashes of a run while it is written, for its filter: about two bytes each.
 //!
-//! A filter is built when the number of its hashes is known, and a run of tens of millions would keep
-//! eight bytes for each until then. It needs the first bits of each only, and these ascend, so what
-//! is kept is by how much.
+//! A filter is built when the number of its hashes is known, and a run of tens of millions would
+//! keep eight bytes for each until then. It needs the first bits of each only, and these ascend, so
+//! what is kept is by how much.
 
 use super::Filter;
-use alluvium_base::bytes::{Reader, Writer};
 use alluvium_filters::Result;
 
 /// Bits of a fingerprint of which a filter's are made, at least and at most.
@@ -26,8 +25,13 @@ pub(super) struct Gathered {
     /// What the last one was.
     last: u64,
     count: u64,
-    steps: Vec<u8>,
+    /// By how much each is above the one before it: a number below [`LONG`], or that and four
+    /// numbers of 16 bits, the lowest first.
+    steps: Vec<u16>,
 }
+
+/// Before a step that is no less than this.
+const LONG: u16 = u16::MAX;
 
 impl Gathered {
     /// Returns none. A filter of `most` hashes or fewer may be built of those that are added.
@@ -45,7 +49,14 @@ impl Gathered {
     pub(super) fn push(&mut self, hash: u64) {
         let kept = hash >> (u64::BITS - self.bits);
         assert!(self.last <= kept, "records ascend by hash (R1)");
-        Writer::new(&mut self.steps).varint(kept - self.last);
+        let step = kept - self.last;
+        match u16::try_from(step) {
+            Ok(short) if short < LONG => self.steps.push(short),
+            _ => {
+                self.steps.push(LONG);
+                self.steps.extend((0..4).map(|part| (step >> (16 * part)) as u16));
+            }
+        }
         self.last = kept;
         self.count += 1;
     }
@@ -54,10 +65,14 @@ impl Gathered {
     pub(super) fn filter(&self) -> Result<Filter> {
         // More than were announced have no more bits than are known of them.
         let bits = fingerprint_bits(self.count, self.filter_bits).min(self.bits);
-        let mut steps = Reader::new(&self.steps);
+        let mut steps = self.steps.iter().map(|&step| u64::from(step));
         let mut last = 0;
         let hashes = std::iter::from_fn(|| {
-            last += steps.varint().ok()?;
+            let step = match steps.next()? {
+                step if step < u64::from(LONG) => step,
+                _ => (0..4).try_fold(0, |sum, part| Some(sum | steps.next()? << (16 * part)))?,
+            };
+            last += step;
             Some(last << (u64::BITS - self.bits))
         });
         Filter::build(hashes, self.count, bits)
@@ -82,7 +97,7 @@ mod tests {
         let built = |most: u64| {
             let mut gathered = Gathered::new(12, most);
             all.iter().for_each(|&hash| gathered.push(hash));
-            (gathered.filter().unwrap(), gathered.steps.len())
+            (gathered.filter().unwrap(), 2 * gathered.steps.len())
         };
         let (exact, bytes) = built(all.len() as u64);
         let (roomy, _) = built(1 << 30);
