@@ -9,6 +9,8 @@
 //! measured of its device is taken, if it is there. The third is the number of the only workload
 //! that is wanted.
 
+#![allow(clippy::disallowed_methods)]
+
 use alluvium::{Comparison, Keyspace, KeyspaceOptions, Options, Quantity, Stats};
 use alluvium_bench::workload::keys::scatter;
 use alluvium_bench::workload::zipf::Zipf;

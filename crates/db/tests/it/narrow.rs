@@ -10,7 +10,7 @@ use alluvium::{
 const FIRST_BYTES: u64 = 16 << 20;
 const RECORDS: u32 = 8_000;
 
-fn load(structure: Structure) {
+fn load(structure: &Structure) {
     let (_place, [fast, large, ..]) = places();
     let options = Options::new().memory(16 << 20).workers(2).max_bytes(FIRST_BYTES);
     let db: Db = options.tier(&large, TierOptions::new()).open(&fast).unwrap();
@@ -35,6 +35,8 @@ fn load(structure: Structure) {
     assert_eq!(db.check().unwrap(), [""; 0], "{structure}");
 }
 
+/// Writers wait for five seconds at most, by the clock: `.ci/campaign` sets `ALLUVIUM_NARROW` and
+/// runs all of it. Otherwise only the structure is loaded that every store has.
 #[test]
 fn writers_wait_for_space_that_is_coming() {
     let bundle = HashedForm::Boa {
@@ -47,6 +49,9 @@ fn writers_wait_for_space_that_is_coming() {
         Structure::Hashed(HashedOptions::default()),
         Structure::Hashed(HashedOptions::default().form(bundle)),
     ] {
-        load(structure);
+        load(&structure);
+        if std::env::var_os("ALLUVIUM_NARROW").is_none() {
+            break;
+        }
     }
 }
