@@ -55,6 +55,8 @@ struct Joins {
     writes: f64,
     /// Hash stores that there are, on average.
     stores: f64,
+    /// Records of those that a part has waited for a turn.
+    held: f64,
 }
 
 /// Turns that are gone through: the first of them begin with no hash store.
@@ -67,7 +69,7 @@ fn joins(popularity: &Popularity, requests: f64, turn: f64) -> Joins {
     let more = (turn / MOST_TURN).max(1.0).log(JOINED as f64);
     let turn = turn.min(MOST_TURN);
     let mut young: Vec<f64> = Vec::new();
-    let (mut written, mut stores, mut counted) = (0.0, 0.0, 0.0);
+    let (mut written, mut stores, mut kept, mut counted) = (0.0, 0.0, 0.0, 0.0);
     let count = (TURNS * turn).ceil() as u64;
     for flush in 0..count {
         young.insert(0, 1.0);
@@ -86,6 +88,12 @@ fn joins(popularity: &Popularity, requests: f64, turn: f64) -> Joins {
             held -= young.pop().unwrap_or_default();
         }
         if flush as f64 >= turn {
+            // Those of the last turn: of the oldest a part.
+            let mut left = turn;
+            for &of in &young {
+                kept += popularity.unique_of(of * requests) * (left / of).clamp(0.0, 1.0);
+                left -= of;
+            }
             (stores, counted) = (stores + young.len() as f64, counted + 1.0);
         }
     }
@@ -93,7 +101,27 @@ fn joins(popularity: &Popularity, requests: f64, turn: f64) -> Joins {
     Joins {
         writes: written / (counted * requests) + more,
         stores: stores / counted,
+        held: kept / counted,
     }
+}
+
+/// How often the length of a turn is corrected.
+const CORRECTIONS: usize = 4;
+
+/// Returns how many memtables are written between two turns of a part, and what joins come to
+/// meanwhile: joined hash stores have fewer records, so that a turn comes later.
+fn turn(popularity: &Popularity, requests: f64, different: f64) -> (f64, Joins) {
+    let share = popularity.keys() / RATIO;
+    let mut turn = (share / different).max(LEAST);
+    let mut of = joins(popularity, requests, turn);
+    for _ in 0..CORRECTIONS {
+        if of.writes == 0.0 || turn >= MOST_TURN {
+            break;
+        }
+        turn = (turn * share / of.held.max(1.0)).max(LEAST);
+        of = joins(popularity, requests, turn);
+    }
+    (turn, of)
 }
 
 /// Returns where the hash stores begin that are joined: of those next to each other and alike, the
@@ -141,9 +169,10 @@ pub(super) fn point(index: HashIndex, workload: &Workload, machine: &Machine) ->
     let requests = (memory.memtable / (record + Shape::default().overhead_bytes)).max(1.0);
     let different = popularity.unique(requests)?.max(1.0);
     // Memtables that are written between two turns of a part, and what waits meanwhile.
-    let turn = (keys / (RATIO * different)).max(LEAST);
-    let joins = joins(&popularity, requests, turn);
-    let waiting = turn / 2.0 * different;
+    let (turn, joins) = turn(&popularity, requests, different);
+    let waiting = (turn / 2.0 * different)
+        .min(keys / RATIO / 2.0)
+        .max(LEAST / 2.0 * different);
     let again = keys / (turn * requests);
     let is_new = all.inserts / all.writes().max(f64::MIN_POSITIVE);
     // New keys are written by the merge once more than those that replace others.

@@ -241,8 +241,9 @@ impl Structure {
     }
 }
 
-/// Returns workloads near to one: data and skew are known within such limits.
-fn neighbours(workload: &Workload) -> [Workload; 4] {
+/// Returns workloads near to one: data and skew are known within such limits, and where a store is
+/// in the cycle of its compactions is not known.
+fn neighbours(workload: &Workload) -> [Workload; 6] {
     let data = |factor: f64| Workload {
         keys: (workload.keys * factor).max(2.0),
         ..*workload
@@ -251,5 +252,16 @@ fn neighbours(workload: &Workload) -> [Workload; 4] {
         skew: (workload.skew + more).max(0.0),
         ..*workload
     };
-    [data(0.8), data(1.25), skew(-0.05), skew(0.05)]
+    let moment = |factor: f64| Workload {
+        rewrites: workload.rewrites * factor,
+        ..*workload
+    };
+    [
+        data(0.8),
+        data(1.25),
+        skew(-0.05),
+        skew(0.05),
+        moment(0.85),
+        moment(1.15),
+    ]
 }

@@ -191,9 +191,14 @@ impl Engine {
         seen.keys = keys as u64;
         seen.new_keys = self.new_keys();
         let rewrites = (self.visible() as f64 - keys).max(0.0) / keys.max(1.0);
+        let workload = workload(&seen);
+        // Deleted keys are written again with the others, and count as long as their deletes do.
+        let all = &workload.operations;
+        let gone = (all.deletes / all.writes().max(1.0)).min(0.5);
         let workload = Workload {
+            keys: workload.keys / (1.0 - gone),
             rewrites,
-            ..workload(&seen)
+            ..workload
         };
         // Extents belong to no keyspace: each has its share of those in use.
         let everything = self.dictionaries.tree.holdings(&KeyRange::everything())?;
