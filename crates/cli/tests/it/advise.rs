@@ -27,7 +27,7 @@ fn a_model_answers_for_every_option() {
     let place = Place::new();
     let base = asked(&place, "model", &["--json"]).ended(0);
     let json = base.json();
-    assert_eq!(json["structures"].as_array().unwrap().len(), 11);
+    assert_eq!(json["structures"].as_array().unwrap().len(), 12);
     assert_eq!(json["question"]["keys"], 1e6);
     let tiered = |said: &Said, what: &str| predicted(said, "tiered")[what]["predicted"].as_f64().unwrap();
     let with = |more: &[&str]| asked(&place, "model", &[more, &["--json"]].concat()).ended(0);
@@ -64,7 +64,7 @@ fn advice_without_a_store_ranks_the_choices() {
         .iter()
         .map(|choice| choice["total_ns"]["predicted"].as_f64().unwrap())
         .collect();
-    assert!(totals.is_sorted() && totals.len() == 12, "{totals:?}");
+    assert!(totals.is_sorted() && totals.len() == 14, "{totals:?}");
     assert_eq!(
         choices.iter().filter(|choice| choice["is_usual"] == true).count(),
         1

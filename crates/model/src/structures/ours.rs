@@ -61,8 +61,6 @@ impl Layout {
 /// Bits of a fingerprint in the maplets of levels.
 const LEVELS_BITS: u32 = 40;
 
-/// What a record takes in the log beside its key and value.
-pub(super) const LOG_BYTES: f64 = 24.0;
 /// Memtables that a flow goes through for each phase; more data is reached by extrapolation.
 const MEMTABLES: f64 = 1_500.0;
 /// Updates for each key after which a store is as it stays.
@@ -205,15 +203,13 @@ impl Life<'_> {
         let changes = all.updates + all.deletes;
         let deletes = if changes > 0.0 { all.deletes / changes } else { 0.0 };
         flow.forget();
+        // Deletes beyond a half would leave nothing.
+        let deletes = deletes.min(0.5);
         let rewrites = workload.rewrites.min(MOST_REWRITES) * keys;
-        if rewrites > 0.0 {
-            // Deletes beyond a half would leave nothing.
-            let deletes = deletes.min(0.5);
-            flow.update(rewrites / 2.0, deletes)?;
-            flow.forget();
-            flow.update(rewrites / 2.0, deletes)?;
-            flow.seal();
-        }
+        flow.update(rewrites / 2.0, deletes)?;
+        flow.forget();
+        flow.update(rewrites / 2.0, deletes)?;
+        flow.seal();
         let lookups = Lookups {
             page_cache_bytes: self.caches.pages * scale,
             record_cache_bytes: self.caches.records * scale,
@@ -221,15 +217,21 @@ impl Life<'_> {
             deleted: all.deleted(),
         };
         let reads = flow.reads(&lookups)?;
+        let (path, space_bytes) = (flow.longest_path() as f64, flow.space_bytes());
+        // What few updates write depends on the moment: they are followed by some that will be.
+        let more = keys / 2.0 - rewrites / 2.0;
+        if changes > 0.0 && more > 0.0 {
+            flow.update(more, deletes)?;
+        }
         Ok(Outcome {
             inserts,
             updates: flow.written(),
             hit: reads.hit,
             miss: reads.miss,
             questions: reads.questions,
-            path: flow.longest_path() as f64,
+            path,
             guide_bytes: reads.guide_bytes,
-            space_bytes: flow.space_bytes(),
+            space_bytes,
             keys,
         })
     }

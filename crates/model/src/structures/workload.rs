@@ -1,10 +1,13 @@
 //! What a store is asked to do, and with what: the question to the models.
 
-use super::ours::{LOG_BYTES, Setting};
+use super::ours::Setting;
 use crate::Popularity;
 use crate::parameter::{BadParameter, at_least, positive, require};
 use crate::tiered::{Lengths, Records};
 use alluvium_base::DeviceProfile;
+
+/// What a record takes in the log beside its key and value.
+const LOG_BYTES: f64 = 24.0;
 
 /// How often each operation is: any unit, only proportions count.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -176,9 +179,9 @@ pub struct Machine {
     pub device: DeviceProfile,
     /// The share of both caches that records have, where the structure does not say it.
     pub records_share: f64,
-    /// Whether the log is written to the device: otherwise the system keeps most of it in memory
-    /// until it is not needed any more.
-    pub syncs_log: bool,
+    /// How often the device is written each byte of the log: once where all of it is synced, and
+    /// less where the system keeps it in memory until it is not needed any more.
+    pub log_share: f64,
     /// Bytes that the device may be written before its flash is worn, if it is flash: bytes of
     /// capacity times program and erase cycles.
     pub endurance_bytes: Option<f64>,
@@ -192,7 +195,7 @@ impl Default for Machine {
             cache_bytes: None,
             device: DeviceProfile::SSD,
             records_share: Setting::USUAL.records_share,
-            syncs_log: true,
+            log_share: 1.0,
             endurance_bytes: None,
         }
     }
@@ -217,6 +220,8 @@ impl Machine {
         if let Some(bytes) = self.cache_bytes {
             at_least("the caches", bytes, 0.0, "finite, and not negative")?;
         }
+        let of_log = "finite, and not negative";
+        at_least("the writes of the log", self.log_share, 0.0, of_log)?;
         let share = at_least("the share of records", self.records_share, 0.0, "from 0 to 1")?;
         require("the share of records", share, share <= 1.0, "from 0 to 1")?;
         if let Some(bytes) = self.endurance_bytes {
@@ -227,10 +232,7 @@ impl Machine {
 
     /// Returns what the log writes for each byte of users' writes, for records of this length.
     pub(super) fn log_amplification(&self, record: f64) -> f64 {
-        match self.syncs_log {
-            true => (record + LOG_BYTES) / record,
-            false => 0.0,
-        }
+        self.log_share * (record + LOG_BYTES) / record
     }
 
     /// Returns the device's time for this many requests of as many bytes each, in nanoseconds: of

@@ -294,7 +294,11 @@ mod tests {
             let Work::Here { measure, .. } = experiment.work else {
                 panic!("{} counts by itself", experiment.id);
             };
-            let measured = measure(4096).unwrap();
+            // On a busy machine times may fit no model, which is said.
+            let measured = match measure(4096) {
+                Err(error) if error.to_string().contains("the measurement was disturbed") => continue,
+                measured => measured.unwrap(),
+            };
             for figure in experiment.measures {
                 let lines = (figure.ours)(&measured);
                 assert!(!lines.is_empty(), "{}: {}", experiment.id, figure.name);

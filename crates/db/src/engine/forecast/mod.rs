@@ -31,8 +31,8 @@ use truth::Truth;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Quantity {
-    /// Bytes written to the device for each byte of users' writes. The log is included where
-    /// commits are synced; else the system writes of it what it likes, and nothing is counted.
+    /// Bytes written to the device for each byte of users' writes. The log is included as far
+    /// as it is synced: the system may drop the rest before it writes it, and nothing is counted.
     WriteAmplification,
     /// Nodes read from the device for a lookup that finds a value.
     HitReads,

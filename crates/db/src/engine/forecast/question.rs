@@ -7,6 +7,7 @@ use crate::levels_options;
 use crate::structure::Structure as Kind;
 use crate::workload::KeyspaceSeen;
 use crate::{Durability, HashedForm, Result};
+use alluvium_base::Purpose;
 use alluvium_dictionary::contract::DistinctKeys;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_hashes::hashed::IndexKind;
@@ -14,6 +15,9 @@ use alluvium_model::structures::{Cost, HashIndex, Machine, Operations, Setting, 
 use alluvium_trees::levels::Policy;
 use alluvium_trees::tiered::Holdings;
 use std::sync::Arc;
+
+/// What a record takes in the log beside its key and value.
+const LOG_BYTES: u64 = 24;
 
 /// A question, and what the keyspace holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -161,6 +165,18 @@ impl Engine {
         }
     }
 
+    /// Returns how often each byte of the log was written to the device: what is not synced may be
+    /// dropped before the system writes it.
+    fn log_share(&self) -> f64 {
+        let writes = [Tally::Puts, Tally::Deletes, Tally::Merges].map(|what| self.tallies.of(what));
+        let user = self.tallies.of(Tally::WrittenBytes) + LOG_BYTES * writes.iter().sum::<u64>();
+        let written = self.device_stats().of(Purpose::Log).written_bytes as f64;
+        match self.durability {
+            Durability::Disk if user == 0 => 1.0,
+            _ => written / user.max(1) as f64,
+        }
+    }
+
     /// Returns which share of the puts of late was of new keys.
     fn new_keys(&self) -> f64 {
         let half = self.forecasts.half(self.tallies.of(Tally::WrittenBytes));
@@ -212,7 +228,7 @@ impl Engine {
                 cache_bytes: Some(caches as f64),
                 device: self.plan.device,
                 records_share: setting.records_share,
-                syncs_log: self.durability == Durability::Disk,
+                log_share: self.log_share(),
                 endurance_bytes: None,
             },
             held: Held {
