@@ -225,7 +225,10 @@ impl Phase {
             "run" => self.run = parse_amount(value)?,
             "scan" => self.scan = Lengths::Uniform(length(value)?),
             "exactly" => self.scan = Lengths::Exactly(length(value)?),
-            "rate" => self.rate = Some(parse_count(value)? as f64),
+            "rate" => match parse_count(value)? {
+                0 => return Err("rate=0: nothing would ever begin".to_owned()),
+                rate => self.rate = Some(rate as f64),
+            },
             _ => {
                 return Err(format!(
                     "{name:?} is unknown: say uniform, zipf, ycsb, latest, absent, warm=, run=, scan=, exactly= or \
@@ -274,6 +277,7 @@ mod tests {
             ("e:scan=0", "at least one"),
             ("c:fast", "unknown"),
             ("e:absent", "read single keys"),
+            ("c:rate=0", "nothing would ever begin"),
             ("load:absent", "read single keys"),
         ] {
             let error = Phase::parse(text, DEFAULTS).unwrap_err().to_string();

@@ -358,10 +358,11 @@ impl Entry {
     }
 }
 
-/// How long the record is that begins with `bytes` (at least one block), padding included.
+/// How long the record is that begins with `bytes` (at least one block), padding included. Of later
+/// versions, too: whether one is meant shows when its checksum is right.
 ///
 /// # Errors
-/// [`Error::Corrupt`] or [`Error::NewerFormat`] when no record begins there.
+/// [`Error::Corrupt`] when no record begins there.
 pub(super) fn record_len(bytes: &[u8], place: &Place) -> Result<usize> {
     let bad = |found: String| Error::corrupt(place.clone(), "a record of the extent map", found);
     let mut reader = Reader::new(bytes);
@@ -370,13 +371,6 @@ pub(super) fn record_len(bytes: &[u8], place: &Place) -> Result<usize> {
     let (magic, version, len) = read().map_err(|error| bad(error.to_string()))?;
     if magic != MAGIC {
         return Err(bad(format!("{magic:02x?}")));
-    }
-    if version > VERSION {
-        return Err(Error::NewerFormat {
-            place: place.clone(),
-            found: version,
-            supported: VERSION,
-        });
     }
     let whole = (HEADER as u64 + u64::from(len)).next_multiple_of(BLOCK);
     if version == 0 || whole > MAX_RECORD as u64 {
@@ -389,7 +383,8 @@ pub(super) fn record_len(bytes: &[u8], place: &Place) -> Result<usize> {
 /// what it says of itself and its checksum.
 ///
 /// # Errors
-/// [`Error::Corrupt`] when it is not the record that belongs there, or what `visit` says.
+/// [`Error::Corrupt`] when it is not the record that belongs there; [`Error::NewerFormat`] when it
+/// is, and of a later version; what `visit` says.
 pub(super) fn decode_record(
     bytes: &[u8],
     link: u64,
@@ -403,8 +398,8 @@ pub(super) fn decode_record(
     let record = reader.take(len).map_err(short)?;
     let mut reader = Reader::new(record);
     let mut read = || -> std::result::Result<_, Truncated> {
-        reader.take(12)?;
-        let len = reader.u32()?;
+        reader.take(8)?;
+        let (version, len) = (reader.u32()?, reader.u32()?);
         let (file, generation, count) = (reader.u64()?, reader.u64()?, reader.u32()?);
         let (tier, zeros, sum) = (reader.u8()?, reader.take(3)?, reader.u64()?);
         let header = RecordHeader {
@@ -414,9 +409,9 @@ pub(super) fn decode_record(
         };
         let entries = reader.take(len as usize)?;
         let padding = reader.take(reader.left())?;
-        Ok((header, count, zeros, sum, entries, padding))
+        Ok((version, header, count, zeros, sum, entries, padding))
     };
-    let (header, count, zeros, sum, entries, padding) = read().map_err(short)?;
+    let (version, header, count, zeros, sum, entries, padding) = read().map_err(short)?;
     let mut unsummed = record.to_vec();
     if let Some(field) = unsummed.get_mut(CHECKSUM_AT..HEADER) {
         field.fill(0);
@@ -424,6 +419,14 @@ pub(super) fn decode_record(
     let found = checksum::seeded(link, &unsummed);
     if found != sum {
         return Err(bad(&format!("checksum {sum:016x}"), format!("{found:016x}")));
+    }
+    // Damage could have changed the version.
+    if version > VERSION {
+        return Err(Error::NewerFormat {
+            place: place.clone(),
+            found: version,
+            supported: VERSION,
+        });
     }
     let clean = zeros.iter().chain(padding).all(|&byte| byte == 0);
     if !clean || usize::from(header.tier) >= MAX_TIERS {

@@ -185,6 +185,9 @@ pub struct Ycsb {
     pub common: Common,
 }
 
+/// The longest values that are measured: 64 MiB.
+const MOST_VALUE: usize = 64 << 20;
+
 /// The program that has the other engines.
 const RIVALS: &str = "alluvium-rivals";
 
@@ -311,6 +314,12 @@ impl Common {
         if self.value_bytes < least {
             return Err(usage(format!(
                 "--value-bytes {}: a value has at least {least}, so that it can be proven",
+                self.value_bytes
+            )));
+        }
+        if self.value_bytes > MOST_VALUE {
+            return Err(usage(format!(
+                "--value-bytes {}: each thread keeps one in memory, so give at most {MOST_VALUE}",
                 self.value_bytes
             )));
         }
