@@ -74,7 +74,7 @@ fn sketches() -> Vec<u8> {
         parameter: 3,
     });
     for prefix in 0..100 {
-        let payload = prefix as u32 % 16;
+        let payload = prefix % 16;
         page.push(
             Sketch {
                 prefix: prefix * 31,
