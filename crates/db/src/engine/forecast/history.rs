@@ -50,7 +50,7 @@ struct Counted {
 
 /// A count is made again when writes are more by one in this number.
 const RECOUNT: u64 = 16;
-/// Of so many keys as there are, counts of them tell apart a share of this size.
+/// Two counts of keys that differ by less than this share of them may be of the same keys.
 const COUNTED_TO: f64 = 0.03;
 
 /// What had been written by a moment: users' bytes, and those of the device; how many writes that
@@ -67,7 +67,8 @@ impl Mark {
     /// Returns which share of the writes since was of new keys, given how many of both there are
     /// now. Of few writes only the share of all is known that there ever were.
     pub(super) fn new_keys(&self, writes: u64, keys: f64) -> f64 {
-        let (since, more) = ((writes - self.writes) as f64, keys - self.keys);
+        let since = writes.saturating_sub(self.writes) as f64;
+        let more = keys - self.keys;
         let share = match since < keys / 16.0 {
             true => keys / writes.max(1) as f64,
             false if more < COUNTED_TO * keys => 0.0,
