@@ -489,6 +489,7 @@ fn manifests() -> Vec<Vec<u8>> {
     let two = Manifest {
         dictionaries: vec![entry(0, 0), entry(1, 250)],
         keyspaces: [(2, 1), (300, 1)].into(),
+        catalog: Some([(b"\0kone".to_vec(), vec![2; 20]), (b"\0n".to_vec(), vec![3; 4])].into()),
     };
     vec![one.encode(), two.encode(), Payload::Here(two).encode()]
 }

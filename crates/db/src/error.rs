@@ -487,4 +487,13 @@ impl Error {
             _ => None,
         }
     }
+
+    /// Returns whether something was read that is not what was written.
+    pub(crate) fn is_damage(&self) -> bool {
+        let found = self.storage();
+        matches!(
+            found,
+            Some(Storage::Corrupt { .. } | Storage::OlderGeneration { .. })
+        )
+    }
 }

@@ -2,7 +2,7 @@
 
 use crate::engine::{Engine, Salvaged};
 use crate::tiers::{self, overlaid};
-use crate::{Error, Options, Progress, Result};
+use crate::{Options, Progress, Result};
 use alluvium_device::Access;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::Directories;
@@ -31,7 +31,8 @@ impl RepairReport {
         self.lost.is_empty() && self.left.is_empty()
     }
 
-    fn tell(&mut self, salvaged: &Salvaged) {
+    /// `is_all` says that what a newer generation held was found elsewhere.
+    fn tell(&mut self, salvaged: &Salvaged, is_all: bool) {
         let Salvaged {
             generation,
             cut,
@@ -53,7 +54,7 @@ impl RepairReport {
         for place in &report.damaged {
             self.done.push(format!("skipped in the log: {place}"));
         }
-        if report.named_generation > *generation {
+        if report.named_generation > *generation && !is_all {
             self.lost.push(format!(
                 "generation {} was durable, too: of what was written between the two, only what the log still has was saved",
                 report.named_generation
@@ -162,9 +163,9 @@ impl Options {
         let options = self.clone().workers(0);
         superblock::require(&**directories.first())?;
         let mut report = RepairReport::default();
-        let than = choose(directories, &options, &mut report)?;
+        let Choice { than, is_all } = choose(directories, &options, &mut report)?;
         let (engine, salvaged) = Engine::repair(directories.clone(), &options, than)?;
-        report.tell(&salvaged);
+        report.tell(&salvaged, is_all);
         let (unreadable, mended) = engine.dictionaries.mend()?;
         if !mended.is_empty() {
             // As they are on the disk, the runs lead to damage.
@@ -174,7 +175,8 @@ impl Options {
         for lost in salvaged.lost.iter().chain(&unreadable) {
             report.lost.extend(told(lost, &engine));
         }
-        if let Some(newest) = than.filter(|&newest| newest > salvaged.report.named_generation) {
+        let named = salvaged.report.named_generation;
+        if let Some(newest) = than.filter(|&newest| newest > named && !is_all) {
             report.lost.push(format!("what generation {newest} alone held"));
         }
         engine.checkpoint_everything()?;
@@ -192,11 +194,20 @@ struct Attempt {
     keeps_log_to: Option<u64>,
 }
 
-/// Says before which generation the one must be that is taken: the newest, unless it leads nowhere,
-/// or loses what the one before has and the log has the rest of. Tried in memory: the older
-/// generation is not written over before the newest is known to lead somewhere.
-fn choose(directories: &Directories, options: &Options, report: &mut RepairReport) -> Result<Option<u64>> {
-    let attempt = |than| {
+/// The generation that is taken.
+#[derive(Default)]
+struct Choice {
+    /// The one before this one; the newest where there is none.
+    than: Option<u64>,
+    /// Nothing of the newest is lost with it.
+    is_all: bool,
+}
+
+/// Chooses the newest generation, unless it leads nowhere, or loses what the one before has and the
+/// log has the rest of. Tried in memory: the older generation is not written over before the newest
+/// is known to lead somewhere.
+fn choose(directories: &Directories, options: &Options, report: &mut RepairReport) -> Result<Choice> {
+    let attempt = |than| -> Result<Attempt> {
         let (engine, salvaged) = Engine::repair(overlaid(directories)?, options, than)?;
         let log = &salvaged.report;
         let is_dense = log.missing.is_empty() && log.dropped_records == 0;
@@ -208,32 +219,36 @@ fn choose(directories: &Directories, options: &Options, report: &mut RepairRepor
         Ok(attempt)
     };
     let first = match attempt(None) {
-        Ok(first) if first.keeps_tree => return Ok(None),
-        Err(error) if !is_damage(&error) => return Err(error),
+        Ok(first) if first.keeps_tree => return Ok(Choice::default()),
+        Err(error) if !error.is_damage() => return Err(error),
         first => first,
     };
     let newest = SuperblockFile::open(&**directories.first(), Access::ReadOnly);
     let newest = newest.map(|file| (file.durable().generation, file.durable().cut));
     let Ok((newest, cut)) = newest else {
-        return first.map(|_| None);
+        return first.map(|_| Choice::default());
     };
     let older = attempt(Some(newest));
-    match (first, older) {
-        (Ok(_), Ok(older)) if older.keeps_tree && older.keeps_log_to >= Some(cut) => {
-            report.done.push(format!(
-                "generation {newest} leads to damage, so the one before was taken, with all that the log has had since"
-            ));
-            Ok(Some(newest))
-        }
-        (Ok(_), _) => Ok(None),
-        (Err(error), Ok(_)) => {
-            report.done.push(format!(
-                "generation {newest} leads to damage, so the one before was taken: {error}"
-            ));
-            Ok(Some(newest))
-        }
-        (Err(error), Err(_)) => Err(error),
-    }
+    let is_all = |older: &Attempt| older.keeps_tree && older.keeps_log_to >= Some(cut);
+    let is_all = older.as_ref().is_ok_and(is_all);
+    let why = match (first, older) {
+        (Ok(_), Ok(_)) if is_all => String::new(),
+        (Ok(_), _) => return Ok(Choice::default()),
+        (Err(error), Ok(_)) => format!(": {error}"),
+        (Err(error), Err(_)) => return Err(error),
+    };
+    let rest = if is_all {
+        ", with all that the log has had since"
+    } else {
+        ""
+    };
+    report.done.push(format!(
+        "generation {newest} leads to damage, so the one before was taken{rest}{why}"
+    ));
+    Ok(Choice {
+        than: Some(newest),
+        is_all,
+    })
 }
 
 /// Returns what is lost, keyspace by keyspace.
@@ -271,12 +286,4 @@ fn told(lost: &Lost, engine: &Engine) -> Vec<String> {
         )],
         false => told,
     }
-}
-
-fn is_damage(error: &Error) -> bool {
-    use alluvium_storage::Error as Storage;
-    matches!(
-        error.storage(),
-        Some(Storage::Corrupt { .. } | Storage::OlderGeneration { .. })
-    )
 }

@@ -4,7 +4,7 @@ use super::Engine;
 use super::advice::Trials;
 use super::choices;
 use super::commit::{Unfit, apply, room};
-use super::dictionaries::{Dictionaries, How};
+use super::dictionaries::{Dictionaries, How, catalog};
 use super::forecast::Forecasts;
 use super::gaps::Gaps;
 use super::ingest::Ingests;
@@ -12,6 +12,7 @@ use super::locking::Locks;
 use super::memory::Budget;
 use super::open_transactions::OpenTransactions;
 use super::queue::Queue;
+use super::record::Commit;
 use super::records::Records;
 use super::snapshots::Snapshots;
 use super::stripes::Stripes;
@@ -20,7 +21,7 @@ use super::throttle::Pressure;
 use super::visible::Visible;
 use super::work::Work;
 use crate::Result;
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, Owners};
 use crate::devices;
 use crate::format::{self, CatalogRecord, Write, Writes};
 use crate::manifest;
@@ -29,8 +30,8 @@ use crate::options::{Existing, Options, Plan};
 use crate::structure::Structure;
 use crate::workload::Watches;
 use alluvium_base::{Sequence, message};
+use alluvium_dictionary::memtables::Memtables as _;
 use alluvium_dictionary::merge::Direction;
-use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::read::Files;
 use alluvium_storage::log::{Record, RepairReport};
 use alluvium_storage::store::{Opening, Store, StoreOptions};
@@ -122,6 +123,10 @@ impl Engine {
         let dictionaries;
         (dictionaries, salvaged.lost, salvaged.mended) = Dictionaries::open_salvaged(&store, &how, surveyed)?;
         let engine = Engine::replayed_into(store, dictionaries, replay, catalog, options, plan)?;
+        if engine.restore_catalog()? {
+            let done = "the list of keyspaces and named snapshots was written again, from its second copy";
+            salvaged.mended.push(done.to_owned());
+        }
         if !salvaged.lost.is_empty() || !salvaged.mended.is_empty() {
             // As they are on the disk, the dictionaries lead to damage.
             engine.checkpoint_now()?;
@@ -218,15 +223,18 @@ impl Engine {
     /// Reads the catalog as it is now. What it says of the durable generation, the manifest must
     /// say too.
     fn load_catalog(&self) -> Result<()> {
-        self.each_of_catalog(self.dictionaries.cut(), |record| match record {
-            CatalogRecord::Keyspace { name, id, kind, .. } => {
+        let cut = self.dictionaries.cut();
+        let durable = self.catalog_at(cut)?;
+        for (key, value) in &durable {
+            if let CatalogRecord::Keyspace { name, id, kind, .. } = decoded(key, value)? {
                 let structure = Structure::of_keyspace(kind, &name)?;
-                self.dictionaries.require_placed(id, structure)
+                self.dictionaries.require_placed(id, structure)?;
             }
-            _ => Ok(()),
-        })?;
+        }
+        self.dictionaries.second_catalog.set(Some(durable));
         let visible = self.visible();
-        self.each_of_catalog(visible, |record| {
+        for (key, value) in &self.catalog_at(visible)? {
+            let record = decoded(key, value)?;
             if let CatalogRecord::Snapshot { name, at } = &record
                 && *at > visible
             {
@@ -237,8 +245,7 @@ impl Engine {
             if let Some(definition) = self.catalog.load(record)? {
                 self.dictionaries.place(&definition)?;
             }
-            Ok(())
-        })?;
+        }
         for at in self.catalog.snapshots().into_values() {
             self.open_snapshot_at(at);
         }
@@ -249,33 +256,91 @@ impl Engine {
     /// that survives the loss of power: before, the names may come back.
     fn keep_removed_snapshots(&self, removed: Sequence) -> Result<()> {
         let now = self.catalog.snapshots();
-        self.each_of_catalog(removed - 1, |record| {
-            if let CatalogRecord::Snapshot { name, at } = record
+        for (key, value) in &self.catalog_at(removed - 1)? {
+            if let CatalogRecord::Snapshot { name, at } = decoded(key, value)?
                 && now.get(&name) != Some(&at)
             {
                 self.open_snapshot_at(at);
                 self.leave_snapshot(at, removed);
             }
-            Ok(())
-        })
-    }
-
-    /// Hands every record of the catalog to `take`, as of a commit.
-    fn each_of_catalog(&self, at: Sequence, mut take: impl FnMut(CatalogRecord) -> Result<()>) -> Result<()> {
-        let range = KeyRange::new(
-            &format::prefix(format::CATALOG),
-            Some(&format::prefix(format::CATALOG + 1)),
-        );
-        let mut records = self.scan(Structure::Tiered, range, Direction::Forward, at);
-        while let Some((key, value)) = records.next()? {
-            let record = format::decode_catalog(key, value).map_err(|found| {
-                let place = Place::new(Kind::Node, "the catalog", 0);
-                Error::corrupt(place, "a record of the catalog", found)
-            })?;
-            take(record)?;
         }
         Ok(())
     }
+
+    /// Returns the catalog's records as of a commit that is not below the cut: those in the tree,
+    /// or their second copy where they are damaged.
+    fn catalog_at(&self, at: Sequence) -> Result<catalog::Records> {
+        let second = || {
+            let list = self.queue.newest_first();
+            let copy = &self.dictionaries.second_catalog;
+            copy.at(&list, self.dictionaries.cut(), at)
+        };
+        if self.dictionaries.second_catalog.is_right()
+            && let Some(records) = second()
+        {
+            return Ok(records);
+        }
+        match self.catalog_in_tree(at) {
+            Err(damage) if damage.is_damage() => {
+                let records = second();
+                if records.is_some() {
+                    tracing::warn!("the second copy of the list of keyspaces is used: {damage}");
+                }
+                records.ok_or(damage)
+            }
+            read => {
+                if read
+                    .as_ref()
+                    .is_ok_and(|read| second().is_some_and(|second| second != *read))
+                {
+                    tracing::warn!(
+                        "the second copy of the list of keyspaces differs from the first, which is used"
+                    );
+                }
+                read
+            }
+        }
+    }
+
+    fn catalog_in_tree(&self, at: Sequence) -> Result<catalog::Records> {
+        let mut found = catalog::Records::new();
+        let mut records = self.scan(Structure::Tiered, catalog::range(), Direction::Forward, at);
+        while let Some((key, value)) = records.next()? {
+            found.insert(key.to_vec(), value.to_vec());
+        }
+        Ok(found)
+    }
+
+    /// Writes the catalog again, of which the tree has lost something; whether it had.
+    fn restore_catalog(&self) -> Result<bool> {
+        if !self.dictionaries.second_catalog.is_right() {
+            return Ok(false);
+        }
+        let visible = self.visible();
+        let right = self.catalog_at(visible)?;
+        let found = match self.catalog_in_tree(visible) {
+            Err(damage) if damage.is_damage() => catalog::Records::new(),
+            found => found?,
+        };
+        let mut commit = Commit::default();
+        for key in found.keys().filter(|key| !right.contains_key(*key)) {
+            commit.add(&[], key, message::Kind::Delete, 0, &[]);
+        }
+        for (key, value) in &right {
+            commit.add(&[], key, message::Kind::Put, 0, value);
+        }
+        self.commit(&commit, Owners::Catalog, self.durability)?;
+        self.dictionaries.second_catalog.has_been_copied();
+        Ok(true)
+    }
+}
+
+fn decoded(key: &[u8], value: &[u8]) -> Result<CatalogRecord> {
+    let record = format::decode_catalog(key, value);
+    record.map_err(|found| {
+        let place = Place::new(Kind::Node, "the catalog", 0);
+        Error::corrupt(place, "a record of the catalog", found).into()
+    })
 }
 
 /// What was found of a damaged store.

@@ -397,7 +397,8 @@ impl Engine {
             }
         }
         let cut = step.slot.cut().expect("it is sealed");
-        self.dictionaries.publish(&mut step.shares, cut)?;
+        let memtable = &step.slot.memtable;
+        self.dictionaries.publish(memtable, &mut step.shares, cut)?;
         Ok(Progress::Done)
     }
 

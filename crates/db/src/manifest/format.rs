@@ -1,11 +1,11 @@
-//! The bytes of the manifest, version 1. All integers little-endian; a *varint* is LEB128 of at
+//! The bytes of the manifest, version 2. All integers little-endian; a *varint* is LEB128 of at
 //! most 10 bytes.
 //!
 //! The superblock's payload; it is empty before the first checkpoint:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
-//!      0     1  version, 1
+//!      0     1  version, 2
 //!      1     1  0: the manifest follows; 1: a pointer to it follows
 //!      2        the manifest, or the pointer (40), as the values of leaves have it
 //! ```
@@ -18,7 +18,11 @@
 //!                 number (varint), kind (1), length of the root (varint), root
 //!               keyspaces (varint) that are not in dictionary 0, by their numbers, each:
 //!                 number (varint), number of its dictionary (varint)
+//!               records of the catalog (varint), by their keys, each:
+//!                 length of the key (varint), key, length of the value (varint), value
 //! ```
+//!
+//! Version 1 ends before the records of the catalog, and is read.
 //!
 //! Number 0 is the catalog, which is in dictionary 0; the last of 32 bits is no keyspace's number.
 //! Kinds are those of the catalog's records: `crates/db/src/structure.rs` lists them.
@@ -31,7 +35,8 @@ use alluvium_dictionary::values::ValuePointer;
 use alluvium_storage::{Error, PageSize, Place, Result};
 use std::collections::BTreeMap;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+const VERSION_WITHOUT_CATALOG: u8 = 1;
 const HERE: u8 = 0;
 const APART: u8 = 1;
 
@@ -53,6 +58,9 @@ pub struct Manifest {
     pub dictionaries: Vec<Entry>,
     /// Which dictionary keeps a keyspace. Number 0 keeps those that are not listed.
     pub keyspaces: BTreeMap<KeyspaceId, DictionaryId>,
+    /// A second copy of the catalog's records, which are in dictionary 0; none of a manifest of
+    /// version 1.
+    pub catalog: Option<BTreeMap<Vec<u8>, Vec<u8>>>,
 }
 
 /// What a superblock's payload says.
@@ -99,11 +107,17 @@ impl Payload {
         }
         let rest = reader.take(reader.left()).map_err(cut)?;
         match (version, form) {
-            (VERSION, HERE) => Ok(Payload::Here(Manifest::decode(rest, place)?)),
-            (VERSION, APART) => Ok(Payload::Apart(ValuePointer::decode(rest, place, page_size)?)),
+            (VERSION | VERSION_WITHOUT_CATALOG, HERE) => Ok(Payload::Here(Manifest::decode(rest, place)?)),
+            (VERSION | VERSION_WITHOUT_CATALOG, APART) => {
+                Ok(Payload::Apart(ValuePointer::decode(rest, place, page_size)?))
+            }
             _ => {
                 let found = format!("version {version}, form {form}");
-                Err(Error::corrupt(place.clone(), "a manifest of version 1", found))
+                Err(Error::corrupt(
+                    place.clone(),
+                    "a manifest of version 1 or 2",
+                    found,
+                ))
             }
         }
     }
@@ -127,6 +141,13 @@ impl Manifest {
             Writer::new(&mut out)
                 .varint(u64::from(*keyspace))
                 .varint(u64::from(*dictionary));
+        }
+        let Some(catalog) = &self.catalog else {
+            return out;
+        };
+        Writer::new(&mut out).varint(catalog.len() as u64);
+        for part in catalog.iter().flat_map(|(key, value)| [key, value]) {
+            Writer::new(&mut out).varint(part.len() as u64).bytes(part);
         }
         out
     }
@@ -169,8 +190,7 @@ fn read(reader: &mut Reader<'_>) -> std::result::Result<Option<Manifest>, Trunca
     for _ in 0..reader.varint()? {
         let id = reader.varint()?;
         let kind = reader.u8()?;
-        let len = usize::try_from(reader.varint()?).unwrap_or(usize::MAX);
-        let root = reader.take(len)?.to_vec();
+        let root = part(reader)?;
         sound &= manifest
             .dictionaries
             .last()
@@ -190,7 +210,22 @@ fn read(reader: &mut Reader<'_>) -> std::result::Result<Option<Manifest>, Trunca
             .keyspaces
             .insert(keyspace as KeyspaceId, id as DictionaryId);
     }
+    if reader.left() > 0 {
+        let mut catalog = BTreeMap::new();
+        for _ in 0..reader.varint()? {
+            let (key, value) = (part(reader)?, part(reader)?);
+            sound &= catalog.last_key_value().is_none_or(|(last, _)| *last < key);
+            catalog.insert(key, value);
+        }
+        manifest.catalog = Some(catalog);
+    }
     Ok(sound.then_some(manifest))
+}
+
+/// Bytes behind their length.
+fn part(reader: &mut Reader<'_>) -> std::result::Result<Vec<u8>, Truncated> {
+    let len = usize::try_from(reader.varint()?).unwrap_or(usize::MAX);
+    Ok(reader.take(len)?.to_vec())
 }
 
 #[cfg(all(test, not(alluvium_model_check)))]
@@ -211,19 +246,29 @@ mod tests {
         Manifest {
             dictionaries: vec![entry(0, 1, b"root"), entry(300, 77, b"")],
             keyspaces: BTreeMap::from([(5, 300), (1000, 0)]),
+            catalog: Some(BTreeMap::from([
+                (b"\0kone".to_vec(), b"record".to_vec()),
+                (b"\0n".to_vec(), Vec::new()),
+            ])),
         }
     }
 
-    const BYTES: &[u8] = b"\x01\x00\x02\x00\x01\x04root\xac\x02\x4d\x00\x02\x05\xac\x02\xe8\x07\x00";
+    const FIRST: &[u8] = b"\x01\x00\x02\x00\x01\x04root\xac\x02\x4d\x00\x02\x05\xac\x02\xe8\x07\x00";
+    const BYTES: &[u8] = b"\x02\x00\x02\x00\x01\x04root\xac\x02\x4d\x00\x02\x05\xac\x02\xe8\x07\x00\x02\x05\0kone\x06record\x02\0n\x00";
 
     fn decode(bytes: &[u8]) -> Result<Payload> {
         Payload::decode(bytes, &place(), PageSize::MIN)
     }
 
     #[test]
-    fn the_bytes_of_version_1_do_not_change() {
+    fn the_bytes_of_version_2_do_not_change_and_those_of_version_1_are_read() {
         assert_eq!(Payload::Here(example()).encode(), BYTES);
         assert_eq!(decode(BYTES).unwrap(), Payload::Here(example()));
+        let before = Manifest {
+            catalog: None,
+            ..example()
+        };
+        assert_eq!(decode(FIRST).unwrap(), Payload::Here(before));
         let node = NodePointer {
             offset: 8192,
             birth: 3,
@@ -239,14 +284,19 @@ mod tests {
             len: 4000,
         });
         let bytes = pointer.encode();
-        assert_eq!((bytes.len(), &bytes[..2]), (42, &[1, 1][..]));
+        assert_eq!((bytes.len(), &bytes[..2]), (42, &[2, 1][..]));
         assert_eq!(decode(&bytes).unwrap(), pointer);
     }
 
     #[test]
     fn a_manifest_that_is_cut_or_out_of_order_is_refused() {
         for len in 0..BYTES.len() {
-            assert!(decode(&BYTES[..len]).is_err(), "{len} bytes");
+            // Where the copy of the catalog begins, version 1 ends.
+            let is_first = len == FIRST.len();
+            assert_eq!(decode(&BYTES[..len]).is_err(), !is_first, "{len} bytes");
+        }
+        for len in 0..FIRST.len() {
+            assert!(decode(&FIRST[..len]).is_err(), "{len} bytes");
         }
         assert!(decode(&[BYTES, b"\0"].concat()).is_err());
         let refused = |change: &dyn Fn(&mut Manifest)| {
@@ -267,8 +317,8 @@ mod tests {
     #[test]
     fn a_newer_version_is_named() {
         let mut bytes = BYTES.to_vec();
-        bytes[0] = 2;
-        assert!(matches!(decode(&bytes), Err(Error::NewerFormat { found: 2, .. })));
+        bytes[0] = 3;
+        assert!(matches!(decode(&bytes), Err(Error::NewerFormat { found: 3, .. })));
         bytes[0] = 0;
         assert!(matches!(decode(&bytes), Err(Error::Corrupt { .. })));
     }

@@ -5,6 +5,7 @@
 //! small number by default.
 
 mod campaign;
+mod catalog;
 mod flips;
 mod maps;
 

@@ -41,6 +41,7 @@ impl Dictionaries {
         let manifest = Manifest {
             dictionaries: cuts.iter().map(entry).collect(),
             keyspaces: placed.iter().map(|(&id, of)| (id, of.dictionary())).collect(),
+            catalog: self.second_catalog.get(),
         };
         let payload = self.manifest.keep(store, manifest)?;
         Ok(Some(Begun {

@@ -8,7 +8,7 @@
 //! *Read in this order*: this file (what there is, and how each is reached), `open.rs` (how they
 //! are created, opened and salvaged), `mend.rs` (damaged leaves), `place.rs` (which keyspace is in
 //! which), `take.rs` (how a memtable or a load becomes part of them), `cut.rs` (how a checkpoint
-//! takes them), `held.rs` (what there is beside the extents), `volatile.rs` (what the log does not
+//! takes them), `catalog.rs` (the second copy of the catalog), `held.rs` (what there is beside the extents), `volatile.rs` (what the log does not
 //! get).
 //!
 //! A structure is added here: a field, and an arm in each match of this file, in `open.rs` and in
@@ -19,6 +19,7 @@
 //! - **X1** Dictionary 0 is the tree. A store has at most one dictionary of each structure.
 //! - **X2** At every cut, a commit is in all the dictionaries that it is about, or in none.
 
+pub(super) mod catalog;
 mod cut;
 mod held;
 mod mend;
@@ -54,6 +55,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use super::readers::{Reader, Scan};
+use catalog::SecondCatalog;
 use held::Left;
 use volatile::Volatile;
 
@@ -84,6 +86,8 @@ pub(crate) struct Dictionaries {
     /// Held while a memtable becomes part of all dictionaries, one after the other, and while a
     /// checkpoint takes their cuts.
     publishing: Mutex<()>,
+    /// The catalog's records as of the cut, beside those in the tree.
+    pub(in crate::engine) second_catalog: SecondCatalog,
     /// Lists them at every checkpoint.
     pub(in crate::engine) manifest: Keeper,
     /// Those that the durable manifest lists and this version cannot open, with a keyspace in each:

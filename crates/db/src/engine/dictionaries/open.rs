@@ -1,6 +1,7 @@
 //! How the dictionaries of a store are created, opened and salvaged.
 
 use super::Dictionaries;
+use super::catalog::{self, SecondCatalog};
 use crate::format::{self, KeyspaceId};
 use crate::manifest::files::{Surveyed, lost};
 use crate::manifest::{Keeper, Manifest};
@@ -84,6 +85,7 @@ impl Dictionaries {
             None => Tree::create(Arc::clone(store), how.tree(&home)),
         };
         let dictionaries = Dictionaries::assemble(home, tree, keeper, how);
+        dictionaries.second_catalog.set(manifest.catalog.clone());
         dictionaries.with_others(&manifest, cut, &Surveyed::default())
     }
 
@@ -120,6 +122,13 @@ impl Dictionaries {
                 .cloned(),
         );
         let dictionaries = Dictionaries::assemble(home, tree, keeper, how);
+        dictionaries.second_catalog.set(manifest.catalog.clone());
+        if lost
+            .iter()
+            .any(|lost| !lost.range.intersect(&catalog::range()).is_empty())
+        {
+            dictionaries.second_catalog.replaces_first();
+        }
         let (lost_pages, has_lost_pages) = dictionaries.salvage_pages(&manifest, cut)?;
         if !has_lost_pages && !lost_pages.is_empty() {
             mended.push("pages that could not be read were replaced by empty ones".to_owned());
@@ -151,6 +160,7 @@ impl Dictionaries {
             left: Mutex::default(),
             placed: RwLock::default(),
             publishing: Mutex::default(),
+            second_catalog: SecondCatalog::default(),
             manifest,
             unknown: Vec::new(),
         }

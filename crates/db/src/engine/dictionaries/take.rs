@@ -36,10 +36,11 @@ impl Dictionaries {
         begun.collect()
     }
 
-    /// What was taken is in all of them. Where it fails it may be in some; those that have it say
+    /// What was taken of a memtable is in all of them. Where it fails it may be in some; those that have it say
     /// so.
     pub(in crate::engine) fn publish(
         &self,
+        memtable: &Memtable,
         taken: &mut [Taking],
         cut: Sequence,
     ) -> alluvium_storage::Result<()> {
@@ -48,6 +49,7 @@ impl Dictionaries {
             taking.share.publish()?;
             taking.is_published = true;
         }
+        self.second_catalog.take(memtable);
         // One may have come since: nothing of the memtable is about its keys.
         self.advance(cut)
     }

@@ -86,6 +86,7 @@ fn listed(keyspaces: &[u32]) -> Arc<dyn Directory> {
                 entry(5, LATER, b"what it is opened from"),
             ],
             keyspaces: keyspaces.iter().map(|keyspace| (*keyspace, 5)).collect(),
+            catalog: None,
         };
         let keeper = &engine.dictionaries.manifest;
         let payload = keeper.keep(&engine.store, manifest).unwrap();

@@ -1,0 +1,99 @@
+//! The second copy of the catalog, which the manifest keeps: an opening does not depend on the one
+//! leaf that holds the first.
+
+use crate::format;
+use alluvium_base::Sequence;
+use alluvium_base::message::Kind;
+use alluvium_dictionary::memtable::Memtable;
+use alluvium_dictionary::memtables::{MemtableList, above};
+use alluvium_dictionary::range::KeyRange;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// The catalog's records: their keys, as the tree has them, and their values.
+pub(in crate::engine) type Records = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// The catalog's records as of the cut of the dictionaries. Who takes a memtable or cuts a
+/// generation holds the lock of publishing.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct SecondCatalog {
+    /// None until the catalog is read, of a store that has no second copy yet.
+    records: Mutex<Option<Records>>,
+    /// Whether the first copy has lost something.
+    replaces_first: AtomicBool,
+}
+
+impl SecondCatalog {
+    pub(in crate::engine) fn set(&self, records: Option<Records>) {
+        *self.records.lock() = records;
+    }
+
+    pub(in crate::engine) fn get(&self) -> Option<Records> {
+        self.records.lock().clone()
+    }
+
+    /// Something of the first copy is lost: if there is a second one, it is right.
+    pub(in crate::engine) fn replaces_first(&self) {
+        let has_records = self.records.lock().is_some();
+        self.replaces_first.store(has_records, Relaxed);
+    }
+
+    /// Returns whether the first copy has lost something, and has not been written again.
+    pub(in crate::engine) fn is_right(&self) -> bool {
+        self.replaces_first.load(Relaxed)
+    }
+
+    /// The first copy was written again.
+    pub(in crate::engine) fn has_been_copied(&self) {
+        self.replaces_first.store(false, Relaxed);
+    }
+
+    /// A memtable is part of the dictionaries.
+    pub(super) fn take(&self, memtable: &Memtable) {
+        if let Some(records) = &mut *self.records.lock() {
+            apply(records, memtable, Sequence::MAX);
+        }
+    }
+
+    /// Returns the records as of a commit that is not below the cut; none where there is no second
+    /// copy.
+    pub(in crate::engine) fn at(&self, list: &MemtableList, cut: Sequence, at: Sequence) -> Option<Records> {
+        let mut records = self.get()?;
+        let newest_first: Vec<_> = above(Some(list), cut, at).collect();
+        for memtable in newest_first.into_iter().rev() {
+            apply(&mut records, memtable, at);
+        }
+        Some(records)
+    }
+}
+
+/// The catalog's keys in the tree.
+pub(in crate::engine) fn range() -> KeyRange {
+    let (first, behind) = (
+        format::prefix(format::CATALOG),
+        format::prefix(format::CATALOG + 1),
+    );
+    KeyRange::new(&first, Some(&behind))
+}
+
+/// What a memtable says of the catalog up to a commit.
+fn apply(records: &mut Records, memtable: &Memtable, at: Sequence) {
+    let range = range();
+    let mut cursor = memtable.cursor();
+    cursor.seek(&range.low);
+    while let Some(key) = cursor.key().filter(|key| range.contains(key)) {
+        let newest = cursor.versions(at).next();
+        match newest.map(|message| (message.kind, message.operand)) {
+            Some((Kind::Put, value)) => {
+                records.insert(key.to_vec(), value.to_vec());
+            }
+            Some(_) => {
+                records.remove(key);
+            }
+            None => {}
+        }
+        cursor.next();
+    }
+}
