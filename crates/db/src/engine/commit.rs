@@ -26,6 +26,7 @@ use crate::locks::{LockMode, LockSet};
 use crate::{Durability, Error, Result};
 use alluvium_base::{Message, Sequence};
 use alluvium_dictionary::memtable::{Full, Memtable, RANGE_OVERHEAD};
+use alluvium_storage::extents::Class;
 use alluvium_storage::log::{self, Importance, MAX_PAYLOAD};
 use std::time::{Duration, Instant};
 
@@ -231,6 +232,15 @@ impl Engine {
                 self.pressure.nap();
                 return self.make_log_room();
             }
+        }
+        // What lies free in the first data file, beyond the reserve, is the log's before any writer
+        // waits. Others may take it first.
+        if error.is_full()
+            && !is_log_full
+            && turns <= LOG_TURNS
+            && self.store.make_log_space(Class::Normal)?
+        {
+            return Ok(());
         }
         self.note_full(&error);
         let may_wait = !commit.grows || (self.plan.workers > 0 && self.space_is_coming());

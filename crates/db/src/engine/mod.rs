@@ -10,9 +10,9 @@
 //! `visible.rs`, `stripes.rs` (conditional writes), `locking.rs` (locks of transactions),
 //! `validate.rs` and `open_transactions.rs`, `ingest.rs`, `snapshots.rs`, `dictionaries/` and
 //! `readers.rs` (which structure), `lookup/` (point lookups), `sizes.rs`, `records/` (what is
-//! read often), `work.rs` (the steps) with `policy.rs` (which is next) and `checkpoint.rs`,
-//! `guard.rs` (panics), `throttle.rs` (who must wait), `balance.rs` and `memory.rs` (the caches'
-//! shares), `open.rs` (recovery), `copy.rs` (backups), `choices.rs`,
+//! read often), `work.rs` (the steps) with `policy.rs` (which is next), `checkpoint.rs` and
+//! `rewrite.rs` (all of it), `guard.rs` (panics), `throttle.rs` (who must wait), `balance.rs` and
+//! `memory.rs` (the caches' shares), `open.rs` (recovery), `copy.rs` (backups), `choices.rs`,
 //! `forecast/` (what the store should cost) and `advice/` (changes that are undone).
 //!
 //! Invariants:
@@ -52,6 +52,7 @@ mod queue;
 mod readers;
 mod record;
 mod records;
+mod rewrite;
 mod sizes;
 mod snapshots;
 #[cfg(test)]

@@ -37,6 +37,8 @@ pub(crate) struct Pressure {
     deletes: AtomicBool,
     /// Steps in a row that found their tier full and were due again on another.
     moved: AtomicU64,
+    /// Steps that were done.
+    steps: AtomicU64,
     /// Bytes that writers have written since they last looked at the debt.
     since: Sum,
     /// Microseconds of delay that were too few to be taken.
@@ -106,6 +108,12 @@ impl Pressure {
     /// Notes that a step was done: the next one that finds its tier full may try the others.
     pub(super) fn stepped(&self) {
         self.moved.store(0, Ordering::Relaxed);
+        self.steps.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns how many steps were done.
+    pub(super) fn steps(&self) -> u64 {
+        self.steps.load(Ordering::Relaxed)
     }
 
     /// Wakes blocked writers, so that they look again.

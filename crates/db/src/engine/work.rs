@@ -26,12 +26,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// Records of a slice: about a mebibyte of small ones, one to two milliseconds.
 pub(crate) const SLICE: usize = 8 << 10;
 
-/// Slices after which the compaction of a leaf is not waited for any longer.
-const MOST_SLICES: usize = 100_000;
-
-/// How often a compaction of everything looks in vain for something to do on a full disk: a second.
-const FULL_NAPS: usize = 500;
-
 /// All live pages fit into the cache when they and this fraction of them do: pages that are not
 /// needed any more take memory for a while.
 const FIT_SLACK: u64 = 8;
@@ -486,58 +480,9 @@ impl Engine {
         Ok(None)
     }
 
-    /// Rewrites all that there is: old versions and what was deleted go, and filters are asked of
-    /// everything.
-    pub(crate) fn compact(&self) -> Result<()> {
-        self.checkpoint_everything()?;
-        for (_, dictionary) in self.dictionaries.all() {
-            let mut key = Vec::new();
-            loop {
-                self.raise_horizon();
-                self.guarded("a compaction", || Ok(dictionary.compact_part(&key)?))?;
-                self.settle()?;
-                match dictionary.part_end(&key) {
-                    Some(end) => key = end.into_vec(),
-                    None => break,
-                }
-            }
-        }
-        // What was replaced comes free.
-        self.checkpoint_now()?;
-        self.reclaim()
-    }
-
     /// Makes all space that died usable again, as far as no reader needs it.
     pub(crate) fn reclaim(&self) -> Result<()> {
         while self.reclaim_slice()? == Worked::Something {}
-        Ok(())
-    }
-
-    /// Does what compactions are due, or waits for who does; while writing goes on there may always
-    /// be some, and it ends all the same. On a full disk it fails once nothing has been done for a
-    /// while: what is due has no space.
-    fn settle(&self) -> Result<()> {
-        let patience = if self.plan.workers == 0 { 0 } else { FULL_NAPS };
-        let mut naps = 0;
-        for _ in 0..MOST_SLICES {
-            if self.compactions() == 0 {
-                break;
-            }
-            if self.compact_slice(SLICE)? == Worked::Something {
-                naps = 0;
-                continue;
-            }
-            if naps >= patience {
-                if self.pressure.is_full() {
-                    return Err(self.full());
-                }
-                if let Some(failure) = self.store.tiers().unreadable() {
-                    return Err(failure.into());
-                }
-            }
-            naps += 1;
-            self.pressure.nap();
-        }
         Ok(())
     }
 

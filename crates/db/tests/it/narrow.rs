@@ -1,10 +1,16 @@
 //! A first tier with little space, and writers that are as fast as they can be: what compactions
 //! move to the next tier makes space, so that writers wait for it and are not refused.
 
-use crate::tiers::places;
+use crate::tiers::{places, small};
+use alluvium::simulation::{OpenIn as _, Scale};
 use alluvium::{
     Db, HashedForm, HashedOptions, KeyspaceOptions, LevelsOptions, Options, Structure, TierOptions,
 };
+use alluvium_device::memory::MemoryDirectory;
+use alluvium_device::simulated::SimDirectory;
+use alluvium_storage::extents::{ExtentOptions, UNIT};
+use alluvium_storage::{Directories, LogOptions};
+use std::sync::Arc;
 
 /// The least that a first tier may have, and values that are several times as much.
 const FIRST_BYTES: u64 = 16 << 20;
@@ -54,4 +60,38 @@ fn writers_wait_for_space_that_is_coming() {
             break;
         }
     }
+}
+
+/// Bytes of the log of a store whose first file system has an end, and of that file system.
+const LOG_BYTES: u64 = 2 << 20;
+const CAPACITY: u64 = LOG_BYTES + 300 * UNIT;
+
+#[test]
+fn the_log_gets_what_lies_free_in_the_data_file_before_a_write_is_refused() {
+    let disk = SimDirectory::new(1);
+    disk.set_capacity(CAPACITY);
+    let mut scale = Scale::small(26, 1 << 20, LOG_BYTES);
+    scale.log = LogOptions {
+        starts_small: true,
+        ..LogOptions::with_limit(LOG_BYTES)
+    };
+    scale.extents = ExtentOptions {
+        min_reserve: 8 * UNIT,
+        max_reserve: 8 * UNIT,
+        ..ExtentOptions::default()
+    };
+    let directories = Directories::from(Arc::new(disk.clone())).and(Arc::new(MemoryDirectory::new()));
+    let db = small().simulated(scale, || 1000).open_in(directories).unwrap();
+    let keyspace = db.keyspace_with("k0", &KeyspaceOptions::new()).unwrap();
+    for number in 0..2 * RECORDS {
+        let key = number.wrapping_mul(0x9e37_79b1).to_be_bytes();
+        let written = keyspace.put(key, vec![number as u8; 4000]);
+        written.unwrap_or_else(|error| panic!("record {number}: {error}\n{}", db.stats()));
+        if number.is_multiple_of(16) {
+            while db.work().is_ok_and(|more| more) {}
+        }
+    }
+    assert!(disk.used() > CAPACITY - 8 * UNIT, "the first tier is full");
+    assert_eq!(keyspace.iter().count(), 2 * RECORDS as usize);
+    assert_eq!(db.check().unwrap(), [""; 0]);
 }

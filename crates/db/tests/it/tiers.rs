@@ -311,8 +311,7 @@ fn where_the_first_tier_has_no_space_writes_go_to_the_next() {
 
 #[test]
 fn where_all_tiers_are_full_deletes_go_through_and_writes_return_with_space() {
-    // In a store as small as this, extents of a bundle of arrays that are not full take most of it.
-    for number in 0..KINDS - 1 {
+    for number in 0..KINDS {
         full_and_back(number);
     }
 }
@@ -328,8 +327,10 @@ fn full_and_back(kind_number: usize) {
     });
     let (count, error) = full.unwrap();
     assert_eq!(error.kind(), ErrorKind::Full, "{error}");
+    // In a store as small as this, extents of a bundle of arrays that are not full take most of it.
+    let parts = if kind_number < 3 { 2 } else { 4 };
     assert!(
-        u64::from(count) * 4000 > FAST_UNITS * UNIT,
+        u64::from(count) * 4000 > 2 * FAST_UNITS * UNIT / parts,
         "both tiers had {count}"
     );
     for number in 0..count {
