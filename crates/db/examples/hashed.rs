@@ -82,11 +82,11 @@ fn look(db: &Db, keyspace: &Keyspace, numbers: impl Iterator<Item = u64>) -> Out
     ))
 }
 
-/// Tells what routing filters take, if there are any.
+/// Tells what routing filters take, or the lists of routing trees, if there are any.
 fn tell_filters(stats: &Stats, records: u64) {
     let Some(hashed) = stats.hashed else { return };
     println!(
-        "  routing filters for each          {:8.1} B   {} levels, {} runs, in updates",
+        "  routing filters or lists for each {:8.1} B   {} levels, {} runs, in updates",
         hashed.filter_bytes as f64 / records as f64,
         hashed.levels,
         hashed.runs
@@ -193,10 +193,9 @@ fn main() -> Outcome<()> {
     let records = arguments.next().map_or(Ok(50_000), |text| text.parse())?;
     let directory = arguments.next().map_or_else(std::env::temp_dir, PathBuf::from);
     let rate = arguments.next().map(|text| text.parse()).transpose()?;
-    let boa = |lambda, refined| {
-        let form = HashedForm::Boa { lambda, refined };
-        Structure::Hashed(HashedOptions::default().form(form))
-    };
+    let form = |form| Structure::Hashed(HashedOptions::default().form(form));
+    let boa = |lambda, refined| form(HashedForm::Boa { lambda, refined });
+    let bot = |lambda| form(HashedForm::Bot { lambda });
     for (name, structure) in [
         ("hashed, PaCHash", Structure::Hashed(HashedOptions::pachash())),
         ("hashed, trie", Structure::Hashed(HashedOptions::trie())),
@@ -204,6 +203,8 @@ fn main() -> Outcome<()> {
         ("hashed, refined BOA, λ = 4", boa(4, true)),
         ("hashed, BOA, λ = 16", boa(16, false)),
         ("hashed, refined BOA, λ = 16", boa(16, true)),
+        ("hashed, BOT, λ = 4", bot(4)),
+        ("hashed, BOT, λ = 16", bot(16)),
         ("tiered", Structure::Tiered),
     ] {
         let place = tempfile::tempdir_in(&directory)?;

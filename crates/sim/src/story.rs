@@ -85,6 +85,8 @@ pub struct World {
     pub ledger: Ledger,
     /// Where interesting situations are counted.
     pub coverage: Coverage,
+    /// The seed of the run: the same whenever the store is opened again.
+    pub seed: u64,
 }
 
 /// Where a story notes its commits; clones share it.

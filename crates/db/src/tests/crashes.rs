@@ -18,34 +18,34 @@ const STORIES: [Whole; 4] = [
         access: Access::Mapped,
         lanes: 3,
         tiers: 1,
-        form: HashedForm::Boa {
+        forms: &[HashedForm::Boa {
             lambda: 2,
             refined: true,
-        },
+        }],
     },
     Whole {
         access: Access::Written,
         lanes: 2,
         tiers: 1,
-        form: HashedForm::Boa {
+        forms: &[HashedForm::Boa {
             lambda: 2,
             refined: false,
-        },
+        }],
     },
     Whole {
         access: Access::Written,
         lanes: 1,
         tiers: 2,
-        form: HashedForm::Silt,
+        forms: &[HashedForm::Silt, HashedForm::Bot { lambda: 2 }],
     },
     Whole {
         access: Access::Mapped,
         lanes: 2,
         tiers: 2,
-        form: HashedForm::Boa {
+        forms: &[HashedForm::Boa {
             lambda: 2,
             refined: false,
-        },
+        }],
     },
 ];
 

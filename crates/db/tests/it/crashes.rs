@@ -15,33 +15,39 @@ use alluvium_sim::Settings;
 use alluvium_sim::harness::{Crashes, Faults};
 use alluvium_storage::log::Access;
 
+/// A bundle of trees: with two children a node, its trees are soon high.
+const TREES: HashedForm = HashedForm::Bot { lambda: 2 };
+
 const STORIES: [Whole; 4] = [
     Whole {
         access: Access::Mapped,
         lanes: 1,
         tiers: 1,
-        form: HashedForm::Silt,
+        forms: &[HashedForm::Silt],
     },
     Whole {
         access: Access::Mapped,
         lanes: 3,
         tiers: 1,
-        form: HashedForm::Silt,
+        forms: &[HashedForm::Silt],
     },
     Whole {
         access: Access::Written,
         lanes: 2,
         tiers: 1,
-        form: HashedForm::Silt,
+        forms: &[HashedForm::Silt, TREES],
     },
     Whole {
         access: Access::Written,
         lanes: 1,
         tiers: 2,
-        form: HashedForm::Boa {
-            lambda: 2,
-            refined: true,
-        },
+        forms: &[
+            TREES,
+            HashedForm::Boa {
+                lambda: 2,
+                refined: true,
+            },
+        ],
     },
 ];
 
@@ -67,6 +73,7 @@ fn crashes() -> Crashes {
             "ingest",
             "ingest given up",
             "keyspace dropped",
+            "list of a bundle of trees",
             "named snapshot of an earlier opening",
             "named snapshot removed",
             "nested recovery",

@@ -36,7 +36,7 @@ fn tiers_of(machine: &SimDirectory) -> Directories {
 }
 
 /// The forms of a hashed keyspace; a store has one.
-const FORMS: [HashedForm; 3] = [
+const FORMS: [HashedForm; 4] = [
     HashedForm::Silt,
     HashedForm::Boa {
         lambda: 2,
@@ -46,6 +46,7 @@ const FORMS: [HashedForm; 3] = [
         lambda: 4,
         refined: true,
     },
+    HashedForm::Bot { lambda: 2 },
 ];
 
 const KINDS: usize = 3;

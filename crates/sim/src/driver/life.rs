@@ -83,6 +83,7 @@ impl<S: Story> Explorer<'_, S> {
             directory: self.settings.directory(machine),
             ledger,
             coverage: self.coverage.clone(),
+            seed: self.seed,
         }
     }
 

@@ -3,12 +3,13 @@
 //!
 //! The heights of bars and curves are not in the text that the figures here are taken from; what is
 //! here is what the document says in words and numbers. Names: S1 to S9 are the figures of section
-//! 3.7 in their order, T2 to T5 theorems, Q1 is what section 3.6.3 says of filters,
-//! A0 the natural transfer size of section 4.2, B1 to B6 are figures of chapter 5, B7 and B8
-//! the first of them on systems of others.
+//! 3.7 in their order, T2 to T5 theorems, H1 one of these in a store, Q1 is what section 3.6.3 says
+//! of filters, A0 the natural transfer size of section 4.2, B1 to B6 are figures of chapter 5, B7
+//! and B8 the first of them on systems of others.
 
 mod buffered;
 mod counted;
+mod hosted;
 mod inserts;
 mod peers;
 mod q1_filters;
@@ -31,12 +32,13 @@ use super::plan::{Scale, Threads};
 use super::seed_4::devices::NATURAL_TRANSFER;
 
 /// All of them.
-pub(super) const EXPERIMENTS: [&Experiment; 23] = [
+pub(super) const EXPERIMENTS: [&Experiment; 24] = [
     &NATURAL_TRANSFER,
     &theorems::T2,
     &theorems::T3,
     &theorems::T4,
     &theorems::T5,
+    &hosted::H1,
     &q1_filters::EXPERIMENT,
     &buffered::B1,
     &recycling::B2,

@@ -8,12 +8,12 @@ use crate::lab::entry::{At, Axis, Experiment, Form, Measure, Published, Value, W
 use crate::lab::measured::{Line, Measured, Spot, name};
 use anyhow::{Result, ensure};
 
-const OPERATIONS: Axis = Axis {
+pub(super) const OPERATIONS: Axis = Axis {
     name: "operation",
     form: Form::Names,
 };
 
-const RECORDS: Axis = Axis {
+pub(super) const RECORDS: Axis = Axis {
     name: "records",
     form: Form::Logarithmic,
 };
@@ -29,9 +29,9 @@ const DIFFERS: &[&str] = &[
 const UNIT: &str = "I/Os for an operation";
 
 const INSERTS: &str = "inserts";
-const HITS: &str = "lookups that find";
+pub(super) const HITS: &str = "lookups that find";
 const MISSES: &str = "lookups that do not";
-const OPERATION: &str = "an operation";
+pub(super) const OPERATION: &str = "an operation";
 
 /// Growth factors.
 const GROWTHS: [u32; 4] = [2, 4, 16, 64];
@@ -166,7 +166,7 @@ pub(super) const T5: Experiment = Experiment {
 };
 
 /// Counts of a table, at a number of keys.
-const fn here(measure: fn(u64) -> Result<Measured>) -> Work {
+pub(super) const fn here(measure: fn(u64) -> Result<Measured>) -> Work {
     Work::Here {
         quick: 1 << 14,
         full: 1 << 20,
@@ -192,7 +192,7 @@ fn inserts(measured: &Measured) -> Vec<Line> {
     measured.under(INSERTS)
 }
 
-fn hits(measured: &Measured) -> Vec<Line> {
+pub(super) fn hits(measured: &Measured) -> Vec<Line> {
     measured.under(HITS)
 }
 
@@ -200,7 +200,7 @@ fn misses(measured: &Measured) -> Vec<Line> {
     measured.under(MISSES)
 }
 
-fn an_operation(measured: &Measured) -> Vec<Line> {
+pub(super) fn an_operation(measured: &Measured) -> Vec<Line> {
     measured.under(OPERATION)
 }
 
@@ -225,7 +225,7 @@ fn asymmetric(keys: u64) -> Result<Measured> {
     })
 }
 
-fn log(base: f64, value: f64) -> f64 {
+pub(super) fn log(base: f64, value: f64) -> f64 {
     value.ln() / base.ln()
 }
 

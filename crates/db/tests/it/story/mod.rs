@@ -32,8 +32,8 @@ pub(crate) struct Whole {
     pub(crate) lanes: usize,
     /// How many tiers there are: 1, or 2 with most of what compactions write on the second.
     pub(crate) tiers: u8,
-    /// The form of hashed keyspaces.
-    pub(crate) form: HashedForm,
+    /// The forms of hashed keyspaces: a run has one, in turn by its seed.
+    pub(crate) forms: &'static [HashedForm],
 }
 
 type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -98,6 +98,11 @@ impl Whole {
         Options::new().simulated(scale, || 1000)
     }
 
+    /// The form of hashed keyspaces in a run.
+    fn form(&self, world: &World) -> HashedForm {
+        self.forms[(world.seed % self.forms.len() as u64) as usize]
+    }
+
     /// The directories of the tiers: of two, each is a part of the one that crashes.
     fn directories(&self, world: &World) -> Directories {
         match self.tiers {
@@ -126,12 +131,13 @@ impl Whole {
         Ok(())
     }
 
-    fn system(&self, db: Db) -> Result<System, Trouble> {
+    fn system(&self, db: Db, world: &World) -> Result<System, Trouble> {
         let mut keyspaces = Vec::new();
-        Self::open_keyspaces(&db, self.form, &mut keyspaces)?;
+        let form = self.form(world);
+        Self::open_keyspaces(&db, form, &mut keyspaces)?;
         Ok(System {
             keyspaces,
-            form: self.form,
+            form,
             db,
             snapshot: None,
             forgotten: None,
@@ -475,7 +481,7 @@ impl Story for Whole {
 
     fn name(&self) -> &'static str {
         match (self.access, self.lanes) {
-            _ if self.tiers > 1 && self.form == HashedForm::Silt => "whole-on-two-tiers",
+            _ if self.tiers > 1 && self.forms.contains(&HashedForm::Silt) => "whole-on-two-tiers",
             _ if self.tiers > 1 => "whole-on-two-tiers-bundles",
             (log::Access::Mapped, 1) => "whole-mapped",
             (log::Access::Mapped, _) => "whole-lanes",
@@ -490,13 +496,15 @@ impl Story for Whole {
     fn create(&self, world: &World) -> Result<System, Trouble> {
         log::write_as(0);
         let directories = self.directories(world);
-        self.system(self.options().create_in(directories).map_err(trouble)?)
+        let db = self.options().create_in(directories).map_err(trouble)?;
+        self.system(db, world)
     }
 
     fn open(&self, world: &World) -> Result<System, Trouble> {
         log::write_as(0);
         let directories = self.directories(world);
-        self.system(self.options().open_existing_in(directories).map_err(trouble)?)
+        let db = self.options().open_existing_in(directories).map_err(trouble)?;
+        self.system(db, world)
     }
 
     fn apply(&self, system: &mut System, action: &Action, world: &World) -> Result<(), Trouble> {
@@ -555,6 +563,15 @@ impl Story for Whole {
             stats.tree.incorporations.saturating_sub(system.incorporations),
         );
         system.incorporations = stats.tree.incorporations;
+        let has_filter = stats.hashed.is_some_and(|hashed| hashed.filter_bytes > 0);
+        match system.form {
+            HashedForm::Bot { .. } => world
+                .coverage
+                .add("list of a bundle of trees", u64::from(has_filter)),
+            _ => world
+                .coverage
+                .add("filter of a bundle of arrays", u64::from(has_filter)),
+        }
         result
     }
 

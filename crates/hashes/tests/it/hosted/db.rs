@@ -476,5 +476,12 @@ impl Db {
         world
             .coverage
             .add("second level", u64::from(is_new && stats.levels > 1));
+        if is_new {
+            let usage = self.store().extents().usage();
+            let is_used = usage.tiers.get(1).is_some_and(|tier| tier.live_bytes > 0);
+            world
+                .coverage
+                .add("written to the second tier", u64::from(is_used));
+        }
     }
 }

@@ -14,7 +14,7 @@ mod story;
 
 use alluvium_hashes::hashed::HashedForm;
 use alluvium_sim::Settings;
-use alluvium_sim::harness::Crashes;
+use alluvium_sim::harness::{Crashes, Faults};
 use alluvium_sim::saboteur::Sabotage;
 use story::{Flaw, Hosted};
 
@@ -133,14 +133,18 @@ fn wrong_uses_of_a_bundle_of_trees_and_what_its_device_forgets_are_found() {
     );
 }
 
-/// The same on two tiers: SILT's stores, and a bundle of arrays with each kind of filter.
-fn on_two_tiers() -> [Hosted; 3] {
-    let [latest, sketches, _, silt] = stories();
-    let on = |story, name| Hosted {
+/// A story on two tiers.
+fn on(story: Hosted, name: &'static str) -> Hosted {
+    Hosted {
         name,
         tiers: 2,
         ..story
-    };
+    }
+}
+
+/// The same on two tiers: SILT's stores, and a bundle of arrays with each kind of filter.
+fn on_two_tiers() -> [Hosted; 3] {
+    let [latest, sketches, _, silt] = stories();
     [
         on(latest, "boa-latest-on-two-tiers"),
         on(sketches, "boa-sketches-on-two-tiers"),
@@ -158,10 +162,45 @@ fn hashed_structures_on_two_tiers_survive_every_crash() {
     crashes.survive(on_two_tiers());
 }
 
+/// Bundles of trees on two tiers: leaves and what is settled go to the second, lists and digests
+/// stay on the first.
+fn groves_on_two_tiers() -> [Hosted; 2] {
+    let [right, wide] = groves();
+    [on(right, "bot-on-two-tiers"), on(wide, "bot-wide-on-two-tiers")]
+}
+
+#[test]
+fn bundles_of_trees_on_two_tiers_survive_every_crash() {
+    let crashes = Crashes {
+        command: "cargo test -p alluvium-hashes --test it -- bundles_of_trees_on_two_tiers_survive_every_crash --nocapture",
+        points: 2000,
+        ..crashes()
+    };
+    let survey = crashes.survive(groves_on_two_tiers());
+    let met = |name| survey.met.get(name).copied().unwrap_or(0);
+    assert!(met("written to the second tier") > 10, "{:?}", survey.met);
+    assert!(met("crash in a merge") > 10, "{:?}", survey.met);
+}
+
+#[test]
+fn bundles_of_trees_on_two_tiers_survive_every_fault() {
+    let faults = Faults {
+        settings: Settings {
+            steps: 160,
+            verify_every: 40,
+            ..Settings::default()
+        },
+        command: "cargo test -p alluvium-hashes --test it -- bundles_of_trees_on_two_tiers_survive_every_fault --nocapture",
+        every: 23,
+    };
+    faults.survive(groves_on_two_tiers());
+}
+
 #[test]
 fn a_second_tier_of_a_hashed_structure_that_is_not_synced_is_found() {
     let bugs = [Sabotage::SkipSync("tier-1"), Sabotage::TearWrites("tier-1")];
-    for story in on_two_tiers() {
+    let [trees, _] = groves_on_two_tiers();
+    for story in on_two_tiers().into_iter().chain([trees]) {
         crashes().find_bugs(&story, &bugs);
     }
 }
