@@ -72,6 +72,26 @@ pub fn kind_of(engine: &str) -> &str {
     engine.split_once(':').map_or(engine, |(kind, _)| kind)
 }
 
+/// The longest name of an engine, or label: a directory is called like that.
+const LONGEST_NAME: usize = 64;
+
+/// Says that each engine is named once: two of one name would be one in a report.
+///
+/// # Errors
+/// With the name that comes twice.
+pub fn require_once<'n>(option: &str, names: impl IntoIterator<Item = &'n String>) -> Result<(), String> {
+    let mut before: Vec<&String> = Vec::new();
+    for name in names {
+        if before.contains(&name) {
+            return Err(format!(
+                "{option}: {name} is named twice, and would be one in the report"
+            ));
+        }
+        before.push(name);
+    }
+    Ok(())
+}
+
 /// Reads the name of an engine: `ENGINE` or `ENGINE:LABEL`.
 ///
 /// # Errors
@@ -80,7 +100,12 @@ pub fn parse_engine(text: &str) -> Result<String, String> {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
     let is_name = |part: &str| !part.is_empty() && part.chars().all(is_allowed);
     if text.splitn(2, ':').all(is_name) {
-        return Ok(text.to_owned());
+        return match text.split(':').all(|part| part.len() <= LONGEST_NAME) {
+            true => Ok(text.to_owned()),
+            false => Err(format!(
+                "the name of an engine, and a label, have at most {LONGEST_NAME} letters: write a shorter one"
+            )),
+        };
     }
     Err(format!(
         "{text:?}: write the name of an engine, or ENGINE:LABEL with letters, digits, - and _"
@@ -238,6 +263,15 @@ mod tests {
         );
         for text in ["", ":a", "lmdb:", "lmdb:a:b", "lmdb:../a", "a/b"] {
             assert!(parse_engine(text).unwrap_err().contains("ENGINE:LABEL"), "{text}");
+        }
+        let long = |letters: usize| format!("alluvium:{}", "a".repeat(letters));
+        assert!(parse_engine(&long(64)).is_ok());
+        for letters in [65, 300] {
+            assert!(
+                parse_engine(&long(letters))
+                    .unwrap_err()
+                    .contains("at most 64 letters")
+            );
         }
         let option = EngineOption::parse("alluvium:boa.structure=hashed,form=boa").unwrap();
         assert_eq!((&*option.engine, &*option.name), ("alluvium:boa", "structure"));

@@ -15,6 +15,9 @@ pub struct CheckReport {
     pub findings: Vec<String>,
     /// How many findings are not listed.
     pub unlisted: u64,
+    /// The further tiers that could not be read, a sentence each with what their devices said.
+    /// What lies there was not checked: whether it is damaged is not known.
+    pub unreadable: Vec<String>,
     /// What was read, structure by structure.
     pub read: Vec<CheckedStructure>,
     /// Records in the leaves that were read.
@@ -40,8 +43,10 @@ impl CheckReport {
         Findings {
             found,
             unlisted,
+            unread: _,
             read,
         }: Findings,
+        unreadable: Vec<String>,
         files: [(&'static str, Amount); 3],
     ) -> CheckReport {
         let structures = [
@@ -63,16 +68,17 @@ impl CheckReport {
         CheckReport {
             findings: found,
             unlisted,
+            unreadable,
             read: files.into_iter().chain(structures).map(read_of).collect(),
             records: read.records,
             values_apart: read.values_apart,
         }
     }
 
-    /// Returns whether nothing is wrong.
+    /// Returns whether everything was read, and nothing is wrong.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        self.findings.is_empty()
+        self.findings.is_empty() && self.unreadable.is_empty()
     }
 
     /// Returns how many findings there are, listed or not.
@@ -81,9 +87,10 @@ impl CheckReport {
         self.findings.len() as u64 + self.unlisted
     }
 
-    /// Returns what is wrong, and a last sentence for what is not listed.
+    /// Returns what is wrong or could not be read, and a last sentence for what is not listed.
     pub(crate) fn into_sentences(self) -> Vec<String> {
         let mut findings = self.findings;
+        findings.extend(self.unreadable);
         if self.unlisted > 0 {
             findings.push(format!("and {} findings more", self.unlisted));
         }
@@ -104,6 +111,9 @@ impl fmt::Display for CheckReport {
         }
         if self.unlisted > 0 {
             writeln!(f, "and {} findings more", self.unlisted)?;
+        }
+        for tier in &self.unreadable {
+            writeln!(f, "not checked: {tier}")?;
         }
         for CheckedStructure { name, nodes, bytes } in &self.read {
             writeln!(f, "read: {name}, {nodes}, {bytes} bytes")?;

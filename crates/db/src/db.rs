@@ -522,8 +522,8 @@ impl Db {
         self.engine().copy_to(target, progress)
     }
 
-    /// Reads the whole store and returns a sentence for everything that is wrong; an empty list
-    /// means that it is whole. Reads and writes go on meanwhile; background work pauses.
+    /// Reads the whole store and returns a sentence for everything that is wrong, and for each
+    /// further tier that cannot be read; an empty list means that it is whole. Reads and writes go on meanwhile; background work pauses.
     ///
     /// # Errors
     /// As the device says. What is damaged is reported, not returned.
@@ -561,9 +561,16 @@ impl Db {
     /// # Errors
     /// As [`Db::check`].
     pub fn check_structure(&self) -> Result<Vec<String>> {
+        Ok(self.check_structure_report()?.into_sentences())
+    }
+
+    /// Like [`Db::check_structure`], and keeps apart which tiers could not be read.
+    ///
+    /// # Errors
+    /// As [`Db::check`].
+    pub fn check_structure_report(&self) -> Result<CheckReport> {
         self.engine().is_open()?;
-        let report = self.engine().check(Depth::Trunk, &mut |_| ())?;
-        Ok(report.into_sentences())
+        self.engine().check(Depth::Trunk, &mut |_| ())
     }
 
     /// Does about a millisecond of background work on this thread. Returns whether there was any.

@@ -1,6 +1,7 @@
 //! What a check of a dictionary has found, and what it has read.
 
 use crate::read::Amounts;
+use alluvium_storage::Error;
 use alluvium_storage::extents::Extent;
 use std::collections::HashMap;
 
@@ -29,6 +30,9 @@ pub struct Findings {
     pub found: Vec<String>,
     /// How much more is wrong.
     pub unlisted: u64,
+    /// The first sentence that told of a further tier that cannot be read: whether what lies there
+    /// is wrong is not known.
+    pub unread: Option<String>,
     /// What was read.
     pub read: Amounts,
 }
@@ -41,12 +45,22 @@ impl Findings {
     pub fn add(&mut self, other: Findings) {
         self.found.extend(other.found);
         self.unlisted += other.unlisted;
+        self.unread = self.unread.take().or(other.unread);
         self.read += other.read;
         self.bound();
     }
 
-    /// Keeps the first thousand and counts the rest.
+    /// Keeps the first thousand and counts the rest, and keeps what tells of a tier that cannot be
+    /// read apart: that is no damage.
     pub fn bound(&mut self) {
+        let unread = &mut self.unread;
+        self.found.retain(|found| {
+            let is_wrong = !Error::tells_of_unreadable_tier(found);
+            if !is_wrong {
+                unread.get_or_insert_with(|| found.clone());
+            }
+            is_wrong
+        });
         self.unlisted += self.found.len().saturating_sub(MOST_FOUND) as u64;
         self.found.truncate(MOST_FOUND);
     }
@@ -57,10 +71,11 @@ impl Findings {
         self.found.len() as u64 + self.unlisted
     }
 
-    /// Returns what is wrong, and a last sentence for what is not listed.
+    /// Returns what is wrong or was not read, and a last sentence for what is not listed.
     #[must_use]
     pub fn into_sentences(self) -> Vec<String> {
         let mut found = self.found;
+        found.extend(self.unread);
         if self.unlisted > 0 {
             found.push(format!("and {} findings more", self.unlisted));
         }
@@ -80,6 +95,7 @@ pub struct Examined {
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests {
     use super::*;
+    use alluvium_storage::tiers::Access;
 
     #[test]
     fn of_many_findings_the_first_are_kept_and_the_rest_is_counted() {
@@ -96,5 +112,32 @@ mod tests {
         let said = findings.into_sentences();
         assert_eq!(said.len(), MOST_FOUND + 1);
         assert_eq!((&*said[999], &*said[1000]), ("999", "and 2000 findings more"));
+    }
+
+    #[test]
+    fn what_a_failing_tier_says_is_kept_apart_and_hides_no_damage() {
+        let fails = |access, offset: usize| {
+            let error = Error::TierFails {
+                tier: 1,
+                directory: "/large".to_owned(),
+                access,
+                cause: format!("reading tier-1.data at {offset}"),
+            };
+            format!("run of somewhere, leaf {offset}: {error}")
+        };
+        let mut findings = Findings::default();
+        for offset in 0..2 * MOST_FOUND {
+            findings.found.push(fails(Access::Reading, offset));
+        }
+        findings.found.push(fails(Access::Writing, 7));
+        findings.bound();
+        let mut all = Findings::default();
+        all.add(findings);
+        assert_eq!(
+            (all.count(), &all.found[..]),
+            (1, &[fails(Access::Writing, 7)][..])
+        );
+        assert_eq!(all.unread, Some(fails(Access::Reading, 0)));
+        assert_eq!(all.into_sentences().len(), 2);
     }
 }

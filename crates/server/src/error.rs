@@ -1,6 +1,7 @@
 //! What can go wrong: for who starts a server, and for who sends it commands.
 
 use crate::model::format::Damaged;
+use alluvium::ErrorKind;
 use std::borrow::Cow;
 use std::fmt;
 use std::net::SocketAddr;
@@ -122,6 +123,15 @@ impl Failure {
     pub(crate) const OUT_OF_RANGE: Failure = Failure::say("ERR value is out of range");
     pub(crate) const NOT_FLOAT: Failure = Failure::say("ERR value is not a valid float");
     pub(crate) const NO_SUCH_KEY: Failure = Failure::say("ERR no such key");
+
+    /// Whether it may concern some keys and not others: what was read of them is damaged, or lies
+    /// on a device that fails.
+    pub(crate) fn may_spare_others(&self) -> bool {
+        let Failure::Store(error) = self else {
+            return false;
+        };
+        matches!(error.kind(), ErrorKind::Io | ErrorKind::Corrupt)
+    }
 
     /// An error that is always the same.
     pub(crate) const fn say(text: &'static str) -> Failure {

@@ -264,6 +264,15 @@ impl Error {
         }
     }
 
+    /// Returns whether a sentence, of a check for one, tells that a further tier cannot be read: it
+    /// ends with such an error.
+    #[must_use]
+    pub fn tells_of_unreadable_tier(sentence: &str) -> bool {
+        let marker = format!(" fails at {}: ", crate::tiers::Access::Reading);
+        let before = sentence.split_once(&marker).map(|(before, _)| before);
+        before.is_some_and(|before| before.contains("tier "))
+    }
+
     /// Returns whether a resource ran short: space on the disk or in the store, open files, or
     /// memory. Nothing was changed, and the same request may succeed later.
     #[must_use]

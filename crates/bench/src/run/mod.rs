@@ -24,5 +24,5 @@ pub(crate) use child::answer;
 pub use child::{child, end_with_parent, run_job};
 pub use job::{Event, Flow, Groups, Job, Row};
 pub(crate) use pass::{Pass, Steps};
-pub use runner::{Cap, Failure, Files, Listener, Loads, Orders, Outcome, Runner, run};
+pub use runner::{Cap, Failure, Files, Listener, Loads, Orders, Outcome, Runner, run, try_options};
 pub(crate) use runner::{Errand, Turns, each};

@@ -139,6 +139,35 @@ pub fn run(orders: &Orders, runner: &dyn Runner) -> Result<Outcome> {
     )
 }
 
+/// Opens each engine that options are said for, empty and in a process of its own, and closes it:
+/// an option that it refuses is known before any other is loaded for an hour.
+///
+/// # Errors
+/// As the engine says.
+pub fn try_options(orders: &Orders, runner: &dyn Runner) -> Result<()> {
+    let options = &orders.job.options;
+    let has_any = |engine: &&String| options.iter().any(|option| option.engine == **engine);
+    for engine in orders.engines.iter().filter(has_any) {
+        let mut trial = orders.clone();
+        trial.job.directory = orders.job.directory.join("options");
+        trial.job.phases = Vec::new();
+        trial.files = Files::Removed;
+        // Nothing is to be loaded.
+        trial.job.is_loaded = true;
+        let errand = Errand {
+            // A directory of an earlier trial is of no use.
+            is_loaded: false,
+            ..errand_of(&trial, engine, 0)
+        };
+        let line = line_of(&trial, engine, 0);
+        let tried = errand.run(&line, runner, &mut Outcome::default());
+        // Only if it is empty.
+        let _ = fs::remove_dir(&trial.job.directory);
+        tried?;
+    }
+    Ok(())
+}
+
 /// What is done for one repetition of one engine.
 pub(crate) type One<'a> = &'a mut dyn FnMut(&str, usize, &mut Outcome) -> Result<()>;
 
@@ -309,7 +338,12 @@ fn run_one(
     runner: &dyn Runner,
     outcome: &mut Outcome,
 ) -> Result<()> {
-    let errand = Errand {
+    let line = line_of(orders, engine, repetition);
+    errand_of(orders, engine, repetition).run(&line, runner, outcome)
+}
+
+fn errand_of<'a>(orders: &'a Orders, engine: &'a str, repetition: usize) -> Errand<'a> {
+    Errand {
         engine,
         repetition,
         directory: &orders.job.directory,
@@ -317,8 +351,12 @@ fn run_one(
         is_loaded: orders.job.is_loaded,
         cap: orders.cap,
         cap_bytes: orders.job.cap,
-    };
-    let job = |directory: &Path, groups: Groups| {
+    }
+}
+
+/// Returns what makes the line that tells a child its job.
+fn line_of(orders: &Orders, engine: &str, repetition: usize) -> impl Fn(&Path, Groups) -> Result<String> {
+    move |directory, groups| {
         Ok(serde_json::to_string(&Job {
             engine: engine.to_owned(),
             repetition,
@@ -326,8 +364,7 @@ fn run_one(
             groups,
             ..orders.job.clone()
         })?)
-    };
-    errand.run(&job, runner, outcome)
+    }
 }
 
 /// What a process is started for, whatever its job is.

@@ -1,7 +1,8 @@
 //! Sweeps: one thing changes from point to point, everything else stays.
 
 use super::Job;
-use crate::workload::phase::{Defaults, Phase, Task};
+use crate::workload::phase::{Defaults, MOST_RECORDS, MOST_THREADS, Phase, Task};
+use crate::workload::values;
 use anyhow::{Result, bail};
 
 /// What changes.
@@ -80,6 +81,16 @@ impl Sweep {
         if value == 0 && self != Sweep::Sequential {
             bail!("a point of 0 makes no sense here");
         }
+        let most = match self {
+            Sweep::Threads => MOST_THREADS as u64,
+            Sweep::Records => MOST_RECORDS,
+            Sweep::Value => values::MOST as u64,
+            Sweep::Memory => MOST_PERCENT,
+            Sweep::Sequential | Sweep::Scan => u64::MAX,
+        };
+        if value > most {
+            bail!("a point of {value} is too large: the most is {most}");
+        }
         let name = match self {
             Sweep::Sequential => {
                 if value > 100 {
@@ -128,6 +139,9 @@ impl Sweep {
         Ok(Point { name, job })
     }
 }
+
+/// The most memory, in hundredths of the data.
+const MOST_PERCENT: u64 = 10_000;
 
 /// With less no engine works.
 const LEAST_CAP: u64 = 48 << 20;
@@ -189,6 +203,15 @@ mod tests {
         );
         assert!(Sweep::Memory.points(&[0], &base, NOTHING).is_err());
         assert!(Sweep::Sequential.points(&[101], &base, NOTHING).is_err());
+        for (sweep, most) in [
+            (Sweep::Threads, 1024),
+            (Sweep::Records, 50_000_000_000),
+            (Sweep::Value, 64 << 20),
+        ] {
+            assert!(sweep.points(&[most], &base, NOTHING).is_ok());
+            let error = sweep.points(&[most + 1], &base, NOTHING).unwrap_err();
+            assert!(error.to_string().contains("the most is"), "{error}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use super::engine::{Durability, KEYSPACES};
 use crate::workload::keys::KEY_BYTES;
+use crate::workload::phase::{topic, words_of};
 use crate::workload::values;
 use serde::{Deserialize, Serialize};
 
@@ -69,7 +70,10 @@ impl Phase {
     /// # Errors
     /// With what is wrong with the text, and what may be written.
     pub fn parse(text: &str) -> Result<Phase, String> {
-        let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
+        let (kind, words) = words_of(text, |word| match is_number(word) {
+            true => "clients",
+            false => topic(word),
+        })?;
         let (task, clients) = match kind {
             "commit" => (put(1, 124), 1),
             "txn-size" => (put(KEYSPACES, 256), 1),
@@ -93,7 +97,7 @@ impl Phase {
             clients,
             durability: Durability::Disk,
         };
-        for word in rest.split('+').filter(|word| !word.is_empty()) {
+        for word in words {
             phase.heed(word).map_err(|why| format!("{text:?}: {why}"))?;
         }
         Ok(phase)
@@ -104,7 +108,6 @@ impl Phase {
     #[must_use]
     pub fn series(name: &str) -> String {
         let (kind, rest) = name.split_once(':').unwrap_or((name, ""));
-        let is_number = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
         let words = rest.split('+').filter(|word| !is_number(word));
         std::iter::once(kind).chain(words).collect::<Vec<_>>().join("+")
     }
@@ -138,6 +141,10 @@ impl Phase {
         }
         Ok(())
     }
+}
+
+fn is_number(word: &str) -> bool {
+    word.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// The smallest value: a checksum of its key, and nothing else.

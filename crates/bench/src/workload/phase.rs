@@ -67,6 +67,75 @@ pub fn parse_count(text: &str) -> Result<u64, String> {
     }
 }
 
+/// The most records that a workload has: the sizes of their data are numbers of 64 bits, whatever
+/// their values.
+pub const MOST_RECORDS: u64 = 50_000_000_000;
+
+/// The most threads that work at once.
+pub const MOST_THREADS: usize = 1024;
+
+/// Reads a number of records.
+///
+/// # Errors
+/// As [`parse_count`], and with the most when there are too many.
+pub fn parse_records(text: &str) -> Result<u64, String> {
+    // What is no number of 64 bits is as much too large.
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    match parse_count(text) {
+        Ok(records) if records <= MOST_RECORDS => Ok(records),
+        Err(why) if !is_number => Err(why),
+        _ => Err(format!("there are at most {MOST_RECORDS} records: write fewer")),
+    }
+}
+
+/// Reads a number of threads.
+///
+/// # Errors
+/// With what is wrong with the text, or with the most.
+pub fn parse_threads(text: &str) -> Result<usize, String> {
+    match text.parse::<usize>() {
+        Ok(threads) if threads <= MOST_THREADS => Ok(threads),
+        Ok(_) => Err(format!(
+            "at most {MOST_THREADS} threads work at once: write fewer"
+        )),
+        Err(_) => Err(format!(
+            "{text:?} is no number of threads: write one from 1 to {MOST_THREADS}"
+        )),
+    }
+}
+
+/// Returns the name of a phase and the words behind its colon. `topic` says what a word is about:
+/// no two are about the same.
+pub(crate) fn words_of(text: &str, topic: fn(&str) -> &str) -> Result<(&str, Vec<&str>), String> {
+    let Some((name, rest)) = text.split_once(':') else {
+        return Ok((text, Vec::new()));
+    };
+    let words: Vec<&str> = rest.split('+').collect();
+    if words.contains(&"") {
+        return Err(format!(
+            "a word is missing in {text:?}: words stand behind the colon with a + between them; without any, write {name}"
+        ));
+    }
+    for (place, word) in words.iter().enumerate() {
+        let mut before = words[..place].iter();
+        if let Some(other) = before.find(|other| topic(other) == topic(word)) {
+            return Err(format!(
+                "{other:?} and {word:?} say the same thing twice in {text:?}: leave one of them out"
+            ));
+        }
+    }
+    Ok((name, words))
+}
+
+/// Returns what a word of a phase is about.
+pub(crate) fn topic(word: &str) -> &str {
+    match word.split_once('=').map_or(word, |(what, _)| what) {
+        "uniform" | "zipf" | "ycsb" | "latest" => "uniform",
+        "scan" | "exactly" => "scan",
+        other => other,
+    }
+}
+
 /// What a phase does.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -164,7 +233,7 @@ impl Phase {
     /// # Errors
     /// With what is wrong with the text.
     pub fn parse(text: &str, defaults: Defaults) -> Result<Phase> {
-        let (name, words) = text.split_once(':').unwrap_or((text, ""));
+        let (name, words) = words_of(text, topic).map_err(anyhow::Error::msg)?;
         let mut phase = Phase {
             name: text.to_owned(),
             task: Task::Load,
@@ -183,7 +252,7 @@ impl Phase {
                 distribution: workload.distribution,
             };
         }
-        for word in words.split('+').filter(|word| !word.is_empty()) {
+        for word in words {
             phase
                 .set(word)
                 .map_err(|why| anyhow::anyhow!("phase {text:?}: {why}"))?;
@@ -279,10 +348,38 @@ mod tests {
             ("e:absent", "read single keys"),
             ("c:rate=0", "nothing would ever begin"),
             ("load:absent", "read single keys"),
+            (
+                "c:absent+absent+zipf",
+                "\"absent\" and \"absent\" say the same thing twice",
+            ),
+            ("c:zipf+uniform", "leave one of them out"),
+            ("e:scan=5+exactly=7", "leave one of them out"),
+            ("c:", "without any, write c"),
+            ("c:+zipf", "a word is missing"),
+            ("c:zipf++absent", "a word is missing"),
+            ("load:", "without any, write load"),
         ] {
             let error = Phase::parse(text, DEFAULTS).unwrap_err().to_string();
             assert!(error.contains(word), "{error}");
         }
+    }
+
+    #[test]
+    fn numbers_that_are_too_large_are_refused_with_the_most() {
+        assert_eq!(parse_records("50G"), Ok(MOST_RECORDS));
+        assert_eq!(parse_threads("1024"), Ok(MOST_THREADS));
+        for text in [
+            "51G",
+            "18446744073709551615",
+            "18446744073709551616",
+            "50000000001",
+        ] {
+            let why = parse_records(text).unwrap_err();
+            assert!(why.contains("at most 50000000000 records"), "{why}");
+        }
+        assert!(parse_records("8s").unwrap_err().contains("no number"));
+        assert!(parse_threads("100000000").unwrap_err().contains("at most 1024"));
+        assert!(parse_threads("many").unwrap_err().contains("from 1 to 1024"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Scripts: phases one after the other, without a pause and without a warm-up, as in
 //! `load, a:30s, e:uniform+30s, delete=90%, a:30s`.
 
-use super::phase::{Amount, Defaults, Lengths, Phase, Task, Wanted, parse_amount};
+use super::phase::{Amount, Defaults, Lengths, Phase, Task, Wanted, parse_amount, topic, words_of};
 use anyhow::{Result, anyhow};
 
 /// The parts of a script, as errors show them.
@@ -49,9 +49,15 @@ fn read(part: &str, is_first: bool, rate: Option<f64>) -> Result<Phase, String> 
             rate,
         });
     }
-    let (name, words) = part.split_once(':').unwrap_or((part, ""));
+    // Times are told apart below: two of them have a message of their own.
+    let (name, words) = words_of(part, |word| {
+        match word.starts_with(|c: char| c.is_ascii_digit()) {
+            true => word,
+            false => topic(word),
+        }
+    })?;
     let (mut amount, mut others) = (None, Vec::new());
-    for word in words.split('+').filter(|word| !word.is_empty()) {
+    for word in words {
         if word.starts_with("warm=") || word.starts_with("run=") {
             return Err("nothing warms up in a script, and the time stands by itself".to_owned());
         }

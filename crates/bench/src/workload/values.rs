@@ -6,6 +6,9 @@ use twox_hash::XxHash3_64;
 /// The least number of bytes of a value: a number that tells writes apart, and the checksum.
 pub const LEAST: usize = 16;
 
+/// The longest value that is measured, 64 MiB: each thread keeps one in memory.
+pub const MOST: usize = 64 << 20;
+
 const SUM: usize = 8;
 
 /// How values are made and proven.

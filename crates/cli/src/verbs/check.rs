@@ -16,7 +16,8 @@ Examples:
   alluvium check --structure   # only who uses which space; reads next to nothing
   alluvium check --json
 
-The exit code is 5 if something is damaged.";
+The exit code is 5 if something is damaged, and 3 if nothing is, but a directory of
+the store cannot be read.";
 
 /// Read everything and report what is damaged, a line each.
 #[derive(Args, Debug)]
@@ -46,16 +47,19 @@ impl Check {
             return Err(anyhow!("the check has ended without a report"));
         };
         let report: Value = serde_json::from_str(&report).context("reading the report")?;
-        let findings = report["findings"].as_array().cloned().unwrap_or_default();
-        let found: Vec<String> = findings
-            .iter()
-            .filter_map(|finding| finding.as_str().map(str::to_owned))
-            .collect();
+        let sentences = |name: &str| -> Vec<String> {
+            let all = report[name].as_array().into_iter().flatten();
+            all.filter_map(Value::as_str).map(str::to_owned).collect()
+        };
+        let (found, unreadable) = (sentences("findings"), sentences("unreadable"));
         let read = report.get("read");
         let unlisted = report["unlisted"].as_u64().unwrap_or_default();
         let mut out = Output::new();
         if context.is_json() {
-            let mut said = json!({ "is_whole": found.is_empty(), "findings": found, "unlisted": unlisted });
+            let is_whole = found.is_empty() && unreadable.is_empty();
+            let mut said = json!({
+                "is_whole": is_whole, "findings": found, "unlisted": unlisted, "unreadable": unreadable,
+            });
             if let Some(read) = read {
                 said["read"] = read.clone();
             }
@@ -67,10 +71,19 @@ impl Check {
             if unlisted > 0 {
                 out.line(&format!("and {} findings more", sizes::count(unlisted)))?;
             }
+            for tier in &unreadable {
+                out.line(&format!("not checked: {tier}"))?;
+            }
         }
         out.flush()?;
         if let Some(read) = read.filter(|_| !context.is_json()) {
             tell(read);
+        }
+        if found.is_empty() && !unreadable.is_empty() {
+            screen::complain(
+                "nothing that could be read is damaged; what lies on a directory that fails was not checked",
+            );
+            return Ok(Exit::Failed);
         }
         if found.is_empty() {
             screen::note(match self.structure {

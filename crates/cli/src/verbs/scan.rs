@@ -24,6 +24,7 @@ Examples:
   alluvium scan -k blobs --limit 1000          # of a hashed keyspace: in no order
   alluvium scan -k blobs --after lastkey       # goes on where that ended
   alluvium scan --redis-db 0 --prefix user:    # keys of Redis clients, with types and elements
+  alluvium scan --redis-db 0 --after lastkey   # goes on behind a key, hashed or in order
 
 Each line is a key, a tab and its value; what is not printable is escaped as in \\n or \\xff. For byte-exact output use --json, --hex, \
 --base64, or `alluvium export`.";
@@ -45,9 +46,9 @@ pub struct Scan {
     /// From the last key to the first.
     #[arg(short, long)]
     pub reverse: bool,
-    /// Go on behind this key, the last one of an earlier scan. In every keyspace; the only way in
-    /// a hashed one.
-    #[arg(long, value_name = "KEY", conflicts_with_all = ["prefix", "from", "to", "reverse", "redis_db"])]
+    /// Go on behind this key, the last one of an earlier scan. In every keyspace and database; the
+    /// only way where keys are hashed.
+    #[arg(long, value_name = "KEY", conflicts_with_all = ["prefix", "from", "to", "reverse"])]
     pub after: Option<OsString>,
     /// Print no values.
     #[arg(long)]
@@ -80,7 +81,18 @@ impl Scan {
         };
         let mut out = Output::new();
         let walked = match (self.database.redis_db, &self.after) {
-            (Some(database), _) => self.typed(context, &store, database, walk, &mut out),
+            (Some(database), after) => {
+                let request = match after {
+                    None => Redis::Scan { database, scan: walk },
+                    Some(key) => Redis::ScanBehind {
+                        database,
+                        key: self.encoding.read(key)?,
+                        limit: walk.limit,
+                        what: walk.what,
+                    },
+                };
+                self.typed(context, &store, request, &mut out)
+            }
             (None, after) => {
                 let request = match after {
                     None => Request::Scan(walk),
@@ -116,19 +128,12 @@ impl Scan {
     }
 
     /// Prints keys of Redis clients.
-    fn typed(
-        &self,
-        context: &Context,
-        store: &Store,
-        database: u8,
-        scan: Walk,
-        out: &mut Output,
-    ) -> Result<()> {
+    fn typed(&self, context: &Context, store: &Store, request: Redis, out: &mut Output) -> Result<()> {
         let mut printer = Printer::new(out, self.encoding, context.is_json());
         if self.keys_only {
             printer = printer.keys_only();
         }
-        store.typed(Redis::Scan { database, scan }, &mut |part| {
+        store.typed(request, &mut |part| {
             interrupted()?;
             match part {
                 Typed::Key(key) => printer.key(&key),

@@ -167,6 +167,11 @@ fn numbers_that_cannot_be_are_refused_with_the_option_and_the_reason() {
     run(&["advise", "--apply", "--records", "0.9"], 2, "no share");
     run(&["advise", "--apply", "--data", "2"], 2, "leave out");
     run(&["advise", "--trace", "x", "--keyspace", "y"], 2, "--keyspace");
+    let directory = place.path("directory");
+    std::fs::create_dir(&directory).unwrap();
+    let trace = ["advise", "--trace", directory.to_str().unwrap()];
+    run(&trace, 2, "it is a directory, and a trace is a file");
+    run(&["advise", "--trace", "x"], 1, "x");
 }
 
 #[test]
@@ -176,8 +181,18 @@ fn a_store_that_has_seen_nothing_says_so() {
     place.done(["put", "a", "1"]);
     let said = place.run(["advise"]).ended(1);
     assert!(said.err.contains("no request since it was opened"), "{said:?}");
-    let said = place.run(["advise", "--keyspace", "none"]).ended(1);
-    assert!(said.err.contains("\"none\""), "{said:?}");
+    let said = place.run(["advise", "--keyspace", "default"]).ended(1);
+    assert!(said.err.contains("no request to \"default\""), "{said:?}");
+    // A mix makes up for what was not seen, and not for a keyspace that is not there.
+    for none in ["none", "redis.keys.0", "redis.keys.*"] {
+        for more in [&[][..], &SMALL] {
+            let said = place
+                .run(["advise", "--keyspace", none].iter().chain(more))
+                .ended(1);
+            let words = format!("there is no keyspace {none:?}");
+            assert!(said.err.contains(&words), "{said:?}");
+        }
+    }
     let said = place.run(["advise", "--apply"]).ended(2);
     assert!(said.err.contains("alluvium serve"), "{said:?}");
 }

@@ -6,6 +6,7 @@ mod access;
 mod advise;
 mod basics;
 mod bench;
+mod bench_refused;
 mod bench_transactions;
 mod bulk;
 mod consent;

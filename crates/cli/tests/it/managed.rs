@@ -106,6 +106,49 @@ fn every_verb_says_and_does_the_same_while_a_server_runs() {
 }
 
 #[test]
+fn a_scan_of_clients_keys_goes_on_behind_a_key_hashed_or_not() {
+    for (layout, is_ordered) in [
+        (&["--web", "off", "--hashed"][..], false),
+        (&["--web", "off"], true),
+    ] {
+        let place = Place::new();
+        let served = Served::new(&place, layout);
+        for key in ["Elbe", "Oder", "Rhein", "Weser"] {
+            place.done(["put", "--redis-db", "2", key, "river"]);
+        }
+        let scan = |more: &[&str]| {
+            let base = ["scan", "--redis-db", "2", "--keys-only"];
+            place.done(base.iter().chain(more)).text()
+        };
+        let pages = || {
+            let all = scan(&[]);
+            let all: Vec<&str> = all.lines().map(|line| line.split('\t').next().unwrap()).collect();
+            assert_eq!(all.len(), 4);
+            assert!(all.is_sorted() || !is_ordered, "{all:?}");
+            // Page by page, each behind the last key of the one before.
+            let mut found = vec![all[0].to_owned()];
+            while let Some(last) = found.last().cloned() {
+                let page = scan(&["--after", &last, "-n", "2"]);
+                let keys = page
+                    .lines()
+                    .map(|line| line.split('\t').next().unwrap().to_owned());
+                let before = found.len();
+                found.extend(keys);
+                if found.len() == before {
+                    break;
+                }
+            }
+            assert_eq!(found, all);
+        };
+        pages();
+        assert_eq!(served.ended(libc::SIGTERM), Some(0));
+        pages();
+        let refused = ["scan", "--redis-db", "2", "--after", "Oder", "--prefix", "O"];
+        place.run(refused).ended(2).complained("--after");
+    }
+}
+
+#[test]
 fn a_backup_of_a_running_store_is_a_store() {
     let place = Place::new();
     let served = Served::new(&place, &[]);

@@ -221,7 +221,26 @@ impl Engine {
             ("extent map", amount(map.records.into(), map.length)),
             ("log", findings.read.log),
         ];
-        Ok(CheckReport::new(findings, files))
+        let unreadable = self.not_checked(&findings);
+        Ok(CheckReport::new(findings, unreadable, files))
+    }
+
+    /// Returns the tiers that a check could not read, a sentence each.
+    fn not_checked(&self, findings: &Findings) -> Vec<String> {
+        let Some(said) = &findings.unread else {
+            return Vec::new();
+        };
+        let tiers = self.store.tiers();
+        let unreadable = (0..tiers.count() as u8).filter(|tier| tiers.is_unreadable(*tier));
+        let mut all: Vec<String> = unreadable
+            .filter_map(|tier| tiers.failure(tier))
+            .map(|failure| format!("{failure}; what lies on it was not checked"))
+            .collect();
+        if all.is_empty() {
+            // It is used again meanwhile.
+            all.push(said.clone());
+        }
+        all
     }
 
     /// What is wrong with the dictionaries, the manifest and the store.

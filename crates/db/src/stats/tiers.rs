@@ -28,7 +28,15 @@ pub struct TierStats {
 impl Engine {
     /// Returns what the devices of all tiers were asked for.
     pub(crate) fn device_stats(&self) -> DeviceStats {
-        let directories = self.store.directories().iter();
+        let tiers = 0..self.store.directories().count() as u8;
+        tiers.fold(DeviceStats::default(), |sum, tier| {
+            sum.plus(&self.device_stats_of(tier))
+        })
+    }
+
+    /// Returns what the device of a tier was asked for, in each directory that it had.
+    fn device_stats_of(&self, tier: u8) -> DeviceStats {
+        let directories = self.store.directories_of(tier).into_iter();
         let snapshots = directories.map(|directory| directory.counters().snapshot());
         snapshots.fold(DeviceStats::default(), |sum, more| sum.plus(&more))
     }
@@ -46,7 +54,7 @@ impl Engine {
             takes_data: space.is_open,
             failure: self.store.tier_failure(number).map(|failure| failure.to_string()),
             space: usage,
-            device: directory.counters().snapshot(),
+            device: self.device_stats_of(number),
         });
         tier.collect()
     }

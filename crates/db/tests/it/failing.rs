@@ -133,6 +133,16 @@ fn reads_fail(form: HashedForm) {
         }
     }
     assert!(fails(&db));
+    // Whether what lies there is damaged is not known, and all else is not.
+    let report = db.check_report(|_| ()).unwrap();
+    assert_eq!(report.findings, [""; 0]);
+    assert!(!report.is_whole(), "{report}");
+    let [said] = &report.unreadable[..] else {
+        panic!("{report}")
+    };
+    for words in ["tier 1 in", "fails at reading", "what lies on it was not checked"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
     // A merge that needs it ends with the same error, and the store takes writes as before.
     let error = db.compact().unwrap_err();
     assert!(error.to_string().contains("tier 1 in"), "{error}");

@@ -7,7 +7,7 @@ use crate::model::{self, Collection, Entry, Found, format};
 use crate::options::KeyLayout;
 use crate::redis::{execute, score_text};
 use crate::store::{self, DATABASES, Store, numbers_of};
-use alluvium::{Db, Keyspace, Snapshot};
+use alluvium::{Db, Keyspace, Snapshot, Unordered};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -45,6 +45,12 @@ impl Keys {
                 keys.iter().try_for_each(|key| reading.key(key, hear))
             }
             Redis::Scan { database, scan } => self.reading(*database)?.scan(scan, hear),
+            Redis::ScanBehind {
+                database,
+                key,
+                limit,
+                what,
+            } => self.reading(*database)?.scan_behind(key, *limit, *what, hear),
             Redis::Execute {
                 database,
                 commands,
@@ -206,15 +212,43 @@ impl Reading {
                 "the keys of this store are hashed and have no order: leave --prefix, --from, --to and --reverse out",
             ));
         }
-        let mut left = scan.limit.unwrap_or(u64::MAX);
-        let mut records = space.map(|space| self.snapshot.unordered(space));
+        let records = space.map(|space| self.snapshot.unordered(space));
+        self.walk_hashed(records, scan.limit, scan.what, hear)
+    }
+
+    /// All keys behind one.
+    fn scan_behind(&self, key: &[u8], limit: Option<u64>, what: What, hear: &mut Hear<'_>) -> Result<()> {
+        if let Records::Hashed(space) = &self.records {
+            let records = space.as_ref().map(|space| self.snapshot.unordered(space));
+            return self.walk_hashed(records.map(|walk| walk.after(key)), limit, what, hear);
+        }
+        let scan = Scan {
+            keyspace: String::new(),
+            // The least key that is greater.
+            from: [key, &[0]].concat(),
+            to: None,
+            direction: Direction::Forward,
+            limit,
+            what,
+        };
+        self.scan(&scan, hear)
+    }
+
+    fn walk_hashed(
+        &self,
+        mut records: Option<Unordered>,
+        limit: Option<u64>,
+        what: What,
+        hear: &mut Hear<'_>,
+    ) -> Result<()> {
+        let mut left = limit.unwrap_or(u64::MAX);
         while left > 0 {
             let Some(pair) = records.as_mut().and_then(Iterator::next) else {
                 break;
             };
             let (key, record) = pair?;
             if let Some(entry) = Entry::read(Found::Owned(record), self.now_ms).map_err(damaged)? {
-                self.entry(&key, &entry, scan.what, hear)?;
+                self.entry(&key, &entry, what, hear)?;
                 left -= 1;
             }
         }

@@ -220,6 +220,7 @@ pub(super) fn check(report: &CheckReport) -> Value {
     json!({
         "findings": report.findings,
         "unlisted": report.unlisted,
+        "unreadable": report.unreadable,
         "read": {
             "bytes": report.bytes(),
             "records": report.records,

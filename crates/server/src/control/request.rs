@@ -290,6 +290,18 @@ pub enum Redis {
         /// What is changed together with them.
         also: Vec<Change>,
     },
+    /// As [`Redis::Scan`], of all keys behind one: in their order, or, where they have none, in
+    /// that in which a scan of all of them goes.
+    ScanBehind {
+        /// The database.
+        database: u8,
+        /// The key.
+        key: Vec<u8>,
+        /// How many keys at most.
+        limit: Option<u64>,
+        /// What of them.
+        what: What,
+    },
 }
 
 /// A change of one key.

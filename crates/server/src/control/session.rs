@@ -367,8 +367,10 @@ impl Session {
     fn check(&self, depth: Depth, hear: &mut Hear<'_>) -> Result<()> {
         let report = match depth {
             Depth::Structure => {
-                let findings = self.db.check_structure()?;
-                serde_json::json!({ "findings": findings, "unlisted": 0 })
+                let mut report = report::check(&self.db.check_structure_report()?);
+                // It reads next to nothing.
+                report.as_object_mut().map(|report| report.remove("read"));
+                report
             }
             Depth::Everything => {
                 let mut heard = Ok(());

@@ -182,6 +182,10 @@ impl Session {
             Ok(Ran::Full) => return Executed::Full,
             Ok(Ran::Part(part)) => executed = part,
             Ok(_) => {}
+            Err(failure) if requests.len() - done.requests > 1 && failure.may_spare_others() => {
+                output.truncate(done.position);
+                self.run_one_by_one(&requests[done.requests..], output);
+            }
             Err(failure) => {
                 // Nothing of the rest holds, so that every request of it gets the same reply.
                 output.truncate(done.position);
@@ -196,6 +200,18 @@ impl Session {
             return Executed::Part(executed);
         }
         Executed::All
+    }
+
+    /// Executes requests each by itself, where one of them has failed and which is not known. What
+    /// they read is waited for.
+    fn run_one_by_one(&mut self, requests: &[Request<'_>], output: &mut Vec<u8>) {
+        for request in requests {
+            let mut done = Done::at(0, output.len());
+            if let Err(failure) = self.try_run(std::slice::from_ref(request), None, None, output, &mut done) {
+                output.truncate(done.position);
+                self.refuse(&failure, request, output);
+            }
+        }
     }
 
     /// Executes what is left of a run. Without a context it waits for what it reads, and has locks

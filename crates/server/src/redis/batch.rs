@@ -207,6 +207,9 @@ impl Session {
         at: usize,
     ) -> Batch<'a> {
         let args = requests.get(at, buffer);
+        if self.paging.is_alone() {
+            return Batch::new(command, args, 1);
+        }
         let mut batch = Batch::new(command, args, requests.len() - at);
         let most = self.paging.most(&self.shared.store.sizes);
         let mut reading = command.records(args);
@@ -240,13 +243,22 @@ impl Session {
             commands: 0,
             position: output.len(),
         };
+        let lookups = Lookups::counted();
         match self.try_run(batch, read, output, context, &mut done) {
             Ok(None) => {}
             Ok(Some(waiting)) => return Ran::Waits(waiting),
             Err(failure) => {
-                // Nothing of the rest holds, so that every command of it gets the same reply.
                 self.paging.forget_cut();
                 output.truncate(done.position);
+                let rest = batch.len() - done.commands;
+                if rest > 1 && failure.may_spare_others() {
+                    // Nothing of the rest holds. Which of the keys has the fault is not known.
+                    lookups.forget_since();
+                    self.paging.divide(done.commands, rest);
+                    self.began = None;
+                    return Ran::Commands(done.commands);
+                }
+                // Nothing of the rest holds, so that every command of it gets the same reply.
                 let text = failure.to_string();
                 let mut reply = Reply::new(output, self.version);
                 for (command, args) in &batch.commands[done.commands..] {

@@ -19,6 +19,10 @@ pub(super) struct Paging {
     records: usize,
     /// How many commands of a batch were executed, if not all of them.
     cut: Option<usize>,
+    /// How many requests from here on are executed one by one.
+    alone: usize,
+    /// How many commands of a batch were executed, if the others are to be executed one by one.
+    divided: Option<usize>,
     /// Whether the next reply does not fit.
     is_full: bool,
     /// Whether replies that do not fit are refused instead of waiting for memory.
@@ -34,6 +38,8 @@ impl Default for Paging {
         Paging {
             records: FIRST,
             cut: None,
+            alone: 0,
+            divided: None,
             is_full: false,
             refuses: false,
             paused: None,
@@ -106,9 +112,26 @@ impl Paging {
         self.is_full = false;
     }
 
+    /// The batch failed, and some of its commands may not have the fault: the first `executed`
+    /// hold, and each of the `rest` is executed by itself.
+    pub(super) fn divide(&mut self, executed: usize, rest: usize) {
+        (self.divided, self.alone) = (Some(executed), rest);
+    }
+
+    /// Whether the next command has no neighbours.
+    pub(super) fn is_alone(&self) -> bool {
+        self.alone > 0
+    }
+
     /// Learns from a batch that began with the request `at` and had `all` commands: where to go on,
     /// and whether that fits.
     pub(super) fn learn(&mut self, at: usize, all: usize) -> (usize, Fits) {
+        if let Some(executed) = self.divided.take() {
+            return (at + executed, Fits::Yes);
+        }
+        if self.cut != Some(0) {
+            self.alone = self.alone.saturating_sub(1);
+        }
         let Some(executed) = self.cut.take() else {
             self.records = (2 * self.records).min(MOST);
             self.refuses = false;

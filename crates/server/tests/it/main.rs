@@ -14,6 +14,7 @@ mod connections;
 mod datagrams;
 mod differential;
 mod expired;
+mod failing_tier;
 mod guesses;
 mod hashed;
 mod hashed_model;

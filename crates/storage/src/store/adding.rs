@@ -57,9 +57,10 @@ impl Store {
         if self.cache_memory == CacheMemory::Registered {
             directory.register_memory(self.cache.memory_region());
         }
-        self.locks.lock().push(lock);
+        let mut locks = self.locks.lock();
+        locks.push(lock);
         self.directories
-            .push(self.directories().clone().and(Arc::clone(directory)));
+            .replace(self.directories().clone().and(Arc::clone(directory)));
         // Last: how many there are is how many files there are.
         self.tiers.add(file, &directory.describe());
         assert_eq!(

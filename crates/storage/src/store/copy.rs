@@ -255,7 +255,7 @@ impl Copy {
         directories.require_count(superblock.tiers)?;
         let tiers = Tiers::open(&refs(&directories), FileOptions::DIRECT.read_only())?;
         let mut findings = file.check()?;
-        findings.extend(directories.check_marks(superblock.store));
+        findings.extend(directories.check_marks(superblock.store, &tiers));
         let map = require_map(&**first, &superblock.map, &tiers);
         findings.extend(map.err().map(|error| error.to_string()));
         Ok(Copy {

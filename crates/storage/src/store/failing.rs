@@ -4,7 +4,7 @@
 //! it over: what it holds is durable (T7). It is used again once it was opened once more, which
 //! forgets failed syncs. What lies on it is verified when it is read, like all else.
 
-use super::{LOCK_FILE, Store};
+use super::{CacheMemory, LOCK_FILE, Store};
 use crate::node::tier_file;
 use crate::tiers::MARK_FILE;
 use crate::{Error, Result};
@@ -50,6 +50,8 @@ impl Store {
         elsewhere: impl FnOnce() -> Result<Arc<dyn Directory>>,
     ) -> Result<()> {
         self.health.check()?;
+        // One at a time, and none while a tier is added.
+        let mut locks = self.locks.lock();
         if !self.tiers.fails(tier) {
             return Ok(());
         }
@@ -60,7 +62,14 @@ impl Store {
                 let directory = elsewhere()?;
                 let device = self.opened_again(tier, &*directory)?;
                 // One that the store has locked already is the one that was just tried.
-                self.locks.lock().push(directory.lock(LOCK_FILE)?);
+                locks.push(directory.lock(LOCK_FILE)?);
+                if self.cache_memory == CacheMemory::Registered {
+                    directory.register_memory(self.cache.memory_region());
+                }
+                // What else is asked of the tier's directory is asked of this one: the other may
+                // lead to a file system that is not there any more.
+                self.directories
+                    .replace(self.directories().clone().with(tier, directory));
                 device
             }
         };

@@ -58,7 +58,7 @@ use crate::extents::{Class, Extent, Extents, Reached, ReclaimLimit, Reclaimed, U
 use crate::log::{Log, LogUsage, Record, RepairReport};
 use crate::node::{NodeWriter, WriterOptions};
 use crate::superblock::{self, MAX_PAYLOAD, Superblock, SuperblockFile};
-use crate::tiers::{Damaged, Numbered};
+use crate::tiers::{Damaged, Newest};
 use crate::{Codec, Directories, PageSize, Result, Tiers};
 use alluvium_base::{DeviceProfile, Purpose};
 use alluvium_device::{Access, Directory, FileOptions, Lock};
@@ -73,8 +73,9 @@ pub const LOCK_FILE: &str = "LOCK";
 /// A store that is open for reading and writing. All methods may be called from any thread.
 #[derive(Debug)]
 pub struct Store {
-    /// As they were when the store was opened, and with each tier that was added since.
-    directories: Numbered<Directories>,
+    /// As they were when the store was opened, and after each change since: a tier was added, or
+    /// opened once more.
+    directories: Newest<Directories>,
     tiers: Arc<Tiers>,
     extents: Arc<Extents>,
     cache: Cache,
@@ -291,7 +292,7 @@ impl Store {
         );
         let building = AtomicU64::new(superblock.durable().generation + 1);
         Ok(Store {
-            directories: [directories].into_iter().collect(),
+            directories: Newest::new(directories),
             tiers,
             extents: Arc::new(extents),
             cache,
@@ -327,11 +328,23 @@ impl Store {
     }
 
     /// Returns the directories of the tiers. The counters of each say what its tier has read and
-    /// written; those of the first include the log.
+    /// written, since it was opened last; those of the first include the log.
     #[must_use]
     pub fn directories(&self) -> &Directories {
-        let newest = self.directories.iter().last();
-        newest.expect("a store has a directory (T1)")
+        self.directories.get()
+    }
+
+    /// Returns the directories through which a tier was read and written since the store was
+    /// opened: it has another one after it had failed and was opened elsewhere.
+    #[must_use]
+    pub fn directories_of(&self, tier: u8) -> Vec<&Arc<dyn Directory>> {
+        let mut all: Vec<&Arc<dyn Directory>> = Vec::new();
+        for directory in self.directories.all().filter_map(|all| all.get(tier)) {
+            if !all.iter().any(|other| Arc::ptr_eq(other, directory)) {
+                all.push(directory);
+            }
+        }
+        all
     }
 
     /// Who may still see what was unlinked.
@@ -475,7 +488,8 @@ impl Store {
         let superblock = self.superblock.lock();
         let mut violations = sentences(superblock.check());
         let map = superblock.durable().map;
-        violations.extend(self.directories().check_marks(superblock.durable().store));
+        let id = superblock.durable().store;
+        violations.extend(self.directories().check_marks(id, &self.tiers));
         violations.extend(sentences(Ok(self.extents.check(reachable))));
         violations.extend(sentences(self.extents.check_map(&**self.directory(), &map)));
         let walked = self.log.walk();

@@ -33,6 +33,13 @@ impl Directories {
         self
     }
 
+    /// Returns the same directories, but another one for a tier.
+    pub(crate) fn with(mut self, tier: u8, directory: Arc<dyn Directory>) -> Directories {
+        let place = self.all.get_mut(usize::from(tier));
+        *place.expect("there is such a tier (T1)") = directory;
+        self
+    }
+
     /// Returns the first ones.
     pub(crate) fn first_ones(&self, count: usize) -> Directories {
         debug_assert!(count > 0, "a store has a directory (T1)");

@@ -2,7 +2,7 @@
 //! after it, compared whenever the store is opened.
 
 use super::format::{MARK_BYTES, Mark};
-use super::{Directories, tier_file};
+use super::{Directories, Tiers, tier_file};
 use crate::store::LOCK_FILE;
 use crate::{Error, Place, Result, Structure, superblock};
 use alluvium_base::Purpose;
@@ -141,10 +141,15 @@ impl Directories {
     }
 
     /// Returns what is wrong with the marks of further tiers, a sentence each. Nothing is written.
-    pub(crate) fn check_marks(&self, store: u128) -> Vec<String> {
+    pub(crate) fn check_marks(&self, store: u128, tiers: &Tiers) -> Vec<String> {
         let found = self.further().map(|(tier, directory)| {
             let found = self.require_mark(Mark { store, tier }, directory);
-            found.err().map(|error| format!("{error} (T2)"))
+            let error = tiers.judge(tier, found).err()?;
+            Some(match error {
+                // Its device says nothing of the mark.
+                Error::TierFails { .. } => error.to_string(),
+                other => format!("{other} (T2)"),
+            })
         });
         found.flatten().collect()
     }

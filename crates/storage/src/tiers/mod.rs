@@ -36,6 +36,7 @@ mod failing;
 pub mod format;
 pub mod list;
 mod mark;
+mod newest;
 mod numbered;
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests;
@@ -45,6 +46,7 @@ pub use failing::Access;
 use failing::Failing;
 pub(crate) use mark::{Damaged, abandon, begin, end, is_tier_directory};
 pub use mark::{MARK_FILE, NEW_MARK_FILE, mark_of};
+pub(crate) use newest::Newest;
 pub(crate) use numbered::Numbered;
 
 use crate::node::tier_file;
@@ -52,7 +54,7 @@ use crate::{Error, Place, Result, Structure};
 use alluvium_base::Purpose;
 use alluvium_device::{Device, Directory, FileOptions};
 use parking_lot::Mutex;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// The most tiers in a store: their numbers fit a byte on disk, and more would have no use.
 pub const MAX_TIERS: usize = 8;
@@ -70,38 +72,14 @@ pub const MAX_TIERS: usize = 8;
 /// ```
 #[derive(Debug)]
 pub struct Tiers {
-    files: Numbered<File>,
+    /// Each with the same file opened once more after its device had failed.
+    files: Numbered<Newest<Arc<dyn Device>>>,
     /// Their directories, as errors name them.
     names: Numbered<Box<str>>,
     failing: [Failing; MAX_TIERS],
     /// Syncs of a tier take turns: of two at once, one could be told of a failure that is the
     /// other's.
     syncing: [Mutex<()>; MAX_TIERS],
-}
-
-/// A data file, and the same file opened once more after its device had failed.
-#[derive(Debug)]
-struct File {
-    device: Arc<dyn Device>,
-    next: OnceLock<Box<File>>,
-}
-
-impl File {
-    fn new(device: Arc<dyn Device>) -> File {
-        File {
-            device,
-            next: OnceLock::new(),
-        }
-    }
-
-    /// Returns the one that was opened last.
-    fn newest(&self) -> &File {
-        let mut file = self;
-        while let Some(next) = file.next.get() {
-            file = next;
-        }
-        file
-    }
 }
 
 impl Tiers {
@@ -150,7 +128,7 @@ impl Tiers {
 
     fn named(files: Vec<Arc<dyn Device>>, names: impl Iterator<Item = String>) -> Tiers {
         Tiers {
-            files: files.into_iter().map(File::new).collect(),
+            files: files.into_iter().map(Newest::new).collect(),
             names: names.map(String::into_boxed_str).collect(),
             failing: Default::default(),
             syncing: Default::default(),
@@ -171,7 +149,7 @@ impl Tiers {
     /// [`Error::Corrupt`] when there is no such tier.
     pub fn get(&self, tier: u8) -> Result<&Arc<dyn Device>> {
         let file = self.files.get(usize::from(tier));
-        file.map(|file| &file.newest().device).ok_or_else(|| {
+        file.map(Newest::get).ok_or_else(|| {
             let place = Place::new(Structure::Node, tier_file(tier), 0);
             Error::corrupt(
                 place,
@@ -191,15 +169,14 @@ impl Tiers {
     pub(crate) fn add(&self, file: Arc<dyn Device>, directory: &str) {
         self.names.push(directory.into());
         // Last: how many there are is how many files there are.
-        self.files.push(File::new(file));
+        self.files.push(Newest::new(file));
     }
 
     /// Has a tier that failed be read and written through a file that was opened once more.
     pub(crate) fn replace(&self, tier: u8, device: Arc<dyn Device>) {
         assert!(self.fails(tier), "tier {tier} is opened again as it fails (T7)");
         let file = self.files.get(usize::from(tier)).expect("there is such a tier");
-        let is_newest = file.newest().next.set(Box::new(File::new(device))).is_ok();
-        assert!(is_newest, "a tier is opened by one thread at a time");
+        file.replace(device);
         self.failing[usize::from(tier)].forget();
     }
 

@@ -27,6 +27,7 @@ use alluvium_server::control::Request;
 use anyhow::Result;
 use clap::Args;
 use seen::Seen;
+use serde_json::Value;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -48,7 +49,8 @@ this command has seen nothing; say the mix then.";
 pub struct Advise {
     #[command(flatten)]
     pub question: Question,
-    /// Look at this keyspace alone [default: that with the most requests].
+    /// Look at this keyspace alone [default: that with the most requests; the hashed keys of a
+    /// server's databases count as one, `redis.keys.*`].
     #[arg(long, value_name = "NAME")]
     pub keyspace: Option<String>,
     /// Read the workload from a trace that `alluvium bench trace record` has written.
@@ -128,6 +130,23 @@ impl Advise {
             || self.keyspace.is_some()
     }
 
+    /// Refuses a keyspace that the store does not have.
+    fn require_keyspace(&self, keyspaces: &Value) -> Result<()> {
+        let Some(wanted) = &self.keyspace else {
+            return Ok(());
+        };
+        let mut names = keyspaces.as_array().into_iter().flatten().map(|one| &one["name"]);
+        let is_there = match seen::is_sum(wanted) {
+            true => names.any(|name| name.as_str().is_some_and(seen::is_of_sum)),
+            false => names.any(|name| *name == **wanted),
+        };
+        if is_there {
+            return Ok(());
+        }
+        let text = format!("there is no keyspace {wanted:?}: `alluvium keyspaces list` says which there are");
+        Err(failure(Exit::NotFound, text))
+    }
+
     /// Returns what the store has seen, unless the command line says all that is needed.
     fn seen(&self, context: &Context) -> Result<Option<Seen>> {
         if let Some(trace) = &self.trace {
@@ -139,7 +158,9 @@ impl Advise {
         }
         let store = context.open_to_read()?;
         let numbers = store.json(&Request::Stats)?;
+        let keyspaces = store.json(&Request::Keyspaces)?;
         store.close()?;
+        self.require_keyspace(&keyspaces)?;
         let seen = Seen::of(&numbers, self.keyspace.as_deref());
         if seen.is_none() && self.question.mix.is_none() {
             let text = match &self.keyspace {

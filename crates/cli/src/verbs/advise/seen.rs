@@ -5,7 +5,8 @@ use alluvium_bench::workload::trace;
 use alluvium_model::observed;
 use alluvium_model::structures::{Operations, Workload};
 use anyhow::Result;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
@@ -69,12 +70,18 @@ fn operations(of: &Value, inserts: f64) -> Operations {
 }
 
 impl Seen {
-    /// Returns what a store's numbers say of a keyspace, or of that with the most requests.
+    /// Returns what a store's numbers say of a keyspace, or of that with the most requests. A
+    /// server's hashed keys are one unless one of their keyspaces is asked for.
     pub(super) fn of(numbers: &Value, keyspace: Option<&str>) -> Option<Seen> {
-        let all = numbers["workload"].as_object()?;
+        let mut all = numbers["workload"].as_object()?.clone();
+        let mut keyspace = keyspace.map(str::to_owned);
+        if keyspace.as_deref().is_none_or(is_sum) {
+            let sum = add_up(&mut all);
+            keyspace = keyspace.and(sum);
+        }
         let requests = |seen: &Value| operations(&seen["total"], 0.0).total();
         let (name, seen) = match keyspace {
-            Some(wanted) => all.get_key_value(wanted)?,
+            Some(wanted) => all.get_key_value(&wanted)?,
             None => all
                 .iter()
                 .max_by(|one, other| requests(one.1).total_cmp(&requests(other.1)))?,
@@ -129,6 +136,83 @@ impl Seen {
     }
 }
 
+/// The keyspaces of a server's hashed keys, one for each database, and the name of their sum.
+const HASHED: &str = "redis.keys.";
+const SUM: &str = "redis.keys.*";
+
+/// Returns whether this is the name of the sum of a server's hashed keys.
+pub(super) fn is_sum(name: &str) -> bool {
+    name == SUM
+}
+
+/// Returns whether a keyspace has a server's hashed keys.
+pub(super) fn is_of_sum(name: &str) -> bool {
+    let number = name.strip_prefix(HASHED);
+    number.is_some_and(|number| number.parse::<u8>().is_ok())
+}
+
+/// Puts the sum of the keyspaces with a server's hashed keys in their place, if there are several:
+/// counts are added up, of the rest it is the mean, by how many requests or keys each stands for.
+/// Returns its name.
+fn add_up(all: &mut Map<String, Value>) -> Option<String> {
+    let names: Vec<String> = all.keys().filter(|name| is_of_sum(name)).cloned().collect();
+    let parts: Vec<Value> = names.iter().filter_map(|name| all.remove(name)).collect();
+    let sum = match &parts[..] {
+        [] => return None,
+        [one] => one.clone(),
+        _ => sum(&parts),
+    };
+    // A single one keeps its name: what the store predicts is told under that.
+    let name = match &names[..] {
+        [name] => name.clone(),
+        _ => SUM.to_owned(),
+    };
+    all.insert(name.clone(), sum);
+    Some(name)
+}
+
+fn sum(parts: &[Value]) -> Value {
+    let requests = |part: &Value| operations(&part["total"], 0.0).total();
+    let puts = |part: &Value| figure(&part["total"], "puts");
+    let keys = |part: &Value| figure(part, "keys");
+    let mean = |name: &str, weight: &dyn Fn(&Value) -> f64| {
+        let weights: f64 = parts.iter().map(weight).sum();
+        let all: f64 = parts.iter().map(|part| weight(part) * figure(part, name)).sum();
+        if weights > 0.0 { all / weights } else { 0.0 }
+    };
+    let mut hours: BTreeMap<u64, Map<String, Value>> = BTreeMap::new();
+    for hour in parts.iter().filter_map(|part| part["hours"].as_array()).flatten() {
+        let began_ms = hour["began_ms"].as_u64().unwrap_or(0);
+        add(hours.entry(began_ms).or_default(), hour);
+    }
+    let hours = hours.into_iter().map(|(began_ms, mut hour)| {
+        hour.insert("began_ms".to_owned(), began_ms.into());
+        Value::Object(hour)
+    });
+    let mut total = Map::new();
+    parts.iter().for_each(|part| add(&mut total, &part["total"]));
+    json!({
+        "total": total,
+        "hours": hours.collect::<Vec<_>>(),
+        "keys": parts.iter().map(keys).sum::<f64>(),
+        "new_keys": mean("new_keys", &puts),
+        "in_order": mean("in_order", &puts),
+        "key_bytes": mean("key_bytes", &keys),
+        "value_bytes": mean("value_bytes", &keys),
+        "skew": mean("skew", &requests),
+    })
+}
+
+/// Adds the numbers of a record to those of another.
+fn add(sum: &mut Map<String, Value>, more: &Value) {
+    for (name, value) in more.as_object().into_iter().flatten() {
+        if let Some(number) = value.as_f64() {
+            let before = sum.get(name).and_then(Value::as_f64).unwrap_or(0.0);
+            sum.insert(name.clone(), (before + number).into());
+        }
+    }
+}
+
 /// Returns what a store predicts of a keyspace, beside what it measures.
 fn beside(numbers: &Value, keyspace: &str) -> Vec<Beside> {
     let forecast = &numbers["forecast"];
@@ -150,6 +234,14 @@ fn beside(numbers: &Value, keyspace: &str) -> Vec<Beside> {
 impl Seen {
     /// Returns what a recorded trace does. Sizes are not in it.
     pub(super) fn of_trace(path: &Path) -> Result<Seen> {
+        if path.is_dir() {
+            let text = format!(
+                "--trace {}: it is a directory, and a trace is a file: name the one that `alluvium bench trace record` \
+                 has written",
+                path.display()
+            );
+            return Err(failure(Exit::Usage, text));
+        }
         let summary = trace::summary(path).map_err(|error| match error.downcast_ref::<io::Error>() {
             Some(cause) if cause.kind() == io::ErrorKind::NotFound => {
                 failure(Exit::NotFound, format!("{error:#}"))
@@ -195,7 +287,6 @@ impl Seen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn numbers() -> Value {
         json!({
@@ -253,5 +344,39 @@ mod tests {
         assert!(small.beside.is_empty(), "the forecast is of another");
         assert!(Seen::of(&numbers(), Some("none")).is_none());
         assert!(Seen::of(&json!({}), None).is_none());
+    }
+
+    #[test]
+    fn the_hashed_keys_of_a_server_are_one() {
+        let one = |puts: u64, keys: u64, value_bytes: f64, skew: f64| {
+            json!({
+                "total": { "puts": puts, "hits": 3 * puts },
+                "hours": [{ "began_ms": 3_600_000, "puts": puts, "hits": 3 * puts }],
+                "keys": keys, "key_bytes": 20.0, "value_bytes": value_bytes, "skew": skew, "new_keys": 0.25,
+            })
+        };
+        let mut numbers = numbers();
+        let workload = numbers["workload"].as_object_mut().unwrap();
+        workload.insert("redis.keys.0".to_owned(), one(3000, 100, 50.0, 0.9));
+        // Alone it has fewer requests than another keyspace, and keeps its name.
+        numbers["workload"]["large"]["total"]["hits"] = 20_000.into();
+        let seen = |numbers: &Value, name: Option<&str>| Seen::of(numbers, name).unwrap();
+        assert_eq!(seen(&numbers, None).source, Source::Keyspace("large".to_owned()));
+        let alone = seen(&numbers, Some("redis.keys.*"));
+        assert_eq!(alone.source, Source::Keyspace("redis.keys.0".to_owned()));
+        numbers["workload"]["redis.keys.7"] = one(3000, 300, 150.0, 0.5);
+        let sum = seen(&numbers, None);
+        assert_eq!(sum.source, Source::Keyspace("redis.keys.*".to_owned()));
+        assert_eq!(
+            (sum.total.hits, sum.total.inserts, sum.keys),
+            (18_000.0, 1500.0, 400.0)
+        );
+        assert_eq!((sum.key_bytes, sum.value_bytes, sum.skew), (20.0, 125.0, 0.7));
+        let [(began_ms, hour)] = sum.hours[..] else {
+            panic!("both are of one hour: {:?}", sum.hours);
+        };
+        assert_eq!((began_ms, hour.hits), (3_600_000, 18_000.0));
+        assert_eq!(seen(&numbers, Some("redis.keys.*")).keys, 400.0);
+        assert_eq!(seen(&numbers, Some("redis.keys.7")).keys, 300.0);
     }
 }

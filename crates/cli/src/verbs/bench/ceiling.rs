@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::screen::Output;
 use crate::sizes::count;
 use alluvium_bench::workload::ceiling::{Draws, ceilings};
-use alluvium_bench::workload::phase::{Amount, Defaults, Phase, parse_count};
+use alluvium_bench::workload::phase::{Amount, Defaults, Phase, parse_count, parse_records};
 use anyhow::Result;
 use clap::Args;
 use serde_json::json;
@@ -31,7 +31,7 @@ pub struct Verb {
     #[arg(long, value_name = "PHASES", value_delimiter = ',', default_value = "c")]
     phases: Vec<String>,
     /// How many records there are before.
-    #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
+    #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_records)]
     records: u64,
     /// How many of them the caches keep, separated by commas.
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',', default_value = "100k", value_parser = parse_count)]

@@ -22,14 +22,16 @@ use crate::screen::{self, Output};
 use crate::sizes::{self, Bytes, count, human};
 use crate::stop;
 use alluvium_bench::cgroup;
-use alluvium_bench::engine::{EngineOption, Log, kind_of, parse_engine};
+use alluvium_bench::engine::{EngineOption, Log, kind_of, parse_engine, require_once};
 use alluvium_bench::engines::OWN;
 use alluvium_bench::report::{Report, machine::Machine, script as over_time, table};
 use alluvium_bench::run::{
     self, Cap, Event, Failure, Files, Flow, Groups, Job, Listener, Loads, Orders, Outcome, Runner,
 };
 use alluvium_bench::workload::keys::Keys;
-use alluvium_bench::workload::phase::{Amount, Defaults, Phase, Task, parse_amount, parse_count};
+use alluvium_bench::workload::phase::{
+    Amount, Defaults, Phase, Task, parse_amount, parse_count, parse_records, parse_threads,
+};
 use alluvium_bench::workload::script;
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
@@ -98,13 +100,13 @@ pub struct Common {
           value_parser = parse_engine)]
     pub engines: Vec<String>,
     /// How many records are loaded.
-    #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
+    #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_records)]
     pub records: u64,
     /// Bytes of a value; keys have 24.
     #[arg(long, value_name = "N", default_value_t = 100)]
     pub value_bytes: usize,
     /// How many threads work.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = parse_threads)]
     pub threads: usize,
     /// How often everything is measured; the report has the medians.
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -184,9 +186,6 @@ pub struct Ycsb {
     #[command(flatten)]
     pub common: Common,
 }
-
-/// The longest values that are measured: 64 MiB.
-const MOST_VALUE: usize = 64 << 20;
 
 /// The program that has the other engines.
 const RIVALS: &str = "alluvium-rivals";
@@ -317,12 +316,8 @@ impl Common {
                 self.value_bytes
             )));
         }
-        if self.value_bytes > MOST_VALUE {
-            return Err(usage(format!(
-                "--value-bytes {}: each thread keeps one in memory, so give at most {MOST_VALUE}",
-                self.value_bytes
-            )));
-        }
+        require_short(self.value_bytes)?;
+        require_once("--engines", &self.engines).map_err(usage)?;
         let Amount::Milliseconds(settle_ms) = self.settle else {
             return Err(usage("--settle is a time, as in 60s"));
         };
@@ -369,6 +364,17 @@ impl Common {
             },
         })
     }
+}
+
+/// Refuses values that are longer than what is measured.
+fn require_short(value_bytes: usize) -> Result<()> {
+    let most = alluvium_bench::workload::values::MOST;
+    if value_bytes <= most {
+        return Ok(());
+    }
+    Err(usage(format!(
+        "--value-bytes {value_bytes}: each thread keeps one in memory, so give at most {most}"
+    )))
 }
 
 /// Returns a cap by a control group; none where the system has no control groups for us, which is
@@ -419,6 +425,7 @@ fn measure(orders: &Orders) -> Result<Report> {
         Screen.command(engine)?;
     }
     report(&orders.job.directory, described(orders), orders.files, || {
+        run::try_options(orders, &Screen).map_err(|why| usage(format!("--engine-option: {why:#}")))?;
         run::run(orders, &Screen)
     })
 }

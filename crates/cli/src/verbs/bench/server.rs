@@ -5,10 +5,11 @@ use super::{Screen, publish, report, usage};
 use crate::Exit;
 use crate::context::Context;
 use crate::sizes::{count, human};
+use alluvium_bench::engine::require_once;
 use alluvium_bench::run::Files;
 use alluvium_bench::servers::{self, Orders};
 use alluvium_bench::workload::keys::KEY_BYTES;
-use alluvium_bench::workload::phase::{Amount, parse_amount, parse_count};
+use alluvium_bench::workload::phase::{Amount, parse_amount, parse_records, parse_threads};
 use alluvium_bench::workload::values;
 use anyhow::{Context as _, Result};
 use clap::Args;
@@ -45,10 +46,10 @@ pub struct Verb {
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub connections: usize,
     /// How many threads of the client drive them.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = parse_threads)]
     pub threads: usize,
     /// How many records are set first; then records are set and got, each as often as any other.
-    #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
+    #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_records)]
     pub records: u64,
     /// Bytes of a value; keys have 24.
     #[arg(long, value_name = "N", default_value_t = 100)]
@@ -76,6 +77,12 @@ pub struct Verb {
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
 }
+
+/// The most connections of a client: each has a port.
+const MOST_CONNECTIONS: usize = 50_000;
+
+/// The most requests that a connection has under way.
+const MOST_DEPTH: usize = 1 << 16;
 
 /// The least memory that servers are told to use, if no flag says it.
 const LEAST_MEMORY: u64 = 1 << 30;
@@ -110,6 +117,21 @@ impl Verb {
                 values::LEAST
             )));
         }
+        super::require_short(self.value_bytes)?;
+        require_once("--servers", &self.servers).map_err(usage)?;
+        let most = [
+            ("--connections", self.connections, MOST_CONNECTIONS),
+            (
+                "--depths",
+                self.depths.iter().copied().max().unwrap_or(0),
+                MOST_DEPTH,
+            ),
+        ];
+        if let Some((name, number, most)) = most.iter().find(|(_, number, most)| number > most) {
+            return Err(usage(format!(
+                "{name} {number}: at most {most} are measured, write fewer"
+            )));
+        }
         let Amount::Milliseconds(settle_ms) = self.settle else {
             return Err(usage("--settle is a time, as in 1s"));
         };
@@ -122,7 +144,7 @@ impl Verb {
             threads: self.threads.min(self.connections),
             records: self.records,
             value_bytes: self.value_bytes,
-            memory: context.memory.unwrap_or((4 * data).max(LEAST_MEMORY)),
+            memory: context.memory.unwrap_or(data.saturating_mul(4).max(LEAST_MEMORY)),
             settle: Duration::from_millis(settle_ms),
             warm: self.warm,
             run: self.run,

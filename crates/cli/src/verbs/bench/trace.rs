@@ -5,7 +5,9 @@ use crate::Exit;
 use crate::context::Context;
 use crate::screen;
 use crate::sizes::count;
-use alluvium_bench::workload::phase::{Amount, Defaults, Phase, Task, parse_count};
+use alluvium_bench::workload::phase::{
+    Amount, Defaults, MOST_RECORDS, Phase, Task, parse_count, parse_records,
+};
 use alluvium_bench::workload::trace;
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -37,7 +39,7 @@ pub enum What {
         #[arg(long, value_name = "PHASE", default_value = "a")]
         phase: String,
         /// How many records there are before.
-        #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
+        #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_records)]
         records: u64,
         /// How many operations are drawn.
         #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
@@ -87,6 +89,13 @@ impl Verb {
             }
             What::Replay { trace, common } => {
                 let head = trace::head(trace)?;
+                if head.records > MOST_RECORDS {
+                    return Err(usage(format!(
+                        "{}: it is of {} records, and there are at most {MOST_RECORDS}: record another one",
+                        trace.display(),
+                        head.records
+                    )));
+                }
                 let load = Phase::parse("load", common.defaults())?;
                 let replay = Phase {
                     name: "trace".into(),

@@ -5,10 +5,11 @@ use super::{Children, Screen, cap_or_none, publish, report, usage};
 use crate::Exit;
 use crate::context::Context;
 use crate::sizes::{count, human};
+use alluvium_bench::engine::require_once;
 use alluvium_bench::run::{Cap, Event, Failure, Files, Groups, Listener, Runner};
 use alluvium_bench::transactions::phase::{DEFAULT, Phase};
 use alluvium_bench::transactions::{self, Job, OWN, Orders};
-use alluvium_bench::workload::phase::{Amount, parse_amount, parse_count};
+use alluvium_bench::workload::phase::{Amount, parse_amount, parse_records};
 use anyhow::Result;
 use clap::Args;
 use std::path::PathBuf;
@@ -40,7 +41,7 @@ pub struct Verb {
     #[arg(long, value_name = "PHASES", value_delimiter = ',', default_value = DEFAULT)]
     pub phases: Vec<String>,
     /// How many counters there are; Zipf's distribution chooses among them.
-    #[arg(long, value_name = "N", default_value = "10k", value_parser = parse_count)]
+    #[arg(long, value_name = "N", default_value = "10k", value_parser = parse_records)]
     pub counters: u64,
     /// How often everything is measured; the report has the medians. Every second time engines take
     /// turns the other way about.
@@ -93,6 +94,7 @@ impl Verb {
         if let Some((name, _)) = positive.iter().find(|(_, number)| *number == 0) {
             return Err(usage(format!("{name} 0: there would be nothing to measure")));
         }
+        require_once("--engines", &self.engines).map_err(usage)?;
         let phases = self.phases.iter().map(|text| Phase::parse(text).map_err(usage));
         let cap = context.memory.unwrap_or(MEMORY);
         Ok(Orders {

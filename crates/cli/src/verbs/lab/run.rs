@@ -9,7 +9,7 @@ use crate::screen::{self, Output};
 use crate::stop;
 use alluvium_bench::lab::{self, Experiment, Request, Results, Size, Surroundings, Wanted, Work};
 use alluvium_bench::run::Cap;
-use alluvium_bench::workload::phase::{Amount, parse_amount, parse_count};
+use alluvium_bench::workload::phase::{Amount, parse_amount, parse_records};
 use anyhow::Result;
 use clap::Args;
 use serde_json::Value;
@@ -36,7 +36,7 @@ pub struct Verb {
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "alluvium")]
     pub engines: Vec<String>,
     /// How many records, or keys, instead of those of the size.
-    #[arg(long, value_name = "N", value_parser = parse_count)]
+    #[arg(long, value_name = "N", value_parser = parse_records)]
     pub records: Option<u64>,
     /// What is done before a phase is measured: operations, as in 20M, or a time, as in 8s
     /// [default: as the size says].

@@ -59,6 +59,7 @@ fn mix(text: &str) -> Result<Operations, String> {
         misses: 0.0,
         scans: 0.0,
     };
+    let mut said = Vec::new();
     for part in text.split(',') {
         let (name, count) = part
             .split_once('=')
@@ -76,6 +77,10 @@ fn mix(text: &str) -> Result<Operations, String> {
                 ));
             }
         };
+        if said.contains(&name.trim()) {
+            return Err(format!("{} is said twice: say it once", name.trim()));
+        }
+        said.push(name.trim());
         *place = number(count.trim())?;
     }
     Ok(operations)
@@ -146,6 +151,7 @@ mod tests {
             (30.0, 60.0, 10.0, 100.0)
         );
         assert!(mix("reads=3").unwrap_err().contains("no operation"));
+        assert!(mix("hits=1, hits=2").unwrap_err().contains("hits is said twice"));
         assert!(mix("hits").unwrap_err().contains("no \"=\""));
     }
 

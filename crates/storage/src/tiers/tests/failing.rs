@@ -82,6 +82,34 @@ fn a_directory_that_has_lost_its_mark_or_a_part_of_its_file_is_not_used_again() 
     assert!(!store.tiers().fails(1));
 }
 
+#[test]
+fn a_tier_that_comes_back_in_another_directory_is_looked_for_there_alone() {
+    let machines = machines(2);
+    let store = Store::create(directories(&machines), &options(1), b"").unwrap();
+    checkpoint(&store, "first").unwrap();
+    let mut own = machines[1].clone();
+    // More often than there can be tiers.
+    for round in 1..12 {
+        // The file system that the store had opened is gone, and is mounted again.
+        let again = own.image(Survival::Process, round);
+        for operation in [Operation::List, Operation::Open, Operation::Read] {
+            own.inject(Fault::failing(operation).sticky());
+        }
+        let said = check(&store);
+        let tells = |said: &String| Error::tells_of_unreadable_tier(said);
+        assert!(!said.is_empty() && said.iter().all(tells), "{said:?}");
+        assert!(store.tiers().fails(1), "what a check meets is remembered");
+        store
+            .readmit_tier(1, || Ok(Arc::new(again.clone()) as _))
+            .unwrap();
+        assert_eq!(store.directories_of(1).len(), 1 + round as usize);
+        assert_eq!(check(&store), [""; 0]);
+        checkpoint(&store, "next").unwrap();
+        assert!(!store.tiers().fails(1), "nothing is asked of the stale one");
+        own = again;
+    }
+}
+
 fn checkpoint_now(store: &Store) {
     store.begin_checkpoint().unwrap().finish(b"payload", 0).unwrap();
 }
