@@ -150,8 +150,7 @@ impl Session {
             }
             Executed::Full => Err(Served::Full),
             Executed::All => {
-                let bytes = output.len().saturating_sub(start);
-                self.shared.store.sizes.note(bytes / requests.len().max(1));
+                (self.shared.store.sizes).note(output.len().saturating_sub(start) / requests.len().max(1));
                 self.reads = (2 * self.reads).min(MOST);
                 Ok(requests.len())
             }
@@ -194,8 +193,7 @@ impl Session {
                 }
             }
         }
-        let counters = &self.shared.counters;
-        counters.commands.fetch_add(executed as u64, Ordering::Relaxed);
+        (self.shared.counters.commands).fetch_add(executed as u64, Ordering::Relaxed);
         if executed < requests.len() {
             return Executed::Part(executed);
         }
