@@ -5,8 +5,9 @@
 //! *Does not know*: sockets; how an item lies in the store (`model/format.rs`).
 //!
 //! *Read in this order*: `request.rs` (lines and blocks), `session.rs` (one connection), `run.rs`
-//! (which requests are executed together), `items.rs` (what can be done to an item), `text.rs`,
-//! `meta.rs`, `execute.rs`, `stats.rs`, `dump.rs`; `cached/` (a connection to a cache).
+//! (which requests are executed together) and `outcome.rs` (how far that came), `items.rs` (what
+//! can be done to an item), `text.rs`, `meta.rs`, `execute.rs`, `stats.rs`, `dump.rs`; `cached/` (a
+//! connection to a cache).
 //!
 //! ```text
 //! request = WORD { " " WORD } CRLF                        all but those that bring an item
@@ -19,6 +20,7 @@ mod dump;
 mod execute;
 mod items;
 mod meta;
+mod outcome;
 mod permission;
 pub mod request;
 mod run;

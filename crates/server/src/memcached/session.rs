@@ -3,6 +3,7 @@
 use super::dump::{self, Dump};
 use super::execute::{check, execute, refuse};
 use super::items::{self, Key, StoredItems};
+use super::outcome::{Done, Executed, Ran};
 use super::permission::{Identified, Pause, Paused};
 use super::request::{self, Found, Request};
 use super::run::{self, Most, Next};
@@ -74,43 +75,6 @@ enum End {
     Quit,
 }
 
-/// How much of a run holds whatever comes.
-#[derive(Clone, Copy)]
-struct Done {
-    requests: usize,
-    /// Where the replies to the rest begin.
-    position: usize,
-}
-
-impl Done {
-    fn at(requests: usize, position: usize) -> Done {
-        Done { requests, position }
-    }
-}
-
-/// How much of a run was executed.
-enum Executed {
-    All,
-    Part(usize),
-    /// Nothing: it waits for what it asks for.
-    Waits(Box<(MultiGet, Reading)>),
-    /// Nothing: clients have no memory left for what it asks for.
-    Full,
-}
-
-/// What became of a run.
-enum Ran {
-    Whole,
-    /// Only this number of requests of it: their replies are to be sent first.
-    Part(usize),
-    /// Nothing of it was done: it waits for what it asks for.
-    Waits(Box<(MultiGet, Reading)>),
-    /// Nothing of it was done: clients have no memory left for what it asks for.
-    Full,
-    /// The rest is to be done again with locks for whatever it asks for.
-    WantsCare,
-}
-
 impl Session {
     pub(crate) fn new(shared: &Arc<Shared>, client: &Arc<Client>) -> Session {
         Session {
@@ -150,7 +114,8 @@ impl Session {
             }
             Executed::Full => Err(Served::Full),
             Executed::All => {
-                (self.shared.store.sizes).note(output.len().saturating_sub(start) / requests.len().max(1));
+                let bytes = output.len().saturating_sub(start);
+                self.shared.store.sizes.note(bytes / requests.len().max(1));
                 self.reads = (2 * self.reads).min(MOST);
                 Ok(requests.len())
             }
@@ -181,19 +146,20 @@ impl Session {
             Ok(Ran::Full) => return Executed::Full,
             Ok(Ran::Part(part)) => executed = part,
             Ok(_) => {}
-            Err(failure) if requests.len() - done.requests > 1 && failure.may_spare_others() => {
-                output.truncate(done.position);
-                self.run_one_by_one(&requests[done.requests..], output);
-            }
             Err(failure) => {
-                // Nothing of the rest holds, so that every request of it gets the same reply.
+                // Nothing of the rest holds.
                 output.truncate(done.position);
-                for request in &requests[done.requests..] {
-                    self.refuse(&failure, request, output);
+                let rest = &requests[done.requests..];
+                match rest.len() > 1 && failure.may_spare_others() {
+                    true => self.run_one_by_one(rest, output),
+                    false => rest
+                        .iter()
+                        .for_each(|request| self.refuse(&failure, request, output)),
                 }
             }
         }
-        (self.shared.counters.commands).fetch_add(executed as u64, Ordering::Relaxed);
+        let counters = &self.shared.counters;
+        counters.commands.fetch_add(executed as u64, Ordering::Relaxed);
         if executed < requests.len() {
             return Executed::Part(executed);
         }

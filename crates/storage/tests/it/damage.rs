@@ -49,6 +49,7 @@ impl Subject {
         let directory: Arc<dyn Directory> = Arc::new(machine.clone());
         let world = World {
             directory,
+            seed,
             ledger: Ledger::default(),
             coverage: Coverage::new(),
         };
