@@ -21,7 +21,7 @@ const SOURCES_LOG: u8 = if cfg!(test) { 2 } else { 8 };
 /// let hash = 0x0123_4567_89ab_cdef;
 /// assert_eq!(cut.prefix(hash, 2), cut.prefix(hash, 1) << 4 | u64::from(cut.next(hash, 1)));
 /// assert_eq!((cut.check(hash, 1), cut.check(hash, 2)), (0xf, 0xe));
-/// assert!(cut.fits(5) && !cut.fits(6));
+/// assert!(cut.fits(6) && !cut.fits(7));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
