@@ -523,7 +523,8 @@ impl Db {
     }
 
     /// Reads the whole store and returns a sentence for everything that is wrong, and for each
-    /// further tier that cannot be read; an empty list means that it is whole. Reads and writes go on meanwhile; background work pauses.
+    /// further tier that cannot be read; an empty list means that it is whole. Reads and writes go
+    /// on meanwhile; background work pauses.
     ///
     /// # Errors
     /// As the device says. What is damaged is reported, not returned.

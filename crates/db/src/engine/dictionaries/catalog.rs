@@ -19,7 +19,7 @@ pub(in crate::engine) type Records = BTreeMap<Vec<u8>, Vec<u8>>;
 /// generation holds the lock of publishing.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct SecondCatalog {
-    /// None until the catalog is read, of a store that has no second copy yet.
+    /// None while a store without a second copy is opened: the first one becomes it.
     records: Mutex<Option<Records>>,
     /// Whether the first copy has lost something.
     replaces_first: AtomicBool,
@@ -34,7 +34,8 @@ impl SecondCatalog {
         self.records.lock().clone()
     }
 
-    /// Something of the first copy is lost: if there is a second one, it is right.
+    /// Notes that something of the first copy is lost: a second one, if there is any, is used in its
+    /// place.
     pub(in crate::engine) fn replaces_first(&self) {
         let has_records = self.records.lock().is_some();
         self.replaces_first.store(has_records, Relaxed);
@@ -45,7 +46,7 @@ impl SecondCatalog {
         self.replaces_first.load(Relaxed)
     }
 
-    /// The first copy was written again.
+    /// Notes that the first copy was written again.
     pub(in crate::engine) fn has_been_copied(&self) {
         self.replaces_first.store(false, Relaxed);
     }
