@@ -34,8 +34,8 @@ impl SecondCatalog {
         self.records.lock().clone()
     }
 
-    /// Notes that something of the first copy is lost: a second one, if there is any, is used in its
-    /// place.
+    /// Notes that something of the first copy is lost: a second one, if there is any, is used for
+    /// it.
     pub(in crate::engine) fn replaces_first(&self) {
         let has_records = self.records.lock().is_some();
         self.replaces_first.store(has_records, Relaxed);
