@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! RUSTFLAGS="--cfg alluvium_model_check" CARGO_TARGET_DIR=target/model LOOM_MAX_PREEMPTIONS=3 \
-//!     cargo test -p alluvium-storage --lib --release model::
+//!     cargo test -p alluvium-storage --lib --release model_check
 //! ```
 //!
 //! `epoch`, the small cores of `cache`, the completion watermark and the log's group commit use

@@ -108,7 +108,7 @@ fn the_store_survives_every_fault() {
             ..Settings::default()
         },
         command: "cargo test -p alluvium --test it -- the_store_survives_every_fault",
-        every: 61,
+        every: 151,
     };
     faults.survive(STORIES);
 }

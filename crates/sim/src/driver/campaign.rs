@@ -116,7 +116,7 @@ impl<S: Story> Campaign<S> {
         let mut seed = self.first_seed;
         let mut left = self.runs;
         while finding.is_none() && tally.points < self.points && left > 0 {
-            let wave = left.min(self.workers as u64 * 4);
+            let wave = self.next_wave(&tally).min(left);
             for run in self.wave(seed, wave) {
                 tally.merge(run.tally);
                 for (name, count) in run.coverage.counts() {
@@ -158,6 +158,15 @@ impl<S: Story> Campaign<S> {
             finding,
             test: self.test.clone(),
         }
+    }
+
+    /// How many runs to make side by side: as many as are likely to be missing, one for each worker
+    /// at least and four at most.
+    fn next_wave(&self, so_far: &Tally) -> u64 {
+        let workers = self.workers as u64;
+        let missing = self.points - so_far.points;
+        let likely = missing.saturating_mul(so_far.runs) / so_far.points.max(1);
+        likely.clamp(workers, workers * 4)
     }
 
     /// Some runs side by side, in the order of their seeds.

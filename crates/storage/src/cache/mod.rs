@@ -10,7 +10,7 @@
 //! that are under way, `requests.rs` makes one read of neighbours), `supply.rs`, `lane.rs` and
 //! `ghosts.rs` (free frames, and who has to go for them), `chunks.rs`, `geometry.rs` and
 //! `budget.rs` (how the memory is cut and counted), `arena.rs` (the memory), `copies.rs` and
-//! `sound.rs` (copies of nodes on a faster tier), `check.rs`, `model.rs`.
+//! `sound.rs` (copies of nodes on a faster tier), `check.rs`, `model_check.rs`.
 //!
 //! A lookup hashes the pointer, reads one line of the page table and one header, and is done: no
 //! lock, no shared write (the CLOCK bit is tested before it is set; hits are counted by thread).
@@ -58,7 +58,7 @@ mod geometry;
 mod ghosts;
 mod lane;
 #[cfg(all(test, alluvium_model_check))]
-mod model;
+mod model_check;
 mod node_ref;
 mod pending;
 mod read;

@@ -1,5 +1,5 @@
 //! The words that epochs are made of, and the rule by which they advance. Model-checked in
-//! `model.rs`.
+//! `model_check.rs`.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use crossbeam_utils::CachePadded;

@@ -5,7 +5,7 @@
 //! *Does not know*: what is read, what is unlinked, who frees it.
 //!
 //! *Read in this order*: this file, `ledger.rs` (the words and the rule), `threads.rs` (which
-//! thread has which slot), `model.rs` (the checks of the rule).
+//! thread has which slot), `model_check.rs` (the checks of the rule).
 //!
 //! A reader pins: it stores the epoch it sees in a word of its own, on a cache line of its own, and
 //! only then follows pointers (SplinterDB's distributed reader counters in their cheapest form;
@@ -43,7 +43,7 @@
 
 pub(crate) mod ledger;
 #[cfg(all(test, alluvium_model_check))]
-mod model;
+mod model_check;
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests;
 mod threads;

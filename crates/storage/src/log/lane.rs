@@ -213,11 +213,15 @@ impl Lane {
         let mut pen = Pen::new(&taken.slot);
         // SAFETY: the slot came out of the pool, and only this lane has it.
         unsafe { pen.put(0, [&header.encode(), &[]], BLOCK_BYTES as u64) };
-        if let Err(error) = pen.flush(&taken.slot) {
-            shared
-                .pool
-                .give_back(taken.slot)
-                .map_err(|error| shared.poison_unless_full(error))?;
+        let begun = pen
+            .flush(&taken.slot)
+            .and_then(|()| shared.make_first_durable(&segment));
+        if let Err(error) = begun {
+            // After any other failure nothing is appended any more.
+            if error.is_full() {
+                let given = shared.pool.give_back(taken.slot);
+                given.map_err(|error| shared.poison_unless_full(error))?;
+            }
             return Err(shared.poison_unless_full(error));
         }
         shared.table.lock().push(Arc::clone(&segment));

@@ -115,6 +115,11 @@ impl MarkFile {
         })
     }
 
+    /// Returns whether the incarnation has a durable segment.
+    pub(super) fn has_begun(&self) -> bool {
+        self.state.lock().begun
+    }
+
     /// Changes the mark and writes it; everything up to `synced` is synced, if no more is. On a
     /// full disk the file stays as it was.
     fn write(&self, shared: &Shared, synced: u64, change: impl FnOnce(&mut Mark)) -> Result<()> {

@@ -75,7 +75,7 @@ mod lane;
 mod mark;
 mod merge;
 #[cfg(all(test, alluvium_model_check))]
-mod model;
+mod model_check;
 pub mod options;
 mod pool;
 mod recover;

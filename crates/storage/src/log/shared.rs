@@ -1,7 +1,7 @@
 //! What all parts of an open log share, and how an append goes through them.
 
 use super::commit::Commit;
-use super::format::{Kind, Mark, SegmentHeader};
+use super::format::{BLOCK_BYTES, Kind, Mark, SegmentHeader};
 use super::history::History;
 use super::keep::PutOff;
 use super::lane::{Entry, Lanes, check_payload};
@@ -435,6 +435,22 @@ impl Shared {
             self.syncs.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    /// Makes the header of an incarnation's first segment durable, before there is any record.
+    ///
+    /// Were both written and then synced, a loss of power could keep the record and lose the header.
+    /// The next opening would begin the same incarnation in the same place, with a segment of the same
+    /// number, and would take the record for one of its own.
+    ///
+    /// # Errors
+    /// As the device says.
+    pub(super) fn make_first_durable(&self, segment: &Segment) -> Result<()> {
+        if self.mark.has_begun() {
+            return Ok(());
+        }
+        segment.wrote(BLOCK_BYTES as u64);
+        self.sync_segment(segment)
     }
 
     /// Puts a control record that names `generation` into the first lane and makes it durable; its

@@ -29,7 +29,7 @@ use driver::{Plan, Trouble};
 use history::History;
 
 /// How many transactions a level has with each kind of trouble.
-const TRANSACTIONS: usize = 20_000;
+const TRANSACTIONS: usize = 10_000;
 
 /// How many a history has.
 const PER_HISTORY: usize = 100;

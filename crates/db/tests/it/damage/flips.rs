@@ -7,7 +7,7 @@ use alluvium_device::simulated::Corruption;
 
 #[test]
 fn what_a_reader_meets_a_check_names_and_no_backup_takes_along() {
-    let flips = size("ALLUVIUM_DAMAGE_FLIPS", 2100);
+    let flips = size("ALLUVIUM_DAMAGE_FLIPS", 700);
     let worlds = ALL.map(world);
     let (mut met, mut refused, mut unopened, mut named) = (0, 0, 0, 0);
     for world in &worlds {
