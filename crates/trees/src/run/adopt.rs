@@ -150,10 +150,15 @@ impl Builder {
             self.summary.records == 0 || self.last_key < leaf.separator,
             "a leaf that is taken over follows what is there (R1)"
         );
-        self.end_leaf()?;
+        self.end_leaf(&leaf.separator)?;
+        // A reader of any key before the next leaf's separator comes to this one. Where the leaf
+        // before was taken over, too, it is needed up to its bound only (R2): what lies between is
+        // this leaf's, as of one that is copied.
+        let separator = self.fence.take().unwrap_or_else(|| leaf.separator.clone());
+        debug_assert!(separator <= leaf.separator, "bounds are in order (R1)");
         let (all, sums) = (of.summary(), leaf.child.sums);
         if self.summary.records == 0 {
-            self.first_key.clone_from(&leaf.separator);
+            self.first_key.clone_from(&separator);
         }
         note_sequence(&mut self.summary, all.lowest_sequence, all.highest_sequence);
         let summary = &mut self.summary;
@@ -168,15 +173,14 @@ impl Builder {
         self.adopted += sums.records;
         let live = leaf.child.pointer.read_len() as u64;
         self.adopted_bytes += live;
-        self.value_spans
-            .add(&leaf.child.pointer, &leaf.separator, fence, live);
+        self.value_spans.add(&leaf.child.pointer, &separator, fence, live);
         // A reader of the leaf may read its values: both are needed for the same keys (R2).
         for listed in leaf.units.list() {
             let unit = (listed.tier, u64::from(listed.unit));
             self.value_spans
-                .add_unit(unit, &leaf.separator, fence, u64::from(listed.live));
+                .add_unit(unit, &separator, fence, u64::from(listed.live));
         }
-        self.add_child(&leaf.separator, &leaf.child, &leaf.units);
+        self.add_child(&separator, &leaf.child, &leaf.units);
         self.last_key.clone_from(&leaf.separator);
         self.fence = Some(fence.clone());
         Ok(())
@@ -187,17 +191,14 @@ impl Builder {
         (self.summary.records > 0).then_some(&self.last_key)
     }
 
-    /// Writes the leaf that is being filled, and all before it.
-    fn end_leaf(&mut self) -> Result<()> {
+    /// Writes the leaf that is being filled, and all before it; another leaf follows at `next`.
+    fn end_leaf(&mut self, next: &[u8]) -> Result<()> {
         if self.leaf.records() > 0 {
             self.close_leaf(false);
             self.leaf.restart(false);
         }
         self.close_values()?;
-        let last = take(&mut self.last_key);
-        let written = self.write_closed(Some(&last));
-        self.last_key = last;
-        written?;
+        self.write_closed(Some(next))?;
         assert!(self.closed.is_empty(), "every leaf before is written");
         Ok(())
     }

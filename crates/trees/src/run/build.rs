@@ -531,7 +531,7 @@ impl Builder {
     }
 
     /// Writes the leaves that wait for nothing any more, in order. `last` is the last key, when no
-    /// leaf follows.
+    /// leaf follows, or the separator of a leaf that does.
     pub(super) fn write_closed(&mut self, last: Option<&[u8]>) -> Result<()> {
         while self.closed.front().is_some_and(|closed| closed.awaited == 0)
             && let Some(mut closed) = self.closed.pop_front()

@@ -566,10 +566,11 @@ impl Checker<'_> {
                 continue;
             };
             if found.low < used.low || found.high > used.high {
-                let keys = [&found.low, &found.high].map(|key| key.escape_ascii().to_string());
+                let keys = [&found.low, &found.high, &used.low, &used.high];
+                let [low, high, said_low, said_high] = keys.map(|key| key.escape_ascii().to_string());
                 wrong.push(format!(
-                    "{} is needed from {} to {}",
-                    used.extent, keys[0], keys[1]
+                    "{} is needed from {low} to {high}, and listed from {said_low} to {said_high}",
+                    used.extent
                 ));
             }
             if self.whole && found.live != used.live {

@@ -66,7 +66,7 @@ fn crashes() -> Crashes {
             ..Settings::default()
         },
         command: "cargo test -p alluvium-hashes --test it -- hashed_structures_survive_every_crash --nocapture",
-        points: 400,
+        points: 3000,
         effort: 160,
         must_meet: &[
             "checkpoint",
@@ -156,7 +156,7 @@ fn on_two_tiers() -> [Hosted; 3] {
 fn hashed_structures_on_two_tiers_survive_every_crash() {
     let crashes = Crashes {
         command: "cargo test -p alluvium-hashes --test it -- hashed_structures_on_two_tiers_survive --nocapture",
-        points: 300,
+        points: 2000,
         ..crashes()
     };
     crashes.survive(on_two_tiers());

@@ -82,7 +82,7 @@ fn crashes() -> Crashes {
             ..Settings::default()
         },
         command: "cargo test -p alluvium-trees --test it -- levels_survive_every_crash --nocapture",
-        points: 500,
+        points: 4000,
         effort: 200,
         must_meet: &[
             "checkpoint",

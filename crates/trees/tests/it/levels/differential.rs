@@ -225,6 +225,15 @@ fn levels_read_the_same_however_they_stitch() {
     assert!(stitched[0] > 50 && stitched[4] > 0, "{stitched:?}");
 }
 
+/// Between two leaves that were taken over lies a gap, in which readers come to the first of them:
+/// the extent of that one was listed up to its own bound only. Found among 33 longer histories.
+#[test]
+fn extents_are_listed_for_the_gap_behind_a_leaf_that_was_taken_over() {
+    let (policy, seed) = ("samt,k=2", 29);
+    let (_, leaves) = said(policy, stitchings()[0], seed, &history(seed, 6060));
+    assert!(leaves > 10, "{leaves}");
+}
+
 #[test]
 fn levels_read_what_the_reference_reads() {
     let operations = number("ALLUVIUM_LEVELS_OPERATIONS", 12_000);
