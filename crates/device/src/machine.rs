@@ -23,6 +23,32 @@ pub fn memory_of_process(name: &str) -> Option<u64> {
     counted(&fs::read_to_string("/proc/self/status").ok()?, name)
 }
 
+/// Returns the bytes of this program's own file that are in memory for this process, as Linux has
+/// them in `/proc/self/smaps`. The kernel maps as much as it has read in one piece, so this may be
+/// twice as much for a copy of the file.
+#[must_use]
+pub fn memory_of_program() -> Option<u64> {
+    let program = std::env::current_exe().ok()?;
+    let maps = fs::read_to_string("/proc/self/smaps").ok()?;
+    Some(resident_of(&maps, program.to_str()?))
+}
+
+/// Returns how much of a file is resident by the text of `smaps`: after a line that ends with the
+/// file of a mapping follow its numbers, one a line.
+fn resident_of(maps: &str, file: &str) -> u64 {
+    let (mut resident, mut is_wanted) = (0, false);
+    for line in maps.lines() {
+        match line.split_once(':') {
+            Some((name, _)) if !name.contains(' ') => {
+                let counted = (is_wanted && name == "Rss").then(|| counted(line, name));
+                resident += counted.flatten().unwrap_or(0);
+            }
+            _ => is_wanted = line.ends_with(file),
+        }
+    }
+    resident
+}
+
 /// Processor time that this process has taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessorTime {
@@ -202,6 +228,10 @@ mod tests {
         assert_eq!(total("MemFree: 1 kB\nMemTotal:       24 kB\n"), Some(24 << 10));
         assert_eq!(counted("VmHWM:\t  12 kB\nVm:\t1 kB\n", "Vm"), Some(1 << 10));
         assert!(memory_of_process("VmHWM").is_none_or(|bytes| bytes > 1 << 20));
+        assert!(memory_of_program().is_none_or(|bytes| bytes > 1 << 12));
+        let maps = "1-2 r-xp 00 fe:00 7 /bin/a\nSize: 9 kB\nRss:  8 kB\n2-3 rw-p 00 00:00 0\nRss: 4 kB\n\
+                    3-4 r--p 00 fe:00 7 /bin/a\nRss: 16 kB\nPss: 1 kB\n";
+        assert_eq!(resident_of(maps, "/bin/a"), 24 << 10);
         assert!(memory().is_none_or(|bytes| bytes > 1 << 20));
         assert!(container_memory().is_none_or(|bytes| bytes > 1 << 20));
     }

@@ -1,4 +1,5 @@
-//! Tests of the adapters, in one binary. They are in a module so that `cargo test --workspace rivals::` runs them alone.
+//! Tests of the adapters. They are in a module, so that `cargo test --workspace rivals::` runs them
+//! alone.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 

@@ -1,4 +1,5 @@
-//! One job that many wait for and one of them does: a read in flight. Model-checked in `model_check.rs`.
+//! One job that many wait for and one of them does: a read in flight. Model-checked in
+//! `model_check.rs`.
 //!
 //! The first thread that needs the result takes the job and does it: it waits for the device and
 //! settles every node of the batch. The others sleep until it is done. If the thread that does it

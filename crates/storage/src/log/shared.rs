@@ -439,9 +439,9 @@ impl Shared {
 
     /// Makes the header of an incarnation's first segment durable, before there is any record.
     ///
-    /// Were both written and then synced, a loss of power could keep the record and lose the header.
-    /// The next opening would begin the same incarnation in the same place, with a segment of the same
-    /// number, and would take the record for one of its own.
+    /// Were both written and then synced, a loss of power could keep the record and lose the
+    /// header. The next opening would begin the same incarnation in the same place, with a segment
+    /// of the same number, and would take the record for one of its own.
     ///
     /// # Errors
     /// As the device says.

@@ -50,7 +50,11 @@ fn refuse(workspace: &Workspace, member: &Crate, name: &str, used: Use) -> Optio
     let other = crates::named(Workspace::crate_of(&other.folder))?;
     let (allowed, way) = match used {
         Use::Normal => (member.may_use(other.name), "uses"),
-        Use::Development => (member.may_test_with(other), "is tested with"),
+        // Tests may want features of their own crate.
+        Use::Development => (
+            member.name == other.name || member.may_test_with(other),
+            "is tested with",
+        ),
     };
     if allowed {
         return None;

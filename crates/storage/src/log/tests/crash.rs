@@ -134,9 +134,9 @@ fn every_crash_leaves_what_was_told_and_nothing_else() {
     println!("images by depth: {images:?}");
 }
 
-/// An opening is killed while records are in the page cache only; the next one loses power, and the one
-/// behind it is killed. What the second wrote and what is left of it must not be taken for what the
-/// third wrote in the same place.
+/// A log is killed while records are in the page cache only; its next opening loses power, and the
+/// one behind it is killed. What is left of the first opening must not be taken for what the second
+/// wrote in the same place.
 #[test]
 fn what_an_opening_left_that_lost_power_is_not_taken_for_what_the_next_one_wrote() {
     let mut opened = 0;

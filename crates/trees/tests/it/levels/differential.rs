@@ -226,7 +226,7 @@ fn levels_read_the_same_however_they_stitch() {
 }
 
 /// Between two leaves that were taken over lies a gap, in which readers come to the first of them:
-/// the extent of that one was listed up to its own bound only. Found among 33 longer histories.
+/// its extent was listed up to its own bound only. Found among 33 longer histories.
 #[test]
 fn extents_are_listed_for_the_gap_behind_a_leaf_that_was_taken_over() {
     let (policy, seed) = ("samt,k=2", 29);
