@@ -10,7 +10,6 @@ use super::units::ValueUnits;
 use alluvium_base::Purpose;
 use alluvium_storage::store::Store;
 use alluvium_storage::{Cache, NodePointer, Result};
-use std::mem::take;
 
 /// A leaf as the index above it knows it.
 #[derive(Clone, Debug)]
