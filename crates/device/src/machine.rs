@@ -24,8 +24,8 @@ pub fn memory_of_process(name: &str) -> Option<u64> {
 }
 
 /// Returns the bytes of this program's own file that are in memory for this process, as Linux has
-/// them in `/proc/self/smaps`. The kernel maps as much as it has read in one piece, so this may be
-/// twice as much for a copy of the file.
+/// them in `/proc/self/smaps`. The kernel maps a file in pieces as large as it has read it, so a
+/// copy of a program may have more in memory than the original.
 #[must_use]
 pub fn memory_of_program() -> Option<u64> {
     let program = std::env::current_exe().ok()?;
@@ -33,8 +33,8 @@ pub fn memory_of_program() -> Option<u64> {
     Some(resident_of(&maps, program.to_str()?))
 }
 
-/// Returns how much of a file is resident by the text of `smaps`: after a line that ends with the
-/// file of a mapping follow its numbers, one a line.
+/// Returns how much of a file is resident by the text of `smaps`, in which the line of each mapping
+/// ends with its file, and the lines below it are its numbers.
 fn resident_of(maps: &str, file: &str) -> u64 {
     let (mut resident, mut is_wanted) = (0, false);
     for line in maps.lines() {
