@@ -6,7 +6,8 @@
 
 use alluvium_hashes::hashed::format::Contents;
 use alluvium_hashes::hashed::leaf::Entries;
-use alluvium_hashes::hashed::routing::{self, format::Sketches};
+use alluvium_hashes::hashed::lists::{Description, format::Sketches};
+use alluvium_hashes::hashed::routing;
 use alluvium_hashes::hashed::run::Meta;
 use alluvium_hashes::hashed::trees;
 use alluvium_storage::{PageSize, Place, Structure};

@@ -67,7 +67,7 @@ pub(crate) fn levels() -> Vec<Vec<u8>> {
 
 /// A page of a routing filter.
 fn sketches() -> Vec<u8> {
-    use alluvium_hashes::hashed::routing::sketches::{Coding, Draft, Sketch};
+    use alluvium_hashes::hashed::lists::{Coding, Draft, Sketch};
     let mut page = Draft::new(Coding {
         prefix_bits: 12,
         payload_bits: 4,

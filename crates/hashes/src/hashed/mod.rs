@@ -16,9 +16,9 @@
 //! *Does not know*: threads, clocks, transactions; who assigns sequence numbers, when a memtable is
 //! sealed, when a checkpoint is due.
 //!
-//! *Read in this order*: `options.rs`, `leaf`, `index.rs` (which leaf has a hash), `pages`,
-//! `run`, `routing` and `trees` (which runs of a level have a hash), `policy.rs` (when merges
-//! are due), `state.rs` (a version), `structure.rs` (the front), `rules.rs`, `place.rs` (tiers),
+//! *Read in this order*: `options.rs`, `leaf`, `index.rs` (which leaf has a hash), `pages`, `run`,
+//! `lists`, `routing` and `trees` (which runs of a level have a hash), `policy.rs` (when merges are
+//! due), `state.rs` (a version), `structure.rs` (the front), `rules.rs`, `place.rs` (tiers),
 //! `incorporate.rs`, `merge.rs`, `layers.rs` and `ingest.rs`, `read.rs` and `descend.rs`,
 //! `walk.rs`, `format.rs`, `check.rs`, `salvage.rs` and `mend.rs` (repairs), `figures.rs`,
 //! `contract.rs`.
@@ -78,6 +78,7 @@ pub mod index;
 mod ingest;
 mod layers;
 pub mod leaf;
+pub mod lists;
 mod mend;
 mod merge;
 pub mod options;

@@ -1,5 +1,8 @@
-//! The bytes of a list of pages, as descriptions have it. All integers little-endian; a *varint* is
-//! LEB128 of at most 10 bytes.
+//! What descriptions have in common: the magic bytes and the version that they begin with, the
+//! list of their pages, and extents. All integers little-endian; a *varint* is LEB128 of at most 10
+//! bytes.
+//!
+//! The list of pages:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -11,25 +14,87 @@
 //!
 //! Descriptions of version 1 have 8 bytes for each page at 8, the whole XXH3-64; they are read, and
 //! not written.
+//!
+//! Extents: how many (varint), each the extent (12) and its live bytes (varint).
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::{Pages, Segment};
 use alluvium_base::bytes::{Reader, Truncated, Writer};
-use alluvium_storage::PageSize;
+use alluvium_storage::extents::Extent;
+use alluvium_storage::{Error, PageSize, Place, Result};
 
-/// Why bytes are no list of pages.
+/// Why bytes are no description.
 #[derive(Debug)]
-pub enum BadPages {
+pub(in crate::hashed) enum Bad {
     /// They end too early.
     Cut(Truncated),
     /// They say what cannot be.
     Other(String),
+    /// They name an extent that cannot be.
+    Extent(Box<Error>),
 }
 
-impl From<Truncated> for BadPages {
-    fn from(cut: Truncated) -> BadPages {
-        BadPages::Cut(cut)
+impl From<Truncated> for Bad {
+    fn from(cut: Truncated) -> Bad {
+        Bad::Cut(cut)
     }
+}
+
+/// Reads a description with `read`, which takes the magic bytes and the version first. `name` is
+/// what it describes, for errors.
+///
+/// # Errors
+/// [`Error::Corrupt`] at `place`; [`Error::NewerFormat`] when it has a version above `version`.
+pub(in crate::hashed) fn decode<M>(
+    bytes: &[u8],
+    place: &Place,
+    name: &str,
+    (magic, version): ([u8; 4], u8),
+    read: impl FnOnce(&mut Reader<'_>) -> std::result::Result<M, Bad>,
+) -> Result<M> {
+    let bad = |found: String| Error::corrupt(place.clone(), format!("the description of {name}"), found);
+    if let Some(&found) = bytes.get(4)
+        && bytes.starts_with(&magic)
+        && found > version
+    {
+        return Err(Error::NewerFormat {
+            place: place.clone(),
+            found: found.into(),
+            supported: version.into(),
+        });
+    }
+    let mut reader = Reader::new(bytes);
+    let meta = read(&mut reader).map_err(|error| match error {
+        Bad::Cut(cut) => bad(cut.to_string()),
+        Bad::Other(found) => bad(found),
+        Bad::Extent(error) => *error,
+    })?;
+    match reader.left() {
+        0 => Ok(meta),
+        left => Err(bad(format!("{left} bytes behind its end"))),
+    }
+}
+
+/// Appends extents, each with its live bytes.
+pub(in crate::hashed) fn encode_extents(extents: &[(Extent, u64)], out: &mut Vec<u8>) {
+    Writer::new(out).varint(extents.len() as u64);
+    for (extent, live) in extents {
+        extent.encode(out);
+        Writer::new(out).varint(*live);
+    }
+}
+
+/// Reads extents. None has more live bytes than it is long.
+pub(in crate::hashed) fn decode_extents(
+    reader: &mut Reader<'_>,
+    place: &Place,
+) -> std::result::Result<Box<[(Extent, u64)]>, Bad> {
+    let mut extents = Vec::new();
+    for _ in 0..reader.varint()? {
+        let extent = Extent::decode(reader, place).map_err(|error| Bad::Extent(Box::new(error)))?;
+        extents.push((extent, reader.varint()?.min(extent.bytes())));
+    }
+    Ok(extents.into())
 }
 
 impl Pages {
@@ -53,8 +118,12 @@ impl Pages {
     /// Reads a list whose checksums have `width` bytes each: 4, or 8 of which half are wanted.
     ///
     /// # Errors
-    /// [`BadPages`] when the bytes are none.
-    pub fn decode(reader: &mut Reader<'_>, page_size: PageSize, width: usize) -> Result<Pages, BadPages> {
+    /// [`Bad`] when the bytes are none.
+    pub(in crate::hashed) fn decode(
+        reader: &mut Reader<'_>,
+        page_size: PageSize,
+        width: usize,
+    ) -> std::result::Result<Pages, Bad> {
         let pages = reader.u64()?;
         // Counts that are not true end with the bytes: whatever is counted takes some.
         let sums = reader.take(usize::try_from(pages).unwrap_or(usize::MAX).saturating_mul(width))?;
@@ -71,7 +140,7 @@ impl Pages {
                 .checked_mul(page_size.bytes() as u64)
                 .and_then(|len| offset.checked_add(len));
             if count == 0 || end.is_none() || !offset.is_multiple_of(page_size.bytes() as u64) {
-                return Err(BadPages::Other(format!("{count} pages at {offset}")));
+                return Err(Bad::Other(format!("{count} pages at {offset}")));
             }
             segments.push(Segment {
                 first,
@@ -88,7 +157,7 @@ impl Pages {
                 segments: segments.into(),
                 checksums: checksums.into(),
             }),
-            false => Err(BadPages::Other(format!("segments of {first} pages of {pages}"))),
+            false => Err(Bad::Other(format!("segments of {first} pages of {pages}"))),
         }
     }
 }

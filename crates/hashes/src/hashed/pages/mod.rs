@@ -17,7 +17,7 @@ mod format;
 mod write;
 
 pub use described::Described;
-pub use format::BadPages;
+pub(in crate::hashed) use format::{Bad, decode, decode_extents, encode_extents};
 pub use write::{Claimed, PageWriter};
 
 use alluvium_storage::{Codec, NodePointer, PageSize};

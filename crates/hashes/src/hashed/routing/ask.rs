@@ -1,8 +1,8 @@
 //! Which runs of a level may have a hash.
 
-use super::Routing;
+use super::Meta;
 use super::build::latest;
-use super::format::Sketches;
+use crate::hashed::lists::Stored;
 use alluvium_dictionary::fetch::Fetch;
 use alluvium_storage::{Error, Result};
 use std::task::{Poll, ready};
@@ -41,7 +41,7 @@ impl Candidates {
     }
 }
 
-impl Routing {
+impl Stored<Meta> {
     /// Returns the runs that may have a hash. Pending where a page is missing.
     ///
     /// # Errors
@@ -56,7 +56,7 @@ impl Routing {
     fn latest<F: Fetch>(&self, hash: u64, fetch: &F) -> Poll<Result<Candidates>> {
         let (latest, prefix) = (latest(self.shape())?, self.shape().prefix(hash));
         let place = latest.place(prefix);
-        let page_bytes = self.meta.pages.page_size.bytes() as u64;
+        let page_bytes = self.meta.listing.pages.page_size.bytes() as u64;
         let mut bytes = [0; 2];
         for (byte, at) in bytes.iter_mut().zip(place.clone()) {
             let node = ready!(fetch.node(&self.page(at / page_bytes)?))?;
@@ -80,26 +80,16 @@ impl Routing {
         let shape = self.shape();
         let (prefix, check) = (shape.prefix(hash), u64::from(shape.check(hash)));
         let mask = (1u64 << shape.character_bits) - 1;
-        let firsts = &self.meta.firsts;
         let (mut runs, mut wrong) = ([0u64; 4], None);
-        // The page before the first that begins with the prefix may end with it.
-        let begin = firsts.partition_point(|&first| first < prefix).saturating_sub(1);
-        let end = firsts.partition_point(|&first| first <= prefix);
-        for number in begin..end {
-            let pointer = self.page(number as u64)?;
-            let node = ready!(fetch.node(&pointer))?;
-            let place = pointer.place();
-            Sketches::open(&node, &place)?.each_from(prefix, &place, &mut |sketch| {
-                if sketch.prefix == prefix && sketch.payload & mask == check {
-                    let run = sketch.payload >> shape.character_bits;
-                    match runs.get_mut(run as usize / 64) {
-                        Some(bits) if run < u64::from(self.runs()) => *bits |= 1 << (run % 64),
-                        _ => wrong = Some(run),
-                    }
+        ready!(self.each_payload(prefix, fetch, &mut |payload| {
+            if payload & mask == check {
+                let run = payload >> shape.character_bits;
+                match runs.get_mut(run as usize / 64) {
+                    Some(bits) if run < u64::from(self.runs()) => *bits |= 1 << (run % 64),
+                    _ => wrong = Some(run),
                 }
-                sketch.prefix <= prefix
-            })?;
-        }
+            }
+        }))?;
         match wrong {
             Some(run) => Poll::Ready(Err(self.out_of_range("a run", run))),
             None => Poll::Ready(Ok(Candidates::Some(runs))),

@@ -1,11 +1,10 @@
 //! Writing the filter of a level again, with the run that a merge writes at the same time.
 
-use super::old::{All, Characters, Fault, Origin};
-use super::sketches::{Coding, Draft, Sketch};
-use super::{Meta, Routing, Shape};
-use crate::hashed::pages::{Claimed, Described, PageWriter};
+use super::characters::{AT_ONCE, Characters, Fault};
+use super::{Meta, Routing, Shape, Written};
+use crate::hashed::lists::{Cursor, Listing, Origin, Sketch, SketchWriter};
+use crate::hashed::pages::PageWriter;
 use alluvium_base::Purpose;
-use alluvium_filters::golomb::Rice;
 use alluvium_filters::routing::{Latest, Update};
 use alluvium_storage::node::WriterOptions;
 use alluvium_storage::store::Store;
@@ -24,8 +23,6 @@ pub struct Builder {
     /// The number of the run that arrives.
     run: u8,
     old: Option<Routing>,
-    pages: PageWriter,
-    entries: u64,
     form: Form,
 }
 
@@ -33,10 +30,13 @@ pub struct Builder {
 enum Form {
     Latest {
         update: Box<Update<Characters<'static>>>,
+        pages: Box<PageWriter>,
         /// The first prefix that is not written.
         next: u64,
         /// Bytes of the page that is being filled.
         page: Vec<u8>,
+        /// Prefixes that have a run.
+        entries: u64,
     },
     Sketches(Box<Sketching>),
 }
@@ -44,30 +44,13 @@ enum Form {
 /// Sketches on their way.
 #[derive(Debug)]
 struct Sketching {
-    old: Option<All<'static>>,
+    old: Option<Cursor<'static, Meta>>,
     /// The next sketch of the old filter.
     head: Option<Sketch>,
     /// The prefix that is arriving, and the check characters that came with it: a bit for each.
     prefix: Option<u64>,
     checks: [u64; 4],
-    draft: Draft,
-    firsts: Vec<u64>,
-}
-
-/// A filter that is written, and not yet part of a structure. Dropped, it gives its extents up.
-#[derive(Debug)]
-pub struct Written {
-    claimed: Claimed,
-    filter: Routing,
-}
-
-impl Written {
-    /// Makes its extents part of the generation that is being built.
-    #[must_use]
-    pub fn install(self) -> Routing {
-        self.claimed.install();
-        self.filter
-    }
+    writer: SketchWriter,
 }
 
 impl Builder {
@@ -96,27 +79,23 @@ impl Builder {
         let from = || Origin::Store(Arc::clone(store));
         let form = if shape.is_refined() {
             let expected = old.map_or(0, Routing::entries) + records;
-            let rice = Rice::new(expected, shape.prefix_bits.into());
-            let coding = Coding {
-                prefix_bits: shape.prefix_bits,
-                payload_bits: shape.sketch_bits(),
-                parameter: rice.parameter() as u8,
-            };
+            let bits = (shape.prefix_bits.into(), shape.sketch_bits().into());
             Form::Sketches(Box::new(Sketching {
-                old: old.map(|old| All::new(from(), old, Purpose::Compact)),
+                old: old.map(|old| Cursor::new(from(), old, Purpose::Compact, AT_ONCE)),
                 head: None,
                 prefix: None,
                 checks: [0; 4],
-                draft: Draft::new(coding),
-                firsts: Vec::new(),
+                writer: SketchWriter::new(store, options, bits, expected)?,
             }))
         } else {
             let latest = latest(shape)?;
-            let old = old.map(|old| Characters::new(from(), old, Purpose::Compact));
+            let characters = old.map(|old| Characters::new(from(), old, Purpose::Compact));
             Form::Latest {
-                update: Box::new(Update::new(latest, old, run.into())),
+                update: Box::new(Update::new(latest, characters, run.into())),
+                pages: Box::new(PageWriter::new(store, options)?),
                 next: 0,
                 page: Vec::new(),
+                entries: old.map_or(0, Routing::entries),
             }
         };
         Ok(Builder {
@@ -125,11 +104,6 @@ impl Builder {
             shape,
             run,
             old: old.cloned(),
-            pages: PageWriter::new(store, options)?,
-            entries: match shape.is_refined() {
-                true => 0,
-                false => old.map_or(0, Routing::entries),
-            },
             form,
         })
     }
@@ -146,7 +120,9 @@ impl Builder {
 
     fn copy_to(&mut self, prefix: u64, most: u64) -> Result<bool> {
         match &mut self.form {
-            Form::Latest { update, next, page } => {
+            Form::Latest {
+                update, next, page, ..
+            } => {
                 if *next < prefix {
                     let count = most.clamp(1, prefix - *next).min(MOST_COPIED);
                     update.copy(count).map_err(|fault| of(fault, self.old.as_ref()))?;
@@ -179,14 +155,20 @@ impl Builder {
         let check = self.shape.check(hash);
         while !self.copy_to(prefix, u64::MAX)? {}
         match &mut self.form {
-            Form::Latest { update, next, page } => {
+            Form::Latest {
+                update,
+                next,
+                page,
+                entries,
+                ..
+            } => {
                 let previous = update
                     .group(prefix)
                     .map_err(|fault| of(fault, self.old.as_ref()))?;
                 // One that comes again is behind what is written.
                 if *next <= prefix {
                     *next = prefix + 1;
-                    self.entries += u64::from(previous.is_none());
+                    *entries += u64::from(previous.is_none());
                     page.extend(update.take());
                 }
                 if let Some(previous) = previous
@@ -223,59 +205,56 @@ impl Builder {
     ///
     /// # Errors
     /// A full disk; as the device says.
-    pub fn finish(mut self) -> Result<Written> {
-        let page_size = self.store.page_size();
-        let mut firsts = Vec::new();
-        match self.form {
-            Form::Latest { update, mut page, .. } => {
+    pub fn finish(self) -> Result<Written> {
+        let (entries, listing) = match self.form {
+            Form::Latest {
+                update,
+                mut pages,
+                mut page,
+                entries,
+                ..
+            } => {
                 page.extend(update.finish().map_err(|fault| of(fault, self.old.as_ref()))?);
-                for part in page.chunks(page_size.bytes()) {
+                let page_bytes = self.store.page_size().bytes();
+                for part in page.chunks(page_bytes) {
                     let mut part = part.to_vec();
-                    part.resize(page_size.bytes(), 0);
-                    self.pages.add(&part)?;
+                    part.resize(page_bytes, 0);
+                    pages.add(&part)?;
                 }
+                let (pages, extents) = pages.finish()?;
+                let listing = Listing {
+                    pages,
+                    firsts: [].into(),
+                    extents: extents.into(),
+                };
+                (entries, listing)
             }
-            Form::Sketches(mut sketching) => {
+            Form::Sketches(sketching) => {
                 assert!(
                     sketching.prefix.is_none() && sketching.head.is_none(),
                     "all was taken over"
                 );
-                if let Some(first) = sketching.draft.first() {
-                    sketching.firsts.push(first);
-                    self.pages.add(&sketching.draft.finish(page_size))?;
-                }
-                firsts = sketching.firsts;
+                (sketching.writer.entries(), sketching.writer.finish()?)
             }
-        }
-        let mut claimed = Claimed::none(&self.store);
-        let (pages, extents) = self.pages.finish()?;
-        claimed.extents.extend(&extents);
+        };
         let meta = Meta {
             shape: self.shape,
             runs: u16::from(self.run) + 1,
-            entries: self.entries,
-            pages,
-            firsts: firsts.into(),
-            extents: extents.into(),
+            entries,
+            listing,
         };
-        let described = Described::write(&self.store, &meta.encode(), self.options)?;
-        claimed.extents.extend(described.extents.iter());
-        let filter = Routing {
-            meta: Arc::new(meta),
-            described,
-        };
-        Ok(Written { claimed, filter })
+        Written::describe(&self.store, self.options, meta)
     }
 
     /// Writes pages of characters that are full.
     fn write_full(&mut self) -> Result<()> {
-        let Form::Latest { page, .. } = &mut self.form else {
+        let Form::Latest { pages, page, .. } = &mut self.form else {
             return Ok(());
         };
         let bytes = self.store.page_size().bytes();
         let full = page.len() / bytes * bytes;
         for part in page[..full].chunks(bytes) {
-            self.pages.add(part)?;
+            pages.add(part)?;
         }
         page.drain(..full);
         Ok(())
@@ -327,18 +306,10 @@ impl Builder {
     }
 
     fn put(&mut self, sketch: Sketch) -> Result<()> {
-        let page_size = self.store.page_size();
-        let Form::Sketches(sketching) = &mut self.form else {
-            return Ok(());
-        };
-        if !sketching.draft.push(sketch, page_size.bytes()) {
-            sketching.firsts.extend(sketching.draft.first());
-            self.pages.add(&sketching.draft.finish(page_size))?;
-            let is_in = sketching.draft.push(sketch, page_size.bytes());
-            assert!(is_in, "a page has space for a sketch");
+        match &mut self.form {
+            Form::Latest { .. } => Ok(()),
+            Form::Sketches(sketching) => sketching.writer.push(sketch),
         }
-        self.entries += 1;
-        Ok(())
     }
 }
 

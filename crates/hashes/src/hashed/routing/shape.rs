@@ -1,10 +1,8 @@
 //! What a routing filter says, of which bits of a hash.
 
+use crate::hashed::lists::MOST_PREFIX_BITS;
 use crate::hashed::run::Group;
 use alluvium_storage::{Error, Result};
-
-/// The most bits of a prefix.
-pub(super) const MOST_PREFIX_BITS: u8 = 40;
 
 /// Which bits of a hash are the prefix of a level and its check character.
 ///

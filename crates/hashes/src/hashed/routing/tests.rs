@@ -156,7 +156,7 @@ fn filters_of_many_pages_are_read_page_by_page() {
         hashes.extend((0..256).map(|check| 0x8000_0000_0000_0000 | check));
         level.arrive(hashes);
     }
-    assert!(level.filter.as_ref().unwrap().meta.pages.len() > 10);
+    assert!(level.filter.as_ref().unwrap().pages() > 10);
     let mut asked: Vec<u64> = level
         .runs
         .iter()

@@ -27,13 +27,12 @@
 
 use super::{Filter, Meta};
 use crate::hashed::index::Index;
-use crate::hashed::pages::{BadPages, Pages};
+use crate::hashed::pages::{self, Bad, Pages};
 use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_dictionary::deletes::{List, RangeDeletes};
 use alluvium_filters::Geometry;
-use alluvium_storage::extents::Extent;
 use alluvium_storage::memory::Bytes;
-use alluvium_storage::{Error, PageSize, Place, Result};
+use alluvium_storage::{PageSize, Place, Result};
 use std::sync::Arc;
 
 const MAGIC: [u8; 4] = *b"AHRN";
@@ -68,11 +67,7 @@ impl Meta {
             Writer::new(&mut out).u64(number);
         }
         self.pages.encode(&mut out);
-        Writer::new(&mut out).varint(self.extents.len() as u64);
-        for (extent, live) in &self.extents {
-            extent.encode(&mut out);
-            Writer::new(&mut out).varint(*live);
-        }
+        pages::encode_extents(&self.extents, &mut out);
         Writer::new(&mut out).varint(index.len() as u64).bytes(index);
         for &start in starts {
             Writer::new(&mut out).u32(start);
@@ -97,51 +92,12 @@ impl Meta {
     /// Reads a description.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] at `place`, or [`Error::NewerFormat`].
+    /// [`alluvium_storage::Error::Corrupt`] at `place`, or
+    /// [`alluvium_storage::Error::NewerFormat`].
     pub fn decode(bytes: &[u8], place: &Place, page_size: PageSize) -> Result<Meta> {
-        let bad = |found: String| Error::corrupt(place.clone(), "the description of a run", found);
-        if let Some(&found) = bytes.get(4)
-            && bytes.starts_with(&MAGIC)
-            && found > VERSION
-        {
-            return Err(Error::NewerFormat {
-                place: place.clone(),
-                found: found.into(),
-                supported: VERSION.into(),
-            });
-        }
-        let mut reader = Reader::new(bytes);
-        let meta = read(&mut reader, place, page_size).map_err(|error| match error {
-            Bad::Cut(cut) => bad(cut.to_string()),
-            Bad::Other(found) => bad(found),
-            Bad::Extent(error) => *error,
-        })?;
-        if reader.left() > 0 {
-            return Err(bad(format!("{} bytes behind its end", reader.left())));
-        }
-        Ok(meta)
-    }
-}
-
-/// Why a description cannot be read.
-enum Bad {
-    Cut(Truncated),
-    Other(String),
-    Extent(Box<Error>),
-}
-
-impl From<BadPages> for Bad {
-    fn from(bad: BadPages) -> Bad {
-        match bad {
-            BadPages::Cut(cut) => Bad::Cut(cut),
-            BadPages::Other(found) => Bad::Other(found),
-        }
-    }
-}
-
-impl From<Truncated> for Bad {
-    fn from(cut: Truncated) -> Bad {
-        Bad::Cut(cut)
+        pages::decode(bytes, place, "a run", (MAGIC, VERSION), |reader| {
+            read(reader, place, page_size)
+        })
     }
 }
 
@@ -158,11 +114,7 @@ fn read(reader: &mut Reader<'_>, place: &Place, page_size: PageSize) -> std::res
     let (data, newest) = (reader.u64()?, reader.u64()?);
     let pages = Pages::decode(reader, page_size, if version == OLDEST { 8 } else { 4 })?;
     let leaves = pages.len();
-    let mut extents = Vec::new();
-    for _ in 0..reader.varint()? {
-        let extent = Extent::decode(reader, place).map_err(|error| Bad::Extent(Box::new(error)))?;
-        extents.push((extent, reader.varint()?.min(extent.bytes())));
-    }
+    let extents = pages::decode_extents(reader, place)?;
     let index = part(reader)?.into();
     let index = match kind {
         PACHASH => Index::PaCHash(index),
@@ -186,7 +138,7 @@ fn read(reader: &mut Reader<'_>, place: &Place, page_size: PageSize) -> std::res
         index,
         filter,
         deletes: Arc::new(deletes(reader)?),
-        extents: extents.into(),
+        extents,
         records,
         tombstones,
         hashes,
@@ -232,7 +184,9 @@ mod tests {
     use crate::hashed::options::IndexKind;
     use crate::hashed::pages::Segment;
     use alluvium_base::checksum;
+    use alluvium_storage::Error;
     use alluvium_storage::Structure;
+    use alluvium_storage::extents::Extent;
 
     fn place() -> Place {
         Place::new(Structure::Node, "a run", 0)

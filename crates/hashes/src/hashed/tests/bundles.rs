@@ -245,7 +245,7 @@ fn damaged_filters_are_told_and_a_salvaged_structure_does_without_them() {
         let version = hashed.version();
         let filter = version.parts[1].levels[0].filter.clone().unwrap();
         // A page of it: lookups fail, and a check says where.
-        let page = filter.page_of_test(0);
+        let page = filter.page(0).unwrap();
         flip(page.offset);
         let found = check(&home, &hashed);
         assert!(found.iter().any(|what| what.contains("filter of")), "{found:?}");

@@ -1,10 +1,8 @@
 //! Whether a list says what the runs below it have: all of it is read, and all of them.
 
-use super::List;
-use super::cursor::Cursor;
+use super::{Cursor, List, Meta};
 use crate::hashed::leaf::Entries;
-use crate::hashed::routing::Origin;
-use crate::hashed::routing::sketches::Sketch;
+use crate::hashed::lists::{Origin, Sketch, Stored};
 use crate::hashed::run::Run;
 use alluvium_base::Purpose;
 use alluvium_dictionary::read::Files;
@@ -114,7 +112,7 @@ impl<'c> Wanted<'c> {
     }
 }
 
-impl List {
+impl Stored<Meta> {
     /// Returns whether all its pages can be read, and are ones of a list.
     pub(in crate::hashed) fn is_readable(&self, files: Files<'_>) -> Result<bool> {
         let mut all = Cursor::new(Origin::Files(files), self, Purpose::Check, 16);

@@ -1,10 +1,11 @@
 //! Which bits of a hash are the prefix of a height, its check character and the character behind
 //! its prefix.
 
+use crate::hashed::lists;
 use alluvium_storage::{Error, Result};
 
 /// The most bits of a prefix.
-pub(super) const MOST_PREFIX_BITS: u32 = 40;
+pub(super) const MOST_PREFIX_BITS: u32 = lists::MOST_PREFIX_BITS as u32;
 /// The least bits before the characters of a prefix: what follows a prefix has at most 56.
 const LEAST_BASE_BITS: u32 = 8;
 

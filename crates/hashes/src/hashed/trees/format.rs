@@ -16,12 +16,10 @@
 //!     12     4  zero
 //!     16     8  entries
 //!     24     8  entries that are probably of older records of a key
-//!     32        its n pages: `hashed/pages/format.rs`
-//!      …   8·n  the first prefix of each page
-//!      …        extents (varint), each: the extent (12), its live bytes (varint)
+//!     32        a listing of its pages: `hashed/lists/format.rs`
 //! ```
 //!
-//! A page: `hashed/routing/format.rs`. A payload of a node has, from the lowest bit, a check
+//! A payload of a node has, from the lowest bit, a check
 //! character, a next character and a child. A digest of a leaf has prefixes of 40 bits, one of a
 //! tree those of the next height; its payloads are the bits that follow.
 //!
@@ -42,19 +40,19 @@
 
 use super::names::{ChildName, NodeName, TreeName};
 use super::{Cut, Head, Meta};
-use crate::hashed::pages::{BadPages, Pages};
+use crate::hashed::lists::{Description, Listing};
+use crate::hashed::pages::{self, Bad};
 use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_dictionary::values::ValuePointer;
-use alluvium_storage::extents::Extent;
-use alluvium_storage::{Error, PageSize, Place, Result};
+use alluvium_storage::{PageSize, Place, Result};
 
 const MAGIC: [u8; 4] = *b"AHTL";
 const VERSION: u8 = 1;
 
-impl Meta {
-    /// Returns the bytes of the description.
-    #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
+impl Description for Meta {
+    const NAME: &'static str = "a list of a routing tree";
+
+    fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let Head {
             cut,
@@ -73,67 +71,26 @@ impl Meta {
             .u32(0)
             .u64(self.entries)
             .u64(self.hidden);
-        self.pages.encode(&mut out);
-        for &first in &self.firsts {
-            Writer::new(&mut out).u64(first);
-        }
-        Writer::new(&mut out).varint(self.extents.len() as u64);
-        for (extent, live) in &self.extents {
-            extent.encode(&mut out);
-            Writer::new(&mut out).varint(*live);
-        }
+        self.listing.encode(&mut out);
         out
     }
 
-    /// Reads a description.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`] at `place`, or [`Error::NewerFormat`].
-    pub fn decode(bytes: &[u8], place: &Place, page_size: PageSize) -> Result<Meta> {
-        let expected = "the description of a list of a routing tree";
-        let bad = |found: String| Error::corrupt(place.clone(), expected, found);
-        if let Some(&found) = bytes.get(4)
-            && bytes.starts_with(&MAGIC)
-            && found > VERSION
-        {
-            return Err(Error::NewerFormat {
-                place: place.clone(),
-                found: found.into(),
-                supported: VERSION.into(),
-            });
-        }
-        let mut reader = Reader::new(bytes);
-        let meta = read(&mut reader, place, page_size).map_err(|error| match error {
-            Bad::Cut(cut) => bad(cut.to_string()),
-            Bad::Other(found) => bad(found),
-            Bad::Extent(error) => *error,
-        })?;
-        match reader.left() {
-            0 => Ok(meta),
-            left => Err(bad(format!("{left} bytes behind its end"))),
-        }
+    fn decode(bytes: &[u8], place: &Place, page_size: PageSize) -> Result<Meta> {
+        pages::decode(bytes, place, Self::NAME, (MAGIC, VERSION), |reader| {
+            read(reader, place, page_size)
+        })
     }
-}
 
-/// Why bytes cannot be read.
-enum Bad {
-    Cut(Truncated),
-    Other(String),
-    Extent(Box<Error>),
-}
-
-impl From<Truncated> for Bad {
-    fn from(cut: Truncated) -> Bad {
-        Bad::Cut(cut)
+    fn listing(&self) -> &Listing {
+        &self.listing
     }
-}
 
-impl From<BadPages> for Bad {
-    fn from(bad: BadPages) -> Bad {
-        match bad {
-            BadPages::Cut(cut) => Bad::Cut(cut),
-            BadPages::Other(found) => Bad::Other(found),
-        }
+    fn entry_bits(&self) -> (u32, u32) {
+        (self.head.prefix_bits(), self.head.payload_bits())
+    }
+
+    fn entries(&self) -> u64 {
+        self.entries
     }
 }
 
@@ -158,26 +115,11 @@ fn read(reader: &mut Reader<'_>, place: &Place, page_size: PageSize) -> std::res
     if hidden > entries {
         return Err(Bad::Other(format!("{hidden} of {entries} entries")));
     }
-    let pages = Pages::decode(reader, page_size, 4)?;
-    let mut firsts: Vec<u64> = Vec::new();
-    for _ in 0..pages.len() {
-        firsts.push(reader.u64()?);
-    }
-    if !firsts.is_sorted() {
-        return Err(Bad::Other("pages of a list out of order".to_owned()));
-    }
-    let mut extents = Vec::new();
-    for _ in 0..reader.varint()? {
-        let extent = Extent::decode(reader, place).map_err(|error| Bad::Extent(Box::new(error)))?;
-        extents.push((extent, reader.varint()?.min(extent.bytes())));
-    }
     Ok(Meta {
         head,
         entries,
         hidden,
-        pages,
-        firsts: firsts.into(),
-        extents: extents.into(),
+        listing: Listing::decode(reader, place, page_size, true)?,
     })
 }
 
@@ -273,8 +215,10 @@ impl TreeName {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hashed::pages::{Pages, Segment};
     use alluvium_base::checksum;
-    use alluvium_storage::{Codec, NodePointer, Structure};
+    use alluvium_storage::extents::Extent;
+    use alluvium_storage::{Codec, Error, NodePointer, Structure};
 
     fn place() -> Place {
         Place::new(Structure::Node, "a list", 0)
@@ -283,7 +227,7 @@ mod tests {
     fn meta(height: u8, children: u16) -> Meta {
         let pages = Pages {
             page_size: PageSize::MIN,
-            segments: [crate::hashed::pages::Segment {
+            segments: [Segment {
                 first: 0,
                 pages: 2,
                 tier: 0,
@@ -306,9 +250,11 @@ mod tests {
             },
             entries: 77,
             hidden: 7,
-            pages,
-            firsts: [9, 12].into(),
-            extents: [(extent, 8192)].into(),
+            listing: Listing {
+                pages,
+                firsts: [9, 12].into(),
+                extents: [(extent, 8192)].into(),
+            },
         }
     }
 

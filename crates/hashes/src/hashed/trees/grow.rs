@@ -2,12 +2,10 @@
 //! the next level's, as it is: what is written is a new root there, of the hashes that the
 //! digests below hand up.
 
-use super::cursor::Cursor;
 use super::hashes::Hashes;
 use super::tree::{Child, Planted, Tree};
-use super::{Cut, Head, List, Writer, Written};
-use crate::hashed::routing::Origin;
-use crate::hashed::routing::sketches::Sketch;
+use super::{Cursor, Cut, Head, List, Writer, Written};
+use crate::hashed::lists::{Origin, Sketch};
 use crate::hashed::state::{Level, LevelRun};
 use alluvium_base::Purpose;
 use alluvium_storage::Result;
@@ -30,8 +28,8 @@ pub(in crate::hashed) struct Grown {
 impl Grown {
     /// Returns the tree of a run that a rebuild has made.
     pub(in crate::hashed) fn settled(node: Written) -> Grown {
-        let head = node.list().head();
-        let list = node.list().clone();
+        let head = node.stored().head();
+        let list = node.stored().clone();
         Grown {
             root: Tree::new(head.cut, head.height, Some(list), vec![Child::Leaf(None)]),
             written: vec![node],
@@ -41,7 +39,10 @@ impl Grown {
 
     /// Returns how many entries of lists were written.
     pub(in crate::hashed) fn entries(&self) -> u64 {
-        self.written.iter().map(|written| written.list().entries()).sum()
+        self.written
+            .iter()
+            .map(|written| written.stored().entries())
+            .sum()
     }
 }
 
@@ -181,10 +182,10 @@ impl Growing {
         let mut growing = Growing {
             store: Arc::clone(store),
             options,
-            cut: digest.list().head().cut,
+            cut: digest.stored().head().cut,
             roots: growing.map(|tree| tree.map(|tree| tree.root.clone())).collect(),
             height: 1,
-            child: Child::Leaf(Some(digest.list().clone())),
+            child: Child::Leaf(Some(digest.stored().clone())),
             root: None,
             written: vec![digest],
         };
@@ -303,7 +304,7 @@ impl Growing {
         let node = root.node.finish(hidden)?;
         if let Some(digest) = root.digest {
             let digest = digest.finish(0)?;
-            let list = digest.list().clone();
+            let list = digest.stored().clone();
             self.written.push(digest);
             if let Child::Node(tree) = &self.child {
                 self.child = Child::Node(Arc::new(Tree {
@@ -312,7 +313,7 @@ impl Growing {
                 }));
             }
         }
-        let list = node.list().clone();
+        let list = node.stored().clone();
         self.written.push(node);
         Ok(list)
     }
@@ -329,9 +330,14 @@ pub(in crate::hashed) fn install(levels: &[Level], run: LevelRun, grown: Grown) 
     let mut kept: Vec<&List> = Vec::new();
     root.each_list(&mut |list| kept.push(list));
     // A digest that a higher one replaced in the same step is given up.
-    let stays = |written: &Written| kept.iter().any(|list| list.pointer() == written.list().pointer());
+    let stays = |written: &Written| {
+        kept.iter()
+            .any(|list| list.pointer() == written.stored().pointer())
+    };
     let (stay, _): (Vec<Written>, Vec<Written>) = written.into_iter().partition(stays);
-    stay.into_iter().for_each(Written::install);
+    for written in stay {
+        written.install();
+    }
     if is_settled {
         let runs = vec![run];
         return vec![Level {

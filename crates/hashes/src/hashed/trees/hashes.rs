@@ -1,8 +1,7 @@
 //! The hashes of several digests as one: by prefix, then in the order of the log.
 
-use super::cursor::Cursor;
-use super::{Head, List};
-use crate::hashed::routing::Origin;
+use super::{Cursor, Head, List};
+use crate::hashed::lists::Origin;
 use alluvium_base::Purpose;
 use alluvium_storage::Result;
 use alluvium_storage::store::Store;
@@ -67,7 +66,7 @@ impl Hashes {
 
     /// Returns how many hashes there are.
     pub(super) fn len(&self) -> u64 {
-        let entries = self.sources.iter().map(|source| source.cursor.list().entries());
+        let entries = self.sources.iter().map(|source| source.cursor.of().entries());
         entries.sum()
     }
 

@@ -1,10 +1,8 @@
 //! Writing a list: what a node says, or the hashes of a leaf or a tree.
 
 use super::cut::MOST_PREFIX_BITS;
-use super::{Cut, List, Meta};
-use crate::hashed::pages::{Claimed, Described, PageWriter};
-use crate::hashed::routing::sketches::{Coding, Draft, Sketch};
-use alluvium_filters::golomb::Rice;
+use super::{Cut, Meta, Written};
+use crate::hashed::lists::{Sketch, SketchWriter};
 use alluvium_storage::Result;
 use alluvium_storage::node::WriterOptions;
 use alluvium_storage::store::Store;
@@ -89,30 +87,7 @@ pub struct Writer {
     store: Arc<Store>,
     options: WriterOptions,
     head: Head,
-    pages: PageWriter,
-    draft: Draft,
-    firsts: Vec<u64>,
-    entries: u64,
-}
-
-/// A list that is written, and not yet part of a structure. Dropped, it gives its extents up.
-#[derive(Debug)]
-pub struct Written {
-    claimed: Claimed,
-    list: List,
-}
-
-impl Written {
-    /// Returns the list.
-    #[must_use]
-    pub fn list(&self) -> &List {
-        &self.list
-    }
-
-    /// Makes its extents part of the generation that is being built.
-    pub fn install(self) {
-        self.claimed.install();
-    }
+    sketches: SketchWriter,
 }
 
 impl Writer {
@@ -122,20 +97,12 @@ impl Writer {
     /// When the store takes no changes.
     pub fn new(store: &Arc<Store>, options: WriterOptions, head: Head, expected: u64) -> Result<Writer> {
         head.validate()?;
-        let rice = Rice::new(expected, head.prefix_bits());
-        let coding = Coding {
-            prefix_bits: head.prefix_bits() as u8,
-            payload_bits: head.payload_bits() as u8,
-            parameter: rice.parameter() as u8,
-        };
+        let bits = (head.prefix_bits(), head.payload_bits());
         Ok(Writer {
             store: Arc::clone(store),
             options,
             head,
-            pages: PageWriter::new(store, options)?,
-            draft: Draft::new(coding),
-            firsts: Vec::new(),
-            entries: 0,
+            sketches: SketchWriter::new(store, options, bits, expected)?,
         })
     }
 
@@ -148,7 +115,7 @@ impl Writer {
     /// Returns how many entries it has.
     #[must_use]
     pub fn entries(&self) -> u64 {
-        self.entries
+        self.sketches.entries()
     }
 
     /// Appends an entry. Prefixes ascend.
@@ -156,43 +123,21 @@ impl Writer {
     /// # Errors
     /// A full disk; as the device says.
     pub fn push(&mut self, entry: Sketch) -> Result<()> {
-        let page_size = self.store.page_size();
-        if !self.draft.push(entry, page_size.bytes()) {
-            self.firsts.extend(self.draft.first());
-            self.pages.add(&self.draft.finish(page_size))?;
-            let is_in = self.draft.push(entry, page_size.bytes());
-            assert!(is_in, "a page has space for an entry");
-        }
-        self.entries += 1;
-        Ok(())
+        self.sketches.push(entry)
     }
 
     /// Writes what is left, and the description.
     ///
     /// # Errors
     /// A full disk; as the device says.
-    pub fn finish(mut self, hidden: u64) -> Result<Written> {
-        if let Some(first) = self.draft.first() {
-            self.firsts.push(first);
-            self.pages.add(&self.draft.finish(self.store.page_size()))?;
-        }
-        let mut claimed = Claimed::none(&self.store);
-        let (pages, extents) = self.pages.finish()?;
-        claimed.extents.extend(&extents);
+    pub fn finish(self, hidden: u64) -> Result<Written> {
+        let entries = self.sketches.entries();
         let meta = Meta {
             head: self.head,
-            entries: self.entries,
-            hidden: hidden.min(self.entries),
-            pages,
-            firsts: self.firsts.into(),
-            extents: extents.into(),
+            entries,
+            hidden: hidden.min(entries),
+            listing: self.sketches.finish()?,
         };
-        let described = Described::write(&self.store, &meta.encode(), self.options)?;
-        claimed.extents.extend(described.extents.iter());
-        let list = List {
-            meta: Arc::new(meta),
-            described,
-        };
-        Ok(Written { claimed, list })
+        Written::describe(&self.store, self.options, meta)
     }
 }

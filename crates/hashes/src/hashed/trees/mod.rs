@@ -10,9 +10,9 @@
 //!
 //! *Does not know*: when merges are due, how records are merged, what is in a run beside hashes.
 //!
-//! *Read in this order*: `cut.rs`, this file, `format.rs`, `list.rs` (writing), `cursor.rs`
-//! (reading), `hashes.rs` (digests in the order of the log), `tree.rs`, `grow.rs`, `leaf.rs`,
-//! `search.rs`, `names.rs`, `check.rs`.
+//! *Read in this order*: `cut.rs`, this file, `format.rs`, `list.rs` (writing), `hashes.rs`
+//! (digests in the order of the log), `tree.rs`, `grow.rs`, `leaf.rs`, `search.rs`, `names.rs`,
+//! `check.rs`.
 //!
 //! Conway, "Understanding Dictionaries at the Intersection of Theory and Practice" (2020), §2.5 and
 //! §2.7. Lists are read through the cache of pages: they take memory only while they are used.
@@ -38,7 +38,6 @@
 //! - A node that cannot be read is left out: the search goes to all of its children.
 
 mod check;
-mod cursor;
 mod cut;
 pub mod format;
 mod grow;
@@ -54,21 +53,15 @@ mod tree;
 pub use cut::Cut;
 pub(super) use grow::{Growing, Grown, install};
 pub(super) use leaf::{LeafWriter, is_spent};
-pub use list::{Head, Writer, Written};
+pub use list::{Head, Writer};
 pub(super) use search::Descent;
 pub(super) use tree::Planted;
 #[cfg(test)]
 pub(super) use tree::{Child, Tree};
 
-use super::pages::{Described, Pages};
-use super::routing::sketches::Sketch;
-use alluvium_base::Purpose;
+use super::lists::{self, Listing, Stored};
 use alluvium_dictionary::fetch::Fetch;
-use alluvium_dictionary::read::Files;
-use alluvium_dictionary::values::ValuePointer;
-use alluvium_storage::extents::Extent;
-use alluvium_storage::{Error, NodePointer, Place, Result};
-use std::sync::Arc;
+use alluvium_storage::{Error, Result};
 use std::task::{Poll, ready};
 
 /// What a list consists of.
@@ -80,43 +73,17 @@ pub struct Meta {
     pub entries: u64,
     /// How many of them are probably of keys of which a newer leaf below has a record.
     pub hidden: u64,
-    pub(super) pages: Pages,
-    /// The first prefix of each page.
-    pub(super) firsts: Box<[u64]>,
-    /// All but those of the description, each with its live bytes.
-    pub(super) extents: Box<[(Extent, u64)]>,
+    pub(super) listing: Listing,
 }
 
 /// A node or a digest.
-#[derive(Clone, Debug)]
-pub struct List {
-    meta: Arc<Meta>,
-    described: Described,
-}
+pub type List = Stored<Meta>;
+/// A list that is written, and not yet part of a structure.
+pub type Written = lists::Written<Meta>;
+/// The entries of a list, in order.
+pub(super) type Cursor<'f> = lists::Cursor<'f, Meta>;
 
-impl List {
-    /// Reads the description of a list past the cache.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`] when it is damaged; as the device says.
-    pub fn open(files: Files<'_>, pointer: &ValuePointer, purpose: Purpose) -> Result<List> {
-        let (bytes, described) = Described::read(files, pointer, purpose)?;
-        let meta = Meta::decode(&bytes, &described.place(), files.page_size)?;
-        Ok(List {
-            meta: Arc::new(meta),
-            described,
-        })
-    }
-
-    /// Returns the same list with the extents that a store's map has for its description.
-    ///
-    /// # Errors
-    /// [`Error::Corrupt`] when no extent is in use there.
-    pub fn mapped(mut self, holding: impl Fn(u8, u64) -> Option<Extent>) -> Result<List> {
-        self.described = self.described.mapped(holding)?;
-        Ok(self)
-    }
-
+impl Stored<Meta> {
     /// Fails unless it is the list that is expected there.
     ///
     /// # Errors
@@ -137,58 +104,10 @@ impl List {
         self.meta.head
     }
 
-    /// Returns how many entries it has.
-    #[must_use]
-    pub fn entries(&self) -> u64 {
-        self.meta.entries
-    }
-
-    /// Returns how many of them are probably of older records of a key.
+    /// Returns how many of its entries are probably of older records of a key.
     #[must_use]
     pub fn hidden(&self) -> u64 {
         self.meta.hidden
-    }
-
-    /// Returns where its description is.
-    #[must_use]
-    pub fn pointer(&self) -> &ValuePointer {
-        &self.described.pointer
-    }
-
-    /// Returns where it is, for errors.
-    #[must_use]
-    pub fn place(&self) -> Place {
-        self.described.place()
-    }
-
-    /// Returns the extents that it uses, each once, with its live bytes.
-    pub fn extents(&self) -> impl Iterator<Item = (Extent, u64)> + '_ {
-        self.meta.extents.iter().chain(&*self.described.extents).copied()
-    }
-
-    /// Returns the bytes of memory that it takes beside pages in the cache.
-    #[must_use]
-    pub fn memory_bytes(&self) -> u64 {
-        let own = size_of::<Meta>() + size_of::<List>();
-        let lists = size_of_val(&*self.meta.firsts) + size_of_val(&*self.meta.extents);
-        self.meta.pages.memory_bytes() + self.described.memory_bytes() + (own + lists) as u64
-    }
-
-    /// Returns the bytes that it takes of its extents.
-    #[must_use]
-    pub fn device_bytes(&self) -> u64 {
-        self.extents().map(|(_, live)| live).sum()
-    }
-
-    fn pages(&self) -> u64 {
-        self.meta.pages.len()
-    }
-
-    pub(super) fn page(&self, number: u64) -> Result<NodePointer> {
-        self.meta.pages.get(number).ok_or_else(|| {
-            let expected = format!("a list of {} pages", self.meta.pages.len());
-            Error::corrupt(self.place(), expected, format!("page {number}"))
-        })
     }
 
     /// Returns the payloads of a prefix, in their order. Pending where a page is missing.
@@ -196,22 +115,8 @@ impl List {
     /// # Errors
     /// As the device says; damage.
     pub fn payloads<F: Fetch>(&self, prefix: u64, fetch: &F) -> Poll<Result<Vec<u64>>> {
-        let (firsts, mut found) = (&self.meta.firsts, Vec::new());
-        // The page before the first that begins with the prefix may end with it.
-        let begin = firsts.partition_point(|&first| first < prefix).saturating_sub(1);
-        let end = firsts.partition_point(|&first| first <= prefix);
-        for number in begin..end {
-            let pointer = self.page(number as u64)?;
-            let page = ready!(fetch.node(&pointer))?;
-            let place = pointer.place();
-            self.sketches(&page, &place)?
-                .each_from(prefix, &place, &mut |sketch: Sketch| {
-                    if sketch.prefix == prefix {
-                        found.push(sketch.payload);
-                    }
-                    sketch.prefix <= prefix
-                })?;
-        }
+        let mut found = Vec::new();
+        ready!(self.each_payload(prefix, fetch, &mut |payload| found.push(payload)))?;
         Poll::Ready(Ok(found))
     }
 }

@@ -1,9 +1,8 @@
 //! Digests that are merged, and roots that grow, beside lists in memory.
 
 use super::hashes::Hashes;
-use super::{Cut, Head, List, Writer, Written};
-use crate::hashed::routing::Origin;
-use crate::hashed::routing::sketches::Sketch;
+use super::{Cursor, Cut, Head, List, Writer, Written};
+use crate::hashed::lists::{Origin, Sketch};
 use alluvium_base::Purpose;
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_storage::extents::Class;
@@ -71,7 +70,7 @@ fn digests_are_merged_by_prefix_and_then_in_the_order_of_the_log() {
             .map(|leaf| written(&store, digest(cut, 0), leaf))
             .collect();
         let lists = |digests: &[Written]| -> Vec<List> {
-            digests.iter().map(|digest| digest.list().clone()).collect()
+            digests.iter().map(|digest| digest.stored().clone()).collect()
         };
         // Of leaves, into the order of height 2.
         let of_height = |height| cut.prefix_bits(height);
@@ -104,9 +103,9 @@ fn a_list_is_read_back_and_its_payloads_are_found() {
     };
     let list = written(&store, head, &hashes);
     let entries: Vec<Sketch> = hashes.iter().map(|&hash| head.entry(hash, 0)).collect();
-    let mut read = super::cursor::Cursor::new(
+    let mut read = Cursor::new(
         Origin::Store(Arc::clone(&store)),
-        list.list(),
+        list.stored(),
         Purpose::Compact,
         3,
     );
@@ -114,7 +113,7 @@ fn a_list_is_read_back_and_its_payloads_are_found() {
         assert_eq!(read.next().unwrap(), Some(entry));
     }
     assert_eq!(read.next().unwrap(), None);
-    assert!(list.list().pages() > 3, "{} pages", list.list().pages());
+    assert!(list.stored().pages() > 3, "{} pages", list.stored().pages());
     let guard = store.epochs().pin();
     let fetch = alluvium_dictionary::fetch::Blocking {
         cache: store.cache(),
@@ -127,7 +126,7 @@ fn a_list_is_read_back_and_its_payloads_are_found() {
     for prefix in prefixes.into_iter().step_by(5) {
         let of_prefix = entries.iter().filter(|entry| entry.prefix == prefix);
         let expected: Vec<u64> = of_prefix.map(|entry| entry.payload).collect();
-        let found = alluvium_dictionary::fetch::found(list.list().payloads(prefix, &fetch)).unwrap();
+        let found = alluvium_dictionary::fetch::found(list.stored().payloads(prefix, &fetch)).unwrap();
         assert_eq!(found, expected, "{prefix:x}");
     }
 }

@@ -2,12 +2,12 @@
 
 use alluvium_filters::golomb::{BitWriter, Delta, Rice};
 
-/// A prefix with what is known of it: the number of a run above a check character.
+/// A prefix with what is known of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Sketch {
     /// The prefix.
     pub prefix: u64,
-    /// The run and the check character.
+    /// What is known of it: a run or a child, and characters; or the rest of a hash.
     pub payload: u64,
 }
 
@@ -83,7 +83,7 @@ impl Draft {
     pub fn push(&mut self, sketch: Sketch, page: usize) -> bool {
         assert!(
             self.is_empty() || sketch.prefix >= self.last,
-            "prefixes ascend (U5)"
+            "prefixes ascend (L1)"
         );
         let parameter = u32::from(self.coding.parameter);
         let payload_bits = u32::from(self.coding.payload_bits);

@@ -1,0 +1,327 @@
+//! The bytes of a page of sketches, version 1, and of what descriptions say of such pages. All
+//! integers little-endian; a *varint* is LEB128 of at most 10 bytes.
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     2  groups, g
+//!      2     1  bits of a prefix
+//!      3     1  bits of a payload, at most 56
+//!      4     1  parameter of the code of differences, at most 56
+//!      5     3  zero
+//!      8     4  bits of all sketches
+//!     12     4  sketches
+//!     16  12·g  groups, ascending: the first prefix (8), the bit at which it begins (4)
+//!      …        sketches: difference from the prefix before (the first from its group's), payload;
+//!                 coded as in `crates/filters/src/golomb/format.rs`
+//!      …        zeros
+//! ```
+//!
+//! A listing, the end of a description:
+//!
+//! ```text
+//!      0        its n pages: `hashed/pages/format.rs`
+//!      …   8·n  of pages of sketches: the first prefix of each
+//!      …        extents: `hashed/pages/format.rs`
+//! ```
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
+use super::draft::{Coding, Draft, Sketch};
+use super::{Listing, MOST_PREFIX_BITS};
+use crate::hashed::pages::{self, Bad, Pages};
+use alluvium_base::bytes::{Reader, Truncated, Writer};
+use alluvium_filters::golomb::BitReader;
+use alluvium_storage::{Error, PageSize, Place, Result};
+
+const PAGE_HEADER_BYTES: usize = 16;
+const GROUP_BYTES: usize = 12;
+
+/// Returns the bytes of a page with some groups, and sketches of some bits.
+pub(super) fn sketch_page_bytes(groups: usize, bits: u64) -> usize {
+    PAGE_HEADER_BYTES + GROUP_BYTES * groups + bits.div_ceil(8) as usize
+}
+
+impl Listing {
+    /// Appends its bytes.
+    pub(in crate::hashed) fn encode(&self, out: &mut Vec<u8>) {
+        self.pages.encode(out);
+        for &first in &self.firsts {
+            Writer::new(out).u64(first);
+        }
+        pages::encode_extents(&self.extents, out);
+    }
+
+    /// Reads a listing of pages of sketches, or of others.
+    pub(in crate::hashed) fn decode(
+        reader: &mut Reader<'_>,
+        place: &Place,
+        page_size: PageSize,
+        has_sketches: bool,
+    ) -> std::result::Result<Listing, Bad> {
+        let pages = Pages::decode(reader, page_size, 4)?;
+        let mut firsts: Vec<u64> = Vec::new();
+        if has_sketches {
+            for _ in 0..pages.len() {
+                firsts.push(reader.u64()?);
+            }
+            if !firsts.is_sorted() {
+                return Err(Bad::Other("pages of sketches out of order".to_owned()));
+            }
+        }
+        Ok(Listing {
+            pages,
+            firsts: firsts.into(),
+            extents: pages::decode_extents(reader, place)?,
+        })
+    }
+}
+
+impl Draft {
+    /// Returns the page, and begins the next one.
+    #[must_use]
+    pub fn finish(&mut self, page_size: PageSize) -> Vec<u8> {
+        let coding = self.coding;
+        let full = std::mem::replace(self, Draft::new(coding));
+        let mut page = Vec::with_capacity(page_size.bytes());
+        let mut out = Writer::new(&mut page);
+        out.u16(full.groups.len() as u16)
+            .u8(coding.prefix_bits)
+            .u8(coding.payload_bits)
+            .u8(coding.parameter)
+            .bytes(&[0; 3])
+            .u32(full.bits.bits() as u32)
+            .u32(full.entries);
+        for (first, bit) in &full.groups {
+            out.u64(*first).u32(*bit);
+        }
+        out.bytes(&full.bits.finish());
+        assert!(page.len() <= page_size.bytes(), "a page takes what fits");
+        page.resize(page_size.bytes(), 0);
+        page
+    }
+}
+
+/// The sketches of a page.
+#[derive(Clone, Debug)]
+pub struct Sketches<'p> {
+    coding: Coding,
+    groups: &'p [u8],
+    bits: &'p [u8],
+    end: u64,
+    entries: u32,
+}
+
+impl<'p> Sketches<'p> {
+    /// Opens a page.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] at `place`.
+    pub fn open(page: &'p [u8], place: &Place) -> Result<Sketches<'p>> {
+        let bad = |found: String| Error::corrupt(place.clone(), "a page of sketches", found);
+        let mut reader = Reader::new(page);
+        let mut head = || -> std::result::Result<_, Truncated> {
+            let groups = reader.u16()?;
+            let coding = Coding {
+                prefix_bits: reader.u8()?,
+                payload_bits: reader.u8()?,
+                parameter: reader.u8()?,
+            };
+            let zeros = reader.take(3)?;
+            let (end, entries) = (reader.u32()?, reader.u32()?);
+            let groups = reader.take(GROUP_BYTES * usize::from(groups))?;
+            let bits = reader.take((end as usize).div_ceil(8))?;
+            Ok((coding, zeros, end, entries, groups, bits))
+        };
+        let (coding, zeros, end, entries, groups, bits) = head().map_err(|cut| bad(cut.to_string()))?;
+        let is_coded = (1..=MOST_PREFIX_BITS).contains(&coding.prefix_bits)
+            && coding.payload_bits <= 56
+            && coding.parameter <= coding.prefix_bits;
+        if zeros != [0; 3] || !is_coded {
+            return Err(bad(format!("{coding:?}, {zeros:?}")));
+        }
+        Ok(Sketches {
+            coding,
+            groups,
+            bits,
+            end: end.into(),
+            entries,
+        })
+    }
+
+    /// Returns how they are coded.
+    #[must_use]
+    pub fn coding(&self) -> Coding {
+        self.coding
+    }
+
+    /// Returns how many sketches it says there are.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        self.entries
+    }
+
+    /// Returns whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries == 0
+    }
+
+    fn groups(&self) -> usize {
+        self.groups.len() / GROUP_BYTES
+    }
+
+    /// Returns the first prefix of a group, and where it begins.
+    fn group(&self, number: usize) -> std::result::Result<(u64, u64), Truncated> {
+        let bytes = self.groups.get(number * GROUP_BYTES..).unwrap_or_default();
+        let mut reader = Reader::new(bytes);
+        Ok((reader.u64()?, reader.u32()?.into()))
+    }
+
+    /// Returns the first group that may have a prefix.
+    fn first_with(&self, prefix: u64) -> std::result::Result<usize, Truncated> {
+        let (mut low, mut high) = (0, self.groups());
+        while low < high {
+            let middle = low.midpoint(high);
+            match self.group(middle)?.0 < prefix {
+                true => low = middle + 1,
+                false => high = middle,
+            }
+        }
+        // The group before may end with it.
+        Ok(low.saturating_sub(1))
+    }
+
+    /// Hands the sketches to `visit`, from one that is not behind a prefix on, in order, until it
+    /// says that it has enough.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] at `place`.
+    pub fn each_from(&self, prefix: u64, place: &Place, visit: &mut dyn FnMut(Sketch) -> bool) -> Result<()> {
+        let cut = |cut: Truncated| Error::corrupt(place.clone(), "a page of sketches", cut.to_string());
+        let coded = |error: alluvium_filters::Error| {
+            Error::corrupt(place.clone(), "a page of sketches", error.to_string())
+        };
+        let most = (1u64 << self.coding.prefix_bits) - 1;
+        let payload_bits = u32::from(self.coding.payload_bits);
+        let mut last = 0;
+        for number in self.first_with(prefix).map_err(cut)?..self.groups() {
+            let (first, begin) = self.group(number).map_err(cut)?;
+            let end = match number + 1 < self.groups() {
+                true => self.group(number + 1).map_err(cut)?.1,
+                false => self.end,
+            };
+            if first < last || first > most || begin > end || end > self.end {
+                let found = format!("a group of {first} behind {last}, bits {begin} to {end}");
+                return Err(Error::corrupt(place.clone(), "groups in order", found));
+            }
+            let bytes = self.bits.get((begin / 8) as usize..).unwrap_or_default();
+            let mut bits = BitReader::new(bytes);
+            let skipped = begin % 8;
+            bits.get(skipped as u32).map_err(coded)?;
+            let mut delta = self.coding.delta(first);
+            while bits.position() - skipped < end - begin {
+                let at = delta.read(&mut bits, most).map_err(coded)?;
+                let payload = bits.get(payload_bits).map_err(coded)?;
+                last = at;
+                if !visit(Sketch { prefix: at, payload }) {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alluvium_base::checksum;
+    use alluvium_storage::Structure;
+
+    fn place() -> Place {
+        Place::new(Structure::Node, "a page", 0)
+    }
+
+    const CODING: Coding = Coding {
+        prefix_bits: 20,
+        payload_bits: 8,
+        parameter: 4,
+    };
+
+    fn example() -> (Vec<u8>, Vec<Sketch>) {
+        let mut draft = Draft::new(CODING);
+        let sketches = (0..300u64).map(|number| Sketch {
+            // Some prefixes come often, some are far from the one before.
+            prefix: number / 3 * 7 + if number > 200 { 900_000 } else { 0 },
+            payload: number % 256,
+        });
+        let all: Vec<Sketch> = sketches.collect();
+        for &sketch in &all {
+            assert!(draft.push(sketch, 4096));
+        }
+        assert_eq!(draft.first(), Some(0));
+        (draft.finish(PageSize::MIN), all)
+    }
+
+    fn read_all(page: &[u8], from: u64) -> Result<Vec<Sketch>> {
+        let sketches = Sketches::open(page, &place())?;
+        let mut found = Vec::new();
+        sketches.each_from(from, &place(), &mut |sketch| {
+            found.push(sketch);
+            true
+        })?;
+        Ok(found)
+    }
+
+    #[test]
+    fn the_bytes_of_a_page_do_not_change() {
+        let sum = checksum(&example().0);
+        assert_eq!(format!("{sum:016x}"), "e470b742b83244d9");
+    }
+
+    #[test]
+    fn sketches_are_found_from_any_prefix_on_and_no_change_of_a_page_panics() {
+        let (page, all) = example();
+        assert_eq!(read_all(&page, 0).unwrap(), all);
+        for from in [
+            0, 1, 7, 8, 210, 462, 463, 500_000, 900_469, 900_470, 900_693, 900_694,
+        ] {
+            let found = read_all(&page, from).unwrap();
+            let wanted: Vec<Sketch> = all
+                .iter()
+                .copied()
+                .filter(|sketch| sketch.prefix >= from)
+                .collect();
+            assert!(found.ends_with(&wanted), "from {from}");
+            assert!(found.len() < wanted.len() + 200, "a search begins near {from}");
+        }
+        let mut random = fastrand::Rng::with_seed(3);
+        for _ in 0..4000 {
+            let mut damaged = page.clone();
+            damaged[random.usize(..600)] = random.u8(..);
+            let _ = read_all(&damaged, random.u64(..1 << 20));
+        }
+        for len in 0..page.len().min(500) {
+            assert!(read_all(&page[..len], 0).is_err(), "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn a_page_takes_what_fits_and_no_more() {
+        let mut draft = Draft::new(CODING);
+        let mut count = 0u64;
+        while draft.push(
+            Sketch {
+                prefix: count * 11,
+                payload: 3,
+            },
+            4096,
+        ) {
+            count += 1;
+        }
+        assert!(count > 2000, "{count} sketches of about 13 bits");
+        let page = draft.finish(PageSize::MIN);
+        assert_eq!(page.len(), 4096);
+        assert_eq!(read_all(&page, 0).unwrap().len() as u64, count);
+        assert!(draft.is_empty(), "the next page begins");
+    }
+}

@@ -1,0 +1,148 @@
+//! Reading pages from front to back, past the cache.
+
+use super::{Description, Sketch, Stored};
+use alluvium_base::Purpose;
+use alluvium_dictionary::read::Files;
+use alluvium_storage::node::read_nodes;
+use alluvium_storage::store::Store;
+use alluvium_storage::{Error, NodePointer, PageSize, Result, Tiers};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Where pages are read.
+#[derive(Clone, Debug)]
+pub(in crate::hashed) enum Origin<'f> {
+    /// An open store.
+    Store(Arc<Store>),
+    /// Data files.
+    Files(Files<'f>),
+}
+
+impl Origin<'_> {
+    fn tiers(&self) -> (&Tiers, PageSize) {
+        match self {
+            Origin::Store(store) => (store.tiers(), store.page_size()),
+            Origin::Files(files) => (files.tiers, files.page_size),
+        }
+    }
+}
+
+/// Pages, in order.
+#[derive(Debug)]
+pub(in crate::hashed) struct PageCursor<'f, M> {
+    from: Origin<'f>,
+    of: Stored<M>,
+    purpose: Purpose,
+    /// How many pages are read together.
+    ahead: u64,
+    next: u64,
+    ready: VecDeque<Vec<u8>>,
+}
+
+impl<'f, M: Description + Clone> PageCursor<'f, M> {
+    pub(in crate::hashed) fn new(from: Origin<'f>, of: &Stored<M>, purpose: Purpose, ahead: u64) -> Self {
+        assert!(ahead > 0, "at least a page is read");
+        PageCursor {
+            from,
+            of: of.clone(),
+            purpose,
+            ahead,
+            next: 0,
+            ready: VecDeque::new(),
+        }
+    }
+
+    /// Returns the next page; none behind the last.
+    pub(in crate::hashed) fn next(&mut self) -> Result<Option<Vec<u8>>> {
+        if let Some(page) = self.ready.pop_front() {
+            return Ok(Some(page));
+        }
+        let end = self.of.pages().min(self.next + self.ahead);
+        let pointers: Result<Vec<NodePointer>> = (self.next..end).map(|page| self.of.page(page)).collect();
+        let (pointers, mut failed) = (pointers?, Ok(()));
+        let (tiers, page_size) = self.from.tiers();
+        let ready = &mut self.ready;
+        read_nodes(
+            tiers,
+            &pointers,
+            page_size,
+            self.purpose,
+            &mut |_, page| match page {
+                Ok(page) => ready.push_back(page),
+                Err(error) => failed = Err(error),
+            },
+        );
+        failed?;
+        self.next = end;
+        Ok(self.ready.pop_front())
+    }
+}
+
+/// Sketches, in order.
+#[derive(Debug)]
+pub(in crate::hashed) struct Cursor<'f, M> {
+    pages: PageCursor<'f, M>,
+    /// The page whose sketches are handed out next.
+    page: u64,
+    sketches: std::vec::IntoIter<Sketch>,
+    last: u64,
+    count: u64,
+}
+
+impl<'f, M: Description + Clone> Cursor<'f, M> {
+    pub(in crate::hashed) fn new(from: Origin<'f>, of: &Stored<M>, purpose: Purpose, ahead: u64) -> Self {
+        Cursor {
+            pages: PageCursor::new(from, of, purpose, ahead),
+            page: 0,
+            sketches: Vec::new().into_iter(),
+            last: 0,
+            count: 0,
+        }
+    }
+
+    /// Returns what is read.
+    pub(in crate::hashed) fn of(&self) -> &Stored<M> {
+        &self.pages.of
+    }
+
+    /// Returns the next sketch; none behind the last.
+    pub(in crate::hashed) fn next(&mut self) -> Result<Option<Sketch>> {
+        loop {
+            if let Some(sketch) = self.sketches.next() {
+                self.last = sketch.prefix;
+                self.count += 1;
+                return Ok(Some(sketch));
+            }
+            let Some(page) = self.pages.next()? else {
+                let (of, found) = (self.of(), self.count);
+                return match found == of.entries() {
+                    true => Ok(None),
+                    false => {
+                        let expected = format!("{} entries", of.entries());
+                        Err(Error::corrupt(of.place(), expected, found.to_string()))
+                    }
+                };
+            };
+            self.open(&page)?;
+        }
+    }
+
+    fn open(&mut self, page: &[u8]) -> Result<()> {
+        let of = self.of();
+        let place = of.page(self.page)?.place();
+        let mut all = Vec::new();
+        of.sketches(page, &place)?.each_from(0, &place, &mut |sketch| {
+            all.push(sketch);
+            true
+        })?;
+        let first = all.first().map(|sketch: &Sketch| sketch.prefix);
+        let listed = of.meta.listing().firsts.get(self.page as usize).copied();
+        if first.is_none() || first != listed || first < Some(self.last) {
+            let expected = format!("a page that begins with {listed:?}, behind {}", self.last);
+            return Err(Error::corrupt(place, expected, format!("{first:?}")));
+        }
+        self.page += 1;
+        self.sketches = all.into_iter();
+        Ok(())
+    }
+}

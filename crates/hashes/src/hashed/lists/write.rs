@@ -1,0 +1,128 @@
+//! Writing sketches page by page, and the description of what was written.
+
+use super::{Coding, Description, Draft, Listing, Sketch, Stored};
+use crate::hashed::pages::{Claimed, Described, PageWriter};
+use alluvium_filters::golomb::Rice;
+use alluvium_storage::node::WriterOptions;
+use alluvium_storage::store::Store;
+use alluvium_storage::{PageSize, Result};
+use std::sync::Arc;
+
+/// Pages of sketches that are being written. Dropped unfinished, it leaves nothing.
+#[derive(Debug)]
+pub(in crate::hashed) struct SketchWriter {
+    pages: PageWriter,
+    page_size: PageSize,
+    draft: Draft,
+    firsts: Vec<u64>,
+    entries: u64,
+}
+
+impl SketchWriter {
+    /// Begins a list of about `expected` sketches.
+    ///
+    /// # Errors
+    /// When the store takes no changes.
+    pub(in crate::hashed) fn new(
+        store: &Store,
+        options: WriterOptions,
+        (prefix_bits, payload_bits): (u32, u32),
+        expected: u64,
+    ) -> Result<SketchWriter> {
+        let rice = Rice::new(expected, prefix_bits);
+        Ok(SketchWriter {
+            pages: PageWriter::new(store, options)?,
+            page_size: store.page_size(),
+            draft: Draft::new(Coding {
+                prefix_bits: prefix_bits as u8,
+                payload_bits: payload_bits as u8,
+                parameter: rice.parameter() as u8,
+            }),
+            firsts: Vec::new(),
+            entries: 0,
+        })
+    }
+
+    /// Returns how many sketches there are.
+    pub(in crate::hashed) fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// Appends a sketch. Prefixes ascend (L1).
+    ///
+    /// # Errors
+    /// A full disk; as the device says.
+    pub(in crate::hashed) fn push(&mut self, sketch: Sketch) -> Result<()> {
+        if !self.draft.push(sketch, self.page_size.bytes()) {
+            self.write()?;
+            let is_in = self.draft.push(sketch, self.page_size.bytes());
+            assert!(is_in, "a page has space for a sketch");
+        }
+        self.entries += 1;
+        Ok(())
+    }
+
+    fn write(&mut self) -> Result<()> {
+        if let Some(first) = self.draft.first() {
+            self.firsts.push(first);
+            self.pages.add(&self.draft.finish(self.page_size))?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is left. The extents of the listing are claimed: [`Written::describe`] takes
+    /// them.
+    ///
+    /// # Errors
+    /// A full disk; as the device says.
+    pub(in crate::hashed) fn finish(mut self) -> Result<Listing> {
+        self.write()?;
+        let (pages, extents) = self.pages.finish()?;
+        Ok(Listing {
+            pages,
+            firsts: self.firsts.into(),
+            extents: extents.into(),
+        })
+    }
+}
+
+/// Something that is written, and not yet part of a structure. Dropped, it gives its extents up.
+#[derive(Debug)]
+pub struct Written<M> {
+    claimed: Claimed,
+    stored: Stored<M>,
+}
+
+impl<M: Description> Written<M> {
+    /// Writes the description of pages that are written.
+    ///
+    /// # Errors
+    /// A full disk; as the device says. The pages are given up then.
+    pub(in crate::hashed) fn describe(
+        store: &Arc<Store>,
+        options: WriterOptions,
+        meta: M,
+    ) -> Result<Written<M>> {
+        let mut claimed = Claimed::none(store);
+        claimed.extents.extend(&meta.listing().extents);
+        let described = Described::write(store, &meta.encode(), options)?;
+        claimed.extents.extend(described.extents.iter());
+        let stored = Stored {
+            meta: Arc::new(meta),
+            described,
+        };
+        Ok(Written { claimed, stored })
+    }
+
+    /// Returns what is written.
+    #[must_use]
+    pub fn stored(&self) -> &Stored<M> {
+        &self.stored
+    }
+
+    /// Makes its extents part of the generation that is being built.
+    pub fn install(self) -> Stored<M> {
+        self.claimed.install();
+        self.stored
+    }
+}
