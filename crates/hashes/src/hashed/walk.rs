@@ -39,6 +39,9 @@ struct Above {
 /// The most leaves of one run that a window has, and of all runs about.
 const MOST_AHEAD: u64 = 32;
 const MOST_TOGETHER: u64 = 2048;
+/// Once the values that a walk has decided take as many bytes, it decides no more beforehand: values
+/// that are apart from their leaves may be far longer than these. Tests end many windows early.
+const MOST_DECIDED: usize = if cfg!(test) { 2 << 10 } else { 128 << 10 };
 
 /// A walk over the keys of a range that have a value, in the order of their hashes, for a reader at
 /// one sequence number. Between its calls it holds a position, the keys of memtables, and what it
@@ -198,7 +201,8 @@ impl Iter {
         records.sort_by(|(one, a), (other, b)| (a.hash, &a.key, one).cmp(&(b.hash, &b.key, other)));
         let memtables: Vec<&Arc<Memtable>> = above(Some(&list), version.cut, self.at).collect();
         let mut decided = VecDeque::new();
-        let mut rest = &mut records[..];
+        let (mut bytes, mut rest) = (0, &mut records[..]);
+        let mut full = None;
         for (hash, key) in keys {
             let count = rest.iter().take_while(|(_, record)| record.key == key).count();
             let (own, behind) = rest.split_at_mut(count);
@@ -210,13 +214,25 @@ impl Iter {
             {
                 continue;
             }
-            let value = self.decide(Key::new(&key), &memtables, &runs, own, &nodes)?;
-            decided.extend(value.map(|value| (key, value)));
+            let Some(value) = self.decide(Key::new(&key), &memtables, &runs, own, &nodes)? else {
+                continue;
+            };
+            bytes += value.len();
+            if bytes >= MOST_DECIDED {
+                full = Some((hash, key.clone()));
+            }
+            decided.push_back((key, value));
+            if full.is_some() {
+                break;
+            }
         }
         self.decided = decided;
         self.above = Some(above_runs);
-        self.from = None;
-        self.next = last.checked_add(1);
+        match full {
+            // Values are long: it goes on behind this key, and a leaf has enough of them.
+            Some((hash, key)) => (self.next, self.from, self.ahead) = (Some(hash), Some(key), 1),
+            None => (self.next, self.from) = (last.checked_add(1), None),
+        }
         Ok(())
     }
 
@@ -253,6 +269,14 @@ impl Iter {
         let settled = known.settle(operator);
         let value = settled.map_err(|bad| bad.under_operands_of(key.bytes()))?;
         Ok(value.map(<[u8]>::to_vec))
+    }
+}
+
+#[cfg(test)]
+impl Iter {
+    /// Returns the bytes of the values that were decided beforehand.
+    pub(super) fn decided_bytes(&self) -> usize {
+        self.decided.iter().map(|(_, value)| value.len()).sum()
     }
 }
 

@@ -11,6 +11,7 @@ mod mending;
 mod steps;
 mod tiers;
 mod trees;
+mod walks;
 
 use super::{Hashed, HashedForm, HashedOptions, IndexKind, check_files, reached};
 use alluvium_base::{Message, message::LAST};
