@@ -45,6 +45,8 @@ pub(crate) enum Room {
 pub(crate) struct Budget {
     limit: AtomicUsize,
     used: AtomicUsize,
+    /// Bytes of writes that are on their way into the store, beside what connections hold.
+    writing: AtomicUsize,
     /// Connections that wait for memory.
     waiting: AtomicUsize,
     /// Whether the keeper is to look at once.
@@ -57,6 +59,7 @@ impl Budget {
         Budget {
             limit: AtomicUsize::new(limit.max(LEAST)),
             used: AtomicUsize::new(0),
+            writing: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
             is_called: Mutex::new(false),
             called: Condvar::new(),
@@ -122,6 +125,26 @@ impl Budget {
         let limit = self.limit();
         let fits = |used: usize| used.checked_add(bytes).filter(|&sum| sum <= limit);
         self.used.fetch_update(Relaxed, Relaxed, fits).is_ok()
+    }
+
+    /// Begins to write bytes of a request that is held: they are copied, and the copy may wait for
+    /// the store. Those on their way take half of the budget at most, or are a single write.
+    /// Returns whether it may begin.
+    pub(crate) fn begin_to_write(&self, bytes: usize) -> bool {
+        let most = self.limit() / 2;
+        let fits = |writing: usize| match writing.saturating_add(bytes) {
+            sum if writing == 0 || sum <= most => Some(sum),
+            _ => None,
+        };
+        self.writing.fetch_update(Relaxed, Relaxed, fits).is_ok()
+    }
+
+    /// The bytes are written.
+    pub(crate) fn end_to_write(&self, bytes: usize) {
+        self.writing.fetch_sub(bytes, Relaxed);
+        if self.waiting() > 0 {
+            self.call();
+        }
     }
 
     /// By how much more or less must be held before the store hears of it.

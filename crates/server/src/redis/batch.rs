@@ -131,6 +131,18 @@ impl<'a> Batch<'a> {
         }
     }
 
+    /// About how many bytes they write, at most: they follow each other in one buffer.
+    #[inline]
+    fn written_bytes(&self) -> usize {
+        let (Some((_, first)), Some((_, last))) = (self.commands.first(), self.commands.last()) else {
+            return 0;
+        };
+        match last.place().end.saturating_sub(first.place().start) {
+            bytes if self.commands.iter().any(|(command, _)| command.writes()) => bytes,
+            _ => 0,
+        }
+    }
+
     /// The records that they will ask for.
     fn records(&self, database: u8, most: usize) -> Vec<InnerKey> {
         let mut records = Vec::with_capacity(self.len());
@@ -238,6 +250,13 @@ impl Session {
         output: &mut Vec<u8>,
         context: &mut Context<'_>,
     ) -> Ran {
+        let shared = std::sync::Arc::clone(&self.shared);
+        let writing = shared.store.begin_to_write(batch.written_bytes());
+        // It goes on in any case once it has waited for long.
+        if writing.is_none() && !self.paging.refuses {
+            self.paging.wait_before_all();
+            return Ran::Commands(0);
+        }
         let began = *self.began.get_or_insert_with(Instant::now);
         let mut done = Done {
             commands: 0,

@@ -126,7 +126,7 @@ pub(super) fn scan(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mu
     Ok(())
 }
 
-/// How many keys that a walk has met are looked up at once.
+/// How many keys that a walk has met are looked up at once, at most.
 const LOOKED_UP: usize = 256;
 
 /// The same where keys have no order of their own.
@@ -139,7 +139,8 @@ fn scan_hashed(
     let page = transaction.some_keys(cursor, wish.count, MOST_BYTES)?;
     let names: Vec<Vec<u8>> = page.keys.into_iter().filter(|name| wish.fits(name)).collect();
     let mut found = Vec::new();
-    for names in names.chunks(LOOKED_UP) {
+    let at_once = LOOKED_UP.min(transaction.store.sizes.most());
+    for names in names.chunks(at_once) {
         let place = |name: &Vec<u8>| format::record_key(transaction.database, name);
         let places: Vec<InnerKey> = names.iter().map(place).collect();
         for (name, record) in names.iter().zip(transaction.multi_get(&places)?) {

@@ -3,6 +3,7 @@
 
 use super::number::integer;
 use std::fmt;
+use std::ops::Range;
 
 /// What a request may be at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,6 +168,15 @@ impl<'a> Args<'a> {
         Args {
             buffer: self.buffer,
             places: self.places.get(index..).unwrap_or_default(),
+        }
+    }
+
+    /// Where in their buffer they are, from the first to the last.
+    #[inline]
+    pub(crate) fn place(&self) -> Range<usize> {
+        match (self.places.first(), self.places.last()) {
+            (Some(&(start, _)), Some(&(_, end))) => start..end,
+            _ => 0..0,
         }
     }
 

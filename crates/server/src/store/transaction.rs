@@ -21,8 +21,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// How far a lookup may be behind what was collected for it.
 const AHEAD: usize = 16;
 
-/// The memory of batches up to this size is kept for the next one of the same thread.
-const KEPT_BATCH: usize = 1 << 20;
+/// The memory of batches up to this size is kept for the next one of the same thread. There may be
+/// as many threads as writers that wait.
+const KEPT_BATCH: usize = 64 << 10;
 
 thread_local! {
     /// Batches that are empty, with the memory that they had.
@@ -280,9 +281,13 @@ impl<'s> Transaction<'s> {
             Home::Records(database) => (self.store.records.space(database)?, key),
         };
         match moment(expires_ms) {
-            Some(until) => batch.put_until(space, name, record, until)?,
-            None => batch.put(space, name, record)?,
+            Some(until) => batch.put_until(space, name, &*record, until)?,
+            None => batch.put(space, name, &*record)?,
         };
+        if record.capacity() > KEPT_BATCH {
+            // The batch waits with its copy, which is enough.
+            *record = Vec::new();
+        }
         self.bytes += bytes;
         self.count_expiring(bytes, expires_ms);
         Ok(())

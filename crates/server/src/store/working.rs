@@ -89,6 +89,21 @@ impl Drop for Reading {
     }
 }
 
+/// A write that is on its way. Dropping it lets others go on.
+#[derive(Debug)]
+pub(crate) struct Writing<'s> {
+    budget: &'s Budget,
+    bytes: usize,
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.budget.end_to_write(self.bytes);
+        }
+    }
+}
+
 /// How often, and after how long, a reader that holds locks looks whether there is memory, before
 /// it reads all the same.
 const LOOKS: u32 = 100;
@@ -111,8 +126,18 @@ impl Store {
         })
     }
 
-    /// The same for a command that cannot be begun again: it waits for some time, and reads then
-    /// whatever clients hold.
+    /// Begins to write some bytes: long writes are not copied for all clients at once. None if
+    /// others are to be written first.
+    pub(crate) fn begin_to_write(&self, bytes: usize) -> Option<Writing<'_>> {
+        let bytes = if bytes > FREE { bytes } else { 0 };
+        (bytes == 0 || self.budget.begin_to_write(bytes)).then(|| Writing {
+            budget: &self.budget,
+            bytes,
+        })
+    }
+
+    /// The same as [`Store::room_to_read`] for a command that cannot be begun again: it waits for
+    /// some time, and reads then whatever clients hold.
     pub(super) fn wait_for_room_to_read(&self, values: usize) -> Option<Reading> {
         if let Some(reading) = self.room_to_read(values) {
             return Some(reading);
@@ -132,6 +157,19 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_writes_take_turns_and_one_always_goes_on() {
+        let budget = Budget::new(1 << 20);
+        assert!(budget.begin_to_write(5 << 20), "however long it is");
+        assert!(!budget.begin_to_write(1));
+        budget.end_to_write(5 << 20);
+        assert!(budget.begin_to_write(300 << 10) && budget.begin_to_write(200 << 10));
+        assert!(!budget.begin_to_write(100 << 10), "more than half of the budget");
+        budget.end_to_write(300 << 10);
+        assert!(budget.begin_to_write(100 << 10));
+        assert_eq!(budget.used(), 0, "requests are charged as before");
+    }
 
     #[test]
     fn what_a_command_gathers_is_taken_in_steps_and_given_back() {
