@@ -2,6 +2,7 @@
 
 use crate::{Place, Said};
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::thread;
@@ -53,6 +54,28 @@ fn ctrl_c_ends_an_import_in_order_and_the_same_command_goes_on() {
         "the export differs"
     );
     place.done(["check"]);
+}
+
+#[test]
+fn an_import_that_waits_for_its_input_ends_after_one_signal() {
+    let place = Place::new();
+    let mut child = place
+        .command(["import", "-", "-f", "csv"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let mut input = child.stdin.take().expect("a pipe");
+    // It is at work once it has taken more than a pipe holds.
+    let rows = "key,value\n".to_owned() + &"k,v\n".repeat(1 << 18);
+    input.write_all(rows.as_bytes()).expect("it reads");
+    let pid = i32::try_from(child.id()).expect("a process");
+    // SAFETY: it is our own child, which was not waited for yet.
+    unsafe { libc::kill(pid, libc::SIGTERM) };
+    let said: Said = child.wait_with_output().expect("it ends").into();
+    drop(input);
+    assert_eq!(said.code, Some(130), "{said:?}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use alluvium_storage::log;
 use alluvium_storage::tiers::Access;
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Poll interval of a blocked writer; it is also woken when a memtable has gone.
 const NAP: Duration = Duration::from_millis(2);
@@ -43,6 +43,8 @@ pub(crate) struct Pressure {
     since: Sum,
     /// Microseconds of delay that were too few to be taken.
     owed_us: Sum,
+    /// When it was last said that the disk is full, and whether that still stands.
+    told: Mutex<Told>,
     lock: Mutex<()>,
     relieved: Condvar,
     /// The workers sleep on it.
@@ -50,6 +52,17 @@ pub(crate) struct Pressure {
     /// How often they were called.
     calls: AtomicU64,
 }
+
+/// What was said of a full disk.
+#[derive(Debug, Default)]
+struct Told {
+    at: Option<Instant>,
+    stands: bool,
+}
+
+/// For how long a full disk is not told of again: space comes and goes while the background makes
+/// some.
+const TOLD_AGAIN: Duration = Duration::from_secs(30);
 
 /// A sum of many threads, until one of them finds that it is enough and takes it: whatever was
 /// added is taken once.
@@ -88,7 +101,11 @@ impl Pressure {
     /// An error may say that the disk is full.
     pub(crate) fn note(&self, error: &alluvium_storage::Error) {
         if error.is_full() && !self.full.swap(true, Ordering::AcqRel) {
-            tracing::warn!(%error, "the disk is full: writes are refused until there is space");
+            let mut told = self.told.lock();
+            if told.at.is_none_or(|at| at.elapsed() >= TOLD_AGAIN) {
+                (told.at, told.stands) = (Some(Instant::now()), true);
+                tracing::warn!(%error, "the disk is full: writes wait for space, or are refused");
+            }
         }
     }
 
@@ -100,7 +117,7 @@ impl Pressure {
 
     /// Notes that the disk has space again.
     pub(crate) fn has_room(&self) {
-        if self.full.swap(false, Ordering::AcqRel) {
+        if self.full.swap(false, Ordering::AcqRel) && std::mem::take(&mut self.told.lock().stands) {
             tracing::info!("there is space on the disk again: writes resume");
         }
     }

@@ -36,11 +36,26 @@ struct Above {
     last: u64,
 }
 
+impl Above {
+    /// Returns the keys of a window of hashes, also those of records, in their order.
+    fn with(&self, records: &[(usize, Owned)], (first, last): (u64, u64)) -> Vec<Hash> {
+        let begin = self.keys.partition_point(|(hash, _)| *hash < first);
+        let end = self.keys.partition_point(|(hash, _)| *hash <= last);
+        let mut keys: Vec<Hash> = self.keys[begin..end].to_vec();
+        let of_record = |(_, record): &(usize, Owned)| (record.hash, record.key.clone());
+        keys.extend(records.iter().map(of_record));
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+}
+
 /// The most leaves of one run that a window has, and of all runs about.
 const MOST_AHEAD: u64 = 32;
 const MOST_TOGETHER: u64 = 2048;
-/// Once the values that a walk has decided take as many bytes, it decides no more beforehand: values
-/// that are apart from their leaves may be far longer than these. Tests end many windows early.
+/// Once the values that a walk has decided take as many bytes, it decides no more beforehand:
+/// values that are apart from their leaves may be far longer than these. Tests end many windows
+/// early.
 const MOST_DECIDED: usize = if cfg!(test) { 2 << 10 } else { 128 << 10 };
 
 /// A walk over the keys of a range that have a value, in the order of their hashes, for a reader at
@@ -186,17 +201,7 @@ impl Iter {
                 }
             })?;
         }
-        let all = &above_runs.keys[..];
-        let begin = all.partition_point(|(hash, _)| *hash < first);
-        let end = all.partition_point(|(hash, _)| *hash <= last);
-        let mut keys: Vec<Hash> = all[begin..end].to_vec();
-        keys.extend(
-            records
-                .iter()
-                .map(|(_, record)| (record.hash, record.key.clone())),
-        );
-        keys.sort_unstable();
-        keys.dedup();
+        let keys = above_runs.with(&records, (first, last));
         // Of one key, newest first: sources are, and so are the records of each.
         records.sort_by(|(one, a), (other, b)| (a.hash, &a.key, one).cmp(&(b.hash, &b.key, other)));
         let memtables: Vec<&Arc<Memtable>> = above(Some(&list), version.cut, self.at).collect();

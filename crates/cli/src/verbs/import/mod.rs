@@ -215,7 +215,7 @@ impl Import {
         let format = format_of(self.format, &self.file)?;
         self.check(format)?;
         let (reader, total, input) = self.input()?;
-        stop::listen()?;
+        stop::listen_impatiently()?;
         let (to, identity) = self.target(input);
         // A store that is not there yet is created when it is clear that there is something to
         // import.
