@@ -361,19 +361,23 @@ impl Job {
 
     /// Returns how many keys with these hashes the older parts of the leaf hold, about.
     fn held(&self, hashes: &[u64]) -> u64 {
+        hashes.iter().filter(|&&hash| self.holds_older(hash)).count() as u64
+    }
+
+    /// Returns whether the older parts of the leaf hold a key with this hash, about. A guard lives
+    /// for one hash, as that of a lookup does: while one lives, no frame of the cache comes free,
+    /// and what is missed meanwhile is read again and again, by this compaction and by readers.
+    fn holds_older(&self, hash: u64) -> bool {
         let trunk = &self.trunk;
         let guard = trunk.store.epochs().pin();
         let version = trunk.version();
         let leaf = find(&version.root, &self.claim).filter(|(node, _)| node.is_leaf());
         let older = leaf.and_then(|(node, index)| node.pivots[index].own.get(..self.stretch.own.start));
-        let older = older.unwrap_or_default();
-        let is_held = |&&hash: &&u64| {
-            older.iter().any(|owned| {
-                let hits = owned.part.group.maplet.lookup(hash, trunk.store.cache(), &guard);
-                hits.is_ok_and(|hits| !hits.is_empty())
-            })
-        };
-        hashes.iter().filter(is_held).count() as u64
+        older.unwrap_or_default().iter().any(|owned| {
+            let maplet = &owned.part.group.maplet;
+            let hits = maplet.lookup(hash, trunk.store.cache(), &guard);
+            hits.is_ok_and(|hits| !hits.is_empty())
+        })
     }
 
     /// Puts the result in the place of its inputs, if they are still where they were.

@@ -184,3 +184,22 @@ fn what_lookups_read_is_as_predicted() {
     }
     reads.agree(0.1, 0.3);
 }
+
+/// A compaction looks up in the maplets of a leaf how many of its keys the leaf has. Leaves that
+/// lookups have read are in the cache then, and free frames are few.
+#[test]
+fn a_compaction_reads_a_page_of_a_maplet_once() {
+    let case = case(64, 16, 0.0, 0);
+    let mut real = case.real();
+    phase(&case, &mut real, &mut case.flow(), true);
+    real.tree.store().cache().set_budget(1 << 20).unwrap();
+    let before = real.asked;
+    let mut random = Random::from_seed(3);
+    for _ in 0..60 {
+        real.reads((0..300).map(|_| random.below(KEYS as usize) as u64));
+        real.update(&case.popularity(), 500, 0);
+    }
+    let asked = real.asked - before;
+    let private = real.tree.store().cache().stats().private_reads;
+    assert!(asked <= 100 && private <= 20, "{asked} reads, {private} private");
+}

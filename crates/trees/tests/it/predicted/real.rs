@@ -46,6 +46,8 @@ pub(super) struct Real {
     sizes: Sizes,
     sequence: u64,
     filled: u64,
+    /// Reads of compactions that looked keys up.
+    pub(super) asked: u64,
 }
 
 impl Real {
@@ -70,6 +72,7 @@ impl Real {
             sizes,
             sequence: 0,
             filled: 0,
+            asked: 0,
         }
     }
 
@@ -124,9 +127,11 @@ impl Real {
                 .unwrap();
             while step.poll(1 << 20).unwrap() == Progress::More {}
         }
+        let before = self.written().of(Purpose::Lookup).reads;
         while let Some(mut step) = self.tree.next_step().unwrap() {
             while step.poll(1 << 16).unwrap() == Progress::More {}
         }
+        self.asked += self.written().of(Purpose::Lookup).reads - before;
         self.tree.checkpoint().unwrap();
         while self.tree.store().reclaim(ReclaimLimit::default()).unwrap().more {}
     }
