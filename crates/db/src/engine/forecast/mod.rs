@@ -195,10 +195,11 @@ impl Engine {
         let Some((keyspace, question)) = self.question()? else {
             return Ok(None);
         };
+        // Before the model computes: its time is none of the operations'.
+        let truth = self.truth(Some(&question));
         let Some(cost) = question.cost() else {
             return Ok(None);
         };
-        let truth = self.truth(Some(&question));
         let mut before = self.forecasts.opened();
         let half = self.forecasts.half(truth.user_bytes);
         (before.user_bytes, before.device_bytes) = (half.user_bytes, half.device_bytes);
