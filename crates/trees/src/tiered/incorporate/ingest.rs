@@ -147,7 +147,7 @@ impl Ingest {
     pub fn memory_bytes(&self) -> u64 {
         let building = match self.layers.building() {
             0 => 0,
-            records => compaction_bytes(self.trunk.store.device(), 0, records, 0),
+            records => compaction_bytes(self.trunk.store.device(), 0, self.bytes(), records, 0),
         };
         building + self.layers.memory_bytes()
     }
