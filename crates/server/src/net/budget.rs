@@ -45,8 +45,10 @@ pub(crate) enum Room {
 pub(crate) struct Budget {
     limit: AtomicUsize,
     used: AtomicUsize,
-    /// Bytes of writes that are on their way into the store, beside what connections hold.
-    writing: AtomicUsize,
+    /// Bytes of long writes that are on their way into the store, beside what connections hold.
+    writing: Mutex<usize>,
+    /// Some of them are written.
+    written: Condvar,
     /// Connections that wait for memory.
     waiting: AtomicUsize,
     /// Whether the keeper is to look at once.
@@ -59,7 +61,8 @@ impl Budget {
         Budget {
             limit: AtomicUsize::new(limit.max(LEAST)),
             used: AtomicUsize::new(0),
-            writing: AtomicUsize::new(0),
+            writing: Mutex::new(0),
+            written: Condvar::new(),
             waiting: AtomicUsize::new(0),
             is_called: Mutex::new(false),
             called: Condvar::new(),
@@ -129,22 +132,25 @@ impl Budget {
 
     /// Begins to write bytes of a request that is held: they are copied, and the copy may wait for
     /// the store. Those on their way take half of the budget at most, or are a single write.
-    /// Returns whether it may begin.
-    pub(crate) fn begin_to_write(&self, bytes: usize) -> bool {
-        let most = self.limit() / 2;
-        let fits = |writing: usize| match writing.saturating_add(bytes) {
-            sum if writing == 0 || sum <= most => Some(sum),
-            _ => None,
-        };
-        self.writing.fetch_update(Relaxed, Relaxed, fits).is_ok()
+    /// Returns whether it may begin, which takes up to `most` where others are to end first.
+    pub(crate) fn begin_to_write(&self, bytes: usize, most: Duration) -> bool {
+        let mut writing = self.writing.lock();
+        let has_turn = |writing: &usize| *writing == 0 || *writing + bytes <= self.limit() / 2;
+        let mut until = None;
+        while !has_turn(&writing) {
+            let until = *until.get_or_insert_with(|| Instant::now() + most);
+            if self.written.wait_until(&mut writing, until).timed_out() {
+                return false;
+            }
+        }
+        *writing += bytes;
+        true
     }
 
     /// The bytes are written.
     pub(crate) fn end_to_write(&self, bytes: usize) {
-        self.writing.fetch_sub(bytes, Relaxed);
-        if self.waiting() > 0 {
-            self.call();
-        }
+        *self.writing.lock() -= bytes;
+        self.written.notify_all();
     }
 
     /// By how much more or less must be held before the store hears of it.

@@ -251,12 +251,7 @@ impl Session {
         context: &mut Context<'_>,
     ) -> Ran {
         let shared = std::sync::Arc::clone(&self.shared);
-        let writing = shared.store.begin_to_write(batch.written_bytes());
-        // It goes on in any case once it has waited for long.
-        if writing.is_none() && !self.paging.refuses {
-            self.paging.wait_before_all();
-            return Ran::Commands(0);
-        }
+        let _turn = shared.store.turn_to_write(batch.written_bytes());
         let began = *self.began.get_or_insert_with(Instant::now);
         let mut done = Done {
             commands: 0,

@@ -98,9 +98,7 @@ pub(crate) struct Writing<'s> {
 
 impl Drop for Writing<'_> {
     fn drop(&mut self) {
-        if self.bytes > 0 {
-            self.budget.end_to_write(self.bytes);
-        }
+        self.budget.end_to_write(self.bytes);
     }
 }
 
@@ -108,6 +106,9 @@ impl Drop for Writing<'_> {
 /// it reads all the same.
 const LOOKS: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(2);
+
+/// How long a long write waits for others, before it is written all the same.
+const TURN: Duration = Duration::from_secs(10);
 
 impl Store {
     /// Takes memory for a read of some values from the device: none is needed unless there are long
@@ -126,14 +127,18 @@ impl Store {
         })
     }
 
-    /// Begins to write some bytes: long writes are not copied for all clients at once. None if
-    /// others are to be written first.
-    pub(crate) fn begin_to_write(&self, bytes: usize) -> Option<Writing<'_>> {
-        let bytes = if bytes > FREE { bytes } else { 0 };
-        (bytes == 0 || self.budget.begin_to_write(bytes)).then(|| Writing {
-            budget: &self.budget,
-            bytes,
-        })
+    /// Waits for the turn of a write of some bytes: long ones are not copied for all clients at
+    /// once. None if it needs no turn, or has waited for long: it goes on then.
+    pub(crate) fn turn_to_write(&self, bytes: usize) -> Option<Writing<'_>> {
+        if bytes <= FREE {
+            return None;
+        }
+        let budget = &*self.budget;
+        let has_turn = budget.begin_to_write(bytes, Duration::ZERO) || {
+            waits::about_to_wait();
+            budget.begin_to_write(bytes, TURN)
+        };
+        has_turn.then_some(Writing { budget, bytes })
     }
 
     /// The same as [`Store::room_to_read`] for a command that cannot be begun again: it waits for
@@ -161,13 +166,19 @@ mod tests {
     #[test]
     fn long_writes_take_turns_and_one_always_goes_on() {
         let budget = Budget::new(1 << 20);
-        assert!(budget.begin_to_write(5 << 20), "however long it is");
-        assert!(!budget.begin_to_write(1));
-        budget.end_to_write(5 << 20);
-        assert!(budget.begin_to_write(300 << 10) && budget.begin_to_write(200 << 10));
-        assert!(!budget.begin_to_write(100 << 10), "more than half of the budget");
+        let begins = |bytes| budget.begin_to_write(bytes, Duration::ZERO);
+        assert!(begins(5 << 20), "however long it is");
+        assert!(!begins(1));
+        assert!(!budget.begin_to_write(1, Duration::from_millis(1)));
+        std::thread::scope(|scope| {
+            let next = scope.spawn(|| budget.begin_to_write(300 << 10, TURN));
+            budget.end_to_write(5 << 20);
+            assert!(next.join().unwrap(), "it was waiting");
+        });
+        assert!(begins(200 << 10));
+        assert!(!begins(100 << 10), "more than half of the budget");
         budget.end_to_write(300 << 10);
-        assert!(budget.begin_to_write(100 << 10));
+        assert!(begins(100 << 10));
         assert_eq!(budget.used(), 0, "requests are charged as before");
     }
 
