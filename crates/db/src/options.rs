@@ -11,6 +11,7 @@ use alluvium_model::structures::{MemoryCut, Setting};
 use alluvium_storage::PageSize;
 use alluvium_storage::extents::ExtentOptions;
 use alluvium_storage::log::LogOptions;
+use alluvium_trees::levels::Filters;
 use alluvium_trees::tiered::Shape;
 use std::fmt;
 use std::path::PathBuf;
@@ -379,6 +380,7 @@ impl Options {
                 memtable,
                 ..Shape::default()
             },
+            filters: Filters::default(),
         })
     }
 }

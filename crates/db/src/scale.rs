@@ -2,6 +2,7 @@
 
 use alluvium_storage::extents::{ExtentOptions, UNIT};
 use alluvium_storage::log::{Access, LogOptions};
+use alluvium_trees::levels::Filters;
 use alluvium_trees::tiered::Shape;
 
 /// The sizes of a simulated store. Everything else follows from them and from a seed.
@@ -19,6 +20,8 @@ pub struct Scale {
     pub extents: ExtentOptions,
     /// The shape of the tiered tree.
     pub shape: Shape,
+    /// What filters of levels are made of.
+    pub filters: Filters,
 }
 
 impl Scale {
@@ -47,6 +50,7 @@ impl Scale {
                 ..ExtentOptions::default()
             },
             shape: Shape { fanout: 4, memtable },
+            filters: Filters::default(),
         }
     }
 }

@@ -13,6 +13,7 @@ use alluvium_storage::Directories;
 use std::sync::Arc;
 
 pub use crate::scale::Scale;
+pub use alluvium_trees::levels::Filters;
 
 /// Opens stores in directories of the caller's: in memory, or simulated.
 pub trait OpenIn {

@@ -58,6 +58,7 @@ impl Engine {
         let catalog = Arc::new(Catalog::new(&options.operators, &options.filters));
         let how = How {
             shape: plan.scale.shape,
+            filters: plan.scale.filters,
             schema: Arc::clone(&catalog) as Arc<_>,
             paged_bytes: paged_bytes(&plan),
         };
@@ -99,6 +100,7 @@ impl Engine {
         let catalog = Arc::new(Catalog::new(&options.operators, &options.filters));
         let how = How {
             shape: plan.scale.shape,
+            filters: plan.scale.filters,
             schema: Arc::clone(&catalog) as Arc<_>,
             paged_bytes: paged_bytes(&plan),
         };

@@ -32,6 +32,7 @@ use alluvium_device::memory::MemoryDirectory;
 use alluvium_storage::extents::ExtentOptions;
 use alluvium_storage::store::StoreOptions;
 use alluvium_storage::{Directories, LogOptions};
+use alluvium_trees::levels::Filters;
 use alluvium_trees::tiered::Shape;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -50,6 +51,7 @@ fn tiny() -> Options {
         log: LogOptions::with_limit(1 << 20),
         extents: ExtentOptions::default(),
         shape: Shape { fanout: 4, memtable },
+        filters: Filters::default(),
     };
     small().simulated(scale, || 1000)
 }

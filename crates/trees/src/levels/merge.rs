@@ -8,7 +8,7 @@ use super::state::{Age, Kept, Member, Version, Written, bytes_of};
 use crate::fuse::{Fused, Plan, Source};
 use crate::maplet::{self, Merger};
 use crate::run::Built;
-use crate::stitch::{Retry, Rules, Stitched, Stitching};
+use crate::stitch::{Filters, Retry, Rules, Stitched, Stitching};
 use alluvium_base::Purpose;
 use alluvium_dictionary::contract::{Progress, Step};
 use alluvium_dictionary::merge::Older;
@@ -229,6 +229,7 @@ impl MergeStep {
             sparse: plan.sparse.clone(),
             tier,
             retry: Retry::Soon,
+            filters: shared.options.filters,
         };
         let open = |sources| Stitched::open_all(store, sources, &rules, |_| true);
         Fused::over(store, sources.collect(), plan, &options, open)
@@ -307,6 +308,9 @@ impl MergeStep {
 
     /// Returns the filters of the inputs of which leaves were taken over: their keys were not read.
     fn filters_of_adopted(&self, inputs: &[Stitched]) -> Vec<maplet::Source> {
+        if self.levels.shared.options.filters == Filters::Rehashed {
+            return Vec::new();
+        }
         let adopted = inputs
             .iter()
             .zip(&self.inputs)

@@ -53,4 +53,4 @@ pub use read::{Reader, Search};
 pub use scan::Iter;
 pub use structure::{Levels, LevelsStats};
 
-pub use crate::stitch::{SameScan, Stitching};
+pub use crate::stitch::{Filters, SameScan, Stitching};

@@ -1,6 +1,6 @@
 //! How a levels structure is built, and how that is said in words.
 
-use crate::stitch::Stitching;
+use crate::stitch::{Filters, Stitching};
 use alluvium_storage::{Error, Result};
 use std::fmt;
 use std::str::FromStr;
@@ -64,6 +64,8 @@ pub struct LevelsOptions {
     /// Which leaves a merge takes over unread; fixed when the structure is created, but for a
     /// function that says which keys are one.
     pub stitching: Stitching,
+    /// What filters are made of; the caller's, as it is not kept.
+    pub filters: Filters,
 }
 
 impl Default for LevelsOptions {
@@ -74,6 +76,7 @@ impl Default for LevelsOptions {
             // A run of 2³⁰ keys answers for one stranger in 1,000: fingerprints never grow.
             fingerprint_bits: 40,
             stitching: Stitching::default(),
+            filters: Filters::default(),
         }
     }
 }

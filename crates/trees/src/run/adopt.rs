@@ -8,6 +8,7 @@ use super::path::{Path, Target};
 use super::scanned::lies_behind;
 use super::units::ValueUnits;
 use alluvium_base::Purpose;
+use alluvium_dictionary::key::Key;
 use alluvium_storage::store::Store;
 use alluvium_storage::{Cache, NodePointer, Result};
 
@@ -183,6 +184,13 @@ impl Builder {
         self.last_key.clone_from(&leaf.separator);
         self.fence = Some(fence.clone());
         Ok(())
+    }
+
+    /// Takes the key of a record that was taken over unread, so that the filter can be made of keys.
+    pub(crate) fn hash_adopted(&mut self, key: &[u8]) {
+        assert!(self.adopted > 0, "each key that was taken over has one hash (T6)");
+        self.adopted -= 1;
+        self.hashes.push(Key::new(key).hash());
     }
 
     /// Returns the last key that was taken; below a leaf that was taken over, its bound.

@@ -1,6 +1,6 @@
 //! What a merge reads: a run whose leaves are read only where that is needed.
 
-use super::policy::{StitchView, Stitching};
+use super::policy::{Filters, StitchView, Stitching};
 use crate::fuse::{Input, Source, lies_in, unit_lies_in};
 use crate::run::{self, Access, Builder, Cursor, Leaf, Leaves, Run, Use};
 use alluvium_base::Purpose;
@@ -56,6 +56,7 @@ pub(crate) struct Rules {
     /// The tier that the result is written to: leaves elsewhere are copied.
     pub(crate) tier: u8,
     pub(crate) retry: Retry,
+    pub(crate) filters: Filters,
 }
 
 /// When the policy is asked again after it has found too few leaves.
@@ -201,6 +202,22 @@ impl Stitched {
         !is_one || schema.rules(fence).filter.is_some()
     }
 
+    /// Reads the keys of the first leaves ahead, which were taken over.
+    fn rehash(&self, count: usize, builder: &mut Builder) -> Result<()> {
+        assert!(count <= self.ahead.len(), "what is taken over was looked at");
+        let (first, last) = (&self.ahead[0], &self.ahead[count - 1]);
+        let range = KeyRange::new(first.separator(), last.fence());
+        let mut cursor = self
+            .run
+            .cursor(&self.store, range, Direction::Forward, Access::Replacing);
+        cursor.start()?;
+        while let Some(key) = cursor.key() {
+            builder.hash_adopted(key);
+            cursor.advance()?;
+        }
+        Ok(())
+    }
+
     /// Goes on behind the leaves that were read or taken over.
     fn pass(&mut self, count: usize) -> Result<()> {
         assert!(count <= self.ahead.len(), "leaves are passed once");
@@ -296,6 +313,9 @@ impl Input for Stitched {
             self.adopted_records += leaf.records();
         }
         self.adopted += count as u64;
+        if self.rules.filters == Filters::Rehashed {
+            self.rehash(count, builder)?;
+        }
         self.pass(count)?;
         Ok(count)
     }

@@ -24,5 +24,5 @@ mod policy;
 pub(crate) use input::{Retry, Rules, Stitched};
 #[cfg(all(test, not(alluvium_model_check)))]
 pub(crate) use policy::StitchView;
+pub use policy::{Filters, SameScan, Stitching};
 pub(crate) use policy::{MOST_PERCENT, threshold};
-pub use policy::{SameScan, Stitching};

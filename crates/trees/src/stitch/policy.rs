@@ -74,6 +74,17 @@ impl Default for Stitching {
     }
 }
 
+/// What the filter of a run is made of that has taken leaves over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Filters {
+    /// The filters of the runs that were merged.
+    #[default]
+    Merged,
+    /// Its keys, as a Bloom filter would be: each leaf that is taken over is read for them. It is
+    /// there to be measured beside the other (Spillane 2012, section 6.2).
+    Rehashed,
+}
+
 /// The largest share of what else is written that goes to defragmentation.
 pub(crate) const MOST_PERCENT: u32 = 100;
 

@@ -3,7 +3,7 @@
 use crate::lab::entry::At;
 use crate::lab::measured::{Line, Spot};
 use crate::lab::scratch::Scratch;
-use alluvium::simulation::{OpenIn as _, Scale};
+use alluvium::simulation::{Filters, OpenIn as _, Scale};
 use alluvium::{
     Db, DeviceProfile, Durability, Keyspace, KeyspaceOptions, LevelsOptions, Options, Structure, WriteBatch,
 };
@@ -53,6 +53,8 @@ pub(super) struct Shape {
     pub(super) value_bytes: usize,
     /// Longer values are kept apart from their leaves.
     pub(super) value_threshold: u32,
+    /// What the filters of merged runs are made of.
+    pub(super) filters: Filters,
 }
 
 impl Shape {
@@ -64,6 +66,15 @@ impl Shape {
             cache: LEAST_CACHE,
             value_bytes,
             value_threshold: VALUE_THRESHOLD,
+            filters: Filters::Merged,
+        }
+    }
+
+    /// The same with filters for which merges read all keys.
+    pub(super) fn rehashed(self) -> Shape {
+        Shape {
+            filters: Filters::Rehashed,
+            ..self
         }
     }
 
@@ -82,6 +93,7 @@ impl Shape {
     pub(super) fn options(&self) -> Options {
         let mut scale = Scale::small(0x5e3d, self.memtable, 0);
         scale.cache = self.cache;
+        scale.filters = self.filters;
         scale.log = LogOptions::with_limit((self.memtable * LOG_TIMES).max(4 << 20));
         // The document commits without waiting, and logs nothing that is in a run by then.
         Options::new()
@@ -185,6 +197,13 @@ impl Store {
         let of = |purpose| stats.device.of(purpose).written_bytes;
         let written = of(Purpose::Incorporate) + of(Purpose::Compact);
         written as f64 / (stats.written_bytes as f64).max(1.0)
+    }
+
+    /// Bytes that merges have read for each of the users'.
+    pub(super) fn read_by_merges(&self) -> f64 {
+        let stats = self.db.stats();
+        let read = stats.device.of(Purpose::Compact).read_bytes;
+        read as f64 / (stats.written_bytes as f64).max(1.0)
     }
 
     /// How often a scan of all records jumps, for each of them.

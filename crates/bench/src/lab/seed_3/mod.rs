@@ -3,12 +3,12 @@
 //!
 //! *Knows*: workloads of the document, each scaled by a number of records, and its figures.
 //!
-//! *Does not know*: other engines. The document's COPY-ALL is our SAMT without stitching, and its
-//! NO-COMPACT our levels that are never merged.
+//! *Does not know*: other engines. The document's COPY-ALL is our SAMT without
+//! stitching, and its NO-COMPACT our levels that are never merged.
 //!
 //! *Read in this order*: `harness.rs` (a store of levels, loaded and scanned), `stitching.rs` (S1
 //! to S3, S5), `apart.rs` (S5 with large pairs), `points.rs` (S4), `tiers.rs` (G1, G2),
-//! `policies.rs` (G3, G4), `lfs.rs` (S8), `devices.rs` (S0).
+//! `policies.rs` (G3, G4), `lfs.rs` (S8), `rehash.rs` (S9), `devices.rs` (S0).
 
 mod apart;
 mod devices;
@@ -16,13 +16,14 @@ mod harness;
 mod lfs;
 mod points;
 mod policies;
+mod rehash;
 mod stitching;
 mod tiers;
 
 use super::entry::Experiment;
 
 /// All of them.
-pub(super) const EXPERIMENTS: [&Experiment; 11] = [
+pub(super) const EXPERIMENTS: [&Experiment; 12] = [
     &devices::S0,
     &stitching::S1,
     &stitching::S2,
@@ -30,6 +31,7 @@ pub(super) const EXPERIMENTS: [&Experiment; 11] = [
     &points::S4,
     &stitching::S5,
     &lfs::S8,
+    &rehash::S9,
     &tiers::G1,
     &tiers::G2,
     &policies::G3,

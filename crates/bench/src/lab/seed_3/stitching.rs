@@ -78,28 +78,39 @@ fn each_threshold(
     })
 }
 
-fn random_append(records: u64) -> Result<Measured> {
+/// A workload: its shape, how many records it has, and their keys.
+pub(super) type Workload = (Shape, u64, Box<dyn Fn() -> Keys>);
+type Keys = Box<dyn Iterator<Item = [u8; KEY]>>;
+
+/// Appends to one unit after the other, in an order that looks random.
+pub(super) fn appends(records: u64) -> Workload {
     let (units, passes) = units(records);
-    let shape = Shape::of(units, PAGE_VALUE);
-    let all = [F0, F3, F15, COPY_ALL, NEVER];
-    each_threshold(&all, shape, units * passes, || {
-        let pass = move |pass| shuffled(units, pass).into_iter().map(move |unit| key(unit, pass));
-        Box::new((0..passes).flat_map(pass))
-    })
+    let pass = move |pass| shuffled(units, pass).into_iter().map(move |unit| key(unit, pass));
+    let keys = move || Box::new((0..passes).flat_map(pass)) as Keys;
+    (Shape::of(units, PAGE_VALUE), units * passes, Box::new(keys))
+}
+
+fn random_append(records: u64) -> Result<Measured> {
+    let (shape, count, keys) = appends(records);
+    each_threshold(&[F0, F3, F15, COPY_ALL, NEVER], shape, count, keys)
 }
 
 /// A record in this many is a whole run of the document: 16,384 pairs, eight memtables.
 const RUN_TIMES: u64 = 8;
 
-fn sequential(records: u64) -> Result<Measured> {
+/// Long sequences, each behind or before all others.
+pub(super) fn sequences(records: u64) -> Workload {
     let (units, _) = units(records);
     let run = (units * RUN_TIMES).min(records);
     let runs = (records / run).max(1);
-    let shape = Shape::of(units, PAGE_VALUE);
-    each_threshold(&[F0, F15, COPY_ALL, NEVER], shape, run * runs, || {
-        let places = move |unit| (0..run).map(move |place| key(unit, place));
-        Box::new(shuffled(runs, 2).into_iter().flat_map(places))
-    })
+    let places = move |unit| (0..run).map(move |place| key(unit, place));
+    let keys = move || Box::new(shuffled(runs, 2).into_iter().flat_map(places)) as Keys;
+    (Shape::of(units, PAGE_VALUE), run * runs, Box::new(keys))
+}
+
+fn sequential(records: u64) -> Result<Measured> {
+    let (shape, count, keys) = sequences(records);
+    each_threshold(&[F0, F15, COPY_ALL, NEVER], shape, count, keys)
 }
 
 fn random_insertion(records: u64) -> Result<Measured> {

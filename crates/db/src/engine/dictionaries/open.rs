@@ -14,7 +14,7 @@ use alluvium_dictionary::rules::Schema;
 use alluvium_hashes::hashed::{Hashed, HashedOptions};
 use alluvium_storage::store::Store;
 use alluvium_storage::{PageSize, Place, Structure as Kind};
-use alluvium_trees::levels::{Levels, LevelsOptions};
+use alluvium_trees::levels::{Filters, Levels, LevelsOptions};
 use alluvium_trees::map::{Home, Map};
 use alluvium_trees::paged::{LostKeys, Paged, PagedOptions};
 use alluvium_trees::tiered::{Lost, Shape, Tree, TreeOptions};
@@ -25,6 +25,8 @@ use std::sync::{Arc, OnceLock};
 #[derive(Debug)]
 pub(in crate::engine) struct How {
     pub(in crate::engine) shape: Shape,
+    /// What filters of levels are made of.
+    pub(in crate::engine) filters: Filters,
     pub(in crate::engine) schema: Arc<dyn Schema>,
     /// Memory for pages that are written in place, once there are any.
     pub(in crate::engine) paged_bytes: usize,
@@ -62,6 +64,7 @@ impl How {
     fn levels(&self) -> LevelsOptions {
         LevelsOptions {
             unit_bytes: self.shape.memtable,
+            filters: self.filters,
             ..LevelsOptions::default()
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::fuse::{Fused, Plan, Source, Taken};
 use crate::run::{Built, Run, RunOptions};
-use crate::stitch::{Retry, Rules, Stitched, Stitching, threshold};
+use crate::stitch::{Filters, Retry, Rules, Stitched, Stitching, threshold};
 use crate::tiered::trunk::Adoption;
 use alluvium_dictionary::contract::Progress;
 use alluvium_storage::store::Store;
@@ -88,6 +88,7 @@ impl Merging {
             },
             schema: Arc::clone(plan.schema),
             asks_filters: plan.asks_filters,
+            filters: Filters::Merged,
             older: plan.rule.older,
             sparse: plan.sparse.clone(),
             tier: options.tier,

@@ -18,7 +18,7 @@ const VALUE: usize = 1000;
 const PART: u64 = 400;
 
 /// What merges have read and written, in bytes.
-fn merged(world: &World) -> (u64, u64) {
+pub(super) fn merged(world: &World) -> (u64, u64) {
     let counts = world.directory.counters().snapshot();
     let merged = counts.of(Purpose::Compact);
     (merged.read_bytes, merged.written_bytes)

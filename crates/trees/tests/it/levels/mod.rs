@@ -5,6 +5,7 @@ mod apart;
 mod cases;
 mod crashes;
 mod differential;
+mod rehash;
 mod rules;
 mod scans;
 mod story;
@@ -33,7 +34,7 @@ use alluvium_dictionary::share::Share;
 use alluvium_storage::extents::{Class, ExtentOptions, UNIT};
 use alluvium_storage::store::{Store, StoreOptions};
 use alluvium_storage::{Codec, Result};
-use alluvium_trees::levels::{Levels, LevelsOptions, Stitching};
+use alluvium_trees::levels::{Filters, Levels, LevelsOptions, Stitching};
 use alluvium_trees::map::Home;
 use std::sync::Arc;
 
@@ -102,18 +103,27 @@ impl World {
     }
 
     fn of(policy: &str, stitching: Stitching, seed: u64, schema: Arc<dyn Schema>) -> World {
+        World::with(World::options(policy, stitching), seed, schema)
+    }
+
+    fn options(policy: &str, stitching: Stitching) -> LevelsOptions {
+        LevelsOptions {
+            policy: policy.parse().unwrap(),
+            unit_bytes: UNIT_BYTES,
+            fingerprint_bits: 24,
+            stitching,
+            filters: Filters::default(),
+        }
+    }
+
+    fn with(options: LevelsOptions, seed: u64, schema: Arc<dyn Schema>) -> World {
         let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
         let store = Store::create(Arc::clone(&directory), &store_options(), b"").unwrap();
         let home = Home {
             schema,
             ..home(store)
         };
-        let options = LevelsOptions {
-            policy: policy.parse().unwrap(),
-            unit_bytes: UNIT_BYTES,
-            fingerprint_bits: 24,
-            stitching,
-        };
+        let is_plain = options.stitching.is_on();
         let world = World {
             directory,
             levels: Levels::create(home.clone(), options.clone(), 0).unwrap(),
@@ -131,7 +141,7 @@ impl World {
             snapshots: Vec::new(),
             now_ms: 1000,
             merges: 0,
-            is_plain: stitching.is_on(),
+            is_plain,
         };
         world.restack();
         world

@@ -67,6 +67,7 @@ impl Levelled {
             unit_bytes: 8 << 10,
             fingerprint_bits: 24,
             stitching: self.stitching,
+            ..LevelsOptions::default()
         }
     }
 
