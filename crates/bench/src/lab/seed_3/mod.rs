@@ -3,15 +3,16 @@
 //!
 //! *Knows*: workloads of the document, each scaled by a number of records, and its figures.
 //!
-//! *Does not know*: other engines. The document's COPY-ALL is our SAMT without
+//! *Does not know*: other engines, but for `engines.rs`. The document's COPY-ALL is our SAMT without
 //! stitching, and its NO-COMPACT our levels that are never merged.
 //!
 //! *Read in this order*: `harness.rs` (a store of levels, loaded and scanned), `stitching.rs` (S1
 //! to S3, S5), `apart.rs` (S5 with large pairs), `points.rs` (S4), `tiers.rs` (G1, G2),
-//! `policies.rs` (G3, G4), `lfs.rs` (S8), `rehash.rs` (S9), `devices.rs` (S0).
+//! `policies.rs` (G3, G4), `engines.rs` (G3E), `lfs.rs` (S8), `rehash.rs` (S9), `devices.rs` (S0).
 
 mod apart;
 mod devices;
+mod engines;
 mod harness;
 mod lfs;
 mod points;
@@ -23,7 +24,7 @@ mod tiers;
 use super::entry::Experiment;
 
 /// All of them.
-pub(super) const EXPERIMENTS: [&Experiment; 12] = [
+pub(super) const EXPERIMENTS: [&Experiment; 13] = [
     &devices::S0,
     &stitching::S1,
     &stitching::S2,
@@ -36,4 +37,5 @@ pub(super) const EXPERIMENTS: [&Experiment; 12] = [
     &tiers::G2,
     &policies::G3,
     &policies::G4,
+    &engines::G3E,
 ];
