@@ -340,6 +340,8 @@ pub(super) const S5: Experiment = Experiment {
         },
         apart::WRITES,
         apart::SEEKS,
+        apart::LONG_WRITES,
+        apart::LONG_SEEKS,
     ],
     work: Work::Here {
         quick: 400_000,
