@@ -125,6 +125,23 @@ fn what_holds_values_is_freed_as_soon_as_nothing_reaches_it() {
     }
 }
 
+/// Values of an older part, of which every eighth is live, are passed on to new leaves, which
+/// the next merge could take over: it copies them, and what held the values is given up.
+#[test]
+fn leaves_whose_values_lie_among_dead_ones_are_copied_with_them() {
+    let mut world = with_short_values(ALL, 5);
+    run(&mut world, 0..12_000, Some(&[1; 200]));
+    let others = (0..12_000).filter(|number| number % 8 != 0);
+    run(&mut world, others, Some(&[2; 200]));
+    compact(&mut world);
+    let all = live(&mut world);
+    run(&mut world, 20_000..20_500, Some(&[3; 200]));
+    compact(&mut world);
+    let left = live(&mut world);
+    println!("{all} bytes live, then {left}");
+    assert!(left < all * 3 / 4, "{left} bytes of {all} are live");
+}
+
 #[test]
 fn a_leaf_with_values_apart_is_found_after_it_was_taken_over_often() {
     let mut world = with_short_values(ALL, 3);

@@ -76,9 +76,9 @@ fn history(seed: u64, operations: usize) -> Vec<Act> {
     acts
 }
 
-type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+pub(super) type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
-fn pairs(world: &World, direction: Direction, at: u64) -> Pairs {
+pub(super) fn pairs(world: &World, direction: Direction, at: u64) -> Pairs {
     let stack: Arc<dyn Memtables> = Arc::<crate::stack::Stack>::clone(&world.stack);
     let all = KeyRange::everything();
     let mut scan = world.levels.scan(stack, all, direction, at, world.now_ms);

@@ -1,8 +1,9 @@
 //! What scans pay for where runs lie, and what is written again for that.
 
 use super::World;
+use super::differential::pairs;
 use super::rules::run;
-use alluvium_dictionary::contract::{Ordered as _, Scan as _};
+use alluvium_dictionary::contract::{Dictionary as _, Ordered as _, Scan as _};
 use alluvium_dictionary::findings::Depth;
 use alluvium_dictionary::memtables::Memtables;
 use alluvium_dictionary::merge::Direction;
@@ -104,6 +105,53 @@ fn scans_have_nothing_written_that_their_budget_has_not() {
     // Each byte was written once, and its key a few times more.
     assert!(some <= bytes * 2 / 10, "{some} bytes");
     assert!(all > some && all <= bytes * 2, "{all} bytes");
+}
+
+/// A run with deletes of what an older one has, and with two values of some keys, one of which a
+/// snapshot reads. Values of the older one are in its leaves, so that scans jump in the newer one
+/// alone.
+#[test]
+fn what_is_written_again_keeps_deletes_and_what_snapshots_read() {
+    const KEYS: u64 = 3600;
+    let stitching = Stitching {
+        threshold: 3,
+        defragment_percent: 100,
+        ..Stitching::default()
+    };
+    let mut world = World::stitching("samt,k=4", stitching, 7);
+    run(&mut world, 0..KEYS, Some(&[9; 190]));
+    world.settle().unwrap();
+    assert_eq!(world.levels.runs(), [1, 1], "four of five parts are one run");
+    for pass in 0..2u64 {
+        let is_written = |number: &u64| number % 8 == pass || (pass == 1 && number % 64 == 0);
+        run(&mut world, (0..KEYS).filter(is_written), Some(&[pass as u8; 300]));
+        run(
+            &mut world,
+            (0..KEYS).filter(|number| number % 8 == 4 + pass),
+            None,
+        );
+        world.snapshots.push(world.levels.cut());
+        world.settle().unwrap();
+    }
+    assert_eq!(
+        world.levels.runs(),
+        [1, 2],
+        "four others are one run above the older one"
+    );
+    let mut scans = 0;
+    while world.levels.defragmented().0 == 0 {
+        pairs(&world, Direction::Forward, world.sequence);
+        world.settle().unwrap();
+        scans += 1;
+        assert!(scans < 100, "scans have paid enough: {}", world.levels.jumps());
+    }
+    assert_eq!(world.levels.runs(), [1, 2]);
+    world.check(Depth::Everything).unwrap();
+    for at in world.snapshots.clone().into_iter().chain([world.sequence]) {
+        let expected = world.history.scan(at, world.now_ms);
+        let is_same = pairs(&world, Direction::Forward, at) == expected;
+        assert!(is_same, "as of {at}");
+    }
 }
 
 #[test]
