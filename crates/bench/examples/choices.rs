@@ -1,0 +1,266 @@
+//! How good advice is: twenty workloads, each on every structure and setting that `alluvium advise`
+//! ranks. What the first of the ranking costs, beside the cheapest of all that were tried.
+//! `cargo run --release --example choices -p alluvium-bench -- 100000`.
+//!
+//! The argument is the number of records, of which each workload has all or a half. The second is
+//! the directory of the stores, which are removed in the end: what `alluvium probe` has measured of
+//! its device is taken, if it is there. The third is the number of the only workload that is wanted.
+//!
+//! A store is loaded and opened again, does the workload once, so that its caches and levels are as
+//! they stay, and is measured while it does it twice more. It costs the processor time of the
+//! process, and what the device takes for the requests that were counted, as the ranking adds them
+//! up. The time by the clock stands beside it: writes and merges go on side by side there.
+
+#![allow(clippy::disallowed_methods)]
+
+use alluvium::{Db, Keyspace, KeyspaceOptions, Options};
+use alluvium_bench::workload::keys::scatter;
+use alluvium_bench::workload::zipf::Zipf;
+use alluvium_model::probe::{self, Conclusions};
+use alluvium_model::structures::{Cost, Machine, MemoryCut, Operations, Structure, Workload};
+use anyhow::{Context, Result};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// The file in which `alluvium probe` keeps what it has measured.
+const PROBE: &str = "probe.txt";
+const WORKLOADS: usize = 20;
+/// Bytes of a key.
+const KEY: usize = 16;
+/// Records that a scan reads.
+const SCANNED: usize = 20;
+/// Choices that cost this much more than the cheapest are as good: what two runs differ by.
+const SAME: f64 = 0.05;
+
+/// A workload: operations in hundredths, the rest are lookups of keys that are there.
+#[derive(Clone, Copy, Debug)]
+struct Mix {
+    records: u64,
+    memory: u64,
+    value: usize,
+    puts: u64,
+    misses: u64,
+    scans: u64,
+    skew: f64,
+}
+
+fn mix(number: usize, most: u64) -> Mix {
+    let (puts, misses, scans) = [(50, 0, 0), (5, 5, 0), (95, 0, 5), (100, 0, 0), (20, 20, 10)][number % 5];
+    Mix {
+        records: most / [1, 2][number % 2],
+        memory: [16 << 20, 32 << 20][(number / 2) % 2],
+        value: [100, 1000, 300][number % 3],
+        puts,
+        misses,
+        scans,
+        skew: [0.0, 0.99][(number / 4) % 2],
+    }
+}
+
+impl Mix {
+    fn workload(&self) -> Workload {
+        let (puts, misses, scans) = (self.puts as f64, self.misses as f64, self.scans as f64);
+        Workload {
+            keys: self.records as f64,
+            key_bytes: KEY as f64,
+            value_bytes: self.value as f64,
+            skew: self.skew,
+            operations: Operations {
+                inserts: 0.0,
+                updates: puts,
+                deletes: 0.0,
+                hits: 100.0 - puts - misses - scans,
+                misses,
+                scans,
+            },
+            scan_records: SCANNED as f64,
+            ..Workload::default()
+        }
+    }
+}
+
+fn key(number: u64) -> [u8; KEY] {
+    let mut key = [0; KEY];
+    key[..8].copy_from_slice(&scatter(number).to_be_bytes());
+    key[8..].copy_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// Does as many operations as there are records.
+fn work(keyspace: &Keyspace, mix: &Mix, seed: u64) -> Result<()> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let zipf = Zipf::new(mix.records);
+    for done in 0..mix.records {
+        let number = match mix.skew > 0.0 {
+            true => scatter(zipf.draw(&mut random)) % mix.records,
+            false => random.u64(..mix.records),
+        };
+        match random.u64(..100) {
+            at if at < mix.puts => keyspace.put(key(number), vec![done as u8; mix.value])?,
+            at if at < mix.puts + mix.misses => {
+                keyspace.get(key(number + mix.records))?;
+            }
+            at if at < mix.puts + mix.misses + mix.scans => {
+                for pair in keyspace.range(key(number)..).take(SCANNED) {
+                    pair?;
+                }
+            }
+            _ => {
+                keyspace.get(key(number))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a choice cost, in nanoseconds an operation.
+#[derive(Clone, Copy, Debug)]
+struct Spent {
+    processor: f64,
+    device: f64,
+    clock: f64,
+}
+
+impl Spent {
+    fn total(&self) -> f64 {
+        self.processor + self.device
+    }
+}
+
+/// What a process and a store have spent by now: nanoseconds of the processor, requests, bytes.
+fn spent(db: &Db) -> (f64, u64, u64) {
+    let time = alluvium_device::machine::processor_time();
+    let ns = time.map_or(0.0, |time| 1000.0 * (time.user_us + time.system_us) as f64);
+    let all = db.stats().device.total();
+    (ns, all.reads + all.writes, all.read_bytes + all.written_bytes)
+}
+
+/// Runs a workload on a choice.
+fn run(
+    place: &Path,
+    choice: &Structure,
+    mix: &Mix,
+    machine: &Machine,
+    costs: Option<&Path>,
+) -> Result<Spent> {
+    let path = &place.join("store");
+    std::fs::create_dir(path)?;
+    let mut options = Options::new().memory(mix.memory);
+    if let Some(costs) = costs {
+        std::fs::copy(costs, path.join(PROBE))?;
+        options = options.measured_device();
+    }
+    let name = choice.name().replace(", ", ",");
+    let structure: alluvium::Structure = match (choice, name.split_once(',')) {
+        (Structure::Tiered(setting), _) => {
+            let caches = MemoryCut::of(mix.memory, None).cache_bytes as f64;
+            options = options.record_memory((setting.records_share * caches) as u64);
+            "tiered".parse()?
+        }
+        (_, Some(("hashed", _))) => name.parse()?,
+        _ => format!("levels,{name}").parse()?,
+    };
+    let structure = KeyspaceOptions::new().structure(structure);
+    let db = options.open(path)?;
+    let keyspace = db.keyspace_with("records", &structure)?;
+    for number in 0..mix.records {
+        keyspace.put(key(number), vec![number as u8; mix.value])?;
+    }
+    drop(keyspace);
+    db.close()?;
+    let db = options.open(path)?;
+    let keyspace = db.keyspace_with("records", &structure)?;
+    work(&keyspace, mix, 1)?;
+    let (before, began) = (spent(&db), Instant::now());
+    work(&keyspace, mix, 2)?;
+    work(&keyspace, mix, 3)?;
+    let (after, clock) = (spent(&db), began.elapsed());
+    drop(keyspace);
+    db.close()?;
+    std::fs::remove_dir_all(path)?;
+    let operations = 2.0 * mix.records as f64;
+    let device = &machine.device;
+    let setup = device.setup_ns as f64 / f64::from(device.parallelism.max(1));
+    let (requests, bytes) = ((after.1 - before.1) as f64, (after.2 - before.2) as f64);
+    Ok(Spent {
+        processor: (after.0 - before.0) / operations,
+        device: (requests * setup + bytes * device.byte_ps as f64 / 1000.0) / operations,
+        clock: clock.as_nanos() as f64 / operations,
+    })
+}
+
+/// Returns by how much the cost of a choice is above the least of all.
+fn regret(all: &[(Cost, Spent)], of: &dyn Fn(&Spent) -> f64, at: usize) -> f64 {
+    let least = all.iter().map(|one| of(&one.1)).fold(f64::INFINITY, f64::min);
+    of(&all[at].1) / least - 1.0
+}
+
+fn main() -> Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let most = arguments.next().map_or(Ok(20_000), |text| text.parse())?;
+    let directory = arguments.next().map_or_else(std::env::temp_dir, PathBuf::from);
+    let only: Option<usize> = arguments.next().map(|text| text.parse()).transpose()?;
+    let costs = Some(directory.join(PROBE)).filter(|path| path.exists());
+    let (mut regrets, mut of_usual) = (Vec::new(), Vec::new());
+    for number in (0..WORKLOADS).filter(|number| only.is_none_or(|only| only == *number)) {
+        let (mix, place) = (mix(number, most), tempfile::tempdir_in(&directory)?);
+        let mut machine = Machine {
+            memory_bytes: mix.memory as f64,
+            ..Machine::default()
+        };
+        if let Some(costs) = &costs {
+            let measured = probe::format::decode(&std::fs::read(costs)?)?;
+            let profile = Conclusions::of(&measured).reliable_profile();
+            machine.device = profile.map_err(anyhow::Error::msg)?;
+        }
+        println!("{number:2} {mix:?}");
+        let mut all = Vec::new();
+        let choices = Structure::CHOICES.iter();
+        for choice in choices.filter(|choice| choice.is_ordered() || mix.scans == 0) {
+            let cost = choice.cost(&mix.workload(), &machine)?;
+            all.push((cost, run(place.path(), choice, &mix, &machine, costs.as_deref())?));
+        }
+        let usual = 0;
+        let first = (0..all.len())
+            .min_by(|one, other| {
+                all[*one]
+                    .0
+                    .total_ns
+                    .middle
+                    .total_cmp(&all[*other].0.total_ns.middle)
+            })
+            .context("there are choices")?;
+        for (at, (cost, spent)) in all.iter().enumerate() {
+            println!(
+                "     {:34} predicted {:8.0}, was {:8.0} (processor {:7.0}, device {:7.0}), by the clock {:8.0}{}",
+                cost.name,
+                cost.total_ns.middle,
+                spent.total(),
+                spent.processor,
+                spent.device,
+                spent.clock,
+                if at == first { "   advised" } else { "" }
+            );
+        }
+        let above = [first, usual].map(|at| regret(&all, &Spent::total, at));
+        let clock = regret(&all, &|spent| spent.clock, first);
+        println!(
+            "     above the cheapest: {:.1} % (by the clock {:.1} %); what is usual: {:.1} %",
+            100.0 * above[0],
+            100.0 * clock,
+            100.0 * above[1]
+        );
+        regrets.push(above[0]);
+        of_usual.push(above[1]);
+    }
+    let within = regrets.iter().filter(|&&regret| regret <= SAME).count();
+    let mean = |all: &[f64]| 100.0 * all.iter().sum::<f64>() / all.len().max(1) as f64;
+    println!(
+        "\n{within} of {} within {:.0} % of the cheapest; mean {:.1} % above it, what is usual {:.1} %",
+        regrets.len(),
+        100.0 * SAME,
+        mean(&regrets),
+        mean(&of_usual)
+    );
+    Ok(())
+}
