@@ -48,12 +48,10 @@ pub fn read_nodes(
         let together = together(&pointers[begun..], page_size);
         debug_assert!(together > 0, "the longest node is read at once");
         let some = &pointers[begun..begun + together];
-        let mut encoded = read_together(tiers, some, page_size, purpose)
-            .into_iter()
-            .flatten();
+        let pieces = read_together(tiers, some, page_size, purpose);
         for (index, pointer) in some.iter().enumerate() {
-            let node = match encoded.next() {
-                Some(encoded) => decoded(pointer, page_size, &encoded),
+            let node = match pieces.as_ref().and_then(|pieces| encoded(pieces, pointer)) {
+                Some(encoded) => decoded(pointer, page_size, encoded),
                 // Whatever one of them has: each gives its own error, or none.
                 None => read_node(tiers, pointer, page_size, purpose),
             };
@@ -78,23 +76,40 @@ fn together(pointers: &[NodePointer], page_size: PageSize) -> usize {
         .max(1)
 }
 
-/// Returns the encoded bytes of nodes of one tier; nothing if any of them cannot be read.
+/// Reads the encoded bytes of nodes of one tier; nothing if any of them cannot be read. Nodes that
+/// follow each other are one request. Pieces ascend if the nodes do; each has its offset.
 fn read_together(
     tiers: &Tiers,
     pointers: &[NodePointer],
     page_size: PageSize,
     purpose: Purpose,
-) -> Option<Vec<Buffer>> {
-    let mut batch = Batch::with_capacity(pointers.len());
+) -> Option<Vec<(u64, Buffer)>> {
     let mut file = None;
+    let mut pieces: Vec<(u64, usize)> = Vec::with_capacity(pointers.len());
     for pointer in pointers {
         file = Some(file_of(tiers, pointer, page_size).ok()?);
-        batch.read(pointer.offset, Buffer::zeroed(pointer.read_len()), purpose);
+        match pieces.last_mut() {
+            Some((offset, len)) if *offset + *len as u64 == pointer.offset => *len += pointer.read_len(),
+            _ => pieces.push((pointer.offset, pointer.read_len())),
+        }
+    }
+    let mut batch = Batch::with_capacity(pieces.len());
+    for &(offset, len) in &pieces {
+        batch.read(offset, Buffer::zeroed(len), purpose);
     }
     let file = file?;
     let ticket = file.submit(batch);
     file.wait(&ticket);
-    ticket.take_buffers().ok()
+    let buffers = ticket.take_buffers().ok()?;
+    Some(pieces.iter().map(|piece| piece.0).zip(buffers).collect())
+}
+
+/// Returns the bytes of a node among pieces that were read.
+fn encoded<'p>(pieces: &'p [(u64, Buffer)], pointer: &NodePointer) -> Option<&'p [u8]> {
+    pieces.iter().find_map(|(offset, piece)| {
+        let at = usize::try_from(pointer.offset.checked_sub(*offset)?).ok()?;
+        piece.get(at..at.checked_add(pointer.read_len())?)
+    })
 }
 
 /// Returns the file of a node that lies inside of it.

@@ -140,9 +140,14 @@ impl Cursor {
         purpose: Purpose,
     ) -> Result<Cursor> {
         let next = run.leaves_of(hashes.0)?.start;
+        // A trie has no answer for a hash that is not there.
+        let end = match run.leaves_of(hashes.1)?.end {
+            0 => run.leaves(),
+            end => end,
+        };
         let mut cursor = Cursor {
             store: Arc::clone(store),
-            end: run.leaves(),
+            end,
             ahead: (MOST_TOGETHER / runs.max(1) as u64).clamp(1, AT_ONCE),
             run,
             purpose,

@@ -1,9 +1,9 @@
 use super::*;
 use crate::extents::ExtentOptions;
-use crate::node::read_node;
-use alluvium_device::Operation;
+use crate::node::{read_node, read_nodes};
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_device::simulated::{Completion, Fault, SimDirectory, SimOptions};
+use alluvium_device::{Directory, Operation};
 
 struct Bed {
     tiers: Arc<Tiers>,
@@ -95,6 +95,45 @@ fn every_node_is_read_back_and_live_bytes_are_exact() {
         ends.dedup_by(|next, before| next.0 >= before.1);
         assert_eq!(ends.len(), 1, "no two nodes overlap");
     }
+}
+
+/// Nodes that follow each other are one request; one that is damaged among them stops no other.
+#[test]
+fn neighbours_are_read_together_whatever_is_wrong_with_one() {
+    let directory = MemoryDirectory::new();
+    let tiers = Arc::new(Tiers::create(&[&directory]).unwrap());
+    let extents = Arc::new(Extents::create(Arc::clone(&tiers), ExtentOptions::default()).unwrap());
+    let mut random = fastrand::Rng::with_seed(17);
+    let page_size = PageSize::MIN;
+    let options = options(Codec::None, page_size);
+    let mut writer = NodeWriter::new(Arc::clone(&extents), Arc::clone(&tiers), options);
+    let nodes: Vec<Vec<u8>> = (0..100)
+        .map(|_| node(&mut random, page_size.node_bytes(1)))
+        .collect();
+    let pointers: Vec<NodePointer> = nodes.iter().map(|node| writer.add(node).unwrap()).collect();
+    extents.install(&writer.finish().unwrap().extents);
+    let read = |pointers: &[NodePointer]| {
+        let before = directory.counters().snapshot();
+        let mut found = Vec::new();
+        read_nodes(&tiers, pointers, page_size, Purpose::Check, &mut |index, node| {
+            assert_eq!(index, found.len(), "in their order");
+            found.push(node);
+        });
+        let reads = directory.counters().snapshot().since(&before).total().reads;
+        (found, reads)
+    };
+    let (found, reads) = read(&pointers);
+    assert!(found.iter().flatten().eq(&nodes), "all of them are found");
+    assert_eq!(reads, 2, "64 nodes are read at once");
+    let every_other: Vec<NodePointer> = pointers.iter().step_by(2).copied().collect();
+    let backwards: Vec<NodePointer> = pointers.iter().rev().copied().collect();
+    assert_eq!(read(&every_other).1, 50, "what lies between is not read");
+    assert!(read(&backwards).0.iter().flatten().eq(nodes.iter().rev()));
+    let mut damaged = pointers;
+    damaged[40].checksum ^= 1;
+    let (found, _) = read(&damaged);
+    let bad: Vec<usize> = (0..found.len()).filter(|&at| found[at].is_err()).collect();
+    assert_eq!(bad, [40]);
 }
 
 #[test]
