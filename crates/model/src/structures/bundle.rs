@@ -6,7 +6,9 @@
 //! its own level before. So each level writes a record 1 − 1/λ times, while its runs hold new keys.
 
 use super::cost::{LONG, Point};
-use super::hashed::{LEAF, LEAF_BYTES, MOST, PARTS, SECOND_LEAF, YOUNG_BYTES, in_leaf, leaf_reads};
+use super::hashed::{
+    LEAF, LEAF_BYTES, MOST, PARTS, SECOND_LEAF, YOUNG_BYTES, first_reads, in_leaf, leaf_reads,
+};
 use super::ours::memory;
 use super::workload::{Machine, Workload};
 use crate::Popularity;
@@ -98,7 +100,10 @@ pub(super) fn point(
             + filter_writes
             + machine.log_amplification(record),
         textbook: 1.0 + levels,
-        hit_reads: leaf + filter_misses + any_leaf * wrong,
+        hit_reads: leaf
+            + (1.0 - leaf) * first_reads(all, different / requests + merged, in_leaf)
+            + filter_misses
+            + any_leaf * wrong,
         miss_reads: filter_misses + any_leaf * wrong,
         memory_per_key: memory_per_key + per_record,
         space_amplification: (on_device + per_record) / record * (1.0 + stale + young / keys + 1.0 / PARTS),

@@ -8,7 +8,7 @@
 
 use super::cost::{LONG, Point};
 use super::ours::memory;
-use super::workload::{Machine, Workload};
+use super::workload::{Machine, Operations, Workload};
 use crate::Popularity;
 use crate::parameter::{BadParameter, require};
 use crate::tiered::{RECORD_OVERHEAD, Shape, missed_behind};
@@ -157,6 +157,19 @@ pub(super) fn leaf_reads(keys: &Popularity, record: f64, bytes: f64, machine: &M
     missed_behind(keys, kept, in_leaf(record), LEAF.max(record), bytes - records)
 }
 
+/// Returns which share of the lookups of keys that are there read a leaf because it was written
+/// since anyone had asked for it: what is written is not in the cache. Each write of a user comes to
+/// `rewritten` records in leaves. Where leaves are asked for often before they are written again,
+/// each is read once.
+pub(super) fn first_reads(all: &Operations, rewritten: f64, in_leaf: f64) -> f64 {
+    let leaves = all.writes() * rewritten / in_leaf;
+    match leaves > 0.0 && all.hits > 0.0 {
+        // Of the leaves that are written while one lookup is made.
+        true => leaves / all.hits * (1.0 - (-all.hits / leaves).exp()),
+        false => 0.0,
+    }
+}
+
 pub(super) fn point(index: HashIndex, workload: &Workload, machine: &Machine) -> Result<Point, BadParameter> {
     let all = &workload.operations;
     let must = "none: a hashed keyspace has no order";
@@ -196,7 +209,9 @@ pub(super) fn point(index: HashIndex, workload: &Workload, machine: &Machine) ->
     Ok(Point {
         write_amplification: tree + machine.log_amplification(record),
         textbook: 2.0 + again,
-        hit_reads: leaf + any_leaf * in_vain,
+        hit_reads: leaf
+            + (1.0 - leaf) * first_reads(all, different / requests + merged, in_leaf)
+            + any_leaf * in_vain,
         miss_reads: any_leaf * (1.0 + in_vain),
         memory_per_key,
         space_amplification: on_device / record * (1.0 + 2.0 * waiting / keys + 1.0 / PARTS),

@@ -95,6 +95,7 @@ struct Outcome {
     hit: f64,
     miss: f64,
     questions: f64,
+    /// Runs that a scan merges.
     path: f64,
     guide_bytes: f64,
     space_bytes: f64,
@@ -217,7 +218,7 @@ impl Life<'_> {
             deleted: all.deleted(),
         };
         let reads = flow.reads(&lookups)?;
-        let (path, space_bytes) = (flow.longest_path() as f64, flow.space_bytes());
+        let (path, space_bytes) = (flow.mean_path(), flow.space_bytes());
         // What few updates write depends on the moment: they are followed by some that will be.
         let more = keys / 2.0 - rewrites / 2.0;
         if changes > 0.0 && more > 0.0 {
@@ -251,6 +252,9 @@ impl Outcome {
         let by_user = |bytes: f64, written: &Written| bytes / written.user_bytes.max(1.0);
         let record = workload.record_bytes();
         let in_memory = life.memory.memtable / (record + shape.overhead_bytes);
+        // What a scan goes on to is no more popular than any other leaf.
+        let uncached = 1.0 - life.caches.pages * (self.keys / workload.keys) / self.space_bytes.max(1.0);
+        let behind = workload.scan_records * record / shape.leaf_bytes(record) * uncached.max(0.0);
         Point {
             write_amplification: mix(&|written| by_user(written.tree_bytes(), written))
                 + life.machine.log_amplification(record),
@@ -262,7 +266,7 @@ impl Outcome {
             merge_reads: mix(&|written| by_user(written.read_bytes, written)),
             write_bytes: LONG,
             read_bytes: shape.leaf_bytes(record),
-            scan_runs: self.path * (self.hit / (self.hit + 1.0)) * 2.0,
+            scan_runs: self.path * (self.hit / (self.hit + 1.0)) * 2.0 + behind,
             merged: mix(&|written| written.compacted_records / (written.user_bytes / record).max(1.0)),
             asked: self.questions,
         }

@@ -3,7 +3,9 @@
 
 use super::bundle::require_lambda;
 use super::cost::{LONG, Point};
-use super::hashed::{LEAF, LEAF_BYTES, MOST, PARTS, SECOND_LEAF, YOUNG_BYTES, in_leaf, leaf_reads};
+use super::hashed::{
+    LEAF, LEAF_BYTES, MOST, PARTS, SECOND_LEAF, YOUNG_BYTES, first_reads, in_leaf, leaf_reads,
+};
 use super::ours::memory;
 use super::workload::{Machine, Workload};
 use crate::Popularity;
@@ -84,7 +86,10 @@ pub(super) fn point(lambda: u32, workload: &Workload, machine: &Machine) -> Resu
             + lists * leaves.again / record
             + machine.log_amplification(record),
         textbook: 2.0 + lists / record,
-        hit_reads: leaf + nodes * is_missed + any_leaf * (SECOND_LEAF + in_vain),
+        hit_reads: leaf
+            + (1.0 - leaf) * first_reads(all, written, in_leaf)
+            + nodes * is_missed
+            + any_leaf * (SECOND_LEAF + in_vain),
         miss_reads: leaves.levels * is_missed + any_leaf * in_vain,
         memory_per_key: memory_per_key + filters / keys,
         space_amplification: (on_device + per_record) / record * (1.0 + stale + young / keys + 1.0 / PARTS),

@@ -182,6 +182,21 @@ impl Flow {
         self.root.longest()
     }
 
+    /// Returns how many runs lie on the way of a key, on average of all keys.
+    #[must_use]
+    pub fn mean_path(&self) -> f64 {
+        let mut runs = 0.0;
+        self.root.visit(&mut |node| {
+            runs += node
+                .pivots
+                .iter()
+                .map(|pivot| pivot.runs() as f64 * pivot.width)
+                .sum::<f64>();
+        });
+        let width: f64 = self.root.pivots.iter().map(|pivot| pivot.width).sum();
+        if width > 0.0 { runs / width } else { 0.0 }
+    }
+
     /// Returns the bytes of extents that something needs: runs as far as a pivot needs them, and
     /// maplets. An extent is free when nothing in it is needed.
     #[must_use]
