@@ -5,8 +5,8 @@ use crate::tiers::{self, overlaid};
 use crate::{Options, Progress, Result};
 use alluvium_device::Access;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_storage::Directories;
 use alluvium_storage::superblock::{self, SuperblockFile};
+use alluvium_storage::{DAMAGE_ADVICE, Directories};
 use alluvium_trees::tiered::{Depth, Lost};
 use std::fmt;
 use std::path::Path;
@@ -29,6 +29,14 @@ impl RepairReport {
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.lost.is_empty() && self.left.is_empty()
+    }
+
+    /// Takes out of each sentence what an error advises, which is this repair.
+    fn settle(&mut self) {
+        let lists = [&mut self.done, &mut self.lost, &mut self.left];
+        for sentence in lists.into_iter().flatten() {
+            *sentence = sentence.replace(DAMAGE_ADVICE, "");
+        }
     }
 
     /// `is_all` says that what a newer generation held was found elsewhere.
@@ -166,11 +174,7 @@ impl Options {
         let Choice { than, is_all } = choose(directories, &options, &mut report)?;
         let (engine, salvaged) = Engine::repair(directories.clone(), &options, than)?;
         report.tell(&salvaged, is_all);
-        let (unreadable, mended) = engine.dictionaries.mend()?;
-        if !mended.is_empty() {
-            // As they are on the disk, the runs lead to damage.
-            engine.checkpoint_now()?;
-        }
+        let (unreadable, mended) = engine.mend()?;
         report.done.extend(mended);
         for lost in salvaged.lost.iter().chain(&unreadable) {
             report.lost.extend(told(lost, &engine));
@@ -182,6 +186,7 @@ impl Options {
         engine.checkpoint_everything()?;
         report.left = engine.check(Depth::Everything, &mut progress)?.into_sentences();
         engine.close()?;
+        report.settle();
         Ok(report)
     }
 }

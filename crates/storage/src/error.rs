@@ -69,6 +69,9 @@ impl fmt::Display for Place {
     }
 }
 
+/// How an error that tells of damage ends: what to do about it.
+pub const DAMAGE_ADVICE: &str = "; restore the store from a backup, or run `alluvium repair`";
+
 /// A storage operation failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -77,9 +80,7 @@ pub enum Error {
     #[error(transparent)]
     Device(#[from] alluvium_device::Error),
     /// What was read is not what was written. Nothing of it was used.
-    #[error(
-        "damaged {place}: expected {expected}, found {found}; restore the store from a backup, or run `alluvium repair`"
-    )]
+    #[error("damaged {place}: expected {expected}, found {found}{}", DAMAGE_ADVICE)]
     Corrupt {
         /// Where.
         place: Place,

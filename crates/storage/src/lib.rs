@@ -38,7 +38,7 @@ pub mod watermark;
 
 pub use cache::{Cache, CacheStats, CopyStats, FrameRef, NodeRef, Pending, Residence, Watched};
 pub use epoch::{Epochs, Guard, Hold};
-pub use error::{Error, Place, Result, Structure};
+pub use error::{DAMAGE_ADVICE, Error, Place, Result, Structure};
 pub use log::{Durability, Log, LogOptions};
 pub use node::{Codec, NodePointer, PageSize};
 pub use tiers::{Directories, Tiers};

@@ -6,10 +6,10 @@
 //!
 //! *Read in this order*: the crate `alluvium-dictionary` first, then [`run`], [`maplet`],
 //! `taking.rs` (a memtable becomes a run), `fuse.rs` (runs become one), `stitch` (leaves that are
-//! taken over unread), `layers`, `scanning`, [`tiered`], [`levels`]; [`map`], the least of them;
-//! [`paged`], trees whose pages are written in place;
-//! [`affine`], trees whose nodes are as large as a disk likes; [`pdam`], a tree for the blocks that
-//! a device moves at once; [`insertion`], a B-tree with a buffer before its leaves;
+//! taken over unread), `mended.rs` (what a repair of leaves came to), `layers`, `scanning`,
+//! [`tiered`], [`levels`]; [`map`], the least of them; [`paged`], trees whose pages are written in
+//! place; [`affine`], trees whose nodes are as large as a disk likes; [`pdam`], a tree for the
+//! blocks that a device moves at once; [`insertion`], a B-tree with a buffer before its leaves;
 //! [`whereabouts`], which runs lie on which tier.
 //!
 //! Invariants:
@@ -23,6 +23,7 @@ mod layers;
 pub mod levels;
 pub mod map;
 pub mod maplet;
+mod mended;
 pub mod paged;
 pub mod pdam;
 pub mod run;
@@ -32,3 +33,5 @@ mod sync;
 mod taking;
 pub mod tiered;
 pub mod whereabouts;
+
+pub use mended::Mended;

@@ -20,7 +20,6 @@ use super::tallies::Tallies;
 use super::throttle::Pressure;
 use super::visible::Visible;
 use super::work::Work;
-use crate::Result;
 use crate::catalog::{Catalog, Owners};
 use crate::devices;
 use crate::format::{self, CatalogRecord, Write, Writes};
@@ -29,6 +28,7 @@ use crate::manifest::files::Surveyed;
 use crate::options::{Existing, Options, Plan};
 use crate::structure::Structure;
 use crate::workload::Watches;
+use crate::{Durability, Result};
 use alluvium_base::{Sequence, message};
 use alluvium_dictionary::memtables::Memtables as _;
 use alluvium_dictionary::merge::Direction;
@@ -40,6 +40,10 @@ use alluvium_trees::tiered::{Lost, Salvage};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+
+/// What a repair says of a catalog of which the tree had lost something.
+const CATALOG_RESTORED: &str =
+    "the list of keyspaces and named snapshots was written again, from its second copy";
 
 impl Engine {
     pub(crate) fn open(directories: Directories, options: &Options, existing: Existing) -> Result<Engine> {
@@ -126,8 +130,7 @@ impl Engine {
         (dictionaries, salvaged.lost, salvaged.mended) = Dictionaries::open_salvaged(&store, &how, surveyed)?;
         let engine = Engine::replayed_into(store, dictionaries, replay, catalog, options, plan)?;
         if engine.restore_catalog()? {
-            let done = "the list of keyspaces and named snapshots was written again, from its second copy";
-            salvaged.mended.push(done.to_owned());
+            salvaged.mended.push(CATALOG_RESTORED.to_owned());
         }
         if !salvaged.lost.is_empty() || !salvaged.mended.is_empty() {
             // As they are on the disk, the dictionaries lead to damage.
@@ -313,6 +316,30 @@ impl Engine {
         Ok(found)
     }
 
+    /// Has runs written again without what cannot be read. Returns what is lost, and what was done.
+    pub(crate) fn mend(&self) -> Result<(Vec<Lost>, Vec<String>)> {
+        let (mut lost, mut done) = self.dictionaries.mend()?;
+        let catalog = catalog::range();
+        if lost.iter().any(|lost| !lost.range.intersect(&catalog).is_empty()) {
+            self.dictionaries.second_catalog.replaces_first();
+        }
+        if self.restore_catalog()? {
+            done.push(CATALOG_RESTORED.to_owned());
+            // Of the catalog nothing is lost.
+            for lost in &mut lost {
+                if let Some(end) = catalog.high.clone().filter(|end| lost.range.low < *end) {
+                    lost.range.low = end;
+                }
+            }
+            lost.retain(|lost| !lost.range.is_empty());
+        }
+        if !done.is_empty() {
+            // As they are on the disk, the runs lead to damage.
+            self.checkpoint_now()?;
+        }
+        Ok((lost, done))
+    }
+
     /// Writes the catalog again, of which the tree has lost something; whether it had.
     fn restore_catalog(&self) -> Result<bool> {
         if !self.dictionaries.second_catalog.is_right() {
@@ -331,7 +358,8 @@ impl Engine {
         for (key, value) in &right {
             commit.add(&[], key, message::Kind::Put, 0, value);
         }
-        self.commit(&commit, Owners::Catalog, self.durability)?;
+        // A checkpoint of the tree without them follows.
+        self.commit(&commit, Owners::Catalog, Durability::Disk)?;
         self.dictionaries.second_catalog.has_been_copied();
         Ok(true)
     }

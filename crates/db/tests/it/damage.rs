@@ -7,6 +7,7 @@
 mod campaign;
 mod catalog;
 mod flips;
+mod leaves;
 mod maps;
 
 use alluvium::simulation::{OpenIn as _, Scale, Simulated as _};

@@ -43,6 +43,8 @@ enum Reason {
     Lift,
     /// Scans: a run is written again.
     Scans,
+    /// A repair: a run is written again where it stands.
+    Repair,
 }
 
 #[derive(Debug)]
@@ -60,7 +62,16 @@ impl Levels {
         let mut kept = self.shared.kept.lock();
         let version = self.version();
         let (merge, reason) = self.due(&mut kept, &version)?;
-        let inputs = inputs(&version, &merge);
+        if reason == Reason::Lift {
+            // It is tried once.
+            kept.shrunk = None;
+        }
+        kept.wants_all &= reason != Reason::All;
+        Some(self.begun(&mut kept, &version, merge, reason))
+    }
+
+    fn begun(&self, kept: &mut Kept, version: &Version, merge: Merge, reason: Reason) -> MergeStep {
+        let inputs = inputs(version, &merge);
         for input in &inputs {
             let is_free = kept.busy.insert(input.ages.0);
             assert!(is_free, "a run is merged once (V4)");
@@ -69,14 +80,9 @@ impl Levels {
         kept.next_job += 1;
         kept.jobs.insert(number);
         let oldest = inputs.last().expect("a merge takes runs");
-        if reason == Reason::Lift {
-            // It is tried once.
-            kept.shrunk = None;
-        }
-        kept.wants_all &= reason != Reason::All;
         let of_all = version.newest_first.last();
         let is_oldest = of_all.is_some_and(|run| Arc::ptr_eq(run, oldest));
-        Some(MergeStep {
+        MergeStep {
             levels: self.clone(),
             number,
             merge,
@@ -84,7 +90,7 @@ impl Levels {
             reason,
             older: if is_oldest { Older::None } else { Older::Elsewhere },
             phase: Phase::Due,
-        })
+        }
     }
 
     /// Returns the merge that is due, and why.
@@ -170,13 +176,36 @@ fn inputs(version: &Version, merge: &Merge) -> Vec<Arc<Member>> {
 }
 
 impl MergeStep {
+    /// Begins to write a run again, for a repair. It stays in its place.
+    ///
+    /// # Panics
+    /// When a merge is under way, or the structure does not have the run.
+    pub(super) fn again(levels: &Levels, member: &Arc<Member>) -> MergeStep {
+        let mut kept = levels.shared.kept.lock();
+        assert!(kept.jobs.is_empty(), "nothing else changes what is repaired");
+        let version = levels.version();
+        let place = |runs: &Vec<Arc<Member>>| runs.iter().position(|run| Arc::ptr_eq(run, member));
+        let mut places = version.levels.iter().enumerate();
+        let (level, skips) = places
+            .find_map(|(level, runs)| Some((level, place(runs)?)))
+            .expect("a run of the structure");
+        let merge = Merge {
+            from: level,
+            runs: 1,
+            skips,
+            to: level,
+            into: level,
+        };
+        levels.begun(&mut kept, &version, merge, Reason::Repair)
+    }
+
     fn class(&self) -> Class {
         match self.levels.shared.is_scarce.load(Ordering::Relaxed) {
-            true if self.reason == Reason::All => Class::Freeing,
+            true if matches!(self.reason, Reason::All | Reason::Repair) => Class::Freeing,
             true => Class::Essential,
             // Another tier may have the space.
             false if self.levels.shared.home.store.tiers().count() > 1 => Class::Normal,
-            false if self.reason == Reason::All => Class::Freeing,
+            false if matches!(self.reason, Reason::All | Reason::Repair) => Class::Freeing,
             false => Class::Normal,
         }
     }
@@ -198,6 +227,11 @@ impl MergeStep {
         let left = self.left_behind(tier);
         let stitching = match self.reason {
             Reason::Scans => defragment::stitching(&self.inputs[0].run, shared.home.store.device()),
+            // The filter that knows the keys of leaves that are not read may be damaged.
+            Reason::Repair => Stitching {
+                threshold: u32::MAX,
+                ..shared.options.stitching
+            },
             _ => shared.options.stitching,
         };
         // What is taken over unread stays where it lies.
@@ -387,7 +421,7 @@ impl MergeStep {
         let ledger = &self.levels.shared.ledger;
         match self.reason {
             Reason::Scans => ledger.note_defragmented(bytes),
-            Reason::Policy | Reason::All | Reason::Lift => ledger.note_written(bytes),
+            Reason::Policy | Reason::All | Reason::Lift | Reason::Repair => ledger.note_written(bytes),
         }
     }
 

@@ -13,7 +13,7 @@
 //! *Read in this order*: `options.rs`, `policy.rs` (every decision), `state.rs` (a version),
 //! `structure.rs` (the front), `incorporate.rs`, `merge.rs` (with `crate::stitch`: leaves that a
 //! merge takes over unread), `defragment.rs`, `ingest.rs`, `read.rs`, `scan.rs`,
-//! `format.rs`, `check.rs`, `contract.rs`.
+//! `format.rs`, `check.rs`, `mend.rs` (damaged leaves), `contract.rs`.
 //!
 //! These are the structures that Spillane 2012 compares in chapter 5, SAMT for one, as one that has
 //! many policies. Each extent of a run is given free when the run goes; nothing is shared but
@@ -36,6 +36,7 @@ mod defragment;
 pub mod format;
 mod incorporate;
 mod ingest;
+mod mend;
 mod merge;
 pub mod options;
 pub mod policy;

@@ -71,13 +71,14 @@ impl Leaf {
 
 impl Run {
     /// Returns whether its index knows all that a run needs to know of a leaf: one record of each
-    /// key, none of which expires or is folded.
+    /// key, none of which expires or is folded, and no leaf is left out.
     pub(crate) fn is_adoptable(&self) -> bool {
         let summary = self.summary();
         summary.keys == summary.records
             && (summary.merges, summary.earliest_expiry_ms) == (0, 0)
             && self.base() == 0
             && self.range_deletes().is_empty()
+            && self.left_out().is_none()
     }
 
     /// Returns whether a leaf can be taken over: it was closed because it was full, as far as its

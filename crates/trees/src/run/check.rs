@@ -6,7 +6,7 @@ use super::leaf::Layout;
 use super::load::{assemble, is_long, load_from};
 use super::spans::Spans;
 use super::units::ValueUnits;
-use super::{Bad, Run, Summary, Violation, format, index};
+use super::{Bad, DamagedNode, Run, Summary, Violation, format, index};
 use alluvium_base::{Kind, Purpose, Sequence};
 use alluvium_dictionary::nodes::Direct;
 use alluvium_dictionary::range::KeyRange;
@@ -151,18 +151,37 @@ impl Checker<'_> {
     fn unreadable(&mut self, error: &Error) {
         self.violations.push(Violation::Unreadable {
             why: error.to_string(),
+            node: None,
         });
     }
 
-    /// The same, of what holds the keys between these fences.
-    fn unreadable_with(&mut self, error: &Error, fences: &Fences) {
+    /// The same, of a leaf or index node.
+    fn unreadable_child(&mut self, error: &Error, child: &Wanted, level: u8) {
+        let fences = &child.own;
         let high = fences.high.as_deref().unwrap_or(&self.run.inner.last);
+        let is_damaged = matches!(error, Error::Corrupt { .. });
+        let node = is_damaged.then(|| {
+            // The key at the fence counts where the node has records of it, too.
+            let mut behind = high.to_vec();
+            if fences.goes_on || fences.high.is_none() {
+                behind.push(0);
+            }
+            Box::new(DamagedNode {
+                pointer: child.child.pointer,
+                range: KeyRange::new(&fences.low, Some(&behind)),
+                high: high.into(),
+                is_leaf: level == 0,
+                records: child.child.sums.records,
+                why: error.to_string(),
+            })
+        });
         self.violations.push(Violation::Unreadable {
             why: format!(
                 "keys from \"{}\" to \"{}\", each behind the number of its keyspace: {error}",
                 fences.low.escape_ascii(),
                 high.escape_ascii()
             ),
+            node,
         });
     }
 
@@ -310,7 +329,7 @@ impl Checker<'_> {
         let (bytes, len) = match self.whole_of(child, node, level) {
             Ok(read) => read,
             Err(error) => {
-                self.unreadable_with(&error, &child.own);
+                self.unreadable_child(&error, child, level);
                 (self.last, self.left_out) = (None, true);
                 return said;
             }
@@ -327,7 +346,7 @@ impl Checker<'_> {
             self.adopted += u64::from(self.is_inherited(&pointer));
             self.units.clear();
             if let Err(error) = self.leaf(&bytes, &pointer, &child.own, &mut sums) {
-                self.unreadable_with(&error, &child.own);
+                self.unreadable_child(&error, child, level);
             }
             sums
         };

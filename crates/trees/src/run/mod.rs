@@ -82,6 +82,7 @@ pub use examine::{Examined, examine};
 pub use feed::Access;
 pub use finish::Built;
 pub use options::RunOptions;
+pub(crate) use violation::DamagedNode;
 pub use violation::Violation;
 pub use weigh::{Piece, Weight};
 
@@ -90,9 +91,10 @@ use alluvium_dictionary::deletes::RangeDeletes;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::extents::Extent;
 use alluvium_storage::{Error, NodePointer, PageSize};
+use std::collections::HashSet;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 
 /// What a run comes to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -161,6 +163,8 @@ struct Inner {
     page_size: PageSize,
     /// How often scans have jumped.
     jumps: AtomicU64,
+    /// Leaves and index nodes that a repair leaves out: cursors pass them by.
+    left_out: OnceLock<HashSet<NodePointer>>,
 }
 
 impl Run {
@@ -206,6 +210,19 @@ impl Run {
     #[must_use]
     pub fn high(&self) -> &[u8] {
         &self.inner.high
+    }
+
+    /// Has cursors pass leaves and index nodes by, with all that is below them: for a repair, which
+    /// writes the rest again. Only the first call counts.
+    pub(crate) fn leave_out(&self, nodes: HashSet<NodePointer>) {
+        debug_assert!(!nodes.is_empty(), "something is left out");
+        let _ = self.inner.left_out.set(nodes);
+    }
+
+    /// Returns the nodes that are left out, if any are.
+    #[inline]
+    fn left_out(&self) -> Option<&HashSet<NodePointer>> {
+        self.inner.left_out.get()
     }
 
     /// The extents it needs: its own, then inherited ones.

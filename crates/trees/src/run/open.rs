@@ -11,8 +11,8 @@ use alluvium_dictionary::values;
 use alluvium_storage::extents::{Extent, MAX_EXTENT_UNITS, UNIT};
 use alluvium_storage::store::Store;
 use alluvium_storage::{NodePointer, PageSize, Result};
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 
 impl Run {
     /// Opens the run whose footer a pointer means: reads the footer, past the cache.
@@ -84,6 +84,7 @@ impl Run {
                 range_deletes,
                 page_size,
                 jumps: AtomicU64::new(0),
+                left_out: OnceLock::new(),
             }),
             base: 0,
         })

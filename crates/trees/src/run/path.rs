@@ -107,8 +107,12 @@ impl Path {
         if !there {
             return Ok(None);
         }
-        path.descend(target, cache, guard, purpose)?;
-        Ok(Some(path))
+        let is_there = path.descend(target, cache, guard, purpose)?
+            || match target {
+                Target::Start | Target::First(_) => path.next(cache, guard, purpose)?,
+                Target::End | Target::Last(_) | Target::Below(_) => path.previous(cache, guard, purpose)?,
+            };
+        Ok(is_there.then_some(path))
     }
 
     /// Returns about how many bytes of memory it takes, the run's root not counted.
@@ -129,11 +133,21 @@ impl Path {
         self.levels.last().expect("a path begins at its root")
     }
 
-    /// Goes down from the lowest node that is there to the nodes above the leaves.
-    fn descend(&mut self, target: Target<'_>, cache: &Cache, guard: &Guard, purpose: Purpose) -> Result<()> {
+    /// Goes down from the lowest node that is there to the nodes above the leaves. Returns whether
+    /// nothing on the way is left out; else it ends above that.
+    fn descend(
+        &mut self,
+        target: Target<'_>,
+        cache: &Cache,
+        guard: &Guard,
+        purpose: Purpose,
+    ) -> Result<bool> {
         while self.lowest().layout.level > 1 {
             let wanted = self.lowest().layout.level - 1;
             let pointer = self.child()?.pointer;
+            if self.leaves_out(&pointer) {
+                return Ok(false);
+            }
             let bad = |bad: Bad| bad.at(&pointer);
             let node = load(cache, guard, &pointer, purpose)?;
             let layout = Layout::of(&node).map_err(bad)?;
@@ -156,7 +170,12 @@ impl Path {
             }
         }
         debug_assert!(self.lowest().layout.level <= 1, "a path ends above a leaf");
-        Ok(())
+        Ok(self.run.left_out().is_none() || !self.leaves_out(&self.child()?.pointer))
+    }
+
+    /// Returns whether a leaf or index node is left out, with all that is below it.
+    fn leaves_out(&self, node: &NodePointer) -> bool {
+        self.run.left_out().is_some_and(|nodes| nodes.contains(node))
     }
 
     /// Returns what is known of the leaf.
@@ -194,24 +213,26 @@ impl Path {
     /// Goes to the next leaf; false, and nowhere, when there is none.
     pub(super) fn next(&mut self, cache: &Cache, guard: &Guard, purpose: Purpose) -> Result<bool> {
         let can = |level: &Level| level.at + 1 < level.layout.children;
-        let Some(depth) = self.levels.iter().rposition(can) else {
-            return Ok(false);
-        };
-        self.levels.truncate(depth + 1);
-        self.top().at += 1;
-        debug_assert!(self.lowest().at < self.lowest().layout.children, "a next child");
-        self.descend(Target::Start, cache, guard, purpose)?;
-        Ok(true)
+        while let Some(depth) = self.levels.iter().rposition(can) {
+            self.levels.truncate(depth + 1);
+            self.top().at += 1;
+            debug_assert!(self.lowest().at < self.lowest().layout.children, "a next child");
+            if self.descend(Target::Start, cache, guard, purpose)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Goes to the leaf before; false, and nowhere, when there is none.
     pub(super) fn previous(&mut self, cache: &Cache, guard: &Guard, purpose: Purpose) -> Result<bool> {
-        let Some(depth) = self.levels.iter().rposition(|level| level.at > 0) else {
-            return Ok(false);
-        };
-        self.levels.truncate(depth + 1);
-        self.top().at -= 1;
-        self.descend(Target::End, cache, guard, purpose)?;
-        Ok(true)
+        while let Some(depth) = self.levels.iter().rposition(|level| level.at > 0) {
+            self.levels.truncate(depth + 1);
+            self.top().at -= 1;
+            if self.descend(Target::End, cache, guard, purpose)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }

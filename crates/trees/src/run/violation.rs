@@ -1,6 +1,9 @@
 //! What a check of a run has found.
 
-use alluvium_storage::Place;
+use super::Run;
+use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::read::{Amounts, Files};
+use alluvium_storage::{NodePointer, Place};
 use std::fmt;
 
 /// Something that is not as the invariants of [`run`](super) say.
@@ -11,6 +14,8 @@ pub enum Violation {
     Unreadable {
         /// What the read said.
         why: String,
+        /// The leaf or index node that is damaged, if it is one.
+        node: Option<Box<DamagedNode>>,
     },
     /// Keys, records or separators are out of order, or a key is outside its leaf's bounds (R1, L1,
     /// I1).
@@ -39,10 +44,39 @@ pub enum Violation {
     },
 }
 
+/// A leaf or index node that is not what the node above it says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DamagedNode {
+    pub(crate) pointer: NodePointer,
+    /// The keys that are there, or below it.
+    pub(crate) range: KeyRange,
+    /// Readers of this key may come to it as well.
+    pub(crate) high: Box<[u8]>,
+    /// Whether it is a leaf: its records are of one keyspace (T9).
+    pub(crate) is_leaf: bool,
+    /// How many records there are, or below it.
+    pub(crate) records: u64,
+    /// What the read said.
+    pub(crate) why: String,
+}
+
+impl Run {
+    /// Returns the leaves and index nodes that are damaged, of those that readers of these ranges
+    /// can reach. Reads all of them.
+    pub(crate) fn damaged_within(&self, files: Files<'_>, within: &[KeyRange]) -> Vec<DamagedNode> {
+        let said = self.check_within(files, within, &mut |_| (), &mut Amounts::default());
+        let nodes = said.into_iter().filter_map(|violation| match violation {
+            Violation::Unreadable { node, .. } => node.map(|node| *node),
+            _ => None,
+        });
+        nodes.collect()
+    }
+}
+
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Violation::Unreadable { why } => f.write_str(why),
+            Violation::Unreadable { why, .. } => f.write_str(why),
             Violation::Order { place, what } | Violation::Sums { place, what } => {
                 write!(f, "{place}: {what}")
             }

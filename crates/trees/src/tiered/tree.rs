@@ -9,6 +9,7 @@ use super::show::{self, Holdings, Outline, OutlineRun};
 use super::trunk::{
     Debt, JobId, Memory, Node, Stats, TreeOptions, Trunk, TrunkExtents, Version, leaf_for, longest_path,
 };
+use crate::mended::Mended;
 use crate::run::Weight;
 use crate::whereabouts::RunPlace;
 use alluvium_base::Sequence;
@@ -92,6 +93,16 @@ impl Tree {
     ) -> Result<(Tree, Vec<Lost>, Vec<String>)> {
         let (trunk, lost, mended) = salvage.open(store, options, root, cut)?;
         Ok((Tree::over(trunk), lost, mended))
+    }
+
+    /// Compacts what damaged leaves and index nodes stop, without them: what they had is lost.
+    /// Reads everything. Nothing else may change the tree meanwhile. The next checkpoint makes it
+    /// durable.
+    ///
+    /// # Errors
+    /// As the device says. What was mended stays so.
+    pub fn mend(&self) -> Result<Mended> {
+        disk::mend(&self.trunk, &self.compactor)
     }
 
     /// The store that it lives in.

@@ -1,16 +1,46 @@
-//! What a repair does about damaged leaves of hashed keyspaces, which would stop merges and walks.
+//! What a repair does about damaged pages of runs, which would stop compactions, merges and walks.
 
 use super::Dictionaries;
 use crate::Result;
 use crate::format;
 use crate::structure::Structure;
 use alluvium_dictionary::range::KeyRange;
+use alluvium_trees::Mended;
 use alluvium_trees::tiered::Lost;
 
 impl Dictionaries {
-    /// Has runs of the hashed structure written again without what cannot be read. Returns what is
-    /// lost, and what was done.
-    pub(crate) fn mend(&self) -> Result<(Vec<Lost>, Vec<String>)> {
+    /// Has runs written again without what cannot be read. Returns what is lost, and what was done.
+    pub(in crate::engine) fn mend(&self) -> Result<(Vec<Lost>, Vec<String>)> {
+        let (mut lost, mut done) = self.mend_hashed()?;
+        let mut note = |mended: Mended, keyspaces: &str| {
+            lost.extend(mended.lost);
+            if mended.nodes > 0 {
+                done.push(format!(
+                    "{} leaves or index nodes of {keyspaces} that cannot be read were left out, and what is sound beside them was written again",
+                    mended.nodes
+                ));
+            }
+            if mended.filters > 0 {
+                done.push(format!(
+                    "{} filters of runs of {keyspaces} were written again with their runs",
+                    mended.filters
+                ));
+            }
+            if let Some(why) = mended.left {
+                done.push(format!(
+                    "damaged pages of {keyspaces} are left, for what is sound beside them could not be written again: {why}"
+                ));
+            }
+        };
+        note(self.tree.mend()?, "the tree");
+        if let Some(levels) = self.levels.get() {
+            note(levels.mend()?, "keyspaces in levels");
+        }
+        Ok((lost, done))
+    }
+
+    /// The same of the hashed structure.
+    fn mend_hashed(&self) -> Result<(Vec<Lost>, Vec<String>)> {
         let (mut lost, mut done) = (Vec::new(), Vec::new());
         let Some(hashed) = self.hashed.get() else {
             return Ok((lost, done));

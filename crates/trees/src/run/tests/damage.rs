@@ -1,6 +1,7 @@
 //! Damage: an error, never a wrong answer or a panic.
 
 use super::*;
+use alluvium_dictionary::read::Files;
 
 /// Every node of a run must be noticed when it is damaged, by every kind of reader.
 #[test]
@@ -56,6 +57,50 @@ fn a_flipped_byte_in_any_node_is_an_error_and_never_a_wrong_answer() {
     }
     assert!(noticed > rounds / 2, "{noticed} of {rounds}");
     assert_eq!(run.check(&store), []);
+}
+
+#[test]
+fn damaged_nodes_that_are_left_out_are_passed_by_either_way() {
+    let store = store_with(4096, 8 << 20);
+    let mut model = Model::new();
+    for number in 0..20_000u32 {
+        let key = format!("{number:06}").into_bytes();
+        model.insert((key, Reverse(1)), put(vec![number as u8; 100]));
+    }
+    let run = run_of(&store, &options(), &model);
+    let (layout, root) = run.inner.root.as_ref().unwrap();
+    assert!(layout.level == 2 && layout.children > 2, "{layout:?}");
+    let index = layout.child(root, 1, store.page_size()).unwrap().pointer;
+    let guard = store.epochs().pin();
+    let leaf = |key: &[u8]| {
+        let found = run.locate(key, store.cache(), &guard, Purpose::Other);
+        found.unwrap().unwrap()
+    };
+    for damaged in [leaf(b"000000"), index, leaf(b"019999")] {
+        flip(&store, damaged.offset + 50);
+    }
+    let damaged = run.damaged_within(Files::of(&store), &[KeyRange::everything()]);
+    assert_eq!(
+        damaged.iter().map(|node| node.is_leaf).collect::<Vec<_>>(),
+        [true, false, true]
+    );
+    let gone = |key: &[u8]| damaged.iter().any(|node| node.range.contains(key));
+    let mut sound = model.clone();
+    sound.retain(|(key, _), _| !gone(key));
+    let records: u64 = damaged.iter().map(|node| node.records).sum();
+    assert_eq!(records, (model.len() - sound.len()) as u64);
+    run.leave_out(damaged.iter().map(|node| node.pointer).collect());
+    for access in WAYS {
+        for direction in BOTH {
+            let mut cursor = run.cursor(&store, KeyRange::everything(), direction, access);
+            cursor.start().unwrap();
+            let all = drain(&store, &mut cursor).unwrap();
+            assert!(
+                all == expected(&sound, &KeyRange::everything(), direction),
+                "{access:?} {direction:?}"
+            );
+        }
+    }
 }
 
 /// Turns one bit around; twice makes it what it was.

@@ -1,0 +1,92 @@
+//! Damaged leaves and index nodes, which would stop every compaction and scan that comes to them: a
+//! repair compacts the leaves of the trunk that need them without them. What they had is lost.
+
+use super::names::{Names, merged};
+use crate::mended::Mended;
+use crate::run::DamagedNode;
+use crate::tiered::compact::Compactor;
+use crate::tiered::trunk::{RunKey, Trunk, all_nodes, key_of};
+use alluvium_dictionary::contract::Progress;
+use alluvium_dictionary::read::Files;
+use alluvium_storage::Result;
+use std::collections::BTreeMap;
+
+/// Compacts the leaves of a trunk whose readers come to damaged leaves or index nodes, without
+/// these. Reads everything. Nothing else may change the tree meanwhile.
+///
+/// # Errors
+/// As the device says. What was mended stays so.
+pub(crate) fn mend(trunk: &Trunk, compactor: &Compactor) -> Result<Mended> {
+    let mut mended = Mended::default();
+    let damaged = leave_out(trunk, &mut mended);
+    let mut before = None;
+    while let Some(key) = still_needed(trunk, &damaged) {
+        if before.as_ref() == Some(&key) {
+            // Nothing is compacted where a tier cannot be read for now.
+            let key = key.escape_ascii();
+            mended.left = Some(format!(
+                "what else there is of the keys from \"{key}\" cannot be read"
+            ));
+            break;
+        }
+        let written = compactor.compact_fully(&key).and_then(|()| settle(compactor));
+        if !mended.judge(written)? {
+            break;
+        }
+        before = Some(key);
+    }
+    Ok(mended)
+}
+
+/// Has cursors pass what is damaged by, and returns it by run.
+fn leave_out(trunk: &Trunk, mended: &mut Mended) -> BTreeMap<RunKey, Vec<DamagedNode>> {
+    let nodes = all_nodes(&trunk.version().root);
+    let mut names = Names::default();
+    nodes.iter().for_each(|node| names.add_node(node));
+    let mut damaged: BTreeMap<RunKey, Vec<DamagedNode>> = BTreeMap::new();
+    let parts = nodes.iter().flat_map(|node| node.uses());
+    for (_, run) in parts.flat_map(|(part, _)| part.group.runs()) {
+        let key = key_of(run.pointer());
+        let Some((_, needs)) = names.runs.get(&key) else {
+            continue;
+        };
+        // Runs are in several groups, and read once.
+        let of_run = damaged.entry(key).or_insert_with(|| {
+            let within = merged(needs);
+            let nodes = run.damaged_within(Files::of(&trunk.store), &within);
+            mended.note(&nodes, &within, &*trunk.options.schema);
+            nodes
+        });
+        if !of_run.is_empty() {
+            run.leave_out(of_run.iter().map(|node| node.pointer).collect());
+        }
+    }
+    damaged.retain(|_, nodes| !nodes.is_empty());
+    damaged
+}
+
+/// Returns a key whose readers still come to one of these nodes.
+fn still_needed(trunk: &Trunk, damaged: &BTreeMap<RunKey, Vec<DamagedNode>>) -> Option<Box<[u8]>> {
+    for node in all_nodes(&trunk.version().root) {
+        for (part, range) in node.uses() {
+            for (_, run) in part.group.runs() {
+                let of_run = damaged.get(&key_of(run.pointer())).into_iter().flatten();
+                let mut needed = of_run.filter(|node| {
+                    range.overlaps(run.low(), run.high()) && range.overlaps(&node.range.low, &node.high)
+                });
+                if let Some(node) = needed.next() {
+                    return Some(range.low.clone().max(node.range.low.clone()));
+                }
+            }
+        }
+    }
+    None
+}
+
+/// Does what is due.
+fn settle(compactor: &Compactor) -> Result<()> {
+    while let Some(mut step) = compactor.next_step()? {
+        while step.poll(usize::MAX)? != Progress::Done {}
+    }
+    Ok(())
+}
