@@ -236,7 +236,11 @@ impl Engine {
                 self.dictionaries.require_placed(id, structure)?;
             }
         }
-        self.dictionaries.second_catalog.set(Some(durable));
+        let copy = &self.dictionaries.second_catalog;
+        if copy.get().is_some_and(|second| second != durable) {
+            tracing::warn!("the second copy of the list of keyspaces differs from the first, which is used");
+        }
+        copy.set(Some(durable));
         let visible = self.visible();
         for (key, value) in &self.catalog_at(visible)? {
             let record = decoded(key, value)?;
@@ -275,35 +279,20 @@ impl Engine {
     /// Returns the catalog's records as of a commit that is not below the cut: those in the tree,
     /// or their second copy where they are damaged.
     fn catalog_at(&self, at: Sequence) -> Result<catalog::Records> {
-        let second = || {
-            let list = self.queue.newest_first();
-            let copy = &self.dictionaries.second_catalog;
-            copy.at(&list, self.dictionaries.cut(), at)
-        };
-        if self.dictionaries.second_catalog.is_right()
+        let copy = &self.dictionaries.second_catalog;
+        let second = || copy.at(&self.queue.newest_first(), self.dictionaries.cut(), at);
+        if copy.is_used()
             && let Some(records) = second()
         {
             return Ok(records);
         }
         match self.catalog_in_tree(at) {
-            Err(damage) if damage.is_damage() => {
-                let records = second();
-                if records.is_some() {
-                    tracing::warn!("the second copy of the list of keyspaces is used: {damage}");
-                }
-                records.ok_or(damage)
+            // The first copy is not read again, so that this is said once.
+            Err(damage) if damage.is_damage() && copy.replace_first() => {
+                tracing::warn!("the second copy of the list of keyspaces is used: {damage}");
+                second().ok_or(damage)
             }
-            read => {
-                if read
-                    .as_ref()
-                    .is_ok_and(|read| second().is_some_and(|second| second != *read))
-                {
-                    tracing::warn!(
-                        "the second copy of the list of keyspaces differs from the first, which is used"
-                    );
-                }
-                read
-            }
+            read => read,
         }
     }
 
@@ -320,11 +309,12 @@ impl Engine {
     pub(crate) fn mend(&self) -> Result<(Vec<Lost>, Vec<String>)> {
         let (mut lost, mut done) = self.dictionaries.mend()?;
         let catalog = catalog::range();
-        if lost.iter().any(|lost| !lost.range.intersect(&catalog).is_empty()) {
-            self.dictionaries.second_catalog.replaces_first();
-        }
+        let is_of_catalog = |lost: &Lost| !lost.range.intersect(&catalog).is_empty();
+        let has_copy = lost.iter().any(is_of_catalog) && self.dictionaries.second_catalog.replace_first();
         if self.restore_catalog()? {
             done.push(CATALOG_RESTORED.to_owned());
+        }
+        if has_copy {
             // Of the catalog nothing is lost.
             for lost in &mut lost {
                 if let Some(end) = catalog.high.clone().filter(|end| lost.range.low < *end) {
@@ -342,7 +332,7 @@ impl Engine {
 
     /// Writes the catalog again, of which the tree has lost something; whether it had.
     fn restore_catalog(&self) -> Result<bool> {
-        if !self.dictionaries.second_catalog.is_right() {
+        if !self.dictionaries.second_catalog.is_used() {
             return Ok(false);
         }
         let visible = self.visible();
@@ -351,6 +341,10 @@ impl Engine {
             Err(damage) if damage.is_damage() => catalog::Records::new(),
             found => found?,
         };
+        if found == right {
+            self.dictionaries.second_catalog.first_is_back();
+            return Ok(false);
+        }
         let mut commit = Commit::default();
         for key in found.keys().filter(|key| !right.contains_key(*key)) {
             commit.add(&[], key, message::Kind::Delete, 0, &[]);
@@ -360,7 +354,7 @@ impl Engine {
         }
         // A checkpoint of the tree without them follows.
         self.commit(&commit, Owners::Catalog, Durability::Disk)?;
-        self.dictionaries.second_catalog.has_been_copied();
+        self.dictionaries.second_catalog.first_is_back();
         Ok(true)
     }
 }

@@ -21,8 +21,8 @@ pub(in crate::engine) type Records = BTreeMap<Vec<u8>, Vec<u8>>;
 pub(in crate::engine) struct SecondCatalog {
     /// None while a store without a second copy is opened: the first one becomes it.
     records: Mutex<Option<Records>>,
-    /// Whether the first copy has lost something.
-    replaces_first: AtomicBool,
+    /// Whether it is read in the place of the first copy, which has lost something.
+    is_used: AtomicBool,
 }
 
 impl SecondCatalog {
@@ -34,21 +34,22 @@ impl SecondCatalog {
         self.records.lock().clone()
     }
 
-    /// Notes that something of the first copy is lost: a second one, if there is any, is used for
-    /// it.
-    pub(in crate::engine) fn replaces_first(&self) {
+    /// Has it read in the place of the first copy, which has lost something, if there is a second
+    /// one. Returns whether there is.
+    pub(in crate::engine) fn replace_first(&self) -> bool {
         let has_records = self.records.lock().is_some();
-        self.replaces_first.store(has_records, Relaxed);
+        self.is_used.store(has_records, Relaxed);
+        has_records
     }
 
-    /// Returns whether the first copy has lost something, and has not been written again.
-    pub(in crate::engine) fn is_right(&self) -> bool {
-        self.replaces_first.load(Relaxed)
+    /// Returns whether it is read in the place of the first copy.
+    pub(in crate::engine) fn is_used(&self) -> bool {
+        self.is_used.load(Relaxed)
     }
 
-    /// Notes that the first copy was written again.
-    pub(in crate::engine) fn has_been_copied(&self) {
-        self.replaces_first.store(false, Relaxed);
+    /// Notes that the first copy was written again, and is read from now on.
+    pub(in crate::engine) fn first_is_back(&self) {
+        self.is_used.store(false, Relaxed);
     }
 
     /// A memtable is part of the dictionaries.

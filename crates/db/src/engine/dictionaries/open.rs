@@ -130,7 +130,7 @@ impl Dictionaries {
             .iter()
             .any(|lost| !lost.range.intersect(&catalog::range()).is_empty())
         {
-            dictionaries.second_catalog.replaces_first();
+            dictionaries.second_catalog.replace_first();
         }
         let (lost_pages, has_lost_pages) = dictionaries.salvage_pages(&manifest, cut)?;
         if !has_lost_pages && !lost_pages.is_empty() {
