@@ -294,20 +294,29 @@ impl Engine {
 
     /// Holds space for the checkpoint that makes an attachment of `count` layers durable: what is
     /// attached cannot be taken back where the disk is full.
+    /// Where there is none, what died is freed first; then it waits for what goes to another tier.
     fn hold_space(&self, count: u64) -> Result<HeldSpace<'_>> {
+        let mut turns = 0;
+        loop {
+            match self.try_hold_space(count) {
+                Err(error) if error.is_full() && self.frees_space(turns)? => turns += 1,
+                Err(error) => {
+                    self.note_full(&error);
+                    return Err(error);
+                }
+                held => return held,
+            }
+        }
+    }
+
+    fn try_hold_space(&self, count: u64) -> Result<HeldSpace<'_>> {
         let mut held = HeldSpace {
             store: &self.store,
             extents: Vec::new(),
         };
         for _ in 0..CHECKPOINT_UNITS + count / LAYERS_PER_UNIT {
             let unit = self.store.extents().allocate(0, 1, Class::Normal);
-            match self.store.judge(unit) {
-                Ok(unit) => held.extents.push(unit),
-                Err(error) => {
-                    self.pressure.note(&error);
-                    return Err(error.into());
-                }
-            }
+            held.extents.push(self.store.judge(unit)?);
         }
         Ok(held)
     }

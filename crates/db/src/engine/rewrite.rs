@@ -73,7 +73,7 @@ impl Engine {
     }
 
     /// Makes the space usable that compactions have left.
-    fn free_replaced(&self) -> Result<()> {
+    pub(super) fn free_replaced(&self) -> Result<()> {
         self.checkpoint_now()?;
         self.reclaim()
     }

@@ -253,6 +253,29 @@ impl Engine {
         Ok(())
     }
 
+    /// Has space freed on a tier that is full, at the first turn what has died; then what goes to
+    /// another tier, which it waits for. Returns whether there may be some now.
+    pub(super) fn frees_space(&self, turn: u32) -> Result<bool> {
+        if turn == 0 {
+            self.store.give_up_copies();
+            self.free_replaced()?;
+            return Ok(true);
+        }
+        if !self.space_is_coming() || turn > FULL_TURNS {
+            return Ok(false);
+        }
+        self.health()?;
+        self.pressure.note(&self.full_error());
+        if self.plan.workers == 0 {
+            self.make_room()?;
+            return Ok(self.work()? == Worked::Something);
+        }
+        self.tallies.waits.fetch_add(1, Ordering::Relaxed);
+        self.pressure.call_all();
+        self.pressure.nap();
+        Ok(true)
+    }
+
     /// Helps to write a memtable out, or waits for the thread that does.
     fn make_memtable_room(&self) -> Result<()> {
         if self.plan.workers == 0 {
@@ -365,13 +388,16 @@ impl Engine {
     }
 
     pub(super) fn full(&self) -> Error {
+        self.full_error().into()
+    }
+
+    fn full_error(&self) -> alluvium_storage::Error {
         let total = self.store.usage().0.total();
         alluvium_storage::Error::Full {
             wanted: self.plan.scale.memtable,
             free: total.backed_bytes.saturating_sub(total.reserve_bytes),
             reserve: true,
         }
-        .into()
     }
 
     /// While the disk is full: what was deleted is compacted away wherever it is worth most, and

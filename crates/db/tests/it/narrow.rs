@@ -4,12 +4,13 @@
 use crate::tiers::{places, small};
 use alluvium::simulation::{OpenIn as _, Scale};
 use alluvium::{
-    Db, HashedForm, HashedOptions, KeyspaceOptions, LevelsOptions, Options, Structure, TierOptions,
+    Db, HashedForm, HashedOptions, Keyspace, KeyspaceOptions, LevelsOptions, Options, Structure, TierOptions,
 };
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_device::simulated::SimDirectory;
 use alluvium_storage::extents::{ExtentOptions, UNIT};
 use alluvium_storage::{Directories, LogOptions};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The least that a first tier may have, and values that are several times as much.
@@ -66,8 +67,8 @@ fn writers_wait_for_space_that_is_coming() {
 const LOG_BYTES: u64 = 2 << 20;
 const CAPACITY: u64 = LOG_BYTES + 300 * UNIT;
 
-#[test]
-fn the_log_gets_what_lies_free_in_the_data_file_before_a_write_is_refused() {
+/// A store whose first file system has an end, and that file system.
+fn limited() -> (SimDirectory, Db) {
     let disk = SimDirectory::new(1);
     disk.set_capacity(CAPACITY);
     let mut scale = Scale::small(26, 1 << 20, LOG_BYTES);
@@ -82,8 +83,12 @@ fn the_log_gets_what_lies_free_in_the_data_file_before_a_write_is_refused() {
     };
     let directories = Directories::from(Arc::new(disk.clone())).and(Arc::new(MemoryDirectory::new()));
     let db = small().simulated(scale, || 1000).open_in(directories).unwrap();
-    let keyspace = db.keyspace_with("k0", &KeyspaceOptions::new()).unwrap();
-    for number in 0..2 * RECORDS {
+    (disk, db)
+}
+
+/// Writes records of these numbers, with the work that they make.
+fn write(db: &Db, keyspace: &Keyspace, numbers: Range<u32>) {
+    for number in numbers {
         let key = number.wrapping_mul(0x9e37_79b1).to_be_bytes();
         let written = keyspace.put(key, vec![number as u8; 4000]);
         written.unwrap_or_else(|error| panic!("record {number}: {error}\n{}", db.stats()));
@@ -91,7 +96,39 @@ fn the_log_gets_what_lies_free_in_the_data_file_before_a_write_is_refused() {
             while db.work().is_ok_and(|more| more) {}
         }
     }
+}
+
+#[test]
+fn the_log_gets_what_lies_free_in_the_data_file_before_a_write_is_refused() {
+    let (disk, db) = limited();
+    let keyspace = db.keyspace_with("k0", &KeyspaceOptions::new()).unwrap();
+    write(&db, &keyspace, 0..2 * RECORDS);
     assert!(disk.used() > CAPACITY - 8 * UNIT, "the first tier is full");
     assert_eq!(keyspace.iter().count(), 2 * RECORDS as usize);
+    assert_eq!(db.check().unwrap(), [""; 0]);
+}
+
+#[test]
+fn a_load_has_space_freed_on_a_first_tier_that_is_full() {
+    let (disk, db) = limited();
+    let keyspace = db.keyspace_with("k0", &KeyspaceOptions::new()).unwrap();
+    let (rounds, written, loaded) = (40u32, 200, 40);
+    for round in 0..rounds {
+        // Writers do what work they must: compactions are due most of the time.
+        for number in round * written..(round + 1) * written {
+            let key = number.wrapping_mul(0x9e37_79b1).to_be_bytes();
+            keyspace.put(key, vec![number as u8; 4000]).unwrap();
+        }
+        // From the second round on there are files that have something to give.
+        if round > 0 {
+            disk.set_capacity(disk.used() + UNIT);
+        }
+        let first = u64::from(round * loaded);
+        let records = (first..first + u64::from(loaded)).map(|number| (number.to_be_bytes(), [7; 100]));
+        let result = keyspace.ingest(records);
+        result.unwrap_or_else(|error| panic!("round {round}: {error}\n{}", db.stats()));
+        disk.set_capacity(CAPACITY);
+    }
+    assert_eq!(keyspace.iter().count(), (rounds * (written + loaded)) as usize);
     assert_eq!(db.check().unwrap(), [""; 0]);
 }
