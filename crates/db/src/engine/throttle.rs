@@ -408,9 +408,12 @@ impl Engine {
         }
         self.store.give_up_copies();
         let mut is_stuck = !self.dictionaries.may_compact();
-        if (is_stuck || self.pressure.blocked.swap(false, Ordering::Relaxed)) && self.maintain(u64::MAX)? {
-            is_stuck = false;
-            self.pressure.call_all();
+        if is_stuck || self.pressure.blocked.swap(false, Ordering::Relaxed) {
+            let in_tree = self.maintain(u64::MAX)?;
+            if self.dictionaries.want_deletes_merged() || in_tree {
+                is_stuck = false;
+                self.pressure.call_all();
+            }
         }
         if self.store.usage().0.total().dying_bytes > 0 {
             is_stuck = false;

@@ -390,3 +390,47 @@ fn the_model_says_what_updates_write_and_how_much_memory_is_taken() {
         "{each} bytes a key, {predicted} predicted"
     );
 }
+
+#[test]
+fn on_a_full_disk_the_background_merges_deletes_of_hashed_keys() {
+    for options in [
+        HashedOptions::default(),
+        HashedOptions::default().form(HashedForm::Bot { lambda: 4 }),
+    ] {
+        let db = small().open_in(memory()).unwrap();
+        let k = db.keyspace_with("k", &hashed(options)).unwrap();
+        for number in 0..3000u32 {
+            k.put(number.to_be_bytes(), [b'v'; 50]).unwrap();
+        }
+        db.compact().unwrap();
+        for number in 0..2900u32 {
+            k.delete(number.to_be_bytes()).unwrap();
+        }
+        db.checkpoint().unwrap();
+        while db.work().unwrap() {}
+        let stats = || db.engine().dictionaries.hashed_stats().unwrap();
+        let before = stats();
+        assert!(before.tombstones >= 2900, "they wait for others: {before:?}");
+        let full = alluvium_storage::Error::Full {
+            wanted: 1,
+            free: 0,
+            reserve: true,
+        };
+        db.engine().note_full(&Error::from(full));
+        for _ in 0..2 {
+            db.engine().make_room().unwrap();
+            while db.work().unwrap() {}
+        }
+        let after = stats();
+        assert_eq!(after.tombstones, 0, "{after:?}");
+        assert!(
+            2 * after.device_bytes < before.device_bytes,
+            "{before:?}, {after:?}"
+        );
+        let merges = after.merges;
+        db.engine().make_room().unwrap();
+        while db.work().unwrap() {}
+        assert_eq!(stats().merges, merges, "there is nothing else to free");
+        assert_eq!(pairs(&k).len(), 100);
+    }
+}

@@ -123,6 +123,18 @@ impl Hashed {
         self.shared.kept.lock().wanted.fill(true);
     }
 
+    /// Wants each part rewritten of which deletes wait to be merged, and that is not wanted yet:
+    /// what they delete comes free. Returns whether there is such a part.
+    pub fn want_deletes_merged(&self) -> bool {
+        let (mut kept, version) = (self.shared.kept.lock(), self.version());
+        let parts = kept.wanted.iter_mut().zip(&version.parts);
+        parts.fold(false, |is_new, (is_wanted, part)| {
+            let is_next = !*is_wanted && version.has_deletes_for(part);
+            *is_wanted |= is_next;
+            is_new | is_next
+        })
+    }
+
     /// Returns how many merges are due or under way, or wanted and waiting for a tier that fails.
     pub(super) fn steps(&self) -> u64 {
         let mut kept = self.shared.kept.lock();

@@ -141,6 +141,15 @@ impl Version {
         }
     }
 
+    /// Returns whether there are deletes that merges have not brought to a part's oldest run: there
+    /// nothing is below them.
+    pub(super) fn has_deletes_for(&self, part: &Part) -> bool {
+        let waiting = self.young.iter().filter(|young| young.age >= part.upto);
+        let newer = part.runs().rev().skip(1).map(|run| &run.run);
+        let mut runs = waiting.map(|young| &young.run).chain(newer);
+        runs.any(|run| run.tombstones() > 0 || !run.range_deletes().is_empty())
+    }
+
     /// What the policy is told of trees.
     fn trees_of(&self, options: &HashedOptions) -> Vec<Levels> {
         let of = |part: &Arc<Part>| {

@@ -174,6 +174,12 @@ impl Dictionaries {
             || hashed.is_some_and(Hashed::may_compact)
     }
 
+    /// Has merges of hashed keyspaces take the deletes that wait for them. Returns whether there
+    /// are any that no merge was asked to take before.
+    pub(in crate::engine) fn want_deletes_merged(&self) -> bool {
+        self.hashed.get().is_some_and(Hashed::want_deletes_merged)
+    }
+
     /// How many compactions are due, as far as writers that do them themselves must know.
     pub(crate) fn due(&self) -> usize {
         self.tree.due() + self.hashed.get().map_or(0, Hashed::overdue)
