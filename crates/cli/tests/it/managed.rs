@@ -487,3 +487,38 @@ fn records_of_a_server_are_not_changed_past_it() {
     asked(&served.redis, "GET a\r\n", "$1\r\n1\r\n");
     assert_eq!(served.ended(libc::SIGTERM), Some(0));
 }
+
+#[test]
+fn records_of_a_server_are_not_changed_while_it_does_not_run() {
+    let place = Place::new();
+    let served = Served::new(&place, &["--hashed"]);
+    asked(&served.redis, "SET a 1\r\n", "+OK\r\n");
+    assert_eq!(served.ended(libc::SIGTERM), Some(0));
+    let rows = place.file("rows.csv", "key,value\na,b\n");
+    let rows = rows.to_str().unwrap();
+    for keyspace in ["redis", "redis.keys.0", "memcached"] {
+        for arguments in [
+            &["put", "-k", keyspace, "x", "y"][..],
+            &["put", "-k", keyspace, "x", "y", "--if-absent"],
+            &["delete", "-k", keyspace, "x", "--force"],
+            &["import", rows, "-k", keyspace],
+        ] {
+            place.run(arguments).ended(2).complained("--redis-db");
+        }
+        place
+            .fed(
+                ["transaction", "-"],
+                format!("use {keyspace}\nput x y\ncommit\n").as_bytes(),
+            )
+            .complained("--redis-db");
+        place.done(["scan", "-k", keyspace]);
+    }
+    let delete = ["delete", "-k", "redis", "--prefix", "x"];
+    place.run(delete).ended(2).complained("--redis-db");
+    place.done(["put", "--redis-db", "0", "b", "2"]);
+    let served = Served::new(&place, &[]);
+    asked(&served.redis, "GET a\r\n", "$1\r\n1\r\n");
+    asked(&served.redis, "GET b\r\n", "$1\r\n2\r\n");
+    assert_eq!(served.ended(libc::SIGTERM), Some(0));
+    place.done(["check"]);
+}

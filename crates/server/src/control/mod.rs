@@ -36,8 +36,8 @@
 //!
 //! - **S20** An operation is written once: what a socket asks for and what the command line does
 //!   with a store of its own run the same code.
-//! - **S21** Keyspaces that a server keeps typed keys in are changed only through that server's
-//!   locks, and no transaction from here locks what is in them.
+//! - **S21** Keyspaces that a server keeps typed keys in are changed only as typed keys, through a
+//!   running server's locks, and no transaction from here locks what is in them then.
 //! - **S22** Only the user whose process it is, and root, are answered.
 //! - **S23** No bytes from the socket take more memory than was received, nor make the process
 //!   panic.

@@ -176,20 +176,20 @@ impl Session {
             }
             Request::EnsureKeyspace(name) => {
                 let is_new = self.db.existing_keyspace(name).is_err();
-                if is_new {
-                    free(name)?;
+                match is_new {
+                    true => free(name)?,
+                    false => self.writable(name)?,
                 }
                 self.db.keyspace(name)?;
                 hear(Reply::Truth(is_new))
             }
             Request::DropKeyspace(name) => {
-                self.writable(name)?;
+                self.movable(name)?;
                 Ok(self.db.drop_keyspace(name)?)
             }
             Request::RenameKeyspace { from, to } => {
                 free(to)?;
-                self.writable(from)?;
-                self.writable(to)?;
+                self.movable(from)?;
                 Ok(self.db.rename_keyspace(from, to)?)
             }
             _ => json(&report::keyspaces(&self.db)?, hear),
@@ -273,8 +273,23 @@ impl Session {
         Err(Error::told(Kind::Usage, text))
     }
 
-    /// Refuses to change what a running server keeps typed keys in (S21).
+    /// Refuses to change records of a server past it (S21): one that runs, or the next that opens
+    /// the store, would find damage.
     fn writable(&self, keyspace: &str) -> Result<()> {
+        self.movable(keyspace)?;
+        if !is_of_server(keyspace) {
+            return Ok(());
+        }
+        let text = format!(
+            "the keyspace {keyspace:?} belongs to `alluvium serve`, which would find damage if records in it were changed past it: \
+             write keys of Redis clients with --redis-db N, those of memcached through the server's port; \
+             a keyspace that no server has made gets another name with `alluvium keyspaces rename`"
+        );
+        Err(Error::told(Kind::Usage, text))
+    }
+
+    /// Refuses to drop or rename what a running server keeps typed keys in (S21).
+    fn movable(&self, keyspace: &str) -> Result<()> {
         if !self.is_typed(keyspace) {
             return Ok(());
         }
