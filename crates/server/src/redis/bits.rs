@@ -122,16 +122,20 @@ fn bytes_of<T>(
 }
 
 pub(super) fn bit_count(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    let range = match args.len() {
-        2 => None,
-        4 | 5 => Some((integer(args.at(2))?, integer(args.at(3))?, unit(args.get(4))?)),
-        _ => return Err(Failure::SYNTAX),
-    };
+    // As in Redis, a wrong range is an error only where there is a string.
     let Some(text) = transaction.text(args.at(1))? else {
         reply.integer(0);
         return Ok(());
     };
-    let (start, end, unit) = range.unwrap_or((0, -1, Unit::Byte));
+    let (start, end, unit) = match args.len() {
+        2 => (0, -1, Unit::Byte),
+        4 | 5 => match (integer(args.at(2))?, integer(args.at(3))?) {
+            // It is empty in whatever unit, which is not looked at.
+            (start, end) if start < 0 && end < 0 && start > end => (start, end, Unit::Byte),
+            (start, end) => (start, end, unit(args.get(4))?),
+        },
+        _ => return Err(Failure::SYNTAX),
+    };
     let mut count = 0;
     if let Some(span) = span(start, end, unit, text.len()) {
         bytes_of(&text, span, false, |_, byte| {
@@ -149,17 +153,18 @@ pub(super) fn bit_pos(transaction: &mut Transaction<'_>, args: Args<'_>, reply: 
         1 => true,
         _ => return Err(Failure::say("ERR The bit argument must be 1 or 0.")),
     };
-    if args.len() > 6 {
-        return Err(Failure::SYNTAX);
-    }
-    let start = args.get(3).map(integer).transpose()?.unwrap_or(0);
-    let end = args.get(4).map(integer).transpose()?;
-    let unit = unit(args.get(5))?;
+    // The same as with BITCOUNT.
     let Some(text) = transaction.text(args.at(1))? else {
         // An empty string is one of zeros without an end.
         reply.integer(if wanted { -1 } else { 0 });
         return Ok(());
     };
+    if args.len() > 6 {
+        return Err(Failure::SYNTAX);
+    }
+    let start = args.get(3).map(integer).transpose()?.unwrap_or(0);
+    let unit = unit(args.get(5))?;
+    let end = args.get(4).map(integer).transpose()?;
     let Some(span) = span(start, end.unwrap_or(-1), unit, text.len()) else {
         reply.integer(-1);
         return Ok(());

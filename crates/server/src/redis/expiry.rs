@@ -120,8 +120,9 @@ fn set_expiry(
     unit: Unit,
     command: &str,
 ) -> Done {
-    let value = integer(args.at(2))?;
+    // In the order in which Redis complains.
     let conditions = conditions(args)?;
+    let value = integer(args.at(2))?;
     let now_ms = transaction.now_ms();
     let then = unit.moment(value, now_ms).ok_or_else(|| invalid(command))?;
     let Some(expires_ms) = transaction.entry(args.at(1))?.map(|entry| entry.expires_ms()) else {

@@ -20,6 +20,10 @@ pub(crate) fn keys_do_what_redis_says() {
         EXPIRE a 70 NX => :0
         EXPIRE a 70 NX XX => -ERR NX and XX, GT or LT options at the same time are not compatible
         EXPIRE a 70 GT LT => -ERR GT and LT options at the same time are not compatible
+        EXPIRE a 70 NX GT => -ERR NX and XX, GT or LT options at the same time are not compatible
+        EXPIRE a x NX GT => -ERR NX and XX, GT or LT options at the same time are not compatible
+        EXPIRE a x ZZ => -ERR Unsupported option ZZ
+        EXPIRE a x NX => -ERR value is not an integer or out of range
         EXPIRE a 70 ZZ => -ERR Unsupported option ZZ
         PERSIST a => :1
         PERSIST a => :0

@@ -16,9 +16,9 @@ use crate::store::{Transaction, Working};
 /// grows, an allocation, and its frame and score in the reply.
 const PER_MEMBER: usize = 2 * size_of::<Scored>() + 16 + 48;
 
-/// What a command says: its keys with their weights, and how scores are joined.
-struct Wish<'a> {
-    inputs: Vec<(&'a [u8], f64)>,
+/// What a command says: its sets with their weights, and how scores are joined.
+struct Wish {
+    inputs: Inputs,
     aggregate: Aggregate,
     with_scores: bool,
 }
@@ -30,19 +30,26 @@ enum Use {
     Stores,
 }
 
-impl<'a> Wish<'a> {
+impl Wish {
+    /// Reads what stands from the number of keys at `at` on. As in Redis, a key of another type is
+    /// found before a wrong option.
     fn read(
-        args: Args<'a>,
+        transaction: &mut Transaction<'_>,
+        args: Args<'_>,
         at: usize,
         sum: Sum,
         what_for: Use,
         none: &'static str,
-    ) -> Result<Wish<'a>, Failure> {
+    ) -> Result<Wish, Failure> {
         // Redis says the one thing of a number that is none, and the other of zero.
         integer(args.at(at))?;
         let (keys, rest) = numbered::keys_at(args, at, none)?;
+        let mut inputs = Vec::with_capacity(keys.len());
+        for key in keys {
+            inputs.push((input(transaction, key)?, 1.0));
+        }
         let mut wish = Wish {
-            inputs: keys.into_iter().map(|key| (key, 1.0)).collect(),
+            inputs,
             aggregate: Aggregate::Sum,
             with_scores: false,
         };
@@ -83,22 +90,12 @@ fn input(transaction: &mut Transaction<'_>, key: &[u8]) -> Result<Option<Collect
     }
 }
 
-/// The sets that a command names.
-fn inputs(transaction: &mut Transaction<'_>, wish: &Wish<'_>) -> Result<Inputs, Failure> {
-    let mut sets = Vec::with_capacity(wish.inputs.len());
-    for (key, weight) in &wish.inputs {
-        sets.push((input(transaction, key)?, *weight));
-    }
-    Ok(sets)
-}
-
 /// Shows what is made of the inputs, in the order of scores. As they are found in another order,
 /// all of it is in memory before, within the memory of clients.
-fn show(transaction: &mut Transaction<'_>, wish: &Wish<'_>, sum: Sum, reply: &mut Reply<'_>) -> Done {
-    let sets = inputs(transaction, wish)?;
+fn show(transaction: &mut Transaction<'_>, wish: Wish, sum: Sum, reply: &mut Reply<'_>) -> Done {
     let mut working = Working::new(transaction.store);
     let (mut made, mut bytes): (Vec<Scored>, _) = (Vec::new(), reply.position());
-    visit(transaction, sets, sum, wish.aggregate, |member, score| {
+    visit(transaction, wish.inputs, sum, wish.aggregate, |member, score| {
         bytes += member.len();
         if bytes > reply.most() {
             return Err(too_long(reply.most()));
@@ -114,16 +111,9 @@ fn show(transaction: &mut Transaction<'_>, wish: &Wish<'_>, sum: Sum, reply: &mu
 }
 
 /// Has a key hold what is made of the inputs.
-fn keep(
-    transaction: &mut Transaction<'_>,
-    key: &[u8],
-    wish: &Wish<'_>,
-    sum: Sum,
-    reply: &mut Reply<'_>,
-) -> Done {
-    let sets = inputs(transaction, wish)?;
+fn keep(transaction: &mut Transaction<'_>, key: &[u8], wish: Wish, sum: Sum, reply: &mut Reply<'_>) -> Done {
     let mut making = Making::new(transaction)?;
-    visit(transaction, sets, sum, wish.aggregate, |member, score| {
+    visit(transaction, wish.inputs, sum, wish.aggregate, |member, score| {
         making.add(member, score)?;
         Ok(Next::GoesOn)
     })?;
@@ -140,8 +130,8 @@ macro_rules! sums {
             reply: &mut Reply<'_>,
         ) -> Done {
             let none = concat!("ERR at least 1 input key is needed for '", $word, "' command");
-            let wish = Wish::read(args, 1, Sum::$sum, Use::Shows, none)?;
-            show(transaction, &wish, Sum::$sum, reply)
+            let wish = Wish::read(transaction, args, 1, Sum::$sum, Use::Shows, none)?;
+            show(transaction, wish, Sum::$sum, reply)
         }
 
         pub(in super::super) fn $store(
@@ -151,8 +141,8 @@ macro_rules! sums {
         ) -> Done {
             let none = concat!("ERR at least 1 input key is needed for '", $word, "store' command");
             let key = name(args.at(1))?;
-            let wish = Wish::read(args, 2, Sum::$sum, Use::Stores, none)?;
-            keep(transaction, key, &wish, Sum::$sum, reply)
+            let wish = Wish::read(transaction, args, 2, Sum::$sum, Use::Stores, none)?;
+            keep(transaction, key, wish, Sum::$sum, reply)
         }
     )+};
 }
@@ -189,6 +179,11 @@ fn count_common(
     if count > args.len() - 2 {
         return Err(too_many);
     }
+    // As in Redis, ZINTERCARD finds a key of another type before a wrong option, SINTERCARD after.
+    let of_both = match kinds {
+        Kinds::Sets => None,
+        Kinds::SetsAndSorted => Some(sets_at(transaction, args, count, kinds)?),
+    };
     let mut most = usize::MAX;
     let mut options = Options::new(args, 2 + count);
     while let Some(word) = options.next() {
@@ -202,6 +197,26 @@ fn count_common(
             limit => limit,
         };
     }
+    let sets = match of_both {
+        Some(sets) => sets,
+        None => sets_at(transaction, args, count, kinds)?,
+    };
+    let mut found = 0;
+    visit(transaction, sets, Sum::Intersection, Aggregate::Sum, |_, _| {
+        found += 1;
+        Ok(if found == most { Next::Stops } else { Next::GoesOn })
+    })?;
+    reply.count(found);
+    Ok(())
+}
+
+/// The sets that stand behind their number.
+fn sets_at(
+    transaction: &mut Transaction<'_>,
+    args: Args<'_>,
+    count: usize,
+    kinds: Kinds,
+) -> Result<Inputs, Failure> {
     let mut sets = Vec::with_capacity(count);
     for index in 2..2 + count {
         let set = match kinds {
@@ -210,13 +225,7 @@ fn count_common(
         };
         sets.push((set, 1.0));
     }
-    let mut found = 0;
-    visit(transaction, sets, Sum::Intersection, Aggregate::Sum, |_, _| {
-        found += 1;
-        Ok(if found == most { Next::Stops } else { Next::GoesOn })
-    })?;
-    reply.count(found);
-    Ok(())
+    Ok(sets)
 }
 
 /// What a command takes.
