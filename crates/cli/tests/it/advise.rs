@@ -198,6 +198,16 @@ fn a_store_that_has_seen_nothing_says_so() {
 }
 
 #[test]
+fn there_is_no_advice_to_apply_for_a_server_that_has_seen_nothing() {
+    let place = Place::new();
+    let _served = Served::new(&place, &["--web", "off", "--memory", "16M"]);
+    for arguments in [&["advise"][..], &["advise", "--apply"]] {
+        let said = place.run(arguments).ended(1);
+        assert!(said.err.contains("no request since it was opened"), "{said:?}");
+    }
+}
+
+#[test]
 fn a_damaged_profile_is_an_error_that_says_what_to_do() {
     let place = Place::new();
     let damaged = place.file("probe.txt", "alluvium probe 1\nread 4096 x\n");

@@ -1,7 +1,8 @@
 //! `advise --apply`: has the process that has the store open change itself and watch what comes of
 //! it.
 
-use super::Advise;
+use super::seen::Seen;
+use super::{Advise, SAW_NOTHING};
 use crate::context::Context;
 use crate::exit::{Exit, failure};
 use crate::screen::{BOLD, Output};
@@ -45,6 +46,13 @@ impl Advise {
             let text = "no other process has the store open, and what is changed while it is open ends with its closing: \
                         start `alluvium serve`, or open it with another `Options::record_memory`";
             return Err(failure(Exit::Usage, text));
+        }
+        if self.records.is_none() && Seen::of(&store.json(&Request::Stats)?, None).is_none() {
+            store.close()?;
+            let text = format!(
+                "{SAW_NOTHING}, so there is no advice to apply: ask again once it has served some, or say --records"
+            );
+            return Err(failure(Exit::NotFound, text));
         }
         let request = Request::ApplyAdvice {
             record_permille: self.records,

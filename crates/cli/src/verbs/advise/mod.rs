@@ -43,6 +43,9 @@ Examples:
 The store is asked what it has seen since it was opened: a sample of its requests. A process that only opens it for \
 this command has seen nothing; say the mix then.";
 
+/// What is said of a store that there is nothing to advise for.
+const SAW_NOTHING: &str = "the store has seen no request since it was opened";
+
 /// Rank structures and settings by what they would cost for what the store has seen.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -164,8 +167,12 @@ impl Advise {
         let seen = Seen::of(&numbers, self.keyspace.as_deref());
         if seen.is_none() && self.question.mix.is_none() {
             let text = match &self.keyspace {
-                Some(name) => format!("the store has seen no request to {name:?}: say --mix, as in updates=30,hits=70"),
-                None => "the store has seen no request since it was opened: ask while a server has it open, or say --mix, as in updates=30,hits=70".to_owned(),
+                Some(name) => {
+                    format!("the store has seen no request to {name:?}: say --mix, as in updates=30,hits=70")
+                }
+                None => format!(
+                    "{SAW_NOTHING}: ask while a server has it open, or say --mix, as in updates=30,hits=70"
+                ),
             };
             return Err(failure(Exit::NotFound, text));
         }
