@@ -122,6 +122,11 @@ pub(super) enum Access {
     Changes,
 }
 
+/// About how many bytes requests write, at most, of those that they bring.
+pub(super) fn written_bytes(requests: &[Request<'_>]) -> usize {
+    requests.iter().map(|request| request.block.len()).sum()
+}
+
 /// The item that a request would have replaced whose block is too long. Its old value goes, as in
 /// memcached: a client that meant to replace it shall not read it.
 pub(super) fn outdated<'a>(request: &'a Request<'_>) -> Option<Cow<'a, [u8]>> {

@@ -135,6 +135,8 @@ impl Session {
         output: &mut Vec<u8>,
         context: &mut Context<'_>,
     ) -> Executed {
+        let shared = Arc::clone(&self.shared);
+        let _turn = shared.store.turn_to_write(run::written_bytes(requests));
         let mut done = Done::at(0, output.len());
         let mut ran = self.try_run(requests, read, Some(context), output, &mut done);
         if matches!(ran, Ok(Ran::WantsCare)) {
@@ -612,3 +614,6 @@ impl Protocol for Session {
         output.extend_from_slice(format!("SERVER_ERROR not durable: {why}\r\n").as_bytes());
     }
 }
+
+#[cfg(test)]
+mod tests;
