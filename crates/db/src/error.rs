@@ -84,7 +84,9 @@ impl StorageError {
     pub fn kind(&self) -> ErrorKind {
         match &self.0 {
             Storage::Device(device) => kind_of_device(device),
-            Storage::Corrupt { .. } | Storage::OlderGeneration { .. } => ErrorKind::Corrupt,
+            Storage::Corrupt { .. } | Storage::NoDataFile { .. } | Storage::OlderGeneration { .. } => {
+                ErrorKind::Corrupt
+            }
             Storage::NotAStore { .. } => ErrorKind::NotAStore,
             Storage::StoreExists { .. } => ErrorKind::AlreadyExists,
             Storage::NewerFormat { .. } => ErrorKind::NewerVersion,

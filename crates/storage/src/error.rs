@@ -97,6 +97,16 @@ pub enum Error {
         /// What is missing or wrong.
         why: String,
     },
+    /// The file that has the data of a tier is not in its directory.
+    #[error(
+        "{file} is missing in {directory}, and with it what the store holds there: restore the store from a backup"
+    )]
+    NoDataFile {
+        /// The file's name.
+        file: String,
+        /// The directory.
+        directory: String,
+    },
     /// A directory that was given for a tier of a store does not hold that tier.
     #[error("{directory} is not tier {tier} of the store in {store}: {why}")]
     WrongTier {
@@ -244,9 +254,10 @@ impl Error {
             Error::Poisoned { .. } => ErrorKind::Poisoned,
             Error::TierFails { .. } => ErrorKind::Device,
             Error::NotAStore { .. } => ErrorKind::NotAStore,
-            Error::Corrupt { .. } | Error::OlderGeneration { .. } | Error::NewerFormat { .. } => {
-                ErrorKind::Damaged
-            }
+            Error::Corrupt { .. }
+            | Error::NoDataFile { .. }
+            | Error::OlderGeneration { .. }
+            | Error::NewerFormat { .. } => ErrorKind::Damaged,
             Error::StoreExists { .. }
             | Error::WrongTier { .. }
             | Error::OlderFormat { .. }

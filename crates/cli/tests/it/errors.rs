@@ -52,6 +52,27 @@ fn a_directory_that_is_no_store_is_named_as_such() {
 }
 
 #[test]
+fn a_store_whose_data_file_is_gone_is_damaged() {
+    let place = Place::new();
+    place.done(["put", "a", "1"]);
+    fs::remove_file(place.path("store/tier-0.data")).unwrap();
+    for verb in [
+        &["get", "a"][..],
+        &["put", "a", "1"],
+        &["scan"],
+        &["check"],
+        &["stats"],
+        &["repair"],
+    ] {
+        place
+            .run(verb)
+            .ended(5)
+            .complained("tier-0.data is missing")
+            .complained("from a backup");
+    }
+}
+
+#[test]
 fn a_file_in_the_place_of_a_store_is_named_as_such() {
     let place = Place::new();
     let file = place.file("store", "dear");

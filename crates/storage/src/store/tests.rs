@@ -422,10 +422,12 @@ fn each_kind_of_bad_input_has_its_own_error_that_names_the_file() {
         corrupt(each("extents-", Corruption::Remove), Structure::ExtentMap).1,
         "no file"
     );
-    assert_eq!(
-        each("tier-", Corruption::Remove).to_string(),
-        "tier-0.data does not exist"
+    let no_data = each("tier-", Corruption::Remove);
+    assert!(
+        matches!(&no_data, Error::NoDataFile { file, .. } if file == "tier-0.data"),
+        "{no_data}"
     );
+    assert_eq!(no_data.kind(), alluvium_base::ErrorKind::Damaged);
     for harm in [
         Corruption::Truncate { len: 0 },
         Corruption::Remove,

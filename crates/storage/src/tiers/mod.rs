@@ -93,24 +93,33 @@ impl Tiers {
     /// When there is no directory, or there are more than [`MAX_TIERS`].
     pub fn create(directories: &[&dyn Directory]) -> Result<Tiers> {
         Self::with(directories, |directory, name| {
-            directory.create(name, FileOptions::DIRECT)
+            Ok(directory.create(name, FileOptions::DIRECT)?)
         })
     }
 
     /// Opens the files of the tiers, each in its directory.
     ///
     /// # Errors
-    /// As the device says.
+    /// [`Error::NoDataFile`] where one is missing; as the device says.
     ///
     /// # Panics
     /// When there is no directory, or there are more than [`MAX_TIERS`].
     pub fn open(directories: &[&dyn Directory], options: FileOptions) -> Result<Tiers> {
-        Self::with(directories, |directory, name| directory.open(name, options))
+        Self::with(directories, |directory, name| {
+            let opened = directory.open(name, options);
+            opened.map_err(|error| match error {
+                alluvium_device::Error::NotFound { file } => Error::NoDataFile {
+                    file,
+                    directory: directory.describe(),
+                },
+                other => other.into(),
+            })
+        })
     }
 
     fn with(
         directories: &[&dyn Directory],
-        file: impl Fn(&dyn Directory, &str) -> alluvium_device::Result<Arc<dyn Device>>,
+        file: impl Fn(&dyn Directory, &str) -> Result<Arc<dyn Device>>,
     ) -> Result<Tiers> {
         let count = directories.len();
         assert!(
@@ -120,10 +129,7 @@ impl Tiers {
         let numbered = directories.iter().enumerate();
         let files = numbered.map(|(tier, directory)| file(*directory, &tier_file(tier as u8)));
         let names = directories.iter().map(|directory| directory.describe());
-        Ok(Self::named(
-            files.collect::<alluvium_device::Result<Vec<_>>>()?,
-            names,
-        ))
+        Ok(Self::named(files.collect::<Result<Vec<_>>>()?, names))
     }
 
     fn named(files: Vec<Arc<dyn Device>>, names: impl Iterator<Item = String>) -> Tiers {
