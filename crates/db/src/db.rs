@@ -167,9 +167,9 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// As [`Db::keyspace`], [`Error::OptionsDiffer`], [`Error::NotRegistered`],
-    /// [`Error::BadOption`] for a value threshold above four pages, and for a structure that cannot
-    /// be.
+    /// As [`Db::keyspace`], [`Error::OptionsDiffer`], [`Error::SharedOptionsDiffer`] for a new one,
+    /// [`Error::NotRegistered`], [`Error::BadOption`] for a value threshold above four pages, and
+    /// for a structure that cannot be.
     pub fn keyspace_with(&self, name: &str, options: &KeyspaceOptions) -> Result<Keyspace> {
         let definition = self.find_or_create(name, Structure::chosen(options), options)?;
         definition.options.require(name, options)?;

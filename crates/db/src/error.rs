@@ -191,6 +191,21 @@ pub enum Error {
         /// What it should be.
         asked: String,
     },
+    /// A keyspace cannot be created with options that all keyspaces of its structure share, where
+    /// the others of this store have other ones. There is no such keyspace.
+    #[error(
+        "the keyspace {keyspace:?} cannot be created with the {option} {asked}: all keyspaces of that structure in a store share it, and in this store it is {has}; create it with that, or in another store"
+    )]
+    SharedOptionsDiffer {
+        /// The keyspace.
+        keyspace: String,
+        /// The option that differs.
+        option: &'static str,
+        /// What the other keyspaces have.
+        has: String,
+        /// What it should be.
+        asked: String,
+    },
     /// A keyspace is in a structure of a kind that this version does not know.
     #[error(
         "the keyspace {keyspace:?} is in a structure of kind {kind}, which this version of Alluvium does not know: open the store with the version that wrote it, or with a newer one"
@@ -447,6 +462,7 @@ impl Error {
             Error::KeyspaceDropped { .. } => ErrorKind::Dropped,
             Error::NotRegistered { .. }
             | Error::OptionsDiffer { .. }
+            | Error::SharedOptionsDiffer { .. }
             | Error::NoOperator { .. }
             | Error::BadOperand { .. }
             | Error::TooLong { .. }

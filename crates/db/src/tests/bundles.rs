@@ -72,7 +72,7 @@ fn the_form_is_kept_and_one_store_has_one() {
         KeyspaceOptions::new().structure(Structure::Hashed(HashedOptions::pachash())),
     ] {
         let error = db.keyspace_with("other", &other).unwrap_err();
-        assert!(matches!(error, Error::OptionsDiffer { .. }), "{error}");
+        assert!(matches!(error, Error::SharedOptionsDiffer { .. }), "{error}");
         assert!(
             error.to_string().contains("form=boa,lambda=4,refined=yes"),
             "{error}"

@@ -29,7 +29,15 @@ fn the_index_is_kept_and_one_store_has_one() {
     let error = db
         .keyspace_with("other", &hashed(HashedOptions::pachash()))
         .unwrap_err();
-    assert!(matches!(error, Error::OptionsDiffer { .. }), "{error}");
+    assert!(matches!(error, Error::SharedOptionsDiffer { .. }), "{error}");
+    let text = error.to_string();
+    assert!(
+        text.starts_with(
+            "the keyspace \"other\" cannot be created with the index of the hashed structure pachash"
+        ),
+        "{text}"
+    );
+    assert!(text.contains("in this store it is trie"), "{text}");
     assert_eq!(db.keyspaces(), ["blobs"], "what was refused is not there");
     db.checkpoint().unwrap();
     db.close().unwrap();

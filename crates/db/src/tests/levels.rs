@@ -29,7 +29,7 @@ fn the_policy_of_levels_is_kept_and_one_store_has_one() {
     }
     let other = db.keyspace_with("other", &levels(LevelsOptions::cola(3)));
     let error = other.unwrap_err();
-    assert!(matches!(error, Error::OptionsDiffer { .. }), "{error}");
+    assert!(matches!(error, Error::SharedOptionsDiffer { .. }), "{error}");
     assert!(error.to_string().contains("samt,k=8"), "{error}");
     assert!(matches!(
         db.keyspace_with("trial", &KeyspaceOptions::new()),
@@ -117,7 +117,7 @@ fn what_is_stitched_is_kept_and_another_scan_unit_is_refused() {
         assert!(matches!(error, Error::OptionsDiffer { .. }), "{error}");
         assert!(error.to_string().contains("samt,k=2,f=0,scan=8"), "{error}");
         let error = db.keyspace_with("second", &levels(other)).unwrap_err();
-        assert!(matches!(error, Error::OptionsDiffer { .. }), "{error}");
+        assert!(matches!(error, Error::SharedOptionsDiffer { .. }), "{error}");
     }
     let k = db.keyspace_with("k", &eight).unwrap();
     assert_eq!(pairs(&k), before);

@@ -45,7 +45,7 @@ fn the_options_of_pages_are_kept_and_one_store_has_one() {
     ];
     for other in others {
         let error = db.keyspace_with("other", &paged(other)).unwrap_err();
-        assert!(matches!(error, Error::OptionsDiffer { .. }), "{error}");
+        assert!(matches!(error, Error::SharedOptionsDiffer { .. }), "{error}");
         assert!(
             error.to_string().contains("beps,node=8192,epsilon=0.3"),
             "{error}"

@@ -52,9 +52,9 @@ impl Dictionaries {
                 }
                 let has = self.levels().options();
                 if (&has.policy, has.stitching) != (&asked.policy, asked.stitching()) {
-                    return Err(Error::OptionsDiffer {
+                    return Err(Error::SharedOptionsDiffer {
                         keyspace: definition.name(),
-                        option: "options of all levels of this store",
+                        option: "options of levels",
                         has: format!("{}{}", has.policy, has.stitching),
                         asked: asked.to_string(),
                     });
@@ -88,7 +88,7 @@ impl Dictionaries {
         }
         let has = self.hashed().options();
         let differs = |option, has: String, asked: String| {
-            Err(Error::OptionsDiffer {
+            Err(Error::SharedOptionsDiffer {
                 keyspace: definition.name(),
                 option,
                 has,
@@ -98,14 +98,14 @@ impl Dictionaries {
         if has.form != asked.form.inner() {
             let has = HashedForm::of(has.form);
             return differs(
-                "form of the hashed structure of this store",
+                "form of the hashed structure",
                 has.to_string(),
                 asked.form.to_string(),
             );
         }
         if has.index != asked.index {
             return differs(
-                "index of the hashed structure of this store",
+                "index of the hashed structure",
                 has.index.to_string(),
                 asked.index.to_string(),
             );
@@ -125,9 +125,9 @@ impl Dictionaries {
         };
         let has = self.volatile.get_or_init(made).most;
         if has != most {
-            return Err(Error::OptionsDiffer {
+            return Err(Error::SharedOptionsDiffer {
                 keyspace: definition.name(),
-                option: "bytes of all volatile keyspaces of this store",
+                option: "bytes of volatile keyspaces",
                 has: has.to_string(),
                 asked: most.to_string(),
             });
@@ -151,9 +151,9 @@ impl Dictionaries {
         }
         if !self.paged().is_built_as(&asked) {
             let has = PagedOptions::of_tree(&self.paged().options(), format::MAX_PREFIX);
-            return Err(Error::OptionsDiffer {
+            return Err(Error::SharedOptionsDiffer {
                 keyspace: definition.name(),
-                option: "options of all pages of this store",
+                option: "options of pages",
                 has: has.to_string(),
                 asked: definition.options.structure.paged().to_string(),
             });
