@@ -213,8 +213,11 @@ fn conflict(key: &[u8]) -> String {
 /// What a client is told about an error of its transaction.
 pub(crate) fn explained(error: Error) -> Failure {
     let text = match error {
-        Error::Conflict { keyspace, key } if format::is_records_name(&keyspace) => conflict(&key),
-        Error::Conflict { key, .. } if !format::is_record(&key) => {
+        Error::Conflict { keyspace, key } if format::is_records_name(&keyspace) && !key.is_empty() => {
+            conflict(&key)
+        }
+        // A range of all keys begins where the key without a letter would be.
+        Error::Conflict { key, .. } if !format::is_record(&key) || format::user_key(&key).is_empty() => {
             "CONFLICT another client has written to a collection or a range of keys since BEGIN: nothing is written, run \
              the transaction again"
                 .to_owned()

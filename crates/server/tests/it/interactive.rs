@@ -242,11 +242,10 @@ fn commits_after(begin: &str, within: &str, other: &str) -> bool {
     let (mut one, mut two) = (fixture.client(), fixture.client());
     two.script("MSET k 1 j 1 => OK\nRPUSH list x => :1");
     one.script(&format!("{begin} => OK"));
-    for command in within.split(", ") {
-        assert!(!one.ask(command).starts_with('-'), "{command}");
-    }
-    for command in other.split(", ") {
-        assert!(!two.ask(command).starts_with('-'), "{command}");
+    for (client, commands) in [(&mut one, within), (&mut two, other)] {
+        for command in commands.split(", ") {
+            assert!(!client.ask(command).starts_with('-'), "{command}");
+        }
     }
     let before = two.ask("MGET k j");
     let reply = one.ask("COMMIT");
@@ -255,6 +254,7 @@ fn commits_after(begin: &str, within: &str, other: &str) -> bool {
     }
     assert!(reply.starts_with("-CONFLICT "), "{reply}");
     assert!(reply.contains("nothing is written"), "{reply}");
+    assert!(!reply.contains("the key \"\""), "{reply}");
     assert_eq!(two.ask("MGET k j"), before, "a conflict writes nothing");
     one.script("COMMIT => -ERR COMMIT without BEGIN\nSET k 2 => OK\nGET k => \"2\"");
     false
