@@ -99,6 +99,7 @@ pub(super) fn point(
         write_amplification: (different / requests + merged) * on_device / record
             + filter_writes
             + machine.log_amplification(record),
+        write_moments: None,
         textbook: 1.0 + levels,
         hit_reads: leaf
             + (1.0 - leaf) * first_reads(all, different / requests + merged, in_leaf)

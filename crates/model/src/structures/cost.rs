@@ -96,6 +96,8 @@ pub struct Cost {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Point {
     pub(super) write_amplification: f64,
+    /// The least and the most of it in some time, where that is known.
+    pub(super) write_moments: Option<(f64, f64)>,
     pub(super) textbook: f64,
     pub(super) hit_reads: f64,
     pub(super) miss_reads: f64,
@@ -178,7 +180,12 @@ pub(super) fn of(name: String, points: &[Point], error: f64, workload: &Workload
     let total: f64 = terms.iter().map(|term| term.1).sum();
     let most = terms.iter().max_by(|one, other| one.1.total_cmp(&other.1));
     let &(term, ns) = most.expect("there are five terms");
-    let write_amplification = band(&|point| point.write_amplification);
+    let all = points.iter().map(|point| point.write_amplification);
+    let moments = points.iter().filter_map(|point| point.write_moments);
+    let writes: Vec<f64> = all
+        .chain(moments.flat_map(|(least, most)| [least, most]))
+        .collect();
+    let write_amplification = Band::of(writes.into_iter(), error);
     let life = machine.endurance_bytes;
     Cost {
         name,

@@ -208,6 +208,7 @@ pub(super) fn point(index: HashIndex, workload: &Workload, machine: &Machine) ->
     let [leaf, any_leaf] = [&popularity, &uniform].map(|keys| leaf_reads(keys, record, left, machine));
     Ok(Point {
         write_amplification: tree + machine.log_amplification(record),
+        write_moments: None,
         textbook: 2.0 + again,
         hit_reads: leaf
             + (1.0 - leaf) * first_reads(all, different / requests + merged, in_leaf)

@@ -62,6 +62,7 @@ impl Tables {
         let stale = if is_growing { 0.0 } else { STALE };
         Point {
             write_amplification: tree + machine.log_amplification(record),
+            write_moments: None,
             textbook: self.costs.textbook,
             hit_reads: leaf + (self.runs - 1.0).max(0.0) * FILTER_WRONG / 2.0 + unguided * self.runs / 2.0,
             miss_reads: self.runs * (FILTER_WRONG + unguided),

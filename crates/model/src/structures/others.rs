@@ -49,6 +49,7 @@ pub(super) fn b_tree(workload: &Workload, machine: &Machine) -> Result<Point, Ba
     let unguided = (1.0 - memory.caches / inner.max(1.0)).max(0.0);
     Ok(Point {
         write_amplification: leaf * bytes / record + machine.log_amplification(record),
+        write_moments: None,
         textbook: bounds::b_tree((bytes / record).max(1.0))?,
         hit_reads: leaf + unguided,
         miss_reads: leaf + unguided,
@@ -92,6 +93,7 @@ pub(super) fn buffered(
     let above = levels.ceil().max(1.0) - 1.0;
     Ok(Point {
         write_amplification: fanout * levels.max(leaf) + machine.log_amplification(record),
+        write_moments: None,
         textbook: bounds::buffered(workload.keys, in_memory, fanout)?,
         hit_reads: leaf * (1.0 + above),
         miss_reads: leaf * (1.0 + above),
@@ -126,6 +128,7 @@ pub(super) fn silt(workload: &Workload, machine: &Machine) -> Result<Point, BadP
     let false_reads = costs.read_amplification - 1.0;
     Ok(Point {
         write_amplification: costs.write_amplification,
+        write_moments: None,
         textbook: costs.write_amplification,
         hit_reads: leaf + false_reads + more,
         miss_reads: leaf + false_reads + more,

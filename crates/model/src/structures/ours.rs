@@ -87,11 +87,38 @@ pub(super) fn memory(machine: &Machine) -> Result<Memory, BadParameter> {
     })
 }
 
+/// What is written for each byte of updates in a time of as many updates as half of the keys: the
+/// least and the most. Merges come in steps, and a time has some of them more or less.
+#[derive(Clone, Copy, Debug, Default)]
+struct Moments {
+    range: Option<(f64, f64)>,
+}
+
+impl Moments {
+    fn update(&mut self, flow: &mut Flow, updates: f64, deletes: f64, keys: f64) -> Result<(), BadParameter> {
+        let times = (updates / (keys / 2.0)).round().max(1.0);
+        for _ in 0..times as u64 {
+            let before = flow.written();
+            flow.update(updates / times, deletes)?;
+            let after = flow.written();
+            let user = after.user_bytes - before.user_bytes;
+            // Fewer than that are no such time.
+            if user > 0.0 && updates / times >= keys / 4.0 {
+                let of = (after.tree_bytes() - before.tree_bytes()) / user;
+                let (least, most) = self.range.unwrap_or((of, of));
+                self.range = Some((least.min(of), most.max(of)));
+            }
+        }
+        Ok(())
+    }
+}
+
 /// What a flow came to.
 #[derive(Clone, Copy, Debug)]
 struct Outcome {
     inserts: Written,
     updates: Written,
+    moments: Moments,
     hit: f64,
     miss: f64,
     questions: f64,
@@ -152,6 +179,7 @@ pub(super) fn arranged(
     let grow = |large: f64, small: f64| (large + (large - small) * levels).max(large.min(small));
     Ok(Point {
         write_amplification: grow(large.write_amplification, below.write_amplification),
+        write_moments: None,
         merge_reads: grow(large.merge_reads, below.merge_reads),
         merged: grow(large.merged, below.merged),
         asked: grow(large.asked, below.asked),
@@ -209,7 +237,8 @@ impl Life<'_> {
         let rewrites = workload.rewrites.min(MOST_REWRITES) * keys;
         flow.update(rewrites / 2.0, deletes)?;
         flow.forget();
-        flow.update(rewrites / 2.0, deletes)?;
+        let mut written = Moments::default();
+        written.update(&mut flow, rewrites / 2.0, deletes, keys)?;
         flow.seal();
         let lookups = Lookups {
             page_cache_bytes: self.caches.pages * scale,
@@ -222,11 +251,12 @@ impl Life<'_> {
         // What few updates write depends on the moment: they are followed by some that will be.
         let more = keys / 2.0 - rewrites / 2.0;
         if changes > 0.0 && more > 0.0 {
-            flow.update(more, deletes)?;
+            written.update(&mut flow, more, deletes, keys)?;
         }
         Ok(Outcome {
             inserts,
             updates: flow.written(),
+            moments: written,
             hit: reads.hit,
             miss: reads.miss,
             questions: reads.questions,
@@ -255,9 +285,15 @@ impl Outcome {
         // What a scan goes on to is no more popular than any other leaf.
         let uncached = 1.0 - life.caches.pages * (self.keys / workload.keys) / self.space_bytes.max(1.0);
         let behind = workload.scan_records * record / shape.leaf_bytes(record) * uncached.max(0.0);
+        let write_amplification =
+            mix(&|written| by_user(written.tree_bytes(), written)) + life.machine.log_amplification(record);
+        // By how much a moment differs counts as far as updates are written.
+        let middle = by_user(self.updates.tree_bytes(), &self.updates);
+        let differs = |of: f64| write_amplification + share * (of - middle);
+        let moments = self.moments.range.filter(|_| changes > 0.0);
         Point {
-            write_amplification: mix(&|written| by_user(written.tree_bytes(), written))
-                + life.machine.log_amplification(record),
+            write_amplification,
+            write_moments: moments.map(|(least, most)| (differs(least), differs(most))),
             textbook: life.layout.textbook(workload.keys, in_memory.max(1.0)),
             hit_reads: self.hit,
             miss_reads: self.miss,

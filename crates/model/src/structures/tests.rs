@@ -27,6 +27,29 @@ fn bands_hold_their_middle_and_every_structure_answers() {
     }
 }
 
+/// Merges come in steps, so that updates of half the keys write less or more than they do on
+/// average: neither error nor neighbours alone make the band of a small store.
+#[test]
+fn a_band_of_writes_holds_every_moment() {
+    let machine = Machine {
+        memory_bytes: 32.0 * 1024.0 * 1024.0,
+        ..Machine::default()
+    };
+    let workload = Workload {
+        keys: 4e5,
+        rewrites: 3.0,
+        ..Workload::default()
+    };
+    let cost = Structure::Tiered(Setting::USUAL)
+        .cost(&workload, &machine)
+        .unwrap();
+    let band = cost.write_amplification;
+    assert!(
+        band.p90 > 1.2 * band.middle && band.p10 < 0.88 * band.middle,
+        "{band:?}"
+    );
+}
+
 #[test]
 fn skew_and_memory_save_reads_and_writes() {
     let ours = Structure::Tiered(Setting::USUAL);

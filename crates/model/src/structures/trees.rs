@@ -85,6 +85,7 @@ pub(super) fn point(lambda: u32, workload: &Workload, machine: &Machine) -> Resu
         write_amplification: written * on_device / record
             + lists * leaves.again / record
             + machine.log_amplification(record),
+        write_moments: None,
         textbook: 2.0 + lists / record,
         hit_reads: leaf
             + (1.0 - leaf) * first_reads(all, written, in_leaf)
