@@ -48,6 +48,7 @@ fn main() -> std::io::Result<()> {
         ("cuckoo", hashed::cuckoos()),
         ("trie", hashed::tries()),
         ("pachash", hashed::block_indexes()),
+        ("listed", hashed::listed_filters()),
         ("perfect", hashed::perfect_hashes()),
         ("sort", hashed::frames()),
         ("rest", hashed::indexes_at_rest()),

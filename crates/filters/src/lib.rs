@@ -3,7 +3,8 @@
 //! *Knows*: fingerprints of hashed keys, how to pack them with small values into pages, how to
 //! look them up, merge them and check them. Other answers to where a hash is: [`cuckoo`] tables,
 //! indexes of entropy-coded tries ([`trie`]) and of perfect hashes ([`perfect`]) over sorted
-//! hashes, block indexes of packed stores ([`pachash`]). Everything is a function of byte slices,
+//! hashes, block indexes of packed stores ([`pachash`]), filters that are built once ([`listed`]).
+//! Everything is a function of byte slices,
 //! which the owner reads, caches and writes; but for the Bloom filters and the cuckoo tables,
 //! which live in memory.
 //!
@@ -12,7 +13,7 @@
 //!
 //! *Read in this order*: [`hash()`], [`Fingerprint`] and [`Entry`], [`quotient`], [`bloom`];
 //! [`cuckoo`], [`trie`], [`pachash`] and [`perfect`] by themselves; [`fingerprint`], [`golomb`],
-//! [`routing`].
+//! [`listed`], [`routing`].
 //!
 //! Invariants:
 //!
@@ -39,6 +40,7 @@ mod error;
 pub mod fingerprint;
 pub mod golomb;
 mod hash;
+pub mod listed;
 pub mod pachash;
 pub mod perfect;
 pub mod quotient;

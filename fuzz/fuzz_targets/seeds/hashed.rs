@@ -46,6 +46,21 @@ pub(crate) fn block_indexes() -> Vec<Vec<u8>> {
     vec![index, with([40, 3, 0]), with([9, 0, 9])]
 }
 
+/// A filter as it stands, a part of one, and hashes with damages.
+pub(crate) fn listed_filters() -> Vec<Vec<u8>> {
+    use alluvium_filters::listed::{Filter, Shape, encode};
+    let filter = |hashes: u64| {
+        let shape = Shape::new(hashes, 10).expect("a usual shape");
+        let step = u64::MAX / hashes;
+        encode(shape, (0..hashes).map(|at| at * step)).expect("sorted hashes")
+    };
+    let whole = Filter::open(filter(3000)).expect("just written");
+    let part = whole.part(1..2, |len| vec![0; len]).expect("its second page");
+    let steps: Vec<u8> = (0..200).collect();
+    let with = |start: [u8; 3]| [&start[..], &steps].concat();
+    vec![filter(40), part.bytes().to_vec(), with([9, 40, 0]), with([3, 20, 9])]
+}
+
 /// An index as it stands, and keys with damages.
 pub(crate) fn perfect_hashes() -> Vec<Vec<u8>> {
     use alluvium_filters::perfect::Builder;

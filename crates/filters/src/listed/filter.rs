@@ -1,0 +1,112 @@
+//! A filter, or a part of it, in bytes of any owner.
+
+use super::format::{Header, put_checksum};
+use super::shape::Shape;
+use crate::Result;
+use std::ops::{Deref, DerefMut, Range};
+
+/// A filter in bytes, or those of its pages that are there. Any number of threads may ask at once.
+#[derive(Clone, Debug)]
+pub struct Filter<B> {
+    pub(super) header: Header,
+    pub(super) bytes: B,
+}
+
+impl<B: Deref<Target = [u8]>> Filter<B> {
+    /// Opens a filter: reads its header and its directory. The rest is left to [`Filter::check`].
+    ///
+    /// # Errors
+    /// [`crate::Error::Damaged`] when they are none, or the length is wrong.
+    pub fn open(bytes: B) -> Result<Filter<B>> {
+        let header = Header::read(&bytes)?;
+        Ok(Filter { header, bytes })
+    }
+
+    /// Returns its bytes.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Returns the shape of the whole.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        self.header.shape
+    }
+
+    /// Returns the pages that are there.
+    #[must_use]
+    pub fn pages(&self) -> Range<u32> {
+        self.header.first..self.header.first + self.header.pages
+    }
+
+    /// Returns whether all pages are there.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.pages() == (0..self.header.shape.pages())
+    }
+
+    /// Returns whether a hash may have been put in: always where the page is not there that would
+    /// tell (F13).
+    ///
+    /// # Errors
+    /// [`crate::Error::Damaged`] when its bytes are not those of a filter.
+    #[inline]
+    pub fn may_hold(&self, hash: u64) -> Result<bool> {
+        let shape = &self.header.shape;
+        let fingerprint = shape.fingerprint(hash);
+        let page = shape.page(fingerprint).wrapping_sub(self.header.first);
+        if page >= self.header.pages {
+            return Ok(true);
+        }
+        let (bucket, wanted) = shape.place(fingerprint);
+        let mut list = self.header.list(&self.bytes, page, bucket)?;
+        while let Some(found) = list.read()? {
+            if found >= wanted {
+                return Ok(found == wanted);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns a part with some of the pages, in bytes that `zeroed` makes. None when not all of
+    /// them are there, or they are none.
+    #[must_use]
+    pub fn part<T>(&self, pages: Range<u32>, zeroed: impl FnOnce(usize) -> T) -> Option<Filter<T>>
+    where
+        T: DerefMut<Target = [u8]>,
+    {
+        let own = self.pages();
+        if pages.is_empty() || pages.start < own.start || pages.end > own.end {
+            return None;
+        }
+        let header = Header {
+            first: pages.start,
+            pages: pages.end - pages.start,
+            ..self.header
+        };
+        let here = pages.start - own.start..pages.end - own.start;
+        let copied = self.header.pages_in(&self.bytes, here.clone());
+        let (begin, _) = self.header.entry(&self.bytes, here.start)?;
+        let at = header.first_byte() as usize;
+        let end = at + copied.len();
+        let mut bytes = zeroed(end + size_of::<u64>());
+        header.put(&mut bytes)?;
+        for (to, from) in here.clone().enumerate() {
+            let (byte, step) = self.header.entry(&self.bytes, from)?;
+            header.put_entry(&mut bytes, to as u32, byte - begin, step)?;
+        }
+        header.put_entry(&mut bytes, header.pages, copied.len() as u64, 0)?;
+        bytes.get_mut(at..end)?.copy_from_slice(copied);
+        put_checksum(&mut bytes, end)?;
+        Some(Filter { header, bytes })
+    }
+}
+
+impl<B: Deref<Target = [u8]>, C: Deref<Target = [u8]>> PartialEq<Filter<C>> for Filter<B> {
+    fn eq(&self, other: &Filter<C>) -> bool {
+        *self.bytes == *other.bytes
+    }
+}
+
+impl<B: Deref<Target = [u8]>> Eq for Filter<B> {}

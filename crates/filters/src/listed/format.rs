@@ -1,0 +1,304 @@
+//! The bytes of a filter of listed fingerprints, version 1. All integers little-endian.
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     4  magic "AFLS"
+//!      4     1  version, 1
+//!      5     1  b: it says yes in vain once in 2^b lookups, 1 to 24
+//!      6     1  k: the first bits of a hash that make its fingerprint
+//!      7     1  zero
+//!      8     8  n: the hashes that it is shaped for
+//!     16     4  the first of its pages: 0, or more in a part
+//!     20     4  p: how many pages there are
+//!     24   8·p  for each, 64 times the byte at which it begins, counted from the first; and the
+//!               logarithm of its steps, 0 to 24
+//!      …     8  64 times the byte behind the last
+//!      …        the pages
+//!      …     8  XXH3-64 of everything before
+//! ```
+//!
+//! A page covers the fingerprints from its number times 2^(b + 10) on, in 64 buckets:
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0   130  for each bucket where its list begins, and where the last ends: 2 bytes each, in
+//!               steps from the bit 8 · 130 on
+//!    130     …  the lists: of each fingerprint the difference from the one before, of the first
+//!               that from the bucket's least, as `golomb/format.rs` codes it with b - 1 low bits;
+//!               zeros up to the next step; after the last, up to the next byte
+//! ```
+//!
+//! The fingerprint of a hash is its first k bits, as a number, times n · 2^b / 2^k, rounded down.
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
+use super::shape::{BUCKETS, MOST_ONES, Shape};
+use crate::bits::peek;
+use crate::golomb::{BitWriter, Delta, Rice};
+use crate::{Error, Result};
+use alluvium_base::bytes::{Reader, Truncated, Writer};
+use alluvium_base::checksum;
+use std::ops::Range;
+
+const WHAT: &str = "filter of listed fingerprints";
+const MAGIC: [u8; 4] = *b"AFLS";
+const VERSION: u8 = 1;
+const HEADER_BYTES: u64 = 24;
+/// Of a page in the directory.
+const ENTRY_BYTES: u64 = 8;
+/// Where the lists of a page begin.
+const PLACES_BYTES: u64 = 2 * (BUCKETS as u64 + 1);
+const CHECKSUM_BYTES: u64 = 8;
+/// The bits of an entry of the directory that say how long steps are.
+const STEP_BITS: u32 = 6;
+/// The greatest logarithm of a step.
+const MOST_STEP: u32 = 24;
+
+/// What the first bytes say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) shape: Shape,
+    /// The first page that is there.
+    pub(super) first: u32,
+    /// How many there are.
+    pub(super) pages: u32,
+}
+
+/// What is wrong, and where.
+#[cold]
+pub(super) fn damaged(at: u64, what: &'static str, expected: impl Into<String>, found: u64) -> Error {
+    Error::damaged(WHAT, at, what, expected, found.to_string())
+}
+
+/// The most bytes of a filter of this many pages that are not in lists.
+pub(super) fn most_overhead(pages: u32) -> u64 {
+    let each = ENTRY_BYTES + PLACES_BYTES + 1;
+    HEADER_BYTES + ENTRY_BYTES + u64::from(pages) * each + CHECKSUM_BYTES
+}
+
+impl Header {
+    /// Reads the header and the directory, and checks that pages follow each other up to the end.
+    pub(super) fn read(bytes: &[u8]) -> Result<Header> {
+        let short = |short: Truncated| {
+            let expected = format!("{} bytes or more", short.at + short.wanted);
+            damaged(0, "length", expected, bytes.len() as u64)
+        };
+        let mut reader = Reader::new(bytes);
+        let mut head = || -> std::result::Result<_, Truncated> {
+            let magic = reader.take(MAGIC.len())?;
+            let small = [reader.u8()?, reader.u8()?, reader.u8()?, reader.u8()?];
+            Ok((magic, small, reader.u64()?, reader.u32()?, reader.u32()?))
+        };
+        let (magic, [version, bits, known, zero], hashes, first, pages) = head().map_err(short)?;
+        if magic != MAGIC || version != VERSION || zero != 0 {
+            return Err(damaged(0, "magic, version and zero", "AFLS 1 0", version.into()));
+        }
+        let shape = Shape::new(hashes, bits.into())
+            .map_err(|error| damaged(5, "shape", error.to_string(), bits.into()))?;
+        if known == 0 || u32::from(known) > shape.known {
+            let expected = format!("1 to {}", shape.known);
+            return Err(damaged(6, "bits of a hash", expected, known.into()));
+        }
+        let shape = shape.knowing(known.into());
+        if pages == 0 || u64::from(first) + u64::from(pages) > u64::from(shape.pages()) {
+            let expected = format!("1 to {} from page {first} on", shape.pages());
+            return Err(damaged(20, "pages", expected, pages.into()));
+        }
+        let header = Header { shape, first, pages };
+        header.check_directory(bytes)?;
+        Ok(header)
+    }
+
+    fn check_directory(&self, bytes: &[u8]) -> Result<()> {
+        let mut last = None;
+        for page in 0..=self.pages {
+            let at = entry_at(page);
+            let Some((begin, step)) = self.entry(bytes, page) else {
+                return Err(damaged(at, "length", "a whole directory", bytes.len() as u64));
+            };
+            let least = last.map_or(0, |last: u64| last.saturating_add(PLACES_BYTES));
+            if begin < least || page == 0 && begin != 0 || step > MOST_STEP {
+                return Err(damaged(at, "place of a page", format!("{least} or more"), begin));
+            }
+            last = Some(begin);
+        }
+        let end = self.first_byte() + last.unwrap_or(0) + CHECKSUM_BYTES;
+        if end != bytes.len() as u64 {
+            return Err(damaged(0, "length in bytes", end.to_string(), bytes.len() as u64));
+        }
+        Ok(())
+    }
+
+    /// Writes the header.
+    pub(super) fn put(&self, space: &mut [u8]) -> Option<()> {
+        let mut bytes = Vec::with_capacity(HEADER_BYTES as usize);
+        Writer::new(&mut bytes)
+            .bytes(&MAGIC)
+            .u8(VERSION)
+            .u8(self.shape.bits as u8)
+            .u8(self.shape.known as u8)
+            .u8(0)
+            .u64(self.shape.hashes)
+            .u32(self.first)
+            .u32(self.pages);
+        space.get_mut(..bytes.len())?.copy_from_slice(&bytes);
+        Some(())
+    }
+
+    /// Writes where a page begins, of those that are there, and the logarithm of its steps.
+    pub(super) fn put_entry(&self, space: &mut [u8], page: u32, byte: u64, step: u32) -> Option<()> {
+        let entry = byte << STEP_BITS | u64::from(step);
+        let place = space.get_mut(entry_at(page) as usize..)?;
+        *place.first_chunk_mut()? = entry.to_le_bytes();
+        Some(())
+    }
+
+    /// Returns where a page begins, of those that are there, and the logarithm of its steps.
+    #[inline]
+    pub(super) fn entry(&self, bytes: &[u8], page: u32) -> Option<(u64, u32)> {
+        let entry = bytes.get(entry_at(page) as usize..)?.first_chunk()?;
+        let entry = u64::from_le_bytes(*entry);
+        Some((entry >> STEP_BITS, (entry & ((1 << STEP_BITS) - 1)) as u32))
+    }
+
+    /// The byte at which pages begin.
+    #[inline]
+    pub(super) fn first_byte(&self) -> u64 {
+        entry_at(self.pages) + ENTRY_BYTES
+    }
+
+    /// The bytes of some of the pages that are there; nothing where they are none.
+    pub(super) fn pages_in<'b>(&self, bytes: &'b [u8], pages: Range<u32>) -> &'b [u8] {
+        let at = |page| Some((self.first_byte() + self.entry(bytes, page)?.0) as usize);
+        let range = at(pages.start).zip(at(pages.end));
+        let found = range.and_then(|(start, end)| bytes.get(start..end));
+        found.unwrap_or_default()
+    }
+
+    /// The list of a bucket of a page, of those that are there.
+    #[inline]
+    pub(super) fn list<'b>(&self, bytes: &'b [u8], page: u32, bucket: usize) -> Result<List<'b>> {
+        let list = self.entry(bytes, page).and_then(|(byte, step)| {
+            let page = self.first_byte() + byte;
+            let places = bytes.get(page as usize + 2 * bucket..)?.first_chunk()?;
+            let places = u64::from(u32::from_le_bytes(*places));
+            let first = 8 * (page + PLACES_BYTES);
+            Some(List {
+                bytes,
+                at: first + ((places & 0xffff) << step),
+                end: first + ((places >> 16) << step),
+                low_bits: self.shape.low_bits(),
+                last: 0,
+            })
+        });
+        let within = 8 * (bytes.len() as u64).saturating_sub(CHECKSUM_BYTES);
+        match list {
+            Some(list) if list.at <= list.end && list.end <= within => Ok(list),
+            _ => Err(damaged(
+                entry_at(page),
+                "a list",
+                "bits of the filter",
+                bucket as u64,
+            )),
+        }
+    }
+}
+
+/// Where the entry of a page is, of those that are there.
+#[inline]
+fn entry_at(page: u32) -> u64 {
+    HEADER_BYTES + ENTRY_BYTES * u64::from(page)
+}
+
+/// The fingerprints of a bucket, less the least that it covers. Zeros that fill up to the next step
+/// repeat the last one.
+#[derive(Debug)]
+pub(super) struct List<'b> {
+    bytes: &'b [u8],
+    /// The bit where the next begins, and that behind the last.
+    at: u64,
+    end: u64,
+    low_bits: u32,
+    last: u64,
+}
+
+impl List<'_> {
+    /// Reads the next fingerprint.
+    #[inline(always)]
+    pub(super) fn read(&mut self) -> Result<Option<u64>> {
+        if self.at + u64::from(self.low_bits) >= self.end {
+            return Ok(None);
+        }
+        let word = peek(self.bytes, self.at);
+        let ones = word.trailing_ones();
+        let bits = ones + 1 + self.low_bits;
+        if ones > MOST_ONES || self.at + u64::from(bits) > self.end {
+            let expected = format!("at most {MOST_ONES} within the list");
+            return Err(damaged(
+                self.at / 8,
+                "ones of a difference",
+                expected,
+                ones.into(),
+            ));
+        }
+        let low = word >> (ones + 1) & ((1 << self.low_bits) - 1);
+        self.last += (u64::from(ones) << self.low_bits) + low;
+        self.at += u64::from(bits);
+        Ok(Some(self.last))
+    }
+}
+
+/// Appends a page with these fingerprints, and returns the logarithm of its steps.
+pub(super) fn append_page(shape: Shape, page: u32, fingerprints: &[u64], out: &mut Vec<u8>) -> u32 {
+    let mut lists: [(Range<usize>, u64); BUCKETS] = std::array::from_fn(|_| (0..0, 0));
+    for (index, &fingerprint) in fingerprints.iter().enumerate() {
+        let (bucket, within) = shape.place(fingerprint);
+        let Some((list, bits)) = lists.get_mut(bucket) else {
+            continue;
+        };
+        let delta = match list.end {
+            0 => within,
+            _ => fingerprint - fingerprints.get(index - 1).copied().unwrap_or(0),
+        };
+        if list.end == 0 {
+            list.start = index;
+        }
+        list.end = index + 1;
+        *bits += (delta >> shape.low_bits()) + 1 + u64::from(shape.low_bits());
+    }
+    let steps = |step: u32| lists.iter().map(move |(_, bits)| bits.div_ceil(1 << step));
+    let step = (0..MOST_STEP)
+        .find(|&step| steps(step).sum::<u64>() <= u64::from(u16::MAX))
+        .unwrap_or(MOST_STEP);
+    let mut place = 0u64;
+    for len in std::iter::once(0).chain(steps(step)) {
+        place += len;
+        let place = u16::try_from(place).expect("steps are so long that places fit");
+        Writer::new(out).u16(place);
+    }
+    let rice = Rice::with_parameter(shape.low_bits(), u64::BITS);
+    let mut writer = BitWriter::new();
+    for (bucket, (list, bits)) in lists.iter().enumerate() {
+        let mut delta = Delta::new(rice, shape.base(page, bucket));
+        for &fingerprint in fingerprints.get(list.clone()).unwrap_or_default() {
+            delta.write(&mut writer, fingerprint);
+        }
+        let fill = bits.next_multiple_of(1 << step) - bits;
+        writer.put(0, fill as u32 % 32);
+        (0..fill / 32).for_each(|_| writer.put(0, 32));
+    }
+    out.extend(writer.finish());
+    step
+}
+
+/// The checksum in the bytes, and that of the bytes.
+pub(super) fn checksums(bytes: &[u8]) -> Option<(u64, u64)> {
+    let (rest, stored) = bytes.split_last_chunk()?;
+    Some((u64::from_le_bytes(*stored), checksum(rest)))
+}
+
+/// Writes the checksum behind the first `len` bytes, and returns how many there are then.
+pub(super) fn put_checksum(space: &mut [u8], len: usize) -> Option<usize> {
+    let sum = checksum(space.get(..len)?);
+    *space.get_mut(len..)?.first_chunk_mut()? = sum.to_le_bytes();
+    Some(len + CHECKSUM_BYTES as usize)
+}
