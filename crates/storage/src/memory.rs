@@ -184,6 +184,19 @@ impl Bytes {
             Some(Err(_)) | None => Bytes(Owned::Heap(vec![0; len].into_boxed_slice())),
         }
     }
+
+    /// Keeps the first `len` bytes alone, if there are more. Those behind them cost memory until
+    /// all are dropped, if they were touched.
+    pub fn truncate(&mut self, len: usize) {
+        match &mut self.0 {
+            Owned::Mapped(memory) => memory.len = memory.len.min(len),
+            Owned::Heap(bytes) => {
+                let mut kept = std::mem::take(bytes).into_vec();
+                kept.truncate(len);
+                *bytes = kept.into_boxed_slice();
+            }
+        }
+    }
 }
 
 impl Default for Bytes {
@@ -230,6 +243,10 @@ mod tests {
             assert!(one.len() == len && one.iter().all(|&byte| byte == 0));
             one.fill(7);
             assert!(one.iter().all(|&byte| byte == 7) && other.iter().all(|&byte| byte == 0));
+            one.truncate(len + 1);
+            assert_eq!(one.len(), len);
+            one.truncate(len / 2);
+            assert!(one.len() == len / 2 && one.iter().all(|&byte| byte == 7));
         }
         assert!(Bytes::default().is_empty());
     }
