@@ -40,7 +40,7 @@ const FILTER_WRONG: f64 = 1.0 / 1024.0;
 pub(super) const SECOND_LEAF: f64 = 1.0 / 256.0;
 /// Bytes of memory: of a filter for each record, of what is known of each leaf (its checksum, and
 /// its part of the index), of a trie for each key.
-pub(super) const YOUNG_BYTES: f64 = 2.2;
+pub(super) const YOUNG_BYTES: f64 = 1.57;
 pub(super) const LEAF_BYTES: f64 = 9.4;
 const TRIE_BYTES: f64 = 0.38;
 /// A trie's number for each leaf, in place of a `PaCHash` index of it.

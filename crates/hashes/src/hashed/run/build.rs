@@ -96,8 +96,9 @@ impl Builder {
     /// # Errors
     /// When the store takes no changes.
     pub fn new(store: &Arc<Store>, options: &RunOptions, most: u64) -> Result<Builder> {
+        let gathered = options.filter_bits.map(|bits| Gathered::new(bits, most));
         Ok(Builder {
-            gathered: options.filter_bits.map(|bits| Gathered::new(bits, most)),
+            gathered: gathered.transpose().map_err(|error| unfit(&error))?,
             leaves: PageWriter::new(store, options.writer(store, options.tier))?,
             store: Arc::clone(store),
             options: *options,

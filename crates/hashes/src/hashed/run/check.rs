@@ -166,12 +166,9 @@ impl super::Meta {
 
 impl super::Filter {
     fn check(&self) -> Vec<String> {
-        let Some(pages) = self.pages() else {
-            return vec!["pages are missing".to_owned()];
-        };
-        match alluvium_filters::Image::new(&self.geometry, pages) {
-            Ok(image) => image.check().iter().map(ToString::to_string).collect(),
-            Err(error) => vec![error.to_string()],
+        match self.whole() {
+            Some(all) => all.check().iter().map(ToString::to_string).collect(),
+            None => vec!["pages are missing".to_owned()],
         }
     }
 }

@@ -1,10 +1,10 @@
-//! The bytes of a run's description, version 2: where its leaves are and what finds a hash in them.
+//! The bytes of a run's description, version 3: where its leaves are and what finds a hash in them.
 //! All integers little-endian; a *varint* is LEB128 of at most 10 bytes.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
 //!      0     4  magic "AHRN"
-//!      4     1  version, 2
+//!      4     1  version, 3
 //!      5     1  index: 0 a PaCHash index, 1 a trie
 //!      6     1  1 if there is a filter
 //!      7     1  zero
@@ -17,12 +17,13 @@
 //!      …        extents (varint), each: the extent (12), its live bytes (varint)
 //!      …        length of the index (varint), the index; with a trie n times 4 bytes: twice the
 //!                 rank of a leaf's first hash, and one more where the leaf before ends with it
-//!      …        with a filter: its geometry (24), its length (varint), its pages
+//!      …        with a filter: its length (varint), the filter: `filters/listed/format.rs`
 //!      …        deleted ranges (varint), each: length (varint) and bytes of the first key, length
 //!                 (varint) and bytes of the key behind the last, sequence number (varint)
 //! ```
 //!
-//! Version 1 has 8 bytes of checksum for each leaf; it is read, and not written.
+//! Versions 1 and 2 are read, and not written. Their filters are quotient filters: the geometry
+//! (24), the length (varint), the pages. Version 1 has 8 bytes of checksum for each leaf.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::{Filter, Meta};
@@ -30,15 +31,17 @@ use crate::hashed::index::Index;
 use crate::hashed::pages::{self, Bad, Pages};
 use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_dictionary::deletes::{List, RangeDeletes};
-use alluvium_filters::Geometry;
+use alluvium_filters::{Chunk, Geometry, Image, listed};
 use alluvium_storage::memory::Bytes;
 use alluvium_storage::{PageSize, Place, Result};
 use std::sync::Arc;
 
 const MAGIC: [u8; 4] = *b"AHRN";
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 /// The oldest version that is read.
 const OLDEST: u8 = 1;
+/// The newest with quotient filters.
+const QUOTIENTS: u8 = 2;
 const PACHASH: u8 = 0;
 const TRIE: u8 = 1;
 
@@ -73,9 +76,10 @@ impl Meta {
             Writer::new(&mut out).u32(start);
         }
         if let Some(filter) = &self.filter {
-            let pages = filter.pages().expect("a run is described with all of its filter");
-            filter.geometry.encode(&mut out);
-            Writer::new(&mut out).varint(pages.len() as u64).bytes(pages);
+            let all = filter.whole().expect("a run is described with all of its filter");
+            Writer::new(&mut out)
+                .varint(all.bytes().len() as u64)
+                .bytes(all.bytes());
         }
         Writer::new(&mut out).varint(self.deletes.len() as u64);
         self.deletes.each(|start, end, sequence| {
@@ -131,6 +135,7 @@ fn read(reader: &mut Reader<'_>, place: &Place, page_size: PageSize) -> std::res
     };
     let filter = match has_filter {
         0 => None,
+        _ if version <= QUOTIENTS => Some(of_quotients(reader)?),
         _ => Some(filter(reader)?),
     };
     Ok(Meta {
@@ -148,13 +153,51 @@ fn read(reader: &mut Reader<'_>, place: &Place, page_size: PageSize) -> std::res
 }
 
 fn filter(reader: &mut Reader<'_>) -> std::result::Result<Filter, Bad> {
-    let other = |error: alluvium_filters::Error| Bad::Other(error.to_string());
-    let geometry = Geometry::decode(reader.take(Geometry::BYTES)?).map_err(other)?;
     let stored = part(reader)?;
-    let mut pages = Bytes::zeroed(stored.len());
-    pages.copy_from_slice(stored);
-    alluvium_filters::Image::new(&geometry, &pages).map_err(other)?;
-    Ok(Filter::whole(geometry, pages))
+    let mut bytes = Bytes::zeroed(stored.len());
+    bytes.copy_from_slice(stored);
+    match listed::Filter::open(bytes).map_err(other)? {
+        all if all.is_whole() => Ok(Filter::of(all)),
+        part => Err(Bad::Other(format!("pages {:?} of a filter", part.pages()))),
+    }
+}
+
+/// Reads a quotient filter, and lists its fingerprints, which are first bits of hashes: it is wrong
+/// as often as it was.
+fn of_quotients(reader: &mut Reader<'_>) -> std::result::Result<Filter, Bad> {
+    let geometry = Geometry::decode(reader.take(Geometry::BYTES)?).map_err(other)?;
+    let image = Image::new(&geometry, part(reader)?).map_err(other)?;
+    let counted = fingerprints(&image).try_fold(0u64, |count, each| each.map(|_| count + 1));
+    let (count, known) = (counted.map_err(other)?, geometry.fingerprint_bits());
+    let bits = known.saturating_sub(count.max(1).ilog2());
+    let shape = listed::Shape::new(count, bits.clamp(1, listed::MOST_BITS)).map_err(other)?;
+    // All could be read when they were counted.
+    let hashes = fingerprints(&image).map_while(alluvium_filters::Result::ok);
+    Filter::build(hashes, shape.knowing(known)).map_err(other)
+}
+
+/// Returns the fingerprints of a quotient filter in order, as the hashes that begin with them and
+/// end in zeros, until there is an error.
+fn fingerprints(image: &Image<'_>) -> impl Iterator<Item = alluvium_filters::Result<u64>> {
+    let (mut source, mut chunk, mut at) = (image.source(), Chunk::new(), 0);
+    std::iter::from_fn(move || {
+        loop {
+            if let Some(entry) = chunk.entries().get(at) {
+                at += 1;
+                return Some(Ok(entry.fingerprint().number(u64::BITS)));
+            }
+            at = 0;
+            match source(&mut chunk) {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    })
+}
+
+fn other(error: alluvium_filters::Error) -> Bad {
+    Bad::Other(error.to_string())
 }
 
 fn deletes(reader: &mut Reader<'_>) -> std::result::Result<RangeDeletes, Bad> {
@@ -213,14 +256,7 @@ mod tests {
                 checksums: [5, 6].into(),
             },
             index: Index::build(kind, hashes, 4096).unwrap(),
-            filter: Some(
-                Filter::build(
-                    all.iter().copied(),
-                    all.len() as u64,
-                    12 + all.len().next_power_of_two().ilog2(),
-                )
-                .unwrap(),
-            ),
+            filter: Some(Filter::build(all.iter().copied(), listed::Shape::new(3, 12).unwrap()).unwrap()),
             deletes: Arc::new(RangeDeletes::new(&[(b"a".to_vec(), b"c".to_vec(), 9)])),
             extents: [(
                 Extent {
@@ -240,9 +276,9 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_of_version_2_do_not_change() {
+    fn the_bytes_of_version_3_do_not_change() {
         let bytes = example(IndexKind::PaCHash).encode();
-        let mut expected = b"AHRN\x02\0\x01\0".to_vec();
+        let mut expected = b"AHRN\x03\0\x01\0".to_vec();
         for number in [4u64, 1, 3, 77, 9, 2] {
             expected.extend(number.to_le_bytes());
         }
@@ -253,19 +289,85 @@ mod tests {
         let sums = [IndexKind::PaCHash, IndexKind::Trie].map(|kind| checksum(&example(kind).encode()));
         assert_eq!(
             sums.map(|sum| format!("{sum:016x}")),
-            ["7efca67037a20013", "a5e747f5db0c1cb8"]
+            ["3a69a0d9cec42430", "bf04908aff692efd"]
         );
+    }
+
+    /// The example as version 2 had it, with a quotient filter of 14 bits of each hash.
+    fn version_2(kind: IndexKind) -> Vec<u8> {
+        use alluvium_filters::{Builder, Entry, Fingerprint, Shape};
+        let geometry = Geometry::for_entries(3, Shape::new(14, 0)).unwrap();
+        let mut filter = Vec::new();
+        geometry.encode(&mut filter);
+        Writer::new(&mut filter).varint(geometry.bytes());
+        let mut builder = Builder::new(geometry, |page: &[u8]| -> alluvium_filters::Result<()> {
+            filter.extend_from_slice(page);
+            Ok(())
+        });
+        for hash in [1 << 60, 3 << 60, 9 << 60] {
+            builder.push(Entry::new(Fingerprint::of(hash, 14), 0), 1).unwrap();
+        }
+        builder.finish().unwrap();
+        let rest = Meta {
+            filter: None,
+            ..example(kind)
+        };
+        let mut bytes = rest.encode();
+        (bytes[4], bytes[6]) = (2, 1);
+        // Before the deleted range.
+        let at = bytes.len() - 6;
+        bytes.splice(at..at, filter);
+        bytes
+    }
+
+    /// The example with the filter that is made of a quotient filter.
+    fn with_listed(kind: IndexKind) -> Meta {
+        let shape = listed::Shape::new(3, 13).unwrap().knowing(14);
+        let filter = Filter::build([1 << 60, 3 << 60, 9 << 60].into_iter(), shape).unwrap();
+        Meta {
+            filter: Some(filter),
+            ..example(kind)
+        }
+    }
+
+    #[test]
+    fn version_2_is_read_and_its_filter_listed() {
+        let sums = [IndexKind::PaCHash, IndexKind::Trie].map(|kind| checksum(&version_2(kind)));
+        assert_eq!(
+            sums.map(|sum| format!("{sum:016x}")),
+            ["7efca67037a20013", "a5e747f5db0c1cb8"],
+            "these are the bytes that version 2 wrote"
+        );
+        for kind in [IndexKind::PaCHash, IndexKind::Trie] {
+            let bytes = version_2(kind);
+            let meta = Meta::decode(&bytes, &place(), PageSize::MIN).unwrap();
+            assert_eq!(meta, with_listed(kind));
+            let filter = meta.filter.as_ref().unwrap();
+            for sixteenth in 0..16 {
+                let is_there = [1, 3, 9].contains(&sixteenth);
+                assert_eq!(filter.may_hold(sixteenth << 60).unwrap(), is_there);
+            }
+            assert_eq!(
+                Meta::decode(&meta.encode(), &place(), PageSize::MIN).unwrap(),
+                meta
+            );
+            for at in bytes.len() - 4150..bytes.len() {
+                let mut damaged = bytes.clone();
+                damaged[at] ^= 0x41;
+                let _ = Meta::decode(&damaged, &place(), PageSize::MIN);
+            }
+        }
     }
 
     #[test]
     fn version_1_is_read() {
-        let meta = example(IndexKind::PaCHash);
-        let mut bytes = meta.encode();
+        let mut bytes = version_2(IndexKind::PaCHash);
         bytes[4] = 1;
         // The upper halves of the checksums, which were all of them.
         bytes.splice(60..60, [7; 4]);
         bytes.splice(68..68, [9; 4]);
-        assert_eq!(Meta::decode(&bytes, &place(), PageSize::MIN).unwrap(), meta);
+        let meta = Meta::decode(&bytes, &place(), PageSize::MIN).unwrap();
+        assert_eq!(meta, with_listed(IndexKind::PaCHash));
     }
 
     #[test]
@@ -285,13 +387,14 @@ mod tests {
                     let mut damaged = bytes.clone();
                     damaged[at] = byte;
                     if let Ok(meta) = decode(&damaged) {
-                        let _ = (meta.leaf(0), meta.leaf(1), meta.index.leaves(5 << 60));
+                        let filter = meta.filter.as_ref().map(|filter| filter.may_hold(3 << 60));
+                        let _ = (meta.leaf(0), meta.leaf(1), meta.index.leaves(5 << 60), filter);
                     }
                 }
             }
             let mut newer = bytes;
-            newer[4] = 3;
-            assert!(matches!(decode(&newer), Err(Error::NewerFormat { found: 3, .. })));
+            newer[4] = 4;
+            assert!(matches!(decode(&newer), Err(Error::NewerFormat { found: 4, .. })));
         }
     }
 }

@@ -6,20 +6,12 @@
 
 use super::Filter;
 use alluvium_filters::Result;
-
-/// Bits of a fingerprint of which a filter's are made, at least and at most.
-const BITS: std::ops::RangeInclusive<u32> = 8..=48;
-
-/// Returns the bits of a fingerprint in a filter of this many hashes.
-pub(super) fn fingerprint_bits(hashes: u64, filter_bits: u8) -> u32 {
-    let log = hashes.max(1).next_power_of_two().ilog2();
-    (log + u32::from(filter_bits)).clamp(*BITS.start(), *BITS.end())
-}
+use alluvium_filters::listed::{MOST_HASHES, Shape};
 
 /// Hashes in ascending order, as far as their filter needs them.
 #[derive(Debug)]
 pub(super) struct Gathered {
-    filter_bits: u8,
+    filter_bits: u32,
     /// How many bits of a hash are kept.
     bits: u32,
     /// What the last one was.
@@ -35,14 +27,18 @@ const LONG: u16 = u16::MAX;
 
 impl Gathered {
     /// Returns none. A filter of `most` hashes or fewer may be built of those that are added.
-    pub(super) fn new(filter_bits: u8, most: u64) -> Gathered {
-        Gathered {
+    ///
+    /// # Errors
+    /// [`alluvium_filters::Error::Shape`] when there is no filter that is so seldom wrong.
+    pub(super) fn new(filter_bits: u8, most: u64) -> Result<Gathered> {
+        let filter_bits = u32::from(filter_bits);
+        Ok(Gathered {
             filter_bits,
-            bits: fingerprint_bits(most, filter_bits),
+            bits: Shape::new(most.min(MOST_HASHES), filter_bits)?.known_bits(),
             last: 0,
             count: 0,
             steps: Vec::new(),
-        }
+        })
     }
 
     /// Adds a hash that is not below the last one.
@@ -64,7 +60,7 @@ impl Gathered {
     /// Builds the filter.
     pub(super) fn filter(&self) -> Result<Filter> {
         // More than were announced have no more bits than are known of them.
-        let bits = fingerprint_bits(self.count, self.filter_bits).min(self.bits);
+        let shape = Shape::new(self.count, self.filter_bits)?.knowing(self.bits);
         let mut steps = self.steps.iter().map(|&step| u64::from(step));
         let mut last = 0;
         let hashes = std::iter::from_fn(|| {
@@ -75,7 +71,7 @@ impl Gathered {
             last += step;
             Some(last << (u64::BITS - self.bits))
         });
-        Filter::build(hashes, self.count, bits)
+        Filter::build(hashes, shape)
     }
 }
 
@@ -95,13 +91,13 @@ mod tests {
     fn a_filter_is_the_same_however_many_were_announced() {
         let all = hashes(5000);
         let built = |most: u64| {
-            let mut gathered = Gathered::new(12, most);
+            let mut gathered = Gathered::new(10, most).unwrap();
             all.iter().for_each(|&hash| gathered.push(hash));
             (gathered.filter().unwrap(), 2 * gathered.steps.len())
         };
         let (exact, bytes) = built(all.len() as u64);
         let (roomy, _) = built(1 << 30);
-        let whole = Filter::build(all.iter().copied(), 5002, fingerprint_bits(5002, 12)).unwrap();
+        let whole = Filter::build(all.iter().copied(), Shape::new(5002, 10).unwrap()).unwrap();
         assert_eq!((&exact, &roomy), (&whole, &whole));
         assert!(bytes < 2 * all.len() + all.len() / 2, "{bytes}");
         for hash in &all {
@@ -112,7 +108,7 @@ mod tests {
     #[test]
     fn a_filter_of_more_hashes_than_were_announced_has_them_all() {
         let all = hashes(5000);
-        let mut gathered = Gathered::new(10, 1);
+        let mut gathered = Gathered::new(10, 1).unwrap();
         all.iter().for_each(|&hash| gathered.push(hash));
         let filter = gathered.filter().unwrap();
         assert!(all.iter().all(|&hash| filter.may_hold(hash).unwrap()));

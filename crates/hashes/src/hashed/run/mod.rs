@@ -36,7 +36,7 @@ use alluvium_dictionary::deletes::RangeDeletes;
 use alluvium_dictionary::key::SEED;
 use alluvium_dictionary::read::Files;
 use alluvium_dictionary::values::ValuePointer;
-use alluvium_filters::{Entry, Fingerprint, Geometry, Image, PageView, Presence, Shape};
+use alluvium_filters::listed;
 use alluvium_storage::extents::Extent;
 use alluvium_storage::memory::Bytes;
 use alluvium_storage::{Error, NodePointer, PageSize, Place, Result};
@@ -46,27 +46,10 @@ use std::sync::Arc;
 /// Says of most hashes that are not in a run that they are not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
-    geometry: Geometry,
-    /// Its pages, in pieces that do not touch. All of them are one piece.
-    pieces: Arc<[Piece]>,
+    /// Parts that do not touch. All of it is one part. They come and go by megabytes, so that what
+    /// an allocator keeps of them would be a multiple of what is there.
+    parts: Arc<[listed::Filter<Bytes>]>,
 }
-
-/// Pages of a filter that follow each other. They come and go by megabytes, so that what an
-/// allocator keeps of them would be a multiple of what is there.
-#[derive(Debug)]
-struct Piece {
-    /// The number of the first page.
-    first: u32,
-    pages: Bytes,
-}
-
-impl PartialEq for Piece {
-    fn eq(&self, other: &Piece) -> bool {
-        (self.first, &*self.pages) == (other.first, &*other.pages)
-    }
-}
-
-impl Eq for Piece {}
 
 /// What a run consists of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,119 +83,73 @@ pub struct Run {
 }
 
 impl Filter {
-    /// Builds the filter of hashes that ascend, `count` of them, of which it knows the first bits.
+    /// Builds the filter of hashes that ascend.
     ///
     /// # Errors
-    /// [`alluvium_filters::Error::Shape`] when there are too many.
+    /// As [`listed::write`].
     pub(super) fn build(
         hashes: impl Iterator<Item = u64>,
-        count: u64,
-        bits: u32,
+        shape: listed::Shape,
     ) -> alluvium_filters::Result<Filter> {
-        let geometry = Geometry::for_entries(count, Shape::new(bits, 0))?;
-        let mut pages = Bytes::zeroed(geometry.bytes() as usize);
-        // Pages for what spills over the end.
-        let (mut at, mut spilled) = (0, Vec::new());
-        let sink = |page: &[u8]| -> alluvium_filters::Result<()> {
-            match pages.get_mut(at..at + page.len()) {
-                Some(place) => place.copy_from_slice(page),
-                None => spilled.extend_from_slice(page),
-            }
-            at += page.len();
-            Ok(())
-        };
-        let mut builder = alluvium_filters::Builder::new(geometry, sink);
-        for hash in hashes {
-            builder.push(Entry::new(Fingerprint::of(hash, bits), 0), 1)?;
-        }
-        builder.finish()?;
-        if spilled.is_empty() {
-            return Ok(Filter::whole(geometry, pages));
-        }
-        let mut all = Bytes::zeroed(at);
-        let (first, last) = all.split_at_mut(pages.len());
-        first.copy_from_slice(&pages);
-        last.copy_from_slice(&spilled);
-        Ok(Filter::whole(geometry, all))
+        let mut bytes = Bytes::zeroed(shape.most_bytes());
+        let len = listed::write(shape, hashes, &mut bytes)?;
+        bytes.truncate(len);
+        Ok(Filter::of(listed::Filter::open(bytes)?))
     }
 
-    fn whole(geometry: Geometry, pages: Bytes) -> Filter {
-        let pieces = Arc::new([Piece { first: 0, pages }]);
-        Filter { geometry, pieces }
+    fn of(all: listed::Filter<Bytes>) -> Filter {
+        Filter {
+            parts: Arc::new([all]),
+        }
     }
 
-    /// Returns all pages; none where some are gone.
-    fn pages(&self) -> Option<&[u8]> {
-        let Piece { first, pages } = self.pieces.first()?;
-        let is_whole = *first == 0 && pages.len() as u64 >= self.geometry.bytes();
-        is_whole.then_some(pages)
+    /// Returns all of it; none where some pages are gone.
+    fn whole(&self) -> Option<&listed::Filter<Bytes>> {
+        self.parts.first().filter(|part| part.is_whole())
     }
 
     /// Returns whether a hash may be there: always where the page is gone that would tell.
     ///
     /// # Errors
-    /// [`alluvium_filters::Error::Corrupt`] when its bytes are not those of a filter.
+    /// [`alluvium_filters::Error::Damaged`] when its bytes are not those of a filter.
     #[inline]
     pub fn may_hold(&self, hash: u64) -> alluvium_filters::Result<bool> {
-        let fingerprint = self.geometry.fingerprint(hash);
-        if let Some(pages) = self.pages() {
-            return Image::new(&self.geometry, pages)?.contains(fingerprint);
+        for part in &*self.parts {
+            if !part.may_hold(hash)? {
+                return Ok(false);
+            }
         }
-        let number = self.geometry.page_of(fingerprint);
-        let Some(page) = self.page(number) else {
-            return Ok(true);
-        };
-        let present = PageView::new(&self.geometry, page)?.contains(fingerprint);
-        // Pages of spilled records are gone.
-        Ok(present != Presence::Absent)
-    }
-
-    fn page(&self, number: u32) -> Option<&[u8]> {
-        let size = self.geometry.page_bytes() as usize;
-        self.pieces.iter().find_map(|piece| {
-            let at = number.checked_sub(piece.first)? as usize * size;
-            piece.pages.get(at..at + size)
-        })
+        Ok(true)
     }
 
     /// Returns the same filter with only those of its pages that tell of some hashes: ranges from
     /// the first hash to the last, in order. None where no page would go.
     fn trimmed(&self, hashes: &[(u64, u64)]) -> Option<Filter> {
-        let page_of = |hash| self.geometry.page_of(self.geometry.fingerprint(hash));
-        let mut ranges: Vec<(u32, u32)> = Vec::new();
+        let shape = self.parts.first()?.shape();
+        let mut ranges: Vec<Range<u32>> = Vec::new();
         for &(first, last) in hashes {
-            let (first, last) = (page_of(first), page_of(last));
+            let (first, end) = (shape.page_of(first), shape.page_of(last) + 1);
             match ranges.last_mut() {
-                Some(before) if first <= before.1 + 1 => before.1 = last,
-                _ => ranges.push((first, last)),
+                Some(before) if first <= before.end => before.end = end,
+                _ => ranges.push(first..end),
             }
         }
-        let wanted: u64 = ranges
-            .iter()
-            .map(|(first, last)| u64::from(last - first) + 1)
-            .sum();
-        let size = self.geometry.page_bytes() as usize;
-        let kept: usize = self.pieces.iter().map(|piece| piece.pages.len() / size).sum();
-        if wanted >= kept as u64 || self.pages().is_some() && wanted >= u64::from(self.geometry.pages()) {
+        let kept: usize = self.parts.iter().map(|part| part.pages().len()).sum();
+        let wanted: usize = ranges.iter().map(Range::len).sum();
+        if wanted >= kept {
             return None;
         }
-        let copy = |&(first, last): &(u32, u32)| {
-            let mut pages = Bytes::zeroed((last - first + 1) as usize * size);
-            for (number, page) in (first..=last).zip(pages.chunks_exact_mut(size)) {
-                page.copy_from_slice(self.page(number)?);
-            }
-            Some(Piece { first, pages })
+        let cut = |range: &Range<u32>| {
+            let mut parts = self.parts.iter();
+            parts.find_map(|part| part.part(range.clone(), Bytes::zeroed))
         };
-        let pieces: Option<Vec<Piece>> = ranges.iter().map(copy).collect();
-        Some(Filter {
-            geometry: self.geometry,
-            pieces: pieces?.into(),
-        })
+        let parts: Option<Vec<_>> = ranges.iter().map(cut).collect();
+        Some(Filter { parts: parts?.into() })
     }
 
     fn memory_bytes(&self) -> usize {
-        let pages = self.pieces.iter().map(|piece| piece.pages.len());
-        pages.sum::<usize>() + size_of_val(&*self.pieces)
+        let bytes = self.parts.iter().map(|part| part.bytes().len());
+        bytes.sum::<usize>() + size_of_val(&*self.parts)
     }
 }
 
@@ -441,26 +378,26 @@ mod tests {
     #[test]
     fn a_filter_that_is_trimmed_says_the_same_of_hashes_that_are_asked() {
         let hashes = hashes(30_000);
-        let bits = gathered::fingerprint_bits(hashes.len() as u64, 12);
-        let filter = Filter::build(hashes.iter().copied(), hashes.len() as u64, bits).unwrap();
+        let shape = listed::Shape::new(hashes.len() as u64, 12).unwrap();
+        let filter = Filter::build(hashes.iter().copied(), shape).unwrap();
         let quarter = u64::MAX / 4;
         let kept = [(0, quarter), (quarter * 3, u64::MAX)];
         let trimmed = filter.trimmed(&kept).expect("half of its pages go");
-        assert!(trimmed.memory_bytes() * 2 < filter.memory_bytes() + 6 * 4096);
-        assert!(trimmed.pages().is_none());
+        assert!(trimmed.memory_bytes() * 2 < filter.memory_bytes() + 4 * 2048);
+        assert!(trimmed.whole().is_none());
         let mut random = fastrand::Rng::with_seed(1);
         let others: Vec<u64> = (0..30_000).map(|_| random.u64(..)).collect();
-        let mut in_vain = 0;
         for &hash in hashes.iter().chain(&others) {
             let (whole, part) = (filter.may_hold(hash).unwrap(), trimmed.may_hold(hash).unwrap());
             let is_asked = kept.iter().any(|&(first, last)| (first..=last).contains(&hash));
             assert!(part || !whole, "a filter never says no in vain");
-            in_vain += usize::from(is_asked && part != whole);
+            assert!(!is_asked || part == whole);
         }
-        assert!(in_vain <= 2, "spilled records are not told apart: {in_vain}");
         assert_eq!(trimmed.trimmed(&kept), None, "nothing more goes");
         let none = trimmed.trimmed(&[]).expect("all of it goes");
         assert!(none.memory_bytes() == 0 && none.may_hold(hashes[0]).unwrap());
         assert_eq!(filter.trimmed(&[(0, u64::MAX)]), None);
+        let less = trimmed.trimmed(&kept[1..]).expect("half of the rest goes");
+        assert_eq!(Some(less), filter.trimmed(&kept[1..]));
     }
 }
