@@ -1,11 +1,12 @@
 //! How good advice is: twenty workloads, each on every structure and setting that `alluvium advise`
-//! ranks. What its advice costs, beside the cheapest of all that were tried: the first of the ranking,
-//! or what a store has unless told otherwise, if the gain lies within the band.
+//! ranks. What its advice costs, beside the cheapest of all that were tried: the first of the
+//! ranking, or what a store has unless told otherwise, if the gain lies within the band.
 //! `cargo run --release --example choices -p alluvium-bench -- 100000`.
 //!
 //! The argument is the number of records, of which each workload has all or a half. The second is
 //! the directory of the stores, which are removed in the end: what `alluvium probe` has measured of
-//! its device is taken, if it is there. The third is the number of the only workload that is wanted.
+//! its device is taken, if it is there. The third is the number of the only workload that is
+//! wanted.
 //!
 //! A store is loaded and opened again, does the workload once, so that its caches and levels are as
 //! they stay, and is measured while it does it twice more. It costs the processor time of the
@@ -196,6 +197,46 @@ fn regret(all: &[(Cost, Spent)], of: &dyn Fn(&Spent) -> f64, at: usize) -> f64 {
     of(&all[at].1) / least - 1.0
 }
 
+/// Tries all choices for a workload. Returns by how much what is advised costs more than the
+/// cheapest, and by how much what is usual does.
+fn advised(place: &Path, mix: &Mix, machine: &Machine, costs: Option<&Path>) -> Result<[f64; 2]> {
+    let mut all = Vec::new();
+    let choices = Structure::CHOICES.iter();
+    for choice in choices.filter(|choice| choice.is_ordered() || mix.scans == 0) {
+        let cost = choice.cost(&mix.workload(), machine)?;
+        all.push((cost, run(place, choice, mix, machine, costs)?));
+    }
+    let middle = |at: usize| all[at].0.total_ns.middle;
+    let usual = 0;
+    let first = (0..all.len())
+        .min_by(|&one, &other| middle(one).total_cmp(&middle(other)))
+        .context("there are choices")?;
+    // What lies within the band is no reason to change.
+    let is_sure = all[first].0.total_ns.p90 < middle(usual);
+    let advised = if is_sure { first } else { usual };
+    for (at, (cost, spent)) in all.iter().enumerate() {
+        println!(
+            "     {:34} predicted {:8.0}, was {:8.0} (processor {:7.0}, device {:7.0}), by the clock {:8.0}{}",
+            cost.name,
+            cost.total_ns.middle,
+            spent.total(),
+            spent.processor,
+            spent.device,
+            spent.clock,
+            if at == advised { "   advised" } else { "" }
+        );
+    }
+    let above = [advised, usual].map(|at| regret(&all, &Spent::total, at));
+    let clock = regret(&all, &|spent| spent.clock, advised);
+    println!(
+        "     above the cheapest: {:.1} % (by the clock {:.1} %); what is usual: {:.1} %",
+        100.0 * above[0],
+        100.0 * clock,
+        100.0 * above[1]
+    );
+    Ok(above)
+}
+
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
     let most = arguments.next().map_or(Ok(20_000), |text| text.parse())?;
@@ -215,45 +256,7 @@ fn main() -> Result<()> {
             machine.device = profile.map_err(anyhow::Error::msg)?;
         }
         println!("{number:2} {mix:?}");
-        let mut all = Vec::new();
-        let choices = Structure::CHOICES.iter();
-        for choice in choices.filter(|choice| choice.is_ordered() || mix.scans == 0) {
-            let cost = choice.cost(&mix.workload(), &machine)?;
-            all.push((cost, run(place.path(), choice, &mix, &machine, costs.as_deref())?));
-        }
-        let usual = 0;
-        let first = (0..all.len())
-            .min_by(|one, other| {
-                all[*one]
-                    .0
-                    .total_ns
-                    .middle
-                    .total_cmp(&all[*other].0.total_ns.middle)
-            })
-            .context("there are choices")?;
-        // What lies within the band is no reason to change.
-        let is_sure = all[first].0.total_ns.p90 < all[usual].0.total_ns.middle;
-        let advised = if is_sure { first } else { usual };
-        for (at, (cost, spent)) in all.iter().enumerate() {
-            println!(
-                "     {:34} predicted {:8.0}, was {:8.0} (processor {:7.0}, device {:7.0}), by the clock {:8.0}{}",
-                cost.name,
-                cost.total_ns.middle,
-                spent.total(),
-                spent.processor,
-                spent.device,
-                spent.clock,
-                if at == advised { "   advised" } else { "" }
-            );
-        }
-        let above = [advised, usual].map(|at| regret(&all, &Spent::total, at));
-        let clock = regret(&all, &|spent| spent.clock, advised);
-        println!(
-            "     above the cheapest: {:.1} % (by the clock {:.1} %); what is usual: {:.1} %",
-            100.0 * above[0],
-            100.0 * clock,
-            100.0 * above[1]
-        );
+        let above = advised(place.path(), &mix, &machine, costs.as_deref())?;
         regrets.push(above[0]);
         of_usual.push(above[1]);
     }

@@ -158,9 +158,9 @@ pub(super) fn leaf_reads(keys: &Popularity, record: f64, bytes: f64, machine: &M
 }
 
 /// Returns which share of the lookups of keys that are there read a leaf because it was written
-/// since anyone had asked for it: what is written is not in the cache. Each write of a user comes to
-/// `rewritten` records in leaves. Where leaves are asked for often before they are written again,
-/// each is read once.
+/// since anyone had asked for it: what is written is not in the cache. Each write of a user comes
+/// to `rewritten` records in leaves. Where leaves are asked for often before they are written
+/// again, each is read once.
 pub(super) fn first_reads(all: &Operations, rewritten: f64, in_leaf: f64) -> f64 {
     let leaves = all.writes() * rewritten / in_leaf;
     match leaves > 0.0 && all.hits > 0.0 {

@@ -187,7 +187,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Takes the key of a record that was taken over unread, so that the filter can be made of keys.
+    /// Takes the key of a record that was taken over unread, so that a filter can be made of keys.
     pub(crate) fn hash_adopted(&mut self, key: &[u8]) {
         assert!(self.adopted > 0, "each key that was taken over has one hash (T6)");
         self.adopted -= 1;

@@ -3,8 +3,8 @@
 //!
 //! *Knows*: workloads of the document, each scaled by a number of records, and its figures.
 //!
-//! *Does not know*: other engines, but for `engines.rs`. The document's COPY-ALL is our SAMT without
-//! stitching, and its NO-COMPACT our levels that are never merged.
+//! *Does not know*: other engines, but for `engines.rs`. The document's COPY-ALL is our SAMT
+//! without stitching, and its NO-COMPACT our levels that are never merged.
 //!
 //! *Read in this order*: `harness.rs` (a store of levels, loaded and scanned), `stitching.rs` (S1
 //! to S3, S5), `apart.rs` (S5 with large pairs), `points.rs` (S4), `tiers.rs` (G1, G2),
