@@ -52,6 +52,8 @@ pub(crate) struct Session {
     waiting: Option<Waiting>,
     /// How many requests a run may have that read: long items make it fewer.
     reads: usize,
+    /// Whether what asks for memory is refused: it has waited for it long enough.
+    refuses: bool,
     /// What `lru_crawler metadump` has begun to tell.
     dump: Option<Dump>,
 }
@@ -88,6 +90,7 @@ impl Session {
             wants_sync: false,
             waiting: None,
             reads: FIRST,
+            refuses: false,
             dump: None,
         }
     }
@@ -145,6 +148,10 @@ impl Session {
         let mut executed = requests.len();
         match ran {
             Ok(Ran::Waits(reading)) => return Executed::Waits(reading),
+            Ok(Ran::Full) if std::mem::take(&mut self.refuses) => {
+                self.refuse_to_read(&requests[0], output);
+                executed = 1;
+            }
             Ok(Ran::Full) => return Executed::Full,
             Ok(Ran::Part(part)) => executed = part,
             Ok(_) => {}
@@ -166,6 +173,23 @@ impl Session {
             return Executed::Part(executed);
         }
         Executed::All
+    }
+
+    /// Refuses a request that has waited for memory for what it reads, or executes it if it reads
+    /// nothing.
+    fn refuse_to_read(&mut self, request: &Request<'_>, output: &mut Vec<u8>) {
+        let mut reads = false;
+        run::accesses(request, false, |_, access| {
+            reads |= access != run::Access::Overwrites;
+        });
+        if !reads {
+            self.run_one_by_one(std::slice::from_ref(request), output);
+            return;
+        }
+        let counters = &self.shared.counters;
+        counters.memory_refusals.fetch_add(1, Ordering::Relaxed);
+        let bytes = self.shared.store.sizes.at_worst(1);
+        self.refuse(&Failure::NoRoom { bytes }, request, output);
     }
 
     /// Executes requests each by itself, where one of them has failed and which is not known. What
@@ -600,7 +624,9 @@ impl Protocol for Session {
         self.skip(input);
     }
 
-    fn refuse_reply(&mut self) {}
+    fn refuse_reply(&mut self) {
+        self.refuses = true;
+    }
 
     fn held(&self) -> usize {
         0

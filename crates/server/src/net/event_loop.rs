@@ -90,7 +90,11 @@ impl Driver {
             }
             // What connections that are ready ask of the device, it is told of once.
             let _gathered = GatheredReads::begin();
-            while let Some(slot) = self.ready.pop_front() {
+            // Those that want another turn have it when sockets, mail and a stop were looked for.
+            for _ in 0..self.ready.len() {
+                let Some(slot) = self.ready.pop_front() else {
+                    break;
+                };
                 let Some(connection) = self.lend(slot) else {
                     continue;
                 };

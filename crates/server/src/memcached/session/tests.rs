@@ -26,11 +26,9 @@ impl OnWait for Other {
     fn may_wait(&self, _may: bool) {}
 }
 
-#[test]
-fn a_long_set_waits_until_others_are_written_and_a_short_one_does_not() {
-    let db = alluvium::Options::new().in_memory().unwrap();
+fn session_of(db: &alluvium::Db) -> Session {
     let options = ServerOptions::default();
-    let store = Arc::new(Store::open(&db, KeyLayout::AsStored).unwrap());
+    let store = Arc::new(Store::open(db, KeyLayout::AsStored).unwrap());
     let access = server::access(&options).unwrap();
     let ports = Ports {
         redis: 0,
@@ -42,7 +40,13 @@ fn a_long_set_waits_until_others_are_written_and_a_short_one_does_not() {
     let client = shared
         .clients
         .admit(Language::Memcached, (place(), place()), user, 1);
-    let mut session = Session::new(&shared, &client.unwrap());
+    Session::new(&shared, &client.unwrap())
+}
+
+#[test]
+fn a_long_set_waits_until_others_are_written_and_a_short_one_does_not() {
+    let mut session = session_of(&alluvium::Options::new().in_memory().unwrap());
+    let shared = Arc::clone(&session.shared);
     let mut set = |bytes: usize| {
         let text = format!("set k 0 0 {bytes}\r\n{}\r\n", "x".repeat(bytes));
         let Found::Request(request, _) = request::read(text.as_bytes(), 1 << 20) else {
@@ -70,4 +74,61 @@ fn a_long_set_waits_until_others_are_written_and_a_short_one_does_not() {
         other.budget.begin_to_write(bytes, Duration::ZERO),
         "its turn has ended"
     );
+}
+
+/// Executes requests; how many, and what is replied.
+fn replies(session: &mut Session, text: &str) -> (usize, String) {
+    let Next::Run(requests, _) = run::next(text.as_bytes(), 1 << 20, Most::requests(9)) else {
+        panic!("requests")
+    };
+    let (mut output, mut context) = (Vec::new(), Context::from_waker(Waker::noop()));
+    let count = match session.run(&requests, None, &mut output, &mut context) {
+        Executed::All => requests.len(),
+        Executed::Part(part) => part,
+        Executed::Full => 0,
+        Executed::Waits(_) => panic!("there is no memory to read with"),
+    };
+    (count, String::from_utf8(output).unwrap())
+}
+
+/// A lookup that finds no memory for what it reads is refused once it has waited long enough, and
+/// what is in front of it and needs none is executed.
+#[test]
+fn a_lookup_that_has_waited_for_memory_is_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("store");
+    let open = || alluvium::Options::new().memory(16 << 20).open(&path).unwrap();
+    let db = open();
+    let stored = format!("set k 0 0 3000\r\n{}\r\n", "x".repeat(3000));
+    assert_eq!(
+        replies(&mut session_of(&db), &stored),
+        (1, "STORED\r\n".to_owned())
+    );
+    db.compact().unwrap();
+    db.close().unwrap();
+    let db = open();
+    let mut session = session_of(&db);
+    session.shared.store.sizes.note_kept(300_000);
+    let budget = Arc::clone(&session.shared.budget);
+    let mut some = budget.limit();
+    while some > 0 {
+        if !budget.try_take(some) {
+            some /= 2;
+        }
+    }
+    assert_eq!(replies(&mut session, "get k\r\n").0, 0, "it waits");
+    session.refuse_reply();
+    let (count, text) = replies(&mut session, "get k\r\nget k\r\n");
+    assert!(
+        count == 1 && text.starts_with("SERVER_ERROR out of memory"),
+        "{count} {text}"
+    );
+    assert_eq!(
+        replies(&mut session, "get k\r\n").0,
+        0,
+        "the next one waits again"
+    );
+    session.refuse_reply();
+    let (count, text) = replies(&mut session, "set l 0 0 1\r\nx\r\nget k\r\n");
+    assert_eq!((count, &*text), (1, "STORED\r\n"));
 }
