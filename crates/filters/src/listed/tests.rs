@@ -44,7 +44,7 @@ fn the_bytes_of_a_filter_are_these() {
     // Differences 0, 12 = 1 · 8 + 4 and 35 = 4 · 8 + 3: 4, 5 and 8 bits.
     expected.extend([0, 0]);
     (0..64).for_each(|_| expected.extend([17, 0]));
-    let bits: u32 = 0b100_01 << 4 | 0b011_01111 << 9;
+    let bits: u32 = 0b1_0001 << 4 | 0b0110_1111 << 9;
     expected.extend(&bits.to_le_bytes()[..3]);
     expected.extend(alluvium_base::checksum(&expected).to_le_bytes());
     assert_eq!(bytes, expected);

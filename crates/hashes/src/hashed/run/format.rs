@@ -156,7 +156,7 @@ fn filter(reader: &mut Reader<'_>) -> std::result::Result<Filter, Bad> {
     let stored = part(reader)?;
     let mut bytes = Bytes::zeroed(stored.len());
     bytes.copy_from_slice(stored);
-    match listed::Filter::open(bytes).map_err(other)? {
+    match listed::Filter::open(bytes)? {
         all if all.is_whole() => Ok(Filter::of(all)),
         part => Err(Bad::Other(format!("pages {:?} of a filter", part.pages()))),
     }
@@ -165,15 +165,15 @@ fn filter(reader: &mut Reader<'_>) -> std::result::Result<Filter, Bad> {
 /// Reads a quotient filter, and lists its fingerprints, which are first bits of hashes: it is wrong
 /// as often as it was.
 fn of_quotients(reader: &mut Reader<'_>) -> std::result::Result<Filter, Bad> {
-    let geometry = Geometry::decode(reader.take(Geometry::BYTES)?).map_err(other)?;
-    let image = Image::new(&geometry, part(reader)?).map_err(other)?;
+    let geometry = Geometry::decode(reader.take(Geometry::BYTES)?)?;
+    let image = Image::new(&geometry, part(reader)?)?;
     let counted = fingerprints(&image).try_fold(0u64, |count, each| each.map(|_| count + 1));
-    let (count, known) = (counted.map_err(other)?, geometry.fingerprint_bits());
+    let (count, known) = (counted?, geometry.fingerprint_bits());
     let bits = known.saturating_sub(count.max(1).ilog2());
-    let shape = listed::Shape::new(count, bits.clamp(1, listed::MOST_BITS)).map_err(other)?;
+    let shape = listed::Shape::new(count, bits.clamp(1, listed::MOST_BITS))?;
     // All could be read when they were counted.
     let hashes = fingerprints(&image).map_while(alluvium_filters::Result::ok);
-    Filter::build(hashes, shape.knowing(known)).map_err(other)
+    Ok(Filter::build(hashes, shape.knowing(known))?)
 }
 
 /// Returns the fingerprints of a quotient filter in order, as the hashes that begin with them and
@@ -196,8 +196,10 @@ fn fingerprints(image: &Image<'_>) -> impl Iterator<Item = alluvium_filters::Res
     })
 }
 
-fn other(error: alluvium_filters::Error) -> Bad {
-    Bad::Other(error.to_string())
+impl From<alluvium_filters::Error> for Bad {
+    fn from(error: alluvium_filters::Error) -> Bad {
+        Bad::Other(error.to_string())
+    }
 }
 
 fn deletes(reader: &mut Reader<'_>) -> std::result::Result<RangeDeletes, Bad> {
