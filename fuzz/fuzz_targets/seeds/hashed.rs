@@ -58,7 +58,12 @@ pub(crate) fn listed_filters() -> Vec<Vec<u8>> {
     let part = whole.part(1..2, |len| vec![0; len]).expect("its second page");
     let steps: Vec<u8> = (0..200).collect();
     let with = |start: [u8; 3]| [&start[..], &steps].concat();
-    vec![filter(40), part.bytes().to_vec(), with([9, 40, 0]), with([3, 20, 9])]
+    vec![
+        filter(40),
+        part.bytes().to_vec(),
+        with([9, 40, 0]),
+        with([3, 20, 9]),
+    ]
 }
 
 /// An index as it stands, and keys with damages.

@@ -1,5 +1,7 @@
 //! One connection: requests are read, and executed in runs of neighbours.
 
+mod refuse;
+
 use super::dump::{self, Dump};
 use super::execute::{check, execute, refuse};
 use super::items::{self, Key, StoredItems};
@@ -173,23 +175,6 @@ impl Session {
             return Executed::Part(executed);
         }
         Executed::All
-    }
-
-    /// Refuses a request that has waited for memory for what it reads, or executes it if it reads
-    /// nothing.
-    fn refuse_to_read(&mut self, request: &Request<'_>, output: &mut Vec<u8>) {
-        let mut reads = false;
-        run::accesses(request, false, |_, access| {
-            reads |= access != run::Access::Overwrites;
-        });
-        if !reads {
-            self.run_one_by_one(std::slice::from_ref(request), output);
-            return;
-        }
-        let counters = &self.shared.counters;
-        counters.memory_refusals.fetch_add(1, Ordering::Relaxed);
-        let bytes = self.shared.store.sizes.at_worst(1);
-        self.refuse(&Failure::NoRoom { bytes }, request, output);
     }
 
     /// Executes requests each by itself, where one of them has failed and which is not known. What
@@ -504,36 +489,6 @@ fn read_keys(
     match Pin::new(&mut reading).poll(context) {
         Poll::Ready(values) => Ok(Ok(values?)),
         Poll::Pending => Ok(Err(Ran::Waits(Box::new((reading, memory))))),
-    }
-}
-
-impl Session {
-    /// Says what is wrong with a request that cannot be read.
-    fn refuse_unread(&self, error: &[u8], output: &mut Vec<u8>) {
-        self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
-        output.extend_from_slice(error);
-        output.extend_from_slice(b"\r\n");
-    }
-
-    /// Refuses an item that is too long, and deletes the one that it would have replaced.
-    fn refuse_too_large(&mut self, request: &Request<'_>, output: &mut Vec<u8>) {
-        let outdated = match run::outdated(request) {
-            Some(key) => self.permit_items(request).and_then(|()| self.delete(&key)),
-            None => Ok(()),
-        };
-        let failure = outdated.err().unwrap_or(Failure::say(TOO_LARGE));
-        self.refuse(&failure, request, output);
-    }
-
-    /// Deletes an item, whatever it is.
-    fn delete(&mut self, key: &[u8]) -> Result<(), Failure> {
-        let shared = Arc::clone(&self.shared);
-        let mut wanted = Wanted::default();
-        StoredItems::lock(&mut wanted, key, run::Access::Overwrites);
-        let _held = shared.store.locks.lock(wanted);
-        let mut items = StoredItems::new(&shared.store, false, true);
-        items.delete(key)?;
-        self.commit(&mut items)
     }
 }
 

@@ -123,7 +123,7 @@ fn what_is_written_again_keeps_deletes_and_what_snapshots_read() {
     world.settle().unwrap();
     assert_eq!(world.levels.runs(), [1, 1], "four of five parts are one run");
     for pass in 0..2u64 {
-        let is_written = |number: &u64| number % 8 == pass || (pass == 1 && number % 64 == 0);
+        let is_written = |number: &u64| number % 8 == pass || (pass == 1 && number.is_multiple_of(64));
         run(&mut world, (0..KEYS).filter(is_written), Some(&[pass as u8; 300]));
         run(
             &mut world,

@@ -1,0 +1,58 @@
+//! Requests that are refused: that cannot be read, are too long, or have waited for memory.
+
+use super::super::items::StoredItems;
+use super::super::request::Request;
+use super::super::run;
+use super::super::text::TOO_LARGE;
+use super::Session;
+use crate::error::Failure;
+use crate::store::Wanted;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl Session {
+    /// Refuses a request that has waited for memory for what it reads, or executes it if it reads
+    /// nothing.
+    pub(super) fn refuse_to_read(&mut self, request: &Request<'_>, output: &mut Vec<u8>) {
+        let mut reads = false;
+        run::accesses(request, false, |_, access| {
+            reads |= access != run::Access::Overwrites;
+        });
+        if !reads {
+            self.run_one_by_one(std::slice::from_ref(request), output);
+            return;
+        }
+        let counters = &self.shared.counters;
+        counters.memory_refusals.fetch_add(1, Ordering::Relaxed);
+        let bytes = self.shared.store.sizes.at_worst(1);
+        self.refuse(&Failure::NoRoom { bytes }, request, output);
+    }
+
+    /// Says what is wrong with a request that cannot be read.
+    pub(super) fn refuse_unread(&self, error: &[u8], output: &mut Vec<u8>) {
+        self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
+        output.extend_from_slice(error);
+        output.extend_from_slice(b"\r\n");
+    }
+
+    /// Refuses an item that is too long, and deletes the one that it would have replaced.
+    pub(super) fn refuse_too_large(&mut self, request: &Request<'_>, output: &mut Vec<u8>) {
+        let outdated = match run::outdated(request) {
+            Some(key) => self.permit_items(request).and_then(|()| self.delete(&key)),
+            None => Ok(()),
+        };
+        let failure = outdated.err().unwrap_or(Failure::say(TOO_LARGE));
+        self.refuse(&failure, request, output);
+    }
+
+    /// Deletes an item, whatever it is.
+    pub(super) fn delete(&mut self, key: &[u8]) -> Result<(), Failure> {
+        let shared = Arc::clone(&self.shared);
+        let mut wanted = Wanted::default();
+        StoredItems::lock(&mut wanted, key, run::Access::Overwrites);
+        let _held = shared.store.locks.lock(wanted);
+        let mut items = StoredItems::new(&shared.store, false, true);
+        items.delete(key)?;
+        self.commit(&mut items)
+    }
+}
