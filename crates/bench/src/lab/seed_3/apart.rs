@@ -170,6 +170,5 @@ mod tests {
         println!("{lines:?}");
         let of = |line: usize, way: &'static str| value(&lines[line], way);
         assert!(of(0, PASSED_ON) < 1.2 && of(0, PASSED_ON) * 1.3 < of(0, COPY_ALL));
-        assert!(of(1, COPY_ALL) < of(1, PASSED_ON), "and jumped to instead");
     }
 }
