@@ -43,7 +43,7 @@ pub fn write(shape: Shape, hashes: impl IntoIterator<Item = u64>, space: &mut [u
 /// ```
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub fn encode(shape: Shape, hashes: impl IntoIterator<Item = u64>) -> Result<Vec<u8>> {
     let mut bytes = vec![0; shape.most_bytes()];
     let len = write(shape, hashes, &mut bytes)?;
