@@ -142,6 +142,7 @@ impl Session {
     ) -> Executed {
         let shared = Arc::clone(&self.shared);
         let _turn = shared.store.turn_to_write(run::written_bytes(requests));
+        let refuses = std::mem::take(&mut self.refuses);
         let mut done = Done::at(0, output.len());
         let mut ran = self.try_run(requests, read, Some(context), output, &mut done);
         if matches!(ran, Ok(Ran::WantsCare)) {
@@ -150,7 +151,7 @@ impl Session {
         let mut executed = requests.len();
         match ran {
             Ok(Ran::Waits(reading)) => return Executed::Waits(reading),
-            Ok(Ran::Full) if std::mem::take(&mut self.refuses) => {
+            Ok(Ran::Full) if refuses => {
                 self.refuse_to_read(&requests[0], output);
                 executed = 1;
             }
