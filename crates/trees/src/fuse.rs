@@ -45,6 +45,9 @@ pub(crate) trait Input: merge::Source<Error = Error> {
     /// Returns the current record.
     fn record(&self) -> Record<'_>;
 
+    /// Returns whether a repair leaves the value of the current record out, and the record with it.
+    fn leaves_out(&self, value: &ValuePointer) -> bool;
+
     /// Returns whether it stands before a leaf that it has not read: its key is a bound, then.
     #[inline]
     fn is_unread(&self) -> bool {
@@ -66,6 +69,11 @@ impl Input for Cursor {
     #[inline]
     fn record(&self) -> Record<'_> {
         Cursor::record(self)
+    }
+
+    #[inline]
+    fn leaves_out(&self, value: &ValuePointer) -> bool {
+        Cursor::leaves_out(self, value)
     }
 }
 
@@ -320,7 +328,14 @@ impl<S: Input> Fused<S> {
                     self.merged.advance_by(S::enter)?;
                     continue;
                 }
-                self.messages.push(&source.record());
+                let record = source.record();
+                let is_left_out = match &record.value {
+                    Value::Separate(value) => source.leaves_out(value),
+                    Value::Inline(_) => false,
+                };
+                if !is_left_out {
+                    self.messages.push(&record);
+                }
                 self.taken.records += 1;
                 self.merged.advance()?;
             }

@@ -1,19 +1,21 @@
-//! What a repair of leaves and index nodes has come to.
+//! What a repair of leaves, index nodes and values has come to.
 
-use crate::run::DamagedNode;
+use crate::run::{DamagedNode, Holds};
 use crate::tiered::Lost;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::rules::Schema;
 use alluvium_storage::{Error, Result};
 
-/// What a repair of leaves and index nodes has come to.
+/// What a repair of leaves, index nodes and values has come to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mended {
     /// Leaves and index nodes that the structure does not have any more.
     pub nodes: u64,
+    /// Values, kept apart from their leaves, that it does not have any more, with their records.
+    pub values: u64,
     /// Filters that were written again, from the keys of their runs.
     pub filters: u64,
-    /// What is gone with the leaves and index nodes.
+    /// What is gone with them.
     pub lost: Vec<Lost>,
     /// Why damage is left, if what is sound of its run could not be written again.
     pub left: Option<String>,
@@ -22,18 +24,22 @@ pub struct Mended {
 impl Mended {
     /// Notes nodes that are left out of a run that readers of some ranges need.
     pub(crate) fn note(&mut self, nodes: &[DamagedNode], within: &[KeyRange], schema: &dyn Schema) {
-        self.nodes += nodes.len() as u64;
         for node in nodes {
-            let keys = match node.is_leaf {
-                true => within_keyspace(&node.range, schema),
-                false => node.range.clone(),
+            let (keys, of) = match node.holds {
+                Holds::Records => (within_keyspace(&node.range, schema), "records"),
+                Holds::Nodes => (node.range.clone(), "records"),
+                Holds::Values => (node.range.clone(), "values"),
             };
+            match node.holds {
+                Holds::Values => self.values += node.records,
+                Holds::Records | Holds::Nodes => self.nodes += 1,
+            }
             let ranges = within.iter().map(|range| range.intersect(&keys));
             self.lost
                 .extend(ranges.filter(|range| !range.is_empty()).map(|range| Lost {
                     range,
                     what: format!(
-                        "up to {} records of one run that cannot be read, so that older ones may show ({})",
+                        "up to {} {of} of one run that cannot be read, so that older ones may show ({})",
                         node.records, node.why
                     ),
                 }));

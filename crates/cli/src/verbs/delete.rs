@@ -82,15 +82,10 @@ impl Delete {
 
     fn raw_keys(&self, store: &Store, keys: &[Vec<u8>]) -> Result<Exit> {
         store.existing(&self.keyspace)?;
-        let mut exit = Exit::Done;
-        if !self.force {
-            for (key, found) in keys.iter().zip(store.values(&self.keyspace, keys)?) {
-                if found.is_none() {
-                    Delete::missing(key, &format!("{:?}", self.keyspace));
-                    exit = Exit::NotFound;
-                }
-            }
-        }
+        let found = match self.force {
+            true => Vec::new(),
+            false => store.values(&self.keyspace, keys)?,
+        };
         let change = |key: &Vec<u8>| Change {
             keyspace: self.keyspace.clone(),
             key: key.clone(),
@@ -98,6 +93,13 @@ impl Delete {
             expires_in_ms: None,
         };
         store.write(keys.iter().map(change).collect())?;
+        let mut exit = Exit::Done;
+        for (key, found) in keys.iter().zip(found) {
+            if found.is_none() {
+                Delete::missing(key, &format!("{:?}", self.keyspace));
+                exit = Exit::NotFound;
+            }
+        }
         Ok(exit)
     }
 

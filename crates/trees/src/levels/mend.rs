@@ -1,5 +1,5 @@
-//! Damaged leaves and index nodes, which would stop every merge and scan that comes to them, and
-//! damaged pages of filters, which would stop lookups: a repair writes their runs again. What the
+//! Damaged leaves, index nodes and values, which would stop every merge and scan that comes to them,
+//! and damaged pages of filters, which would stop lookups: a repair writes their runs again. What the
 //! leaves had is lost; a filter has nothing that its run does not have.
 
 use super::Levels;
@@ -12,8 +12,8 @@ use alluvium_dictionary::read::{Amounts, Files};
 use alluvium_storage::{Error, Result};
 
 impl Levels {
-    /// Writes runs with damaged leaves or index nodes again, without these, and runs with damaged
-    /// filters. Reads everything. Nothing else may change the structure meanwhile. The next
+    /// Writes runs with damaged leaves, index nodes or values again, without these, and runs with
+    /// damaged filters. Reads everything. Nothing else may change the structure meanwhile. The next
     /// checkpoint makes it durable.
     ///
     /// # Errors

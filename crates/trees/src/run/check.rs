@@ -6,7 +6,7 @@ use super::leaf::Layout;
 use super::load::{assemble, is_long, load_from};
 use super::spans::Spans;
 use super::units::ValueUnits;
-use super::{Bad, DamagedNode, Run, Summary, Violation, format, index};
+use super::{Bad, DamagedNode, Holds, Run, Summary, Violation, format, index};
 use alluvium_base::{Kind, Purpose, Sequence};
 use alluvium_dictionary::nodes::Direct;
 use alluvium_dictionary::range::KeyRange;
@@ -17,7 +17,7 @@ use alluvium_dictionary::values::{self, ValuePointer};
 use alluvium_storage::extents::UNIT;
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, NodePointer};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// The keys that a node may have: from `low` on, below `high`, or at it where the next node goes on
 /// with it.
@@ -70,6 +70,8 @@ struct Checker<'a> {
     left_out: bool,
     /// Nodes of values that were read a short while ago.
     seen: HashSet<NodePointer>,
+    /// Nodes of values that are damaged, and which violations say so.
+    damaged: HashMap<NodePointer, Vec<usize>>,
 }
 
 impl Run {
@@ -116,6 +118,7 @@ impl Run {
             last: None,
             left_out: false,
             seen: HashSet::new(),
+            damaged: HashMap::new(),
         };
         checker.check();
         checker.violations
@@ -170,7 +173,7 @@ impl Checker<'_> {
                 pointer: child.child.pointer,
                 range: KeyRange::new(&fences.low, Some(&behind)),
                 high: high.into(),
-                is_leaf: level == 0,
+                holds: if level == 0 { Holds::Records } else { Holds::Nodes },
                 records: child.child.sums.records,
                 why: error.to_string(),
             })
@@ -447,7 +450,9 @@ impl Checker<'_> {
             self.read.values_apart += 1;
             self.units.records += 1;
             if pointer.is_long(page_size) {
-                self.long_value(pointer, &key);
+                for error in self.long_value(pointer, &key) {
+                    self.damaged_values(&error, &pointer.node);
+                }
                 continue;
             }
             let share = pointer.share(page_size);
@@ -462,21 +467,63 @@ impl Checker<'_> {
         }
         // A pointer was compared with the length of its node when it was decoded: a sound node
         // holds its values.
-        self.value_nodes(&together);
+        for (node, error) in self.value_nodes(&together) {
+            self.damaged_values(&error, &node);
+        }
+        if !self.damaged.is_empty() {
+            for (pointer, number) in apart {
+                self.note_damaged(&pointer.node, &key_of(*number)?);
+            }
+        }
         Ok(())
     }
 
-    /// Reads nodes that hold values or parts of them.
-    fn value_nodes(&mut self, pointers: &[NodePointer]) {
+    /// Reads nodes that hold values or parts of them. Returns those that cannot be read, and why.
+    fn value_nodes(&mut self, pointers: &[NodePointer]) -> Vec<(NodePointer, Error)> {
         let mut wrong = Vec::new();
-        self.files
-            .nodes(pointers, &mut |_, node| wrong.extend(node.err()));
+        self.files.nodes(pointers, &mut |number, node| {
+            wrong.extend(node.err().map(|error| (pointers[number], error)));
+        });
         pointers.iter().for_each(|pointer| self.read.values.add(pointer));
-        wrong.iter().for_each(|error| self.unreadable(error));
+        wrong
     }
 
-    /// Reads a value that is too long for a node, a few of its nodes at a time.
-    fn long_value(&mut self, pointer: &ValuePointer, key: &[u8]) {
+    /// Reports values that cannot be read, all of one node or one that is longer. The records are
+    /// told by [`Checker::note_damaged`].
+    fn damaged_values(&mut self, error: &Error, node: &NodePointer) {
+        if matches!(error, Error::Corrupt { .. }) {
+            let number = self.violations.len();
+            self.damaged.entry(*node).or_default().push(number);
+        }
+        self.unreadable(error);
+    }
+
+    /// Adds a record to those whose values are damaged, if its value is.
+    fn note_damaged(&mut self, node: &NodePointer, key: &[u8]) {
+        for &number in self.damaged.get(node).into_iter().flatten() {
+            let Violation::Unreadable { why, node: damaged } = &mut self.violations[number] else {
+                continue;
+            };
+            let behind = [key, &[0]].concat();
+            let (low, before) = match damaged {
+                Some(damaged) => (&*damaged.range.low, damaged.records),
+                None => (key, 0),
+            };
+            *damaged = Some(Box::new(DamagedNode {
+                pointer: *node,
+                holds: Holds::Values,
+                range: KeyRange::new(low, Some(&behind)),
+                high: key.into(),
+                records: before + 1,
+                why: why.clone(),
+            }));
+        }
+    }
+
+    /// Reads a value that is too long for a node, a few of its nodes at a time. Returns why some
+    /// cannot be read.
+    fn long_value(&mut self, pointer: &ValuePointer, key: &[u8]) -> Vec<Error> {
+        let mut wrong = Vec::new();
         let nodes = Direct { ..self.nodes };
         let walked = values::each_group(&nodes, pointer, &mut |group, holds| {
             for node in group {
@@ -484,14 +531,16 @@ impl Checker<'_> {
                 self.units.add(node, node.read_len() as u64);
             }
             match holds {
-                values::Holds::Value => self.value_nodes(group),
+                values::Holds::Value => {
+                    let found = self.value_nodes(group).into_iter();
+                    wrong.extend(found.map(|(_, error)| error));
+                }
                 // The nodes they point to are read by the part of the check that follows them.
                 values::Holds::Pointers => group.iter().for_each(|node| self.read.values.add(node)),
             }
         });
-        if let Err(error) = walked {
-            self.unreadable(&error);
-        }
+        wrong.extend(walked.err());
+        wrong
     }
 
     /// Counts a record, and says where its value is, if that is elsewhere.

@@ -234,6 +234,12 @@ impl Cursor {
         }
     }
 
+    /// Returns whether a repair leaves a value of the run out.
+    #[inline]
+    pub(crate) fn leaves_out(&self, value: &ValuePointer) -> bool {
+        self.feed.run().leaves_out(value)
+    }
+
     /// Goes to the next record. A cursor at no record stays there.
     ///
     /// # Errors

@@ -82,13 +82,14 @@ pub use examine::{Examined, examine};
 pub use feed::Access;
 pub use finish::Built;
 pub use options::RunOptions;
-pub(crate) use violation::DamagedNode;
 pub use violation::Violation;
+pub(crate) use violation::{DamagedNode, Holds};
 pub use weigh::{Piece, Weight};
 
 use alluvium_base::{Kind, Sequence};
 use alluvium_dictionary::deletes::RangeDeletes;
 use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::values::ValuePointer;
 use alluvium_storage::extents::Extent;
 use alluvium_storage::{Error, NodePointer, PageSize};
 use std::collections::HashSet;
@@ -163,7 +164,8 @@ struct Inner {
     page_size: PageSize,
     /// How often scans have jumped.
     jumps: AtomicU64,
-    /// Leaves and index nodes that a repair leaves out: cursors pass them by.
+    /// Nodes that a repair leaves out: cursors pass leaves and index nodes by, merges the records
+    /// of values.
     left_out: OnceLock<HashSet<NodePointer>>,
 }
 
@@ -212,8 +214,9 @@ impl Run {
         &self.inner.high
     }
 
-    /// Has cursors pass leaves and index nodes by, with all that is below them: for a repair, which
-    /// writes the rest again. Only the first call counts.
+    /// Leaves nodes out, for a repair, which writes the rest again: cursors pass leaves and index
+    /// nodes by, with all that is below them, and merges the records of values. Only the first call
+    /// counts.
     pub(crate) fn leave_out(&self, nodes: HashSet<NodePointer>) {
         debug_assert!(!nodes.is_empty(), "something is left out");
         let _ = self.inner.left_out.set(nodes);
@@ -223,6 +226,12 @@ impl Run {
     #[inline]
     fn left_out(&self) -> Option<&HashSet<NodePointer>> {
         self.inner.left_out.get()
+    }
+
+    /// Returns whether a value is left out.
+    #[inline]
+    pub(crate) fn leaves_out(&self, value: &ValuePointer) -> bool {
+        self.left_out().is_some_and(|nodes| nodes.contains(&value.node))
     }
 
     /// The extents it needs: its own, then inherited ones.

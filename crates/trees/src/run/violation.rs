@@ -14,7 +14,7 @@ pub enum Violation {
     Unreadable {
         /// What the read said.
         why: String,
-        /// The leaf or index node that is damaged, if it is one.
+        /// The node that is damaged, if a repair can leave it out.
         node: Option<Box<DamagedNode>>,
     },
     /// Keys, records or separators are out of order, or a key is outside its leaf's bounds (R1, L1,
@@ -44,32 +44,46 @@ pub enum Violation {
     },
 }
 
-/// A leaf or index node that is not what the node above it says.
+/// A node that is not what the pointer to it says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DamagedNode {
+    /// Of values: what their records point to.
     pub(crate) pointer: NodePointer,
+    pub(crate) holds: Holds,
     /// The keys that are there, or below it.
     pub(crate) range: KeyRange,
     /// Readers of this key may come to it as well.
     pub(crate) high: Box<[u8]>,
-    /// Whether it is a leaf: its records are of one keyspace (T9).
-    pub(crate) is_leaf: bool,
     /// How many records there are, or below it.
     pub(crate) records: u64,
     /// What the read said.
     pub(crate) why: String,
 }
 
+/// What is in a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Holds {
+    /// Records, of one keyspace (T9).
+    Records,
+    /// Pointers to leaves or index nodes.
+    Nodes,
+    /// Values of records that are in leaves; or it leads to one that is longer than a node.
+    Values,
+}
+
 impl Run {
-    /// Returns the leaves and index nodes that are damaged, of those that readers of these ranges
-    /// can reach. Reads all of them.
+    /// Returns the nodes that are damaged, of those that readers of these ranges can reach. Reads
+    /// all of them.
     pub(crate) fn damaged_within(&self, files: Files<'_>, within: &[KeyRange]) -> Vec<DamagedNode> {
         let said = self.check_within(files, within, &mut |_| (), &mut Amounts::default());
         let nodes = said.into_iter().filter_map(|violation| match violation {
             Violation::Unreadable { node, .. } => node.map(|node| *node),
             _ => None,
         });
-        nodes.collect()
+        let mut nodes: Vec<DamagedNode> = nodes.collect();
+        // Of a value that is longer than a node each that is damaged is told.
+        nodes.dedup_by_key(|node| node.pointer);
+        nodes
     }
 }
 

@@ -8,6 +8,7 @@ use alluvium_dictionary::merge::{self, Direction, Older};
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::record::Record;
 use alluvium_dictionary::rules::Schema;
+use alluvium_dictionary::values::ValuePointer;
 use alluvium_storage::extents::Extent;
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, Result};
@@ -254,6 +255,11 @@ impl Input for Stitched {
     #[inline]
     fn record(&self) -> Record<'_> {
         self.cursor.as_ref().expect("it stands at a record").record()
+    }
+
+    #[inline]
+    fn leaves_out(&self, value: &ValuePointer) -> bool {
+        self.run.leaves_out(value)
     }
 
     #[inline]

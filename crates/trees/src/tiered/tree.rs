@@ -95,7 +95,8 @@ impl Tree {
         Ok((Tree::over(trunk), lost, mended))
     }
 
-    /// Compacts what damaged leaves and index nodes stop, without them: what they had is lost.
+    /// Compacts what damaged leaves, index nodes and values stop, without them: what they had is
+    /// lost.
     /// Reads everything. Nothing else may change the tree meanwhile. The next checkpoint makes it
     /// durable.
     ///

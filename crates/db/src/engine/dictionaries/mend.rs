@@ -20,6 +20,12 @@ impl Dictionaries {
                     mended.nodes
                 ));
             }
+            if mended.values > 0 {
+                done.push(format!(
+                    "{} values of {keyspaces} that lie apart and cannot be read were left out, and what is sound beside them was written again",
+                    mended.values
+                ));
+            }
             if mended.filters > 0 {
                 done.push(format!(
                     "{} filters of runs of {keyspaces} were written again with their runs",

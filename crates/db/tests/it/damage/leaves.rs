@@ -1,25 +1,26 @@
-//! Damaged leaves, index nodes and pages of filters: a repair leaves nodes out and says which keys
-//! that are, and writes filters again; then nothing is damaged, and all that is left can be merged.
+//! Damaged leaves, index nodes, values apart and pages of filters: a repair leaves nodes and values
+//! out and says which keys that are, and writes filters again; then nothing is damaged, and all that
+//! is left can be merged.
 
 use super::*;
 use alluvium::{LevelsOptions, RepairReport, Structure};
 use alluvium_device::simulated::Corruption;
 
 const PAGE: u64 = 4096;
-const KEYS: u32 = 1500;
 
 /// A store with a keyspace in the tree and one in levels: runs with versions of the same keys, each
-/// in both of the generations that the store keeps.
-fn store() -> (SimDirectory, Contents) {
+/// in both of the generations that the store keeps. `value` gives the value of a key in a round.
+fn store(keys: u32, value: impl Fn(u32, u32) -> Vec<u8>) -> (SimDirectory, Contents) {
     let directory = SimDirectory::new(5);
     let db = small().create_in(shared(&directory)).unwrap();
-    let tree = db.keyspace("tree").unwrap();
-    let in_levels = KeyspaceOptions::new().structure(Structure::Levels(LevelsOptions::samt(4)));
+    let options = KeyspaceOptions::new().value_threshold(512);
+    let tree = db.keyspace_with("tree", &options).unwrap();
+    let in_levels = options.structure(Structure::Levels(LevelsOptions::samt(4)));
     let levels = db.keyspace_with("levels", &in_levels).unwrap();
     let mut contents = Contents::new();
     for round in 0..3u32 {
-        for number in (0..KEYS).filter(|number| number % (round + 1) == 0) {
-            let (key, value) = (format!("key {number:05}"), vec![round as u8; 90]);
+        for number in (0..keys).filter(|number| number % (round + 1) == 0) {
+            let (key, value) = (format!("key {number:05}"), value(number, round));
             for (name, keyspace) in [("tree", &tree), ("levels", &levels)] {
                 keyspace.put(&key, &value).unwrap();
                 let pairs = contents.entry(name.to_owned()).or_default();
@@ -57,52 +58,105 @@ fn tells(report: &RepairReport, name: &str, key: &[u8]) -> bool {
         .any(|sentence| is_in(sentence).unwrap_or(false))
 }
 
-#[test]
-fn a_repair_leaves_damaged_leaves_out_and_merges_go_on() {
-    let (whole, contents) = store();
-    let pages = used_blocks(&whole)
+/// The pages of a data file that are in use.
+fn pages(whole: &SimDirectory) -> Vec<u64> {
+    let pages = used_blocks(whole)
         .into_iter()
         .filter_map(|(file, offset)| (file == "tier-0.data").then_some(offset / PAGE * PAGE));
     let mut pages: Vec<u64> = pages.collect();
     pages.dedup();
-    let (mut in_tree, mut in_levels, mut in_filters, mut hidden) = (0, 0, 0, 0);
+    pages
+}
+
+/// Damages some pages of a copy of a store and repairs it: nothing is damaged then, and what is not
+/// as it was was told. Returns how many keys are not, and the report.
+fn repaired(whole: &SimDirectory, contents: &Contents, pages: &[u64]) -> (u32, RepairReport) {
+    let what = format!("pages at {pages:?}");
+    let damaged = whole.image(Survival::Process, 3);
     for page in pages {
-        let what = format!("page at {page}");
-        let damaged = whole.image(Survival::Process, 3);
         let offset = page + 100;
         let flip = Corruption::FlipBit { offset, bit: 3 };
         assert!(damaged.corrupt("tier-0.data", &flip).unwrap(), "{what}");
-        let report = small().repair_in(shared(&damaged)).unwrap();
+    }
+    let report = small().repair_in(shared(&damaged)).unwrap();
+    assert!(report.left.is_empty(), "{what}: {report}");
+    assert!(
+        !report.to_string().contains("run `alluvium repair`"),
+        "{what}: {report}"
+    );
+    let again = small().repair_in(shared(&damaged)).unwrap();
+    assert!(again.is_whole(), "{what}: {report}\nagain: {again}");
+    let db = small().open_existing_in(shared(&damaged)).unwrap();
+    assert_eq!(db.check().unwrap(), [""; 0], "{what}: {report}");
+    db.compact()
+        .unwrap_or_else(|error| panic!("{what}: {error}\n{report}"));
+    assert_eq!(db.check().unwrap(), [""; 0], "{what}: {report}");
+    let mut hidden = 0;
+    for (name, pairs) in contents {
+        let keyspace = db.existing_keyspace(name).unwrap();
+        for (key, value) in pairs {
+            let found = keyspace.get(key).unwrap();
+            if found.as_deref() != Some(&value[..]) {
+                assert!(
+                    tells(&report, name, key),
+                    "{what}: {key:?} is not as it was\n{report}"
+                );
+                hidden += 1;
+            }
+        }
+    }
+    db.close().unwrap();
+    (hidden, report)
+}
+
+#[test]
+fn a_repair_leaves_damaged_leaves_out_and_merges_go_on() {
+    let (whole, contents) = store(1500, |_, round| vec![round as u8; 90]);
+    let (mut in_tree, mut in_levels, mut in_filters, mut hidden) = (0, 0, 0, 0);
+    for page in pages(&whole) {
+        let (keys, report) = repaired(&whole, &contents, &[page]);
         let text = report.to_string();
-        assert!(report.left.is_empty(), "{what}: {report}");
-        assert!(!text.contains("run `alluvium repair`"), "{what}: {report}");
         in_tree += u32::from(text.contains("of the tree that cannot be read were left out"));
         in_levels += u32::from(text.contains("of keyspaces in levels that cannot be read were left out"));
         let has_filter = text.contains("filters of runs of keyspaces in levels were written again");
-        assert!(!has_filter || report.lost.is_empty(), "{what}: {report}");
+        assert!(!has_filter || report.lost.is_empty(), "page at {page}: {report}");
         in_filters += u32::from(has_filter);
-        let db = small().open_existing_in(shared(&damaged)).unwrap();
-        assert_eq!(db.check().unwrap(), [""; 0], "{what}: {report}");
-        db.compact()
-            .unwrap_or_else(|error| panic!("{what}: {error}\n{report}"));
-        assert_eq!(db.check().unwrap(), [""; 0], "{what}: {report}");
-        for (name, pairs) in &contents {
-            let keyspace = db.existing_keyspace(name).unwrap();
-            for (key, value) in pairs {
-                let found = keyspace.get(key).unwrap();
-                if found.as_deref() != Some(&value[..]) {
-                    assert!(
-                        tells(&report, name, key),
-                        "{what}: {key:?} is not as it was\n{report}"
-                    );
-                    hidden += 1;
-                }
-            }
-        }
-        db.close().unwrap();
+        hidden += keys;
     }
     println!(
         "{in_tree} of the tree, {in_levels} of levels, {in_filters} filters, {hidden} keys as they were before, or gone"
     );
     assert!(in_tree > 10 && in_levels > 10 && in_filters > 2 && hidden > 100);
+}
+
+#[test]
+fn a_repair_leaves_damaged_values_out_beside_damaged_leaves() {
+    // In the leaf, with others in a node, and longer than a node.
+    let (whole, contents) = store(120, |number, round| {
+        let len = [90, 700, 3000, 90][number as usize % 4];
+        let len = if number % 40 == 2 { 90_000 } else { len };
+        let mut state = u64::from(number * 4 + round) + 1;
+        let noise = std::iter::repeat_with(|| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 56) as u8
+        });
+        noise.take(len).collect()
+    });
+    let pages = pages(&whole);
+    let (mut in_tree, mut in_levels, mut both) = (0, 0, 0);
+    for (number, page) in pages.iter().enumerate().step_by(3) {
+        let other = pages[(number + pages.len() / 3) % pages.len()];
+        let (_, report) = repaired(&whole, &contents, &[*page, other]);
+        let text = report.to_string();
+        let has_values = [
+            text.contains("values of the tree that lie apart"),
+            text.contains("values of keyspaces in levels that lie apart"),
+        ];
+        in_tree += u32::from(has_values[0]);
+        in_levels += u32::from(has_values[1]);
+        let has_leaves = text.contains("leaves or index nodes of");
+        both += u32::from(has_leaves && (has_values[0] || has_values[1]));
+    }
+    println!("{in_tree} with values of the tree, {in_levels} of levels, {both} with leaves as well");
+    assert!(in_tree > 10 && in_levels > 10 && both > 2);
 }

@@ -81,8 +81,8 @@ fn damaged_nodes_that_are_left_out_are_passed_by_either_way() {
     }
     let damaged = run.damaged_within(Files::of(&store), &[KeyRange::everything()]);
     assert_eq!(
-        damaged.iter().map(|node| node.is_leaf).collect::<Vec<_>>(),
-        [true, false, true]
+        damaged.iter().map(|node| node.holds).collect::<Vec<_>>(),
+        [Holds::Records, Holds::Nodes, Holds::Records]
     );
     let gone = |key: &[u8]| damaged.iter().any(|node| node.range.contains(key));
     let mut sound = model.clone();

@@ -1,5 +1,6 @@
-//! Damaged leaves and index nodes, which would stop every compaction and scan that comes to them: a
-//! repair compacts the leaves of the trunk that need them without them. What they had is lost.
+//! Damaged leaves, index nodes and values, which would stop every compaction and scan that comes to
+//! them: a repair compacts the leaves of the trunk that need them without them. What they had is
+//! lost.
 
 use super::names::{Names, merged};
 use crate::mended::Mended;
@@ -11,8 +12,8 @@ use alluvium_dictionary::read::Files;
 use alluvium_storage::Result;
 use std::collections::BTreeMap;
 
-/// Compacts the leaves of a trunk whose readers come to damaged leaves or index nodes, without
-/// these. Reads everything. Nothing else may change the tree meanwhile.
+/// Compacts the leaves of a trunk whose readers come to damaged leaves, index nodes or values,
+/// without these. Reads everything. Nothing else may change the tree meanwhile.
 ///
 /// # Errors
 /// As the device says. What was mended stays so.

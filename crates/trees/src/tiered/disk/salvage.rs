@@ -11,7 +11,7 @@ use super::format::Root;
 use super::names::{Names, Sums, merged, root_place};
 use super::open::Opener;
 use crate::maplet::{Maplet, MapletSpec, Merger, Progress, Source, Written};
-use crate::run::Run;
+use crate::run::{Run, Violation};
 use crate::tiered::trunk::{RunKey, TreeOptions, Trunk, TrunkExtents, all_nodes};
 use alluvium_base::{Purpose, Sequence};
 use alluvium_dictionary::blob::extents_of;
@@ -174,7 +174,11 @@ impl Salvage {
                 let mut tell = |key: &[u8]| hashes.push(Key::new(key).hash());
                 let ranges = merged(&of_group);
                 let wrong = run.check_within(Files::of(store), &ranges, &mut tell, &mut Amounts::default());
-                if let (Some(wrong), Some(low)) = (wrong.first(), ranges.first()) {
+                // Of nodes that are damaged it is told when the run is written again without them.
+                let is_told =
+                    |wrong: &Violation| matches!(wrong, Violation::Unreadable { node: Some(_), .. });
+                let wrong = wrong.iter().find(|wrong| !is_told(wrong));
+                if let (Some(wrong), Some(low)) = (wrong, ranges.first()) {
                     // A lookup does not meet what cannot be read here: it is not in the maplet any
                     // more.
                     let high = ranges.last().and_then(|last| last.high.clone());
