@@ -11,13 +11,15 @@
 //! A store is loaded and opened again, does the workload once, so that its caches and levels are as
 //! they stay, and is measured while it does it twice more. It costs the processor time of the
 //! process, and what the device takes for the requests that were counted, as the ranking adds them
-//! up. The time by the clock stands beside it: writes and merges go on side by side there.
+//! up. The time by the clock stands beside it: writes and merges go on side by side there. All
+//! choices are tried in turn, three times; what is in the middle counts.
 
 #![allow(clippy::disallowed_methods)]
 
 use alluvium::{Db, Keyspace, KeyspaceOptions, Options};
 use alluvium_bench::workload::keys::scatter;
 use alluvium_bench::workload::zipf::Zipf;
+use alluvium_device::probe::{ProcessWatch, Watch};
 use alluvium_model::probe::{self, Conclusions};
 use alluvium_model::structures::{Cost, Machine, MemoryCut, Operations, Structure, Workload};
 use anyhow::{Context, Result};
@@ -31,6 +33,8 @@ const WORKLOADS: usize = 20;
 const KEY: usize = 16;
 /// Records that a scan reads.
 const SCANNED: usize = 20;
+/// How often all choices are tried.
+const ROUNDS: usize = 3;
 /// Choices that cost this much more than the cheapest are as good: what two runs differ by.
 const SAME: f64 = 0.05;
 
@@ -129,11 +133,16 @@ impl Spent {
     }
 }
 
+/// Returns the one in the middle by what they cost in all.
+fn middle(mut rounds: Vec<Spent>) -> Result<Spent> {
+    rounds.sort_by(|one, other| one.total().total_cmp(&other.total()));
+    rounds.get(rounds.len() / 2).copied().context("there are rounds")
+}
+
 /// What a process and a store have spent by now: nanoseconds of the processor, requests, bytes.
 fn spent(db: &Db) -> (f64, u64, u64) {
-    let time = alluvium_device::machine::processor_time();
-    let ns = time.map_or(0.0, |time| 1000.0 * (time.user_us + time.system_us) as f64);
     let all = db.stats().device.total();
+    let ns = ProcessWatch::new().cpu_ns() as f64;
     (ns, all.reads + all.writes, all.read_bytes + all.written_bytes)
 }
 
@@ -200,19 +209,27 @@ fn regret(all: &[(Cost, Spent)], of: &dyn Fn(&Spent) -> f64, at: usize) -> f64 {
 /// Tries all choices for a workload. Returns by how much what is advised costs more than the
 /// cheapest, and by how much what is usual does.
 fn advised(place: &Path, mix: &Mix, machine: &Machine, costs: Option<&Path>) -> Result<[f64; 2]> {
-    let mut all = Vec::new();
     let choices = Structure::CHOICES.iter();
-    for choice in choices.filter(|choice| choice.is_ordered() || mix.scans == 0) {
-        let cost = choice.cost(&mix.workload(), machine)?;
-        all.push((cost, run(place, choice, mix, machine, costs)?));
+    let choices: Vec<_> = choices
+        .filter(|choice| choice.is_ordered() || mix.scans == 0)
+        .collect();
+    let mut rounds = vec![Vec::new(); choices.len()];
+    for _ in 0..ROUNDS {
+        for (choice, rounds) in choices.iter().zip(&mut rounds) {
+            rounds.push(run(place, choice, mix, machine, costs)?);
+        }
     }
-    let middle = |at: usize| all[at].0.total_ns.middle;
+    let mut all = Vec::new();
+    for (choice, rounds) in choices.iter().zip(rounds) {
+        all.push((choice.cost(&mix.workload(), machine)?, middle(rounds)?));
+    }
+    let predicted = |at: usize| all[at].0.total_ns.middle;
     let usual = 0;
     let first = (0..all.len())
-        .min_by(|&one, &other| middle(one).total_cmp(&middle(other)))
+        .min_by(|&one, &other| predicted(one).total_cmp(&predicted(other)))
         .context("there are choices")?;
     // What lies within the band is no reason to change.
-    let is_sure = all[first].0.total_ns.p90 < middle(usual);
+    let is_sure = all[first].0.total_ns.p90 < predicted(usual);
     let advised = if is_sure { first } else { usual };
     for (at, (cost, spent)) in all.iter().enumerate() {
         println!(

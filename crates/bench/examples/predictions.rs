@@ -11,9 +11,10 @@
 
 #![allow(clippy::disallowed_methods)]
 
-use alluvium::{Comparison, Keyspace, KeyspaceOptions, Options, Quantity, Stats};
+use alluvium::{Comparison, Db, Keyspace, KeyspaceOptions, Options, Quantity, Stats};
 use alluvium_bench::workload::keys::scatter;
 use alluvium_bench::workload::zipf::Zipf;
+use alluvium_device::probe::{ProcessWatch, Watch};
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 
@@ -127,10 +128,29 @@ struct Sum {
     error: f64,
 }
 
+/// What was counted by a moment.
+struct Moment {
+    stats: Stats,
+    /// Operations of the workload.
+    operations: u64,
+    /// Processor time of this process.
+    processor_ns: u64,
+}
+
+impl Moment {
+    fn of(db: &Db, operations: u64) -> Moment {
+        Moment {
+            stats: db.stats(),
+            operations,
+            processor_ns: ProcessWatch::new().cpu_ns(),
+        }
+    }
+}
+
 /// Returns what a quantity was between two moments; none if too little happened. What merges write
 /// comes in steps as large as the data, so writes count that are half of it at least.
-fn measured(before: &Stats, after: &Stats, row: &Comparison, data: f64) -> Option<f64> {
-    let of = |count: fn(&Stats) -> u64| (count(after) - count(before)) as f64;
+fn measured(before: &Moment, after: &Moment, row: &Comparison, data: f64) -> Option<f64> {
+    let of = |count: fn(&Stats) -> u64| (count(&after.stats) - count(&before.stats)) as f64;
     let each = |all: f64, some: f64, least: f64| (some >= least).then(|| all / some);
     match row.what {
         Quantity::WriteAmplification => {
@@ -145,7 +165,11 @@ fn measured(before: &Stats, after: &Stats, row: &Comparison, data: f64) -> Optio
             let absent = of(|stats| stats.operations.absent);
             each(of(|stats| stats.operations.absent_reads), absent, 1000.0)
         }
-        // These are of a moment, or of all operations since the store was opened.
+        Quantity::ProcessorTime => {
+            let ns = after.processor_ns - before.processor_ns;
+            Some(ns as f64 / (after.operations - before.operations) as f64)
+        }
+        // These are of a moment.
         _ => row.measured,
     }
 }
@@ -167,10 +191,10 @@ fn measure(place: &Path, number: usize, workload: &Workload, sums: &mut [Sum]) -
     let db = options.open(path)?;
     let keyspace = db.keyspace_with("records", &structure)?;
     work(&keyspace, workload, 1)?;
-    let before = db.stats();
+    let before = Moment::of(&db, workload.records);
     work(&keyspace, workload, 2)?;
     work(&keyspace, workload, 3)?;
-    let after = db.stats();
+    let after = Moment::of(&db, 3 * workload.records);
     let forecast = db.forecast()?.context("a sample of the operations was seen")?;
     let drifts = if workload.is_drifting { ", drifting" } else { "" };
     let skew = if workload.is_skewed {

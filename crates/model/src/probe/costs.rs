@@ -91,12 +91,12 @@ pub struct Costs {
     pub parallelism: Parallelism,
     /// The same from the throughputs of one request and of many; `None` if they were not measured.
     pub gain: Option<Gain>,
-    /// An interval in which P lies in nine of ten repetitions.
-    pub interval: Option<(f64, f64)>,
     /// Throughputs of requests in order, in bytes a second, by their size.
     pub in_order: Vec<(u64, f64)>,
     /// Throughputs of random requests of 4 KiB, in bytes a second, by how many are under way.
     pub small: Vec<(u32, f64)>,
+    /// Throughputs of requests of 64 KiB, of all rounds, by how many were under way.
+    depths: Vec<(f64, f64)>,
 }
 
 impl Costs {
@@ -112,10 +112,6 @@ impl Costs {
             .collect();
         let parallel = parallel::fit(&medians);
         let parallelism = parallelism(&medians, parallel.as_ref().ok());
-        let interval = match parallelism {
-            Parallelism::Knee(_) => parallel::interval(&depths, SEED).ok().flatten(),
-            _ => None,
-        };
         let small = |point: Point| is_random(point) && point.bytes == SMALL;
         Costs {
             kind,
@@ -123,9 +119,19 @@ impl Costs {
             parallel,
             parallelism,
             gain: Gain::of(&steps),
-            interval,
             in_order: in_order(measured, kind),
             small: rates(measured, small),
+            depths,
+        }
+    }
+
+    /// Returns an interval in which P lies in nine of ten repetitions, if there is one. It takes a
+    /// tenth of a second.
+    #[must_use]
+    pub fn parallelism_interval(&self) -> Option<(f64, f64)> {
+        match self.parallelism {
+            Parallelism::Knee(_) => parallel::interval(&self.depths, SEED).ok().flatten(),
+            _ => None,
         }
     }
 }

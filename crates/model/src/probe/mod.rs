@@ -156,12 +156,13 @@ fn sync(measured: &Measured) -> Option<Sync> {
     })
 }
 
-/// Returns the processor time of a request: the least of the rounds, because what else the machine
-/// does is added, never taken away.
+/// Returns the processor time of a request: the middle of the rounds.
 fn processor(measured: &Measured) -> Processor {
-    let least = |point: Point| {
+    let middle = |point: Point| {
         let windows = measured.at(point).filter(|window| window.requests > 0);
-        windows.map(|window| window.cpu_ns / window.requests).min()
+        let mut each: Vec<u64> = windows.map(|window| window.cpu_ns / window.requests).collect();
+        each.sort_unstable();
+        each.get(each.len() / 2).copied()
     };
     let batches = measured
         .windows
@@ -170,8 +171,8 @@ fn processor(measured: &Measured) -> Processor {
         .filter(|point| point.issue == Issue::Batch && point.kind == AccessKind::Read && point.depth > 1);
     let batch = batches.max_by_key(|point| point.depth);
     Processor {
-        alone_ns: least(Point::reads(costs::SMALL).in_batches(1)),
-        batched_ns: batch.and_then(least),
+        alone_ns: middle(Point::reads(costs::SMALL).in_batches(1)),
+        batched_ns: batch.and_then(middle),
         batch: batch.map_or(0, |point| point.depth),
     }
 }

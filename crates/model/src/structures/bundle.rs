@@ -111,6 +111,7 @@ pub(super) fn point(
         merge_reads: (different / requests + merged) * on_device / record,
         write_bytes: LONG,
         read_bytes: leaf_bytes,
+        scan_reads: 0.0,
         scan_runs: 0.0,
         merged: different / requests + merged,
         asked: 1.0 + stores / 2.0 + levels,

@@ -6,7 +6,7 @@
 //! an eighth of the sorted store's bytes wait on average. So a part waits until a quarter of its
 //! bytes wait for it. Hash stores are joined by eights while there are many.
 
-use super::cost::{LONG, Point};
+use super::cost::{LONG, Point, first_asked};
 use super::ours::memory;
 use super::workload::{Machine, Operations, Workload};
 use crate::Popularity;
@@ -158,16 +158,9 @@ pub(super) fn leaf_reads(keys: &Popularity, record: f64, bytes: f64, machine: &M
 }
 
 /// Returns which share of the lookups of keys that are there read a leaf because it was written
-/// since anyone had asked for it: what is written is not in the cache. Each write of a user comes
-/// to `rewritten` records in leaves. Where leaves are asked for often before they are written
-/// again, each is read once.
+/// since anyone had asked for it. Each write of a user comes to `rewritten` records in leaves.
 pub(super) fn first_reads(all: &Operations, rewritten: f64, in_leaf: f64) -> f64 {
-    let leaves = all.writes() * rewritten / in_leaf;
-    match leaves > 0.0 && all.hits > 0.0 {
-        // Of the leaves that are written while one lookup is made.
-        true => leaves / all.hits * (1.0 - (-all.hits / leaves).exp()),
-        false => 0.0,
-    }
+    first_asked(all.writes() * rewritten / in_leaf, all.hits)
 }
 
 pub(super) fn point(index: HashIndex, workload: &Workload, machine: &Machine) -> Result<Point, BadParameter> {
@@ -219,6 +212,7 @@ pub(super) fn point(index: HashIndex, workload: &Workload, machine: &Machine) ->
         merge_reads: (different / requests + again + joins.writes) * on_device / record,
         write_bytes: LONG,
         read_bytes: leaf_bytes,
+        scan_reads: 0.0,
         scan_runs: 0.0,
         merged: different / requests + merged,
         asked: 1.0 + joins.stores / 2.0,

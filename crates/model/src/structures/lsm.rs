@@ -71,7 +71,8 @@ impl Tables {
             merge_reads: tree - 1.0_f64.min(tree),
             write_bytes: LONG,
             read_bytes: BLOCK.max(record),
-            scan_runs: self.runs * leaf,
+            scan_reads: self.runs * leaf,
+            scan_runs: self.runs,
             merged: tree,
             asked: self.runs,
         }

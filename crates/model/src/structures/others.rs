@@ -58,7 +58,8 @@ pub(super) fn b_tree(workload: &Workload, machine: &Machine) -> Result<Point, Ba
         merge_reads: leaf * bytes / record,
         write_bytes: bytes,
         read_bytes: bytes,
-        scan_runs: leaf,
+        scan_reads: leaf,
+        scan_runs: 1.0,
         merged: 1.0,
         asked: 1.0,
     })
@@ -102,7 +103,8 @@ pub(super) fn buffered(
         merge_reads: fanout * levels,
         write_bytes: bytes,
         read_bytes: part,
-        scan_runs: leaf * (1.0 + above),
+        scan_reads: leaf * (1.0 + above),
+        scan_runs: 1.0 + above,
         merged: fanout * levels,
         asked: 1.0 + above,
     })
@@ -138,6 +140,7 @@ pub(super) fn silt(workload: &Workload, machine: &Machine) -> Result<Point, BadP
         write_bytes: LONG,
         read_bytes: BLOCK.max(record),
         // Keys are in the order of their hashes: a scan of the user's order reads every record.
+        scan_reads: workload.scan_records,
         scan_runs: workload.scan_records,
         merged: costs.write_amplification,
         asked: 2.0 + costs.hash_stores,

@@ -1,6 +1,6 @@
 //! The tiered tree, and levels of the same runs: what a [`Flow`] through their life comes to.
 
-use super::cost::{LONG, Point};
+use super::cost::{LONG, Point, first_asked};
 use super::cut::MemoryCut;
 use super::workload::{Machine, Workload};
 use crate::lsm::bounds;
@@ -121,6 +121,8 @@ struct Outcome {
     moments: Moments,
     hit: f64,
     miss: f64,
+    /// The share of lookups of keys that the cache of records answers.
+    record_hits: f64,
     questions: f64,
     /// Runs that a scan merges.
     path: f64,
@@ -183,6 +185,7 @@ pub(super) fn arranged(
         merge_reads: grow(large.merge_reads, below.merge_reads),
         merged: grow(large.merged, below.merged),
         asked: grow(large.asked, below.asked),
+        scan_reads: grow(large.scan_reads, below.scan_reads),
         scan_runs: grow(large.scan_runs, below.scan_runs),
         ..large
     })
@@ -259,12 +262,58 @@ impl Life<'_> {
             moments: written,
             hit: reads.hit,
             miss: reads.miss,
+            record_hits: reads.record_hits,
             questions: reads.questions,
             path,
             guide_bytes: reads.guide_bytes,
             space_bytes,
             keys,
         })
+    }
+}
+
+/// Short scans of a leaf of the trunk after which it is compacted, once it has more than two runs.
+const SCANS: f64 = 8.0;
+/// Runs that come to the leaf between two such compactions: when one begins at the third run, that
+/// may be two at first, and another has come when it is done.
+const RUNS: f64 = 3.0;
+
+/// What scans have the tiered tree do: leaves that they come to are compacted.
+#[derive(Clone, Copy, Debug)]
+struct Scanned {
+    /// Runs that a scan merges then.
+    path: f64,
+    /// Bytes that these compactions write for each byte of users' writes.
+    again: f64,
+}
+
+impl Scanned {
+    /// Returns what scans that would merge `path` runs have done; none where they come too seldom
+    /// for it, or where few runs are.
+    fn of(path: f64, workload: &Workload, shape: &Shape) -> Option<Scanned> {
+        let all = &workload.operations;
+        let of = |count: f64| count / all.total();
+        let record = workload.record_bytes();
+        let user = of(all.writes()) * (record + shape.overhead_bytes);
+        let data = workload.keys * record;
+        let leaves = (data / shape.node_bytes()).max(1.0);
+        if all.scans == 0.0 {
+            return None;
+        }
+        if user == 0.0 {
+            return Some(Scanned {
+                path: path.min(1.0),
+                again: 0.0,
+            });
+        }
+        // Operations between two runs that come to a leaf. The root hands each memtable to all of
+        // its children at once.
+        let share = leaves.min(f64::from(shape.fanout));
+        let run = shape.memtable_bytes * (leaves / share) / user;
+        let between = (RUNS * run).max(SCANS * leaves / of(all.scans));
+        let kept = 1.0 + between / run / 2.0;
+        let again = data / (between * of(all.writes()) * record);
+        (kept < path).then_some(Scanned { path: kept, again })
     }
 }
 
@@ -282,11 +331,27 @@ impl Outcome {
         let by_user = |bytes: f64, written: &Written| bytes / written.user_bytes.max(1.0);
         let record = workload.record_bytes();
         let in_memory = life.memory.memtable / (record + shape.overhead_bytes);
+        let leaf_bytes = shape.leaf_bytes(record);
+        let scanned = match life.layout {
+            Layout::Tree { .. } => Scanned::of(self.path, workload, shape),
+            Layout::Levels(_) => None,
+        };
+        let (path, again) = scanned.map_or((self.path, 0.0), |scanned| (scanned.path, scanned.again));
+        let in_tree = mix(&|written| by_user(written.tree_bytes(), written)) + again;
         // What a scan goes on to is no more popular than any other leaf.
         let uncached = 1.0 - life.caches.pages * (self.keys / workload.keys) / self.space_bytes.max(1.0);
-        let behind = workload.scan_records * record / shape.leaf_bytes(record) * uncached.max(0.0);
-        let write_amplification =
-            mix(&|written| by_user(written.tree_bytes(), written)) + life.machine.log_amplification(record);
+        let behind = workload.scan_records * record / leaf_bytes;
+        let asks = all.hits * (1.0 - self.record_hits) + all.scans * (path + behind);
+        let first = first_asked(all.writes() * in_tree * record / leaf_bytes, asks);
+        // A cache that has half of the leaves or less takes none when it is written, one that has
+        // all of them takes each (measured).
+        let first = first * (2.0 * uncached).clamp(0.0, 1.0);
+        let read = |uncached: f64| uncached + (1.0 - uncached).max(0.0) * first;
+        let from_tree = 1.0 - self.record_hits;
+        let hit_reads = self.hit + (from_tree - self.hit).max(0.0) * first;
+        let each = (self.hit / from_tree.max(f64::MIN_POSITIVE)).min(1.0);
+        let scan_reads = path * read(each) + behind * read(uncached.max(0.0));
+        let write_amplification = in_tree + life.machine.log_amplification(record);
         // By how much a moment differs counts as far as updates are written.
         let middle = by_user(self.updates.tree_bytes(), &self.updates);
         let differs = |of: f64| write_amplification + share * (of - middle);
@@ -295,15 +360,17 @@ impl Outcome {
             write_amplification,
             write_moments: moments.map(|(least, most)| (differs(least), differs(most))),
             textbook: life.layout.textbook(workload.keys, in_memory.max(1.0)),
-            hit_reads: self.hit,
+            hit_reads,
             miss_reads: self.miss,
             memory_per_key: self.guide_bytes / self.keys,
             space_amplification: self.space_bytes / (self.keys * record),
-            merge_reads: mix(&|written| by_user(written.read_bytes, written)),
+            merge_reads: mix(&|written| by_user(written.read_bytes, written)) + again,
             write_bytes: LONG,
-            read_bytes: shape.leaf_bytes(record),
-            scan_runs: self.path * (self.hit / (self.hit + 1.0)) * 2.0 + behind,
-            merged: mix(&|written| written.compacted_records / (written.user_bytes / record).max(1.0)),
+            read_bytes: leaf_bytes,
+            scan_reads,
+            scan_runs: path,
+            merged: mix(&|written| written.compacted_records / (written.user_bytes / record).max(1.0))
+                + again,
             asked: self.questions,
         }
     }

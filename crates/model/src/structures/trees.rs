@@ -97,6 +97,7 @@ pub(super) fn point(lambda: u32, workload: &Workload, machine: &Machine) -> Resu
         merge_reads: written * on_device / record,
         write_bytes: LONG,
         read_bytes: leaf_bytes,
+        scan_reads: 0.0,
         scan_runs: 0.0,
         merged: written,
         asked: 1.0 + stores / 2.0 + leaves.levels,

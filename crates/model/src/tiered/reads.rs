@@ -41,7 +41,8 @@ pub struct Reads {
     pub record_hits: f64,
     /// Maplets that a lookup asks.
     pub questions: f64,
-    /// Bytes of maplets and index nodes: what the cache must hold for one read a lookup.
+    /// Bytes of maplets and index nodes, roots included: what must be in memory for one read a
+    /// lookup.
     pub guide_bytes: f64,
 }
 
@@ -52,6 +53,8 @@ const PAGES: f64 = 0.9;
 /// Bytes of frames between two pages: 64 that are free, and about a half as many that readers may
 /// still have.
 const FREE: f64 = 96.0 * 4096.0;
+/// The share of lookups below which nobody asks the tree: the cache of records answers all.
+const NOBODY: f64 = 1e-9;
 /// Ways through the tree that stand for all of them.
 const WAYS: usize = 6;
 /// Halvings of the interval in which T lies.
@@ -128,6 +131,8 @@ struct Model<'f> {
     rates: Vec<f64>,
     record_hits: f64,
     guides: Vec<Guides>,
+    /// Pages of the roots of indexes, which are in memory beside the caches.
+    roots: f64,
     leaves: Vec<Leaves>,
     questions: f64,
     /// Runs that answer for a stranger, on a way.
@@ -142,6 +147,7 @@ impl<'f> Model<'f> {
             rates: Vec::new(),
             record_hits: 0.0,
             guides: Vec::new(),
+            roots: 0.0,
             leaves: Vec::new(),
             questions: 0.0,
             strangers: 0.0,
@@ -255,7 +261,7 @@ impl<'f> Model<'f> {
 
     /// Adds the index nodes above leaves; the root of each run is in memory.
     fn see_index(&mut self) {
-        let (flow, mut pages) = (self.flow, 0.0);
+        let (flow, mut pages, mut roots) = (self.flow, 0.0, 0.0);
         flow.root.visit(&mut |node| {
             for pivot in &node.pivots {
                 for run in pivot.stack().flat_map(|group| &group.runs) {
@@ -265,9 +271,11 @@ impl<'f> Model<'f> {
                         .leaves(&run.amount(&flow.scale.uniques, run.width));
                     let share = (pivot.width / run.width).min(1.0);
                     pages += (flow.scale.formats.index_pages(whole) - 1.0) * share;
+                    roots += share;
                 }
             }
         });
+        self.roots = roots;
         if pages > 0.0 {
             let hits = self
                 .rates
@@ -323,14 +331,18 @@ impl<'f> Model<'f> {
     fn reads(&self) -> Reads {
         let times = Times::of(of_pages(self.lookups.page_cache_bytes), |times| self.load(times));
         let missed = |guide: &Guides| guide.pages * guide.rate * (1.0 - times.page(guide.rate).there);
-        let asking = self.asking().max(f64::MIN_POSITIVE);
-        let guides = self.guides.iter().map(missed).sum::<f64>() / asking;
+        let asking = self.asking();
+        let guides = match asking > NOBODY {
+            true => self.guides.iter().map(missed).sum::<f64>() / asking,
+            false => 0.0,
+        };
         let (leaf, found, requested) = self.leaf_reads(&times);
         let pages: f64 = self.guides.iter().map(|guide| guide.pages).sum();
         let from_tree = 1.0 - self.record_hits;
         let false_reads = self.strangers.min(self.questions);
-        let hit = (guides + if found > 0.0 { leaf / found } else { 0.0 }) * from_tree;
-        let tombstones = if found > 0.0 { requested / found } else { 0.0 };
+        let of_found = |reads: f64| if found > NOBODY { reads / found } else { 0.0 };
+        let hit = (guides + of_found(leaf)) * from_tree;
+        let tombstones = of_found(requested);
         let miss = guides + false_reads + self.lookups.deleted * tombstones;
         Reads {
             hit,
@@ -339,7 +351,7 @@ impl<'f> Model<'f> {
             guides: guides * from_tree,
             record_hits: self.record_hits,
             questions: self.questions,
-            guide_bytes: pages * self.flow.page(),
+            guide_bytes: (pages + self.roots) * self.flow.page(),
         }
     }
 

@@ -117,7 +117,7 @@ fn costs(costs: &Costs) -> Value {
             "times": gain.times,
             "worst_time": gain.worst_time,
         })),
-        "parallelism_interval": costs.interval.map(|(low, high)| [low, high]),
+        "parallelism_interval": costs.parallelism_interval().map(|(low, high)| [low, high]),
         "in_order": costs.in_order.iter().map(|(bytes, rate)| {
             json!({ "bytes": bytes, "bytes_per_s": rate })
         }).collect::<Vec<_>>(),

@@ -106,7 +106,7 @@ fn of_costs(costs: &Costs) -> Vec<String> {
 }
 
 fn of_parallel(costs: &Costs) -> Vec<String> {
-    let interval = costs.interval.map_or(String::new(), |(low, high)| {
+    let interval = costs.parallelism_interval().map_or(String::new(), |(low, high)| {
         format!(" ({low:.1} to {high:.1} in nine of ten draws)")
     });
     let head = match costs.parallelism {
