@@ -22,10 +22,10 @@ The exit code is 5 if something is lost, or is damaged after that as well; 0 if 
 /// what it would do.
 ///
 /// Records of the log that are sound are kept, and damage among them is skipped. The extent map and
-/// maplets are made again where they are damaged: nothing is lost with them. Leaves and values that
-/// cannot be read are left out, so that compactions pass. Runs and parts of the tree that cannot be opened
-/// any more are given up, or the state before the newest is taken if that loses less. A backup is
-/// better, if there is one: see `alluvium restore`.
+/// maplets are made again where they are damaged: nothing is lost with them. Leaves and values
+/// that cannot be read are left out, so that compactions pass. Runs and parts of the tree that
+/// cannot be opened any more are given up, or the state before the newest is taken if that loses
+/// less. A backup is better, if there is one: see `alluvium restore`.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct Repair {

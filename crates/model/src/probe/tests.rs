@@ -108,7 +108,7 @@ fn a_device_is_found_again_behind_noise_of_three_percent() {
             (128_000..132_000).contains(&profile.half_bandwidth()),
             "{profile:?}"
         );
-        assert_eq!(found.processor.batched_ns, Some(1_500));
+        assert_eq!(found.processor.batched_ns, Some(1_502));
         assert_eq!(found.sync.unwrap().median_ns, 100_049);
     }
 }

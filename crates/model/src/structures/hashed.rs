@@ -6,7 +6,7 @@
 //! an eighth of the sorted store's bytes wait on average. So a part waits until a quarter of its
 //! bytes wait for it. Hash stores are joined by eights while there are many.
 
-use super::cost::{LONG, Point, first_asked};
+use super::cost::{BEHIND, LONG, Point, first_asked};
 use super::ours::memory;
 use super::workload::{Machine, Operations, Workload};
 use crate::Popularity;
@@ -201,7 +201,10 @@ pub(super) fn point(index: HashIndex, workload: &Workload, machine: &Machine) ->
     let [leaf, any_leaf] = [&popularity, &uniform].map(|keys| leaf_reads(keys, record, left, machine));
     Ok(Point {
         write_amplification: tree + machine.log_amplification(record),
-        write_moments: None,
+        write_moments: Some((
+            BEHIND * tree + machine.log_amplification(record),
+            tree + machine.log_amplification(record),
+        )),
         textbook: 2.0 + again,
         hit_reads: leaf
             + (1.0 - leaf) * first_reads(all, different / requests + merged, in_leaf)

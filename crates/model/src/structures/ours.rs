@@ -1,6 +1,6 @@
 //! The tiered tree, and levels of the same runs: what a [`Flow`] through their life comes to.
 
-use super::cost::{LONG, Point, first_asked};
+use super::cost::{BEHIND, LONG, Point, first_asked};
 use super::cut::MemoryCut;
 use super::workload::{Machine, Workload};
 use crate::lsm::bounds;
@@ -356,6 +356,14 @@ impl Outcome {
         let middle = by_user(self.updates.tree_bytes(), &self.updates);
         let differs = |of: f64| write_amplification + share * (of - middle);
         let moments = self.moments.range.filter(|_| changes > 0.0);
+        let moments = match life.layout {
+            // One run takes all that comes to it.
+            Layout::Levels(Rule::Cola { .. } | Rule::Levelled { .. }) => {
+                let (least, most) = moments.unwrap_or((middle, middle));
+                Some((least.min(BEHIND * middle), most))
+            }
+            Layout::Levels(Rule::Samt { .. }) | Layout::Tree { .. } => moments,
+        };
         Point {
             write_amplification,
             write_moments: moments.map(|(least, most)| (differs(least), differs(most))),

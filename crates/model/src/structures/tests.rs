@@ -50,6 +50,99 @@ fn a_band_of_writes_holds_every_moment() {
     );
 }
 
+/// The workload of a small store with scans and writes, in hundredths.
+fn scanned(scans: f64, updates: f64) -> Workload {
+    Workload {
+        keys: 4e5,
+        operations: Operations {
+            inserts: 0.0,
+            updates,
+            deletes: 0.0,
+            hits: 0.0,
+            misses: 0.0,
+            scans,
+        },
+        ..Workload::default()
+    }
+}
+
+#[test]
+fn leaves_that_scans_come_to_often_are_compacted() {
+    let machine = Machine {
+        memory_bytes: 32.0 * 1024.0 * 1024.0,
+        ..Machine::default()
+    };
+    let tree = Structure::Tiered(Setting::USUAL);
+    let written = |scans, updates| {
+        let cost = tree.cost(&scanned(scans, updates), &machine).unwrap();
+        cost.write_amplification.middle
+    };
+    // Scans that come seldom change nothing; many cost writes.
+    assert_eq!(written(0.001, 99.999), written(0.0, 100.0));
+    let often = written(50.0, 50.0);
+    assert!(often > written(0.0, 100.0) + 1.0, "{often}");
+    // Where nothing is written, nothing is compacted again, and scans read one run.
+    let device = |structure: Structure, scans, updates| {
+        let cost = structure.cost(&scanned(scans, updates), &machine).unwrap();
+        cost.device_ns.middle / scans
+    };
+    let samt = Structure::Samt { k: 8 };
+    assert!(device(tree, 100.0, 0.0) < device(tree, 20.0, 80.0));
+    assert!(device(tree, 20.0, 80.0) < device(samt, 20.0, 80.0));
+}
+
+#[test]
+fn what_was_just_written_is_read_unless_all_is_cached() {
+    let tree = Structure::Tiered(Setting::USUAL);
+    let hits = |memory_bytes: f64, updates: f64| {
+        let workload = Workload {
+            keys: 4e5,
+            skew: 0.99,
+            operations: Operations {
+                inserts: 0.0,
+                updates,
+                deletes: 0.0,
+                hits: 100.0 - updates,
+                misses: 0.0,
+                scans: 0.0,
+            },
+            ..Workload::default()
+        };
+        let machine = Machine {
+            memory_bytes,
+            ..Machine::default()
+        };
+        tree.cost(&workload, &machine).unwrap().hit_reads.middle
+    };
+    const MIB: f64 = 1024.0 * 1024.0;
+    assert!(hits(32.0 * MIB, 80.0) > hits(32.0 * MIB, 20.0) + 0.02);
+    assert_eq!(hits(8192.0 * MIB, 80.0), 0.0);
+    // The cache of records answers all lookups: no reader of the tree is left to divide by.
+    let all = Structure::Tiered(Setting {
+        records_share: 0.5,
+        ..Setting::USUAL
+    });
+    let workload = Workload {
+        keys: 4e4,
+        skew: 0.99,
+        operations: Operations {
+            inserts: 0.0,
+            updates: 0.0,
+            deletes: 0.0,
+            hits: 100.0,
+            misses: 0.0,
+            scans: 0.0,
+        },
+        ..Workload::default()
+    };
+    let machine = Machine {
+        memory_bytes: 64.0 * MIB,
+        ..Machine::default()
+    };
+    let cost = all.cost(&workload, &machine).unwrap();
+    assert!(cost.hit_reads.p90 < 0.01, "{:?}", cost.hit_reads);
+}
+
 #[test]
 fn skew_and_memory_save_reads_and_writes() {
     let ours = Structure::Tiered(Setting::USUAL);

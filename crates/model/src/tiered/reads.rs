@@ -53,8 +53,8 @@ const PAGES: f64 = 0.9;
 /// Bytes of frames between two pages: 64 that are free, and about a half as many that readers may
 /// still have.
 const FREE: f64 = 96.0 * 4096.0;
-/// The share of lookups below which nobody asks the tree: the cache of records answers all.
-const NOBODY: f64 = 1e-9;
+/// The share of lookups below which none asks the tree: the cache of records answers all.
+const FEW: f64 = 1e-9;
 /// Ways through the tree that stand for all of them.
 const WAYS: usize = 6;
 /// Halvings of the interval in which T lies.
@@ -332,7 +332,7 @@ impl<'f> Model<'f> {
         let times = Times::of(of_pages(self.lookups.page_cache_bytes), |times| self.load(times));
         let missed = |guide: &Guides| guide.pages * guide.rate * (1.0 - times.page(guide.rate).there);
         let asking = self.asking();
-        let guides = match asking > NOBODY {
+        let guides = match asking > FEW {
             true => self.guides.iter().map(missed).sum::<f64>() / asking,
             false => 0.0,
         };
@@ -340,7 +340,7 @@ impl<'f> Model<'f> {
         let pages: f64 = self.guides.iter().map(|guide| guide.pages).sum();
         let from_tree = 1.0 - self.record_hits;
         let false_reads = self.strangers.min(self.questions);
-        let of_found = |reads: f64| if found > NOBODY { reads / found } else { 0.0 };
+        let of_found = |reads: f64| if found > FEW { reads / found } else { 0.0 };
         let hit = (guides + of_found(leaf)) * from_tree;
         let tombstones = of_found(requested);
         let miss = guides + false_reads + self.lookups.deleted * tombstones;

@@ -1,6 +1,6 @@
-//! Damaged leaves, index nodes and values, which would stop every merge and scan that comes to them,
-//! and damaged pages of filters, which would stop lookups: a repair writes their runs again. What the
-//! leaves had is lost; a filter has nothing that its run does not have.
+//! Damaged leaves, index nodes and values, which would stop every merge and scan that comes to
+//! them, and damaged pages of filters, which would stop lookups: a repair writes their runs again.
+//! What the leaves had is lost; a filter has nothing that its run does not have.
 
 use super::Levels;
 use super::merge::MergeStep;

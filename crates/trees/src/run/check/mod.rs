@@ -1,4 +1,11 @@
 //! Walks a run and reports everything that is not as the invariants say.
+//!
+//! *Knows*: footers, index nodes, leaves and values of one run, and which of its keys readers can
+//! reach. *Does not know*: maplets, other runs, the trees that have it.
+//!
+//! *Read in this order*: this file, `apart.rs` (values that are not in leaves).
+
+mod apart;
 
 use super::find::record_of;
 use super::footer::Footer;
@@ -435,112 +442,6 @@ impl Checker<'_> {
         }
         self.left_out = false;
         self.values(&apart, |number| layout.key(bytes, number).map_err(bad))
-    }
-
-    /// Reads the values of a leaf that are elsewhere, each with the number of its key.
-    fn values(
-        &mut self,
-        apart: &[(ValuePointer, usize)],
-        key_of: impl Fn(usize) -> Result<Vec<u8>, Error>,
-    ) -> Result<(), Error> {
-        let page_size = self.nodes.page_size;
-        let mut together = Vec::new();
-        for (pointer, number) in apart {
-            let key = key_of(*number)?;
-            self.read.values_apart += 1;
-            self.units.records += 1;
-            if pointer.is_long(page_size) {
-                for error in self.long_value(pointer, &key) {
-                    self.damaged_values(&error, &pointer.node);
-                }
-                continue;
-            }
-            let share = pointer.share(page_size);
-            self.spans.add(&pointer.node, &key, &key, share);
-            self.units.add(&pointer.node, share);
-            if self.seen.len() >= MOST_SEEN {
-                self.seen.clear();
-            }
-            if self.seen.insert(pointer.node) {
-                together.push(pointer.node);
-            }
-        }
-        // A pointer was compared with the length of its node when it was decoded: a sound node
-        // holds its values.
-        for (node, error) in self.value_nodes(&together) {
-            self.damaged_values(&error, &node);
-        }
-        if !self.damaged.is_empty() {
-            for (pointer, number) in apart {
-                self.note_damaged(&pointer.node, &key_of(*number)?);
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads nodes that hold values or parts of them. Returns those that cannot be read, and why.
-    fn value_nodes(&mut self, pointers: &[NodePointer]) -> Vec<(NodePointer, Error)> {
-        let mut wrong = Vec::new();
-        self.files.nodes(pointers, &mut |number, node| {
-            wrong.extend(node.err().map(|error| (pointers[number], error)));
-        });
-        pointers.iter().for_each(|pointer| self.read.values.add(pointer));
-        wrong
-    }
-
-    /// Reports values that cannot be read, all of one node or one that is longer. The records are
-    /// told by [`Checker::note_damaged`].
-    fn damaged_values(&mut self, error: &Error, node: &NodePointer) {
-        if matches!(error, Error::Corrupt { .. }) {
-            let number = self.violations.len();
-            self.damaged.entry(*node).or_default().push(number);
-        }
-        self.unreadable(error);
-    }
-
-    /// Adds a record to those whose values are damaged, if its value is.
-    fn note_damaged(&mut self, node: &NodePointer, key: &[u8]) {
-        for &number in self.damaged.get(node).into_iter().flatten() {
-            let Violation::Unreadable { why, node: damaged } = &mut self.violations[number] else {
-                continue;
-            };
-            let behind = [key, &[0]].concat();
-            let (low, before) = match damaged {
-                Some(damaged) => (&*damaged.range.low, damaged.records),
-                None => (key, 0),
-            };
-            *damaged = Some(Box::new(DamagedNode {
-                pointer: *node,
-                holds: Holds::Values,
-                range: KeyRange::new(low, Some(&behind)),
-                high: key.into(),
-                records: before + 1,
-                why: why.clone(),
-            }));
-        }
-    }
-
-    /// Reads a value that is too long for a node, a few of its nodes at a time. Returns why some
-    /// cannot be read.
-    fn long_value(&mut self, pointer: &ValuePointer, key: &[u8]) -> Vec<Error> {
-        let mut wrong = Vec::new();
-        let nodes = Direct { ..self.nodes };
-        let walked = values::each_group(&nodes, pointer, &mut |group, holds| {
-            for node in group {
-                self.spans.add(node, key, key, node.read_len() as u64);
-                self.units.add(node, node.read_len() as u64);
-            }
-            match holds {
-                values::Holds::Value => {
-                    let found = self.value_nodes(group).into_iter();
-                    wrong.extend(found.map(|(_, error)| error));
-                }
-                // The nodes they point to are read by the part of the check that follows them.
-                values::Holds::Pointers => group.iter().for_each(|node| self.read.values.add(node)),
-            }
-        });
-        wrong.extend(walked.err());
-        wrong
     }
 
     /// Counts a record, and says where its value is, if that is elsewhere.
