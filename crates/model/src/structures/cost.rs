@@ -128,16 +128,17 @@ const ASK_NS: f64 = 25.0;
 const BEGIN_NS: f64 = 4_000.0;
 const SCAN_NS: f64 = 100.0;
 const BYTE_NS: f64 = 2.5;
-/// The share of what merges of one run with what comes to it write where they run behind: they take
-/// what has come meanwhile together. How fast writers are is not known. (0.48 to 0.68 were measured
-/// of writers that do nothing else.)
+/// The share of the predicted bytes that merges into a single run write where they run behind:
+/// several inputs that have piled up are merged at once. The model does not know how fast writers
+/// are. (Measured of writers that do nothing else: 0.23 to 0.69.)
 pub(super) const BEHIND: f64 = 0.5;
 /// Bytes of a long request, and of those that writes and merges have.
 pub(super) const LONG: f64 = 1_048_576.0;
 
-/// Returns which share of those who ask for leaves read one because it was written since anyone had
-/// asked for it: what is written is not in the cache. While `asks` leaves are asked for, `written`
-/// are written. Where leaves are asked for often before they are written again, each is read once.
+/// Returns the share of accesses to leaves that read one because it is the first access since the
+/// leaf was written: what is written is not in the cache. Between them, `asks` accesses meet
+/// `written` leaves that are written. A leaf with many accesses before it is written again is read
+/// once.
 pub(super) fn first_asked(written: f64, asks: f64) -> f64 {
     match written > 0.0 && asks > 0.0 {
         true => written / asks * (1.0 - (-asks / written).exp()),

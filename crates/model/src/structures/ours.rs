@@ -274,8 +274,8 @@ impl Life<'_> {
 
 /// Short scans of a leaf of the trunk after which it is compacted, once it has more than two runs.
 const SCANS: f64 = 8.0;
-/// Runs that come to the leaf between two such compactions: when one begins at the third run, that
-/// may be two at first, and another has come when it is done.
+/// Runs that come to the leaf between two such compactions. A compaction leaves one run and is due
+/// with the third; one more has come by the time that it is done.
 const RUNS: f64 = 3.0;
 
 /// What scans have the tiered tree do: leaves that they come to are compacted.
@@ -292,14 +292,14 @@ impl Scanned {
     /// for it, or where few runs are.
     fn of(path: f64, workload: &Workload, shape: &Shape) -> Option<Scanned> {
         let all = &workload.operations;
+        if all.scans == 0.0 {
+            return None;
+        }
         let of = |count: f64| count / all.total();
         let record = workload.record_bytes();
         let user = of(all.writes()) * (record + shape.overhead_bytes);
         let data = workload.keys * record;
         let leaves = (data / shape.node_bytes()).max(1.0);
-        if all.scans == 0.0 {
-            return None;
-        }
         if user == 0.0 {
             return Some(Scanned {
                 path: path.min(1.0),

@@ -50,18 +50,23 @@ fn a_band_of_writes_holds_every_moment() {
     );
 }
 
+/// A mix, in hundredths.
+fn operations(updates: f64, hits: f64, scans: f64) -> Operations {
+    Operations {
+        inserts: 0.0,
+        updates,
+        deletes: 0.0,
+        hits,
+        misses: 0.0,
+        scans,
+    }
+}
+
 /// The workload of a small store with scans and writes, in hundredths.
 fn scanned(scans: f64, updates: f64) -> Workload {
     Workload {
         keys: 4e5,
-        operations: Operations {
-            inserts: 0.0,
-            updates,
-            deletes: 0.0,
-            hits: 0.0,
-            misses: 0.0,
-            scans,
-        },
+        operations: operations(updates, 0.0, scans),
         ..Workload::default()
     }
 }
@@ -98,14 +103,7 @@ fn what_was_just_written_is_read_unless_all_is_cached() {
         let workload = Workload {
             keys: 4e5,
             skew: 0.99,
-            operations: Operations {
-                inserts: 0.0,
-                updates,
-                deletes: 0.0,
-                hits: 100.0 - updates,
-                misses: 0.0,
-                scans: 0.0,
-            },
+            operations: operations(updates, 100.0 - updates, 0.0),
             ..Workload::default()
         };
         let machine = Machine {
@@ -125,14 +123,7 @@ fn what_was_just_written_is_read_unless_all_is_cached() {
     let workload = Workload {
         keys: 4e4,
         skew: 0.99,
-        operations: Operations {
-            inserts: 0.0,
-            updates: 0.0,
-            deletes: 0.0,
-            hits: 100.0,
-            misses: 0.0,
-            scans: 0.0,
-        },
+        operations: operations(0.0, 100.0, 0.0),
         ..Workload::default()
     };
     let machine = Machine {
