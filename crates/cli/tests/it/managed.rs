@@ -515,6 +515,8 @@ fn records_of_a_server_are_not_changed_while_it_does_not_run() {
     }
     let delete = ["delete", "-k", "redis", "--prefix", "x"];
     place.run(delete).ended(2).complained("--redis-db");
+    let refused = place.run(["delete", "-k", "redis", "x"]).ended(2);
+    assert!(!refused.err.contains("there is no key"), "{refused:?}");
     place.done(["put", "--redis-db", "0", "b", "2"]);
     let served = Served::new(&place, &[]);
     asked(&served.redis, "GET a\r\n", "$1\r\n1\r\n");
