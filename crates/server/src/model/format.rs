@@ -140,7 +140,8 @@ pub(crate) fn records_name(database: u8) -> String {
 /// Whether a keyspace of this name has such records.
 pub(crate) fn is_records_name(name: &str) -> bool {
     let number = name.strip_prefix(RECORDS_NAME).map(str::parse::<u8>);
-    matches!(number, Some(Ok(number)) if usize::from(number) < DATABASES)
+    // Not another writing of a number either, as in `redis.keys.07` and `redis.keys.+7`.
+    matches!(number, Some(Ok(number)) if usize::from(number) < DATABASES && records_name(number) == name)
 }
 
 /// Whether a key is the place of a user's key.
@@ -580,6 +581,9 @@ mod tests {
             "redis",
             "redis.keys.",
             "redis.keys.16",
+            "redis.keys.00",
+            "redis.keys.07",
+            "redis.keys.+7",
             "redis.keys.x",
             "redis.keys.256",
             "keys.1",

@@ -4,6 +4,7 @@ use crate::exit::{Exit, failure};
 use alluvium_bench::workload::trace;
 use alluvium_model::observed;
 use alluvium_model::structures::{Operations, Workload};
+use alluvium_server::control::is_of_server;
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
@@ -147,8 +148,7 @@ pub(super) fn is_sum(name: &str) -> bool {
 
 /// Returns whether a keyspace has a server's hashed keys.
 pub(super) fn is_of_sum(name: &str) -> bool {
-    let number = name.strip_prefix(HASHED);
-    number.is_some_and(|number| number.parse::<u8>().is_ok())
+    name.starts_with(HASHED) && is_of_server(name)
 }
 
 /// Puts the sum of the keyspaces with a server's hashed keys in their place, if there are several:
