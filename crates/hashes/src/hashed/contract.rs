@@ -60,9 +60,10 @@ impl Hashed {
             let hashes = (first, first + (last - first) / slices);
             for run in version.runs_of(first, options).filter(|run| run.leaves() > 0) {
                 let mut cursor = Cursor::open(store, run.clone(), hashes, Purpose::Other)?;
-                while let Some(record) = cursor.take()? {
-                    found.insert(record.hash);
+                while let Some(hash) = cursor.hash() {
+                    found.insert(hash);
                     records += 1;
+                    cursor.skip()?;
                 }
             }
         }

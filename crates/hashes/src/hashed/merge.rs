@@ -12,19 +12,23 @@ use super::options::{HashedForm, HashedOptions, IndexKind};
 use super::policy::Choice;
 use super::routing::{self, Shape};
 use super::rules::RulesCache;
-use super::run::{Builder, Cursor, Message, Owned, Run, RunOptions, Written};
+use super::run::{Builder, Cursor, Message, Records, Run, RunOptions, Written};
 use super::state::{Age, Job, Level, LevelRun, Part, Version, Young};
 use super::structure::Hashed;
 use super::trees::{self, Cut, Growing, Grown, LeafWriter};
 use alluvium_base::message::LAST;
-use alluvium_base::{Message as Said, Purpose};
+use alluvium_base::{Message as Said, Purpose, Sequence};
 use alluvium_dictionary::contract::{Progress, Step};
 use alluvium_dictionary::deletes::{Draft, RangeDeletes};
-use alluvium_dictionary::merge::{Folder, Older, Rule};
+use alluvium_dictionary::merge::{Folded, Folder, Older, Rule};
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::Result;
 use alluvium_storage::extents::{Class, UNIT};
 use alluvium_storage::node::WriterOptions;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -55,6 +59,9 @@ enum Phase {
 struct Merging {
     /// Newest first.
     sources: Vec<Cursor>,
+    /// The next hash of each source that has one, with the number of the source: the lowest hash
+    /// first, and of one hash the newest.
+    heads: BinaryHeap<Reverse<(u64, usize)>>,
     /// Those of the sources, newest first.
     deletes: Vec<Arc<RangeDeletes>>,
     options: HashedOptions,
@@ -68,7 +75,8 @@ struct Merging {
     filter: Option<Box<routing::Builder>>,
     /// In a bundle of trees: what is written of the run's hashes.
     leaf: Option<Box<LeafWriter>>,
-    group: Vec<Owned>,
+    /// What there is of one hash.
+    group: Records,
 }
 
 /// What says where a run's hashes are, besides the run.
@@ -156,8 +164,7 @@ impl Hashed {
 impl Merging {
     /// Merges what there is of the next hash; none left.
     fn next(&mut self) -> Result<Option<usize>> {
-        let heads = self.sources.iter().filter_map(|source| source.head());
-        let Some(hash) = heads.map(|head| head.hash).min() else {
+        let Some(&Reverse((hash, _))) = self.heads.peek() else {
             return Ok(None);
         };
         if let Some(filter) = &mut self.filter
@@ -165,58 +172,67 @@ impl Merging {
         {
             return Ok(Some(COUNTED));
         }
-        self.group.clear();
+        let mut group = std::mem::take(&mut self.group);
+        group.clear();
+        self.take_into(&mut group, hash)?;
         // Newest source first, so that a stable sort leaves the messages of a key newest first.
-        let part = self.options.part_of(hash);
-        for (number, source) in self.sources.iter_mut().enumerate() {
-            let taken = self.taken.as_ref();
-            let is_taken = taken.is_some_and(|(upto, ages)| ages[number] < upto[part]);
-            while source.head().is_some_and(|head| head.hash == hash) {
-                match is_taken {
-                    true => source.skip()?,
-                    false => self.group.extend(source.take()?),
-                }
-            }
+        if group.len() > 1 {
+            group.sort_by_key();
         }
-        self.group.sort_by(|one, other| one.key.cmp(&other.key));
-        let group = std::mem::take(&mut self.group);
-        for records in group.chunk_by(|one, other| one.key == other.key) {
-            self.fold(hash, records)?;
+        let (mut first, taken) = (0, group.len());
+        while first < taken {
+            let end = group.end_of_key(first);
+            self.fold(hash, &group, first..end)?;
+            first = end;
         }
-        let taken = group.len();
         self.group = group;
         Ok(Some(taken))
     }
 
-    /// What remains of a key goes into the result.
-    fn fold(&mut self, hash: u64, records: &[Owned]) -> Result<()> {
-        let key = &*records[0].key;
+    /// Takes what sources have of the next hash, newest source first.
+    fn take_into(&mut self, group: &mut Records, hash: u64) -> Result<()> {
+        let part = self.options.part_of(hash);
+        while let Some(mut head) = self.heads.peek_mut()
+            && head.0.0 == hash
+        {
+            let number = head.0.1;
+            let source = &mut self.sources[number];
+            let taken = self.taken.as_ref();
+            let is_taken = taken.is_some_and(|(upto, ages)| ages[number] < upto[part]);
+            while source.hash() == Some(hash) {
+                match is_taken {
+                    true => source.skip()?,
+                    false => source.take_into(group)?,
+                }
+            }
+            match source.hash() {
+                Some(next) => head.0.0 = next,
+                None => drop(PeekMut::pop(head)),
+            }
+        }
+        Ok(())
+    }
+
+    /// What remains of a key goes into the result: of the records of these numbers.
+    fn fold(&mut self, hash: u64, group: &Records, numbers: Range<usize>) -> Result<()> {
+        let Some(record) = group.get(numbers.start) else {
+            return Ok(());
+        };
+        let key = record.key;
         let rules = self.rules.of(key);
         let mut folder = Folder::new(&self.rule, rules.operator.as_deref());
         if let Some(filter) = rules.filter.as_deref().filter(|_| self.asks_filters) {
             folder = folder.filtered(filter, self.rules.user_key(key));
         }
-        let mut messages: Vec<Said<'_>> = records.iter().map(Owned::message).collect();
-        let is_oldest = self.rule.older == Older::None;
-        let ranges = || self.deletes.iter().filter(|deletes| !deletes.is_empty());
-        for deletes in ranges().filter(|_| is_oldest) {
-            let mut at = LAST;
-            while let Some(sequence) = deletes.covering(key, at) {
-                messages.push(Said::delete(sequence));
-                // Of those that every reader sees the newest is enough.
-                if sequence <= self.rule.horizon {
-                    break;
-                }
-                at = sequence - 1;
-            }
-        }
-        if messages.len() > records.len() {
-            messages.sort_by_key(|message| std::cmp::Reverse(message.sequence));
-        }
+        let messages = group.messages(numbers);
         debug_assert!(
-            messages.is_sorted_by(|newer, older| newer.sequence >= older.sequence),
+            messages
+                .clone()
+                .is_sorted_by(|newer, older| newer.sequence >= older.sequence),
             "messages of a key come newest first"
         );
+        let is_oldest = self.rule.older == Older::None;
+        let ranges = || self.deletes.iter().filter(|deletes| !deletes.is_empty());
         // Of deleted ranges that the run has, only what they hide is left out.
         let deleted = |at| match is_oldest {
             true => None,
@@ -224,7 +240,7 @@ impl Merging {
         };
         let (builder, filter, mut pushed) = (&mut self.builder, &mut self.filter, Ok(()));
         let leaf = &mut self.leaf;
-        folder.fold(messages, deleted, |folded| {
+        let push = |folded: Folded<'_>| {
             if pushed.is_ok() {
                 let message = Message {
                     sequence: folded.sequence,
@@ -238,9 +254,30 @@ impl Merging {
                     .and(previous)
                     .and_then(|previous| builder.push_after(previous, hash, key, message, &rules));
             }
-        });
+        };
+        match is_oldest && ranges().next().is_some() {
+            false => folder.fold(messages, deleted, push),
+            true => {
+                let horizon = self.rule.horizon;
+                let deletes = ranges().flat_map(|deletes| covering(deletes, key, horizon));
+                let mut all: Vec<Said<'_>> = messages.chain(deletes.map(Said::delete)).collect();
+                all.sort_by_key(|message| Reverse(message.sequence));
+                folder.fold(all, deleted, push);
+            }
+        }
         pushed
     }
+}
+
+/// Returns when ranges were deleted that have a key, newest first. Of those that every reader sees
+/// the newest is enough.
+fn covering(deletes: &RangeDeletes, key: &[u8], horizon: Sequence) -> impl Iterator<Item = Sequence> {
+    let mut at = Some(LAST);
+    std::iter::from_fn(move || {
+        let sequence = deletes.covering(key, at?)?;
+        at = (sequence > horizon).then(|| sequence - 1);
+        Some(sequence)
+    })
 }
 
 impl MergeStep {
@@ -380,9 +417,12 @@ impl MergeStep {
         }
         let count = runs.len();
         let open = |run| Cursor::open_among(count, &shared.home.store, run, hashes, Purpose::Compact);
-        let sources: Result<Vec<Cursor>> = runs.into_iter().map(open).collect();
+        let sources = runs.into_iter().map(open).collect::<Result<Vec<Cursor>>>()?;
+        let heads = sources.iter().enumerate();
+        let heads = heads.filter_map(|(number, source)| Some(Reverse((source.hash()?, number))));
         Ok(Merging {
-            sources: sources?,
+            heads: heads.collect(),
+            sources,
             deletes,
             options: shared.options.clone(),
             taken: None,
@@ -392,7 +432,7 @@ impl MergeStep {
             builder,
             filter: None,
             leaf: None,
-            group: Vec::new(),
+            group: Records::default(),
         })
     }
 

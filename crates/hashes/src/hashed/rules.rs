@@ -9,6 +9,8 @@ use std::sync::Arc;
 pub(super) struct RulesCache {
     schema: Arc<dyn Schema>,
     known: HashMap<Box<[u8]>, Arc<KeyspaceRules>>,
+    /// Those that were asked for last, of most stores the only ones.
+    last: Option<(Box<[u8]>, Arc<KeyspaceRules>)>,
 }
 
 /// The most keyspaces that are remembered.
@@ -19,25 +21,36 @@ impl RulesCache {
         RulesCache {
             schema: Arc::clone(schema),
             known: HashMap::new(),
+            last: None,
         }
     }
 
     /// Forgets them: they may change at any time.
     pub(super) fn clear(&mut self) {
         self.known.clear();
+        self.last = None;
     }
 
     /// Returns the rules of a key's keyspace.
     pub(super) fn of(&mut self, key: &[u8]) -> Arc<KeyspaceRules> {
         let prefix = &key[..self.schema.prefix_len(key)];
-        if let Some(rules) = self.known.get(prefix) {
+        if let Some((last, rules)) = &self.last
+            && **last == *prefix
+        {
             return Arc::clone(rules);
         }
-        if self.known.len() >= MOST_KNOWN {
-            self.known.clear();
-        }
-        let rules = self.schema.rules(key);
-        self.known.insert(prefix.into(), Arc::clone(&rules));
+        let rules = match self.known.get(prefix) {
+            Some(rules) => Arc::clone(rules),
+            None => {
+                if self.known.len() >= MOST_KNOWN {
+                    self.known.clear();
+                }
+                let rules = self.schema.rules(key);
+                self.known.insert(prefix.into(), Arc::clone(&rules));
+                rules
+            }
+        };
+        self.last = Some((prefix.into(), Arc::clone(&rules)));
         rules
     }
 

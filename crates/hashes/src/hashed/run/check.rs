@@ -80,7 +80,8 @@ impl Run {
             page_size: files.page_size,
             purpose: Purpose::Check,
         };
-        let checked = read_leaf(self, &pointer, leaf, &direct, &mut |mut record| {
+        let checked = read_leaf(self, &pointer, leaf, &direct, &mut |record| {
+            let mut record = record.to_owned();
             record.load(&direct)?;
             if let Some(wrong) = self.wrong(&record, number, hashes, seen) {
                 found.push(format!("leaf {number}: {wrong}"));

@@ -1,11 +1,12 @@
 //! Reading runs in order: what merges and walks take from them.
 
 use super::Run;
+use super::records::{Record, Records};
 use crate::hashed::leaf::{Entries, KeyAt};
-use alluvium_base::{Kind, Message, Purpose, Sequence};
+use alluvium_base::Purpose;
 use alluvium_dictionary::nodes::{Direct, Nodes};
 use alluvium_dictionary::record::Value;
-use alluvium_dictionary::values::{ValuePointer, read_from};
+use alluvium_dictionary::values::read_from;
 use alluvium_storage::store::Store;
 use alluvium_storage::{NodePointer, Result};
 use std::sync::Arc;
@@ -14,51 +15,6 @@ use std::sync::Arc;
 const AT_ONCE: u64 = 32;
 /// Leaves of several runs that are read together.
 const MOST_TOGETHER: u64 = 4096;
-
-/// A record with its key, in memory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owned {
-    /// The hash of the key.
-    pub hash: u64,
-    /// The key.
-    pub key: Box<[u8]>,
-    /// When it was committed; 0 where no reader can ask any more.
-    pub sequence: Sequence,
-    /// What it does.
-    pub kind: Kind,
-    /// When it expires.
-    pub expires_ms: u64,
-    /// The value or operand; nothing while it is apart.
-    pub operand: Box<[u8]>,
-    /// Where the operand is that is not in memory.
-    pub apart: Option<ValuePointer>,
-}
-
-impl Owned {
-    /// Brings the operand to memory.
-    ///
-    /// # Errors
-    /// As the device says; damage.
-    pub fn load(&mut self, nodes: &dyn Nodes) -> Result<()> {
-        if let Some(pointer) = self.apart.take() {
-            let mut value = Vec::new();
-            read_from(nodes, &pointer, &mut value)?;
-            self.operand = value.into();
-        }
-        Ok(())
-    }
-
-    /// Returns the message.
-    #[must_use]
-    pub fn message(&self) -> Message<'_> {
-        Message {
-            sequence: self.sequence,
-            kind: self.kind,
-            expires_ms: self.expires_ms,
-            operand: &self.operand,
-        }
-    }
-}
 
 /// Hands the records of a leaf to `visit`, their values as they are.
 ///
@@ -69,29 +25,29 @@ pub(super) fn read_leaf(
     pointer: &NodePointer,
     leaf: &[u8],
     nodes: &dyn Nodes,
-    visit: &mut dyn FnMut(Owned) -> Result<()>,
+    visit: &mut dyn FnMut(Record<'_>) -> Result<()>,
 ) -> Result<()> {
     let place = || pointer.place();
     let mut entries = Entries::open(leaf, place, run.page_size())?;
-    let mut last: Option<(u64, Box<[u8]>)> = None;
+    // The last key: in the leaf, or else read from elsewhere.
+    let (mut hash, mut here, mut elsewhere) = (0, None, Vec::new());
     while let Some(entry) = entries.next(place)? {
-        let (hash, key) = match (last.take(), entry.key) {
-            (Some(same), _) if entry.is_same_key => same,
-            (_, KeyAt::Here(key)) => (entry.key.hash(run.seed()), key.into()),
-            (_, KeyAt::Apart { hash, pointer }) => {
-                let mut key = Vec::new();
-                read_from(nodes, &pointer, &mut key)?;
-                (hash, key.into())
+        match entry.key {
+            _ if entry.is_same_key => {}
+            KeyAt::Here(key) => (hash, here) = (entry.key.hash(run.seed()), Some(key)),
+            KeyAt::Apart { hash: own, pointer } => {
+                elsewhere.clear();
+                read_from(nodes, &pointer, &mut elsewhere)?;
+                (hash, here) = (own, None);
             }
-        };
+        }
         let (operand, apart) = match entry.record.value {
-            Value::Inline(value) => (value.into(), None),
-            Value::Separate(pointer) => (Box::default(), Some(pointer)),
+            Value::Inline(value) => (value, None),
+            Value::Separate(pointer) => (&[][..], Some(pointer)),
         };
-        last = Some((hash, key.clone()));
-        visit(Owned {
+        visit(Record {
             hash,
-            key,
+            key: here.unwrap_or(&elsewhere),
             sequence: entry.record.sequence + run.base(),
             kind: entry.record.kind,
             expires_ms: entry.record.expires_ms,
@@ -114,8 +70,9 @@ pub struct Cursor {
     end: u64,
     /// How many leaves are read together.
     ahead: u64,
-    records: std::vec::IntoIter<Owned>,
-    head: Option<Owned>,
+    records: Records,
+    /// Which of them it is at.
+    at: usize,
 }
 
 impl Cursor {
@@ -153,41 +110,45 @@ impl Cursor {
             purpose,
             hashes,
             next,
-            records: Vec::new().into_iter(),
-            head: None,
+            records: Records::default(),
+            at: 0,
         };
-        cursor.advance()?;
+        cursor.settle()?;
         Ok(cursor)
     }
 
-    /// Returns the record that it is at.
+    /// Returns the hash of the record that it is at; none behind the last.
     #[must_use]
-    pub fn head(&self) -> Option<&Owned> {
-        self.head.as_ref()
+    pub fn hash(&self) -> Option<u64> {
+        self.records.hash(self.at)
     }
 
-    /// Returns the run.
-    #[must_use]
-    pub fn run(&self) -> &Run {
-        &self.run
-    }
-
-    /// Takes the record that it is at, with its operand, and goes on to the next one.
+    /// Adds the record that it is at to others, with its operand, and goes on to the next one.
     ///
     /// # Errors
     /// As the device says; damage.
-    pub fn take(&mut self) -> Result<Option<Owned>> {
-        if let Some(head) = &mut self.head {
-            let nodes = Direct {
-                tiers: self.store.tiers(),
-                page_size: self.store.page_size(),
-                purpose: self.purpose,
-            };
-            head.load(&nodes)?;
+    pub fn take_into(&mut self, others: &mut Records) -> Result<()> {
+        let Some(record) = self.records.get(self.at) else {
+            return Ok(());
+        };
+        match record.apart {
+            None => others.push(&record),
+            Some(pointer) => {
+                let nodes = Direct {
+                    tiers: self.store.tiers(),
+                    page_size: self.store.page_size(),
+                    purpose: self.purpose,
+                };
+                let mut operand = Vec::new();
+                read_from(&nodes, &pointer, &mut operand)?;
+                others.push(&Record {
+                    operand: &operand,
+                    apart: None,
+                    ..record
+                });
+            }
         }
-        let head = self.head.take();
-        self.advance()?;
-        Ok(head)
+        self.skip()
     }
 
     /// Goes on to the next record, without the one that it is at.
@@ -195,28 +156,24 @@ impl Cursor {
     /// # Errors
     /// As the device says; damage.
     pub fn skip(&mut self) -> Result<()> {
-        self.head = None;
-        self.advance()
+        self.at += 1;
+        self.settle()
     }
 
-    fn advance(&mut self) -> Result<()> {
+    /// Goes on to the first record from here that is of the hashes.
+    fn settle(&mut self) -> Result<()> {
         loop {
-            if let Some(record) = self.records.next() {
-                if record.hash > self.hashes.1 {
+            match self.records.hash(self.at) {
+                Some(hash) if hash > self.hashes.1 => {
                     self.end = self.next;
-                    self.records = Vec::new().into_iter();
+                    self.records.clear();
                     return Ok(());
                 }
-                if record.hash >= self.hashes.0 {
-                    self.head = Some(record);
-                    return Ok(());
-                }
-                continue;
+                Some(hash) if hash >= self.hashes.0 => return Ok(()),
+                Some(_) => self.at += 1,
+                None if self.next >= self.end => return Ok(()),
+                None => self.fill()?,
             }
-            if self.next >= self.end {
-                return Ok(());
-            }
-            self.fill()?;
         }
     }
 
@@ -230,21 +187,22 @@ impl Cursor {
             page_size,
             purpose: self.purpose,
         };
-        let (mut records, mut failed) = (Vec::new(), Ok(()));
+        self.records.clear();
+        self.at = 0;
+        let (run, records, mut failed) = (&self.run, &mut self.records, Ok(()));
         alluvium_storage::node::read_nodes(tiers, &pointers, page_size, self.purpose, &mut |index, leaf| {
             if failed.is_ok() {
                 failed = leaf.and_then(|leaf| {
-                    let keep = &mut |record| {
-                        records.push(record);
+                    let keep = &mut |record: Record<'_>| {
+                        records.push(&record);
                         Ok(())
                     };
-                    read_leaf(&self.run, &pointers[index], &leaf, &direct, keep)
+                    read_leaf(run, &pointers[index], &leaf, &direct, keep)
                 });
             }
         });
         failed?;
         self.next = end;
-        self.records = records.into_iter();
         Ok(())
     }
 }

@@ -5,8 +5,8 @@
 //!
 //! *Does not know*: which runs a structure has, and which are newer.
 //!
-//! *Read in this order*: this file, `format.rs`, `build.rs`, `gathered.rs`, `find.rs`, `cursor.rs`,
-//! `window.rs`, `check.rs`.
+//! *Read in this order*: this file, `format.rs`, `build.rs`, `gathered.rs`, `find.rs`, `records.rs`,
+//! `cursor.rs`, `window.rs`, `check.rs`.
 //!
 //! Invariants:
 //!
@@ -22,11 +22,13 @@ mod cursor;
 mod find;
 mod format;
 mod gathered;
+mod records;
 mod window;
 
 pub use build::{Builder, Message, RunOptions, Written};
-pub use cursor::{Cursor, Owned};
+pub use cursor::Cursor;
 pub use find::{Group, Wanted, find, find_in_group};
+pub use records::{Owned, Records};
 pub use window::{read_keys, read_window, window_end};
 
 use super::index::Index;

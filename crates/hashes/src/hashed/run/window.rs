@@ -66,7 +66,7 @@ pub fn read_window(
             read_leaf(run, pointer, leaf, nodes, &mut |record| {
                 is_over = record.hash > hashes.1;
                 if record.hash >= hashes.0 && !is_over {
-                    visit(record);
+                    visit(record.to_owned());
                 }
                 Ok(())
             })
