@@ -5,7 +5,7 @@
 //! *Does not know*: what was published; how figures are drawn.
 //!
 //! *Read in this order*: this file; `pages.rs` and `inserts.rs` (Berkeley DB), `change_buffer.rs`
-//! (MariaDB).
+//! (MariaDB), `level_db.rs`.
 //!
 //! - **RS1** A study leaves nothing behind: no file, no process.
 //! - **RS2** A system that is not installed has no figures, and a note says so.
@@ -14,11 +14,13 @@
 mod change_buffer;
 #[cfg(feature = "berkeley-db")]
 mod inserts;
+#[cfg(feature = "leveldb")]
+mod level_db;
 #[cfg(feature = "berkeley-db")]
 mod pages;
 
 use alluvium_bench::lab::Measured;
-#[cfg(any(feature = "berkeley-db", feature = "mariadb"))]
+#[cfg(any(feature = "berkeley-db", feature = "leveldb", feature = "mariadb"))]
 use alluvium_bench::lab::{At, Line, Spot};
 use anyhow::{Context, Result};
 use std::fs;
@@ -48,6 +50,11 @@ pub const STUDIES: &[Study] = &[
     Study {
         name: "change-buffer",
         measure: change_buffer::measure,
+    },
+    #[cfg(feature = "leveldb")]
+    Study {
+        name: "leveldb-inserts",
+        measure: level_db::measure,
     },
 ];
 
@@ -92,7 +99,7 @@ impl Drop for Place {
 }
 
 /// Figures at numbers.
-#[cfg(any(feature = "berkeley-db", feature = "mariadb"))]
+#[cfg(any(feature = "berkeley-db", feature = "leveldb", feature = "mariadb"))]
 fn line(name: String, points: &[(f64, f64)]) -> Line {
     let spot = |&(at, value): &(f64, f64)| Spot {
         at: At::Number(at),

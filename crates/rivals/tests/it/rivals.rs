@@ -256,7 +256,7 @@ fn leveldb_writes_about_what_its_model_and_its_simulation_say() {
 }
 
 /// Returns a line of what was measured.
-#[cfg(any(feature = "berkeley-db", feature = "mariadb"))]
+#[cfg(any(feature = "berkeley-db", feature = "leveldb", feature = "mariadb"))]
 fn values(measured: &alluvium_bench::lab::Measured, name: &str) -> Vec<f64> {
     let line = measured.counts.iter().find(|line| line.name == name);
     let line = line.unwrap_or_else(|| panic!("{name}: {measured:?}"));
@@ -264,7 +264,7 @@ fn values(measured: &alluvium_bench::lab::Measured, name: &str) -> Vec<f64> {
 }
 
 /// Makes a study with a number of records.
-#[cfg(any(feature = "berkeley-db", feature = "mariadb"))]
+#[cfg(any(feature = "berkeley-db", feature = "leveldb", feature = "mariadb"))]
 fn made(name: &str, records: u64) -> alluvium_bench::lab::Measured {
     let study = alluvium_rivals::studies::STUDIES
         .iter()
@@ -274,6 +274,21 @@ fn made(name: &str, records: u64) -> alluvium_bench::lab::Measured {
     let left = std::fs::read_dir(place.path()).unwrap().count();
     assert_eq!(left, 0, "RS1: a study leaves nothing behind");
     measured.unwrap_or_else(|error| panic!("{name}: {error:#}"))
+}
+
+#[cfg(feature = "leveldb")]
+#[test]
+fn leveldb_takes_inserts_and_writes_more_of_them_the_larger_it_is() {
+    let measured = made("leveldb-inserts", 200_000);
+    for popularity in ["uniform", "Zipf 0.99"] {
+        let written = values(&measured, &format!("written, {popularity}"));
+        assert_eq!(written.len(), 4);
+        // The log and the memtables: twice, at least.
+        assert!(written.iter().all(|written| *written > 1.9), "{written:?}");
+        assert!(written[3] > written[0], "{popularity}: {written:?}");
+        let inserts = values(&measured, &format!("inserts by written, {popularity}"));
+        assert!(inserts.iter().all(|inserts| *inserts > 0.0), "{inserts:?}");
+    }
 }
 
 #[cfg(feature = "berkeley-db")]

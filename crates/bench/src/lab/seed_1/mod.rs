@@ -2,7 +2,7 @@
 //! data at rest; chapter 4, what merging writes; chapter 5, tables in memory.
 //!
 //! Names: E1 to E9 are the tables and figures of section 3.4 in their order; S1 to S14 are those of
-//! section 2.5; A2 to A13 are those of chapter 4, in `writes/`; M1 to M11 are those of section 5.4,
+//! section 2.5; A1 to A13 are those of chapter 4, in `writes/`; M1 to M11 are those of section 5.4,
 //! in `mica/`.
 
 mod build;
