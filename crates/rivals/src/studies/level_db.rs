@@ -1,5 +1,5 @@
-//! How fast LevelDB takes inserts, beside what it writes for them: stores of several sizes, keys that
-//! are equally popular and keys of Zipf's law (Lim 2015, §4.2 and Figure 4.3).
+//! How fast LevelDB takes inserts, beside what it writes for them: stores of several sizes, keys
+//! that are equally popular and keys of Zipf's law (Lim 2015, §4.2 and Figure 4.3).
 
 use super::{Place, line};
 use crate::leveldb::writes::{Rate, Study, rate};

@@ -5,8 +5,8 @@
 //!
 //! *Does not know*: which runs a structure has, and which are newer.
 //!
-//! *Read in this order*: this file, `format.rs`, `build.rs`, `gathered.rs`, `find.rs`, `records.rs`,
-//! `cursor.rs`, `window.rs`, `check.rs`.
+//! *Read in this order*: this file, `format.rs`, `build.rs`, `gathered.rs`, `find.rs`,
+//! `records.rs`, `cursor.rs`, `window.rs`, `check.rs`.
 //!
 //! Invariants:
 //!

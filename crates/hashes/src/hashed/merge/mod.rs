@@ -3,32 +3,37 @@
 //! shown at once. In a bundle of arrays the filter of the run's level is written with it; in a
 //! bundle of trees what is above it, once it is written.
 //!
+//! *Knows*: how a merge that was chosen goes on in slices; what takes the place of what.
+//!
+//! *Does not know*: which merge is next; how runs, filters and lists are stored.
+//!
+//! *Read in this order*: this file, `records.rs`.
+//!
 //! Where nothing older is left of the part's hashes, deletes that no reader can tell from nothing
 //! go, as SILT's do (Lim's thesis, table 2.3), and a deleted range becomes a delete of each key of
 //! the part that it covers. Elsewhere the run has the deleted ranges of what it is made of. What
 //! parts have taken of hash stores already is left out where these are joined.
 
-use super::options::{HashedForm, HashedOptions, IndexKind};
-use super::policy::Choice;
-use super::routing::{self, Shape};
-use super::rules::RulesCache;
-use super::run::{Builder, Cursor, Message, Records, Run, RunOptions, Written};
-use super::state::{Age, Job, Level, LevelRun, Part, Version, Young};
-use super::structure::Hashed;
-use super::trees::{self, Cut, Growing, Grown, LeafWriter};
-use alluvium_base::message::LAST;
-use alluvium_base::{Message as Said, Purpose, Sequence};
+mod records;
+
+use crate::hashed::options::{HashedForm, IndexKind};
+use crate::hashed::policy::Choice;
+use crate::hashed::routing::{self, Shape};
+use crate::hashed::rules::RulesCache;
+use crate::hashed::run::{Builder, Cursor, Records, Run, RunOptions, Written};
+use crate::hashed::state::{Age, Job, Level, LevelRun, Part, Version, Young};
+use crate::hashed::structure::Hashed;
+use crate::hashed::trees::{self, Cut, Growing, Grown, LeafWriter};
+use alluvium_base::Purpose;
 use alluvium_dictionary::contract::{Progress, Step};
-use alluvium_dictionary::deletes::{Draft, RangeDeletes};
-use alluvium_dictionary::merge::{Folded, Folder, Older, Rule};
+use alluvium_dictionary::deletes::Draft;
+use alluvium_dictionary::merge::Older;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::Result;
 use alluvium_storage::extents::{Class, UNIT};
 use alluvium_storage::node::WriterOptions;
+use records::Merging;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::collections::binary_heap::PeekMut;
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -54,31 +59,6 @@ enum Phase {
     Over,
 }
 
-/// The sources of a merge and its result.
-#[derive(Debug)]
-struct Merging {
-    /// Newest first.
-    sources: Vec<Cursor>,
-    /// The next hash of each source that has one, with the number of the source: the lowest hash
-    /// first, and of one hash the newest.
-    heads: BinaryHeap<Reverse<(u64, usize)>>,
-    /// Those of the sources, newest first.
-    deletes: Vec<Arc<RangeDeletes>>,
-    options: HashedOptions,
-    /// Where hash stores are joined: up to which age each part has taken them, and the ages of the
-    /// sources.
-    taken: Option<(Vec<Age>, Vec<Age>)>,
-    rule: Rule,
-    rules: RulesCache,
-    asks_filters: bool,
-    builder: Builder,
-    filter: Option<Box<routing::Builder>>,
-    /// In a bundle of trees: what is written of the run's hashes.
-    leaf: Option<Box<LeafWriter>>,
-    /// What there is of one hash.
-    group: Records,
-}
-
 /// What says where a run's hashes are, besides the run.
 enum Above {
     None,
@@ -86,9 +66,8 @@ enum Above {
     Trees(Grown),
 }
 
-/// Prefixes or sketches that a slice takes over from a filter, and for how many records they count.
+/// Prefixes or sketches that a slice takes over from a filter.
 const TAKEN_OVER: u64 = 1 << 14;
-const COUNTED: usize = 64;
 /// Entries of lists that take as long as a record.
 const ENTRIES: usize = 8;
 
@@ -159,125 +138,6 @@ impl Hashed {
         let is_due = self.due(&mut kept, &version).is_some();
         kept.job.is_some() || (is_due && !kept.is_cramped)
     }
-}
-
-impl Merging {
-    /// Merges what there is of the next hash; none left.
-    fn next(&mut self) -> Result<Option<usize>> {
-        let Some(&Reverse((hash, _))) = self.heads.peek() else {
-            return Ok(None);
-        };
-        if let Some(filter) = &mut self.filter
-            && !filter.advance(hash, TAKEN_OVER)?
-        {
-            return Ok(Some(COUNTED));
-        }
-        let mut group = std::mem::take(&mut self.group);
-        group.clear();
-        self.take_into(&mut group, hash)?;
-        // Newest source first, so that a stable sort leaves the messages of a key newest first.
-        if group.len() > 1 {
-            group.sort_by_key();
-        }
-        let (mut first, taken) = (0, group.len());
-        while first < taken {
-            let end = group.end_of_key(first);
-            self.fold(hash, &group, first..end)?;
-            first = end;
-        }
-        self.group = group;
-        Ok(Some(taken))
-    }
-
-    /// Takes what sources have of the next hash, newest source first.
-    fn take_into(&mut self, group: &mut Records, hash: u64) -> Result<()> {
-        let part = self.options.part_of(hash);
-        while let Some(mut head) = self.heads.peek_mut()
-            && head.0.0 == hash
-        {
-            let number = head.0.1;
-            let source = &mut self.sources[number];
-            let taken = self.taken.as_ref();
-            let is_taken = taken.is_some_and(|(upto, ages)| ages[number] < upto[part]);
-            while source.hash() == Some(hash) {
-                match is_taken {
-                    true => source.skip()?,
-                    false => source.take_into(group)?,
-                }
-            }
-            match source.hash() {
-                Some(next) => head.0.0 = next,
-                None => drop(PeekMut::pop(head)),
-            }
-        }
-        Ok(())
-    }
-
-    /// What remains of a key goes into the result: of the records of these numbers.
-    fn fold(&mut self, hash: u64, group: &Records, numbers: Range<usize>) -> Result<()> {
-        let Some(record) = group.get(numbers.start) else {
-            return Ok(());
-        };
-        let key = record.key;
-        let rules = self.rules.of(key);
-        let mut folder = Folder::new(&self.rule, rules.operator.as_deref());
-        if let Some(filter) = rules.filter.as_deref().filter(|_| self.asks_filters) {
-            folder = folder.filtered(filter, self.rules.user_key(key));
-        }
-        let messages = group.messages(numbers);
-        debug_assert!(
-            messages
-                .clone()
-                .is_sorted_by(|newer, older| newer.sequence >= older.sequence),
-            "messages of a key come newest first"
-        );
-        let is_oldest = self.rule.older == Older::None;
-        let ranges = || self.deletes.iter().filter(|deletes| !deletes.is_empty());
-        // Of deleted ranges that the run has, only what they hide is left out.
-        let deleted = |at| match is_oldest {
-            true => None,
-            false => ranges().filter_map(|deletes| deletes.covering(key, at)).max(),
-        };
-        let (builder, filter, mut pushed) = (&mut self.builder, &mut self.filter, Ok(()));
-        let leaf = &mut self.leaf;
-        let push = |folded: Folded<'_>| {
-            if pushed.is_ok() {
-                let message = Message {
-                    sequence: folded.sequence,
-                    kind: folded.kind,
-                    expires_ms: folded.expires_ms,
-                    operand: folded.operand,
-                };
-                let previous = filter.as_mut().map_or(Ok(None), |filter| filter.push(hash));
-                let listed = leaf.as_mut().map_or(Ok(()), |leaf| leaf.push(hash));
-                pushed = listed
-                    .and(previous)
-                    .and_then(|previous| builder.push_after(previous, hash, key, message, &rules));
-            }
-        };
-        match is_oldest && ranges().next().is_some() {
-            false => folder.fold(messages, deleted, push),
-            true => {
-                let horizon = self.rule.horizon;
-                let deletes = ranges().flat_map(|deletes| covering(deletes, key, horizon));
-                let mut all: Vec<Said<'_>> = messages.chain(deletes.map(Said::delete)).collect();
-                all.sort_by_key(|message| Reverse(message.sequence));
-                folder.fold(all, deleted, push);
-            }
-        }
-        pushed
-    }
-}
-
-/// Returns when ranges were deleted that have a key, newest first. Of those that every reader sees
-/// the newest is enough.
-fn covering(deletes: &RangeDeletes, key: &[u8], horizon: Sequence) -> impl Iterator<Item = Sequence> {
-    let mut at = Some(LAST);
-    std::iter::from_fn(move || {
-        let sequence = deletes.covering(key, at?)?;
-        at = (sequence > horizon).then(|| sequence - 1);
-        Some(sequence)
-    })
 }
 
 impl MergeStep {

@@ -1,0 +1,167 @@
+//! The records of a merge: what its sources have of one hash after the other, and what remains of
+//! each key.
+
+use super::TAKEN_OVER;
+use crate::hashed::options::HashedOptions;
+use crate::hashed::routing;
+use crate::hashed::rules::RulesCache;
+use crate::hashed::run::{Builder, Cursor, Message, Records};
+use crate::hashed::state::Age;
+use crate::hashed::trees::LeafWriter;
+use alluvium_base::message::LAST;
+use alluvium_base::{Message as Said, Sequence};
+use alluvium_dictionary::deletes::RangeDeletes;
+use alluvium_dictionary::merge::{Folded, Folder, Older, Rule};
+use alluvium_storage::Result;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// For how many records counts what a slice takes over from a filter.
+const COUNTED: usize = 64;
+
+/// The sources of a merge and its result.
+#[derive(Debug)]
+pub(super) struct Merging {
+    /// Newest first.
+    pub(super) sources: Vec<Cursor>,
+    /// The next hash of each source that has one, with the number of the source: the lowest hash
+    /// first, and of one hash the newest.
+    pub(super) heads: BinaryHeap<Reverse<(u64, usize)>>,
+    /// Those of the sources, newest first.
+    pub(super) deletes: Vec<Arc<RangeDeletes>>,
+    pub(super) options: HashedOptions,
+    /// Where hash stores are joined: up to which age each part has taken them, and the ages of the
+    /// sources.
+    pub(super) taken: Option<(Vec<Age>, Vec<Age>)>,
+    pub(super) rule: Rule,
+    pub(super) rules: RulesCache,
+    pub(super) asks_filters: bool,
+    pub(super) builder: Builder,
+    pub(super) filter: Option<Box<routing::Builder>>,
+    /// In a bundle of trees: what is written of the run's hashes.
+    pub(super) leaf: Option<Box<LeafWriter>>,
+    /// What there is of one hash.
+    pub(super) group: Records,
+}
+
+impl Merging {
+    /// Merges what there is of the next hash; none left.
+    pub(super) fn next(&mut self) -> Result<Option<usize>> {
+        let Some(&Reverse((hash, _))) = self.heads.peek() else {
+            return Ok(None);
+        };
+        if let Some(filter) = &mut self.filter
+            && !filter.advance(hash, TAKEN_OVER)?
+        {
+            return Ok(Some(COUNTED));
+        }
+        let mut group = std::mem::take(&mut self.group);
+        group.clear();
+        self.take_into(&mut group, hash)?;
+        // Newest source first, so that a stable sort leaves the messages of a key newest first.
+        if group.len() > 1 {
+            group.sort_by_key();
+        }
+        let (mut first, taken) = (0, group.len());
+        while first < taken {
+            let end = group.end_of_key(first);
+            self.fold(hash, &group, first..end)?;
+            first = end;
+        }
+        self.group = group;
+        Ok(Some(taken))
+    }
+
+    /// Takes what sources have of the next hash, newest source first.
+    fn take_into(&mut self, group: &mut Records, hash: u64) -> Result<()> {
+        let part = self.options.part_of(hash);
+        while let Some(mut head) = self.heads.peek_mut()
+            && head.0.0 == hash
+        {
+            let number = head.0.1;
+            let source = &mut self.sources[number];
+            let taken = self.taken.as_ref();
+            let is_taken = taken.is_some_and(|(upto, ages)| ages[number] < upto[part]);
+            while source.hash() == Some(hash) {
+                match is_taken {
+                    true => source.skip()?,
+                    false => source.take_into(group)?,
+                }
+            }
+            match source.hash() {
+                Some(next) => head.0.0 = next,
+                None => drop(PeekMut::pop(head)),
+            }
+        }
+        Ok(())
+    }
+
+    /// What remains of a key goes into the result: of the records of these numbers.
+    fn fold(&mut self, hash: u64, group: &Records, numbers: Range<usize>) -> Result<()> {
+        let Some(record) = group.get(numbers.start) else {
+            return Ok(());
+        };
+        let key = record.key;
+        let rules = self.rules.of(key);
+        let mut folder = Folder::new(&self.rule, rules.operator.as_deref());
+        if let Some(filter) = rules.filter.as_deref().filter(|_| self.asks_filters) {
+            folder = folder.filtered(filter, self.rules.user_key(key));
+        }
+        let messages = group.messages(numbers);
+        debug_assert!(
+            messages
+                .clone()
+                .is_sorted_by(|newer, older| newer.sequence >= older.sequence),
+            "messages of a key come newest first"
+        );
+        let is_oldest = self.rule.older == Older::None;
+        let ranges = || self.deletes.iter().filter(|deletes| !deletes.is_empty());
+        // Of deleted ranges that the run has, only what they hide is left out.
+        let deleted = |at| match is_oldest {
+            true => None,
+            false => ranges().filter_map(|deletes| deletes.covering(key, at)).max(),
+        };
+        let (builder, filter, mut pushed) = (&mut self.builder, &mut self.filter, Ok(()));
+        let leaf = &mut self.leaf;
+        let push = |folded: Folded<'_>| {
+            if pushed.is_ok() {
+                let message = Message {
+                    sequence: folded.sequence,
+                    kind: folded.kind,
+                    expires_ms: folded.expires_ms,
+                    operand: folded.operand,
+                };
+                let previous = filter.as_mut().map_or(Ok(None), |filter| filter.push(hash));
+                let listed = leaf.as_mut().map_or(Ok(()), |leaf| leaf.push(hash));
+                pushed = listed
+                    .and(previous)
+                    .and_then(|previous| builder.push_after(previous, hash, key, message, &rules));
+            }
+        };
+        match is_oldest && ranges().next().is_some() {
+            false => folder.fold(messages, deleted, push),
+            true => {
+                let horizon = self.rule.horizon;
+                let deletes = ranges().flat_map(|deletes| covering(deletes, key, horizon));
+                let mut all: Vec<Said<'_>> = messages.chain(deletes.map(Said::delete)).collect();
+                all.sort_by_key(|message| Reverse(message.sequence));
+                folder.fold(all, deleted, push);
+            }
+        }
+        pushed
+    }
+}
+
+/// Returns when ranges were deleted that have a key, newest first. Of those that every reader sees
+/// the newest is enough.
+fn covering(deletes: &RangeDeletes, key: &[u8], horizon: Sequence) -> impl Iterator<Item = Sequence> {
+    let mut at = Some(LAST);
+    std::iter::from_fn(move || {
+        let sequence = deletes.covering(key, at?)?;
+        at = (sequence > horizon).then(|| sequence - 1);
+        Some(sequence)
+    })
+}
