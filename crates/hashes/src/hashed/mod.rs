@@ -19,7 +19,7 @@
 //! *Read in this order*: `options.rs`, `leaf`, `index.rs` (which leaf has a hash), `pages`, `run`,
 //! `lists`, `routing` and `trees` (which runs of a level have a hash), `policy.rs` (when merges are
 //! due), `state.rs` (a version), `structure.rs` (the front), `rules.rs`, `place.rs` (tiers),
-//! `incorporate.rs`, `merge.rs`, `layers.rs` and `ingest.rs`, `read.rs` and `descend.rs`,
+//! `incorporate.rs`, `merge/mod.rs`, `layers.rs` and `ingest.rs`, `read.rs` and `descend.rs`,
 //! `walk.rs`, `format.rs`, `check.rs`, `salvage.rs` and `mend.rs` (repairs), `figures.rs`,
 //! `contract.rs`.
 //!

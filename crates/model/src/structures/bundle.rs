@@ -114,6 +114,7 @@ pub(super) fn point(
         scan_reads: 0.0,
         scan_runs: 0.0,
         merged: different / requests + merged,
+        hashed: different / requests + merged,
         asked: 1.0 + stores / 2.0 + levels,
     })
 }

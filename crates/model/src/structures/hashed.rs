@@ -218,6 +218,7 @@ pub(super) fn point(index: HashIndex, workload: &Workload, machine: &Machine) ->
         scan_reads: 0.0,
         scan_runs: 0.0,
         merged: different / requests + merged,
+        hashed: different / requests + merged,
         asked: 1.0 + joins.stores / 2.0,
     })
 }

@@ -74,6 +74,7 @@ impl Tables {
             scan_reads: self.runs * leaf,
             scan_runs: self.runs,
             merged: tree,
+            hashed: 0.0,
             asked: self.runs,
         }
     }

@@ -61,6 +61,7 @@ pub(super) fn b_tree(workload: &Workload, machine: &Machine) -> Result<Point, Ba
         scan_reads: leaf,
         scan_runs: 1.0,
         merged: 1.0,
+        hashed: 0.0,
         asked: 1.0,
     })
 }
@@ -106,6 +107,7 @@ pub(super) fn buffered(
         scan_reads: leaf * (1.0 + above),
         scan_runs: 1.0 + above,
         merged: fanout * levels,
+        hashed: 0.0,
         asked: 1.0 + above,
     })
 }
@@ -143,6 +145,7 @@ pub(super) fn silt(workload: &Workload, machine: &Machine) -> Result<Point, BadP
         scan_reads: workload.scan_records,
         scan_runs: workload.scan_records,
         merged: costs.write_amplification,
+        hashed: costs.write_amplification,
         asked: 2.0 + costs.hash_stores,
     })
 }

@@ -379,6 +379,7 @@ impl Outcome {
             scan_runs: path,
             merged: mix(&|written| written.compacted_records / (written.user_bytes / record).max(1.0))
                 + again,
+            hashed: 0.0,
             asked: self.questions,
         }
     }

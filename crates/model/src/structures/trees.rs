@@ -100,6 +100,7 @@ pub(super) fn point(lambda: u32, workload: &Workload, machine: &Machine) -> Resu
         scan_reads: 0.0,
         scan_runs: 0.0,
         merged: written,
+        hashed: 0.0,
         asked: 1.0 + stores / 2.0 + leaves.levels,
     })
 }

@@ -9,8 +9,8 @@ use std::path::Path;
 
 /// Sizes of stores, in tenths of the largest.
 const TENTHS: [u64; 4] = [1, 2, 5, 10];
-/// The fewest keys: LevelDB's first level holds half of the smallest store then.
-const FEWEST: u64 = 200_000;
+/// The fewest keys: LevelDB's first level holds the smallest store then.
+const FEWEST: u64 = 100_000;
 
 pub(super) fn measure(directory: &Path, records: u64) -> Result<Measured> {
     ensure!(

@@ -279,7 +279,7 @@ fn made(name: &str, records: u64) -> alluvium_bench::lab::Measured {
 #[cfg(feature = "leveldb")]
 #[test]
 fn leveldb_takes_inserts_and_writes_more_of_them_the_larger_it_is() {
-    let measured = made("leveldb-inserts", 200_000);
+    let measured = made("leveldb-inserts", 100_000);
     for popularity in ["uniform", "Zipf 0.99"] {
         let written = values(&measured, &format!("written, {popularity}"));
         assert_eq!(written.len(), 4);
