@@ -283,8 +283,8 @@ fn leveldb_takes_inserts_and_writes_more_of_them_the_larger_it_is() {
     for popularity in ["uniform", "Zipf 0.99"] {
         let written = values(&measured, &format!("written, {popularity}"));
         assert_eq!(written.len(), 4);
-        // The log and the memtables: twice, at least.
-        assert!(written.iter().all(|written| *written > 1.9), "{written:?}");
+        // The log alone, at least: the last memtable is not written out.
+        assert!(written.iter().all(|written| *written > 1.0), "{written:?}");
         assert!(written[3] > written[0], "{popularity}: {written:?}");
         let inserts = values(&measured, &format!("inserts by written, {popularity}"));
         assert!(inserts.iter().all(|inserts| *inserts > 0.0), "{inserts:?}");

@@ -62,10 +62,10 @@ impl Merging {
         group.clear();
         self.take_into(&mut group, hash)?;
         // Newest source first, so that a stable sort leaves the messages of a key newest first.
-        if group.len() > 1 {
+        if group.count() > 1 {
             group.sort_by_key();
         }
-        let (mut first, taken) = (0, group.len());
+        let (mut first, taken) = (0, group.count());
         while first < taken {
             let end = group.end_of_key(first);
             self.fold(hash, &group, first..end)?;

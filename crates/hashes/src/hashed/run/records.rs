@@ -40,7 +40,7 @@ impl<'r> Record<'r> {
 
     /// Returns the same with memory of its own.
     #[must_use]
-    pub fn to_owned(&self) -> Owned {
+    pub fn to_owned(self) -> Owned {
         Owned {
             hash: self.hash,
             key: self.key.into(),
@@ -131,7 +131,7 @@ impl Placed {
 impl Records {
     /// Returns how many there are.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.all.len()
     }
 
@@ -228,7 +228,7 @@ mod tests {
             records.push(&record(key, &[sequence as u8; 3], sequence));
         }
         records.sort_by_key();
-        let all = (0..records.len()).filter_map(|number| records.get(number));
+        let all = (0..records.count()).filter_map(|number| records.get(number));
         let all: Vec<_> = all.map(|record| (record.key[0], record.sequence)).collect();
         assert_eq!(all, [(b'a', 8), (b'a', 5), (b'b', 9), (b'b', 7), (b'c', 6)]);
         let ends: Vec<usize> = (0..5).map(|first| records.end_of_key(first)).collect();
@@ -249,6 +249,6 @@ mod tests {
         assert!(records.bytes.capacity() > 0, "memory is used again");
         records.push(&record(b"long", &vec![0; 2 * KEPT], 1));
         records.clear();
-        assert_eq!((records.len(), records.bytes.capacity()), (0, 0));
+        assert_eq!((records.count(), records.bytes.capacity()), (0, 0));
     }
 }
