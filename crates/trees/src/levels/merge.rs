@@ -8,7 +8,7 @@ use super::state::{Age, Kept, Member, Version, Written, bytes_of};
 use crate::fuse::{Fused, Plan, Source};
 use crate::maplet::{self, Merger};
 use crate::run::Built;
-use crate::stitch::{Filters, Retry, Rules, Stitched, Stitching};
+use crate::stitch::{Filters, Rules, Stitched, Stitching};
 use alluvium_base::Purpose;
 use alluvium_dictionary::contract::{Progress, Step};
 use alluvium_dictionary::merge::Older;
@@ -262,7 +262,6 @@ impl MergeStep {
             older: self.older,
             sparse: plan.sparse.clone(),
             tier,
-            retry: Retry::Soon,
             filters: shared.options.filters,
         };
         let open = |sources| Stitched::open_all(store, sources, &rules, |_| true);

@@ -33,7 +33,8 @@ pub(crate) struct Stitched {
     ahead: VecDeque<Leaf>,
     /// Leaves that are read with the next one before the policy is asked again.
     window: usize,
-    /// Leaves that are read with the next one at least, once too few could be taken over.
+    /// Leaves that are read with the next one at least, once too few could be taken over: each time
+    /// in a row twice as many, so that at most as many are read in vain as had to be read.
     patience: usize,
     /// The leaves before the position were taken over, and only their number ended the stretch.
     goes_on: bool,
@@ -56,18 +57,7 @@ pub(crate) struct Rules {
     pub(crate) sparse: Vec<Extent>,
     /// The tier that the result is written to: leaves elsewhere are copied.
     pub(crate) tier: u8,
-    pub(crate) retry: Retry,
     pub(crate) filters: Filters,
-}
-
-/// When the policy is asked again after it has found too few leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Retry {
-    /// Behind those leaves.
-    Soon,
-    /// The same at first, and each time in a row after twice as many leaves: where nothing can be
-    /// taken over, nearly all is read in long stretches.
-    Later,
 }
 
 /// Leaves that are taken over at once, at most: their index entries are in memory.
@@ -305,11 +295,9 @@ impl Input for Stitched {
         self.goes_on = count == MOST_AT_ONCE;
         if count == 0 || !self.rules.stitching.chooses(&view) {
             self.goes_on = false;
-            self.window = count.max(1);
-            if self.rules.retry == Retry::Later {
-                self.window = self.window.max(self.patience);
-                self.patience = (2 * self.patience).min(MOST_PATIENCE);
-            }
+            // Where nothing can be taken over, nearly all is read in long stretches.
+            self.window = count.max(self.patience);
+            self.patience = (2 * self.patience).min(MOST_PATIENCE);
             return Ok(0);
         }
         assert!(self.patience <= MOST_PATIENCE, "patience has an end");

@@ -21,7 +21,7 @@
 mod input;
 mod policy;
 
-pub(crate) use input::{Retry, Rules, Stitched};
+pub(crate) use input::{Rules, Stitched};
 #[cfg(all(test, not(alluvium_model_check)))]
 pub(crate) use policy::StitchView;
 pub use policy::{Filters, SameScan, Stitching};

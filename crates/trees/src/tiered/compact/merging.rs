@@ -2,7 +2,7 @@
 
 use crate::fuse::{Fused, Plan, Source, Taken};
 use crate::run::{Built, Run, RunOptions};
-use crate::stitch::{Filters, Retry, Rules, Stitched, Stitching, threshold};
+use crate::stitch::{Filters, Rules, Stitched, Stitching, threshold};
 use crate::tiered::trunk::Adoption;
 use alluvium_dictionary::contract::Progress;
 use alluvium_storage::store::Store;
@@ -92,7 +92,6 @@ impl Merging {
             older: plan.rule.older,
             sparse: plan.sparse.clone(),
             tier: options.tier,
-            retry: Retry::Later,
         };
         let open = |sources| Stitched::open_all(store, sources, &rules, |run| (choice.is_whole)(run));
         let fused = Fused::over(store, sources, plan, options, open)?;
