@@ -189,7 +189,7 @@ pub(super) fn snapshot(transaction: &mut Transaction<'_>, args: Args<'_>, reply:
         }
         (b"GET", 4) => {
             let snapshot = db.open_snapshot(text(args.at(2))?).map_err(refused)?;
-            let record = store.record_at(&snapshot, transaction.database, args.at(3))?;
+            let record = store.record_at(&snapshot, transaction.client_database(), args.at(3))?;
             match record.map(|record| Entry::read(Found::Owned(record), transaction.now_ms)) {
                 None => reply.null(),
                 Some(entry) => match entry? {

@@ -3,6 +3,7 @@
 //! A store whose keys are hashed has a keyspace without order for each database. A key is found
 //! there with one read and less than a byte of memory; collections' elements stay in order.
 
+use super::databases::numbers_of;
 use super::layout::{existing, hashed_options};
 use super::{DATABASES, Reading, Store};
 use crate::model::format::{self, InnerKey};
@@ -151,15 +152,18 @@ impl Store {
         Ok(first.is_some())
     }
 
-    /// Reads a record of a database in a snapshot.
+    /// Reads a record of a client's database in a snapshot. Databases may have changed places
+    /// since.
     pub(crate) fn record_at(
         &self,
         at: &Snapshot,
         database: u8,
         key: &[u8],
     ) -> alluvium::Result<Option<Value>> {
-        match (self.records.are_hashed(), self.records.existing(database)) {
-            (false, _) => at.get(&self.data, &format::record_key(database, key)[..]),
+        let numbers = at.get(&self.data, &format::databases_key()[..])?;
+        let number = numbers_of(numbers.as_deref())[usize::from(database)];
+        match (self.records.are_hashed(), self.records.existing(number)) {
+            (false, _) => at.get(&self.data, &format::record_key(number, key)[..]),
             (true, Some(space)) => at.get(space, key),
             (true, None) => Ok(None),
         }

@@ -379,8 +379,7 @@ impl<'s> Transaction<'s> {
             within.touched(self.database, key);
         }
         if self.store.locks.has_watchers() {
-            let database = database_of(&self.numbers(), self.database);
-            self.touched.push((database, key.into()));
+            self.touched.push((self.client_database(), key.into()));
         }
     }
 
@@ -390,6 +389,11 @@ impl<'s> Transaction<'s> {
             Some(numbers) => **numbers,
             None => self.store.databases.numbers(),
         }
+    }
+
+    /// What clients call the database that the transaction is for.
+    pub(crate) fn client_database(&self) -> u8 {
+        database_of(&self.numbers(), self.database)
     }
 
     /// The number that a database is stored under, as the transaction sees it.

@@ -50,6 +50,7 @@ also_hashed! {
         what_follows_a_swap_in_a_pipeline_or_a_transaction_sees_it
         a_swap_touches_watched_keys_that_are_in_one_of_both_and_watches_go_on
         a_swap_holds_after_a_restart
+        a_snapshot_keeps_databases_where_they_were
         no_increment_is_lost_or_doubled_while_databases_are_swapped
     }
     collections {

@@ -174,3 +174,13 @@ fn a_write_that_waited_for_a_swap_goes_to_its_database_as_it_is_then() {
         assert!(changed.is_empty(), "{} times: {:?}", changed.len(), changed[0]);
     });
 }
+
+#[test]
+pub(crate) fn a_snapshot_keeps_databases_where_they_were() {
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
+    client.script("SET a zero => OK\nSELECT 1 => OK\nSET a one => OK\nSNAPSHOT CREATE before => OK");
+    client.script("SWAPDB 0 1 => OK\nSNAPSHOT GET before a => \"one\"\nSELECT 0 => OK");
+    client.script("SNAPSHOT GET before a => \"zero\"\nSNAPSHOT CREATE behind => OK");
+    client.script("SWAPDB 0 2 => OK\nSNAPSHOT GET behind a => \"one\"\nGET a => nil");
+}
