@@ -122,8 +122,8 @@ pub(super) struct Point {
 /// Nanoseconds of a processor: a write of memtable and log, a record that is merged, what it takes
 /// more in the order of hashes (its key is hashed, and compared with that of many sources), a
 /// lookup of what is in memory, a table that it asks, the beginning of a scan in the memtables and
-/// in each run, a record of a scan, a byte that is written to the device. Measured on the machine of
-/// docs/performance.md, rounded.
+/// in each run, a record of a scan, a byte that is written to the device. Measured on the machine
+/// of docs/performance.md, rounded.
 const WRITE_NS: f64 = 1_200.0;
 const MERGE_NS: f64 = 150.0;
 const HASHED_NS: f64 = 700.0;
