@@ -34,7 +34,7 @@ pub(crate) struct Stitched {
     /// Leaves that are read with the next one before the policy is asked again.
     window: usize,
     /// Leaves that are read with the next one at least, once too few could be taken over: each time
-    /// in a row twice as many, so that at most as many are read in vain as had to be read.
+    /// in a row twice as many, so that about as many are read in vain, at most, as had to be read.
     patience: usize,
     /// The leaves before the position were taken over, and only their number ended the stretch.
     goes_on: bool,
