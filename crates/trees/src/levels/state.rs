@@ -212,6 +212,7 @@ impl LevelsOptions {
             class,
             tier,
             value_tier: tier,
+            leaf_keys: self.stitching.is_on(),
             ..RunOptions::new(purpose)
         }
     }

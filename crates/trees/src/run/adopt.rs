@@ -3,7 +3,7 @@
 
 use super::Run;
 use super::build::{Builder, note_sequence};
-use super::index::Child;
+use super::index::{Child, LeafKeys};
 use super::path::{Path, Target};
 use super::scanned::lies_behind;
 use super::units::ValueUnits;
@@ -16,21 +16,37 @@ use alluvium_storage::{Cache, NodePointer, Result};
 #[derive(Clone, Debug)]
 pub(crate) struct Leaf {
     child: Child,
-    /// At or below its keys, and above those of the leaf before.
-    separator: Vec<u8>,
-    /// Above its keys; none of the last leaf.
-    fence: Option<Vec<u8>>,
+    /// At or below its keys, and above those of the leaf before: its first key, if that is known.
+    low: Vec<u8>,
+    /// Above its keys, and at or below those of the next leaf: right behind its last key, if that
+    /// is known. None of a last leaf of which it is not.
+    end: Option<Vec<u8>>,
+    /// Whether its first and last key are known.
+    is_exact: bool,
     /// What holds its values that are apart.
     units: ValueUnits,
 }
 
 impl Leaf {
-    pub(crate) fn separator(&self) -> &[u8] {
-        &self.separator
+    pub(crate) fn low(&self) -> &[u8] {
+        &self.low
     }
 
-    pub(crate) fn fence(&self) -> Option<&[u8]> {
-        self.fence.as_deref()
+    pub(crate) fn end(&self) -> Option<&[u8]> {
+        self.end.as_deref()
+    }
+
+    /// Its last key, if that is known.
+    pub(crate) fn last(&self) -> Option<&[u8]> {
+        let end = self.end.as_deref().filter(|_| self.is_exact)?;
+        end.split_last().map(|(_, last)| last)
+    }
+
+    /// Its first and last key, if they are known.
+    fn keys(&self) -> Option<LeafKeys> {
+        let last = self.last()?.to_vec();
+        let first = self.low.clone();
+        Some(LeafKeys { first, last })
     }
 
     pub(crate) fn pointer(&self) -> &NodePointer {
@@ -87,7 +103,7 @@ impl Run {
         let (summary, sums) = (self.summary(), leaf.child.sums);
         let mean = summary.records / summary.leaves.max(1);
         let has_no_other = sums.bytes == leaf.child.pointer.read_len() as u64;
-        leaf.fence.is_some()
+        leaf.end.is_some()
             && !leaf.child.begun
             && 4 * sums.records >= 3 * mean
             && (has_no_other || !leaf.units.is_empty())
@@ -121,42 +137,59 @@ impl Leaves {
         let Some(path) = &mut self.path else {
             return Ok(None);
         };
-        let (child, separator, units) = (path.child()?, path.separator()?, path.units()?);
-        let guard = self.cache.epochs().pin();
-        let fence = match path.next(&self.cache, &guard, self.purpose)? {
-            true => Some(path.separator()?),
-            false => None,
+        let (child, units, keys) = (path.child()?, path.units()?, path.keys()?);
+        let is_exact = keys.is_some();
+        let (low, last) = match keys {
+            Some(LeafKeys { first, last }) => (first, Some(last)),
+            None => (path.separator()?, None),
         };
-        if fence.is_none() {
+        let guard = self.cache.epochs().pin();
+        let has_next = path.next(&self.cache, &guard, self.purpose)?;
+        let end = match last {
+            Some(mut last) => {
+                last.push(0);
+                Some(last)
+            }
+            None if has_next => Some(path.separator()?),
+            None => None,
+        };
+        if !has_next {
             self.path = None;
         }
         Ok(Some(Leaf {
             child,
-            separator,
-            fence,
+            low,
+            end,
+            is_exact,
             units,
         }))
     }
 }
 
 impl Builder {
+    /// Returns whether enough is known of a leaf to take it over.
+    pub(crate) fn can_adopt(&self, leaf: &Leaf) -> bool {
+        leaf.is_exact || !self.options.leaf_keys
+    }
+
     /// Takes over a leaf of a run that [`Builder::inherit_from`] has named, as it is. Its keys lie
     /// behind all that were taken so far, and before all that follow.
     ///
     /// # Errors
     /// As [`Builder::push`].
     pub(crate) fn adopt(&mut self, leaf: &Leaf, of: &Run) -> Result<()> {
-        let fence = leaf.fence.as_ref().expect("the last leaf of a run is copied");
+        assert!(self.can_adopt(leaf), "a leaf whose keys are not known is copied");
+        let end = leaf.end.as_ref().expect("a leaf that has no end is copied");
         assert!(
-            self.summary.records == 0 || self.last_key < leaf.separator,
+            self.summary.records == 0 || self.last_key < leaf.low,
             "a leaf that is taken over follows what is there (R1)"
         );
-        self.end_leaf(&leaf.separator)?;
+        self.end_leaf(&leaf.low)?;
         // A reader of any key before the next leaf's separator comes to this one. Where the leaf
         // before was taken over, too, it is needed up to its bound only (R2): what lies between is
         // this leaf's, as of one that is copied.
-        let separator = self.fence.take().unwrap_or_else(|| leaf.separator.clone());
-        debug_assert!(separator <= leaf.separator, "bounds are in order (R1)");
+        let separator = self.fence.take().unwrap_or_else(|| leaf.low.clone());
+        debug_assert!(separator <= leaf.low, "bounds are in order (R1)");
         let (all, sums) = (of.summary(), leaf.child.sums);
         if self.summary.records == 0 {
             self.first_key.clone_from(&separator);
@@ -174,16 +207,17 @@ impl Builder {
         self.adopted += sums.records;
         let live = leaf.child.pointer.read_len() as u64;
         self.adopted_bytes += live;
-        self.value_spans.add(&leaf.child.pointer, &separator, fence, live);
+        self.value_spans.add(&leaf.child.pointer, &separator, end, live);
         // A reader of the leaf may read its values: both are needed for the same keys (R2).
         for listed in leaf.units.list() {
             let unit = (listed.tier, u64::from(listed.unit));
             self.value_spans
-                .add_unit(unit, &separator, fence, u64::from(listed.live));
+                .add_unit(unit, &separator, end, u64::from(listed.live));
         }
-        self.add_child(&separator, &leaf.child, &leaf.units);
-        self.last_key.clone_from(&leaf.separator);
-        self.fence = Some(fence.clone());
+        let keys = self.options.leaf_keys.then(|| leaf.keys());
+        self.add_child(&separator, &leaf.child, (&leaf.units, keys.flatten().as_ref()));
+        leaf.last().unwrap_or(&leaf.low).clone_into(&mut self.last_key);
+        self.fence = Some(end.clone());
         Ok(())
     }
 
@@ -194,7 +228,8 @@ impl Builder {
         self.hashes.push(Key::new(key).hash());
     }
 
-    /// Returns the last key that was taken; below a leaf that was taken over, its bound.
+    /// Returns the last key that was taken; below the keys of a leaf that was taken over and whose
+    /// last one is not known.
     pub(crate) fn last_key(&self) -> Option<&[u8]> {
         (self.summary.records > 0).then_some(&self.last_key)
     }

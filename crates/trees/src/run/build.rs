@@ -2,7 +2,7 @@
 //! `finish.rs`.
 
 use super::format::encode_long;
-use super::index::{Child, Full, IndexBuilder, Sums};
+use super::index::{Child, Full, IndexBuilder, LeafKeys, Sums};
 use super::leaf::{Entry, LeafBuilder};
 use super::options::RunOptions;
 use super::spans::Spans;
@@ -83,6 +83,8 @@ pub struct Builder {
     pub(super) is_over: bool,
     /// The current leaf's separator.
     pub(super) separator: Vec<u8>,
+    /// Its first key, if the index says keys of leaves.
+    pub(super) leaf_first: Vec<u8>,
     /// Bytes of values outside the current leaf.
     pub(super) separate_bytes: u64,
     /// Values of the current leaf whose places are not known.
@@ -133,6 +135,8 @@ pub(super) struct Closed {
     /// Values whose places are not known.
     awaited: usize,
     units: ValueUnits,
+    /// What the index says of its keys.
+    keys: Option<LeafKeys>,
     codec: Codec,
 }
 
@@ -186,6 +190,7 @@ impl Builder {
             leaf_codec: options.codec,
             is_over: false,
             separator: Vec::new(),
+            leaf_first: Vec::new(),
             separate_bytes: 0,
             awaited: 0,
             units: ValueUnits::default(),
@@ -479,6 +484,9 @@ impl Builder {
             self.summary.records == 0 || !new || *self.separator > *self.last_key,
             "no key before the leaf is at its separator (R1)"
         );
+        if self.options.leaf_keys {
+            key.clone_into(&mut self.leaf_first);
+        }
         let mean = self.mean_record().filter(|_| !self.is_over);
         let record = mean.unwrap_or(key.len() + value_len + 8);
         self.leaf_codec = self.options.codec;
@@ -520,6 +528,10 @@ impl Builder {
         closed.begun = self.leaf.is_begun();
         closed.awaited = self.awaited;
         closed.units.clone_from(&self.units);
+        closed.keys = self.options.leaf_keys.then(|| LeafKeys {
+            first: self.leaf_first.clone(),
+            last: self.last_key.clone(),
+        });
         closed.codec = self.leaf_codec;
         self.closed_bytes += closed.bytes.len() as u64;
         self.closed.push_back(closed);
@@ -563,18 +575,23 @@ impl Builder {
                 // Its own parts would have to be listed as well.
                 closed.units.forget();
             }
-            self.add_child(&closed.separator, &child, &closed.units);
+            self.add_child(&closed.separator, &child, (&closed.units, closed.keys.as_ref()));
             self.spare = Some(closed);
         }
         Ok(())
     }
 
-    /// Adds a leaf to the index.
-    pub(super) fn add_child(&mut self, separator: &[u8], child: &Child, units: &ValueUnits) {
+    /// Adds a leaf to the index, with the units that hold its values and what is said of its keys.
+    pub(super) fn add_child(
+        &mut self,
+        separator: &[u8],
+        child: &Child,
+        known: (&ValueUnits, Option<&LeafKeys>),
+    ) {
         let room = self.page_size().bytes();
-        if !self.index.add(separator, child, units, room) {
+        if !self.index.add(separator, child, known, room) {
             self.close_index();
-            let added = self.index.add(separator, child, units, room);
+            let added = self.index.add(separator, child, known, room);
             assert!(added, "an empty index node takes a child");
         }
     }

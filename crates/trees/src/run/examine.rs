@@ -81,6 +81,7 @@ fn index(bytes: &[u8], page_size: PageSize) -> Result<Examined, Bad> {
         let separator = layout.separator(bytes, number)?;
         layout.child(bytes, number, page_size)?;
         layout.units(bytes, number)?;
+        layout.keys(bytes, number)?;
         layout.child_for(bytes, &separator)?;
         layout.below(bytes, &separator)?;
     }

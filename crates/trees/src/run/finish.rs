@@ -182,9 +182,9 @@ impl Builder {
                     begun: full.begun,
                 };
                 let none = ValueUnits::default();
-                if !above.add(&full.separator, &child, &none, room) {
+                if !above.add(&full.separator, &child, (&none, None), room) {
                     next.push(above.take());
-                    let added = above.add(&full.separator, &child, &none, room);
+                    let added = above.add(&full.separator, &child, (&none, None), room);
                     assert!(added, "an empty index node takes a child");
                 }
                 if nodes.parts.is_empty() {

@@ -31,6 +31,9 @@ pub struct RunOptions {
     pub tier: u8,
     /// The tier of values that are kept apart from their leaves.
     pub value_tier: u8,
+    /// Whether the index says the first and the last key of each leaf, so that merges tell exactly
+    /// which leaves of two runs overlap. It takes the bytes of two keys for each leaf.
+    pub leaf_keys: bool,
 }
 
 impl RunOptions {
@@ -45,6 +48,7 @@ impl RunOptions {
             leaf_pages: None,
             tier: 0,
             value_tier: 0,
+            leaf_keys: false,
         }
     }
 

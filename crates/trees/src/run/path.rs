@@ -1,6 +1,6 @@
 //! A way from the root down to a leaf, and on to its neighbours.
 
-use super::index::{Child, Layout};
+use super::index::{Child, Layout, LeafKeys};
 use super::load::{Loaded, load};
 use super::units::ValueUnits;
 use super::{Bad, Run};
@@ -192,6 +192,13 @@ impl Path {
         let level = self.lowest();
         let units = level.layout.units(level.bytes(), level.at);
         units.map_err(|bad| bad.at(&level.pointer))
+    }
+
+    /// Returns the leaf's first and last key, if the index says them.
+    pub(super) fn keys(&self) -> Result<Option<LeafKeys>> {
+        let level = self.lowest();
+        let keys = level.layout.keys(level.bytes(), level.at);
+        keys.map_err(|bad| bad.at(&level.pointer))
     }
 
     /// Returns the leaf's separator.

@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
+mod adopted;
 mod damage;
 mod faults;
 mod model;

@@ -142,7 +142,7 @@ impl Stitched {
                 None => None,
             };
             match next {
-                Some(leaf) if !self.range.ends_before(leaf.separator()) => self.ahead.push_back(leaf),
+                Some(leaf) if !self.range.ends_before(leaf.low()) => self.ahead.push_back(leaf),
                 _ => {
                     self.leaves = self.leaves.take().map(Leaves::ended);
                     return Ok(false);
@@ -157,13 +157,13 @@ impl Stitched {
     fn may_adopt(&self, place: usize, bound: Option<&[u8]>) -> bool {
         debug_assert!(self.leaves.is_some(), "it is walked leaf by leaf");
         let leaf = &self.ahead[place];
-        let Some(fence) = leaf.fence() else {
+        let Some(end) = leaf.end() else {
             return false;
         };
-        // It has no key at its bound (B1).
-        let is_alone = bound.is_none_or(|bound| fence <= bound);
-        let is_within = *self.range.low <= *leaf.separator()
-            && self.range.high.as_deref().is_none_or(|high| fence <= high);
+        // It has no key at its end (B1).
+        let is_alone = bound.is_none_or(|bound| end <= bound);
+        let is_within =
+            *self.range.low <= *leaf.low() && self.range.high.as_deref().is_none_or(|high| end <= high);
         let stays = leaf.tier() == self.rules.tier
             && !lies_in(&self.sparse, leaf.pointer())
             && !leaf.value_units().any(|unit| unit_lies_in(&self.sparse, unit));
@@ -178,26 +178,26 @@ impl Stitched {
             && follows
             && is_kept
             && self.run.is_full(leaf)
-            && !self.is_filtered(leaf, fence)
+            && !self.is_filtered(leaf, end)
     }
 
     /// Returns whether a filter may look at a leaf's records.
-    fn is_filtered(&self, leaf: &Leaf, fence: &[u8]) -> bool {
+    fn is_filtered(&self, leaf: &Leaf, end: &[u8]) -> bool {
         if !self.rules.asks_filters {
             return false;
         }
         let schema = &self.rules.schema;
-        let prefix = schema.prefix_len(leaf.separator());
+        let prefix = schema.prefix_len(leaf.low());
         // A bound may be shorter than the name of its keyspace, or be of the next one.
-        let is_one = schema.prefix_len(fence) == prefix && fence.starts_with(&leaf.separator()[..prefix]);
-        !is_one || schema.rules(fence).filter.is_some()
+        let is_one = schema.prefix_len(end) == prefix && end.starts_with(&leaf.low()[..prefix]);
+        !is_one || schema.rules(end).filter.is_some()
     }
 
     /// Reads the keys of the first leaves ahead, which were taken over.
     fn rehash(&self, count: usize, builder: &mut Builder) -> Result<()> {
         assert!(count <= self.ahead.len(), "what is taken over was looked at");
         let (first, last) = (&self.ahead[0], &self.ahead[count - 1]);
-        let range = KeyRange::new(first.separator(), last.fence());
+        let range = KeyRange::new(first.low(), last.end());
         let mut cursor = self
             .run
             .cursor(&self.store, range, Direction::Forward, Access::Replacing);
@@ -225,7 +225,7 @@ impl merge::Source for Stitched {
     fn key(&self) -> Option<&[u8]> {
         match &self.cursor {
             Some(cursor) => cursor.key(),
-            None => self.ahead.front().map(Leaf::separator),
+            None => self.ahead.front().map(Leaf::low),
         }
     }
 
@@ -264,8 +264,8 @@ impl Input for Stitched {
         self.look_ahead(window)?;
         let window = window.clamp(1, self.ahead.len());
         assert!(self.cursor.is_none(), "leaves ahead are behind all that is read");
-        let low = self.ahead[0].separator().to_vec();
-        let high = self.ahead[window - 1].fence().map(<[u8]>::to_vec);
+        let low = self.ahead[0].low().to_vec();
+        let high = self.ahead[window - 1].end().map(<[u8]>::to_vec);
         let range = KeyRange::new(&low, high.as_deref()).intersect(&self.range);
         let mut cursor = self
             .run
@@ -279,18 +279,23 @@ impl Input for Stitched {
 
     fn stitch(&mut self, bound: Option<&[u8]>, builder: &mut Builder) -> Result<usize> {
         let mut count = 0;
-        while count < MOST_AT_ONCE && self.look_ahead(count + 1)? && self.may_adopt(count, bound) {
+        while count < MOST_AT_ONCE
+            && self.look_ahead(count + 1)?
+            && builder.can_adopt(&self.ahead[count])
+            && self.may_adopt(count, bound)
+        {
             count += 1;
         }
         let before = if self.goes_on { MOST_AT_ONCE } else { 0 };
         assert!(count <= self.ahead.len(), "what is taken over was looked at");
+        let last = &self.ahead[count.saturating_sub(1)];
         let view = StitchView {
             leaves: (before + count) as u64,
             before: builder.last_key(),
-            first: self.ahead[0].separator(),
-            end: self.ahead[count.saturating_sub(1)].fence(),
+            first: self.ahead[0].low(),
+            end: last.last().or(last.end()),
             next: bound,
-            name: self.rules.schema.prefix_len(self.ahead[0].separator()),
+            name: self.rules.schema.prefix_len(self.ahead[0].low()),
         };
         self.goes_on = count == MOST_AT_ONCE;
         if count == 0 || !self.rules.stitching.chooses(&view) {

@@ -8,8 +8,9 @@
 //! `crate::run::adopt` has the mechanics.
 //!
 //! The VT-tree of Spillane 2012, chapter 6. What the printed algorithms get wrong is mended: the
-//! comparison with the threshold is strict, a leaf's bound is the next leaf's separator, and a
-//! merge that may take nothing over always copies a leaf.
+//! comparison with the threshold is strict, a leaf ends behind its last key (or at the next leaf's
+//! separator, where its keys are not known), and a merge that may take nothing over always copies a
+//! leaf.
 //!
 //! Invariants:
 //!

@@ -97,7 +97,7 @@ pub struct StitchView<'k> {
     pub before: Option<&'k [u8]>,
     /// At or below their first key.
     pub first: &'k [u8],
-    /// Above their last key.
+    /// Their last key; where that is not known, above it.
     pub end: Option<&'k [u8]>,
     /// The next key of any other run.
     pub next: Option<&'k [u8]>,
@@ -119,8 +119,8 @@ impl Stitching {
             return false;
         }
         debug_assert!(
-            view.end.is_none_or(|end| view.first < end),
-            "leaves begin before they end"
+            view.end.is_none_or(|end| view.first <= end),
+            "leaves begin no later than they end"
         );
         if view.leaves > u64::from(self.always) {
             return true;

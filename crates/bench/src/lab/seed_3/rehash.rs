@@ -154,10 +154,10 @@ mod tests {
             };
             let (read, written) = (of(READ), of(WRITTEN));
             println!("{workload}: read {read:?}, written {written:?}");
-            assert!(read[0] * 1.2 < read[1], "{workload}: keys are read, {read:?}");
+            assert!(read[0] * 10.0 < read[1], "{workload}: keys are read, {read:?}");
             assert!(read[1] > read[2] * 0.8, "{workload}: nearly all, {read:?}");
             let same = (written[0] - written[1]).abs() < written[0] * 0.02;
-            assert!(same && written[1] < written[2], "{workload}: {written:?}");
+            assert!(same && written[1] * 2.0 < written[2], "{workload}: {written:?}");
         }
     }
 }

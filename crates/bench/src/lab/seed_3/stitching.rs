@@ -367,6 +367,21 @@ mod tests {
         }
     }
 
+    /// Leaves of different runs have keys between each other's bounds in the index, and overlap in
+    /// none: what is taken over depends on f alone.
+    #[test]
+    fn appends_at_random_places_write_the_less_the_smaller_the_threshold() {
+        let (shape, _, keys) = appends(4000);
+        let written = [F0, F3, F15, COPY_ALL].map(|threshold| {
+            let store = Store::new(shape, &levels(threshold)).unwrap();
+            store.load(keys()).unwrap();
+            store.amplification()
+        });
+        println!("{written:?}");
+        assert!(written[0] < 1.3, "{written:?}");
+        assert!(written.is_sorted() && written[2] < written[3], "{written:?}");
+    }
+
     #[test]
     fn every_experiment_of_stitching_is_measured_at_a_small_size() {
         for experiment in [&S1, &S2, &S3, &S5] {

@@ -41,6 +41,7 @@ struct Wanted {
     child: index::Child,
     own: Fences,
     units: ValueUnits,
+    keys: Option<index::LeafKeys>,
 }
 
 /// Leaves that are read at once, at most; index nodes are few.
@@ -298,8 +299,12 @@ impl Checker<'_> {
             if !ordered || !first {
                 self.order(pointer, format!("the separator of child {number}"));
             }
-            let units = layout.units(bytes, number)?;
-            wanted.push(Wanted { child, own, units });
+            wanted.push(Wanted {
+                child,
+                own,
+                units: layout.units(bytes, number)?,
+                keys: layout.keys(bytes, number)?,
+            });
         }
         Ok(self.below(&wanted, level - 1))
     }
@@ -355,7 +360,7 @@ impl Checker<'_> {
             self.found.leaves += 1;
             self.adopted += u64::from(self.is_inherited(&pointer));
             self.units.clear();
-            if let Err(error) = self.leaf(&bytes, &pointer, &child.own, &mut sums) {
+            if let Err(error) = self.leaf(&bytes, child, &mut sums) {
                 self.unreadable_child(&error, child, level);
             }
             sums
@@ -384,13 +389,8 @@ impl Checker<'_> {
     }
 
     /// Checks a leaf, and adds to what it comes to.
-    fn leaf(
-        &mut self,
-        bytes: &[u8],
-        pointer: &NodePointer,
-        fences: &Fences,
-        sums: &mut index::Sums,
-    ) -> Result<(), Error> {
+    fn leaf(&mut self, bytes: &[u8], child: &Wanted, sums: &mut index::Sums) -> Result<(), Error> {
+        let (pointer, fences) = (&child.child.pointer, &child.own);
         let bad = |bad: Bad| bad.at(pointer);
         let layout = Layout::of(bytes).map_err(bad)?;
         let mut apart = Vec::new();
@@ -441,6 +441,16 @@ impl Checker<'_> {
             self.last = Some((key, before.unwrap_or(0)));
         }
         self.left_out = false;
+        if let Some(said) = &child.keys {
+            let ends = [0, layout.keys.saturating_sub(1)].map(|number| layout.key(bytes, number));
+            let [first, last] = ends;
+            if (first.map_err(bad)?, last.map_err(bad)?) != (said.first.clone(), said.last.clone()) {
+                self.order(
+                    pointer,
+                    "its first and last key are not what the node above says (I4)",
+                );
+            }
+        }
         self.values(&apart, |number| layout.key(bytes, number).map_err(bad))
     }
 

@@ -1,6 +1,7 @@
 //! Collects children until an index node is full.
 
 use super::format::{self, COLUMNS};
+use super::keys::{Keys, LeafKeys};
 use super::{Child, Sums, ValueUnits};
 use crate::run::common_prefix;
 
@@ -22,6 +23,8 @@ pub(in crate::run) struct IndexBuilder {
     lists: Vec<ValueUnits>,
     /// How many of them there are.
     units: usize,
+    /// The first and the last key of each child, if they are said.
+    keys: Keys,
     prefix: usize,
     range: [(u64, u64); COLUMNS],
 }
@@ -46,23 +49,25 @@ impl IndexBuilder {
             children: Vec::new(),
             lists: Vec::new(),
             units: 0,
+            keys: Keys::default(),
             prefix: 0,
             range: [(u64::MAX, 0); COLUMNS],
         }
     }
 
     /// Takes a child, unless the node would be longer than `room` bytes by it. A node takes two
-    /// children whatever their separators' lengths. Of a leaf, `units` hold values.
+    /// children whatever their separators' lengths. Of a leaf, `units` hold values, and `keys` are
+    /// said of all in a node or of none.
     pub(in crate::run) fn add(
         &mut self,
         separator: &[u8],
         child: &Child,
-        units: &ValueUnits,
+        (units, keys): (&ValueUnits, Option<&LeafKeys>),
         room: usize,
     ) -> bool {
         debug_assert!(
-            self.level == 1 || units.is_empty(),
-            "values belong to leaves (I3)"
+            self.level == 1 || (units.is_empty() && keys.is_none()),
+            "values and keys belong to leaves (I3)"
         );
         let first = self.children.is_empty();
         let prefix = if first {
@@ -77,7 +82,8 @@ impl IndexBuilder {
         let count = self.children.len() + 1;
         let listed = self.units + units.list().len();
         let bytes = format::bytes(count, self.separators.len() + separator.len(), prefix, &range)
-            + format::list_bytes(count, listed);
+            + format::list_bytes(count, listed)
+            + self.keys.with(keys).bytes();
         if count > 2 && (bytes > room || count > MAX_CHILDREN) {
             return false;
         }
@@ -86,6 +92,13 @@ impl IndexBuilder {
         self.children.push(*child);
         self.lists.push(units.clone());
         self.units = listed;
+        if let Some(keys) = keys {
+            self.keys.add(keys);
+        }
+        debug_assert!(
+            self.keys.leaves() == if keys.is_some() { self.children.len() } else { 0 },
+            "keys are said of each child or of none (I4)"
+        );
         debug_assert!(prefix <= separator.len(), "a separator has the prefix");
         debug_assert_eq!(self.ends.len(), self.children.len(), "a separator each");
         (self.prefix, self.range) = (prefix, range);
@@ -101,7 +114,7 @@ impl IndexBuilder {
             (&self.separators, &self.ends),
             self.prefix,
             &self.children,
-            &self.lists,
+            (&self.lists, &self.keys),
             &self.range,
             &mut bytes,
         );

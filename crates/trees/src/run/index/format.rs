@@ -1,5 +1,6 @@
-//! The bytes of an index node, version 1, and version 2, which also says where values are that are
-//! apart from their leaves. All integers little-endian.
+//! The bytes of an index node, version 1; version 2, which also says where values are that are
+//! apart from their leaves; and version 3, which also says the first and the last key of each leaf.
+//! All integers little-endian.
 //!
 //! ```text
 //! OFFSET   SIZE   MEANING
@@ -10,9 +11,10 @@
 //!      8      8   w: bytes of a packed integer in each of the eight columns
 //!     16     64   the columns' bases, 8 bytes each
 //!     80      1   e: bytes of an end, 2 or 4
-//!     81      1   0 in version 1; 1 where it says where values are: version 2
-//!     82      2   zero
-//!     84      4   u: units that are listed in version 2; 0 in version 1
+//!     81      1   1 where it says where values are: version 2 or 3; 0 elsewhere
+//!     82      1   k: bytes of an end of a key, 2 or 4, in version 3; 0 elsewhere
+//!     83      1   zero
+//!     84      4   u: units that are listed; 0 where it does not say where values are
 //!     88      p   what all separators begin with
 //!             e × n   where each separator ends, without that
 //!             w × n   for each column in turn, packed:
@@ -26,11 +28,17 @@
 //!                       7  1 when its first key has newer records in the child before
 //!             8 × n   XXH3-64 of the child's encoded bytes
 //!                     the separators, without what all begin with
-//!                     in version 2, of nodes above leaves, for each child:
+//!                     of nodes above leaves that say where values are, for each child:
 //!             2 × n     its records whose values are apart
 //!             2 × n     how many units hold those values; 0 too where that is not known
 //!                     and for each of the units, by child:
 //!                 9     tier (1), number (4), bytes of the child's values in it (4)
+//!                     in version 3, of nodes above leaves:
+//!             4         q: bytes that all keys of leaves begin with
+//!             q         what all of them begin with
+//!             k × 2n    where each of the keys ends, without that: of each child the first
+//!                     and the last
+//!                       the keys, without that; a last key that is empty is the first
 //!                     zeros
 //! ```
 //!
@@ -38,6 +46,7 @@
 //! equal to that child's last key where column 7 is 1.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
+use super::keys::{self, Keys};
 use super::{Child, Layout, ValueUnit, ValueUnits};
 use crate::run::Bad;
 use crate::run::format::{self, INDEX, get, u16_at, u32_at};
@@ -52,6 +61,8 @@ use alluvium_storage::{Codec, NodePointer, PageSize};
 pub(super) const HEADER: usize = 88;
 /// Where it says whether it lists where values are.
 const LISTS: usize = 81;
+/// Where it says how many bytes an end of a leaf's key has.
+pub(super) const KEY_ENDS: usize = 82;
 /// Where it says how many units are listed.
 const UNITS: usize = 84;
 /// Bytes of a unit that is listed, and of what is said of each child before.
@@ -122,7 +133,7 @@ pub(super) fn encode(
     (separators, ends): (&[u8], &[u32]),
     prefix: usize,
     children: &[Child],
-    lists: &[ValueUnits],
+    (lists, keys): (&[ValueUnits], &Keys),
     range: &[(u64, u64); COLUMNS],
     out: &mut Vec<u8>,
 ) {
@@ -145,10 +156,12 @@ pub(super) fn encode(
         Writer::new(out).u64(*base);
     }
     let has_lists = lists.iter().any(|units| !units.is_empty());
+    let has_keys = keys.size().bytes() > 0;
     Writer::new(out)
         .u8(end_width as u8)
         .u8(u8::from(has_lists))
-        .u16(0)
+        .u8(if has_keys { keys.size().width() as u8 } else { 0 })
+        .u8(0)
         .u32(lists.iter().map(|units| units.list().len() as u32).sum());
     out.extend_from_slice(&separators[..prefix]);
     for (index, &end) in ends.iter().enumerate() {
@@ -169,6 +182,9 @@ pub(super) fn encode(
     }
     if has_lists {
         encode_lists(lists, out);
+    }
+    if has_keys {
+        keys.encode(out);
     }
 }
 
@@ -196,8 +212,11 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Layout, Bad> {
     let end_width = usize::from(header[80]);
     let lists = header[LISTS];
     let units = u32_at(header, UNITS) as usize;
-    let zero = lists <= 1 && u16_at(header, LISTS + 1) == 0 && (lists == 1 || units == 0);
-    let packed = widths.iter().all(|&width| width <= 8) && (end_width == 2 || end_width == 4);
+    let key_ends = header[KEY_ENDS];
+    let zero = lists <= 1 && header[KEY_ENDS + 1] == 0 && (lists == 1 || units == 0);
+    let packed = widths.iter().all(|&width| width <= 8)
+        && (end_width == 2 || end_width == 4)
+        && matches!(key_ends, 0 | 2 | 4);
     if level == 0 || children == 0 || !zero || !packed {
         return Err(Bad("a level, children, and integers of at most 8 bytes"));
     }
@@ -221,12 +240,16 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Layout, Bad> {
         len: ends.total(bytes, children).ok_or(outside)?,
         ends,
     };
-    let end = separators.at + separators.len;
+    let mut end = separators.at + separators.len;
+    let lists_at = (lists == 1).then_some(end);
+    if lists_at.is_some() {
+        end += children * COUNTS + units * UNIT_LISTED;
+    }
     if end > bytes.len() {
         return Err(outside);
     }
-    let lists_at = (lists == 1).then_some(end);
-    if lists_at.is_some() && end + children * COUNTS + units * UNIT_LISTED > bytes.len() {
+    let keys_at = (key_ends > 0).then_some(end);
+    if keys_at.is_some_and(|at| !keys::are_inside(bytes, at, children)) {
         return Err(outside);
     }
     Ok(Layout {
@@ -238,6 +261,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Layout, Bad> {
         checksums_at,
         separators,
         lists_at,
+        keys_at,
     })
 }
 

@@ -1,11 +1,12 @@
 //! Index nodes: separators, and what is known of each child.
 //!
 //! *Knows*: how children are packed into a node, which child may hold a key, what a child's leaves
-//! come to, where the values of a leaf are.
+//! come to, where the values of a leaf are, what its first and last key are.
 //!
 //! *Does not know*: where nodes are, what is in a leaf.
 //!
-//! *Read in this order*: `format.rs`, `build.rs`, this file (finding a child).
+//! *Read in this order*: `format.rs`, `build.rs`, this file (finding a child), `keys.rs` (first and
+//! last keys of leaves).
 //!
 //! Invariants:
 //!
@@ -13,11 +14,15 @@
 //!   records in the child before.
 //! - **I2** A child's sums are those of the leaves below it.
 //! - **I3** The units that are listed of a leaf are all that hold values of it, with their bytes.
+//! - **I4** Where a node says the keys of one leaf, it says those of all; they are what the leaves
+//!   have.
 
 mod build;
 mod format;
+mod keys;
 
 pub(super) use build::{Full, IndexBuilder};
+pub(super) use keys::LeafKeys;
 
 use super::Bad;
 use super::strings::Strings;
@@ -67,6 +72,8 @@ pub(super) struct Layout {
     separators: Strings,
     /// Where it says which units hold values of its children, if it does.
     lists_at: Option<usize>,
+    /// Where it says the first and the last key of each leaf, if it does.
+    keys_at: Option<usize>,
 }
 
 impl Layout {

@@ -35,8 +35,8 @@ fn units(list: &[(u8, u32, u32)]) -> ValueUnits {
 #[test]
 fn the_bytes_of_version_1_do_not_change() {
     let mut builder = IndexBuilder::new(1);
-    builder.add(b"key1", &child(0), &none(), 4096);
-    builder.add(b"key5", &child(1), &none(), 4096);
+    builder.add(b"key1", &child(0), (&none(), None), 4096);
+    builder.add(b"key5", &child(1), (&none(), None), 4096);
     let bytes = builder.take().bytes;
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     let header = "0201020003000000010000000001010018000000000000000010000000000000";
@@ -67,7 +67,7 @@ fn children_come_back_and_are_found() {
             .collect();
         let mut builder = IndexBuilder::new(3);
         for (separator, child) in separators.iter().zip(&children) {
-            assert!(builder.add(separator, child, &none(), 1 << 20));
+            assert!(builder.add(separator, child, (&none(), None), 1 << 20));
         }
         let full = builder.take();
         assert_eq!(full.separator, separators[0]);
@@ -107,7 +107,7 @@ fn a_key_whose_records_began_further_left_is_found_there() {
         (b"m", begun(2)),
         (b"p", child(3)),
     ] {
-        builder.add(separator, &child, &none(), 4096);
+        builder.add(separator, &child, (&none(), None), 4096);
     }
     let bytes = builder.take().bytes;
     let layout = Layout::of(&bytes).unwrap();
@@ -127,7 +127,7 @@ fn the_bytes_of_version_2_say_where_values_are() {
         units(&[(0, 7, 9)]),
     ];
     for (number, (separator, list)) in [b"key1", b"key5", b"key7"].into_iter().zip(&lists).enumerate() {
-        assert!(builder.add(separator, &child(number as u64), list, 4096));
+        assert!(builder.add(separator, &child(number as u64), (list, None), 4096));
     }
     let bytes = builder.take().bytes;
     let layout = Layout::of(&bytes).unwrap();
@@ -157,9 +157,88 @@ fn a_node_is_no_longer_than_it_may_be_with_what_it_lists() {
     let list = units(&(0..40).map(|unit| (0, unit, 1)).collect::<Vec<_>>());
     let mut builder = IndexBuilder::new(1);
     let mut count = 0u64;
-    while builder.add(format!("{count:04}").as_bytes(), &child(count), &list, 4096) {
+    while builder.add(
+        format!("{count:04}").as_bytes(),
+        &child(count),
+        (&list, None),
+        4096,
+    ) {
         count += 1;
     }
     assert!((5..11).contains(&count), "{count} children list 40 units each");
     assert!(builder.take().bytes.len() <= 4096);
+}
+
+fn keys(first: &[u8], last: &[u8]) -> LeafKeys {
+    LeafKeys {
+        first: first.to_vec(),
+        last: last.to_vec(),
+    }
+}
+
+#[test]
+fn the_bytes_of_version_3_say_the_first_and_the_last_key_of_each_leaf() {
+    let mut builder = IndexBuilder::new(1);
+    let said = [
+        keys(b"key10", b"key12"),
+        keys(b"key5", b"key5"),
+        keys(b"key77", b"key9"),
+    ];
+    for (number, (separator, keys)) in [b"key1", b"key5", b"key7"].into_iter().zip(&said).enumerate() {
+        let list = units(&[(0, 7, 9)]);
+        assert!(builder.add(separator, &child(number as u64), (&list, Some(keys)), 4096));
+    }
+    let bytes = builder.take().bytes;
+    let layout = Layout::of(&bytes).unwrap();
+    for (number, keys) in said.iter().enumerate() {
+        assert_eq!(layout.keys(&bytes, number).unwrap().as_ref(), Some(keys));
+        assert_eq!(layout.units(&bytes, number).unwrap(), units(&[(0, 7, 9)]));
+    }
+    assert_eq!(&bytes[80..84], [2, 1, 2, 0]);
+    let end = "03000000 6b6579 0200 0400 0500 0500 0700 0800 3130 3132 35 3737 39";
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert!(hex.ends_with(&end.replace(' ', "")), "{hex}");
+    for len in 0..bytes.len() {
+        assert!(Layout::of(&bytes[..len]).is_err(), "{len} bytes");
+    }
+    for (at, byte) in [(82, 1), (82, 3), (82, 4), (82, 8), (83, 1)] {
+        let mut other = bytes.clone();
+        other[at] = byte;
+        assert!(Layout::of(&other).is_err(), "byte {at} is {byte}");
+    }
+    let mut other = bytes.clone();
+    // The last key of the third leaf would be below its first.
+    *other.last_mut().unwrap() = b'1';
+    assert!(Layout::of(&other).unwrap().keys(&other, 2).is_err());
+}
+
+#[test]
+fn keys_of_leaves_come_back_and_fit_into_the_room() {
+    let mut random = fastrand::Rng::with_seed(2);
+    for _ in 0..200 {
+        let mut all: Vec<Vec<u8>> = (0..random.usize(2..120))
+            .map(|_| (0..random.usize(..40)).map(|_| random.u8(b'a'..=b'b')).collect())
+            .collect();
+        all.sort();
+        all.dedup();
+        let mut said = Vec::new();
+        let mut rest = &all[..];
+        while let Some((first, behind)) = rest.split_first() {
+            let more = random.usize(..2).min(behind.len());
+            let last = if more == 0 { first } else { &behind[0] };
+            said.push(keys(first, last));
+            rest = &behind[more..];
+        }
+        let mut builder = IndexBuilder::new(1);
+        let taken = said
+            .iter()
+            .take_while(|keys| builder.add(&keys.first, &child(1), (&none(), Some(keys)), 4096))
+            .count();
+        let bytes = builder.take().bytes;
+        assert!(bytes.len() <= 4096, "{} bytes", bytes.len());
+        let layout = Layout::of(&bytes).unwrap();
+        for (number, keys) in said[..taken].iter().enumerate() {
+            assert_eq!(layout.keys(&bytes, number).unwrap().as_ref(), Some(keys));
+        }
+    }
 }

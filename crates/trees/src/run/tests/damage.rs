@@ -123,7 +123,11 @@ fn nodes_of_any_bytes_do_not_panic() {
         record.expires_ms = u64::from(number % 3);
         model.insert((key, Reverse(u64::from(number) + 1)), record);
     }
-    let run = run_of(&store, &options(), &model);
+    let options = RunOptions {
+        leaf_keys: true,
+        ..options()
+    };
+    let run = run_of(&store, &options, &model);
     let guard = store.epochs().pin();
     let pointer = run
         .locate(b"key0003", store.cache(), &guard, Purpose::Other)
@@ -139,7 +143,13 @@ fn nodes_of_any_bytes_do_not_panic() {
     for _ in 0..30_000 {
         let mut bytes = if random.bool() { leaf.clone() } else { root.clone() };
         for _ in 0..random.usize(1..4) {
+            // Headers, or the keys of leaves at an index node's end.
             let at = random.usize(..bytes.len().min(160));
+            let at = if random.u8(..4) == 0 {
+                bytes.len() - 1 - at
+            } else {
+                at
+            };
             bytes[at] = random.u8(..);
         }
         bytes.truncate(random.usize(..=bytes.len()));

@@ -56,6 +56,7 @@ fn runs_of_every_kind_say_what_the_map_says() {
             codec: [Codec::None, Codec::Lz4, Codec::Zstd][random.usize(..3)],
             value_threshold: [None, Some(0), Some(64), Some(16384)][random.usize(..4)],
             leaf_pages: [None, None, Some(1), Some(16)][random.usize(..4)],
+            leaf_keys: random.bool(),
             ..options()
         };
         let store = store_with([4096, 16384, 65536][random.usize(..3)], 32 << 20);
@@ -164,6 +165,7 @@ fn long_keys_and_empty_ones_are_keys_like_any_other() {
             let options = RunOptions {
                 leaf_pages: page,
                 value_threshold: Some(3000),
+                leaf_keys: page == Some(1),
                 ..options()
             };
             let run = run_of(&store, &options, &model);

@@ -1,0 +1,134 @@
+//! Keys of leaves in the index: what they are, and that leaves are the same with and without.
+
+use super::*;
+use crate::run::adopt::{Leaf, Leaves};
+
+fn options_with(leaf_keys: bool) -> RunOptions {
+    RunOptions {
+        leaf_pages: Some(1),
+        value_threshold: Some(4000),
+        leaf_keys,
+        ..options()
+    }
+}
+
+/// Records of 1,300 bytes, three to a leaf, whose keys have these numbers.
+fn model(numbers: impl Iterator<Item = u32>) -> Model {
+    let key = |number: u32| format!("{number:08}").into_bytes();
+    let record = |number| ((key(number), Reverse(1)), put([7; 1300]));
+    numbers.map(record).collect()
+}
+
+fn leaves(store: &Store, run: &Run) -> Vec<Leaf> {
+    let mut leaves = Leaves::new(run, store, b"", Purpose::Other).unwrap();
+    std::iter::from_fn(|| leaves.next().unwrap()).collect()
+}
+
+#[test]
+fn an_index_says_the_keys_of_its_leaves_and_the_leaves_are_those_of_one_that_does_not() {
+    let store = store();
+    let model = model((0..2000).map(|number| 3 * number));
+    let [without, with] = [false, true].map(|leaf_keys| run_of(&store, &options_with(leaf_keys), &model));
+    let (plain, exact) = (leaves(&store, &without), leaves(&store, &with));
+    assert!(plain.len() == exact.len() && plain.len() > 400, "{}", plain.len());
+    let keys: Vec<&Vec<u8>> = model.keys().map(|(key, _)| key).collect();
+    let mut at = 0;
+    for (plain, exact) in plain.iter().zip(&exact) {
+        assert_eq!(
+            plain.pointer().checksum,
+            exact.pointer().checksum,
+            "the same leaf"
+        );
+        assert_eq!(plain.last(), None);
+        let last = at + exact.records() as usize - 1;
+        assert_eq!((exact.low(), exact.last()), (&**keys[at], Some(&**keys[last])));
+        assert!(plain.low() <= exact.low() && plain.end().is_none_or(|end| end > &**keys[last]));
+        at = last + 1;
+    }
+    assert_eq!(at, keys.len());
+    assert!(plain[plain.len() - 1].end().is_none() && exact[exact.len() - 1].end().is_some());
+    for run in [&without, &with] {
+        assert!(run.check(&store).is_empty());
+        assert_eq!(find(&store, run, b"00000003", LAST).unwrap().len(), 1);
+    }
+}
+
+#[test]
+fn leaves_between_each_others_keys_are_taken_over_and_their_keys_are_said_again() {
+    let store = store();
+    // Leaves of both runs in turn, and all bounds between those of one are within the other's.
+    let stretch = |of: u32| (0..300u32).filter(move |number| number / 3 % 2 == of);
+    let models = [0, 1].map(|of| model(stretch(of)));
+    let runs = models
+        .each_ref()
+        .map(|model| run_of(&store, &options_with(true), model));
+    let mut all: Vec<(Leaf, &Run)> = Vec::new();
+    for run in &runs {
+        all.extend(leaves(&store, run).into_iter().map(|leaf| (leaf, run)));
+    }
+    all.sort_by(|one, other| one.0.low().cmp(other.0.low()));
+    assert!(
+        all.iter().all(|(leaf, _)| leaf.records() == 3),
+        "a leaf a stretch"
+    );
+    let mut builder = Builder::new(&store, &options_with(true)).unwrap();
+    for run in &runs {
+        builder.inherit_from(run, &KeyRange::everything());
+    }
+    for (leaf, run) in &all {
+        assert!(builder.can_adopt(leaf));
+        builder.adopt(leaf, run).unwrap();
+    }
+    assert_eq!(
+        builder.last_key(),
+        Some(&b"00000299"[..]),
+        "the last key is known"
+    );
+    (0..300).for_each(|number| builder.hash_adopted(format!("{number:08}").as_bytes()));
+    let built = builder.finish().unwrap().unwrap();
+    store.extents().install(&built.extents);
+    let both = model(0..300);
+    assert!(built.run.check(&store).is_empty());
+    for (key, _) in both.keys() {
+        assert_eq!(find(&store, &built.run, key, LAST).unwrap().len(), 1);
+    }
+    let said = leaves(&store, &built.run);
+    for ((was, _), is) in all.iter().zip(&said) {
+        assert_eq!((was.low(), was.last()), (is.low(), is.last()));
+        assert_eq!(was.pointer(), is.pointer());
+    }
+    assert_eq!(said.len(), all.len());
+}
+
+#[test]
+fn a_leaf_whose_keys_are_not_known_is_copied_where_the_index_says_them() {
+    let store = store();
+    let run = run_of(&store, &options_with(false), &model(0..300));
+    let leaf = &leaves(&store, &run)[0];
+    let builder = |leaf_keys| Builder::new(&store, &options_with(leaf_keys)).unwrap();
+    assert!(!builder(true).can_adopt(leaf) && builder(false).can_adopt(leaf));
+}
+
+#[test]
+fn a_check_finds_keys_that_are_not_those_of_their_leaf() {
+    let store = store();
+    let model = model(0..300);
+    let mut builder = Builder::new(&store, &options_with(true)).unwrap();
+    for ((key, Reverse(sequence)), owned) in &model {
+        builder.push(key, record(*sequence, owned)).unwrap();
+        if **key == *b"00000100" {
+            assert_eq!(
+                builder.leaf_first, b"00000099",
+                "it is the second key of its leaf"
+            );
+            builder.leaf_first = b"000000981".to_vec();
+        }
+    }
+    let built = builder.finish().unwrap().unwrap();
+    store.extents().install(&built.extents);
+    let found = built.run.check(&store);
+    assert!(
+        !found.is_empty() && format!("{found:?}").contains("(I4)"),
+        "{found:?}"
+    );
+}
