@@ -54,8 +54,17 @@ pub(crate) trait Input: merge::Source<Error = Error> {
         false
     }
 
-    /// Reads the leaf.
-    fn enter(&mut self) -> Result<()> {
+    /// Returns how many leaves the `winner`, which stands before one, will read in a row, as far as
+    /// that is known.
+    fn foresee(_sources: &[Self], _winner: usize) -> Option<usize>
+    where
+        Self: Sized,
+    {
+        None
+    }
+
+    /// Reads the leaf, with as many as are `foreseen`.
+    fn enter(&mut self, _foreseen: Option<usize>) -> Result<()> {
         Ok(())
     }
 
@@ -312,7 +321,7 @@ impl<S: Input> Fused<S> {
                 return Ok(Progress::More);
             }
             if self.merged.source(winner).is_unread() {
-                self.pass_unread()?;
+                self.pass_unread(winner)?;
                 continue;
             }
             let key = self.merged.key().expect("a winner stands at a key");
@@ -325,7 +334,7 @@ impl<S: Input> Fused<S> {
                     break;
                 }
                 if source.is_unread() {
-                    self.merged.advance_by(S::enter)?;
+                    self.enter(winner)?;
                     continue;
                 }
                 let record = source.record();
@@ -352,14 +361,20 @@ impl<S: Input> Fused<S> {
 
     /// The winner stands before a leaf that was not read: it is handed over, or read.
     #[cold]
-    fn pass_unread(&mut self) -> Result<()> {
+    fn pass_unread(&mut self, winner: usize) -> Result<()> {
         let builder = &mut self.builder;
         let leaves = self.merged.gallop(|input, bound| input.stitch(bound, builder))?;
         self.taken.leaves += leaves as u64;
         if leaves == 0 {
-            self.merged.advance_by(S::enter)?;
+            self.enter(winner)?;
         }
         Ok(())
+    }
+
+    /// The winner reads the leaf that it stands before.
+    fn enter(&mut self, winner: usize) -> Result<()> {
+        let foreseen = S::foresee(self.merged.sources(), winner);
+        self.merged.advance_by(|input| input.enter(foreseen))
     }
 
     /// Returns the inputs, in the order of the sources.

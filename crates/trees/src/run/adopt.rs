@@ -36,6 +36,11 @@ impl Leaf {
         self.end.as_deref()
     }
 
+    /// Returns whether its first and last key are known.
+    pub(crate) fn is_exact(&self) -> bool {
+        self.is_exact
+    }
+
     /// Its last key, if that is known.
     pub(crate) fn last(&self) -> Option<&[u8]> {
         let end = self.end.as_deref().filter(|_| self.is_exact)?;
@@ -125,6 +130,11 @@ impl Leaves {
         let path = Path::seek(run, Target::First(low), &cache, &guard, purpose)?;
         drop(guard);
         Ok(Leaves { path, cache, purpose })
+    }
+
+    /// Returns whether no leaf is left.
+    pub(crate) fn is_over(&self) -> bool {
+        self.path.is_none()
     }
 
     /// The same with no leaf left.

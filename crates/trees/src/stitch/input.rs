@@ -1,5 +1,6 @@
 //! What a merge reads: a run whose leaves are read only where that is needed.
 
+use super::foresight::{Known, Stretch, leaves_to_read};
 use super::policy::{Filters, StitchView, Stitching};
 use crate::fuse::{Input, Source, lies_in, unit_lies_in};
 use crate::run::{self, Access, Builder, Cursor, Leaf, Leaves, Run, Use};
@@ -31,14 +32,16 @@ pub(crate) struct Stitched {
     /// Leaves whose index entries were read; the position is before the first, unless the cursor
     /// is at a key.
     ahead: VecDeque<Leaf>,
-    /// Leaves that are read with the next one before the policy is asked again.
-    window: usize,
+    /// Leaves ahead that could have been taken over, had the policy chosen them.
+    refused: usize,
     /// Leaves that are read with the next one at least, once too few could be taken over: each time
     /// in a row twice as many, so that about as many are read in vain, at most, as had to be read.
     patience: usize,
     /// The leaves before the position were taken over, and only their number ended the stretch.
     goes_on: bool,
     cursor: Option<Cursor>,
+    /// Where the leaves end that the cursor reads; none behind the last.
+    end: Option<Vec<u8>>,
     /// Leaves that were taken over.
     pub(crate) adopted: u64,
     /// Their records.
@@ -62,9 +65,9 @@ pub(crate) struct Rules {
 
 /// Leaves that are taken over at once, at most: their index entries are in memory.
 const MOST_AT_ONCE: usize = 4096;
-/// Leaves that are read before the policy is asked again, at most.
-const MOST_PATIENCE: usize = 256;
-const _: () = assert!(MOST_PATIENCE > 1 && MOST_AT_ONCE > MOST_PATIENCE);
+/// Leaves that are read together, at most, and whose index entries are in memory for that.
+const MOST_TOGETHER: usize = 256;
+const _: () = assert!(MOST_TOGETHER > 1 && MOST_AT_ONCE > MOST_TOGETHER);
 
 impl Stitched {
     /// Opens the inputs of a merge, newest first. Leaves are taken over from those runs that
@@ -101,10 +104,11 @@ impl Stitched {
                 rules: rules.clone(),
                 leaves,
                 ahead: VecDeque::new(),
-                window: 1,
+                refused: 0,
                 patience: 1,
                 goes_on: false,
                 cursor: None,
+                end: None,
                 adopted: 0,
                 adopted_records: 0,
             });
@@ -120,9 +124,7 @@ impl Stitched {
         for input in &mut inputs {
             match input.leaves {
                 None => input.cursor = whole.next(),
-                Some(_) => {
-                    input.look_ahead(1)?;
-                }
+                Some(_) => input.look_on()?,
             }
         }
         Ok(inputs)
@@ -150,6 +152,14 @@ impl Stitched {
             }
         }
         Ok(true)
+    }
+
+    /// Reads index entries until there is a leaf ahead, or as many as may be read together where
+    /// their keys are known.
+    fn look_on(&mut self) -> Result<()> {
+        let is_exact = self.look_ahead(1)? && self.ahead[0].is_exact();
+        self.look_ahead(if is_exact { MOST_TOGETHER } else { 1 })?;
+        Ok(())
     }
 
     /// Returns whether the leaf at a place ahead may be taken over, where no other input has keys
@@ -209,12 +219,22 @@ impl Stitched {
         Ok(())
     }
 
+    /// Returns what is known of its keys.
+    fn known(&self) -> Known<'_, impl Iterator<Item = Stretch<'_>>> {
+        let reading = self.cursor.as_ref().and_then(Cursor::key);
+        let reading = reading.map(|key| (key, self.end.as_deref()));
+        let leaves = self.ahead.iter().map(|leaf| (leaf.low(), leaf.end()));
+        Known {
+            stretches: reading.into_iter().chain(leaves).peekable(),
+            has_more: self.leaves.as_ref().is_some_and(|leaves| !leaves.is_over()),
+        }
+    }
+
     /// Goes on behind the leaves that were read or taken over.
     fn pass(&mut self, count: usize) -> Result<()> {
         assert!(count <= self.ahead.len(), "leaves are passed once");
         self.ahead.drain(..count);
-        self.look_ahead(1)?;
-        Ok(())
+        self.look_on()
     }
 }
 
@@ -257,16 +277,44 @@ impl Input for Stitched {
         self.cursor.is_none() && !self.ahead.is_empty()
     }
 
-    /// Reads the next leaves: as many as the policy has found too few to be taken over.
-    fn enter(&mut self) -> Result<()> {
+    fn foresee(sources: &[Stitched], winner: usize) -> Option<usize> {
+        let this = &sources[winner];
+        if !this.ahead.front()?.is_exact() {
+            return None;
+        }
+        let leaves = this.ahead.iter().enumerate().map(|(place, leaf)| {
+            let can_be_taken = leaf.is_exact() && this.may_adopt(place, None);
+            ((leaf.low(), leaf.end()), can_be_taken)
+        });
+        let others = sources.iter().enumerate().filter(|(source, _)| *source != winner);
+        let mut others: Vec<_> = others.map(|(_, other)| other.known()).collect();
+        Some(leaves_to_read(
+            leaves,
+            &mut others,
+            this.rules.stitching.threshold,
+        ))
+    }
+
+    /// Reads the next leaves: as many as are foreseen. Where that is not known, or the policy takes
+    /// over less than it could, each time in a row twice as many.
+    fn enter(&mut self, foreseen: Option<usize>) -> Result<()> {
         assert!(self.is_unread(), "it stands before a leaf");
-        let window = std::mem::replace(&mut self.window, 1);
+        let refused = std::mem::take(&mut self.refused);
+        let window = match foreseen {
+            Some(foreseen) if foreseen >= refused.max(1) => foreseen,
+            _ => {
+                let window = refused.max(self.patience);
+                self.patience = (2 * self.patience).min(MOST_TOGETHER);
+                window
+            }
+        };
         self.look_ahead(window)?;
         let window = window.clamp(1, self.ahead.len());
         assert!(self.cursor.is_none(), "leaves ahead are behind all that is read");
         let low = self.ahead[0].low().to_vec();
         let high = self.ahead[window - 1].end().map(<[u8]>::to_vec);
         let range = KeyRange::new(&low, high.as_deref()).intersect(&self.range);
+        self.end = high;
         let mut cursor = self
             .run
             .cursor(&self.store, range, Direction::Forward, Access::Replacing);
@@ -300,12 +348,10 @@ impl Input for Stitched {
         self.goes_on = count == MOST_AT_ONCE;
         if count == 0 || !self.rules.stitching.chooses(&view) {
             self.goes_on = false;
-            // Where nothing can be taken over, nearly all is read in long stretches.
-            self.window = count.max(self.patience);
-            self.patience = (2 * self.patience).min(MOST_PATIENCE);
+            self.refused = count;
             return Ok(0);
         }
-        assert!(self.patience <= MOST_PATIENCE, "patience has an end");
+        assert!(self.patience <= MOST_TOGETHER, "patience has an end");
         self.patience = 1;
         for leaf in self.ahead.iter().take(count) {
             builder.adopt(leaf, &self.run)?;

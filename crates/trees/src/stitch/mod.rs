@@ -4,8 +4,8 @@
 //!
 //! *Does not know*: levels, trunks; which runs are merged, who counts their extents.
 //!
-//! *Read in this order*: `policy.rs` (when), `input.rs` (a run that is read only where needed);
-//! `crate::run::adopt` has the mechanics.
+//! *Read in this order*: `policy.rs` (when), `input.rs` (a run that is read only where needed),
+//! `foresight.rs` (how much of it is read together); `crate::run::adopt` has the mechanics.
 //!
 //! The VT-tree of Spillane 2012, chapter 6. What the printed algorithms get wrong is mended: the
 //! comparison with the threshold is strict, a leaf ends behind its last key (or at the next leaf's
@@ -19,6 +19,7 @@
 //!   the range of its source.
 //! - **B3** No record of it is folded, filtered, expired or deleted by this merge.
 
+mod foresight;
 mod input;
 mod policy;
 

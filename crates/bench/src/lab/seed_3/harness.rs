@@ -19,8 +19,10 @@ pub(super) const LEVELS: &str = "The device is the one under the system's direct
 
 /// Bytes of a key: the unit that is scanned, and the place in it.
 pub(super) const KEY: usize = 16;
-/// Commits have as many writes.
-const BATCH: usize = 64;
+/// Commits have as many writes: the 2,040 pairs that a memtable of the document holds are a multiple.
+pub(super) const BATCH: u64 = 60;
+/// Bytes of a record in a memtable, beside its key and value, about.
+const BESIDE: u64 = 64;
 /// The least bytes of a memtable, and of a cache: the least that a cache works with.
 const LEAST_MEMTABLE: u64 = 64 << 10;
 const LEAST_CACHE: u64 = 2 << 20;
@@ -60,7 +62,9 @@ pub(super) struct Shape {
 impl Shape {
     /// The sizes of the document, of which this number of records fills a memtable.
     pub(super) fn of(records_of_memtable: u64, value_bytes: usize) -> Shape {
-        let memtable = records_of_memtable * (KEY + value_bytes) as u64;
+        // Half a commit more does not fit.
+        let records = records_of_memtable + BATCH / 2;
+        let memtable = records * ((KEY + value_bytes) as u64 + BESIDE);
         Shape {
             memtable: memtable.max(LEAST_MEMTABLE),
             cache: LEAST_CACHE,
@@ -146,7 +150,7 @@ impl Store {
             let len = value.len().min(8);
             value[..len].copy_from_slice(&count.to_le_bytes()[..len]);
             batch.put(&self.keyspace, key, &value)?;
-            if count.is_multiple_of(BATCH as u64) {
+            if count.is_multiple_of(BATCH) {
                 self.db.write(&std::mem::take(&mut batch))?;
             }
         }
