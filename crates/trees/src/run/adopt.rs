@@ -36,6 +36,11 @@ impl Leaf {
         self.end.as_deref()
     }
 
+    /// Bytes of the keys around it, in memory.
+    pub(crate) fn key_bytes(&self) -> usize {
+        self.low.len() + self.end.as_ref().map_or(0, Vec::len)
+    }
+
     /// Returns whether its first and last key are known.
     pub(crate) fn is_exact(&self) -> bool {
         self.is_exact

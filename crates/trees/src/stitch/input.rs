@@ -32,6 +32,8 @@ pub(crate) struct Stitched {
     /// Leaves whose index entries were read; the position is before the first, unless the cursor
     /// is at a key.
     ahead: VecDeque<Leaf>,
+    /// Bytes of the keys around these.
+    ahead_bytes: usize,
     /// Leaves ahead that could have been taken over, had the policy chosen them.
     refused: usize,
     /// Leaves that are read with the next one at least, once too few could be taken over: each time
@@ -67,6 +69,8 @@ pub(crate) struct Rules {
 const MOST_AT_ONCE: usize = 4096;
 /// Leaves that are read together, at most, and whose index entries are in memory for that.
 const MOST_TOGETHER: usize = 256;
+/// No more index entries are read while keys around leaves ahead take as many bytes.
+const MOST_AHEAD_BYTES: usize = 1 << 20;
 const _: () = assert!(MOST_TOGETHER > 1 && MOST_AT_ONCE > MOST_TOGETHER);
 
 impl Stitched {
@@ -104,6 +108,7 @@ impl Stitched {
                 rules: rules.clone(),
                 leaves,
                 ahead: VecDeque::new(),
+                ahead_bytes: 0,
                 refused: 0,
                 patience: 1,
                 goes_on: false,
@@ -135,16 +140,22 @@ impl Stitched {
         &self.run
     }
 
-    /// Reads index entries until there are `count` leaves ahead, if there are as many. Returns
-    /// whether there are.
+    /// Reads index entries until there are `count` leaves ahead, if there are as many and their keys
+    /// are not too long. Returns whether there are.
     fn look_ahead(&mut self, count: usize) -> Result<bool> {
         while self.ahead.len() < count {
+            if self.ahead_bytes >= MOST_AHEAD_BYTES {
+                return Ok(false);
+            }
             let next = match &mut self.leaves {
                 Some(leaves) => leaves.next()?,
                 None => None,
             };
             match next {
-                Some(leaf) if !self.range.ends_before(leaf.low()) => self.ahead.push_back(leaf),
+                Some(leaf) if !self.range.ends_before(leaf.low()) => {
+                    self.ahead_bytes += leaf.key_bytes();
+                    self.ahead.push_back(leaf);
+                }
                 _ => {
                     self.leaves = self.leaves.take().map(Leaves::ended);
                     return Ok(false);
@@ -233,7 +244,8 @@ impl Stitched {
     /// Goes on behind the leaves that were read or taken over.
     fn pass(&mut self, count: usize) -> Result<()> {
         assert!(count <= self.ahead.len(), "leaves are passed once");
-        self.ahead.drain(..count);
+        let passed = self.ahead.drain(..count);
+        self.ahead_bytes -= passed.map(|leaf| leaf.key_bytes()).sum::<usize>();
         self.look_on()
     }
 }
