@@ -68,7 +68,7 @@ pub(crate) struct Rules {
 /// Leaves that are taken over at once, at most: their index entries are in memory.
 const MOST_AT_ONCE: usize = 4096;
 /// Leaves that are read together, at most, and whose index entries are in memory for that.
-const MOST_TOGETHER: usize = 256;
+const MOST_TOGETHER: usize = 1024;
 /// No more index entries are read while keys around leaves ahead take as many bytes.
 const MOST_AHEAD_BYTES: usize = 1 << 20;
 const _: () = assert!(MOST_TOGETHER > 1 && MOST_AT_ONCE > MOST_TOGETHER);
