@@ -1,6 +1,6 @@
 //! What levels must say, under every policy and with stitching.
 
-use super::World;
+use super::{World, rules};
 use alluvium_base::Kind;
 use alluvium_base::Message;
 use alluvium_base::message::LAST;
@@ -174,6 +174,38 @@ fn a_threshold_beyond_all_runs_gives_the_bytes_of_copying_everything() {
     let stitched = runs(stitching(0));
     assert!(stitched.1 > 0, "otherwise the test says nothing");
     assert_ne!(stitched.0, copied.0);
+}
+
+/// Where keys of runs alternate, no leaf can be taken over: the index says so, and nearly all is
+/// read in long stretches. The same where few leaves in a row are not worth a seek.
+#[test]
+fn what_cannot_be_taken_over_is_read_in_long_stretches() {
+    for (threshold, apart) in [(0, 1), (1 << 20, 1), (1 << 20, 100)] {
+        let mut world = World::stitching("never", stitching(threshold), 1);
+        for part in 0..4 {
+            // Stretches of one number, or of three leaves, to each run in turn.
+            let numbers = (0..8000u64).filter(|number| number / apart % 4 == part);
+            rules::run(&mut world, numbers, Some(&[7; 100]));
+        }
+        let counted = |world: &World| {
+            let counts = world.directory.counters().snapshot();
+            let merged = counts.of(alluvium_base::Purpose::Compact);
+            (merged.reads, merged.read_bytes)
+        };
+        let before = counted(&world);
+        world.levels.compact_part(b"").unwrap();
+        world.settle().unwrap();
+        let after = counted(&world);
+        let (reads, bytes) = (after.0 - before.0, after.1 - before.1);
+        assert_eq!(world.levels.stitched(), 0, "f = {threshold}");
+        assert!(bytes > 8000 * 100, "{bytes} bytes: all is read");
+        assert!(
+            bytes / reads >= 32 << 10,
+            "f = {threshold}: {bytes} bytes in {reads} reads"
+        );
+        world.check(Depth::Everything).unwrap();
+        world.compare_scans().unwrap();
+    }
 }
 
 #[test]
