@@ -140,8 +140,8 @@ impl Stitched {
         &self.run
     }
 
-    /// Reads index entries until there are `count` leaves ahead, if there are as many and their keys
-    /// are not too long. Returns whether there are.
+    /// Reads index entries until there are `count` leaves ahead, if there are as many and their
+    /// keys are not too long. Returns whether there are.
     fn look_ahead(&mut self, count: usize) -> Result<bool> {
         while self.ahead.len() < count {
             if self.ahead_bytes >= MOST_AHEAD_BYTES {

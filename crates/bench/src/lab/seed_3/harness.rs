@@ -19,7 +19,7 @@ pub(super) const LEVELS: &str = "The device is the one under the system's direct
 
 /// Bytes of a key: the unit that is scanned, and the place in it.
 pub(super) const KEY: usize = 16;
-/// Commits have as many writes: the 2,040 pairs that a memtable of the document holds are a multiple.
+/// Commits have as many writes: a memtable of the document holds 34 of them, 2,040 pairs.
 pub(super) const BATCH: u64 = 60;
 /// Bytes of a record in a memtable, beside its key and value, about.
 const BESIDE: u64 = 64;

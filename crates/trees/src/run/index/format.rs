@@ -46,7 +46,7 @@
 //! equal to that child's last key where column 7 is 1.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use super::keys::{self, Keys};
+use super::keys::{Keys, LeafKeys};
 use super::{Child, Layout, ValueUnit, ValueUnits};
 use crate::run::Bad;
 use crate::run::format::{self, INDEX, get, u16_at, u32_at};
@@ -62,7 +62,9 @@ pub(super) const HEADER: usize = 88;
 /// Where it says whether it lists where values are.
 const LISTS: usize = 81;
 /// Where it says how many bytes an end of a leaf's key has.
-pub(super) const KEY_ENDS: usize = 82;
+const KEY_ENDS: usize = 82;
+/// Bytes of the length of what all keys of leaves begin with.
+pub(super) const PREFIX_LEN: usize = 4;
 /// Where it says how many units are listed.
 const UNITS: usize = 84;
 /// Bytes of a unit that is listed, and of what is said of each child before.
@@ -184,7 +186,7 @@ pub(super) fn encode(
         encode_lists(lists, out);
     }
     if has_keys {
-        keys.encode(out);
+        encode_keys(keys, out);
     }
 }
 
@@ -199,6 +201,51 @@ fn encode_lists(lists: &[ValueUnits], out: &mut Vec<u8>) {
     for listed in lists.iter().flat_map(ValueUnits::list) {
         Writer::new(out).u8(listed.tier).u32(listed.unit).u32(listed.live);
     }
+}
+
+/// Appends the first and the last key of each leaf.
+#[allow(
+    clippy::indexing_slicing,
+    reason = "ends of keys rise to their length, and each key begins with the prefix"
+)]
+fn encode_keys(keys: &Keys, out: &mut Vec<u8>) {
+    let size = keys.size();
+    Writer::new(out)
+        .u32(size.prefix as u32)
+        .bytes(&keys.bytes[..size.prefix]);
+    let (mut start, mut end) = (0, 0);
+    let mut rest = Vec::with_capacity(size.rest());
+    for &next in &keys.ends {
+        end = next as usize;
+        // A last key that is left out has no prefix to lose.
+        if start < end {
+            rest.extend_from_slice(&keys.bytes[start + size.prefix..end]);
+        }
+        start = end;
+        format::put(out, rest.len() as u64, size.width());
+    }
+    debug_assert_eq!(
+        (end, rest.len()),
+        (keys.bytes.len(), size.rest()),
+        "all are there"
+    );
+    out.extend_from_slice(&rest);
+}
+
+/// Returns what all keys of leaves begin with, in a node whose keys begin at `at`, and where the
+/// rest of each is; none where they are not inside.
+fn find_keys(bytes: &[u8], at: usize, children: usize) -> Option<(&[u8], Strings)> {
+    let begin = at + PREFIX_LEN;
+    let listed = begin + get(bytes, at, PREFIX_LEN)? as usize;
+    let width = usize::from(*bytes.get(KEY_ENDS)?);
+    let (ends, count) = (Ends::Listed { at: listed, width }, 2 * children);
+    let strings = Strings {
+        count,
+        at: listed + count * width,
+        len: ends.total(bytes, count)?,
+        ends,
+    };
+    (strings.at + strings.len <= bytes.len()).then_some((bytes.get(begin..listed)?, strings))
 }
 
 /// Reads where everything is in an index node, and checks that it is inside.
@@ -249,7 +296,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Layout, Bad> {
         return Err(outside);
     }
     let keys_at = (key_ends > 0).then_some(end);
-    if keys_at.is_some_and(|at| !keys::are_inside(bytes, at, children)) {
+    if keys_at.is_some_and(|at| find_keys(bytes, at, children).is_none()) {
         return Err(outside);
     }
     Ok(Layout {
@@ -310,6 +357,24 @@ impl Layout {
         };
         let list = (0..count).map(listed).collect::<Option<Vec<ValueUnit>>>();
         Ok(ValueUnits::of(records as u16, list.ok_or(bad)?))
+    }
+
+    /// The first and the last key of a leaf; none where the node does not say them.
+    pub(in crate::run) fn keys(&self, bytes: &[u8], child: usize) -> Result<Option<LeafKeys>, Bad> {
+        let Some(at) = self.keys_at else {
+            return Ok(None);
+        };
+        let (prefix, strings) = find_keys(bytes, at, self.children).ok_or(Bad("keys of leaves"))?;
+        let whole = |rest: &[u8]| [prefix, rest].concat();
+        let first = whole(strings.get(bytes, 2 * child)?);
+        let last = match strings.get(bytes, 2 * child + 1)? {
+            [] => first.clone(),
+            rest => whole(rest),
+        };
+        if first > last {
+            return Err(Bad("a first key that is not above the last"));
+        }
+        Ok(Some(LeafKeys { first, last }))
     }
 
     /// The pointer to a child.
