@@ -1,5 +1,5 @@
-//! Collects the first and the last key of each leaf, so that merges tell exactly which leaves of two
-//! runs overlap, and read none of them.
+//! Collects the first and the last key of each leaf, so that merges tell exactly which leaves of
+//! two runs overlap, and read none of them.
 
 use super::format::PREFIX_LEN;
 use crate::run::common_prefix;
