@@ -106,7 +106,8 @@ impl LevelsOptions {
     /// Has merges take over, unread, more than `threshold` leaves in a row to which no other run
     /// has a key: *f* of a VT-tree. What is written in order is then written once. Scans of what is
     /// written at random seek more often the smaller it is. Indexes then say the first and the last
-    /// key of each leaf, which takes the bytes of two keys. Without it everything is copied.
+    /// key of each leaf, which takes the bytes of two keys, an eighth of a leaf at most. Without it
+    /// everything is copied.
     ///
     /// ```
     /// use alluvium::{LevelsOptions, Structure};

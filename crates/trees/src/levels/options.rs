@@ -198,7 +198,8 @@ fn fanouts_of(text: &str) -> Result<Box<[Fanout]>> {
 }
 
 fn number_of(text: &str) -> Result<u32> {
-    text.parse().map_err(|_| bad(format!("\"{text}\" is no number")))
+    text.parse()
+        .map_err(|_| bad(format!("\"{text}\" is no number up to {}", u32::MAX)))
 }
 
 fn unknown(option: &str, policy: &str) -> Error {

@@ -182,18 +182,12 @@ impl Leaves {
 }
 
 impl Builder {
-    /// Returns whether enough is known of a leaf to take it over.
-    pub(crate) fn can_adopt(&self, leaf: &Leaf) -> bool {
-        leaf.is_exact || !self.options.leaf_keys
-    }
-
     /// Takes over a leaf of a run that [`Builder::inherit_from`] has named, as it is. Its keys lie
     /// behind all that were taken so far, and before all that follow.
     ///
     /// # Errors
     /// As [`Builder::push`].
     pub(crate) fn adopt(&mut self, leaf: &Leaf, of: &Run) -> Result<()> {
-        assert!(self.can_adopt(leaf), "a leaf whose keys are not known is copied");
         let end = leaf.end.as_ref().expect("a leaf that has no end is copied");
         assert!(
             self.summary.records == 0 || self.last_key < leaf.low,

@@ -32,7 +32,8 @@ pub struct RunOptions {
     /// The tier of values that are kept apart from their leaves.
     pub value_tier: u8,
     /// Whether the index says the first and the last key of each leaf, so that merges tell exactly
-    /// which leaves of two runs overlap. It takes the bytes of two keys for each leaf.
+    /// which leaves of two runs overlap. That takes the bytes of two keys, an eighth of a leaf at
+    /// most: of leaves with longer keys it says bounds.
     pub leaf_keys: bool,
 }
 

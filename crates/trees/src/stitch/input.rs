@@ -295,7 +295,7 @@ impl Input for Stitched {
             return None;
         }
         let leaves = this.ahead.iter().enumerate().map(|(place, leaf)| {
-            let can_be_taken = leaf.is_exact() && this.may_adopt(place, None);
+            let can_be_taken = this.may_adopt(place, None);
             ((leaf.low(), leaf.end()), can_be_taken)
         });
         let others = sources.iter().enumerate().filter(|(source, _)| *source != winner);
@@ -339,11 +339,7 @@ impl Input for Stitched {
 
     fn stitch(&mut self, bound: Option<&[u8]>, builder: &mut Builder) -> Result<usize> {
         let mut count = 0;
-        while count < MOST_AT_ONCE
-            && self.look_ahead(count + 1)?
-            && builder.can_adopt(&self.ahead[count])
-            && self.may_adopt(count, bound)
-        {
+        while count < MOST_AT_ONCE && self.look_ahead(count + 1)? && self.may_adopt(count, bound) {
             count += 1;
         }
         let before = if self.goes_on { MOST_AT_ONCE } else { 0 };

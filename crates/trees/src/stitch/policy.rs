@@ -206,7 +206,7 @@ impl Stitching {
             }
             let number = number
                 .parse()
-                .map_err(|_| bad(format!("{last}: \"{number}\" is no number")))?;
+                .map_err(|_| bad(format!("{last}: \"{number}\" is no number up to {}", u32::MAX)))?;
             match name {
                 "f" => stitching.threshold = number,
                 "scan" => stitching.same_scan = Some(SameScan::Prefix(number)),

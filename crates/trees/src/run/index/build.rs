@@ -56,8 +56,8 @@ impl IndexBuilder {
     }
 
     /// Takes a child, unless the node would be longer than `room` bytes by it. A node takes two
-    /// children whatever their separators' lengths. Of a leaf, `units` hold values, and `keys` are
-    /// said of all in a node or of none.
+    /// children whatever their separators' lengths. Of a leaf, `units` hold values; its `keys`
+    /// are said if those of all children are.
     pub(in crate::run) fn add(
         &mut self,
         separator: &[u8],
@@ -92,11 +92,9 @@ impl IndexBuilder {
         self.children.push(*child);
         self.lists.push(units.clone());
         self.units = listed;
-        if let Some(keys) = keys {
-            self.keys.add(keys);
-        }
+        self.keys.add(keys);
         debug_assert!(
-            self.keys.leaves() == if keys.is_some() { self.children.len() } else { 0 },
+            self.keys.ends.is_empty() || self.keys.ends.len() == 2 * self.children.len(),
             "keys are said of each child or of none (I4)"
         );
         debug_assert!(prefix <= separator.len(), "a separator has the prefix");

@@ -11,13 +11,15 @@ pub(in crate::run) struct LeafKeys {
     pub(in crate::run) last: Vec<u8>,
 }
 
-/// The keys of the leaves of the node being filled.
+/// The keys of the leaves of the node being filled: of all of them, or of none.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
     /// Of each leaf the first key and the last, which is left out where it is the first.
     pub(super) bytes: Vec<u8>,
     pub(super) ends: Vec<u32>,
     size: Size,
+    /// Those of a leaf are not said, and so of none.
+    is_off: bool,
 }
 
 /// What the keys of a node come to.
@@ -60,8 +62,8 @@ impl Size {
 impl Keys {
     /// Returns what the keys come to with those of one more leaf.
     pub(super) fn with(&self, keys: Option<&LeafKeys>) -> Size {
-        let Some(LeafKeys { first, last }) = keys else {
-            return self.size;
+        let Some(LeafKeys { first, last }) = keys.filter(|_| !self.is_off) else {
+            return Size::default();
         };
         debug_assert!(first <= last, "the first key of a leaf is not above its last");
         let Size {
@@ -82,8 +84,14 @@ impl Keys {
     }
 
     /// Adds those of a leaf.
-    pub(super) fn add(&mut self, keys: &LeafKeys) {
-        self.size = self.with(Some(keys));
+    pub(super) fn add(&mut self, keys: Option<&LeafKeys>) {
+        self.size = self.with(keys);
+        let Some(keys) = keys.filter(|_| !self.is_off) else {
+            self.is_off = true;
+            self.bytes.clear();
+            self.ends.clear();
+            return;
+        };
         self.bytes.extend_from_slice(&keys.first);
         self.ends.push(self.bytes.len() as u32);
         if keys.first != keys.last {
@@ -95,10 +103,5 @@ impl Keys {
 
     pub(super) fn size(&self) -> Size {
         self.size
-    }
-
-    /// Leaves whose keys are here.
-    pub(super) fn leaves(&self) -> usize {
-        self.size.ends / 2
     }
 }

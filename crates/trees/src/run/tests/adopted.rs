@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::run::adopt::{Leaf, Leaves};
+use alluvium_dictionary::read::{Amounts, Files};
 
 fn options_with(leaf_keys: bool) -> RunOptions {
     RunOptions {
@@ -76,7 +77,6 @@ fn leaves_between_each_others_keys_are_taken_over_and_their_keys_are_said_again(
         builder.inherit_from(run, &KeyRange::everything());
     }
     for (leaf, run) in &all {
-        assert!(builder.can_adopt(leaf));
         builder.adopt(leaf, run).unwrap();
     }
     assert_eq!(
@@ -101,12 +101,54 @@ fn leaves_between_each_others_keys_are_taken_over_and_their_keys_are_said_again(
 }
 
 #[test]
-fn a_leaf_whose_keys_are_not_known_is_copied_where_the_index_says_them() {
+fn leaves_whose_keys_are_not_known_are_taken_over_by_their_bounds() {
     let store = store();
-    let run = run_of(&store, &options_with(false), &model(0..300));
-    let leaf = &leaves(&store, &run)[0];
-    let builder = |leaf_keys| Builder::new(&store, &options_with(leaf_keys)).unwrap();
-    assert!(!builder(true).can_adopt(leaf) && builder(false).can_adopt(leaf));
+    let numbers = 0..300;
+    let run = run_of(&store, &options_with(false), &model(numbers.clone()));
+    let all = leaves(&store, &run);
+    let mut builder = Builder::new(&store, &options_with(true)).unwrap();
+    builder.inherit_from(&run, &KeyRange::everything());
+    let (last, others) = all.split_last().unwrap();
+    for leaf in others {
+        builder.adopt(leaf, &run).unwrap();
+    }
+    let adopted: u64 = others.iter().map(Leaf::records).sum();
+    numbers
+        .take(adopted as usize)
+        .for_each(|number| builder.hash_adopted(format!("{number:08}").as_bytes()));
+    for ((key, _), owned) in model(adopted as u32..300) {
+        builder.push(&key, record(1, &owned)).unwrap();
+    }
+    let built = builder.finish().unwrap().unwrap();
+    store.extents().install(&built.extents);
+    assert!(built.run.check(&store).is_empty());
+    let said = leaves(&store, &built.run);
+    assert_eq!(said.len(), all.len());
+    assert!(said[0].last().is_none(), "nobody knows them");
+    assert!(last.records() > 0 && find(&store, &built.run, b"00000299", LAST).unwrap().len() == 1);
+}
+
+#[test]
+fn long_keys_are_not_said() {
+    let store = store_with(4096, 4 << 20);
+    let long = |number: u32| {
+        let key = [format!("{number:08}").into_bytes(), vec![b'k'; 20_000]].concat();
+        ((key, Reverse(1)), put("value"))
+    };
+    let model: Model = (0..60).map(long).collect();
+    let [without, with] = [false, true].map(|leaf_keys| {
+        let options = RunOptions {
+            leaf_keys,
+            ..options()
+        };
+        let run = run_of(&store, &options, &model);
+        let (all, mut read) = ([KeyRange::everything()], Amounts::default());
+        let found = run.check_within(Files::of(&store), &all, &mut |_| (), &mut read);
+        assert!(found.is_empty(), "{found:?}");
+        (run, read.index.bytes)
+    });
+    assert_eq!(with.1, without.1, "they take nothing");
+    assert!(leaves(&store, &with.0)[0].last().is_none());
 }
 
 #[test]
