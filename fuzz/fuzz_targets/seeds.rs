@@ -436,8 +436,12 @@ fn runs() -> Vec<Vec<u8>> {
     };
     let store = Store::create(directory, &options, b"").expect("memory");
     let mut inputs = Vec::new();
-    for (kind, count) in [(0, 40), (1, 40), (2, 20_000), (3, 3)] {
-        let mut builder = Builder::new(&store, &RunOptions::new(Purpose::Other)).expect("good options");
+    for (kind, count) in [(0, 40), (1, 40), (2, 20_000), (3, 3), (4, 2000)] {
+        let options = RunOptions {
+            leaf_keys: kind == 4,
+            ..RunOptions::new(Purpose::Other)
+        };
+        let mut builder = Builder::new(&store, &options).expect("good options");
         let key = |number: u64| match kind {
             3 => [vec![number as u8; 50_000], vec![1; 15_000]].concat(),
             _ => format!("{number:08}").into_bytes(),
