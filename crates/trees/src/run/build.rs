@@ -464,6 +464,8 @@ impl Builder {
     }
 
     /// Closes the leaf, if there is one, and begins another with a record's key.
+    // Inlined, it has every record pay for what is done once a leaf.
+    #[inline(never)]
     fn begin_leaf(&mut self, key: &[u8], new: bool, value_len: usize) -> Result<()> {
         if self.leaf.records() > 0 {
             self.close_leaf(!new);
@@ -515,6 +517,7 @@ impl Builder {
     }
 
     /// Closes the leaf. `goes_on` when the next record has the same key as its last one.
+    #[inline(never)]
     pub(super) fn close_leaf(&mut self, goes_on: bool) {
         assert!(self.leaf.records() > 0, "a leaf has records");
         let mut closed = self.spare.take().unwrap_or_default();
