@@ -26,9 +26,9 @@ use std::sync::Arc;
 /// Leaves that are closed and wait for values' places come to this many bytes at most.
 const MAX_WAITING: u64 = MIB;
 const _: () = assert!(MAX_WAITING > 0, "leaves wait for their values");
-/// The index says the first and the last key of a leaf if they take one in this many bytes of it
-/// at most: longer ones would make it as large as the leaves.
-const MOST_KEYS: usize = 8;
+/// The index says the first and the last key of a leaf if these take no more than one in this many
+/// of its bytes. Longer ones would make the index as large as the leaves.
+const SHARE_OF_KEYS: usize = 8;
 
 /// Writes a run. Records come in the order of their keys, and of one key the newest first.
 ///
@@ -535,7 +535,7 @@ impl Builder {
         closed.awaited = self.awaited;
         closed.units.clone_from(&self.units);
         let key_bytes = self.leaf_first.len() + self.last_key.len();
-        let says_keys = self.options.leaf_keys && MOST_KEYS * key_bytes <= self.room;
+        let says_keys = self.options.leaf_keys && SHARE_OF_KEYS * key_bytes <= self.room;
         closed.keys = says_keys.then(|| LeafKeys {
             first: self.leaf_first.clone(),
             last: self.last_key.clone(),

@@ -12,8 +12,8 @@ pub(super) struct Known<'k, I: Iterator<Item = Stretch<'k>>> {
 }
 
 /// Returns how many of the `leaves` of a source come before those that may be taken over: more than
-/// `threshold` in a row that overlap nothing of the others. Each says whether it may be taken over
-/// as far as it is concerned. All that is known is looked at, and no more.
+/// `threshold` in a row that overlap nothing of the others. Of each leaf it is said whether it may
+/// be taken over if it overlaps nothing. The count ends where another source is not known further.
 pub(super) fn leaves_to_read<'k, I: Iterator<Item = Stretch<'k>>>(
     leaves: impl Iterator<Item = (Stretch<'k>, bool)>,
     others: &mut [Known<'k, I>],

@@ -124,7 +124,7 @@ fn leaves_whose_keys_are_not_known_are_taken_over_by_their_bounds() {
     assert!(built.run.check(&store).is_empty());
     let said = leaves(&store, &built.run);
     assert_eq!(said.len(), all.len());
-    assert!(said[0].last().is_none(), "nobody knows them");
+    assert!(said[0].last().is_none(), "the run before does not say its keys");
     assert!(last.records() > 0 && find(&store, &built.run, b"00000299", LAST).unwrap().len() == 1);
 }
 
