@@ -85,6 +85,31 @@ fn a_scan_with_read_ahead_leaves_the_hot_set_too_and_hits_what_it_read_ahead() {
 }
 
 #[test]
+fn a_read_whose_reader_stays_away_does_not_keep_frames_from_others() {
+    let mut store = Store::new(1);
+    let cache = store.cache(4 * MIB);
+    let (left, others) = (store.write_many(16, 1), store.write_many(8192, 1));
+    let pending = cache
+        .request(&left, Purpose::Scan, Residence::PassThrough)
+        .unwrap();
+    let mut skipped = 0;
+    for some in others.chunks(16) {
+        let mut pending = cache
+            .request(some, Purpose::Scan, Residence::PassThrough)
+            .unwrap();
+        skipped += pending.skipped();
+        pending.wait();
+    }
+    assert_eq!(pending.skipped(), 0);
+    assert!(skipped < 400, "{skipped} of 8192 nodes were not read ahead");
+    look_up(&cache, &left);
+    let stats = cache.stats();
+    assert!(stats.private_reads * 20 < stats.misses, "{stats:?}");
+    drop(pending);
+    assert_sound(&cache);
+}
+
+#[test]
 fn a_scanned_node_that_is_looked_up_stays() {
     let mut store = Store::new(1);
     let cache = store.cache(4 * MIB);
