@@ -21,11 +21,13 @@ pub(super) const LEVELS: &str = "The device is the one under the system's direct
 pub(super) const KEY: usize = 16;
 /// Commits have as many writes: a memtable of the document holds 34 of them, 2,040 pairs.
 pub(super) const BATCH: u64 = 60;
-/// Bytes of a record in a memtable, beside its key and value, about.
-const BESIDE: u64 = 64;
+/// Bytes that a memtable reserves for a record, beside its key and value, about.
+const BESIDE: u64 = 150;
 /// The least bytes of a memtable, and of a cache: the least that a cache works with.
 const LEAST_MEMTABLE: u64 = 64 << 10;
 const LEAST_CACHE: u64 = 2 << 20;
+/// Bytes of data for each of the document's memory: 10 GB and 3 GB, of which merges need some.
+const DATA_TO_MEMORY: u64 = 4;
 /// Values are in the leaves, whose pages hold one pair of 4 KiB, as in the document. With the costs
 /// of the device at hand leaves would be longer.
 pub(super) const VALUE_THRESHOLD: u32 = 16 << 10;
@@ -34,8 +36,10 @@ const SHORT_LEAVES: DeviceProfile = DeviceProfile {
     byte_ps: 500,
     ..DeviceProfile::SSD
 };
-/// Memtables for each part of the log.
-const LOG_TIMES: u64 = 8;
+/// A load makes a checkpoint whenever this many memtables are full, and the log has room for four
+/// times as many: a checkpoint for want of room would end a memtable amid what belongs together.
+const CHECKPOINT_MEMTABLES: u64 = 8;
+const LOG_MEMTABLES: u64 = 4 * CHECKPOINT_MEMTABLES;
 
 /// A key: `unit`, then the place in it.
 pub(super) fn key(unit: u64, place: u64) -> [u8; KEY] {
@@ -48,8 +52,9 @@ pub(super) fn key(unit: u64, place: u64) -> [u8; KEY] {
 /// How a store is made.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
-    /// Bytes of a memtable: an eviction of the document.
+    /// Bytes of a memtable, an eviction of the document, and how many records it has.
     pub(super) memtable: u64,
+    memtable_records: u64,
     /// Bytes of the cache of pages.
     pub(super) cache: u64,
     pub(super) value_bytes: usize,
@@ -67,10 +72,21 @@ impl Shape {
         let memtable = records * ((KEY + value_bytes) as u64 + BESIDE);
         Shape {
             memtable: memtable.max(LEAST_MEMTABLE),
+            memtable_records: records_of_memtable.max(BATCH),
             cache: LEAST_CACHE,
             value_bytes,
             value_threshold: VALUE_THRESHOLD,
             filters: Filters::Merged,
+        }
+    }
+
+    /// The same with a cache of all memory that the document has for this number of records: its
+    /// operating system keeps pages of files there, ours are read past it.
+    pub(super) fn with_memory(self, records: u64) -> Shape {
+        let cache = records * self.record_bytes() / DATA_TO_MEMORY;
+        Shape {
+            cache: cache.max(LEAST_CACHE),
+            ..self
         }
     }
 
@@ -98,7 +114,7 @@ impl Shape {
         let mut scale = Scale::small(0x5e3d, self.memtable, 0);
         scale.cache = self.cache;
         scale.filters = self.filters;
-        scale.log = LogOptions::with_limit((self.memtable * LOG_TIMES).max(4 << 20));
+        scale.log = LogOptions::with_limit((self.memtable * LOG_MEMTABLES).max(4 << 20));
         // The document commits without waiting, and logs nothing that is in a run by then.
         Options::new()
             .device(SHORT_LEAVES)
@@ -144,6 +160,7 @@ impl Store {
     pub(super) fn load(&self, keys: impl Iterator<Item = [u8; KEY]>) -> Result<(u64, Duration)> {
         let mut value = vec![0; self.shape.value_bytes];
         let (mut batch, mut count) = (WriteBatch::new(), 0u64);
+        let mut checkpoint_at = self.shape.memtable_records * CHECKPOINT_MEMTABLES;
         let started = Instant::now();
         for key in keys {
             count += 1;
@@ -152,6 +169,10 @@ impl Store {
             batch.put(&self.keyspace, key, &value)?;
             if count.is_multiple_of(BATCH) {
                 self.db.write(&std::mem::take(&mut batch))?;
+                if count >= checkpoint_at {
+                    self.db.checkpoint()?;
+                    checkpoint_at = count + self.shape.memtable_records * CHECKPOINT_MEMTABLES;
+                }
             }
         }
         self.db.write(&batch)?;
@@ -249,5 +270,22 @@ pub(super) fn line(measure: &str, whose: &str, points: Vec<(At, f64)>) -> Line {
     Line {
         name: format!("{measure}, {whose}"),
         points: points.into_iter().map(|(at, value)| Spot { at, value }).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_memtable_holds_the_records_that_its_shape_says() {
+        // The document's 2,040, and fewer: each time around ends a memtable.
+        for records in [BATCH, 540, 1020, 2040] {
+            let store = Store::new(Shape::of(records, 3800), &LevelsOptions::never()).unwrap();
+            let (loaded, _) = store.load((0..5 * records).map(|place| key(0, place))).unwrap();
+            assert_eq!(loaded, 5 * records);
+            let levels = store.db.stats().levels.unwrap();
+            assert_eq!(levels.runs, 5, "{records} records to a memtable");
+        }
     }
 }
