@@ -5,7 +5,9 @@
 //! well: what compactions write is in the second. `ALLUVIUM_KILL_PLACES=/one:/other` says where
 //! these are, on devices of their own: `.ci/kill-on-two-devices` makes two and does that.
 
-use alluvium::{Db, HashedOptions, Keyspace, KeyspaceOptions, Options, Structure, TierOptions, WriteBatch};
+use alluvium::{
+    Db, HashedOptions, Keyspace, KeyspaceOptions, LevelsOptions, Options, Structure, TierOptions, WriteBatch,
+};
 use alluvium_sim::environment::number;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -20,16 +22,36 @@ const WRITERS: u64 = 2;
 /// Batches of a writer whose hashed records are read one by one.
 const RECENT: u64 = 1000;
 
-fn open(path: &Path, second: Option<&Path>) -> (Db, Keyspace, Keyspace, Keyspace) {
+/// A store with keyspaces of three structures: each batch writes the same to all four.
+struct Store {
+    db: Db,
+    one: Keyspace,
+    two: Keyspace,
+    hashed: Keyspace,
+    /// Its merges take leaves over: each writer's keys come in order, those of both alternate.
+    levels: Keyspace,
+}
+
+fn open(path: &Path, second: Option<&Path>) -> Store {
     let mut options = Options::new().memory(16 << 20);
     if let Some(second) = second {
         options = options.fast_bytes(0).tier(second, TierOptions::new());
     }
     let db = options.open(path).unwrap();
     let (one, two) = (db.keyspace("one").unwrap(), db.keyspace("two").unwrap());
-    let hashed = KeyspaceOptions::new().structure(Structure::Hashed(HashedOptions::default()));
-    let three = db.keyspace_with("three", &hashed).unwrap();
-    (db, one, two, three)
+    let with = |name, structure| {
+        let options = KeyspaceOptions::new().structure(structure);
+        db.keyspace_with(name, &options).unwrap()
+    };
+    let hashed = with("three", Structure::Hashed(HashedOptions::default()));
+    let levels = with("four", Structure::Levels(LevelsOptions::samt(3).stitch(1)));
+    Store {
+        db,
+        one,
+        two,
+        hashed,
+        levels,
+    }
 }
 
 fn key(writer: u64, number: u64) -> [u8; 16] {
@@ -57,24 +79,25 @@ fn the_child_writes_until_it_is_killed() {
         return;
     };
     let second = std::env::var_os(SECOND);
-    let (db, one, two, three) = open(Path::new(&directory), second.as_deref().map(Path::new));
+    let store = open(Path::new(&directory), second.as_deref().map(Path::new));
+    let db = &store.db;
     let out = Mutex::new(std::io::stdout());
     std::thread::scope(|scope| {
         if second.is_some() {
             // So that it dies amid rewriting from one directory to the other.
-            scope.spawn(|| while db.compact().is_ok() {});
+            scope.spawn(move || while db.compact().is_ok() {});
         }
         for writer in 0..WRITERS {
-            let (db, one, two, three, out) = (&db, &one, &two, &three, &out);
+            let (store, out) = (&store, &out);
             scope.spawn(move || {
-                for number in last(one, writer).0 + 1.. {
+                for number in last(&store.one, writer).0 + 1.. {
                     let mut batch = WriteBatch::new();
                     let value = vec![number as u8; 300];
-                    batch.put(one, key(writer, number), &value).unwrap();
-                    batch.put(two, key(writer, number), &value).unwrap();
-                    batch.put(three, key(writer, number), &value).unwrap();
+                    for keyspace in [&store.one, &store.two, &store.hashed, &store.levels] {
+                        batch.put(keyspace, key(writer, number), &value).unwrap();
+                    }
                     batch
-                        .put(one, format!("count {writer}"), number.to_be_bytes())
+                        .put(&store.one, format!("count {writer}"), number.to_be_bytes())
                         .unwrap();
                     db.write(&batch).unwrap();
                     let mut out = out.lock().unwrap();
@@ -103,7 +126,7 @@ fn a_process_with_two_tiers_that_is_killed_loses_nothing_that_it_acknowledged() 
     assert_eq!(places.len(), 2, "two places, with a colon between them");
     let (path, second) = (places[0].join("store"), places[1].join("second"));
     kill(&path, Some(&second));
-    let (db, ..) = open(&path, Some(&second));
+    let Store { db, .. } = open(&path, Some(&second));
     db.compact().unwrap();
     let tiers = db.stats().tiers;
     assert!(tiers[1].space.live_bytes > tiers[0].space.live_bytes, "{tiers:?}");
@@ -149,20 +172,22 @@ fn kill(path: &Path, second: Option<&Path>) {
         child.wait().unwrap();
         assert!(seen > 0, "the child wrote nothing");
         let began = Instant::now();
-        let (db, one, two, three) = open(path, second);
+        let store = open(path, second);
         longest = longest.max(began.elapsed());
-        let mut hashed = 0;
+        let mut all = 0;
         for writer in 0..WRITERS {
-            let (newest, count) = last(&one, writer);
+            let (newest, count) = last(&store.one, writer);
             assert!(newest >= acknowledged[writer as usize], "acknowledged and lost");
             assert_eq!(count, newest, "there is a hole");
-            assert_eq!(last(&two, writer), (newest, count), "half a batch");
-            let found = |number| three.get(key(writer, number)).unwrap();
+            for other in [&store.two, &store.levels] {
+                assert_eq!(last(other, writer), (newest, count), "half a batch");
+            }
+            let found = |number| store.hashed.get(key(writer, number)).unwrap();
             let mut recent = newest.saturating_sub(RECENT) + 1..=newest;
             let missing = recent.find(|&number| found(number).as_deref() != Some(&[number as u8; 300]));
             assert_eq!(missing, None, "half a batch, or lost of the hashed keyspace");
-            hashed += newest;
-            let counted = one.get(format!("count {writer}")).unwrap();
+            all += newest;
+            let counted = store.one.get(format!("count {writer}")).unwrap();
             assert_eq!(
                 counted.as_deref(),
                 (newest > 0).then_some(&newest.to_be_bytes()[..]),
@@ -171,12 +196,12 @@ fn kill(path: &Path, second: Option<&Path>) {
             batches = batches.max(newest);
         }
         assert_eq!(
-            three.unordered().count() as u64,
-            hashed,
+            store.hashed.unordered().count() as u64,
+            all,
             "a hole, or half a batch"
         );
-        assert_eq!(db.check().unwrap(), [""; 0]);
-        db.close().unwrap();
+        assert_eq!(store.db.check().unwrap(), [""; 0]);
+        store.db.close().unwrap();
     }
     println!("{kills} kills, {batches} batches of one writer; the longest opening took {longest:?}");
 }
