@@ -174,34 +174,41 @@ fn kill(path: &Path, second: Option<&Path>) {
         let began = Instant::now();
         let store = open(path, second);
         longest = longest.max(began.elapsed());
-        let mut all = 0;
-        for writer in 0..WRITERS {
-            let (newest, count) = last(&store.one, writer);
-            assert!(newest >= acknowledged[writer as usize], "acknowledged and lost");
-            assert_eq!(count, newest, "there is a hole");
-            for other in [&store.two, &store.levels] {
-                assert_eq!(last(other, writer), (newest, count), "half a batch");
-            }
-            let found = |number| store.hashed.get(key(writer, number)).unwrap();
-            let mut recent = newest.saturating_sub(RECENT) + 1..=newest;
-            let missing = recent.find(|&number| found(number).as_deref() != Some(&[number as u8; 300]));
-            assert_eq!(missing, None, "half a batch, or lost of the hashed keyspace");
-            all += newest;
-            let counted = store.one.get(format!("count {writer}")).unwrap();
-            assert_eq!(
-                counted.as_deref(),
-                (newest > 0).then_some(&newest.to_be_bytes()[..]),
-                "half a batch"
-            );
-            batches = batches.max(newest);
-        }
-        assert_eq!(
-            store.hashed.unordered().count() as u64,
-            all,
-            "a hole, or half a batch"
-        );
+        batches = batches.max(assert_whole(&store, acknowledged));
         assert_eq!(store.db.check().unwrap(), [""; 0]);
         store.db.close().unwrap();
     }
     println!("{kills} kills, {batches} batches of one writer; the longest opening took {longest:?}");
+}
+
+/// Fails unless all that was acknowledged is there, and batches are whole; the most batches of a
+/// writer.
+fn assert_whole(store: &Store, acknowledged: [u64; WRITERS as usize]) -> u64 {
+    let (mut all, mut batches) = (0, 0);
+    for writer in 0..WRITERS {
+        let (newest, count) = last(&store.one, writer);
+        assert!(newest >= acknowledged[writer as usize], "acknowledged and lost");
+        assert_eq!(count, newest, "there is a hole");
+        for other in [&store.two, &store.levels] {
+            assert_eq!(last(other, writer), (newest, count), "half a batch");
+        }
+        let found = |number| store.hashed.get(key(writer, number)).unwrap();
+        let mut recent = newest.saturating_sub(RECENT) + 1..=newest;
+        let missing = recent.find(|&number| found(number).as_deref() != Some(&[number as u8; 300]));
+        assert_eq!(missing, None, "half a batch, or lost of the hashed keyspace");
+        all += newest;
+        let counted = store.one.get(format!("count {writer}")).unwrap();
+        assert_eq!(
+            counted.as_deref(),
+            (newest > 0).then_some(&newest.to_be_bytes()[..]),
+            "half a batch"
+        );
+        batches = batches.max(newest);
+    }
+    assert_eq!(
+        store.hashed.unordered().count() as u64,
+        all,
+        "a hole, or half a batch"
+    );
+    batches
 }

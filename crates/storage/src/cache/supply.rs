@@ -13,8 +13,8 @@
 //! An evicted frame is usable only two epochs later, and the thread that evicts it is pinned
 //! itself. So a thread evicts *ahead*: it keeps a stock of free and retired frames that lasts while
 //! epochs pass. When the stock is out (guards that live long, many misses under one guard) a read
-//! is served from private memory, the stock is made larger, and reads that have arrived are settled:
-//! each holds an epoch until then.
+//! is served from private memory, the stock is made larger, and reads that have arrived are
+//! settled: each holds an epoch until then.
 
 use super::frame::{FrameId, State};
 use super::{Residence, Shared};
@@ -66,8 +66,8 @@ impl Shared {
             .or_else(|| self.steal(class, lane));
         if frame.is_none() {
             self.lanes[lane].lock().want_more(class, least, most);
-            // Their readers may come back for them much later: a scan of many runs walks through one
-            // of them for long.
+            // Their readers may come back for them much later: a scan of many runs walks through
+            // one of them for long.
             self.settle_all(guard);
         }
         frame

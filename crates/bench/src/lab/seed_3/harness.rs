@@ -36,8 +36,8 @@ const SHORT_LEAVES: DeviceProfile = DeviceProfile {
     byte_ps: 500,
     ..DeviceProfile::SSD
 };
-/// A load makes a checkpoint whenever this many memtables are full, and the log has room for four
-/// times as many: a checkpoint for want of room would end a memtable amid what belongs together.
+/// A load makes a checkpoint whenever this many memtables are full, and the log has space for four
+/// times as many: a checkpoint for want of space would end a memtable amid what belongs together.
 const CHECKPOINT_MEMTABLES: u64 = 8;
 const LOG_MEMTABLES: u64 = 4 * CHECKPOINT_MEMTABLES;
 

@@ -32,6 +32,9 @@ const FLASH: (u64, u64) = (3800, 240);
 const DATA_TO_MEMTABLE: u64 = 64;
 const DATA_TO_FAST: u64 = 3;
 const DATA_TO_HOT: u64 = 16;
+/// The cache holds the nodes of indexes, and a few of the set's: the document's memory, 900 MB,
+/// does not hold the set either.
+const DATA_TO_CACHE: u64 = 40;
 const LEAST_MEMTABLE: u64 = 256 << 10;
 const LEAST_CACHE: u64 = MIB;
 /// Bytes of copies for each of the set that is read: pages have cold neighbours in them.
@@ -145,7 +148,7 @@ impl Store {
         let scratches = [Scratch::new()?, Scratch::new()?];
         let data = records * (KEY + value_bytes) as u64;
         let mut scale = Scale::small(0x61, (data / DATA_TO_MEMTABLE).max(LEAST_MEMTABLE), 0);
-        scale.cache = LEAST_CACHE;
+        scale.cache = (data / DATA_TO_CACHE).max(LEAST_CACHE);
         scale.log = LogOptions::with_limit((8 * scale.memtable).max(4 << 20));
         scale.extents.planned_bytes = Some(data / DATA_TO_FAST);
         let slow = paced(&scratches[1], DISK);
