@@ -42,6 +42,9 @@ const HOT_TO_COPIES: u64 = 8;
 
 /// How often each key of the set is read before it counts, and when it counts.
 const WARMING: u64 = 3;
+/// After as many reads the background has its turn: those that were copied meanwhile, nodes of
+/// indexes among them, fill a quarter of an extent.
+const READS_TO_STEP: u64 = 64;
 /// The most reads that are timed: a disk does some hundreds a second.
 const MOST_TIMED: u64 = 3000;
 
@@ -201,7 +204,7 @@ impl Store {
             let found = self.keyspace.get(key(scattered(number), number))?;
             ensure!(found.is_some(), "record {number} is missing");
             count += 1;
-            if count % 256 == 0 {
+            if count % READS_TO_STEP == 0 {
                 while self.db.work()? {}
             }
         }
