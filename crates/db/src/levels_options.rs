@@ -390,6 +390,7 @@ mod tests {
         }
         let stitched = Structure::Levels(LevelsOptions::samt(4).scan_unit(8).stitch(3));
         assert_eq!("levels,k=4,f=3,scan=8".parse::<Structure>().unwrap(), stitched);
+        assert_eq!("levels,f=3,scan=8".parse::<Structure>().unwrap(), stitched);
         let boa: Structure = "hashed,form=boa".parse().unwrap();
         assert_eq!(boa.to_string(), "hashed,form=boa,lambda=16,refined=yes");
         assert_eq!(

@@ -189,8 +189,12 @@ impl Stitching {
     pub fn split(text: &str) -> Result<(&str, Stitching)> {
         let mut stitching = Stitching::default();
         let mut rest = text;
-        while let Some((before, last)) = rest.rsplit_once(',') {
+        while !rest.is_empty() {
+            let (before, last) = rest.rsplit_once(',').unwrap_or(("", rest));
             let Some((name, number)) = last.split_once('=') else {
+                if matches!(last, "f" | "scan" | "always" | "defragment") {
+                    return Err(bad(format!("{last} says no number: say one, as in {last}=3")));
+                }
                 break;
             };
             if name == "values" {
@@ -271,7 +275,11 @@ mod tests {
             Stitching::split("samt,k=4").unwrap(),
             ("samt,k=4", Stitching::default())
         );
+        let (policy, stitching) = Stitching::split("f=3,scan=8").unwrap();
+        assert_eq!((policy, stitching.threshold), ("", 3), "the usual policy");
         for (text, why) in [
+            ("samt,k=4,f", "f says no number"),
+            ("samt,f=3,defragment", "defragment says no number"),
             ("samt,f=", "\"\" is no number"),
             ("samt,f=-1", "\"-1\" is no number"),
             ("samt,f=1,scan=x", "\"x\" is no number"),
