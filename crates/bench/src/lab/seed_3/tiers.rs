@@ -42,8 +42,8 @@ const HOT_TO_COPIES: u64 = 8;
 
 /// How often each key of the set is read before it counts, and when it counts.
 const WARMING: u64 = 3;
-/// After as many reads the background has its turn: those that were copied meanwhile, nodes of
-/// indexes among them, fill a quarter of an extent.
+/// After as many reads the background has its turn. It writes an extent of copies at most, of which
+/// these leaves fill a quarter.
 const READS_TO_STEP: u64 = 64;
 /// The most reads that are timed: a disk does some hundreds a second.
 const MOST_TIMED: u64 = 3000;
