@@ -14,12 +14,16 @@
 //! A log record is writes, one after the other; each takes one sequence number. Varints are LEB128.
 //!
 //! ```text
-//! OFFSET  SIZE  MEANING 0     1  kind: 0 put, 1 delete, 2 merge, 3 delete a range, 4 put with
-//! an expiry, 5 ingest, 6 a write to a volatile keyspace: zeros follow, as the length of a key
-//! 1        varint: length of the key key of the tree; of a range or an ingest, its first 8
-//! kind 4 only: when it expires, in milliseconds since 1970 varint, not in kind 1: length of
-//! value or operand; of a range, of its end; of an ingest, of its last key value, operand, the
-//! end of the range (not included), or the last key of the ingest (included)
+//! OFFSET  SIZE  MEANING
+//!      0     1  kind: 0 put, 1 delete, 2 merge, 3 delete a range, 4 put with an expiry, 5 ingest,
+//!               6 a write to a volatile keyspace: zeros follow, as the length of a key
+//!      1        varint: length of the key
+//!               key of the tree; of a range or an ingest, its first
+//!            8  kind 4 only: when it expires, in milliseconds since 1970
+//!               varint, not in kind 1: length of value or operand; of a range, of its end;
+//!               of an ingest, of its last key
+//!               value, operand, the end of the range (not included),
+//!               or the last key of the ingest (included)
 //! ```
 //!
 //! The catalog's keys are, behind keyspace 0: `k` and the name of a keyspace; `s` and the name of a

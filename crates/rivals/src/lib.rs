@@ -6,8 +6,8 @@
 //!
 //! *Does not know*: workloads, accounting.
 //!
-//! *Read in this order*: this file; then any; `transactions/`, and `transactions.rs` of RocksDB,
-//! are those of the engines that have transactions. `studies/` measures what the Lab asks of
+//! *Read in this order*: this file; then any; `transactions/`, and `rocksdb/transactions.rs`, are
+//! those of the engines that have transactions. `studies/` measures what the Lab asks of
 //! single systems, `mariadb/` a server that is no engine here. `c.rs` and `failure.rs` are what
 //! those with a C API share.
 //!

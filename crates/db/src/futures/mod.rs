@@ -7,7 +7,7 @@
 //! (`committer.rs`).
 //!
 //! *Read in this order*: `read.rs` ([`Get`] and [`MultiGet`]), `write.rs` ([`Write`]); then
-//! `reactor.rs`, which waits for the device while tasks sleep.
+//! `reactor.rs` beside this folder, which waits for the device while tasks sleep.
 //!
 //! A read that finds everything in memory is ready at its first poll, and no waker fires. A read
 //! that must wait leaves its waker at the read of the cache and hands the latter, once, to the

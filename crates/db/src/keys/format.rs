@@ -2,11 +2,15 @@
 //! values.
 //!
 //! ```text
-//! OFFSET  SIZE  MEANING 0   1-8  an unsigned integer, most significant byte first 0   1-8  a
-//! signed one: the same, with the sign bit turned over 0   4,8  a floating-point number: its
-//! bits, all turned over if it is negative, else the sign bit: the total order of IEEE 754 0
-//! 1  a truth value: 0 or 1 0     n  text or bytes: a zero byte stands as 0 and 255, the end as
-//! 0 and 0 0     1  an option: 0 for none, or 1 and 1     n  its value
+//! OFFSET  SIZE  MEANING
+//!      0   1-8  an unsigned integer, most significant byte first
+//!      0   1-8  a signed one: the same, with the sign bit turned over
+//!      0   4,8  a floating-point number: its bits, all turned over if it is negative, else the
+//!               sign bit: the total order of IEEE 754
+//!      0     1  a truth value: 0 or 1
+//!      0     n  text or bytes: a zero byte stands as 0 and 255, the end as 0 and 0
+//!      0     1  an option: 0 for none, or 1 and
+//!      1     n  its value
 //! ```
 //!
 //! A tuple is its parts, one after the other.

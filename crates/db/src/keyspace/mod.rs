@@ -4,7 +4,8 @@
 //!
 //! *Does not know*: what happens to a write; that is the engine's.
 //!
-//! *Read in this order*: `options.rs` (what it is created with), this file, `ingest.rs`.
+//! *Read in this order*: `keyspace_options.rs` beside this folder (what it is created with), this
+//! file, `batch.rs`, `ingest.rs`.
 
 mod batch;
 mod ingest;

@@ -1,8 +1,8 @@
 //! Waiting and waking under the model checker:
 //!
 //! ```text
-//! RUSTFLAGS="--cfg alluvium_model_check" CARGO_TARGET_DIR=target/model cargo test --release -p
-//! alluvium --lib model_check
+//! RUSTFLAGS="--cfg alluvium_model_check" CARGO_TARGET_DIR=target/model \
+//!     cargo test --release -p alluvium --lib model_check
 //! ```
 //!
 //! A wake-up that is lost is planted once, and the checker must find it.

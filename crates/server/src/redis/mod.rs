@@ -9,7 +9,7 @@
 //! of strings work on), `session.rs` (one connection: from
 //! requests to batches), `batch.rs` (locks, one read, one commit), then `pages.rs` (long replies),
 //! then a file for each family: `strings.rs`, `keys.rs`, `expiry.rs`, `walks.rs`, `hashes.rs`,
-//! `sets.rs`, `lists.rs`, `sorted/`, `ordered.rs` (what Redis has not); `catalog.rs`, `classes.rs`
+//! `sets.rs`, `lists/`, `sorted/`, `ordered.rs` (what Redis has not); `catalog.rs`, `classes.rs`
 //! and `permission.rs` (who may use them), `acl.rs`; `connection.rs`, `transactions.rs`,
 //! `interactive.rs` (BEGIN and COMMIT),
 //! `admin.rs`, `saving.rs`, `clients.rs`, `info/`, `watching.rs` (MONITOR); `direct.rs` (commands

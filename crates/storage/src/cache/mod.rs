@@ -114,7 +114,6 @@ const RESERVED_TIMES: u64 = 16;
 const PINNED_FRACTION: u64 = 8;
 /// The part of the budget that is [lent](Cache::lend), or in use for reads, at most.
 const LENT_FRACTION: u64 = 16;
-const _: () = assert!(LANES > 0 && MIN_BUDGET_PAGES > 0);
 const _: () = assert!(
     PINNED_FRACTION > 1 && LENT_FRACTION > 1,
     "parts of the budget (C5)"

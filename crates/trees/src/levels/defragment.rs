@@ -21,7 +21,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A row of leaves stays where it lies if it is this many times as long as what the device moves
 /// while a read begins: reading it has nine tenths of the device's rate then.
 const LONG: u64 = 9;
-const _: () = assert!(LONG > 0, "a row of leaves is longer than nothing");
 
 /// Bytes that were written since the structure was opened.
 #[derive(Debug, Default)]

@@ -25,7 +25,6 @@ use std::sync::Arc;
 
 /// Leaves that are closed and wait for values' places come to this many bytes at most.
 const MAX_WAITING: u64 = MIB;
-const _: () = assert!(MAX_WAITING > 0, "leaves wait for their values");
 /// The index says the first and the last key of a leaf if these take no more than one in this many
 /// of its bytes. Longer ones would make the index as large as the leaves.
 const SHARE_OF_KEYS: usize = 8;

@@ -153,7 +153,6 @@ pub fn open_many(cursors: &mut [Cursor], key: Option<&[u8]>) -> Result<()> {
 /// How many more leaves may hold older records of a key before the cursor passes over them by a
 /// search from the root.
 const MOST_WALKED: usize = 2;
-const _: () = assert!(MOST_WALKED > 0, "a cursor walks before it seeks");
 
 #[cfg(all(test, not(alluvium_model_check)))]
 std::thread_local! {

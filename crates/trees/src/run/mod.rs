@@ -10,7 +10,7 @@
 //! each), `options.rs`, `build.rs` and `finish.rs` (with `spans.rs` and `units.rs`),
 //! `adopt.rs` (leaves that a run takes over unread), `open.rs`, `load.rs`,
 //! `find.rs`, `weigh.rs`, `path.rs`, `device.rs`, `feed.rs`, `cursor.rs` (with `scanned.rs`),
-//! `check.rs` (with `violation.rs`), `examine.rs`.
+//! `check/` (with `violation.rs`), `examine.rs`.
 //!
 //! ```text
 //!  tier   | leaf | leaf | leaf | …   | leaf | index | index | footer |  written in order, 1 MiB at a time

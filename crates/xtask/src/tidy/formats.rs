@@ -109,6 +109,13 @@ fn check_format(workspace: &Workspace, source: &Source, findings: &mut Vec<Findi
             "the header has no OFFSET / SIZE / MEANING table: say what each byte means".to_owned(),
         );
     }
+    // A row a line: a tool that wraps comments joins the head of a table with its first row.
+    for comment in source.comments.iter().filter(|comment| table(&comment.text)) {
+        if !comment.text.trim_end().ends_with("MEANING") {
+            let text = "the head of a table has text after MEANING: write one row a line, in a fenced block";
+            find(comment.line, text.to_owned());
+        }
+    }
     if !has_snapshot(workspace, source) {
         let text = "no snapshot test: add one called `the_bytes_of_…`, here or in the tests beside it";
         find(1, text.to_owned());
@@ -188,6 +195,15 @@ mod tests {
         )])));
         assert_eq!(found.len(), 5, "{found:#?}");
         assert!(found.iter().any(|line| line.contains("format.rs:2: to_ne_bytes")));
+    }
+
+    #[test]
+    fn a_table_whose_rows_a_tool_has_joined_is_found() {
+        let joined = FORMAT.replace("MEANING\n//!   0 8 x", "MEANING 0 8 x");
+        let path = "crates/storage/src/log/format.rs";
+        let found = lines(&check(&Workspace::planted(&[(path, &joined), PAGE])));
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert!(found[0].starts_with("crates/storage/src/log/format.rs:1: the head of a table"));
     }
 
     #[test]

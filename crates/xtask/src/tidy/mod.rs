@@ -8,9 +8,8 @@
 //! *Read in this order*: `source.rs` and `workspace.rs` (the material), `crates.rs` (the table of
 //! layers), then the checks: `layers.rs`, `modules.rs`, `circles.rs`, `documents.rs`, `formats.rs`,
 //! `io.rs`, `decoders.rs`, `unfinished.rs`, `headers.rs`, `unknown.rs`, `tuning.rs`, `packages.rs`,
-//! `language.rs`, `sizes.rs` and `asserts.rs` with `ratchet.rs`.
+//! `language.rs`, and `sizes.rs` with `ratchet.rs`.
 
-pub mod asserts;
 pub mod circles;
 pub mod crates;
 pub mod decoders;
@@ -79,7 +78,6 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
         unfinished::check,
         headers::check,
         sizes::check,
-        asserts::check,
         decoders::check,
         tuning::check,
         unknown::check,

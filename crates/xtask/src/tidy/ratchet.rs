@@ -16,13 +16,6 @@ pub struct Ratchet {
     pub long_functions: usize,
     /// How many lines say `tidy: allow`.
     pub allowances: usize,
-    /// How many functions of `storage` there are to a hundred of its asserts. It binds above the
-    /// aim.
-    pub storage_functions_per_100_asserts: usize,
-    /// The same of `dictionary`.
-    pub dictionary_functions_per_100_asserts: usize,
-    /// The same of `trees`.
-    pub trees_functions_per_100_asserts: usize,
 }
 
 impl Ratchet {
@@ -86,24 +79,12 @@ impl Ratchet {
         self
     }
 
-    fn fields(&mut self) -> [(&'static str, &mut usize); 7] {
+    fn fields(&mut self) -> [(&'static str, &mut usize); 4] {
         [
             ("longest_file", &mut self.longest_file),
             ("longest_function", &mut self.longest_function),
             ("long_functions", &mut self.long_functions),
             ("allowances", &mut self.allowances),
-            (
-                "storage_functions_per_100_asserts",
-                &mut self.storage_functions_per_100_asserts,
-            ),
-            (
-                "dictionary_functions_per_100_asserts",
-                &mut self.dictionary_functions_per_100_asserts,
-            ),
-            (
-                "trees_functions_per_100_asserts",
-                &mut self.trees_functions_per_100_asserts,
-            ),
         ]
     }
 }
@@ -126,8 +107,8 @@ pub fn lower(workspace: &mut Workspace) -> Result<()> {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "# Why.\nlongest_file = 600\nlongest_function = 90\n\nlong_functions = 3\nallowances = 0\n\
-        storage_functions_per_100_asserts = 1\ndictionary_functions_per_100_asserts = 2\ntrees_functions_per_100_asserts = 3\n";
+    const TEXT: &str =
+        "# Why.\nlongest_file = 600\nlongest_function = 90\n\nlong_functions = 3\nallowances = 0\n";
 
     #[test]
     fn numbers_are_read_and_only_ever_lowered() {
@@ -137,15 +118,11 @@ mod tests {
             longest_function: 80,
             long_functions: 2,
             allowances: 5,
-            storage_functions_per_100_asserts: 1,
-            dictionary_functions_per_100_asserts: 1,
-            trees_functions_per_100_asserts: 4,
         };
         let lowered = now.lower_of(measured).write_into(TEXT);
         let expected = TEXT
             .replace("function = 90", "function = 80")
-            .replace("functions = 3\nall", "functions = 2\nall")
-            .replace("asserts = 2", "asserts = 1");
+            .replace("functions = 3\nall", "functions = 2\nall");
         assert_eq!(lowered, expected);
     }
 
@@ -154,9 +131,6 @@ mod tests {
         let refused = |text: &str| Ratchet::parse(text).unwrap_err().to_string();
         assert!(refused(&TEXT.replace("600", "many")).contains("ratchet.toml:2"));
         assert!(refused(&TEXT.replace("allowances", "kindness")).contains("no number called kindness"));
-        assert!(
-            refused("longest_file = 1")
-                .contains("longest_function, long_functions, allowances, storage_functions")
-        );
+        assert!(refused("longest_file = 1").contains("longest_function, long_functions, allowances missing"));
     }
 }

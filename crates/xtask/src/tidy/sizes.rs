@@ -2,7 +2,7 @@
 //! functions. What the aims do not forbid outright, the ratchet keeps from growing.
 
 use super::ratchet::Ratchet;
-use super::{Finding, Source, Workspace, asserts, formats};
+use super::{Finding, Source, Workspace, formats};
 
 /// Half of all files have at most this many lines of code.
 pub const MEDIAN: usize = 200;
@@ -82,9 +82,6 @@ pub fn measure(workspace: &Workspace) -> Ratchet {
         longest_function: functions.iter().map(|(len, ..)| *len).max().unwrap_or(0),
         long_functions: functions.len(),
         allowances: allowances(workspace).len(),
-        storage_functions_per_100_asserts: asserts::measure(workspace, "storage"),
-        dictionary_functions_per_100_asserts: asserts::measure(workspace, "dictionary"),
-        trees_functions_per_100_asserts: asserts::measure(workspace, "trees"),
     }
 }
 

@@ -21,11 +21,11 @@
 //! of the newest memtable whose incorporation has begun.
 //!
 //! ```text
-//! incorporation of (b, c]     raise begun to c ── renew or forget the keys in (b, c] ──
-//! publish the version with cut c reader, nothing in memtables     under the shard's lock:
-//! begun ≤ P ? answer with what is there reader, who then read V          under the shard's
-//! lock: begun ≤ P ? keep what V says reader, merges in memtables      under the shard's lock:
-//! begun ≤ cut of V ? fold upon what is there
+//! incorporation of (b, c]           raise begun to c ── renew or forget the keys in (b, c]
+//!                                   ── publish the version with cut c
+//! reader, nothing in memtables      under the shard's lock: begun ≤ P ? answer with what is there
+//! reader, who then read V           under the shard's lock: begun ≤ P ? keep what V says
+//! reader, merges in memtables       under the shard's lock: begun ≤ cut of V ? fold upon it
 //! ```
 //!
 //! *Keeping.* The reader has found nothing about its key in (cut of V, P]. When `begun` ≤ P, every

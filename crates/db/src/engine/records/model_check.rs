@@ -1,8 +1,8 @@
 //! The order of steps around the tree under the model checker:
 //!
 //! ```text
-//! RUSTFLAGS="--cfg alluvium_model_check" CARGO_TARGET_DIR=target/model cargo test --release -p
-//! alluvium --lib model_check
+//! RUSTFLAGS="--cfg alluvium_model_check" CARGO_TARGET_DIR=target/model \
+//!     cargo test --release -p alluvium --lib model_check
 //! ```
 //!
 //! The cache is the real one; tree, memtables and watermark are the smallest that keep E2. Each of

@@ -13,7 +13,6 @@ use std::sync::atomic::Ordering;
 
 /// Most pages of one eviction: they share a sync of the journal.
 pub(super) const WRITTEN_TOGETHER: usize = 32;
-const _: () = assert!(WRITTEN_TOGETHER > 0, "an eviction writes a page");
 
 impl Pool {
     /// Frees a frame, or writes dirty pages so that the next call can. Returns whether the

@@ -23,7 +23,6 @@ const SLICE: usize = 32;
 const SPARE: u64 = 256;
 /// About how many bytes a message takes beside its key and value.
 const MESSAGE_BYTES: usize = 32;
-const _: () = assert!(SLICE > 0, "a slice has a key");
 
 /// Whether filters are asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,7 +22,6 @@ use std::sync::Arc;
 const TOGETHER: usize = 64;
 /// Bytes of them after which no further one is looked for.
 const BYTES: usize = 64 << 10;
-const _: () = assert!(TOGETHER > 0 && BYTES > 0, "a walk goes on");
 
 type Pair = (Vec<u8>, Vec<u8>);
 

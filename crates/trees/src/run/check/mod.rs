@@ -49,7 +49,6 @@ const LEAVES_AT_ONCE: usize = 64;
 const INDEX_AT_ONCE: usize = 8;
 /// How many nodes of values are known to have been read.
 const MOST_SEEN: usize = 4096;
-const _: () = assert!(LEAVES_AT_ONCE > 0 && INDEX_AT_ONCE > 0 && MOST_SEEN > 0);
 
 /// What a check is told of each key that readers can reach.
 pub(crate) type Keys<'k> = &'k mut dyn FnMut(&[u8]);
