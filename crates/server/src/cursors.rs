@@ -1,46 +1,243 @@
-//! Where walks over all keys go on: SCAN's cursors are numbers, its places are keys.
+//! Where walks over all keys continue: a cursor of SCAN is a number, its place is a key.
+//!
+//! A place of few bytes stands in the number itself, and needs no memory. A longer place is
+//! remembered. Its number is a hash under a key that each start of the server draws: the same
+//! place has the same number, and a number of an earlier start is unknown rather than that of
+//! another place. All numbers are below 2^53, which clients may keep as floating-point numbers.
+//!
+//! What is remembered is charged to the memory of clients, and bounded by a share of it. Beyond
+//! that, places that a client has continued from go first. Then the client that holds the most
+//! places loses its oldest one: a client that asks for many cursors ends its own walks.
 
+use crate::net::Budget;
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::hash_map::{Entry, RandomState};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::BuildHasher;
 
-/// How many walks may be under way; the oldest are forgotten.
-const WALKS: usize = 16 << 10;
+/// Bytes of a place that a number has space for, and the bits where it has their count.
+const INLINE: usize = 6;
+const COUNT_SHIFT: u32 = 48;
+
+/// Numbers from here to twice this stand for places that are remembered.
+const REMEMBERED: u64 = 1 << 52;
+
+/// The part of the memory of clients that places may take.
+const SHARE: usize = 16;
+
+/// What a place takes beside its bytes, and what it takes that a client holds it, about.
+const PER_PLACE: usize = 160;
+const PER_HOLDING: usize = 120;
+
+/// Charges change by whole steps of this length.
+const STEP: usize = 4 << 10;
+
+/// Holds the places of connections that were closed: their clients may come back.
+const CLOSED: u64 = 0;
+
+/// Holds the places that their clients have continued from.
+const USED: u64 = u64::MAX;
 
 /// Which numbers stand for which places. A number stands for the same place as long as it is known,
-/// so that a client may ask twice.
+/// so that a client may ask twice, from any connection.
 #[derive(Debug, Default)]
 pub(crate) struct Cursors {
     state: Mutex<State>,
+    hashes: RandomState,
+}
+
+#[derive(Debug)]
+struct Place {
+    database: u8,
+    key: Box<[u8]>,
+    /// The clients that hold it, and their stamps.
+    holders: Vec<(u64, u64)>,
+}
+
+impl Place {
+    fn bytes(&self) -> usize {
+        PER_PLACE + self.key.len()
+    }
 }
 
 #[derive(Debug, Default)]
 struct State {
-    places: BTreeMap<u64, (u8, Vec<u8>)>,
-    order: VecDeque<u64>,
-    last: u64,
+    places: HashMap<u64, Place>,
+    /// The numbers that each client holds, the oldest first.
+    held: BTreeMap<u64, BTreeMap<u64, u64>>,
+    /// How many each holds.
+    counts: BTreeSet<(usize, u64)>,
+    last_stamp: u64,
+    bytes: usize,
+    charged: usize,
+}
+
+/// How many cursors are remembered, and what they take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CursorFigures {
+    pub(crate) count: usize,
+    pub(crate) bytes: usize,
+}
+
+/// Returns the number that has a place in itself.
+fn inline(key: &[u8]) -> Option<u64> {
+    if key.len() > INLINE {
+        return None;
+    }
+    let mut number = (key.len() as u64 + 1) << COUNT_SHIFT;
+    for (index, &byte) in key.iter().enumerate() {
+        number |= u64::from(byte) << (8 * (INLINE - 1 - index));
+    }
+    Some(number)
+}
+
+/// Returns the place that stands in a number.
+fn place_in(number: u64) -> Option<Vec<u8>> {
+    let count = usize::try_from(number >> COUNT_SHIFT).ok()?.checked_sub(1)?;
+    let bytes = number.to_be_bytes();
+    let key = bytes.get(8 - INLINE..8 - INLINE + count)?;
+    (inline(key) == Some(number)).then(|| key.to_vec())
 }
 
 impl Cursors {
-    /// Returns a number for the walk of a database that goes on at a key.
-    pub(crate) fn keep(&self, database: u8, key: Vec<u8>) -> u64 {
-        let mut state = self.state.lock();
-        state.last += 1;
-        let number = state.last;
-        state.places.insert(number, (database, key));
-        state.order.push_back(number);
-        if state.order.len() > WALKS
-            && let Some(oldest) = state.order.pop_front()
-        {
-            state.places.remove(&oldest);
+    /// Returns a number for the walk of a database that continues at a key.
+    pub(crate) fn keep(&self, client: u64, database: u8, key: &[u8], budget: &Budget) -> u64 {
+        if let Some(number) = inline(key) {
+            return number;
         }
+        let mut number = REMEMBERED | self.hashes.hash_one((database, key)) >> 12;
+        let mut state = self.state.lock();
+        loop {
+            match state.places.entry(number) {
+                Entry::Vacant(vacant) => {
+                    let place = vacant.insert(Place {
+                        database,
+                        key: key.into(),
+                        holders: Vec::new(),
+                    });
+                    state.bytes += place.bytes();
+                    break;
+                }
+                Entry::Occupied(place) if place.get().database == database && *place.get().key == *key => {
+                    break;
+                }
+                // Two places have one hash.
+                Entry::Occupied(_) => number = REMEMBERED | number.wrapping_add(1) % REMEMBERED,
+            }
+        }
+        state.release(client, number);
+        state.hold(client, number);
+        state.shrink(budget.limit() / SHARE, number);
+        state.charge(budget);
         number
     }
 
-    /// Returns where a walk goes on.
-    pub(crate) fn place(&self, database: u8, number: u64) -> Option<Vec<u8>> {
+    /// Returns where a walk continues. A client that holds the place has now used it.
+    pub(crate) fn place(&self, client: u64, database: u8, number: u64) -> Option<Vec<u8>> {
+        if number < REMEMBERED {
+            return place_in(number);
+        }
+        let mut state = self.state.lock();
+        let place = state.places.get(&number)?;
+        if place.database != database {
+            return None;
+        }
+        let key = place.key.to_vec();
+        if state.release(client, number) {
+            state.release(USED, number);
+            state.hold(USED, number);
+        }
+        Some(key)
+    }
+
+    /// The connection of a client was closed.
+    pub(crate) fn close(&self, client: u64, budget: &Budget) {
+        let mut state = self.state.lock();
+        let numbers: Vec<u64> = match state.held.get(&client) {
+            Some(held) => held.values().copied().collect(),
+            None => return,
+        };
+        for number in numbers {
+            state.release(client, number);
+            state.release(CLOSED, number);
+            state.hold(CLOSED, number);
+        }
+        state.charge(budget);
+    }
+
+    /// Returns how many are remembered.
+    pub(crate) fn figures(&self) -> CursorFigures {
         let state = self.state.lock();
-        let (of, key) = state.places.get(&number)?;
-        (*of == database).then(|| key.clone())
+        CursorFigures {
+            count: state.places.len(),
+            bytes: state.bytes,
+        }
+    }
+}
+
+impl State {
+    /// A client holds a place that is known and that it does not hold.
+    fn hold(&mut self, client: u64, number: u64) {
+        self.last_stamp += 1;
+        let stamp = self.last_stamp;
+        let place = self.places.get_mut(&number).expect("the place is known");
+        place.holders.push((client, stamp));
+        let held = self.held.entry(client).or_default();
+        self.counts.remove(&(held.len(), client));
+        held.insert(stamp, number);
+        self.counts.insert((held.len(), client));
+        self.bytes += PER_HOLDING;
+    }
+
+    /// A client does not hold a place any more. The place stays, with or without others that do.
+    fn release(&mut self, client: u64, number: u64) -> bool {
+        let place = self.places.get_mut(&number).expect("the place is known");
+        let Some(at) = place.holders.iter().position(|(holder, _)| *holder == client) else {
+            return false;
+        };
+        let (_, stamp) = place.holders.swap_remove(at);
+        let held = self.held.get_mut(&client).expect("it holds a place");
+        self.counts.remove(&(held.len(), client));
+        held.remove(&stamp);
+        if held.is_empty() {
+            self.held.remove(&client);
+        } else {
+            self.counts.insert((held.len(), client));
+        }
+        self.bytes -= PER_HOLDING;
+        true
+    }
+
+    /// Forgets places until no more than `most` bytes are taken; not the one of a number.
+    fn shrink(&mut self, most: usize, kept: u64) {
+        while self.bytes > most {
+            let of = |client| {
+                let held = self.held.get(&client)?;
+                let mut numbers = held.values().copied();
+                numbers.find(|&number| number != kept).map(|number| (client, number))
+            };
+            let by_count = self.counts.iter().rev().map(|(_, client)| *client);
+            let Some((client, number)) = of(USED).or_else(|| by_count.clone().find_map(of)) else {
+                return;
+            };
+            self.release(client, number);
+            if let Entry::Occupied(place) = self.places.entry(number)
+                && place.get().holders.is_empty()
+            {
+                self.bytes -= place.remove().bytes();
+            }
+        }
+    }
+
+    /// Charges what is taken now.
+    fn charge(&mut self, budget: &Budget) {
+        let charge = self.bytes / STEP * STEP;
+        if charge > self.charged {
+            budget.take(charge - self.charged);
+        } else if charge < self.charged {
+            budget.give(self.charged - charge);
+        }
+        self.charged = charge;
     }
 }
 
@@ -48,16 +245,101 @@ impl Cursors {
 mod tests {
     use super::*;
 
+    const LIMIT: usize = 16 << 20;
+
+    /// Bytes that all places may take.
+    const MOST: usize = LIMIT / SHARE;
+
+    fn key(index: usize, len: usize) -> Vec<u8> {
+        let mut key = format!("{index:08}").into_bytes();
+        key.resize(len, b'x');
+        key
+    }
+
     #[test]
-    fn the_oldest_walks_are_forgotten() {
-        let cursors = Cursors::default();
-        let first = cursors.keep(0, b"a".to_vec());
-        assert_eq!(cursors.place(0, first), Some(b"a".to_vec()));
-        assert_eq!(cursors.place(1, first), None);
-        for _ in 0..WALKS {
-            cursors.keep(0, b"b".to_vec());
+    fn short_places_stand_in_their_numbers_and_take_no_memory() {
+        let (cursors, budget) = (Cursors::default(), Budget::new(LIMIT));
+        for key in [&b""[..], b"\0", b"a", b"\xff\xff\xff\xff\xff\xff", b"a\0\0", b"abcdef"] {
+            let number = cursors.keep(1, 0, key, &budget);
+            assert!(number != 0 && number < REMEMBERED);
+            // Another start of the server knows them.
+            assert_eq!(Cursors::default().place(2, 3, number).as_deref(), Some(key));
         }
-        assert_eq!(cursors.place(0, first), None);
-        assert_eq!(cursors.state.lock().places.len(), WALKS);
+        assert_eq!(cursors.figures(), CursorFigures::default());
+        // Of numbers that no place has, none stands for one.
+        for number in [1, 12345, 1 << COUNT_SHIFT | 1, 8 << COUNT_SHIFT, REMEMBERED - 1] {
+            assert_eq!(cursors.place(1, 0, number), None);
+        }
+    }
+
+    #[test]
+    fn a_place_has_one_number_and_another_start_of_the_server_refuses_it() {
+        let (cursors, later, budget) = (Cursors::default(), Cursors::default(), Budget::new(LIMIT));
+        let first = cursors.keep(1, 0, b"a longer key", &budget);
+        assert!(first < 1 << 53);
+        let figures = cursors.figures();
+        for _ in 0..20_000 {
+            assert_eq!(cursors.keep(1, 0, b"a longer key", &budget), first);
+        }
+        assert_eq!(cursors.figures(), figures);
+        for index in 0..2000 {
+            later.keep(1, 0, &key(index, 12), &budget);
+        }
+        assert_eq!(later.place(1, 0, first), None);
+        assert_ne!(cursors.keep(1, 1, b"a longer key", &budget), first);
+        assert_eq!(cursors.place(1, 1, first), None, "it is of another database");
+        assert_eq!(cursors.place(2, 0, first).as_deref(), Some(&b"a longer key"[..]));
+    }
+
+    #[test]
+    fn a_client_that_asks_for_many_cursors_ends_only_its_own_walks() {
+        let (cursors, budget) = (Cursors::default(), Budget::new(LIMIT));
+        let slow: Vec<u64> = (1..=100)
+            .map(|client| cursors.keep(client, 0, &key(client as usize, 300), &budget))
+            .collect();
+        // It holds the place of a slow client, too, and has continued from some of its own.
+        cursors.keep(200, 0, &key(7, 300), &budget);
+        let mut last = 0;
+        for index in 1000..20_000 {
+            let number = cursors.keep(200, 0, &key(index, 300), &budget);
+            if index % 3 == 0 {
+                cursors.place(200, 0, number);
+            }
+            last = number;
+            assert!(cursors.figures().bytes <= MOST);
+        }
+        assert_eq!(budget.used(), cursors.figures().bytes / STEP * STEP);
+        for (client, &number) in (1..=100).zip(&slow) {
+            assert_eq!(cursors.place(client, 0, number), Some(key(client as usize, 300)));
+        }
+        assert!(cursors.place(200, 0, last).is_some());
+        assert!(cursors.figures().bytes > MOST / 2);
+    }
+
+    #[test]
+    fn places_outlive_their_connections_and_walks_forget_where_they_were() {
+        let (cursors, budget) = (Cursors::default(), Budget::new(LIMIT));
+        let first = cursors.keep(1, 0, &key(1, 1000), &budget);
+        cursors.close(1, &budget);
+        assert_eq!(cursors.place(2, 0, first), Some(key(1, 1000)));
+        // Client 3 continues from each place that it gets; 4 holds two that it has not used.
+        let held = [2, 3].map(|index| cursors.keep(4, 0, &key(index, 1000), &budget));
+        for index in 100..10_000 {
+            let number = cursors.keep(3, 0, &key(index, 1000), &budget);
+            assert_eq!(cursors.place(3, 0, number), Some(key(index, 1000)));
+        }
+        assert_eq!(cursors.place(4, 0, held[0]), Some(key(2, 1000)));
+        assert_eq!(cursors.place(4, 0, held[1]), Some(key(3, 1000)));
+        assert_eq!(cursors.place(5, 0, first), Some(key(1, 1000)));
+    }
+
+    #[test]
+    fn a_place_that_is_longer_than_the_share_is_known_until_the_next() {
+        let (cursors, budget) = (Cursors::default(), Budget::new(LIMIT));
+        let first = cursors.keep(1, 0, &key(1, MOST), &budget);
+        assert_eq!(cursors.place(1, 0, first), Some(key(1, MOST)));
+        let second = cursors.keep(1, 0, &key(2, MOST), &budget);
+        assert_eq!(cursors.place(1, 0, first), None);
+        assert_eq!(cursors.place(1, 0, second), Some(key(2, MOST)));
     }
 }

@@ -337,9 +337,14 @@ impl Session {
             is_blind,
             number,
         } = batch.lock_in(store, self.database);
-        let begin = |database| match is_blind {
-            true => Transaction::blind(store, database),
-            false => Transaction::new(store, database),
+        let client = self.client.id;
+        let begin = |database| {
+            let mut transaction = match is_blind {
+                true => Transaction::blind(store, database),
+                false => Transaction::new(store, database),
+            };
+            transaction.client = client;
+            transaction
         };
         let mut transaction = begin(number);
         transaction.take_over(self.room.take());

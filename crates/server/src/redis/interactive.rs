@@ -207,3 +207,4 @@ impl Session {
         interactive.adopt(&store, changes)
     }
 }
+        part.client = self.client.id;

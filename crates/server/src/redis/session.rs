@@ -634,3 +634,5 @@ impl Drop for Session {
 fn is_http(args: Args<'_>) -> bool {
     args.is(0, "post") || args.is(0, "host:")
 }
+        let store = &self.shared.store;
+        store.cursors.close(self.client.id, &store.budget);

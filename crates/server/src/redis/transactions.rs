@@ -241,6 +241,7 @@ fn execute(session: &mut Session, store: &Store, queue: &[Queued], reply: &mut R
         }
     };
     let mut transaction = Transaction::new(store, store.databases.number_of(session.database));
+    transaction.client = session.client.id;
     if session.multi.is_stale(transaction.now_ms) {
         reply.null_array();
         return Ok(());

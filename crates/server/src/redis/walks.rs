@@ -3,7 +3,7 @@
 //! Both go in an order that does not depend on what others write meanwhile, so that every element
 //! that is there all the time is met: keys in their own order, or in that of their hashes where
 //! they have none of their own, elements in the order of their hashes. An element's cursor is the
-//! hash to go on at; a key's is a number that the server remembers the key of.
+//! hash to go on at; a key's is a number that stands for a key (`cursors.rs`).
 
 use super::args::{Options, integer, is, too_long};
 use super::pages::PAGE;
@@ -100,19 +100,21 @@ pub(super) fn scan(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mu
     }
     let (mut start, end) = bounds(database, wish.pattern);
     if cursor != 0 {
-        let place = store.cursors.place(database, cursor);
-        start = place.ok_or(Failure::say("ERR invalid cursor"))?[..].into();
+        let place = transaction.cursor_place(cursor)?;
+        start = start.max(format::record_key(database, &place));
     }
     let mut found = Vec::new();
     let (mut looked_at, mut bytes) = (0, 0);
     let mut next = 0;
+    let mut last = InnerKey::new();
     let mut scan = transaction.scan(start, end, Direction::Forward);
     while let Some((key, value)) = scan.next()? {
         if looked_at == wish.count || bytes > MOST_BYTES {
-            next = store.cursors.keep(database, key);
+            next = transaction.cursor_at(separator(format::user_key(&last), format::user_key(&key)));
             break;
         }
         looked_at += 1;
+        last = key[..].into();
         if let Some(entry) = read(&value, now_ms)? {
             let name = format::user_key(&key);
             if wish.wants(&entry) && wish.fits(name) {
@@ -124,6 +126,12 @@ pub(super) fn scan(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mu
     begin(reply, next, found.len());
     found.iter().for_each(|name| reply.bulk(name));
     Ok(())
+}
+
+/// Returns the shortest key that is greater than the first of two and not greater than the second.
+fn separator<'k>(last: &[u8], next: &'k [u8]) -> &'k [u8] {
+    let common = last.iter().zip(next).take_while(|(a, b)| a == b).count();
+    &next[..next.len().min(common + 1)]
 }
 
 /// How many keys that a walk has met are looked up at once, at most.

@@ -50,6 +50,8 @@ pub(crate) struct Transaction<'s> {
     pub(crate) store: &'s Store,
     /// The number that the database is stored under which keys are of.
     pub(crate) database: u8,
+    /// The number of the client whose commands they are, or 0: it holds the cursors of its walks.
+    pub(crate) client: u64,
     /// Under which numbers databases are to be stored, if any were swapped.
     swapped: Option<Box<Numbers>>,
     /// The time of all that it does.
@@ -107,6 +109,7 @@ impl<'s> Transaction<'s> {
         Transaction {
             store,
             database,
+            client: 0,
             swapped: None,
             now_ms: store.now_ms(),
             prefetched: Vec::new(),

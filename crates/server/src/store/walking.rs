@@ -159,6 +159,21 @@ impl Transaction<'_> {
         Ok(next.map(|(key, _)| key))
     }
 
+    /// Returns the place that a cursor of SCAN stands for.
+    pub(crate) fn cursor_place(&self, cursor: u64) -> Result<Vec<u8>, Failure> {
+        let cursors = &self.store.cursors;
+        let place = cursors.place(self.client, self.database, cursor);
+        place.ok_or(Failure::say("ERR invalid cursor"))
+    }
+
+    /// Returns the cursor of a walk that continues at a key.
+    pub(crate) fn cursor_at(&self, key: &[u8]) -> u64 {
+        let store = self.store;
+        store
+            .cursors
+            .keep(self.client, self.database, key, &store.budget)
+    }
+
     /// The walk that goes on at a cursor, which stands for a place.
     fn walk_from(&self, cursor: u64, place: Option<Vec<u8>>) -> Option<Kept> {
         if self.has_emptied() {
@@ -166,12 +181,16 @@ impl Transaction<'_> {
         }
         let now_ms = self.store.now_ms();
         if place.is_some()
-            && let Some(kept) = self.store.walks.take(cursor, now_ms)
+            && let Some(kept) = self.store.walks.take(self.whose(), cursor, now_ms)
         {
             return Some(kept);
         }
+        if place.is_none() {
+            self.store.walks.end(self.whose());
+        }
         let walk = self.committed()?;
         Some(Kept {
+            whose: self.whose(),
             cursor,
             began_ms: now_ms,
             first: None,
@@ -180,6 +199,11 @@ impl Transaction<'_> {
                 None => walk,
             },
         })
+    }
+
+    /// The client and the database of a walk.
+    fn whose(&self) -> (u64, u8) {
+        (self.client, self.database)
     }
 
     /// All keys of hashed records.
@@ -203,10 +227,7 @@ impl Transaction<'_> {
         let database = self.database;
         let place = match cursor {
             0 => None,
-            _ => {
-                let place = self.store.cursors.place(database, cursor);
-                Some(place.ok_or(Failure::say("ERR invalid cursor"))?)
-            }
+            _ => Some(self.cursor_place(cursor)?),
         };
         let mut page = Page {
             keys: Vec::new(),
@@ -226,13 +247,13 @@ impl Transaction<'_> {
         let Some(mut kept) = self.walk_from(cursor, place) else {
             return Ok(page);
         };
-        let mut last = None;
+        let mut last: Option<Vec<u8>> = None;
         let mut bytes: usize = page.keys.iter().map(Vec::len).sum();
         while let Some(key) = kept.next()? {
             let is_full = page.keys.len() >= count || bytes > most_bytes;
             if let Some(last) = last.take_if(|_| is_full) {
                 kept.first = Some(key);
-                kept.cursor = self.store.cursors.keep(database, last);
+                kept.cursor = self.cursor_at(&last);
                 page.next = kept.cursor;
                 self.store.walks.keep(kept);
                 break;
@@ -249,6 +270,7 @@ impl Transaction<'_> {
 
 /// A walk of SCAN that may go on.
 struct Kept {
+    whose: (u64, u8),
     /// The number of the place where it goes on.
     cursor: u64,
     began_ms: u64,
@@ -270,16 +292,24 @@ impl Kept {
     }
 }
 
-/// Walks of SCAN that may go on without being begun again.
+/// Walks of SCAN that may go on without being begun again. Two scans of a client may be at one
+/// place, and have one cursor: where a client begins a scan, its earlier walks end, so that a scan
+/// never continues a walk that is older than itself and would miss keys.
 #[derive(Default)]
 pub(crate) struct Walks(Mutex<VecDeque<Kept>>);
 
 impl Walks {
-    /// Takes the walk that goes on at a cursor, if it was kept.
-    fn take(&self, cursor: u64, now_ms: u64) -> Option<Kept> {
+    /// Takes the walk of a client that goes on at a cursor, if it was kept.
+    fn take(&self, whose: (u64, u8), cursor: u64, now_ms: u64) -> Option<Kept> {
         let mut all = self.0.lock();
-        let at = all.iter().position(|kept| kept.cursor == cursor)?;
+        let is_it = |kept: &Kept| kept.whose == whose && kept.cursor == cursor;
+        let at = all.iter().position(is_it)?;
         all.remove(at).filter(|kept| !kept.is_old(now_ms))
+    }
+
+    /// Ends the walks of a client over a database.
+    fn end(&self, whose: (u64, u8)) {
+        self.0.lock().retain(|kept| kept.whose != whose);
     }
 
     fn keep(&self, kept: Kept) {

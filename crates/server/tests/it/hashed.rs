@@ -39,6 +39,8 @@ also_hashed! {
         collections_expire_with_their_elements
         a_deleted_collection_leaves_nothing_behind
         walks_meet_every_key_that_is_there_all_the_time
+        a_scan_that_a_restart_interrupts_misses_no_key_or_is_refused
+        cursors_take_bounded_memory_and_a_client_that_asks_for_many_ends_no_other_scan
     }
     transactions {
         transactions_do_what_redis_says

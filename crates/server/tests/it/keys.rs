@@ -1,6 +1,7 @@
 //! Keys: expiry, names, walks, ranges.
 
-use crate::client::{Fixture, sorted};
+use crate::client::{Client, Fixture, options, sorted};
+use alluvium_server::Server;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -121,6 +122,98 @@ pub(crate) fn a_deleted_collection_leaves_nothing_behind() {
         .range(..&b"\x01"[..])
         .count();
     assert_eq!(left, 0);
+}
+
+/// Asks for a page of a scan: its cursor, and the keys that it adds.
+fn page(client: &mut Client, cursor: &str, count: usize, seen: &mut BTreeSet<String>) -> Result<String, String> {
+    let reply = client.ask(&format!("SCAN {cursor} COUNT {count}"));
+    let Some(inner) = reply.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) else {
+        return Err(reply);
+    };
+    let (next, found) = inner.split_once(' ').unwrap();
+    seen.extend(sorted(found));
+    Ok(next.trim_matches('"').to_owned())
+}
+
+#[test]
+pub(crate) fn a_scan_that_a_restart_interrupts_misses_no_key_or_is_refused() {
+    let Fixture { server, db, place } = Fixture::new();
+    // Keys whose places stand in cursors, and keys whose places do not.
+    let names: Vec<String> = (0..300)
+        .flat_map(|index| [format!("k{index:03}"), format!("another:{index:05}")])
+        .collect();
+    let mut client = Client::connect(server.redis_addr().unwrap());
+    for name in &names {
+        client.ask(&format!("SET {name} v"));
+    }
+    // One scan for each number of pages that it was at.
+    let mut scans = Vec::new();
+    for pages in 1..40 {
+        let (mut cursor, mut seen) = ("0".to_owned(), BTreeSet::new());
+        for _ in 0..pages {
+            cursor = page(&mut client, &cursor, 14, &mut seen).unwrap();
+        }
+        scans.push((cursor, seen));
+    }
+    server.stop();
+    server.join().unwrap();
+    drop(server);
+    let server = Server::start(&db, options()).unwrap();
+    let mut client = Client::connect(server.redis_addr().unwrap());
+    // Another client has scanned meanwhile.
+    let (mut cursor, mut seen) = ("0".to_owned(), BTreeSet::new());
+    for _ in 0..30 {
+        cursor = page(&mut client, &cursor, 17, &mut seen).unwrap();
+    }
+    let mut client = Client::connect(server.redis_addr().unwrap());
+    for (mut cursor, mut seen) in scans {
+        loop {
+            match page(&mut client, &cursor, 1000, &mut seen) {
+                Ok(next) => cursor = next,
+                Err(refusal) => {
+                    assert_eq!(refusal, "-ERR invalid cursor");
+                    break;
+                }
+            }
+            if cursor == "0" {
+                assert_eq!(seen.len(), names.len());
+                break;
+            }
+        }
+    }
+    drop((db, place));
+}
+
+#[test]
+pub(crate) fn cursors_take_bounded_memory_and_a_client_that_asks_for_many_ends_no_other_scan() {
+    let fixture = Fixture::bounded(4 << 20);
+    let mut client = fixture.client();
+    let long = "x".repeat(5000);
+    for index in 0..200 {
+        client.ask(&format!("SET {long}{index:03} v"));
+    }
+    let figure = |client: &mut Client, name: &str| -> u64 {
+        let info = client.ask("INFO memory");
+        let (_, rest) = info.split_once(&format!("{name}:")).unwrap();
+        let digits = rest.split(|c: char| !c.is_ascii_digit()).next();
+        digits.unwrap().parse().unwrap()
+    };
+    // Another client continues from a place of this one, which has asked for it twice.
+    let (mut seen, mut again) = (BTreeSet::new(), BTreeSet::new());
+    let place = page(&mut client, "0", 77, &mut seen).unwrap();
+    let mut other = fixture.client();
+    assert_eq!(page(&mut other, "0", 77, &mut again).unwrap(), place);
+    assert_eq!(figure(&mut client, "alluvium_scan_cursors"), 1);
+    drop(other);
+    let mut flood = fixture.client();
+    for round in 0..600 {
+        page(&mut flood, "0", 1 + round % 190, &mut BTreeSet::new()).unwrap();
+    }
+    let taken = figure(&mut client, "alluvium_scan_cursor_bytes");
+    assert!((100_000..=4 << 16).contains(&taken), "{taken}");
+    assert!(figure(&mut client, "mem_clients_normal") > taken - 4096);
+    let last = page(&mut client, &place, 1000, &mut seen);
+    assert_eq!((last.as_deref(), seen.len()), (Ok("0"), 200));
 }
 
 #[test]

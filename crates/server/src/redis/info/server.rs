@@ -135,6 +135,9 @@ pub(super) fn memory(shared: &Shared, text: &mut String) {
     line(text, "active_defrag_running", 0);
     line(text, "lazyfree_pending_objects", 0);
     line(text, "lazyfreed_objects", 0);
+    let cursors = shared.store.cursors.figures();
+    line(text, "alluvium_scan_cursors", cursors.count);
+    line(text, "alluvium_scan_cursor_bytes", cursors.bytes);
     line(text, "alluvium_memtables", memory.memtables);
     line(text, "alluvium_log", memory.log);
     line(text, "alluvium_page_cache", stats.cache.resident_bytes);
