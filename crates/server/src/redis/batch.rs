@@ -469,6 +469,7 @@ impl Session {
                 if let Failure::NoRoom { .. } = failure {
                     let counters = &self.shared.counters;
                     counters.memory_refusals.fetch_add(1, Ordering::Relaxed);
+                    self.refusals += 1;
                 }
                 let text = failure.to_string();
                 self.shared.count_error(&text);

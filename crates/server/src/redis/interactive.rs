@@ -2,7 +2,9 @@
 //! is answered at once.
 
 use super::args::{Options, integer, is};
+use super::asked::AskedCommands;
 use super::batch::Length;
+use super::catalog::Asked;
 use super::paging::no_room;
 use super::session::Session;
 use super::table::Command;
@@ -61,6 +63,22 @@ fn timeout(text: &[u8]) -> Result<Duration, Failure> {
     }
 }
 
+/// A transaction that BEGIN has begun.
+pub(super) struct Begun {
+    interactive: Interactive,
+    /// What has written to it.
+    asked: AskedCommands,
+    /// Whether a command was refused: COMMIT writes nothing then.
+    has_failed: bool,
+}
+
+impl Begun {
+    /// A command was refused.
+    pub(super) fn fail(&mut self) {
+        self.has_failed = true;
+    }
+}
+
 pub(super) fn begin(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     if session.interactive.is_some() {
         return Err(Failure::say(
@@ -73,18 +91,30 @@ pub(super) fn begin(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>
         Isolation::Snapshot => Dependence::None,
     };
     let begun = Interactive::begin(&session.shared.store, &options, dependence);
-    session.interactive = Some(Box::new(begun));
+    session.interactive = Some(Box::new(Begun {
+        interactive: begun,
+        asked: AskedCommands::default(),
+        has_failed: false,
+    }));
     reply.ok();
     Ok(())
 }
 
 pub(super) fn commit(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    let Some(interactive) = session.interactive.take() else {
+    let Some(begun) = session.interactive.take() else {
         return Err(Failure::say("ERR COMMIT without BEGIN"));
     };
+    if let Some(denied) = session.first_denied(&begun.asked) {
+        return Err(Failure::Refused(Cow::Owned(denied)));
+    }
+    if begun.has_failed {
+        return Err(Failure::say(
+            "ABORTED a command of the transaction was refused: nothing is written",
+        ));
+    }
     let store = Arc::clone(&session.shared.store);
     let waits = store.waits_for_disk();
-    if interactive.commit(&store)? == Outcome::Committed {
+    if begun.interactive.commit(&store)? == Outcome::Committed {
         session.wants_sync |= waits;
     }
     reply.ok();
@@ -140,11 +170,11 @@ impl Session {
     pub(super) fn within_held(&self) -> usize {
         self.interactive
             .as_ref()
-            .map_or(0, |interactive| interactive.held())
+            .map_or(0, |begun| begun.interactive.held() + begun.asked.held())
     }
 
-    /// Executes a command between BEGIN and COMMIT. One that fails has changed nothing, and the
-    /// transaction goes on unless it says ABORTED.
+    /// Executes a command between BEGIN and COMMIT. One that fails has changed nothing. Where it
+    /// was refused rather than executed, COMMIT will write nothing.
     pub(super) fn run_within(&mut self, command: &'static Command, args: Args<'_>, output: &mut Vec<u8>) {
         let (start, replies) = (output.len(), self.replies);
         let counted_as = command.counted_as(args);
@@ -153,6 +183,7 @@ impl Session {
         let began = Instant::now();
         if let Err(failure) = self.try_within(command, args, output) {
             output.truncate(start);
+            self.fail_transaction();
             let text = failure.to_string();
             self.shared.count_error(&text);
             self.shared.tally.of(counted_as).failed();
@@ -179,9 +210,14 @@ impl Session {
             return Err(Failure::Refused(Cow::Owned(text)));
         }
         // A command that panics takes the transaction with it.
-        let mut interactive = self.interactive.take().expect("BEGIN has begun it");
-        let done = self.apply_within(command, args, &mut interactive, output);
-        self.interactive = Some(interactive);
+        let mut begun = self.interactive.take().expect("BEGIN has begun it");
+        let refusals = self.refusals;
+        let done = self.apply_within(command, args, &mut begun.interactive, output);
+        begun.has_failed |= self.refusals != refusals;
+        if command.writes() && done.is_ok() {
+            begun.asked.note(&self.user, &Asked::of(command, args));
+        }
+        self.interactive = Some(begun);
         done
     }
 
@@ -195,6 +231,7 @@ impl Session {
         let store = Arc::clone(&self.shared.store);
         interactive.note_reads(command.keys(args).count());
         let mut part = interactive.part(&store, self.database);
+        part.client = self.client.id;
         let refuses = std::mem::replace(&mut self.paging.refuses, true);
         let applied = self.apply(command, args, &mut part, output, Length::Whole);
         self.paging.refuses = refuses;
@@ -207,4 +244,3 @@ impl Session {
         interactive.adopt(&store, changes)
     }
 }
-        part.client = self.client.id;

@@ -11,7 +11,7 @@
 //! then a file for each family: `strings.rs`, `keys.rs`, `expiry.rs`, `walks.rs`, `hashes.rs`,
 //! `sets.rs`, `lists/`, `sorted/`, `ordered.rs` (what Redis has not); `catalog.rs`, `classes.rs`
 //! and `permission.rs` (who may use them), `acl.rs`; `connection.rs`, `transactions.rs`,
-//! `interactive.rs` (BEGIN and COMMIT),
+//! `interactive.rs` (BEGIN and COMMIT) and `asked.rs` (what COMMIT asks again),
 //! `admin.rs`, `saving.rs`, `clients.rs`, `info/`, `watching.rs` (MONITOR); `direct.rs` (commands
 //! without a connection); `cached/` (a connection to a cache).
 //!
@@ -22,6 +22,7 @@
 mod acl;
 mod admin;
 mod args;
+mod asked;
 mod batch;
 mod bitfield;
 mod bits;

@@ -211,7 +211,7 @@ impl Session {
         let mut requests = self.requests.take().unwrap_or_default();
         self.is_ending |= !self.parser.refuse(&mut requests);
         self.requests = Some(requests);
-        self.multi.fail();
+        self.fail_transaction();
         let text = no_room("the request", &self.shared.budget);
         self.shared.count_error(&text);
         self.reply(output, |reply| reply.error(&text));

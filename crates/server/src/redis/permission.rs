@@ -1,5 +1,6 @@
 //! Whether the user of a connection may do what it asks for, and what it is told if not; who it is.
 
+use super::asked::AskedCommands;
 use super::catalog::Asked;
 use super::clients;
 use super::session::Session;
@@ -106,8 +107,29 @@ impl Session {
         ))
     }
 
-    /// The connection says whose it is. A wrong password is answered late, and looked at late where
-    /// many came before.
+    /// Returns what COMMIT says if a command that has written to its transaction is not allowed any
+    /// more.
+    pub(super) fn first_denied(&self, asked: &AskedCommands) -> Option<String> {
+        let (command, why, user) = asked.first_denied()?;
+        let text = match &why {
+            Denied::Command => {
+                format!("NOPERM this user has no permissions to run the '{command}' command any more")
+            }
+            Denied::Key(_) => {
+                format!("NOPERM this user has no permissions any more to access one of the keys of '{command}'")
+            }
+        };
+        let (reason, object) = match why {
+            Denied::Command => (Reason::Command, command.as_bytes().to_vec()),
+            Denied::Key(key) => (Reason::Key, key),
+        };
+        self.deny(reason, object, user.name().as_bytes());
+        Some(format!(
+            "{text}: its rules were changed since the transaction asked for it, and nothing is written"
+        ))
+    }
+
+    /// The connection says whose it is. A wrong password is answered late.
     pub(super) fn identify(&mut self, command: &[u8], user: &[u8], password: &[u8]) -> Result<(), Failure> {
         let access = &self.shared.access;
         match access.log_in(self.client.peer.place(), &mut self.strikes, user, password) {

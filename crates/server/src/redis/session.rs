@@ -2,6 +2,7 @@
 //! (S9).
 
 use super::batch::{Awaited, Batch, Ran, ReadResult};
+use super::interactive::Begun;
 use super::paging::{Fits, Paging, no_room};
 use super::permission::{Hold, NotAllowed};
 use super::table::{Action, Command, OnSession};
@@ -12,7 +13,7 @@ use crate::monitor::Feed;
 use crate::net::{Input, Protocol, Served};
 use crate::resp::{self, Args, BadRequest, Parser, Progress, Reply, Requests, Tail, Version};
 use crate::shared::{Client, Shared};
-use crate::store::{Interactive, Reading};
+use crate::store::Reading;
 use std::borrow::Cow;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -52,7 +53,9 @@ pub(crate) struct Session {
     pub(super) replies: Replies,
     pub(super) multi: Multi,
     /// What BEGIN has begun.
-    pub(super) interactive: Option<Box<Interactive>>,
+    pub(super) interactive: Option<Box<Begun>>,
+    /// How many commands found no memory for what they need.
+    pub(super) refusals: u64,
     pub(super) is_ending: bool,
     pub(super) wants_sync: bool,
     pub(super) paging: Paging,
@@ -134,6 +137,7 @@ impl Session {
             replies: Replies::On,
             multi: Multi::default(),
             interactive: None,
+            refusals: 0,
             is_ending: false,
             wants_sync: false,
             paging: Paging::default(),
@@ -336,13 +340,45 @@ impl Session {
     /// Refuses a request before it is executed.
     fn refuse_request(&mut self, args: Args<'_>, refusal: &Refusal, output: &mut Vec<u8>) {
         let text = match refusal {
+            if let Some(ended) = self.refused_end(command, &text) {
+                text = Cow::Owned(ended);
+            }
             Refusal::Say(text) => Cow::Borrowed(&**text),
             Refusal::NotAllowed(denied) => {
                 self.note_denied(denied);
                 Cow::Owned(denied.text())
             }
-        };
+    /// What is begun will not be written: a command of it was refused.
+    pub(super) fn fail_transaction(&mut self) {
         self.multi.fail();
+        if let Some(begun) = &mut self.interactive {
+            begun.fail();
+        }
+    }
+
+    /// Ends the transaction where its EXEC or COMMIT was refused, as Redis does, and returns what
+    /// the client is told.
+    fn refused_end(&mut self, command: &Command, why: &str) -> Option<String> {
+        match command.name {
+            "exec" => {
+                connection::forget(self);
+                Some(format!(
+                    "EXECABORT Transaction discarded because of: {}",
+                    why.strip_prefix("ERR ").unwrap_or(why)
+                ))
+            }
+            "commit" => {
+                self.interactive.take()?;
+                let is_denied = why.starts_with("NOPERM");
+                (!is_denied).then(|| format!("ABORTED nothing is written, because of: {why}"))
+            }
+            _ => None,
+        }
+    }
+
+        };
+        self.fail_transaction();
+        let mut text = text;
         if let Some(command) = names::find(args.at(0)) {
             let counted_as = command.counted_as(args);
             self.client.set_last_command(counted_as);
@@ -611,6 +647,8 @@ impl Protocol for Session {
 
     fn lost(&mut self, output: &mut Vec<u8>, why: &str) {
         Reply::new(output, self.version).error(&format!("ERR not durable: {why}"));
+        let store = &self.shared.store;
+        store.cursors.close(self.client.id, &store.budget);
     }
 }
 
@@ -634,5 +672,3 @@ impl Drop for Session {
 fn is_http(args: Args<'_>) -> bool {
     args.is(0, "post") || args.is(0, "host:")
 }
-        let store = &self.shared.store;
-        store.cursors.close(self.client.id, &store.budget);

@@ -232,7 +232,7 @@ pub(crate) fn explained(error: Error) -> Failure {
             format!("ABORTED the transaction has ended: {why}: ABORT it and begin another one")
         }
         Error::TransactionLimit { what, most, .. } => format!(
-            "ERR {what} of the transaction would exceed {most}: COMMIT it or ABORT it, and do less in one"
+            "ERR {what} of the transaction would exceed {most}: ABORT it, and do less in one"
         ),
         other => return Failure::Store(other),
     };

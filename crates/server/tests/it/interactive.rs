@@ -80,9 +80,24 @@ fn what_makes_no_sense_is_refused_and_the_transaction_goes_on() {
         MULTI => -ERR MULTI after BEGIN is not allowed: COMMIT or ABORT first
         WATCH a => -ERR WATCH after BEGIN is not allowed: what a transaction reads is watched
         EXEC => -ERR EXEC without MULTI
+        COMMIT => OK
+        BEGIN => OK
         FLUSHALL => -ERR 'flushall' is not possible between BEGIN and COMMIT, as it does not go through the transaction: use MULTI
         DELRANGE - + => -ERR 'delrange' is not possible between BEGIN and COMMIT, as it does not go through the transaction: use MULTI
         NOSUCH => -ERR unknown command 'NOSUCH', with args beginning with:
+        SET text refused => OK
+        COMMIT => -ABORTED a command of the transaction was refused: nothing is written
+        COMMIT => -ERR COMMIT without BEGIN
+        BEGIN => OK
+        GET text => "1"
+        SET text refused => OK
+        GET => -ERR wrong number of arguments for 'get' command
+        COMMIT => -ABORTED a command of the transaction was refused: nothing is written
+        BEGIN => OK
+        SET text refused => OK
+        COMMIT now => -ABORTED nothing is written, because of: ERR wrong number of arguments for 'commit' command
+        COMMIT => -ERR COMMIT without BEGIN
+        BEGIN => OK
         TYPE list => list
         GET list => -WRONGTYPE Operation against a key holding the wrong kind of value
         HSET list a 1 => -WRONGTYPE Operation against a key holding the wrong kind of value
@@ -386,7 +401,7 @@ fn others_on_the_same_loop_go_on_while_a_transaction_is_open() {
 }
 
 #[test]
-fn a_transaction_that_writes_too_much_is_told_and_can_be_committed() {
+fn a_transaction_that_writes_too_much_is_told_and_commits_nothing() {
     let limits = Limits {
         transaction: 10_000,
         ..Limits::default()
@@ -399,7 +414,12 @@ fn a_transaction_that_writes_too_much_is_told_and_can_be_committed() {
         reply.starts_with("-ERR the bytes of the writes of the transaction would exceed 10000"),
         "{reply}"
     );
-    client.script("EXISTS a b c => :1\nSET a 1 => OK\nCOMMIT => OK\nMGET a b c => [\"1\" nil nil]");
+    client.script(
+        "EXISTS a b c => :1
+         SET a 1 => OK
+         COMMIT => -ABORTED a command of the transaction was refused: nothing is written
+         MGET a b c => [nil nil nil]",
+    );
 }
 
 #[test]
@@ -567,7 +587,8 @@ fn users_need_the_right_to_begin_and_to_each_command() {
     user.script("BEGIN => OK\nSET a 1 => OK");
     assert!(user.ask("SET b 1").starts_with("-NOPERM "));
     assert!(user.ask("INCR a").starts_with("-NOPERM "));
-    user.script("COMMIT => OK\nGET a => \"1\"");
+    user.script("COMMIT => -ABORTED a command of the transaction was refused: nothing is written");
+    user.script("BEGIN => OK\nSET a 1 => OK\nCOMMIT => OK\nGET a => \"1\"");
     let classes = admin.ask("ACL CAT transaction");
     for name in ["begin", "commit", "abort"] {
         assert!(classes.contains(&format!("\"{name}\"")), "{classes}");

@@ -1,0 +1,114 @@
+//! What the writing commands of a transaction have asked for: COMMIT asks again whether their users
+//! may.
+//!
+//! Rules of users change while a transaction is open, for up to ten minutes. A command that only
+//! reads was answered while it was allowed. What a command wrote takes effect at COMMIT, by the
+//! rules of that time.
+
+use super::catalog::{Asked, Id, Need};
+use crate::access::{Denied, User};
+use std::sync::Arc;
+
+/// The first argument of a command, which rules may name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FirstArgument {
+    None,
+    /// It is the first key.
+    Key,
+    /// It stands before the keys.
+    Apart(usize),
+}
+
+/// A command without what it wrote.
+#[derive(Debug)]
+struct AskedBefore {
+    /// The place of its user.
+    user: usize,
+    id: Id,
+    of_all: Option<Need>,
+    first: FirstArgument,
+    keys: usize,
+}
+
+/// Commands that were allowed, in their order.
+#[derive(Debug, Default)]
+pub(super) struct AskedCommands {
+    users: Vec<Arc<User>>,
+    commands: Vec<AskedBefore>,
+    /// The lengths of all keys, and what becomes of each.
+    keys: Vec<(usize, Need)>,
+    bytes: Vec<u8>,
+}
+
+impl AskedCommands {
+    /// Notes a command of a user.
+    pub(super) fn note(&mut self, user: &Arc<User>, asked: &Asked<'_>) {
+        if !self.users.last().is_some_and(|last| Arc::ptr_eq(last, user)) {
+            self.users.push(Arc::clone(user));
+        }
+        let first_key = asked.keys.first().map(|(key, _)| *key);
+        let first = match asked.first_arg {
+            None => FirstArgument::None,
+            Some(first) if Some(first) == first_key => FirstArgument::Key,
+            Some(first) => {
+                self.bytes.extend_from_slice(first);
+                FirstArgument::Apart(first.len())
+            }
+        };
+        for (key, need) in &asked.keys {
+            self.keys.push((key.len(), *need));
+            self.bytes.extend_from_slice(key);
+        }
+        self.commands.push(AskedBefore {
+            user: self.users.len() - 1,
+            id: asked.id,
+            of_all: asked.of_all,
+            first,
+            keys: asked.keys.len(),
+        });
+    }
+
+    /// Bytes of memory that it takes.
+    pub(super) fn held(&self) -> usize {
+        self.bytes.capacity()
+            + self.keys.capacity() * size_of::<(usize, Need)>()
+            + self.commands.capacity() * size_of::<AskedBefore>()
+    }
+
+    /// Returns the first command that is not allowed any more, with its user.
+    pub(super) fn first_denied(&self) -> Option<(&'static str, Denied, &Arc<User>)> {
+        let (mut keys, mut bytes) = (&self.keys[..], &self.bytes[..]);
+        let mut part = |len: usize| {
+            let (part, rest) = bytes.split_at(len);
+            bytes = rest;
+            part
+        };
+        for command in &self.commands {
+            let apart = match command.first {
+                FirstArgument::Apart(len) => Some(part(len)),
+                FirstArgument::None | FirstArgument::Key => None,
+            };
+            let (own, rest) = keys.split_at(command.keys);
+            keys = rest;
+            let asked = Asked {
+                id: command.id,
+                is_free: false,
+                first_arg: None,
+                keys: own.iter().map(|&(len, need)| (part(len), need)).collect(),
+                of_all: command.of_all,
+            };
+            let first_arg = match command.first {
+                FirstArgument::Key => asked.keys.first().map(|(key, _)| *key),
+                FirstArgument::None | FirstArgument::Apart(_) => apart,
+            };
+            let asked = Asked { first_arg, ..asked };
+            let user = &self.users[command.user];
+            if !user.allows_all()
+                && let Err(denied) = user.check(&asked)
+            {
+                return Some((asked.name(), denied, user));
+            }
+        }
+        None
+    }
+}
