@@ -1,14 +1,12 @@
 //! What guessing a password costs: each wrong one is answered later than the last, by connection
 //! and by address.
 //!
-//! Only the connection that guessed waits. Others of the same address go on, and so do their
-//! logins, until too many wrong passwords of that address wait for their answers that a further
-//! guess could be hidden among them: then the address's next attempts, right or wrong, are looked
-//! at when one of those answers is given. Who hangs up early gains nothing by it.
+//! Only the connection that guessed waits. A right password is let in at once, however many wrong
+//! ones came from its address: many clients may share it, behind a proxy or on one machine. What a
+//! guess costs the server is one comparison, less than the connection that it needs.
 
 use super::Clock;
 use parking_lot::Mutex;
-use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,9 +21,6 @@ const LONGEST: Duration = Duration::from_secs(5);
 
 /// An address is forgotten so long after the last answer to a wrong password.
 const MEMORY: Duration = Duration::from_secs(60);
-
-/// How many wrong passwords of an address may wait for their answers at once.
-const AT_ONCE: usize = 8;
 
 /// How many addresses are remembered.
 const ADDRESSES: usize = 4096;
@@ -56,8 +51,6 @@ impl From<IpAddr> for Peer {
 #[derive(Debug, Default)]
 struct Guesses {
     failures: u32,
-    /// When the wrong passwords are answered that wait for it.
-    answers: SmallVec<[Duration; AT_ONCE]>,
     /// When the last of all is answered.
     last: Duration,
 }
@@ -73,8 +66,6 @@ fn delay(failures: u32) -> Duration {
 pub(crate) struct Delays {
     clock: Arc<dyn Clock>,
     addresses: Mutex<HashMap<Peer, Guesses>>,
-    /// Whether there is any.
-    has_any: AtomicBool,
     is_over: AtomicBool,
 }
 
@@ -83,7 +74,6 @@ impl Delays {
         Delays {
             clock,
             addresses: Mutex::default(),
-            has_any: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
         }
     }
@@ -100,23 +90,6 @@ impl Delays {
     /// Whether the server stops.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
-    }
-
-    /// Whether a password of an address may be looked at now; if not, when to ask again.
-    pub(super) fn may_try(&self, peer: Peer) -> Result<(), Duration> {
-        if !self.has_any.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        let now = self.clock.now();
-        let mut addresses = self.addresses.lock();
-        let Some(guesses) = addresses.get_mut(&peer) else {
-            return Ok(());
-        };
-        guesses.answers.retain(|answer| *answer > now);
-        match guesses.answers.iter().min() {
-            Some(&first) if guesses.answers.len() >= AT_ONCE => Err(first),
-            _ => Ok(()),
-        }
     }
 
     /// A password was wrong, as were `strikes` of the same connection; when to say so.
@@ -140,12 +113,7 @@ impl Delays {
         let answer = now + delay(guesses.failures.max(*strikes));
         guesses.failures = guesses.failures.saturating_add(1);
         *strikes = strikes.saturating_add(1);
-        guesses.answers.retain(|answer| *answer > now);
-        if guesses.answers.len() < AT_ONCE {
-            guesses.answers.push(answer);
-        }
         guesses.last = guesses.last.max(answer);
-        self.has_any.store(true, Ordering::Release);
         answer
     }
 }
@@ -190,20 +158,6 @@ mod tests {
         assert_eq!(delays.failed(peer(3), &mut 2), ms(400));
         *clock.0.lock() = ms(5000) + MEMORY;
         assert_eq!(delays.failed(peer(1), &mut 0) - clock.now(), ms(100));
-    }
-
-    #[test]
-    fn an_address_that_guesses_at_many_connections_has_to_wait_for_its_answers() {
-        let clock = Arc::new(Hands::default());
-        let delays = Delays::new(clock.clone());
-        for _ in 0..AT_ONCE {
-            assert_eq!(delays.may_try(peer(1)), Ok(()));
-            delays.failed(peer(1), &mut 0);
-        }
-        assert_eq!(delays.may_try(peer(1)), Err(ms(100)));
-        assert_eq!(delays.may_try(peer(2)), Ok(()));
-        *clock.0.lock() = ms(100);
-        assert_eq!(delays.may_try(peer(1)), Ok(()));
     }
 
     #[test]

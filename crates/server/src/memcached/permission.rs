@@ -124,10 +124,6 @@ impl Session {
                 self.pause(until, "CLIENT_ERROR authentication failure\r\n", waker);
                 Identified::No
             }
-            Login::Later(until) => {
-                self.pause(until, "", waker);
-                Identified::Later
-            }
         }
     }
 
@@ -164,6 +160,4 @@ pub(super) enum Identified {
     Yes,
     /// The client is told so later.
     No,
-    /// They are looked at later.
-    Later,
 }

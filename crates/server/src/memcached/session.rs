@@ -375,7 +375,6 @@ impl Session {
                         self.skipping = taken;
                         return Some(Served::Wait);
                     }
-                    Identified::Later => return Some(Served::Wait),
                 }
             }
             Found::Request(_, taken) => ("CLIENT_ERROR unauthenticated", taken),

@@ -8,10 +8,8 @@ use super::table::Command;
 use crate::access::{Context, Denial, Denied, Login, Reason, User};
 use crate::error::Failure;
 use crate::resp::Args;
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 /// Something that the user may not do.
 #[derive(Debug)]
@@ -33,15 +31,6 @@ impl NotAllowed {
             }
         }
     }
-}
-
-/// What becomes of the reply to a command that gave a wrong password.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hold {
-    /// It is sent at this time.
-    Reply(Duration),
-    /// There is none: the command is executed at this time.
-    Command(Duration),
 }
 
 /// What becomes of the connection that ends those of its own user.
@@ -139,19 +128,11 @@ impl Session {
                 Ok(())
             }
             Login::No(time) => {
-                self.hold = Some(Hold::Reply(time));
+                self.hold = Some(time);
                 self.deny(Reason::Auth, command.to_vec(), user);
                 Err(Failure::say(
                     "WRONGPASS invalid username-password pair or user is disabled.",
                 ))
-            }
-            // What EXEC executes is executed now or never.
-            Login::Later(_) if self.is_executing => Err(Failure::Refused(Cow::Borrowed(
-                "ERR too many wrong passwords came from this address: try again outside of MULTI",
-            ))),
-            Login::Later(time) => {
-                self.hold = Some(Hold::Command(time));
-                Err(Failure::SYNTAX)
             }
         }
     }

@@ -4,7 +4,7 @@
 use super::batch::{Awaited, Batch, Ran, ReadResult};
 use super::interactive::Begun;
 use super::paging::{Fits, Paging, no_room};
-use super::permission::{Hold, NotAllowed};
+use super::permission::NotAllowed;
 use super::table::{Action, Command, OnSession};
 use super::transactions::Multi;
 use super::{args, connection, names, watching};
@@ -44,8 +44,8 @@ pub(crate) struct Session {
     pub(super) user: Arc<User>,
     /// How many wrong passwords were given.
     pub(super) strikes: u32,
-    /// What is to be done about one that was given just now.
-    pub(super) hold: Option<Hold>,
+    /// When the reply to one is sent that was given just now.
+    pub(super) hold: Option<Duration>,
     /// Whether EXEC executes what was queued.
     pub(super) is_executing: bool,
     /// Whether its reads count as uses of keys, which CLIENT NO-TOUCH says.
@@ -200,12 +200,12 @@ impl Session {
                 Action::Session(run) => {
                     let start = output.len();
                     self.run_alone((command, run), args, output);
-                    if let Some(hold) = self.hold.take() {
+                    if let Some(until) = self.hold.take() {
                         let reply = match output.len() - start > MOST_HELD {
                             true => Vec::new(),
                             false => output.split_off(start),
                         };
-                        return self.pause(hold, (at, index), reply, context);
+                        return self.pause(until, index, reply, context);
                     }
                 }
                 Action::Data(_) if self.interactive.is_some() => self.run_within(command, args, output),
@@ -316,38 +316,38 @@ impl Session {
         Flow::Part
     }
 
-    /// Lets nothing of this connection happen until the answer to a wrong password is due. `place`
-    /// is where the command is that gave it, and where the next one is.
-    fn pause(&mut self, hold: Hold, place: (usize, usize), reply: Vec<u8>, context: &Context<'_>) -> Flow {
-        let pause = match hold {
-            Hold::Reply(until) => Pause {
-                at: place.1,
-                until,
-                reply,
-            },
-            Hold::Command(until) => Pause {
-                at: place.0,
-                until,
-                reply: Vec::new(),
-            },
-        };
+    /// Lets nothing of this connection happen until the answer to a wrong password is due. The
+    /// request `at` is the next one.
+    fn pause(&mut self, until: Duration, at: usize, reply: Vec<u8>, context: &Context<'_>) -> Flow {
         let clock = self.shared.access.delays.clock();
-        clock.wake_at(pause.until, context.waker());
-        self.pause = Some(pause);
+        clock.wake_at(until, context.waker());
+        self.pause = Some(Pause { at, until, reply });
         Flow::Wait
     }
 
     /// Refuses a request before it is executed.
     fn refuse_request(&mut self, args: Args<'_>, refusal: &Refusal, output: &mut Vec<u8>) {
         let text = match refusal {
-            if let Some(ended) = self.refused_end(command, &text) {
-                text = Cow::Owned(ended);
-            }
             Refusal::Say(text) => Cow::Borrowed(&**text),
             Refusal::NotAllowed(denied) => {
                 self.note_denied(denied);
                 Cow::Owned(denied.text())
             }
+        };
+        self.fail_transaction();
+        let mut text = text;
+        if let Some(command) = names::find(args.at(0)) {
+            let counted_as = command.counted_as(args);
+            self.client.set_last_command(counted_as);
+            self.shared.tally.of(counted_as).rejected();
+            if let Some(ended) = self.refused_end(command, &text) {
+                text = Cow::Owned(ended);
+            }
+        }
+        self.shared.count_error(&text);
+        self.reply(output, |reply| reply.error(&text));
+    }
+
     /// What is begun will not be written: a command of it was refused.
     pub(super) fn fail_transaction(&mut self) {
         self.multi.fail();
@@ -374,18 +374,6 @@ impl Session {
             }
             _ => None,
         }
-    }
-
-        };
-        self.fail_transaction();
-        let mut text = text;
-        if let Some(command) = names::find(args.at(0)) {
-            let counted_as = command.counted_as(args);
-            self.client.set_last_command(counted_as);
-            self.shared.tally.of(counted_as).rejected();
-        }
-        self.shared.count_error(&text);
-        self.reply(output, |reply| reply.error(&text));
     }
 
     /// Ends a connection that speaks HTTP: a web page could make a browser send commands in a
@@ -435,10 +423,6 @@ impl Session {
         let began = Instant::now();
         if let Err(failure) = run(self, args, &mut Reply::new(output, version)) {
             output.truncate(start);
-            if matches!(self.hold, Some(Hold::Command(_))) {
-                // Nothing was executed yet.
-                return;
-            }
             let text = failure.to_string();
             self.shared.count_error(&text);
             self.shared.tally.of(counted_as).failed();
@@ -647,8 +631,6 @@ impl Protocol for Session {
 
     fn lost(&mut self, output: &mut Vec<u8>, why: &str) {
         Reply::new(output, self.version).error(&format!("ERR not durable: {why}"));
-        let store = &self.shared.store;
-        store.cursors.close(self.client.id, &store.budget);
     }
 }
 
@@ -665,6 +647,8 @@ impl Drop for Session {
     fn drop(&mut self) {
         connection::forget(self);
         watching::stop_monitoring(self);
+        let store = &self.shared.store;
+        store.cursors.close(self.client.id, &store.budget);
     }
 }
 

@@ -102,14 +102,11 @@ async fn admit(site: &Site, asker: Asker) -> Result<(), Response> {
 async fn log_in(site: &Site, peer: Peer, name: &[u8], password: &[u8]) -> Result<Arc<User>, Response> {
     let access = &site.shared.access;
     let name = access.find(name).map_or(&b"default"[..], |_| name);
-    loop {
-        match access.log_in(peer, &mut 0, name, password) {
-            Login::Yes(user) => return Ok(user),
-            Login::No(time) => {
-                access::at(access.delays.clock(), time).await;
-                return Err(ask());
-            }
-            Login::Later(time) => access::at(access.delays.clock(), time).await,
+    match access.log_in(peer, &mut 0, name, password) {
+        Login::Yes(user) => Ok(user),
+        Login::No(time) => {
+            access::at(access.delays.clock(), time).await;
+            Err(ask())
         }
     }
 }

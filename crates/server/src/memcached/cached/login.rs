@@ -94,22 +94,18 @@ impl Login {
         let mut parts = credentials.splitn(2, |&byte| byte == b' ');
         let (name, password) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
         let access = &common.access;
-        let (until, reply, taken) =
-            match access.log_in(client.peer.place(), &mut self.strikes, name, password) {
-                access::Login::Yes(user) => {
-                    *client.user.lock() = user;
-                    self.is_known = true;
-                    return Ok(());
-                }
-                access::Login::No(until) => {
-                    common.counters.errors.fetch_add(1, Ordering::Relaxed);
-                    (until, "CLIENT_ERROR authentication failure\r\n", taken)
-                }
-                // It is looked at then.
-                access::Login::Later(until) => (until, "", 0),
-            };
-        access.delays.clock().wake_at(until, waker);
-        self.pause = Some((until, reply));
-        Err((taken, Served::Wait))
+        match access.log_in(client.peer.place(), &mut self.strikes, name, password) {
+            access::Login::Yes(user) => {
+                *client.user.lock() = user;
+                self.is_known = true;
+                Ok(())
+            }
+            access::Login::No(until) => {
+                common.counters.errors.fetch_add(1, Ordering::Relaxed);
+                access.delays.clock().wake_at(until, waker);
+                self.pause = Some((until, "CLIENT_ERROR authentication failure\r\n"));
+                Err((taken, Served::Wait))
+            }
+        }
     }
 }

@@ -3,7 +3,7 @@
 use super::super::args::{Options, integer, is, wrong_number};
 use super::super::clients::line;
 use super::super::connection::{Greeting, check_name, unknown_subcommand};
-use super::session::{CachedSession, Hold};
+use super::session::CachedSession;
 use crate::access::Login;
 use crate::error::Failure;
 use crate::net::Language;
@@ -39,8 +39,7 @@ pub(super) fn select(_session: &mut CachedSession, args: Args<'_>, reply: &mut R
     Ok(())
 }
 
-/// The connection says whose it is. A wrong password is answered late, and looked at late where
-/// many came before.
+/// The connection says whose it is. A wrong password is answered late.
 fn identify(session: &mut CachedSession, user: &[u8], password: &[u8]) -> Done {
     let access = &session.cached.common.access;
     match access.log_in(session.client.peer.place(), &mut session.strikes, user, password) {
@@ -50,14 +49,10 @@ fn identify(session: &mut CachedSession, user: &[u8], password: &[u8]) -> Done {
             Ok(())
         }
         Login::No(time) => {
-            session.hold = Some(Hold::Reply(time));
+            session.hold = Some(time);
             Err(Failure::say(
                 "WRONGPASS invalid username-password pair or user is disabled.",
             ))
-        }
-        Login::Later(time) => {
-            session.hold = Some(Hold::Command(time));
-            Err(Failure::SYNTAX)
         }
     }
 }

@@ -20,15 +20,6 @@ const AT_ONCE: usize = 64;
 /// Replies of a GET that are longer are not looked up together with others.
 const LONG: usize = 16 << 10;
 
-/// What a wrong password does.
-#[derive(Clone, Copy)]
-pub(super) enum Hold {
-    /// The reply is sent at this time.
-    Reply(Duration),
-    /// The command is executed at this time.
-    Command(Duration),
-}
-
 /// The state of one connection.
 pub(crate) struct CachedSession {
     pub(super) cached: Arc<Cached>,
@@ -38,7 +29,8 @@ pub(crate) struct CachedSession {
     pub(super) is_known: bool,
     /// How many wrong ones were given.
     pub(super) strikes: u32,
-    pub(super) hold: Option<Hold>,
+    /// When the reply to one is sent that was given just now.
+    pub(super) hold: Option<Duration>,
     pub(super) is_ending: bool,
     parser: Parser,
     requests: Requests,
@@ -219,27 +211,18 @@ impl CachedSession {
     /// Lets nothing of this connection happen until the answer to a wrong password is due.
     fn hold_up(
         &mut self,
-        hold: Hold,
+        until: Duration,
         reply: Vec<u8>,
         done: Result<(), crate::error::Failure>,
         waker: &Waker,
     ) {
-        let (until, reply) = match hold {
-            Hold::Reply(until) => {
-                let mut said = Vec::new();
-                match done {
-                    Ok(()) => said = reply,
-                    Err(failure) => self.refuse(&failure.to_string(), &mut said),
-                }
-                (until, said)
-            }
-            Hold::Command(until) => {
-                self.next -= 1;
-                (until, Vec::new())
-            }
-        };
+        let mut said = Vec::new();
+        match done {
+            Ok(()) => said = reply,
+            Err(failure) => self.refuse(&failure.to_string(), &mut said),
+        }
         self.cached.common.access.delays.clock().wake_at(until, waker);
-        self.pause = Some((until, reply));
+        self.pause = Some((until, said));
     }
 
     fn refuse(&self, text: &str, output: &mut Vec<u8>) {
