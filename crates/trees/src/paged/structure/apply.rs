@@ -48,8 +48,8 @@ pub(super) struct Rewrite {
 }
 
 impl Paged {
-    /// Folds messages, newest first. One that no reader can tell from others gets the number of
-    /// the newest of those, so that it stays above the cut.
+    /// Folds messages, newest first. Each one that remains keeps a sequence number of its own
+    /// (PV2): that of the message it was, or of the newest one that was folded into it.
     fn folded(&self, key: &[u8], messages: &[Message<'_>], rule: &Rule, filters: Filters) -> Vec<Entry> {
         let home = &self.shared.home;
         let rules = home.schema.rules(key);
@@ -58,15 +58,17 @@ impl Paged {
             folder = folder.filtered(filter, &key[home.schema.prefix_len(key)..]);
         }
         let mut seen = messages.iter().map(|message| message.sequence);
-        let hidden = seen.find(|sequence| *sequence <= rule.horizon).unwrap_or(0);
-        let mut left = Vec::new();
+        let newest_hidden = seen.find(|sequence| *sequence <= rule.horizon).unwrap_or(0);
+        let mut left: Vec<Entry> = Vec::new();
         folder.fold(
             messages.iter().copied(),
             |_| None,
             |folded| {
+                let own = folded.number.and_then(|number| messages.get(number));
                 left.push(Entry {
+                    // The folder numbers what lies at the end of a key with zero.
                     sequence: match folded.sequence {
-                        0 => hidden,
+                        0 => own.map_or(newest_hidden, |message| message.sequence),
                         sequence => sequence,
                     },
                     kind: folded.kind,
@@ -75,7 +77,7 @@ impl Paged {
                 });
             },
         );
-        debug_assert!(
+        assert!(
             left.is_sorted_by(|newer, older| newer.sequence > older.sequence),
             "messages of a key are newest first (PV2)"
         );

@@ -12,6 +12,10 @@
 //!               or the first page (varint), bytes of the messages (varint)
 //! ```
 //!
+//! Sequences descend. Earlier versions gave the put at the end the sequence of the merge above it
+//! where the put expires, or where the merge operator refuses it. No reader's place lies between the
+//! two, so such a put is read with a sequence that is one less.
+//!
 //! A page of messages that do not fit into a node:
 //!
 //! ```text
@@ -108,7 +112,7 @@ impl Value<'_> {
 
 /// Returns the bytes of messages, which are newest first.
 pub(super) fn encode(entries: &[Entry]) -> Vec<u8> {
-    debug_assert!(
+    assert!(
         entries.is_sorted_by(|newer, older| newer.sequence > older.sequence),
         "the messages of a key are newest first (PV2)"
     );
@@ -131,11 +135,16 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Vec<Entry>, String> {
     while reader.left() > 0 {
         let entry = read(&mut reader).map_err(|cut| cut.to_string())?;
         let entry = entry.ok_or_else(|| "a message of an unknown kind".to_owned())?;
-        if entries
-            .last()
-            .is_some_and(|newer| newer.sequence <= entry.sequence)
+        let mut entry = entry;
+        if let Some(newer) = entries.last()
+            && newer.sequence <= entry.sequence
         {
-            return Err("messages out of order".to_owned());
+            // Written by earlier versions: see above.
+            let is_base = newer.kind == Kind::Merge && entry.kind == Kind::Put && reader.left() == 0;
+            if !is_base || newer.sequence != entry.sequence || entry.sequence < 2 {
+                return Err("messages out of order".to_owned());
+            }
+            entry.sequence -= 1;
         }
         entries.push(entry);
     }
@@ -275,6 +284,20 @@ mod tests {
             decode(b"\x07\x00\x00\x00\x07\x00\x00\x00").is_err(),
             "messages out of order"
         );
+        let twice = decode(b"\x07\x02\x00\x01x\x07\x00\x05\x01v").unwrap();
+        assert_eq!(
+            twice,
+            [entry(7, Kind::Merge, 0, b"x"), entry(6, Kind::Put, 5, b"v")],
+            "a base that earlier versions numbered as the merge above it"
+        );
+        for bytes in [
+            &b"\x07\x02\x00\x00\x07\x02\x00\x00"[..],
+            b"\x07\x02\x00\x00\x07\x00\x05\x00\x06\x00\x00\x00",
+            b"\x07\x02\x00\x00\x08\x00\x05\x00",
+            b"\x01\x02\x00\x00\x01\x00\x05\x00",
+        ] {
+            assert!(decode(bytes).is_err(), "{bytes:?}");
+        }
         assert!(Value::decode(&[2, 1]).is_err() && Value::decode(&[1, 1]).is_err());
         assert!(Value::decode(&[1, 1, 1, 1]).is_err());
         let mut page = [0; 16];

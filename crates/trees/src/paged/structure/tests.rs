@@ -1,5 +1,6 @@
 //! The structure beside a model of every version, over checkpoints, crashes and full disks.
 
+mod expiring;
 mod stands;
 
 use super::*;
