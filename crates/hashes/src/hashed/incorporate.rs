@@ -97,13 +97,15 @@ impl Incorporation {
         let mut builder = Builder::new(&home.store, &options, most)?;
         if share.memtable.has_range_deletes() {
             let mut deletes = share.memtable.range_deletes();
+            // Ranges that touch become one below. One that begins in another structure's share must
+            // not take one of this share along.
+            deletes.retain(|start, _, _| share.contains(start));
             // The dictionary holds nothing as new as the memtable's oldest message, and the records
             // that follow were not deleted.
             deletes.level(rule.horizon);
             deletes.fold(&[rule.horizon]);
             let is_empty = hashed.version().runs().next().is_none();
-            deletes
-                .retain(|start, _, sequence| share.contains(start) && (sequence > rule.horizon || !is_empty));
+            deletes.retain(|_, _, sequence| sequence > rule.horizon || !is_empty);
             builder.delete_ranges(Arc::new(deletes.finish()));
         }
         Ok(Incorporation {
