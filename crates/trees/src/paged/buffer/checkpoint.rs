@@ -2,9 +2,11 @@
 
 use super::PageBuffer;
 use super::evict::WRITTEN_TOGETHER;
-use super::format::{MOST_META, Refusal, SUPERBLOCK, Superblock, VERSION, read_free};
+use super::format::{
+    HostedMeta, MOST_META, Overwrites, Refusal, SUPERBLOCK, Superblock, VERSION, is_later, read_free, seal_lost,
+};
 use super::frame::{Frame, NO_PAGE};
-use super::journal::Journal;
+use super::journal::{Journal, RolledBack};
 use super::pool::{FIRST_PAGE, Pool, PoolOptions, Validate, check_page_bytes};
 use super::segments::{FIRST_SEGMENT, Segments};
 use crate::paged::error::{Error, Result};
@@ -14,6 +16,9 @@ use parking_lot::RwLockWriteGuard;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+
+/// Bytes of pages that are looked at together.
+const LOOKED_AT_TOGETHER: usize = 1 << 20;
 
 /// Returns the name of a file's journal.
 fn journal_name(name: &str) -> String {
@@ -25,8 +30,27 @@ pub(super) fn place_of(epoch: u64) -> u64 {
     (epoch % 2) * SUPERBLOCK as u64
 }
 
-/// Reads both superblocks and returns the newer.
-pub(super) fn read_superblock(device: &dyn Device) -> Result<Superblock> {
+/// What becomes of free lists that are damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FreeLists {
+    /// The file is not opened.
+    Whole,
+    /// Their pages count as in use: who opens the file finds out that nothing leads to them.
+    Salvaged,
+}
+
+/// What a file's superblocks say.
+#[derive(Debug)]
+pub(super) struct FoundSuperblock {
+    /// The newer one.
+    pub(super) superblock: Superblock,
+    /// Whether the other one is whole, or was never written.
+    pub(super) is_other_whole: bool,
+}
+
+/// Reads both superblocks and returns the newer. Of two of one checkpoint, that counts which says
+/// that pages may have been written over since.
+pub(super) fn read_superblock(device: &dyn Device) -> Result<FoundSuperblock> {
     let file = || device.name().to_owned();
     let not_a_store = |why: &str| Error::NotAStore {
         file: file(),
@@ -36,15 +60,24 @@ pub(super) fn read_superblock(device: &dyn Device) -> Result<Superblock> {
         return Err(not_a_store("it is shorter than two superblocks"));
     }
     let bytes = device.read_at(0, FIRST_PAGE as usize, Purpose::Superblock)?;
+    let order = |superblock: &Superblock| {
+        let hosted = HostedMeta::decode(&superblock.meta);
+        let is_noted = hosted.is_some_and(|hosted| hosted.overwrites == Overwrites::Possible);
+        (superblock.epoch, is_noted)
+    };
     let mut newest: Option<Superblock> = None;
     let mut reasons = Vec::new();
+    let mut is_other_whole = true;
     for half in bytes.chunks_exact(SUPERBLOCK) {
         match Superblock::decode(half) {
-            Ok(found) if newest.as_ref().is_none_or(|newest| newest.epoch < found.epoch) => {
+            Ok(found) if newest.as_ref().is_none_or(|newest| order(newest) < order(&found)) => {
                 newest = Some(found);
             }
             Ok(_) => {}
-            Err(Refusal::Wrong(why)) => reasons.push(why),
+            Err(Refusal::Wrong(why)) => {
+                is_other_whole &= half.iter().all(|byte| *byte == 0);
+                reasons.push(why);
+            }
             Err(Refusal::Newer(found)) => {
                 return Err(Error::NewerFormat {
                     file: file(),
@@ -55,6 +88,10 @@ pub(super) fn read_superblock(device: &dyn Device) -> Result<Superblock> {
         }
     }
     assert!(newest.is_some() || reasons.len() == 2, "each superblock was read");
+    let newest = newest.map(|superblock| FoundSuperblock {
+        superblock,
+        is_other_whole,
+    });
     newest.ok_or_else(|| not_a_store(&format!("its superblocks have {}", reasons.join(", and "))))
 }
 
@@ -100,7 +137,7 @@ impl Pool {
         validate: Arc<Validate>,
     ) -> Result<(Pool, Vec<u8>)> {
         let device = directory.open(name, FileOptions::DIRECT)?;
-        let superblock = read_superblock(&*device)?;
+        let superblock = read_superblock(&*device)?.superblock;
         options.page_bytes = superblock.page_bytes as usize;
         check_page_bytes(options.page_bytes)?;
         let segments = Segments::of(&superblock);
@@ -120,59 +157,106 @@ impl Pool {
         let journal = Journal::new(vec![journal], options.page_bytes, superblock.epoch, pages);
         let (identity, epoch) = (superblock.identity, superblock.epoch);
         let pool = Pool::over(device, journal, identity, options, segments, epoch, validate)?;
-        pool.recover(epoch, pages)?;
-        pool.read_free_lists(&superblock)?;
+        pool.recover(epoch, pages, Overwrites::Possible)?;
+        pool.read_free_lists(&superblock, FreeLists::Whole)?;
         Ok((pool, superblock.meta))
     }
 
-    /// Writes the journal's images back, so that the pages are those of the checkpoint.
-    pub(super) fn recover(&self, epoch: u64, pages: u64) -> Result<()> {
-        let images = self
-            .journal
-            .roll_back(self.identity, epoch, pages, |page, image| {
-                self.device
-                    .write_at(self.offset(page), Buffer::padded(image), Purpose::Recovery)?;
-                Ok(())
-            })?;
-        assert!(images == 0 || pages > 0, "images are of pages of the checkpoint");
-        if images > 0 {
+    /// Writes the journal's images back, so that the pages are those of the checkpoint. A page that
+    /// was written over, and whose image the journal does not have, is made a lost one.
+    pub(super) fn recover(&self, epoch: u64, pages: u64, overwrites: Overwrites) -> Result<()> {
+        let write = |page, bytes: &[u8]| -> Result<()> {
+            self.device
+                .write_at(self.offset(page), Buffer::padded(bytes), Purpose::Recovery)?;
+            Ok(())
+        };
+        let rolled_back = self.journal.roll_back(self.identity, epoch, pages, write)?;
+        assert!(
+            rolled_back.images.is_empty() || pages > 0,
+            "images are of pages of the checkpoint"
+        );
+        let lost = match overwrites {
+            Overwrites::None => 0,
+            Overwrites::Possible => self.mark_lost(epoch, pages, &rolled_back, write)?,
+        };
+        if lost > 0 || !rolled_back.images.is_empty() {
             // Before the journal's places are used again.
             self.device.sync(Purpose::Recovery)?;
         }
         Ok(())
     }
 
-    /// Walks the free list of each segment.
-    pub(super) fn read_free_lists(&self, superblock: &Superblock) -> Result<()> {
-        for (segment, (head, len)) in superblock.free.iter().enumerate() {
-            let mut pages = Vec::new();
-            let mut at = *head;
-            while let Some(page) = at {
-                // A page that is not in use is refused by its pin.
-                let content = self.pin_shared(page)?;
-                let next = read_free(&content)
-                    .ok_or_else(|| self.corrupt(page, "a free page", "another one on the free list"))?;
-                pages.push(page);
-                if pages.len() as u64 > *len {
-                    return Err(self.corrupt(page, format!("a free list of {len} pages"), "a longer one"));
+    /// Looks at all pages of a checkpoint that was gone back to, and makes those lost ones that
+    /// were written over since. Returns how many there are.
+    fn mark_lost(
+        &self,
+        epoch: u64,
+        pages: u64,
+        rolled_back: &RolledBack,
+        write: impl Fn(u64, &[u8]) -> Result<()>,
+    ) -> Result<u64> {
+        let page_bytes = self.options.page_bytes;
+        let together = (LOOKED_AT_TOGETHER / page_bytes) as u64;
+        assert!(together > 0, "pages are shorter than what is read");
+        let (mut at, mut lost) = (0, 0);
+        while at < pages {
+            let count = together.min(pages - at);
+            let mut bytes = self.device.read_at(
+                self.offset(at),
+                count as usize * page_bytes,
+                Purpose::Recovery,
+            )?;
+            for (page, bytes) in (at..).zip(bytes.chunks_exact_mut(page_bytes)) {
+                if is_later(bytes, page, self.identity, epoch) {
+                    let place = rolled_back.place_of(page);
+                    let place = place.and_then(|(file, offset)| Some((u8::try_from(file).ok()?, offset)));
+                    seal_lost(bytes, page, self.identity, place);
+                    write(page, bytes)?;
+                    lost += 1;
                 }
-                at = next;
             }
-            if pages.len() as u64 != *len {
-                let found = format!("one of {}", pages.len());
-                return Err(self.corrupt(head.unwrap_or(0), format!("a free list of {len} pages"), found));
+            at += count;
+        }
+        Ok(lost)
+    }
+
+    /// Walks the free list of each segment.
+    pub(super) fn read_free_lists(&self, superblock: &Superblock, lists: FreeLists) -> Result<()> {
+        for (segment, (head, len)) in superblock.free.iter().enumerate() {
+            match (self.read_free_list(segment, *head, *len), lists) {
+                (Err(Error::Corrupt { .. } | Error::Foreign { .. }), FreeLists::Salvaged) => {}
+                (read, _) => read?,
             }
-            pages.reverse();
-            let set = self.segments.lock().set_free(segment, pages);
-            set.map_err(|found| self.corrupt(head.unwrap_or(0), "a free list", found))?;
         }
         let listed: u64 = superblock.free.iter().map(|(_, len)| len).sum();
-        assert_eq!(
-            self.free_pages().len() as u64,
-            listed,
+        assert!(
+            self.free_pages().len() as u64 == listed || lists == FreeLists::Salvaged,
             "every list was walked (PB7)"
         );
         Ok(())
+    }
+
+    fn read_free_list(&self, segment: usize, head: Option<u64>, len: u64) -> Result<()> {
+        let mut pages = Vec::new();
+        let mut at = head;
+        while let Some(page) = at {
+            // A page that is not in use is refused by its pin.
+            let content = self.pin_shared(page)?;
+            let next = read_free(&content)
+                .ok_or_else(|| self.corrupt(page, "a free page", "another one on the free list"))?;
+            pages.push(page);
+            if pages.len() as u64 > len {
+                return Err(self.corrupt(page, format!("a free list of {len} pages"), "a longer one"));
+            }
+            at = next;
+        }
+        if pages.len() as u64 != len {
+            let found = format!("one of {}", pages.len());
+            return Err(self.corrupt(head.unwrap_or(0), format!("a free list of {len} pages"), found));
+        }
+        pages.reverse();
+        let set = self.segments.lock().set_free(segment, pages);
+        set.map_err(|found| self.corrupt(head.unwrap_or(0), "a free list", found))
     }
 
     /// Writes dirty pages, while others go on, so that the next checkpoint has less to write.

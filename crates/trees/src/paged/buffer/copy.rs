@@ -70,11 +70,14 @@ impl Pool {
             wrote(next - at)?;
             at = next;
         }
-        self.journal
-            .roll_back(self.identity, root.epoch, root.high_water, |page, image| {
+        let (epoch, pages) = (root.epoch, root.high_water);
+        let rolled_back = self
+            .journal
+            .roll_back(self.identity, epoch, pages, |page, image| {
                 target.write_at(self.offset(page), Buffer::padded(image), Purpose::Check)?;
                 Ok(())
             })?;
+        self.journal.require_all(&rolled_back, epoch, pages)?;
         let finished = || -> Result<()> {
             target.grow(FIRST_PAGE + segments.pages() * page)?;
             let superblock = Buffer::padded(&own(&root, root.epoch).encode());

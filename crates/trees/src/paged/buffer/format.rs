@@ -24,7 +24,9 @@
 //! ```
 //!
 //! Pages that another store hosts have the checkpoint's superblock in that store, without zeros.
-//! Their own has 8 bytes of an owner: the oldest epoch that they can go back to.
+//! Their own has 9 bytes of an owner: the oldest epoch that they can go back to (8), and 1 once a page
+//! of this checkpoint may have been written over, 0 before (1). Earlier versions wrote 8 bytes, and
+//! any page may have been written over.
 //!
 //! A page, and behind it what its owner keeps there:
 //!
@@ -33,8 +35,10 @@
 //!      0     8  checksum of what follows, under the page's number
 //!      8    16  identity of the store
 //!     24     8  the page's number
-//!     32     8  epoch in which it was written: one more than that of the last checkpoint
-//!     40        of the owner; of a free page: 255, and the next free page plus 1 (8), 0 for none
+//!     32     8  epoch in which it was written: one more than that of the last checkpoint; all ones
+//!               where the page is lost: it was written over, and its old image is damaged
+//!     40        of the owner; of a lost page: the journal's file in which the image is damaged plus
+//!               1 (1), 0 where that is not known; the offset there (8); of a free page: 255, and the next free page plus 1 (8), 0 for none
 //! ```
 //!
 //! A record of the journal, at a multiple of a page and a block:
@@ -66,6 +70,8 @@ pub(super) const MOST_META: usize = 1024;
 const FIXED: usize = 72;
 /// The first byte of a free page's content.
 const FREE: u8 = 255;
+/// The epoch of a page that is lost.
+const LOST: u64 = u64::MAX;
 /// The seed of a superblock's checksum: no page and no record has this number.
 const SUPERBLOCK_SEED: u64 = u64::MAX;
 const _: () = assert!(
@@ -190,17 +196,44 @@ impl Superblock {
     }
 }
 
-/// Returns the owner's bytes of a hosted file: the oldest checkpoint that it can go back to.
-pub(super) fn oldest_bytes(oldest: u64) -> Vec<u8> {
-    let mut out = Vec::with_capacity(8);
-    Writer::new(&mut out).u64(oldest);
-    out
+/// Whether pages of the last checkpoint may have been written over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Overwrites {
+    /// None has been.
+    None,
+    /// The journal has the old images of those that were.
+    Possible,
 }
 
-/// Reads them.
-pub(super) fn read_oldest(meta: &[u8]) -> Option<u64> {
-    let bytes = <[u8; 8]>::try_from(meta).ok()?;
-    Some(u64::from_le_bytes(bytes))
+/// What a hosted file keeps in its own superblock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct HostedMeta {
+    /// The oldest checkpoint that it can go back to.
+    pub(super) oldest: u64,
+    pub(super) overwrites: Overwrites,
+}
+
+impl HostedMeta {
+    /// Returns its bytes.
+    pub(super) fn encode(self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(9);
+        Writer::new(&mut out)
+            .u64(self.oldest)
+            .u8(u8::from(self.overwrites == Overwrites::Possible));
+        out
+    }
+
+    /// Reads them.
+    pub(super) fn decode(meta: &[u8]) -> Option<HostedMeta> {
+        let mut reader = Reader::new(meta);
+        let oldest = reader.u64().ok()?;
+        let overwrites = match (reader.left(), reader.u8()) {
+            (0, _) | (1, Ok(1)) => Overwrites::Possible,
+            (1, Ok(0)) => Overwrites::None,
+            _ => return None,
+        };
+        Some(HostedMeta { oldest, overwrites })
+    }
 }
 
 /// What is wrong with a page.
@@ -252,10 +285,43 @@ pub(super) fn check_page(page: &[u8], number: u64, identity: u128, newest: u64) 
         return damaged(format!("page {number}"), format!("page {}", u64_at(page, 24)));
     }
     let epoch = u64_at(page, 32);
+    if epoch == LOST {
+        return damaged(
+            "the page as its checkpoint had it".to_owned(),
+            match read_lost(page) {
+                Some((file, offset)) => {
+                    format!("one that was written over, whose old image in journal {file} is damaged at offset {offset}")
+                }
+                None => "one that was written over, whose old image the journal lacks".to_owned(),
+            },
+        );
+    }
     if epoch > newest {
         return damaged(format!("an epoch up to {newest}"), format!("epoch {epoch}"));
     }
     Ok(())
+}
+
+/// Returns whether a page of a checkpoint is a genuine one that was written over since.
+pub(super) fn is_later(page: &[u8], number: u64, identity: u128, checkpoint: u64) -> bool {
+    let epoch = u64_at(page, 32);
+    epoch > checkpoint && epoch != LOST && check_page(page, number, identity, u64::MAX).is_ok()
+}
+
+/// Makes a page a lost one. `place` is where its old image is damaged: the journal's file and the
+/// offset, if that is known.
+pub(super) fn seal_lost(page: &mut [u8], number: u64, identity: u128, place: Option<(u8, u64)>) {
+    let (file, offset) = place.map_or((0, 0), |(file, offset)| (file.saturating_add(1), offset));
+    put(page, PAGE_HEADER, &[file]);
+    put(page, PAGE_HEADER + 1, &offset.to_le_bytes());
+    seal_page(page, number, identity, LOST);
+    assert!(read_lost(page) == place, "a lost page says why");
+}
+
+/// Returns where the old image of a lost page is damaged, if that is known.
+fn read_lost(page: &[u8]) -> Option<(u8, u64)> {
+    let file = page.get(PAGE_HEADER)?.checked_sub(1)?;
+    Some((file, u64_at(page, PAGE_HEADER + 1)))
 }
 
 /// Makes the content of a page that of a free one; `next` follows in the list.
@@ -279,6 +345,12 @@ pub(super) fn seal_record(record: &mut [u8], index: u64, identity: u128, epoch: 
     put(record, 32, &page.to_le_bytes());
     let sum = seeded(index, record.get(8..).unwrap_or_default());
     put(record, 0, &sum.to_le_bytes());
+}
+
+/// Returns the epoch and the page's number that a damaged record of this store names. Either may be
+/// what is damaged.
+pub(super) fn names_of(record: &[u8], identity: u128) -> Option<(u64, u64)> {
+    (u128_at(record, 8) == identity).then(|| (u64_at(record, 24), u64_at(record, 32)))
 }
 
 /// Returns the epoch, the page's number and the image of a record, if it is one of this store.
@@ -309,7 +381,9 @@ pub(in crate::paged) fn reread(bytes: &[u8], node: &dyn Fn(&[u8]) -> bool) -> us
         );
         let short = Superblock::decode_short(&superblock.encode_short());
         assert_eq!(short.as_ref(), Ok(&superblock), "and so is a root");
-        assert!(read_oldest(&superblock.meta).is_none_or(|oldest| oldest_bytes(oldest) == superblock.meta));
+        let hosted = HostedMeta::decode(&superblock.meta);
+        let is_same = |hosted: HostedMeta| HostedMeta::decode(&hosted.encode()) == Some(hosted);
+        assert!(hosted.is_none_or(is_same), "and so are the owner's bytes");
         let segments = super::segments::Segments::of(&superblock);
         assert!(segments.is_none_or(|segments| segments.high_water() <= segments.pages()));
         found += 1;
@@ -346,7 +420,11 @@ pub(in crate::paged) fn examples() -> Vec<Vec<u8>> {
         high_water: 90,
         first_segment: 64,
         free: vec![(Some(3), 2), (None, 0)],
-        meta: oldest_bytes(6),
+        meta: HostedMeta {
+            oldest: 6,
+            overwrites: Overwrites::None,
+        }
+        .encode(),
     };
     let mut page = vec![0; 512];
     if let Some(content) = page.get_mut(PAGE_HEADER..) {
@@ -406,8 +484,18 @@ mod tests {
             assert!(Superblock::decode_short(&short[..len]).is_err(), "{len}");
         }
         assert!(Superblock::decode_short(&[&short[..], &[0]].concat()).is_err());
-        assert_eq!(read_oldest(&oldest_bytes(0x0102)), Some(0x0102));
-        assert_eq!(read_oldest(b"root"), None);
+        for overwrites in [Overwrites::None, Overwrites::Possible] {
+            let hosted = HostedMeta {
+                oldest: 0x0102,
+                overwrites,
+            };
+            assert_eq!(HostedMeta::decode(&hosted.encode()), Some(hosted));
+        }
+        let earlier = HostedMeta::decode(b"\x02\x01\0\0\0\0\0\0");
+        let earlier = earlier.map(|earlier| (earlier.oldest, earlier.overwrites));
+        assert_eq!(earlier, Some((0x0102, Overwrites::Possible)));
+        assert_eq!(HostedMeta::decode(b"root"), None);
+        assert_eq!(HostedMeta::decode(b"\x02\x01\0\0\0\0\0\0\x02"), None);
         let mut page = vec![0; 512];
         write_free(&mut page[PAGE_HEADER..], None);
         seal_page(&mut page, 9, 5, 8);

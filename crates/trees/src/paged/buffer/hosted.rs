@@ -10,15 +10,16 @@
 //!                    the file's own superblock: which roots it can go back to
 //!                    sync
 //!                    the root before is durable: what was kept for older ones goes
+//!   first overwrite  the other superblock: pages may be written over from here on; sync
 //!   open             images back to the root that is named, sync, empty the journal
 //! ```
 
-use super::checkpoint::{place_of, read_superblock};
-use super::format::{SUPERBLOCK, Superblock};
-use super::journal::Journal;
+use super::checkpoint::{FoundSuperblock, FreeLists, place_of, read_superblock};
+use super::format::{HostedMeta, Overwrites, SUPERBLOCK, Superblock};
+use super::journal::{Journal, State};
 use super::pool::{FIRST_PAGE, Pool, PoolOptions, Validate, check_page_bytes};
 use super::segments::{FIRST_SEGMENT, Segments};
-use super::{PageBuffer, format};
+use super::PageBuffer;
 use crate::paged::error::{Error, Result};
 use alluvium_base::Purpose;
 use alluvium_device::{Buffer, Device, Directory, Error as DeviceError, FileOptions};
@@ -45,17 +46,22 @@ pub(super) fn journals(name: &str) -> [String; 2] {
     [format!("{name}.0"), format!("{name}.1")]
 }
 
-/// The superblock of the file itself: its owner's bytes are the oldest root that it can go back to.
+/// The superblock of the file itself, before a page of the checkpoint is written over: its owner's
+/// bytes have the oldest root that it can go back to.
 pub(super) fn own(superblock: &Superblock, oldest: u64) -> Superblock {
+    let meta = HostedMeta {
+        oldest,
+        overwrites: Overwrites::None,
+    };
     Superblock {
-        meta: format::oldest_bytes(oldest),
+        meta: meta.encode(),
         ..superblock.clone()
     }
 }
 
 /// Refuses a file that cannot go back to the checkpoint which a store names, and says why.
 fn reaches(found: &Superblock, root: &Superblock) -> std::result::Result<(), String> {
-    let oldest = format::read_oldest(&found.meta);
+    let oldest = HostedMeta::decode(&found.meta).map(|meta| meta.oldest);
     let holds = oldest.is_some_and(|oldest| (oldest..=found.epoch).contains(&root.epoch));
     if holds && found.page_bytes == root.page_bytes {
         return Ok(());
@@ -112,20 +118,38 @@ impl Pool {
         let oldest = self.journal.oldest(is_durable);
         assert!(oldest < epoch, "an earlier root can be gone back to (PB8)");
         let stood = self
-            .write_own(&superblock, oldest)
+            .write_own(&own(&superblock, oldest), place_of(epoch))
             .and_then(|()| self.journal.stand(epoch, superblock.high_water, is_durable));
         if let Err(error) = stood {
             // Whether the superblock is there is not known; what it says holds in both cases.
             self.fail(&error);
             return Err(error);
         }
+        self.journal.begin_still(own(&superblock, oldest));
         self.epoch.store(epoch, Ordering::Release);
         Ok(superblock.encode_short())
     }
 
-    fn write_own(&self, superblock: &Superblock, oldest: u64) -> Result<()> {
-        let bytes = own(superblock, oldest).encode();
-        let place = place_of(superblock.epoch);
+    /// Makes it known that pages of the last checkpoint may be written over: an opening that misses
+    /// an image looks for the page. It goes to the place of the other superblock, so that one of
+    /// this checkpoint is whole.
+    pub(super) fn note_overwrites(&self, state: &mut State) -> Result<()> {
+        let Some(superblock) = &mut state.still else {
+            return Ok(());
+        };
+        let oldest = HostedMeta::decode(&superblock.meta).map_or(superblock.epoch, |meta| meta.oldest);
+        let meta = HostedMeta {
+            oldest,
+            overwrites: Overwrites::Possible,
+        };
+        superblock.meta = meta.encode();
+        self.write_own(superblock, place_of(superblock.epoch + 1))?;
+        state.still = None;
+        Ok(())
+    }
+
+    fn write_own(&self, superblock: &Superblock, place: u64) -> Result<()> {
+        let bytes = superblock.encode();
         assert!(place + SUPERBLOCK as u64 <= FIRST_PAGE, "pages come behind it");
         self.device
             .write_at(place, Buffer::padded(&bytes), Purpose::Superblock)?;
@@ -144,6 +168,7 @@ impl Pool {
         root: &[u8],
         mut options: PoolOptions,
         validate: Arc<Validate>,
+        lists: FreeLists,
     ) -> Result<(Pool, Vec<u8>)> {
         let refused = |why: String| Error::NotAStore {
             file: name.to_owned(),
@@ -156,7 +181,10 @@ impl Pool {
             other => Ok(other?),
         };
         let device = open(name)?;
-        let found = read_superblock(&*device)?;
+        let FoundSuperblock {
+            superblock: found,
+            is_other_whole,
+        } = read_superblock(&*device)?;
         if found.identity != root.identity {
             return Err(Error::Foreign {
                 file: name.to_owned(),
@@ -194,9 +222,19 @@ impl Pool {
             root.epoch,
             validate,
         )?;
-        pool.recover(root.epoch, pages)?;
+        let is_still = is_other_whole
+            && found.epoch == root.epoch
+            && HostedMeta::decode(&found.meta).is_some_and(|meta| meta.overwrites == Overwrites::None);
+        let overwrites = match is_still {
+            true => Overwrites::None,
+            false => Overwrites::Possible,
+        };
+        pool.recover(root.epoch, pages, overwrites)?;
         pool.journal.empty(root.identity)?;
-        pool.read_free_lists(&root)?;
+        if is_still {
+            pool.journal.begin_still(found);
+        }
+        pool.read_free_lists(&root, lists)?;
         assert!(
             pool.epoch.load(Ordering::Relaxed) == root.epoch,
             "it is the named one (PB8)"

@@ -5,7 +5,7 @@
 //! checkpoint its image is; to go back to a checkpoint, each page gets its oldest image that is of
 //! that checkpoint or of a later one.
 
-use super::format::{RECORD_HEADER, open_record, seal_record};
+use super::format::{RECORD_HEADER, Superblock, names_of, open_record, seal_record};
 use super::pool::Pool;
 use crate::paged::error::{Error, Result};
 use alluvium_base::{ErrorKind, Purpose};
@@ -41,7 +41,7 @@ struct Span {
 }
 
 #[derive(Debug, Default)]
-struct State {
+pub(super) struct State {
     /// Of the checkpoints that may be gone back to, the oldest first; there is one at least.
     spans: Vec<Span>,
     /// The file that is written to.
@@ -52,6 +52,9 @@ struct State {
     images: u64,
     /// Copies under way: nothing is forgotten.
     holds: u32,
+    /// The superblock of a hosted file as the last checkpoint wrote it, until the first page is
+    /// written over.
+    pub(super) still: Option<Superblock>,
 }
 
 impl State {
@@ -68,6 +71,35 @@ struct Found {
     page: u64,
     file: usize,
     index: u64,
+}
+
+/// What is at a place of a record.
+#[derive(Clone, Copy, Debug)]
+enum Read {
+    /// A record.
+    Genuine(Found),
+    /// One whose checksum is wrong, and what it names.
+    Damaged(Found),
+    /// Nothing that names this store, at this index.
+    Nothing(u64),
+}
+
+/// What was written back.
+#[derive(Debug, Default)]
+pub(super) struct RolledBack {
+    /// Pages, and of which checkpoint their images are.
+    pub(super) images: BTreeMap<u64, u64>,
+    /// Pages that damaged records name, with the record's file and offset.
+    suspects: BTreeMap<u64, (usize, u64)>,
+    /// The first place without a record that lies before records.
+    gap: Option<(usize, u64)>,
+}
+
+impl RolledBack {
+    /// Returns in which file of the journal, and where, the image of a page is damaged, about.
+    pub(super) fn place_of(&self, page: u64) -> Option<(usize, u64)> {
+        self.suspects.get(&page).copied().or(self.gap)
+    }
 }
 
 impl Journal {
@@ -96,6 +128,13 @@ impl Journal {
             page_bytes,
             state: Mutex::new(state),
         }
+    }
+
+    /// Notes what the file's own superblock is before a page of its checkpoint is written over.
+    pub(super) fn begin_still(&self, superblock: Superblock) {
+        let mut state = self.state.lock();
+        assert!(state.last().kept.is_empty(), "no page was written over (PB6)");
+        state.still = Some(superblock);
     }
 
     pub(super) fn images(&self) -> u64 {
@@ -246,56 +285,66 @@ impl Journal {
         Ok(())
     }
 
-    /// Reads the records of a file: up to the first that is not genuine, or of an older checkpoint
-    /// than the one before it. What was not synced was not relied upon.
-    fn read(
-        &self,
-        file: usize,
-        identity: u128,
-        tell: &mut dyn FnMut(Found, &[u8]) -> Result<()>,
-    ) -> Result<()> {
+    /// Reads the records of a file. Those that are not genuine are passed over: what a crash left
+    /// of the last ones was not relied upon, and what was damaged is missed by who needs it.
+    /// Records of older turns of the file are of checkpoints that cannot be named any more.
+    fn read(&self, file: usize, identity: u128, tell: &mut dyn FnMut(Read) -> Result<()>) -> Result<()> {
         let bytes = self.record_bytes();
         let device = &self.files[file];
         let total = device.len() / bytes;
-        let (mut index, mut newest) = (0, 0);
+        let mut index = 0;
         while index < total {
             let together = READ_TOGETHER.min(total - index);
             let read = device.read_at(index * bytes, (together * bytes) as usize, Purpose::Recovery)?;
             for record in read.chunks_exact(bytes as usize) {
-                let Some((epoch, page, image)) = open_record(record, index, identity) else {
-                    return Ok(());
+                let found = |epoch, page| Found {
+                    epoch,
+                    page,
+                    file,
+                    index,
                 };
-                if epoch < newest {
-                    return Ok(());
+                if let Some((epoch, page, _)) = open_record(record, index, identity) {
+                    tell(Read::Genuine(found(epoch, page)))?;
+                } else if let Some((epoch, page)) = names_of(record, identity) {
+                    tell(Read::Damaged(found(epoch, page)))?;
+                } else {
+                    tell(Read::Nothing(index))?;
                 }
-                newest = epoch;
-                tell(
-                    Found {
-                        epoch,
-                        page,
-                        file,
-                        index,
-                    },
-                    image,
-                )?;
                 index += 1;
             }
         }
-        assert!(index == total, "every record was genuine");
+        assert!(index == total, "every record was read");
         Ok(())
     }
 
-    /// Writes the images of a checkpoint of `pages` pages back, and returns how many there were.
+    /// Writes the images of a checkpoint of `pages` pages back.
     pub(super) fn roll_back(
         &self,
         identity: u128,
         epoch: u64,
         pages: u64,
         mut write: impl FnMut(u64, &[u8]) -> Result<()>,
-    ) -> Result<u64> {
+    ) -> Result<RolledBack> {
+        let mut rolled_back = RolledBack::default();
         let mut oldest: BTreeMap<u64, Found> = BTreeMap::new();
         for file in 0..self.files.len() {
-            self.read(file, identity, &mut |found, _| {
+            let mut unknown = None;
+            self.read(file, identity, &mut |read| {
+                let found = match read {
+                    Read::Genuine(found) => found,
+                    Read::Damaged(found) => {
+                        let at = found.index * self.record_bytes();
+                        if found.epoch >= epoch {
+                            rolled_back.suspects.entry(found.page).or_insert((file, at));
+                        }
+                        unknown = unknown.or(Some((file, at)));
+                        return Ok(());
+                    }
+                    Read::Nothing(index) => {
+                        unknown = unknown.or(Some((file, index * self.record_bytes())));
+                        return Ok(());
+                    }
+                };
                 if found.epoch == epoch && found.page >= pages {
                     return Err(Error::Corrupt {
                         file: self.files[file].name().to_owned(),
@@ -304,6 +353,10 @@ impl Journal {
                         expected: format!("the image of a page below {pages}"),
                         found: "that of another".to_owned(),
                     });
+                }
+                if found.epoch >= epoch {
+                    // Records behind what cannot be read: it was not the end.
+                    rolled_back.gap = rolled_back.gap.or(unknown);
                 }
                 if found.epoch >= epoch && found.page < pages {
                     let known = oldest.entry(found.page).or_insert(found);
@@ -327,8 +380,35 @@ impl Journal {
                 });
             };
             write(*page, image)?;
+            rolled_back.images.insert(*page, found.epoch);
         }
-        Ok(oldest.len() as u64)
+        Ok(rolled_back)
+    }
+
+    /// Fails unless every page was rolled back that was written over since a checkpoint, as far as
+    /// this process knows: for copies of pages that are in use.
+    pub(super) fn require_all(&self, rolled_back: &RolledBack, epoch: u64, pages: u64) -> Result<()> {
+        let state = self.state.lock();
+        let mut first: BTreeMap<u64, u64> = BTreeMap::new();
+        for span in state.spans.iter().filter(|span| span.epoch >= epoch) {
+            for page in span.kept.range(..pages) {
+                first.entry(*page).or_insert(span.epoch);
+            }
+        }
+        let has = |page: &u64, epoch: &u64| rolled_back.images.get(page).is_some_and(|found| found <= epoch);
+        match first.into_iter().find(|(page, epoch)| !has(page, epoch)) {
+            None => Ok(()),
+            Some((page, _)) => {
+                let (file, offset) = rolled_back.place_of(page).unwrap_or((state.current, 0));
+                Err(Error::Corrupt {
+                    file: self.files[file].name().to_owned(),
+                    page,
+                    offset,
+                    expected: "the old image of a page that was written over".to_owned(),
+                    found: "no such record".to_owned(),
+                })
+            }
+        }
     }
 
     /// Takes all records away, once what they were for is done: that with the newest first, so
@@ -337,8 +417,10 @@ impl Journal {
         let mut newest = Vec::new();
         for file in 0..self.files.len() {
             let mut first = 0;
-            self.read(file, identity, &mut |found, _| {
-                first = first.max(found.epoch);
+            self.read(file, identity, &mut |read| {
+                if let Read::Genuine(found) = read {
+                    first = first.max(found.epoch);
+                }
                 Ok(())
             })?;
             newest.push((first, file));
@@ -374,6 +456,7 @@ impl Pool {
                 Purpose::Log,
             );
         }
+        self.note_overwrites(&mut state)?;
         let images = self.device.run(batch)?;
         assert_eq!(images.len(), wanted.len(), "each read gives its buffer back");
         let images = wanted.into_iter().zip(images).collect();

@@ -59,6 +59,7 @@ mod tests;
 mod versions;
 
 pub use arena::Arena;
+pub use checkpoint::FreeLists;
 pub use format::PAGE_HEADER;
 pub(in crate::paged) use format::{examples, reread};
 pub(in crate::paged) use frame::Unlatched;

@@ -2,7 +2,7 @@
 
 use super::Place;
 use super::format::{Meta, Sort};
-use crate::paged::buffer::{LastRoot, PageBuffer, Pool, PoolOptions};
+use crate::paged::buffer::{FreeLists, LastRoot, PageBuffer, Pool, PoolOptions};
 use crate::paged::core::Core;
 use crate::paged::error::Result;
 use crate::paged::merge::Merging;
@@ -47,9 +47,10 @@ impl Core<Pool> {
         root: &[u8],
         pool: PoolOptions,
         operator: Arc<dyn Operator>,
+        lists: FreeLists,
     ) -> Result<(Core<Pool>, Sort)> {
         let (core, Meta { sort, .. }) = Self::open_by(place.name, operator, |validate| {
-            Pool::open_hosted(place.directory, place.name, root, pool, validate)
+            Pool::open_hosted(place.directory, place.name, root, pool, validate, lists)
         })?;
         assert!(core.root < core.buffer.statistics().pages, "the root was read");
         Ok((core, sort))

@@ -1,6 +1,7 @@
 //! Copies of the pages of a root, and checks of pages that are not open otherwise.
 
 use super::{Dropped, FILE, Paged, PagedOptions, check, translated};
+use crate::paged::buffer::FreeLists;
 use crate::paged::core::Core;
 use crate::paged::store::Place;
 use alluvium_device::{Directory, OverlayDirectory};
@@ -92,7 +93,7 @@ pub fn check_files(directory: &Arc<dyn Directory>, root: &[u8]) -> Result<Findin
     let dropped: Arc<Dropped> = Arc::default();
     let options = PagedOptions::default().pool();
     let mut findings = Findings::default();
-    match Core::open_hosted(place, root, options, dropped) {
+    match Core::open_hosted(place, root, options, dropped, FreeLists::Whole) {
         Ok((core, _)) => check::report(&core, &mut findings)?,
         Err(crate::paged::Error::Device(error)) => return Err(error.into()),
         Err(error) => findings.found.push(format!("paged: {error}")),

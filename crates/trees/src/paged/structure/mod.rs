@@ -56,7 +56,7 @@ pub use scan::Iter;
 
 use super::beps::{BepsTree, FlushOrder, RootStyle};
 use super::bplus::BplusTree;
-use super::buffer::{LastRoot, PageBuffer, Pool, PoolOptions, PoolStatistics};
+use super::buffer::{FreeLists, LastRoot, PageBuffer, Pool, PoolOptions, PoolStatistics};
 use super::core::Core;
 use super::error::Error as PagedError;
 use super::merge::Merging;
@@ -406,6 +406,15 @@ impl Paged {
     /// # Errors
     /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt), or as the device says.
     pub fn open(home: Home, options: &PagedOptions, root: &[u8], cut: Sequence) -> Result<Paged> {
+        Self::open_with(home, options, (root, cut), FreeLists::Whole)
+    }
+
+    fn open_with(
+        home: Home,
+        options: &PagedOptions,
+        (root, cut): (&[u8], Sequence),
+        lists: FreeLists,
+    ) -> Result<Paged> {
         let dropped: Arc<Dropped> = Arc::default();
         let directory = Arc::clone(home.store.directory());
         let place = Place {
@@ -413,7 +422,7 @@ impl Paged {
             name: FILE,
         };
         let (core, sort) =
-            Core::open_hosted(place, root, options.pool(), dropped.clone()).map_err(translated)?;
+            Core::open_hosted(place, root, options.pool(), dropped.clone(), lists).map_err(translated)?;
         let writer = Writer {
             // It is durable: every generation is above this one.
             root: Some((root.to_vec(), 0)),

@@ -6,7 +6,7 @@
 
 use super::format::{self, Value};
 use super::{Paged, PagedOptions, Tree, messages};
-use crate::paged::buffer::PageBuffer;
+use crate::paged::buffer::{FreeLists, PageBuffer};
 use crate::paged::error::{Error, Result as PagedResult};
 use crate::paged::node::{Action, Kind, child_at, kind, level, set_first_child, set_head};
 use alluvium_base::Sequence;
@@ -58,7 +58,7 @@ impl Paged {
         root: &[u8],
         cut: Sequence,
     ) -> Result<(Paged, Vec<LostKeys>)> {
-        let paged = Paged::open(home, options, root, cut)?;
+        let paged = Paged::open_with(home, options, (root, cut), FreeLists::Salvaged)?;
         let lost = paged.judge(paged.mend())?;
         Ok((paged, lost))
     }
@@ -76,19 +76,22 @@ impl Paged {
                 what: "the value, whose pages cannot be read".to_owned(),
             });
         }
-        if walked.lost.is_empty() {
-            return Ok(Vec::new());
-        }
-        writer.is_current = false;
-        // Nothing leads to them: what was below a node that is lost, and pages of lost values.
         let lost = std::mem::take(&mut walked.lost);
-        lost.iter().for_each(|lost| core.note(&lost.range.low));
-        self.shared.tree.merge_noted()?;
-        let used = self.walk_down()?.used;
+        let mut used = walked.used;
+        if !lost.is_empty() {
+            writer.is_current = false;
+            lost.iter().for_each(|lost| core.note(&lost.range.low));
+            self.shared.tree.merge_noted()?;
+            used = self.walk_down()?.used;
+        }
+        // Nothing leads to them: what was below a node that is lost, pages of lost values and of
+        // free lists that cannot be read.
         let free: BTreeSet<u64> = core.buffer.free_pages().into_iter().collect();
         let pages = core.buffer.statistics().pages;
         let unused = (0..pages).filter(|page| !used.contains(page) && !free.contains(page));
-        core.buffer.give_up(unused.collect());
+        let unused: Vec<u64> = unused.collect();
+        writer.is_current &= unused.is_empty();
+        core.buffer.give_up(unused);
         Ok(lost)
     }
 

@@ -14,7 +14,7 @@ fn create_hosted(directory: &dyn Directory, frames: usize) -> Pool {
 }
 
 fn open_hosted(directory: &dyn Directory, root: &[u8]) -> Result<(Pool, Vec<u8>)> {
-    Pool::open_hosted(directory, "pages", root, options(8), validate())
+    Pool::open_hosted(directory, "pages", root, options(8), validate(), FreeLists::Whole)
 }
 
 fn contents(directory: &dyn Directory, root: &[u8]) -> Vec<Option<u64>> {

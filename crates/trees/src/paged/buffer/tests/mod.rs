@@ -5,10 +5,12 @@
 //! *Does not know*: trees.
 //!
 //! *Read in this order*: this file, then `races.rs`, `crashes.rs`, `faults.rs`, `hosted.rs`,
+//! `damaged_journal.rs`,
 //! `copies.rs`, `ways.rs`.
 
 mod copies;
 mod crashes;
+mod damaged_journal;
 mod faults;
 mod hosted;
 mod races;
