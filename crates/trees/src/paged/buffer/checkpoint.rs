@@ -265,7 +265,10 @@ impl Pool {
     /// As the device says.
     pub fn write_dirty(&self) -> Result<()> {
         self.writable()?;
-        let is_dirty = |frame: &usize| self.frames[*frame].is_dirty.load(Ordering::Acquire);
+        let is_dirty = |frame: &usize| {
+            let frame = self.frames.get(*frame);
+            frame.is_some_and(|frame| frame.is_dirty.load(Ordering::Acquire))
+        };
         let mut first = 0;
         for shard in &self.shards {
             let end = first + shard.lock().len();
@@ -321,7 +324,7 @@ impl Pool {
             // because a reader held its latch.
             let alone = self.writing.write();
             let is_dirty = |frame: &Frame| frame.is_dirty.load(Ordering::Acquire);
-            if !self.frames.iter().any(is_dirty) {
+            if !self.frames.made().any(is_dirty) {
                 return Ok(alone);
             }
             drop(alone);

@@ -127,7 +127,7 @@ impl Pool {
             };
             // Taken back before the copy, under the latch: a later write sets it again (PB4).
             if self.frames[frame].is_dirty.swap(false, Ordering::AcqRel) {
-                copies.push((frame, page.number, Buffer::padded(&page.bytes)));
+                copies.push((frame, page.number, Buffer::padded(page.bytes())));
             }
         }
         let numbers: Vec<u64> = copies.iter().map(|(_, number, _)| *number).collect();

@@ -26,9 +26,21 @@ const CLOSED: u32 = 1 << 31;
 /// What a frame's latch protects.
 #[derive(Debug)]
 pub(super) struct Page {
-    pub(super) bytes: Buffer,
+    /// None before the frame's first page.
+    pub(super) buffer: Option<Buffer>,
     /// Which page the bytes are; [`NO_PAGE`] after a failed read.
     pub(super) number: u64,
+}
+
+impl Page {
+    /// Returns the bytes; none of a frame that had no page yet.
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.buffer.as_deref().unwrap_or_default()
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self.buffer.as_deref_mut().unwrap_or_default()
+    }
 }
 
 /// Memory of one page.
@@ -59,31 +71,49 @@ pub(super) struct Frame {
 }
 
 impl Frame {
+    /// Returns one with an empty page.
     pub(super) fn new(page_bytes: usize, number: u64) -> Frame {
         assert!(page_bytes > PAGE_HEADER, "a page has content");
+        let page = Page {
+            buffer: Some(Buffer::zeroed(page_bytes)),
+            number,
+        };
+        Frame::of(page, 0)
+    }
+
+    /// Returns one with an empty page, and another first version.
+    #[cfg(test)]
+    pub(super) fn with_page(page_bytes: usize, number: u64, first_version: u64) -> Frame {
+        let page = Page {
+            buffer: Some(Buffer::zeroed(page_bytes)),
+            number,
+        };
+        Frame::of(page, first_version)
+    }
+
+    /// Returns one without memory for a page. Frames of a pool lend snapshots to each other, so each
+    /// begins with another version.
+    pub(super) fn unused(first_version: u64) -> Frame {
+        let page = Page {
+            buffer: None,
+            number: NO_PAGE,
+        };
+        Frame::of(page, first_version)
+    }
+
+    fn of(page: Page, first_version: u64) -> Frame {
+        let number = page.number;
         Frame {
-            latch: RwLock::new(Page {
-                bytes: Buffer::zeroed(page_bytes),
-                number,
-            }),
+            latch: RwLock::new(page),
             pins: AtomicU32::new(0),
             owner: AtomicU64::new(number),
             is_touched: AtomicBool::new(false),
             quick_hits: AtomicU64::new(0),
-            version: Version::new(0),
+            version: Version::new(first_version),
             snapshot: AtomicU32::new(NOTHING),
             read: AtomicU64::new(0),
             ways: AtomicU32::new(NOTHING),
             is_dirty: AtomicBool::new(false),
-        }
-    }
-
-    /// Returns the frame with another first version: that of a pool, whose frames lend snapshots to
-    /// each other.
-    pub(super) fn with_first_version(self, first: u64) -> Frame {
-        Frame {
-            version: Version::new(first),
-            ..self
         }
     }
 
@@ -297,14 +327,14 @@ impl<'b> Exclusive<'b> {
 impl Deref for Shared<'_> {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        &self.page.bytes[PAGE_HEADER..]
+        &self.page.bytes()[PAGE_HEADER..]
     }
 }
 
 impl Deref for Exclusive<'_> {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        &self.page.bytes[PAGE_HEADER..]
+        &self.page.bytes()[PAGE_HEADER..]
     }
 }
 
@@ -313,7 +343,7 @@ impl DerefMut for Exclusive<'_> {
         // Only the holder of the exclusive latch sets it, and it is read after the latch is
         // free.
         self.pin.frame.is_dirty.store(true, Ordering::Relaxed);
-        &mut self.page.bytes[PAGE_HEADER..]
+        &mut self.page.bytes_mut()[PAGE_HEADER..]
     }
 }
 

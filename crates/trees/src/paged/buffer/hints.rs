@@ -15,6 +15,7 @@
 //! thread because every pin takes the lock of its one table (section 6.4), and leaves a table
 //! without it to later work (section 8.5).
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// How pages that are in memory are pinned.
@@ -105,41 +106,55 @@ pub(super) fn way_at(ways: &Ways, place: usize) -> Option<&Way> {
     ways.get(place & mask)
 }
 
+/// Places that are made together, once one of them is needed.
+const PLACES_TOGETHER: usize = 256;
+
 /// Guesses which frame a page is in.
 #[derive(Debug)]
 pub(super) struct Hints {
-    places: Box<[Way]>,
+    /// A power of two, or none.
+    count: usize,
+    chunks: Box<[OnceLock<Box<[Way]>>]>,
 }
 
 impl Hints {
+    /// Bytes for each frame, at most.
+    pub(super) const FRAME_BYTES: usize = 2 * PLACES * size_of::<Way>();
+
     /// Returns places for a number of frames; none if pins take the mutex.
     pub(super) fn new(frames: usize, pins: PinPolicy) -> Hints {
         assert!(frames < NONE as usize, "frames are numbered");
-        let places = match pins {
+        let count = match pins {
             PinPolicy::Locked | PinPolicy::Swizzled => 0,
             PinPolicy::Optimistic => (PLACES * frames).next_power_of_two(),
         };
+        let chunks = count.div_ceil(PLACES_TOGETHER);
         Hints {
-            places: (0..places).map(|_| Way::new()).collect(),
+            count,
+            chunks: (0..chunks).map(|_| OnceLock::new()).collect(),
         }
     }
 
-    fn place(&self, page: u64) -> Option<&Way> {
+    /// Returns the chunk of a page's place, and the place in it.
+    fn place(&self, page: u64) -> Option<(&OnceLock<Box<[Way]>>, usize)> {
         // Fibonacci hashing (Knuth 6.4): neighbours lie far apart.
         let mixed = page.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        let mask = self.places.len().checked_sub(1)?;
-        self.places.get(mixed as usize & mask)
+        let place = mixed as usize & self.count.checked_sub(1)?;
+        let chunk = self.chunks.get(place / PLACES_TOGETHER)?;
+        Some((chunk, place % PLACES_TOGETHER))
     }
 
     /// Returns the frame that the page may be in.
     pub(super) fn of(&self, page: u64) -> Option<usize> {
-        self.place(page)?.get()
+        let (chunk, at) = self.place(page)?;
+        chunk.get()?.get(at)?.get()
     }
 
     /// Notes where a page is.
     pub(super) fn set(&self, page: u64, frame: usize) {
-        if let Some(place) = self.place(page) {
-            place.set(frame);
+        if let Some((chunk, at)) = self.place(page) {
+            let places = chunk.get_or_init(|| (0..PLACES_TOGETHER).map(|_| Way::new()).collect());
+            places[at].set(frame);
         }
     }
 }
@@ -158,7 +173,7 @@ mod tests {
         let locked = Hints::new(8, PinPolicy::Locked);
         locked.set(5, 1);
         assert_eq!(locked.of(5), None, "the mutex tells");
-        assert_eq!(Hints::new(8, PinPolicy::Swizzled).places.len(), 0);
+        assert_eq!(Hints::new(8, PinPolicy::Swizzled).count, 0);
         assert_eq!(PinPolicy::Swizzled.ways(16 << 10), 512);
         assert_eq!(PinPolicy::Swizzled.bytes_beside(16 << 10), 256);
     }

@@ -17,7 +17,7 @@
 use super::checkpoint::{FoundSuperblock, FreeLists, place_of, read_superblock};
 use super::format::{HostedMeta, Overwrites, SUPERBLOCK, Superblock};
 use super::journal::{Journal, State};
-use super::pool::{FIRST_PAGE, Pool, PoolOptions, Validate, check_page_bytes};
+use super::pool::{FIRST_PAGE, FRAME_BYTES, Pool, PoolOptions, Validate, check_page_bytes};
 use super::segments::{FIRST_SEGMENT, Segments};
 use super::PageBuffer;
 use crate::paged::error::{Error, Result};
@@ -44,6 +44,13 @@ const _: () = assert!(
 
 pub(super) fn journals(name: &str) -> [String; 2] {
     [format!("{name}.0"), format!("{name}.1")]
+}
+
+/// Returns how much of the memory that a store gives is for the pages themselves: their frames take
+/// the rest. Whatever memory there is, what was written is read.
+fn memory_of_pages(options: &PoolOptions) -> usize {
+    let pages = options.memory_bytes / (options.page_bytes + FRAME_BYTES);
+    pages.max(LEAST_HOSTED) * options.page_bytes
 }
 
 /// The superblock of the file itself, before a page of the checkpoint is written over: its owner's
@@ -81,10 +88,11 @@ impl Pool {
         directory: &dyn Directory,
         name: &str,
         identity: u128,
-        options: PoolOptions,
+        mut options: PoolOptions,
         validate: Arc<Validate>,
     ) -> Result<Pool> {
         check_page_bytes(options.page_bytes)?;
+        options.memory_bytes = memory_of_pages(&options);
         let there = directory.list()?;
         let fresh = |name: &str| -> Result<Arc<dyn Device>> {
             if there.iter().any(|other| other == name) {
@@ -196,8 +204,7 @@ impl Pool {
         reaches(&found, &root).map_err(refused)?;
         options.page_bytes = root.page_bytes as usize;
         check_page_bytes(options.page_bytes)?;
-        // Whatever memory there is now, what was written is read.
-        options.memory_bytes = options.memory_bytes.max(LEAST_HOSTED * options.page_bytes);
+        options.memory_bytes = memory_of_pages(&options);
         let segments = Segments::of(&root);
         let end = segments.as_ref().map(|segments| segments.pages());
         let end = end.and_then(|pages| pages.checked_mul(u64::from(root.page_bytes)));

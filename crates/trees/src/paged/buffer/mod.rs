@@ -5,7 +5,7 @@
 //!
 //! *Does not know*: what pages hold (`node`), which of them form a tree.
 //!
-//! *Read in this order*: [`PageBuffer`] here, `frame.rs`, `arena.rs` (everything in memory: the
+//! *Read in this order*: [`PageBuffer`] here, `frame.rs`, `frames.rs`, `slab.rs`, `arena.rs` (everything in memory: the
 //! thesis's "optimal" buffer), `queue.rs`, `segments.rs`, `format.rs`, `hints.rs`, `shard.rs`,
 //! `pool.rs` (pins), `kept.rs`, `versions.rs` and `peek.rs` (reading without pins), `evict.rs`,
 //! `journal.rs`, `checkpoint.rs`, `hosted.rs` (checkpoints that another store makes durable),
@@ -45,6 +45,7 @@ mod copy;
 mod evict;
 mod format;
 mod frame;
+mod frames;
 mod hints;
 mod hosted;
 mod journal;
@@ -54,6 +55,7 @@ mod pool;
 mod queue;
 mod segments;
 mod shard;
+mod slab;
 #[cfg(test)]
 mod tests;
 mod versions;
@@ -67,7 +69,7 @@ pub use frame::{Exclusive, Shared};
 pub use hints::{PinPolicy, Way};
 pub use hosted::LastRoot;
 pub use peek::Peek;
-pub(in crate::paged) use pool::check_page_bytes;
+pub(in crate::paged) use pool::{FRAME_BYTES, check_page_bytes};
 pub use pool::{Pool, PoolOptions, PoolStatistics, Validate};
 pub use queue::QueuePolicy;
 pub use segments::FIRST_SEGMENT;

@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn a_reader_who_slept_does_not_take_the_words_of_another_frame_for_its_own() {
         let world = World::new(1);
-        let first = |at| Frame::new(512, 3).with_first_version(Version::first_of(at, 2));
+        let first = |at| Frame::with_page(512, 3, Version::first_of(at, 2));
         let frames = [first(0), first(1)];
         world.write(&frames[0], 30);
         (0..20).for_each(|_| world.read(&frames[0]));

@@ -2,6 +2,7 @@
 
 use super::format::{PAGE_HEADER, PageFault, check_page, write_free};
 use super::frame::{Exclusive, Frame, NO_PAGE, Page, Pin, Shared, Waiters};
+use super::frames::Frames;
 use super::hints::{Hints, PinPolicy, Ways, way_at};
 use super::journal::Journal;
 use super::kept::Kept;
@@ -9,11 +10,11 @@ use super::peek::{Peek, Snapshots};
 use super::queue::QueuePolicy;
 use super::segments::Segments;
 use super::shard::State;
-use super::versions::Version;
+use super::slab::PageMemory;
 use super::{PageBuffer, Way};
 use crate::paged::error::{Error, Result};
 use alluvium_base::Purpose;
-use alluvium_device::{BLOCK, Batch, Buffer, Device};
+use alluvium_device::{BLOCK, Batch, Device};
 use parking_lot::{Mutex, RwLock};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,6 +36,9 @@ pub(super) const FIRST_PAGE: u64 = 2 * super::format::SUPERBLOCK as u64;
 const _: () = assert!(FIRST_PAGE.is_multiple_of(BLOCK), "pages are read directly");
 /// No frame.
 pub(super) const NO_FRAME: u32 = u32::MAX;
+/// Bytes that a frame takes beside its page, in the pool's tables, too.
+pub(in crate::paged) const FRAME_BYTES: usize =
+    size_of::<Frame>() + Hints::FRAME_BYTES + State::FRAME_BYTES;
 
 /// What says whether the content of a page is one that its owner writes; the reason why not.
 pub type Validate = dyn Fn(&[u8]) -> std::result::Result<(), String> + Send + Sync;
@@ -44,7 +48,7 @@ pub type Validate = dyn Fn(&[u8]) -> std::result::Result<(), String> + Send + Sy
 pub struct PoolOptions {
     /// Bytes of a page: a power of two of 512 up to 64 KiB.
     pub page_bytes: usize,
-    /// Bytes of memory for pages.
+    /// Bytes of memory for pages. Frames take about 200 bytes more for each page in memory.
     pub memory_bytes: usize,
     /// Which pages are evicted first.
     pub policy: QueuePolicy,
@@ -98,7 +102,8 @@ pub struct Pool {
     pub(super) identity: u128,
     pub(super) options: PoolOptions,
     /// Those of each shard, with its spare ones, behind those of the one before.
-    pub(super) frames: Box<[Frame]>,
+    pub(super) frames: Frames,
+    memory: PageMemory,
     /// For how many frames of a shard memory is given.
     counted: usize,
     pub(super) shards: Box<[Mutex<State>]>,
@@ -170,12 +175,8 @@ impl Pool {
             journal,
             identity,
             options,
-            frames: (0..all * options.shards)
-                .map(|frame| {
-                    let first = Version::first_of(frame, all * options.shards);
-                    Frame::new(BLOCK as usize, NO_PAGE).with_first_version(first)
-                })
-                .collect(),
+            frames: Frames::new(all * options.shards),
+            memory: PageMemory::new(options.page_bytes),
             counted,
             shards: (0..options.shards)
                 .map(|shard| Mutex::new(state(shard)))
@@ -200,7 +201,7 @@ impl Pool {
         let segments = self.segments.lock();
         let (pages, free) = (segments.high_water(), segments.free_pages().len() as u64);
         assert!(free <= pages, "free pages were in use before (PB7)");
-        let quick = self.frames.iter().map(|frame| &frame.quick_hits);
+        let quick = self.frames.made().map(|frame| &frame.quick_hits);
         let quick: u64 = quick.map(|hits| hits.load(Ordering::Relaxed)).sum();
         PoolStatistics {
             hits: self.shards.iter().map(|shard| shard.lock().hits).sum::<u64>() + quick,
@@ -218,19 +219,19 @@ impl Pool {
         self.shards.iter().map(|shard| shard.lock().hits).sum()
     }
 
-    /// Returns how much memory its pages take: it grows with the pages that are in it, up to what
-    /// it was given.
+    /// Returns how much memory its pages take, with their frames: it grows with the pages that are
+    /// in it.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let used: usize = self.shards.iter().map(|shard| shard.lock().used()).sum();
         let each = self.options.page_bytes + self.options.pins.bytes_beside(self.options.page_bytes);
-        (used * each) as u64
+        (used * (each + FRAME_BYTES)) as u64
     }
 
     /// Returns how many frames are pinned.
     #[must_use]
     pub fn pinned(&self) -> usize {
-        self.frames.iter().filter(|frame| frame.is_pinned()).count()
+        self.frames.made().filter(|frame| frame.is_pinned()).count()
     }
 
     /// Returns the numbers of the free pages, sorted.
@@ -315,9 +316,8 @@ impl Pool {
                 // Who comes without the mutex waits for the latch as well.
                 frame.owner.store(page, Ordering::Release);
                 self.note(page, number, way);
-                if empty.page_mut().bytes.len() != self.options.page_bytes {
-                    empty.page_mut().bytes = Buffer::zeroed(self.options.page_bytes);
-                }
+                let buffer = &mut empty.page_mut().buffer;
+                buffer.get_or_insert_with(|| self.memory.take());
                 return Ok(Found::Empty(empty));
             }
             if !self.make_space(state)? {
@@ -375,21 +375,19 @@ impl Pool {
             return Err(self.corrupt(page, format!("a page below {high_water}"), "a pointer to it"));
         }
         self.reads.fetch_add(1, Ordering::Relaxed);
-        let buffer = std::mem::replace(&mut into.bytes, Buffer::zeroed(BLOCK as usize));
+        let buffer = into.buffer.take().unwrap_or_else(|| self.memory.take());
         let mut batch = Batch::with_capacity(1);
         batch.read(self.offset(page), buffer, Purpose::Lookup);
         let outcome = self.device.perform(batch).pop();
         let outcome = outcome.expect("a batch of one request has one outcome");
-        if let Some(buffer) = outcome.buffer {
-            into.bytes = buffer;
-        }
+        into.buffer = outcome.buffer;
         outcome.result?;
         assert_eq!(
-            into.bytes.len(),
+            into.bytes().len(),
             self.options.page_bytes,
             "a frame has a page's bytes"
         );
-        self.check(page, &into.bytes)?;
+        self.check(page, into.bytes())?;
         into.number = page;
         Ok(())
     }
@@ -532,11 +530,12 @@ impl PageBuffer for Pool {
         let most = (self.counted / FRAMES_OF_SNAPSHOT).min(self.counted - LEAST_FRAMES);
         let mut allowed = 0;
         for shard in &self.shards {
-            let given_up = shard.lock().give_up(most);
-            for frame in given_up {
+            let (used, all) = shard.lock().give_up(most);
+            allowed += (all - used.len()) as u32;
+            for frame in used {
                 // One that a failed read left may be pinned still: its memory stays with it.
                 if let Some(mut page) = self.frames[frame].latch.try_write() {
-                    page.bytes = Buffer::zeroed(BLOCK as usize);
+                    page.buffer.take().into_iter().for_each(|buffer| self.memory.give_back(buffer));
                     allowed += 1;
                 }
             }

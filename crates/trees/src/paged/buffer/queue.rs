@@ -30,6 +30,13 @@ struct Node {
     which: Which,
 }
 
+/// A frame that is in no queue.
+const NEITHER: Node = Node {
+    next: NONE,
+    previous: NONE,
+    which: Which::Neither,
+};
+
 #[derive(Clone, Copy, Debug)]
 struct List {
     first: u32,
@@ -49,6 +56,7 @@ const EMPTY: List = List {
 pub(super) struct Queues {
     /// A quarter of the frames that the policy counts.
     quarter: usize,
+    /// Of each frame that was used.
     nodes: Vec<Node>,
     fifo: List,
     lru: List,
@@ -56,37 +64,27 @@ pub(super) struct Queues {
 }
 
 impl Queues {
+    /// Bytes for each frame.
+    pub(super) const FRAME_BYTES: usize = size_of::<Node>();
+
+    /// Returns empty ones, of which the policy counts a number of frames.
     pub(super) fn new(frames: usize, policy: QueuePolicy) -> Queues {
         assert!(frames < NONE as usize, "frames are numbered");
-        let node = Node {
-            next: NONE,
-            previous: NONE,
-            which: Which::Neither,
-        };
         Queues {
             quarter: frames / 4,
-            nodes: vec![node; frames],
+            nodes: Vec::new(),
             fifo: EMPTY,
             lru: EMPTY,
             policy,
         }
     }
 
-    /// Adds frames that the policy does not count.
-    pub(super) fn with_spare(mut self, spare: usize) -> Queues {
-        let node = Node {
-            next: NONE,
-            previous: NONE,
-            which: Which::Neither,
-        };
-        self.nodes.extend(std::iter::repeat_n(node, spare));
-        assert!(self.nodes.len() < NONE as usize, "frames are numbered");
-        self
-    }
-
     /// Notes a reference to a frame: the first puts it behind the FIFO queue, each later one
     /// behind the LRU queue.
     pub(super) fn touch(&mut self, frame: usize) {
+        if frame >= self.nodes.len() {
+            self.nodes.resize(frame + 1, NEITHER);
+        }
         match self.nodes[frame].which {
             Which::Neither => self.push(frame, Which::Fifo),
             Which::Lru if self.lru.last as usize == frame => {}
@@ -99,7 +97,9 @@ impl Queues {
 
     /// Takes a frame out of its queue.
     pub(super) fn remove(&mut self, frame: usize) {
-        let node = self.nodes[frame];
+        let Some(&node) = self.nodes.get(frame) else {
+            return;
+        };
         let list = match node.which {
             Which::Neither => return,
             Which::Fifo => &mut self.fifo,

@@ -7,6 +7,7 @@
 use super::frame::NO_PAGE;
 use super::pool::{NO_FRAME, PoolOptions};
 use super::queue::Queues;
+use std::ops::Range;
 
 /// The table and the queues of a shard. Frames have their numbers in the pool.
 #[derive(Debug)]
@@ -17,12 +18,16 @@ pub(super) struct State {
     shards: u64,
     /// Of each of its pages the frame.
     table: Vec<u32>,
-    /// Of each frame its page.
+    /// How many frames it may have, with the spare ones.
+    len: usize,
+    /// Of each frame that was used its page.
     pages: Vec<u64>,
-    /// Of each frame whether it is being written.
+    /// Of each frame that was used whether it is being written.
     is_written: Vec<bool>,
-    /// Frames without a page. One that a failed read left may be pinned still.
+    /// Frames that had a page and have none. One that a failed read left may be pinned still.
     free: Vec<u32>,
+    /// Frames that were never used, but for the spare ones.
+    fresh: Range<u32>,
     /// How many frames have been used: only these have memory for a page.
     used: usize,
     /// Frames that are used once pages cannot be written any more.
@@ -32,6 +37,10 @@ pub(super) struct State {
 }
 
 impl State {
+    /// Bytes for each frame, at most: its page, the page's place in the table, its place in a
+    /// queue, and among those without a page.
+    pub(super) const FRAME_BYTES: usize = 2 * size_of::<u64>() + Queues::FRAME_BYTES + 2 * size_of::<u32>();
+
     /// Returns that of a shard with `counted` frames, and `spare` ones behind them.
     pub(super) fn new(shard: usize, counted: usize, spare: usize, options: &PoolOptions) -> State {
         assert!(shard < options.shards && counted > 0, "shards are numbered");
@@ -41,19 +50,21 @@ impl State {
             first,
             shards: options.shards as u64,
             table: Vec::new(),
-            pages: vec![NO_PAGE; counted + spare],
-            is_written: vec![false; counted + spare],
-            free: numbers(first, first + counted),
+            len: counted + spare,
+            pages: Vec::new(),
+            is_written: Vec::new(),
+            free: Vec::new(),
+            fresh: first as u32..(first + counted) as u32,
             used: 0,
             spare: numbers(first + counted, first + counted + spare),
-            queues: Queues::new(counted, options.policy).with_spare(spare),
+            queues: Queues::new(counted, options.policy),
             hits: 0,
         }
     }
 
     /// Returns how many frames it has, with the spare ones.
     pub(super) fn len(&self) -> usize {
-        self.pages.len()
+        self.len
     }
 
     /// Returns how many frames have been used, whatever they are now.
@@ -63,7 +74,7 @@ impl State {
 
     /// Returns the page that a frame has, or no page.
     pub(super) fn page_of(&self, frame: usize) -> u64 {
-        self.pages[frame - self.first]
+        self.pages.get(frame - self.first).copied().unwrap_or(NO_PAGE)
     }
 
     /// Returns the frame that a page has.
@@ -75,7 +86,9 @@ impl State {
 
     /// Returns whether a frame is being written.
     pub(super) fn is_written(&self, frame: usize) -> bool {
-        self.is_written[frame - self.first]
+        self.is_written
+            .get(frame - self.first)
+            .is_some_and(|is_written| *is_written)
     }
 
     /// Notes that a frame is being written, or is no more.
@@ -121,12 +134,20 @@ impl State {
         self.free.push(frame as u32);
     }
 
-    /// Takes a frame without a page that is `idle`.
+    /// Takes a frame without a page that is `idle`: one that was used before, if there is one.
     pub(super) fn take_free(&mut self, idle: impl Fn(usize) -> bool) -> Option<usize> {
-        let at = self.free.iter().rposition(|frame| idle(*frame as usize))?;
-        let frame = self.free.swap_remove(at) as usize;
+        let again = self.free.iter().rposition(|frame| idle(*frame as usize));
+        let frame = match again {
+            Some(at) => self.free.swap_remove(at),
+            None => self.fresh.next()?,
+        } as usize;
         assert!(self.page_of(frame) == NO_PAGE, "it has no page (PB1)");
-        self.used = self.used.max(frame - self.first + 1);
+        let number = frame - self.first + 1;
+        if number > self.pages.len() {
+            self.pages.resize(number, NO_PAGE);
+            self.is_written.resize(number, false);
+        }
+        self.used = self.used.max(number);
         Some(frame)
     }
 
@@ -137,12 +158,16 @@ impl State {
         spare.is_some()
     }
 
-    /// Takes frames without a page out of use for good, at most `most`.
-    pub(super) fn give_up(&mut self, most: usize) -> Vec<usize> {
-        let kept = self.free.len().saturating_sub(most);
-        let given_up = self.free.split_off(kept);
-        assert!(given_up.len() <= most, "others stay in use");
-        given_up.into_iter().map(|frame| frame as usize).collect()
+    /// Takes frames without a page out of use for good, at most `most`, and returns those of them
+    /// that were used, and how many there are in all.
+    pub(super) fn give_up(&mut self, most: usize) -> (Vec<usize>, usize) {
+        let fresh = most.min(self.fresh.len());
+        self.fresh.end -= fresh as u32;
+        let kept = self.free.len().saturating_sub(most - fresh);
+        let used = self.free.split_off(kept);
+        let all = fresh + used.len();
+        assert!(all <= most, "others stay in use");
+        (used.into_iter().map(|frame| frame as usize).collect(), all)
     }
 }
 
@@ -183,7 +208,7 @@ mod tests {
         assert_eq!(victims, [12, 13], "the first that were touched");
         states[2].detach(12);
         assert_eq!((states[2].frame_of(2), states[2].page_of(12)), (None, NO_PAGE));
-        assert_eq!(states[2].give_up(5), [12]);
+        assert_eq!(states[2].give_up(5), (vec![12], 1));
         assert_eq!(states[2].len(), 6);
     }
 
@@ -191,6 +216,8 @@ mod tests {
     #[should_panic(expected = "a page is written by one thread")]
     fn a_page_is_not_written_twice_at_once() {
         let mut state = state(1);
+        let used = [6, 7].map(|_| state.take_free(|_| true));
+        assert_eq!(used, [Some(6), Some(7)]);
         state.note_written(7, Writing::Begins);
         assert!(state.is_written(7));
         state.note_written(7, Writing::Begins);

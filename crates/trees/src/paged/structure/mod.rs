@@ -56,7 +56,7 @@ pub use scan::Iter;
 
 use super::beps::{BepsTree, FlushOrder, RootStyle};
 use super::bplus::BplusTree;
-use super::buffer::{FreeLists, LastRoot, PageBuffer, Pool, PoolOptions, PoolStatistics};
+use super::buffer::{FRAME_BYTES, FreeLists, LastRoot, PageBuffer, Pool, PoolOptions, PoolStatistics};
 use super::core::Core;
 use super::error::Error as PagedError;
 use super::merge::Merging;
@@ -444,7 +444,7 @@ impl Paged {
                 home,
                 tree,
                 dropped,
-                buffer_bytes: (frames * node_bytes) as u64,
+                buffer_bytes: (frames * (node_bytes + FRAME_BYTES)) as u64,
                 gate: RwLock::new(()),
                 cut: AtomicU64::new(cut),
                 state: AtomicU64::new(0),

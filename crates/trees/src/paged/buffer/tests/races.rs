@@ -158,7 +158,7 @@ fn who_waits_for_a_read_that_fails_reads_again() {
             began.send(()).unwrap();
             // The other thread has pinned the frame: it waits for the latch.
             let is_awaited = |frame: &frame::Frame| frame.pins.load(Ordering::SeqCst) == 2;
-            while !pool.frames.iter().any(is_awaited) {
+            while !pool.frames.made().any(is_awaited) {
                 std::thread::yield_now();
             }
             Err("another page".to_owned())

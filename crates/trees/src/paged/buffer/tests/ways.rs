@@ -138,8 +138,8 @@ fn snapshots_take_the_memory_of_frames() {
         fill(&pool, 200);
         let large = pool
             .frames
-            .iter()
-            .filter(|frame| frame.latch.read().bytes.len() == 1024);
+            .made()
+            .filter(|frame| frame.latch.read().bytes().len() == 1024);
         assert_eq!(
             large.count(),
             56 * shards,

@@ -1,0 +1,81 @@
+//! The frames of a pool. They are made some at a time, once they are used, and stay where they are.
+
+use super::frame::Frame;
+use super::versions::Version;
+use std::ops::Index;
+use std::sync::OnceLock;
+
+/// Frames that are made together.
+const CHUNK: usize = 64;
+
+/// Frames by number.
+#[derive(Debug)]
+pub(super) struct Frames {
+    chunks: Box<[OnceLock<Box<[Frame]>>]>,
+    len: usize,
+}
+
+impl Frames {
+    /// Returns a number of frames, none of which is made yet.
+    pub(super) fn new(len: usize) -> Frames {
+        assert!(len > 0, "a pool has frames");
+        let chunks = (0..len.div_ceil(CHUNK)).map(|_| OnceLock::new());
+        Frames {
+            chunks: chunks.collect(),
+            len,
+        }
+    }
+
+    /// Returns how many there may be.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns a frame, if it was used.
+    pub(super) fn get(&self, number: usize) -> Option<&Frame> {
+        self.chunks.get(number / CHUNK)?.get()?.get(number % CHUNK)
+    }
+
+    /// Returns those that were made.
+    pub(super) fn made(&self) -> impl Iterator<Item = &Frame> {
+        self.chunks.iter().filter_map(OnceLock::get).flatten()
+    }
+}
+
+impl Index<usize> for Frames {
+    type Output = Frame;
+
+    fn index(&self, number: usize) -> &Frame {
+        assert!(number < self.len, "frame {number} of {}", self.len);
+        let first = number / CHUNK * CHUNK;
+        let frames = self.chunks[number / CHUNK].get_or_init(|| {
+            let numbers = first..self.len.min(first + CHUNK);
+            let made = numbers.map(|number| Frame::unused(Version::first_of(number, self.len)));
+            made.collect()
+        });
+        &frames[number - first]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_made_once_they_are_used_and_stay() {
+        let frames = Frames::new(200);
+        assert!(frames.len() == 200 && frames.made().count() == 0 && frames.get(199).is_none());
+        let one = std::ptr::from_ref(&frames[199]);
+        assert_eq!(frames.made().count(), 200 - 192);
+        assert_eq!(frames.get(199).map(std::ptr::from_ref), Some(one));
+        assert!(frames.get(200).is_none() && frames.get(0).is_none());
+        frames[0].touch();
+        assert_eq!(frames.made().count(), 64 + 8);
+    }
+
+    #[test]
+    #[should_panic(expected = "frame 200 of 200")]
+    fn there_is_no_frame_behind_the_last() {
+        let _ = &Frames::new(200)[200];
+    }
+}

@@ -1,0 +1,101 @@
+//! Memory of pages. A buffer of its own begins at a multiple of [`BUFFER_ALIGNMENT`], so that pages
+//! that are shorter would take as much: they are pieces of slabs.
+
+use alluvium_device::{BLOCK, BUFFER_ALIGNMENT, Buffer};
+use parking_lot::Mutex;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// Bytes of a slab.
+const SLAB: usize = 4 * BUFFER_ALIGNMENT;
+
+/// Makes memory of pages of one length, and keeps what comes back.
+#[derive(Debug)]
+pub(super) struct PageMemory {
+    page_bytes: usize,
+    free: Mutex<Vec<Buffer>>,
+}
+
+impl PageMemory {
+    /// Returns none yet.
+    pub(super) fn new(page_bytes: usize) -> PageMemory {
+        assert!(
+            (page_bytes as u64).is_multiple_of(BLOCK),
+            "pages are read and written directly"
+        );
+        PageMemory {
+            page_bytes,
+            free: Mutex::default(),
+        }
+    }
+
+    /// Returns memory of a page, with anything in it.
+    pub(super) fn take(&self) -> Buffer {
+        if self.page_bytes >= BUFFER_ALIGNMENT {
+            return Buffer::zeroed(self.page_bytes);
+        }
+        let mut free = self.free.lock();
+        if free.is_empty() {
+            *free = pieces(self.page_bytes);
+        }
+        let piece = free.pop();
+        piece.expect("a slab has a piece")
+    }
+
+    /// Takes memory back.
+    pub(super) fn give_back(&self, buffer: Buffer) {
+        if self.page_bytes < BUFFER_ALIGNMENT {
+            self.free.lock().push(buffer);
+        }
+    }
+}
+
+/// Returns the pieces of a slab.
+fn pieces(len: usize) -> Vec<Buffer> {
+    assert!(
+        len > 0 && (len as u64).is_multiple_of(BLOCK) && len <= SLAB,
+        "pieces begin at blocks"
+    );
+    let mut slab = Buffer::zeroed(SLAB);
+    let start = NonNull::new(slab.as_mut_ptr()).expect("memory has an address");
+    let keeper = Arc::new(slab);
+    (0..SLAB / len)
+        .map(|piece| {
+            // SAFETY: the slab is initialised memory that the keeper keeps alive. It begins at a
+            // multiple of the alignment, so its pieces begin at blocks. They do not overlap, and
+            // nothing else uses the slab: the keeper is only dropped.
+            unsafe { Buffer::from_region(start.add(piece * len), len, keeper.clone()) }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_shorter_than_the_alignment_share_slabs_and_nothing_else() {
+        let memory = PageMemory::new(512);
+        let mut all: Vec<Buffer> = (0..100).map(|_| memory.take()).collect();
+        for (number, page) in all.iter_mut().enumerate() {
+            assert_eq!((page.len(), page.as_ptr() as usize % 512), (512, 0));
+            page.fill(number as u8);
+        }
+        for (number, page) in all.iter().enumerate() {
+            assert!(page.iter().all(|byte| *byte == number as u8), "{number}");
+        }
+        let mut starts: Vec<usize> = all.iter().map(|page| page.as_ptr() as usize).collect();
+        starts.sort_unstable();
+        let slabs = starts.chunk_by(|one, next| one + 512 == *next).count();
+        assert!(slabs <= 4, "{slabs} slabs of 32 pages");
+        let last = all.pop().unwrap();
+        let at = last.as_ptr();
+        memory.give_back(last);
+        assert_eq!(memory.take().as_ptr(), at, "it is used again");
+        let whole = PageMemory::new(16 << 10).take();
+        assert_eq!(
+            (whole.len(), whole.as_ptr() as usize % BUFFER_ALIGNMENT),
+            (16 << 10, 0)
+        );
+    }
+}
