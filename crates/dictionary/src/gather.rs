@@ -134,6 +134,28 @@ impl<'op> Gather<'op> {
         self.known.range_deleted(sequence);
     }
 
+    /// Ends with a range delete that covers the key, if there is one: whatever is older than it,
+    /// in this source or in one below, makes no difference. All newer messages were fed.
+    ///
+    /// ```
+    /// use alluvium_base::{Message, message::LAST};
+    /// use alluvium_dictionary::gather::Gather;
+    /// use alluvium_dictionary::merge::Append;
+    ///
+    /// let mut gather = Gather::new(LAST, 0, Some(&Append));
+    /// assert!(gather.message(&Message::merge(7, b"new")).is_continue());
+    /// gather.end_at(Some(6));
+    /// assert!(gather.is_decided());
+    /// assert_eq!(gather.finish(), Some(b"new".to_vec()));
+    /// ```
+    pub fn end_at(&mut self, deleted: Option<Sequence>) {
+        let seen = deleted.filter(|&sequence| sequence <= self.known.at());
+        if let Some(sequence) = seen.filter(|_| !self.is_decided()) {
+            let _ = self.message(&Message::delete(sequence));
+            assert!(self.is_decided(), "below a deleted range is nothing");
+        }
+    }
+
     /// Returns the next older message, out of memory.
     pub fn message(&mut self, message: &Message<'_>) -> ControlFlow<()> {
         self.known.message(message, self.operator)

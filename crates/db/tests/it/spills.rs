@@ -2,7 +2,7 @@
 
 use crate::transactions::kinds;
 use alluvium::{
-    Change, Concurrency, Db, ErrorKind, Isolation, Keyspace, KeyspaceOptions, Options, Savepoint,
+    Change, Concurrency, Db, ErrorKind, Isolation, Keyspace, KeyspaceOptions, Options, Savepoint, Structure,
     Transaction, TransactionOptions,
 };
 use std::collections::BTreeMap;
@@ -18,6 +18,11 @@ fn keyspaces_in(db: &Db, structure: &str) -> [Keyspace; 2] {
         db.keyspace("plain").unwrap(),
         db.keyspace_with("lists", &append.structure(structure)).unwrap(),
     ]
+}
+
+/// Returns whether a keyspace has its keys in order.
+fn is_ordered(keyspace: &Keyspace) -> bool {
+    !matches!(keyspace.options().structure, Structure::Hashed(_))
 }
 
 fn keyspaces(db: &Db) -> [Keyspace; 2] {
@@ -65,6 +70,10 @@ impl Run<'_> {
             0..3 => {
                 transaction.delete(keyspace, &key).unwrap();
                 state.remove(&key);
+            }
+            3 if !is_ordered(keyspace) => {
+                transaction.delete_range(keyspace, "", None).unwrap();
+                state.clear();
             }
             3 => {
                 let mut ends = [key, format!("{:04}", self.random.u32(..300)).into_bytes()];
@@ -137,6 +146,12 @@ impl Run<'_> {
         let mut ends = [self.key(), self.key()];
         ends.sort();
         let [low, high] = ends;
+        if !is_ordered(&self.keyspaces[at]) {
+            let found = self.transaction.unordered(&self.keyspaces[at]).map(Result::unwrap);
+            let found: State = found.map(|(key, value)| (key, value.into_vec())).collect();
+            assert_eq!(found, self.state[at]);
+            return;
+        }
         let mut expected = self.state[at].range(low.clone()..high.clone());
         let mut walk = self
             .transaction
@@ -158,7 +173,11 @@ impl Run<'_> {
 
 fn everything(keyspaces: &[Keyspace; 2]) -> [State; 2] {
     let all = |keyspace: &Keyspace| {
-        let pairs = keyspace.iter().map(Result::unwrap);
+        let pairs: Vec<_> = match is_ordered(keyspace) {
+            true => keyspace.iter().map(Result::unwrap).collect(),
+            false => keyspace.unordered().map(Result::unwrap).collect(),
+        };
+        let pairs = pairs.into_iter();
         pairs.map(|(key, value)| (key, value.into_vec())).collect()
     };
     [all(&keyspaces[0]), all(&keyspaces[1])]
@@ -173,6 +192,122 @@ fn a_transaction_reads_and_commits_what_it_has_spilled() {
 fn a_transaction_spills_to_several_structures_at_once() {
     run_all("levels,k=2", 40);
     run_all("levels,never", 12);
+    run_all("hashed", 12);
+    run_all("hashed,form=boa,lambda=2,refined=no", 6);
+    run_all("hashed,form=bot,lambda=2", 6);
+    run_all("paged,node=8192,key=800,value=64", 6);
+}
+
+/// Structures of each kind.
+const STRUCTURES: [&str; 8] = [
+    "tiered",
+    "levels,k=2",
+    "levels,never",
+    "hashed",
+    "hashed,form=boa,lambda=2,refined=no",
+    "hashed,form=bot,lambda=2",
+    "paged",
+    "volatile,bytes=1M",
+];
+
+/// What a transaction does, and between which of it it spills.
+struct Steps<'t> {
+    transaction: &'t mut Transaction,
+    filler: &'t Keyspace,
+    /// A bit for each place at which it may spill.
+    spills: u32,
+}
+
+impl Steps<'_> {
+    /// Spills what was written so far, or does not.
+    fn pause(&mut self) {
+        let is_due = self.spills & 1 == 1;
+        self.spills >>= 1;
+        if is_due {
+            for number in 0..8u8 {
+                self.transaction.put(self.filler, [number], [1; 200]).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_spilled_transaction_reads_nothing_below_a_range_that_it_has_deleted() {
+    for structure in STRUCTURES {
+        let db = Options::new().memory(24 << 20).in_memory().unwrap();
+        let [filler, keyspace] = keyspaces_in(&db, structure);
+        for spills in 0..8 {
+            for is_in_tree in [false, true] {
+                for key in ["merged", "deleted", "put", "expired", "two"] {
+                    keyspace.put(key, "old").unwrap();
+                }
+                if is_in_tree {
+                    db.checkpoint().unwrap();
+                }
+                below_a_deleted_range(&db, &keyspace, &filler, spills);
+            }
+        }
+    }
+}
+
+fn below_a_deleted_range(db: &Db, keyspace: &Keyspace, filler: &Keyspace, spills: u32) {
+    let mut transaction = db.begin_with(&TransactionOptions::new().memory(500));
+    let mut steps = Steps {
+        transaction: &mut transaction,
+        filler,
+        spills,
+    };
+    steps.transaction.delete_range(keyspace, "", None).unwrap();
+    steps.pause();
+    steps.transaction.merge(keyspace, "merged", "a").unwrap();
+    steps.transaction.merge(keyspace, "two", "a").unwrap();
+    steps.transaction.put(keyspace, "put", "new").unwrap();
+    let long_ago = SystemTime::now() - Duration::from_secs(3600);
+    steps.transaction.put_until(keyspace, "expired", "over", long_ago).unwrap();
+    steps.pause();
+    steps.transaction.merge(keyspace, "two", "b").unwrap();
+    steps.transaction.merge(keyspace, "put", "!").unwrap();
+    steps.transaction.merge(keyspace, "expired", "c").unwrap();
+    steps.pause();
+    let expected: State = [("expired", "c"), ("merged", "a"), ("put", "new!"), ("two", "ab")]
+        .map(|(key, value)| (key.into(), value.into()))
+        .into();
+    let case = format!("{:?}, spills {spills:b}", keyspace.options().structure);
+    let keys = ["merged", "deleted", "put", "expired", "two"];
+    let wanted = keys.map(|key| expected.get(key.as_bytes()).map(|value| &value[..]));
+    for (key, wanted) in keys.iter().zip(wanted) {
+        let found = transaction.get(keyspace, key).unwrap();
+        assert_eq!(found.as_deref(), wanted, "{key}, {case}");
+        assert_eq!(transaction.contains(keyspace, key).unwrap(), wanted.is_some(), "{case}");
+    }
+    let found = transaction.multi_get(keyspace, keys).unwrap();
+    assert_eq!(found.iter().map(|value| value.as_deref()).collect::<Vec<_>>(), wanted, "{case}");
+    let collect = |pairs: Vec<(Vec<u8>, alluvium::Value)>| {
+        let pairs = pairs.into_iter();
+        pairs.map(|(key, value)| (key, value.into_vec())).collect::<State>()
+    };
+    let walked = transaction.unordered(keyspace).map(Result::unwrap).collect();
+    assert_eq!(collect(walked), expected, "{case}");
+    if is_ordered(keyspace) {
+        let forward = transaction.iter(keyspace).map(Result::unwrap).collect();
+        assert_eq!(collect(forward), expected, "{case}");
+        let back = transaction.iter(keyspace).rev().map(Result::unwrap).collect();
+        assert_eq!(collect(back), expected, "{case}");
+    }
+    let savepoint = transaction.savepoint();
+    transaction.merge(keyspace, "merged", "z").unwrap();
+    let mut steps = Steps {
+        transaction: &mut transaction,
+        filler,
+        spills: 1,
+    };
+    steps.pause();
+    assert_eq!(transaction.get(keyspace, "merged").unwrap().unwrap(), b"az", "{case}");
+    transaction.rollback_to(&savepoint).unwrap();
+    assert_eq!(transaction.get(keyspace, "merged").unwrap().unwrap(), b"a", "{case}");
+    transaction.commit().unwrap();
+    let committed = keyspace.unordered().map(Result::unwrap).collect();
+    assert_eq!(collect(committed), expected, "{case}");
 }
 
 /// Runs transactions over keyspaces of which one is kept in a structure.

@@ -293,17 +293,14 @@ impl Seen {
                 Some(seed) => alluvium_filters::hash(seed, key.bytes()),
             },
         };
-        let mut deleted = self.deletes.covering(key.bytes(), gather.known.at());
+        let deleted = self.deletes.covering(key.bytes(), gather.known.at());
+        gather.range_deleted(deleted);
         for run in &self.runs {
-            if gather.is_decided() {
-                return Ok(());
+            if gather.is_decided() || deleted > Some(run.base()) {
+                break;
             }
             if !run.may_hold(wanted.hash)? {
                 continue;
-            }
-            // What deletes the key before this run says something of it.
-            if deleted.is_some_and(|deleted| deleted > run.base()) {
-                gather.range_deleted(deleted.take());
             }
             let Gather { operator, known } = gather;
             found(find(run, wanted, &fetch, &mut |record| {
@@ -313,9 +310,7 @@ impl Seen {
                 Poll::Ready(Ok(flow))
             }))?;
         }
-        if !gather.is_decided() {
-            gather.range_deleted(deleted);
-        }
+        gather.end_at(deleted);
         Ok(())
     }
 

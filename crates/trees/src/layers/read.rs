@@ -2,7 +2,7 @@
 
 use super::{Layer, Layers, Piece};
 use alluvium_base::message::LAST;
-use alluvium_base::{Message, Purpose, Sequence};
+use alluvium_base::{Purpose, Sequence};
 use alluvium_dictionary::fetch::Blocking;
 use alluvium_dictionary::gather::Gather;
 use alluvium_dictionary::key::Key;
@@ -31,17 +31,8 @@ impl Layers {
                 piece.gather(key, sequence, store, &guard, gather)?;
             }
         }
-        end_at(deleted, gather);
+        gather.end_at(deleted);
         Ok(())
-    }
-}
-
-/// Tells `gather` that nothing lies below a deleted range.
-pub(super) fn end_at(deleted: Option<Sequence>, gather: &mut Gather<'_>) {
-    let seen = deleted.filter(|&sequence| sequence <= gather.known.at());
-    if let Some(sequence) = seen.filter(|_| !gather.is_decided()) {
-        let _ = gather.message(&Message::delete(sequence));
-        assert!(gather.is_decided(), "below a deleted range is nothing");
     }
 }
 

@@ -1,7 +1,7 @@
 //! Walks over the keys of layers.
 
 use super::Layers;
-use super::read::{end_at, hand_over};
+use super::read::hand_over;
 use crate::run::{Access, Cursor, Run};
 use alluvium_base::message::LAST;
 use alluvium_base::{Purpose, Sequence};
@@ -179,7 +179,7 @@ impl LayerWalk {
         debug_assert!(self.range.contains(&key), "a walk stays in its range");
         self.last = Some(key);
         handed?;
-        end_at(deleted, gather);
+        gather.end_at(deleted);
         Ok(true)
     }
 }

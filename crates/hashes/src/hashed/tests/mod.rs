@@ -536,27 +536,36 @@ fn layers_are_seen(mut story: Story) {
     ingest.delete_range(b"a0050", b"a0060");
     ingest.end_layer().unwrap();
     ingest.push(b"a0055", Message::put(0, b"new")).unwrap();
+    ingest.push(b"a0056", Message::merge(0, b"+")).unwrap();
     ingest.push(b"a0070", Message::merge(0, b"+")).unwrap();
     ingest.end_layer().unwrap();
     ingest.push(b"b", Message::put(0, b"dropped")).unwrap();
     ingest.end_layer().unwrap();
     ingest.keep(3);
-    assert_eq!((ingest.layers(), ingest.records()), (3, 202));
+    assert_eq!((ingest.layers(), ingest.records()), (3, 203));
     let value = |key: &[u8]| {
         let mut gather = Gather::new(LAST, 0, Some(&Append));
         ingest.gather(Key::new(key), &mut gather).unwrap();
         gather.finish()
     };
-    let expected: [(&[u8], Option<&[u8]>); 5] = [
+    let expected: [(&[u8], Option<&[u8]>); 6] = [
         (b"a0049", Some(b"old")),
         (b"a0050", None),
         (b"a0055", Some(b"new")),
+        (b"a0056", Some(b"+")),
         (b"a0070", Some(b"old+")),
         (b"b", None),
     ];
     for (key, expected) in expected {
         assert_eq!(value(key).as_deref(), expected);
     }
+    let is_decided = |key: &[u8]| {
+        let mut gather = Gather::new(LAST, 0, Some(&Append));
+        ingest.gather(Key::new(key), &mut gather).unwrap();
+        gather.is_decided()
+    };
+    assert!(is_decided(b"a0050") && is_decided(b"a0056"), "nothing below counts");
+    assert!(!is_decided(b"c"), "the structure has the rest");
     walks_of_layers(&*ingest);
     ingest.attach(1).unwrap();
     assert_eq!(story.hashed.cut(), 3);
@@ -570,7 +579,7 @@ fn layers_are_seen(mut story: Story) {
     );
     assert_eq!(
         story.hashed.approximate_len(&KeyRange::everything()).unwrap(),
-        202
+        203
     );
     let within = story
         .hashed
@@ -580,7 +589,7 @@ fn layers_are_seen(mut story: Story) {
     story.home.horizon.raise(3);
     story.hashed.compact_part(b"").unwrap();
     story.merge(100_000);
-    assert_eq!(story.hashed.sorted_records(), 191);
+    assert_eq!(story.hashed.sorted_records(), 192);
     assert_eq!(story.get(b"a0055", 3).as_deref(), Some(&b"new"[..]));
     assert!(
         story
