@@ -1,5 +1,6 @@
 //! The part of a sealed memtable that a dictionary takes.
 
+use crate::deletes::Draft;
 use crate::memtable::{Cursor, Memtable};
 use crate::range::KeyRange;
 use alluvium_base::Sequence;
@@ -41,8 +42,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// The messages about keys in `keys`, which ascend and do not overlap. A range delete lies in
-    /// one of them, or in none.
+    /// The messages about keys in `keys`, which ascend and do not overlap.
     #[must_use]
     pub fn new(memtable: Arc<Memtable>, cut: Sequence, keys: Arc<[KeyRange]>) -> Share {
         let ascend = |pair: &[KeyRange]| pair[0].high.as_ref().is_some_and(|high| *high <= pair[1].low);
@@ -66,6 +66,32 @@ impl Share {
     #[must_use]
     pub fn contains(&self, key: &[u8]) -> bool {
         self.keys.iter().any(|range| range.contains(key))
+    }
+
+    /// Returns the range deletes of the share: of each delete of the memtable what lies in the
+    /// share. A delete may begin in the share of another dictionary, or end there.
+    ///
+    /// ```
+    /// use alluvium_dictionary::memtable::Memtable;
+    /// use alluvium_dictionary::range::KeyRange;
+    /// use alluvium_dictionary::share::Share;
+    /// use std::sync::Arc;
+    ///
+    /// let memtable = Arc::new(Memtable::new(1 << 20));
+    /// memtable.delete_range(b"a", b"d", 1).unwrap();
+    /// memtable.delete_range(b"a", b"b", 2).unwrap();
+    /// let share = Share::new(memtable, 2, [KeyRange::new(b"b", Some(b"c"))].into());
+    /// let deletes = share.range_deletes().finish();
+    /// assert_eq!(deletes.len(), 1);
+    /// assert_eq!(deletes.bounds().unwrap(), (b"b".to_vec(), b"c".to_vec()));
+    /// ```
+    #[must_use]
+    pub fn range_deletes(&self) -> Draft {
+        let mut deletes = self.memtable.range_deletes();
+        if !self.is_whole {
+            deletes.cut_to(&self.keys);
+        }
+        deletes
     }
 
     /// Returns a cursor at the first key of the share; at no key if there is none.

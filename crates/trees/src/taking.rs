@@ -40,7 +40,9 @@ impl Taking {
     ) -> Result<Taking> {
         let mut builder = Builder::new(store, options)?;
         if share.memtable.has_range_deletes() {
-            let mut deletes = share.memtable.range_deletes();
+            // Those of other shares are cut off first: a delete that ends where the next one begins
+            // would become one with it.
+            let mut deletes = share.range_deletes();
             // The dictionary holds nothing as new as the memtable's oldest message, and the records
             // that follow were not deleted.
             deletes.level(rule.horizon);
@@ -48,8 +50,7 @@ impl Taking {
             // Where the dictionary has nothing, a delete that every reader sees has nothing left to
             // delete (G4).
             deletes.retain(|start, end, sequence| {
-                share.contains(start)
-                    && (sequence > rule.horizon || touches(&KeyRange::new(start, Some(end))))
+                sequence > rule.horizon || touches(&KeyRange::new(start, Some(end)))
             });
             builder.delete_ranges(Arc::new(deletes.finish()));
         }

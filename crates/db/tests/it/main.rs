@@ -22,6 +22,7 @@ mod kill;
 mod kinds;
 mod memory;
 mod narrow;
+mod neighbours;
 mod pages;
 mod panics;
 mod races;

@@ -137,6 +137,50 @@ impl Draft {
         self.ranges.is_empty()
     }
 
+    /// Cuts the deletes to ranges of keys, which ascend and do not overlap: of a delete remains what
+    /// lies in one of them, apart for each.
+    pub fn cut_to(&mut self, ranges: &[KeyRange]) {
+        debug_assert!(
+            ranges.windows(2).all(|pair| pair[0].ends_before(&pair[1].low)),
+            "ranges ascend and do not overlap: {ranges:?}"
+        );
+        let Some(last) = (self.keys.len() as u32).checked_sub(1) else {
+            return;
+        };
+        let (first, last) = (self.keys.get(0), self.keys.get(last));
+        let ranges = ranges.iter().filter(|range| range.overlaps(&first, &last));
+        let mut keys = Growing::with_room(std::iter::once(&self.keys));
+        let mut numbers = Vec::with_capacity(self.keys.len());
+        let mut walk = self.keys.walk();
+        let mut is_left = walk.next();
+        // Adds the keys below a bound, then the bound.
+        let mut add = |bound: Option<&[u8]>| {
+            while is_left && bound.is_none_or(|bound| walk.key() < bound) {
+                numbers.push(keys.add(walk.key()));
+                is_left = walk.next();
+            }
+            bound.map_or(u32::MAX, |bound| keys.add(bound))
+        };
+        let ranges: Vec<(u32, u32)> = ranges
+            .map(|range| (add(Some(&range.low)), add(range.high.as_deref())))
+            .collect();
+        add(None);
+        debug_assert_eq!(numbers.len(), self.keys.len(), "a number for each key");
+        let mut cut = Vec::with_capacity(self.len());
+        for delete in self.deletes() {
+            let (start, end) = (numbers[delete.start as usize], numbers[delete.end as usize]);
+            let reached = ranges.partition_point(|(_, high)| *high <= start);
+            let reached = ranges[reached..].iter().take_while(|(low, _)| *low < end);
+            cut.extend(reached.map(|&(low, high)| Delete {
+                start: start.max(low),
+                end: end.min(high),
+                ..delete
+            }));
+        }
+        self.keys = keys.finish();
+        self.set(&cut);
+    }
+
     /// Gives all deletes at or before `place` the number of the oldest of them: then all of them
     /// delete the same, and ranges that touch become one. For a source that has applied its deletes
     /// to its own messages and has no readers below `place`. The sources below it must hold nothing

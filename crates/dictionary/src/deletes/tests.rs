@@ -1,4 +1,5 @@
 use super::*;
+use alluvium_base::message::LAST;
 
 /// A delete of keys of one byte.
 type Small = (u8, u8, Sequence);
@@ -92,6 +93,47 @@ fn parts_of_ranges_are_counted_cut_and_covered() {
             let wanted = newest(&deletes, key, at).filter(|_| range.contains(&[key]));
             assert_eq!(cut.covering(&[key], at), wanted, "seed {seed}");
         }
+    }
+}
+
+#[test]
+fn deletes_that_are_cut_to_ranges_delete_what_lies_in_those_and_nothing_else() {
+    for seed in 0..1000 {
+        let deletes = random_deletes(seed, 12);
+        let mut random = fastrand::Rng::with_seed(!seed);
+        let mut bounds: Vec<u8> = (0..random.usize(..8)).map(|_| random.u8(..22)).collect();
+        bounds.sort_unstable();
+        let mut ranges: Vec<KeyRange> = bounds
+            .chunks_exact(2)
+            .map(|pair| KeyRange::new(&[pair[0]], Some(&[pair[1]])))
+            .collect();
+        if random.bool() {
+            let low = bounds.last().copied().unwrap_or_default();
+            ranges.push(KeyRange::new(&[low], None));
+        }
+        let mut cut = Draft::of(&list(&deletes));
+        cut.cut_to(&ranges);
+        // Levelled, so that ranges which touch become one: of those of others nothing is left.
+        let mut joined = cut.clone();
+        joined.level(LAST);
+        joined.fold(&[LAST]);
+        let (cut, joined) = (cut.finish(), joined.finish());
+        for key in 0..22 {
+            let is_within = ranges.iter().any(|range| range.contains(&[key]));
+            for at in 0..31 {
+                let wanted = newest(&deletes, key, at).filter(|_| is_within);
+                assert_eq!(cut.covering(&[key], at), wanted, "seed {seed}");
+            }
+            let is_deleted = newest(&deletes, key, LAST).is_some() && is_within;
+            assert_eq!(joined.covering(&[key], LAST).is_some(), is_deleted, "seed {seed}");
+        }
+        cut.each(|start, end, _| {
+            let whole = KeyRange::new(start, Some(end));
+            assert!(
+                ranges.iter().any(|range| range.covers(&whole)),
+                "seed {seed}: {whole:?} of {ranges:?}"
+            );
+        });
     }
 }
 

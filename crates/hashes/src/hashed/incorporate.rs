@@ -96,10 +96,9 @@ impl Incorporation {
         let options = hashed.young_options(class, share.memtable.bytes() as u64);
         let mut builder = Builder::new(&home.store, &options, most)?;
         if share.memtable.has_range_deletes() {
-            let mut deletes = share.memtable.range_deletes();
-            // Ranges that touch become one below. One that begins in another structure's share must
-            // not take one of this share along.
-            deletes.retain(|start, _, _| share.contains(start));
+            // Those of other shares are cut off first: a delete that ends where the next one begins
+            // would become one with it.
+            let mut deletes = share.range_deletes();
             // The dictionary holds nothing as new as the memtable's oldest message, and the records
             // that follow were not deleted.
             deletes.level(rule.horizon);
