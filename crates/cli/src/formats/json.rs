@@ -1,4 +1,7 @@
 //! JSON Lines: an object on each line.
+//!
+//! A value that is no text is kept as it stands in the line: the digits of a number, the order of an
+//! object's names, blanks.
 
 use super::lines::one_line;
 use super::source::without_end;
@@ -6,7 +9,8 @@ use super::template::{Part, Template};
 use super::{Changes, Next, ReadRows, Source, WriteRows, broken};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::{Map, Value};
+use serde_json::value::RawValue;
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 /// How an object becomes a key and a value.
@@ -33,34 +37,69 @@ impl JsonReader {
     }
 }
 
-/// Returns the bytes that a value means: a text's own, and the JSON of anything else.
-fn bytes(value: &Value) -> Vec<u8> {
-    match value {
-        Value::String(text) => text.as_bytes().to_vec(),
-        other => other.to_string().into_bytes(),
-    }
+/// How many bytes of what is no JSON an error shows.
+const SHOWN: usize = 20;
+
+/// The fields of an object by their names, each as the text that stands in the line. Of fields with
+/// one name the last one counts.
+type Fields<'l> = BTreeMap<String, &'l RawValue>;
+
+/// Returns the fields of the object that `text` is. Numbers are not read: a double has 53 bits, and
+/// numbers with one value may have several texts.
+fn object(text: &[u8]) -> Result<Fields<'_>, String> {
+    serde_json::from_slice(text).map_err(|error| {
+        let rest = &text[error.column().saturating_sub(1).min(text.len())..];
+        let shown = crate::bytes::escape(&rest[..rest.len().min(SHOWN)]);
+        match shown.as_str() {
+            "" => format!("no JSON object: {error}"),
+            shown => format!("no JSON object: {error}, where \"{shown}\" stands"),
+        }
+    })
 }
 
-/// Returns a field; `a.b` is the field `b` of the object in `a`, unless there is a field of that
-/// whole name.
-fn field<'a>(object: &'a Map<String, Value>, path: &str) -> Result<&'a Value, String> {
-    if let Some(found) = object.get(path) {
-        return Ok(found);
+/// Returns whether a value is a text.
+fn is_text(value: &RawValue) -> bool {
+    value.get().starts_with('"')
+}
+
+/// Returns the bytes that the field `name` means: a text's own, and of any other value the JSON that
+/// stands in the line.
+fn bytes(name: &str, value: &RawValue) -> Result<Vec<u8>, String> {
+    if !is_text(value) {
+        return Ok(value.get().as_bytes().to_vec());
     }
+    let text: Result<String, _> = serde_json::from_str(value.get());
+    text.map(String::into_bytes)
+        .map_err(|error| format!("the text of the field {name:?} cannot be read: {error}"))
+}
+
+/// Returns the bytes of a field; `a.b` is the field `b` of the object in `a`, unless there is a field
+/// of that whole name.
+fn field(object: &Fields<'_>, path: &str) -> Result<Vec<u8>, String> {
+    if let Some(found) = object.get(path) {
+        return bytes(path, found);
+    }
+    let value = inner(object, path).ok_or_else(|| format!("there is no field {path:?}"))?;
+    bytes(path, value)
+}
+
+/// Returns the value at the end of a path of names.
+fn inner<'l>(object: &Fields<'l>, path: &str) -> Option<&'l RawValue> {
     let mut steps = path.split('.');
-    let first = steps.next().and_then(|name| object.get(name));
-    steps
-        .fold(first, |value, name| value?.get(name))
-        .ok_or_else(|| format!("there is no field {path:?}"))
+    let mut value = *object.get(steps.next()?)?;
+    for step in steps {
+        value = self::object(value.get().as_bytes()).ok()?.get(step).copied()?;
+    }
+    Some(value)
 }
 
 /// One side of a pair: `name`, or `name_base64`.
-fn side(object: &Map<String, Value>, name: &str) -> Result<Vec<u8>, String> {
+fn side(object: &Fields<'_>, name: &str) -> Result<Vec<u8>, String> {
     let other = format!("{name}_base64");
     match (object.get(name), object.get(&other)) {
-        (Some(value), None) => Ok(bytes(value)),
-        (None, Some(Value::String(text))) => STANDARD
-            .decode(text)
+        (Some(value), None) => bytes(name, value),
+        (None, Some(value)) if is_text(value) => STANDARD
+            .decode(bytes(&other, value)?)
             .map_err(|error| format!("{other:?} is no base 64: {error}")),
         (None, None) => Err(format!("there is no field {name:?}: choose fields with --key")),
         _ => Err(format!("either a field {name:?} or a text {other:?} is expected")),
@@ -68,8 +107,7 @@ fn side(object: &Map<String, Value>, name: &str) -> Result<Vec<u8>, String> {
 }
 
 fn read(shape: &Shape, line: &[u8], changes: &mut Changes) -> Result<(), String> {
-    let object: Map<String, Value> =
-        serde_json::from_slice(line).map_err(|error| format!("no JSON object: {error}"))?;
+    let object = object(line)?;
     match shape {
         Shape::Pairs => changes.put(&side(&object, "key")?, &side(&object, "value")?),
         Shape::Fields(template, value) => {
@@ -77,11 +115,11 @@ fn read(shape: &Shape, line: &[u8], changes: &mut Changes) -> Result<(), String>
             for part in template.parts() {
                 match part {
                     Part::Text(text) => key.extend_from_slice(text),
-                    Part::Field(name) => key.append(&mut bytes(field(&object, name)?)),
+                    Part::Field(name) => key.append(&mut field(&object, name)?),
                 }
             }
             match value {
-                Some(name) => changes.put(&key, &bytes(field(&object, name)?)),
+                Some(name) => changes.put(&key, &field(&object, name)?),
                 None => changes.put(&key, line),
             }
         }
@@ -122,7 +160,7 @@ impl WriteRows for JsonWriter {
             JsonWriter::Pairs => crate::bytes::json_record(&mut out, key, Some(value)),
             JsonWriter::Values => {
                 one_line("value", value)?;
-                if serde_json::from_slice::<Map<String, Value>>(value).is_err() {
+                if object(value).is_err() {
                     let shown = crate::bytes::escape(&key[..key.len().min(60)]);
                     return Err(broken(format!(
                         "the value of the key \"{shown}\" is no JSON object: leave --values-only out"

@@ -106,6 +106,35 @@ fn rows_of_csv_come_back_byte_for_byte_with_their_header() {
 }
 
 #[test]
+fn rows_whose_keys_are_long_numbers_keep_apart() {
+    let place = Place::new();
+    let numbers = [
+        "18446744073709551616",
+        "18446744073709551617",
+        "277447099861456945273576150847928801582",
+        "277447099861456945273576150847928801583",
+    ];
+    let values = ["0.023884810507297517", "-0", "1e3", "1E400"];
+    let rows = numbers.iter().zip(values);
+    let rows: Vec<String> = rows
+        .map(|(id, x)| format!("{{\"id\":{id},\"x\":{x}}}\n"))
+        .collect();
+    let file = place.file("a.jsonl", rows.concat());
+    for sort in [&[][..], &["--sort"]] {
+        let import = ["import", text(&file), "--key", "id", "--value", "x"];
+        let said = place.done(import.iter().chain(sort).chain(&["-k", "fields"]));
+        assert!(!said.err.contains("earlier row"), "{said:?}");
+        let wanted = numbers.iter().zip(values);
+        let wanted: Vec<String> = wanted.map(|(id, x)| format!("{id}\t{x}")).collect();
+        assert_eq!(lines(&place.done(["scan", "-k", "fields"]).text()), wanted);
+        place.done(["delete", "--prefix", "", "--yes", "-k", "fields"]);
+    }
+    place.done(["import", text(&file), "--key", "id", "-k", "rows"]);
+    let again = place.done(["export", "-", "-k", "rows", "-f", "jsonl", "--values-only"]);
+    assert_eq!(again.text(), rows.concat());
+}
+
+#[test]
 fn lines_of_json_are_stored_as_they_stand_under_a_field() {
     let place = Place::new();
     let file = place.file(

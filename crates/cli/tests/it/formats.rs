@@ -161,6 +161,32 @@ proptest! {
     }
 
     #[test]
+    fn values_of_json_are_kept_as_they_stand(
+        number in "-?(0|[1-9][0-9]{0,40})([.][0-9]{1,30})?([eE][-+]?[0-9]{1,4})?",
+        blank in "[ \t]{0,2}",
+        piece in 1usize..9,
+    ) {
+        let nested = format!("{{\"z\":{blank}[{number},{blank}{number}{blank}],\"a\":{{\"n\":{number}}},\"a\":{number}}}");
+        let row = format!("{{{blank}\"id\":{blank}{number}{blank},\"in\":{nested},\"v\":\"x\"}}");
+        let read = |key: &str, value: Option<&str>| {
+            let shape = Shape::Fields(Template::parse(key).unwrap(), value.map(str::to_owned));
+            let mut pairs = found(row.as_bytes(), piece, |_, _| Box::new(JsonReader::new(shape.clone())));
+            prop_assert_eq!(pairs.len(), 1);
+            let (key, value) = pairs.remove(0);
+            Ok((String::from_utf8(key).unwrap(), String::from_utf8(value).unwrap()))
+        };
+        prop_assert_eq!(read("id", Some("v"))?, (number.clone(), "x".to_owned()));
+        prop_assert_eq!(read("{v}-{id}", Some("id"))?, (format!("x-{number}"), number.clone()));
+        prop_assert_eq!(read("in.a", Some("in"))?, (number.clone(), nested));
+        prop_assert_eq!(read("v", Some("in.z"))?.1, format!("[{number},{blank}{number}{blank}]"));
+        let (key, value) = read("v", None)?;
+        prop_assert_eq!(&value, &row);
+        // Values that are rows are written again, whatever their numbers are.
+        let pairs = vec![(key.into_bytes(), value.into_bytes())];
+        prop_assert_eq!(written(&mut JsonWriter::Values, &pairs), format!("{row}\n").into_bytes());
+    }
+
+    #[test]
     fn binary_says_everything(pairs in pairs(), piece in 1usize..9) {
         let bytes = written(&mut Binary::new(), &pairs);
         prop_assert_eq!(found(&bytes, piece, |_, behind| Box::new(Binary::behind(behind))), pairs);
