@@ -5,6 +5,7 @@ use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use anyhow::Result;
 use serde_json::Value;
+use std::borrow::Cow;
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 
 pub(crate) const BOLD: Style = Style::new().bold();
@@ -103,8 +104,35 @@ impl Write for Output {
     }
 }
 
+/// Returns whether a character is seen where it is printed. Marks above and below others are.
+fn is_seen(c: char) -> bool {
+    match c {
+        ' '..='~' | '\n' | '\t' => true,
+        // A blank of no width, which joins no letters, counts as a mark.
+        '\u{200c}' => false,
+        c => ["x", c.encode_utf8(&mut [0; 4])].concat().escape_debug().count() == 2,
+    }
+}
+
+/// Returns a message in which characters that are not seen, or that a terminal obeys, are written with
+/// their numbers, as in `\u{feff}`.
+fn visible(text: &str) -> Cow<'_, str> {
+    if text.chars().all(is_seen) {
+        return Cow::Borrowed(text);
+    }
+    let mut seen = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match is_seen(c) {
+            true => seen.push(c),
+            false => seen.extend(c.escape_unicode()),
+        }
+    }
+    Cow::Owned(seen)
+}
+
 fn on_stderr(style: Style, word: &str, text: &str) {
     let mut stderr = anstream::stderr().lock();
+    let text = visible(text);
     // Where it cannot be written, nothing can be done about it.
     let _ = writeln!(stderr, "{style}{word}{style:#}{text}");
 }
@@ -117,4 +145,22 @@ pub(crate) fn complain(text: &str) {
 /// What a person wants to know and a program does not, on standard error.
 pub(crate) fn note(text: &str) {
     on_stderr(DIM, "", text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_show_characters_that_are_not_seen_by_their_numbers() {
+        for text in ["plain: \"a\"\n\tb", "Řeka, e\u{301}, กำ, 日本, 🙂"] {
+            assert_eq!(visible(text), text);
+        }
+        assert_eq!(visible("'\u{feff}SET'"), "'\\u{feff}SET'");
+        assert_eq!(
+            visible("\u{200b}\u{200c}\u{202e}\u{a0}"),
+            "\\u{200b}\\u{200c}\\u{202e}\\u{a0}"
+        );
+        assert_eq!(visible("\x1b[31m\u{9b}\u{2028}"), "\\u{1b}[31m\\u{9b}\\u{2028}");
+    }
 }

@@ -1,5 +1,6 @@
 //! Plain lines: a key on each, or a key, a separator and a value.
 
+use super::mark::Opening;
 use super::source::without_end;
 use super::{Changes, Next, ReadRows, Source, WriteRows, broken};
 use std::io::{self, Write};
@@ -19,13 +20,17 @@ pub enum Parts {
 #[derive(Clone, Debug)]
 pub struct Lines {
     parts: Parts,
+    opening: Opening,
 }
 
 impl Lines {
     /// Lines with these parts.
     #[must_use]
     pub fn new(parts: Parts) -> Lines {
-        Lines { parts }
+        Lines {
+            parts,
+            opening: Opening::default(),
+        }
     }
 }
 
@@ -74,7 +79,7 @@ impl WriteRows for Lines {
                         "the key \"{shown}\" has a value, which lines of keys cannot say: add --separator or --values-only, or choose another --format"
                     )));
                 }
-                out.write_all(key)?;
+                self.opening.write(out, key)?;
             }
             Parts::Both(separator) => {
                 one_line("key", key)?;
@@ -88,12 +93,12 @@ impl WriteRows for Lines {
                         "the key \"{shown}\" has the separator in it: choose another --separator"
                     )));
                 }
-                out.write_all(&line)?;
+                self.opening.write(out, &line)?;
                 out.write_all(value)?;
             }
             Parts::Value => {
                 one_line("value", value)?;
-                out.write_all(value)?;
+                self.opening.write(out, value)?;
             }
         }
         out.write_all(b"\n")

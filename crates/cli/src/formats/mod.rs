@@ -7,7 +7,8 @@
 //! *Does not know*: stores. A row becomes [`Changes`]; the reader applies them.
 //!
 //! *Read in this order*: `source.rs` (bytes as they come), `changes.rs` (what rows say), `lines.rs`
-//! (the simplest format), then any; `template.rs` (keys made of fields).
+//! (the simplest format), then any; `template.rs` (keys made of fields), `mark.rs` (the mark of the
+//! byte order).
 //!
 //! Invariants:
 //!
@@ -20,6 +21,7 @@ pub mod changes;
 pub mod csv;
 pub mod json;
 pub mod lines;
+mod mark;
 pub mod redis;
 pub mod source;
 pub mod template;

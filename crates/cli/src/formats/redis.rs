@@ -3,16 +3,28 @@
 
 use super::{Changes, Next, ReadRows, Source, WriteRows, broken};
 use alluvium::{MAX_KEY, MAX_VALUE};
+use alluvium_server::resp::{Limits, Parser, Requests};
 use std::io::{self, Write};
 use std::ops::Range;
 
 /// The most words of a command.
 const MAX_WORDS: usize = 1 << 20;
 
+/// What a command that was typed by hand may be at most: as long as any row.
+const LINE: Limits = Limits {
+    bytes: usize::MAX,
+    argument: usize::MAX,
+    arguments: MAX_WORDS,
+    line: usize::MAX,
+};
+
 /// Reads and writes commands.
 #[derive(Clone, Debug, Default)]
 pub struct Redis {
+    /// The words of a command, by their places in the source; in `typed` if it was typed by hand.
     words: Vec<Range<usize>>,
+    /// The words of a command that was typed by hand, one behind the other, without their quotes.
+    typed: Option<Vec<u8>>,
     /// Whether commands are taken as they are.
     takes_all: bool,
 }
@@ -78,16 +90,28 @@ impl Redis {
         }
     }
 
-    /// Returns the words of the command at the beginning of the source; how many bytes it takes,
-    /// none at the end.
-    fn command(&mut self, source: &mut Source) -> io::Result<usize> {
+    /// Finds the words of the command at the beginning of the source. `row` is set to how many bytes
+    /// the command takes, none at the end.
+    ///
+    /// # Errors
+    /// As the source says, or when nothing that follows can be understood. The inner result is what
+    /// is wrong with this command alone.
+    fn command(&mut self, source: &mut Source, row: &mut usize) -> io::Result<Result<(), String>> {
         self.words.clear();
+        self.typed = None;
         if source.at_least(1)?.is_empty() {
-            return Ok(0);
+            *row = 0;
+            return Ok(Ok(()));
         }
         if source.rest()[0] != b'*' {
-            return self.inline(source);
+            return self.inline(source, row);
         }
+        *row = self.counted(source)?;
+        Ok(Ok(()))
+    }
+
+    /// Finds the words of a command that begins with their number; how many bytes it takes.
+    fn counted(&mut self, source: &mut Source) -> io::Result<usize> {
         let (words, mut at) = Self::number(source, 0, b'*', MAX_WORDS)?;
         for _ in 0..words {
             let (length, start) = Self::number(source, at, b'$', MAX_VALUE.max(MAX_KEY))?;
@@ -107,20 +131,38 @@ impl Redis {
         Ok(at)
     }
 
-    fn inline(&mut self, source: &mut Source) -> io::Result<usize> {
+    /// Finds the words of a command that was typed by hand, as a server does: words may stand in
+    /// quotes.
+    fn inline(&mut self, source: &mut Source, row: &mut usize) -> io::Result<Result<(), String>> {
         let (end, next) = match Self::line(source, 0)? {
             Some(found) => found,
             None => (source.rest().len(), source.rest().len()),
         };
-        let line = &source.rest()[..end];
-        let mut at = 0;
-        for word in line.split(u8::is_ascii_whitespace) {
-            if !word.is_empty() {
-                self.words.push(at..at + word.len());
-            }
-            at += word.len() + 1;
+        *row = next;
+        let mut line = [&source.rest()[..end], b"\n"].concat();
+        let mut requests = Requests::default();
+        if Parser::default()
+            .parse(&mut line, &mut requests, &LINE, 1)
+            .is_err()
+        {
+            let why = "a quote is not closed, or no blank stands behind the one that closes it";
+            return Ok(Err(why.to_owned()));
         }
-        Ok(next)
+        let mut typed = Vec::with_capacity(line.len());
+        if !requests.is_empty() {
+            for word in requests.get(0, &line).iter() {
+                self.words.push(typed.len()..typed.len() + word.len());
+                typed.extend_from_slice(word);
+            }
+        }
+        self.typed = Some(typed);
+        Ok(Ok(()))
+    }
+
+    /// Returns the words that were found.
+    fn found<'w>(&'w self, source: &'w Source) -> Vec<&'w [u8]> {
+        let bytes = self.typed.as_deref().unwrap_or(source.rest());
+        self.words.iter().map(|word| &bytes[word.clone()]).collect()
     }
 }
 
@@ -170,15 +212,13 @@ fn apply(words: &[&[u8]], changes: &mut Changes) -> Result<(), String> {
 
 impl ReadRows for Redis {
     fn next(&mut self, source: &mut Source, row: &mut usize, changes: &mut Changes) -> io::Result<Next> {
-        *row = self.command(source)?;
+        if let Err(why) = self.command(source, row)? {
+            return Ok(Next::Bad(why));
+        }
         if *row == 0 {
             return Ok(Next::End);
         }
-        let words: Vec<&[u8]> = self
-            .words
-            .iter()
-            .map(|word| &source.rest()[word.clone()])
-            .collect();
+        let words = self.found(source);
         if self.takes_all {
             if let Some((name, rest)) = words.split_first() {
                 let is_nothing = name.eq_ignore_ascii_case(b"PING") || name.eq_ignore_ascii_case(b"ECHO");

@@ -1,6 +1,7 @@
 //! Bytes as they come: a window over a file or a pipe that grows until a row is in it.
 
 use super::broken;
+use super::mark::MARK;
 use std::fmt;
 use std::io::{self, Read};
 
@@ -128,6 +129,18 @@ impl Source {
         assert!(bytes <= self.end - self.start, "only what was read is taken away");
         self.start += bytes;
         self.offset += bytes as u64;
+    }
+
+    /// Takes the mark of the byte order away, if the stream begins with one. Returns whether it does.
+    ///
+    /// # Errors
+    /// As [`Source::fill`].
+    pub fn take_mark(&mut self) -> io::Result<bool> {
+        let is_there = self.offset == 0 && self.at_least(MARK.len())?.starts_with(MARK);
+        if is_there {
+            self.take(MARK.len());
+        }
+        Ok(is_there)
     }
 
     /// Returns what was taken away last, up to [`TAIL`] bytes.

@@ -403,3 +403,74 @@ fn an_import_that_failed_before_its_first_row_leaves_nothing() {
         "key,value\n"
     );
 }
+
+#[test]
+fn the_mark_of_the_byte_order_is_no_part_of_the_first_row() {
+    let place = Place::new();
+    let mark = "\u{feff}";
+    for (name, rows, options, wanted) in [
+        ("a.csv", "1,a\n2,b\n", &["--no-header"][..], "1\ta|2\tb"),
+        ("b.csv", "key,value\n1,a\n", &[], "1\ta"),
+        ("a.txt", "one\ntwo\n", &[], "one\t|two\t"),
+        ("b.txt", "1=a\n2=b\n", &["--separator", "="], "1\ta|2\tb"),
+        ("a.jsonl", "{\"key\":\"1\",\"value\":\"a\"}\n", &[], "1\ta"),
+        ("a.redis", "SET 1 a\n", &[], "1\ta"),
+        (
+            "b.redis",
+            "*3\r\n$3\r\nSET\r\n$1\r\n1\r\n$1\r\na\r\n",
+            &[],
+            "1\ta",
+        ),
+    ] {
+        let file = place.file(name, format!("{mark}{rows}"));
+        place.done([&["import", text(&file), "-k", name], options].concat());
+        let scanned = place.done(["scan", "-k", name]).text();
+        assert_eq!(lines(&scanned).join("|"), wanted, "{name}");
+    }
+    // Another one within the file belongs to its row, and errors show it.
+    let file = place.file(
+        "c.jsonl",
+        format!("{{\"key\":\"1\",\"value\":\"a\"}}\n{mark}{{}}\n"),
+    );
+    place
+        .run(["import", text(&file), "-k", "c"])
+        .ended(4)
+        .complained("line 2")
+        .complained("where \"\\u{feff}{}\" stands");
+    let file = place.file("c.redis", format!("SET 1 a\n{mark}SET 2 b\n"));
+    for options in [&["-k", "d"][..], &["--redis-db", "1"]] {
+        place
+            .run([&["import", text(&file)], options].concat())
+            .ended(4)
+            .complained("\\u{feff}SET");
+    }
+}
+
+#[test]
+fn rows_that_begin_with_the_mark_of_the_byte_order_are_exported_and_imported_again() {
+    let place = Place::new();
+    let key = "\u{feff}key";
+    place.done(["put", key, "value"]);
+    let table = place.file("table.csv", format!("zzz,1,2\n{key},3,4\n"));
+    place.done(["import", text(&table), "--no-header", "-k", "table"]);
+    place.done(["delete", "zzz", "-k", "table"]);
+    let exports: [(&str, &[&str], &[&str]); 5] = [
+        ("a.txt", &["--separator", "="], &[]),
+        ("a.csv", &["--no-header"], &["--no-header"]),
+        ("a.tsv", &[], &[]),
+        (
+            "b.csv",
+            &["-k", "table", "--values-only", "--no-header"],
+            &["--no-header"],
+        ),
+        ("a.jsonl", &[], &[]),
+    ];
+    for (name, options, header) in exports {
+        let file = place.path(name);
+        place.done([&["export", text(&file)], options].concat());
+        let separator = if name == "a.txt" { options } else { header };
+        place.done([&["import", text(&file), "-k", name], separator].concat());
+        let keys = place.done(["scan", "-k", name, "--keys-only"]).text();
+        assert_eq!(keys, format!("{key}\n"), "{name}");
+    }
+}

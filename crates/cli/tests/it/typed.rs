@@ -176,3 +176,103 @@ fn a_command_that_is_refused_is_named_with_its_line_and_leaves_nothing_of_its_bl
         .ended(4)
         .complained("no command on keys");
 }
+
+#[test]
+fn words_in_quotes_are_those_that_a_server_reads() {
+    let place = Place::new();
+    let typed = [
+        "LPUSH one 'lorem ipsum'",
+        r#"RPUSH dq "a b" "c\x41\n" plain"#,
+        "SET q1 'a'",
+        "SET q2 \"\"",
+        "HSET h 'f 1' v\r",
+        "  ",
+    ];
+    let file = place.file("in.redis", typed.join("\n"));
+    let get = |database: &str| {
+        let keys = ["dq", "h", "one", "q1", "q2"];
+        let get = |key: &&str| place.done(["get", "--redis-db", database, "--json", key]).text();
+        keys.iter().map(get).collect::<Vec<String>>()
+    };
+    place.done(["import", file.to_str().unwrap(), "--redis-db", "0"]);
+    let wanted = [
+        r#"{"key":"dq","type":"list","value":["a b","cA\n","plain"]}"#,
+        r#"{"key":"h","type":"hash","value":[["f 1","v"]]}"#,
+        r#"{"key":"one","type":"list","value":["lorem ipsum"]}"#,
+        r#"{"key":"q1","type":"string","value":"a"}"#,
+        r#"{"key":"q2","type":"string","value":""}"#,
+    ];
+    assert_eq!(get("0"), wanted.map(|line| format!("{line}\n")));
+    // The server itself makes the same of these lines.
+    let served = Served::new(&place, &[]);
+    let typed = format!("SELECT 1\r\n{}\r\n", typed.join("\r\n"));
+    asked(&served.redis, &typed, "+OK\r\n:1\r\n:3\r\n+OK\r\n+OK\r\n:1\r\n");
+    assert_eq!(get("1"), get("0"));
+    assert_eq!(served.ended(libc::SIGTERM), Some(0));
+    // Raw records are read the same way, and what is no command is named with its line.
+    let file = place.file("raw.redis", "SET 'a b' \"c\\n\"\nSET x 'y\nSET z 1\n");
+    let rejects = place.path("rejects");
+    let import = [
+        "import",
+        file.to_str().unwrap(),
+        "--rejects",
+        rejects.to_str().unwrap(),
+    ];
+    place.run(import).ended(4);
+    let read = lines(&place.done(["scan"]).text()).join("|");
+    assert_eq!(read, "a b\tc\\n|z\t1");
+    let rejected = std::fs::read_to_string(&rejects).unwrap();
+    assert!(rejected.contains("SET x 'y\n"), "{rejected}");
+    place
+        .run(["import", file.to_str().unwrap(), "--redis-db", "2", "--restart"])
+        .ended(4)
+        .complained("line 2: a quote is not closed");
+}
+
+#[test]
+fn commands_of_a_file_change_the_chosen_database_alone() {
+    let place = Place::new();
+    let import = |text: &str, database: &str| {
+        let file = place.file("in.redis", text);
+        place.run([
+            "import",
+            file.to_str().unwrap(),
+            "--redis-db",
+            database,
+            "--restart",
+        ])
+    };
+    import("SET s here\n", "0").ended(0);
+    import("SET s there\n", "7").ended(0);
+    for command in [
+        "FLUSHALL",
+        "flushall async",
+        "MOVE s 3",
+        "SWAPDB 0 7",
+        "COPY s t DB 3",
+        "COPY s t REPLACE db 0",
+        "COPY s t DB 7 DB 0",
+    ] {
+        import(&format!("SET u 1\n{command}\n"), "7")
+            .ended(4)
+            .complained("line 2")
+            .complained("other databases than 7");
+    }
+    for (database, value) in [("0", "here"), ("7", "there")] {
+        assert_eq!(place.done(["get", "--redis-db", database, "s"]).text(), value);
+        assert_eq!(
+            place
+                .done(["scan", "--redis-db", database, "--keys-only"])
+                .text()
+                .lines()
+                .count(),
+            1
+        );
+    }
+    assert_eq!(place.done(["scan", "--redis-db", "3"]).text(), "");
+    import("COPY s t DB 7\n", "7").ended(0);
+    assert_eq!(place.done(["get", "--redis-db", "7", "t"]).text(), "there");
+    import("FLUSHDB\n", "7").ended(0);
+    assert_eq!(place.done(["scan", "--redis-db", "7"]).text(), "");
+    assert_eq!(place.done(["get", "--redis-db", "0", "s"]).text(), "here");
+}

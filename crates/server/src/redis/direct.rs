@@ -33,7 +33,7 @@ pub(crate) fn execute(
 ) -> Result<Vec<Vec<u8>>, Failure> {
     let mut prepared = Vec::with_capacity(commands.len());
     for words in commands {
-        match prepare(words) {
+        match prepare(words, database) {
             Ok(command) => prepared.push(command),
             // As many replies stand before it as commands do.
             Err(text) => {
@@ -88,8 +88,8 @@ fn error(text: &str) -> Vec<u8> {
     out
 }
 
-/// Looks a command up, and checks how many arguments it has.
-fn prepare(words: &[Vec<u8>]) -> Result<Prepared, String> {
+/// Looks a command up, and checks how many arguments it has, and that it changes no other database.
+fn prepare(words: &[Vec<u8>], database: u8) -> Result<Prepared, String> {
     let (mut bytes, mut places) = (Vec::new(), Vec::with_capacity(words.len()));
     for word in words {
         places.push((bytes.len(), bytes.len() + word.len()));
@@ -107,6 +107,11 @@ fn prepare(words: &[Vec<u8>]) -> Result<Prepared, String> {
         return Err(super::args::wrong_number(command.name).to_string());
     }
     subcommands::check(command.name, args)?;
+    if command.reaches_beyond(args, database) {
+        return Err(format!(
+            "ERR '{shown}' changes other databases than {database}, which was chosen: leave it out, or send it to a server"
+        ));
+    }
     Ok(Prepared {
         command,
         run,

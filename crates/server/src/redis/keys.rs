@@ -113,6 +113,19 @@ pub(super) fn copy(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mu
     Ok(())
 }
 
+/// Whether COPY, as it is written, copies into another database than `here`. What cannot be read is
+/// refused by COPY itself.
+pub(super) fn copies_beyond(args: Args<'_>, here: u8) -> bool {
+    let mut options = Options::new(args, 3);
+    while let Some(word) = options.next() {
+        let there = is(word, "DB").then(|| options.value().and_then(database));
+        if matches!(there, Some(Ok(there)) if there != here) {
+            return true;
+        }
+    }
+    false
+}
+
 /// MOVE: what a key of this database holds goes to another, unless that has the key.
 pub(super) fn move_key(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     let key = args.at(1);

@@ -52,6 +52,8 @@ const UNSEEN: u16 = 2048;
 const SORTS: u16 = 4096;
 /// It only looks at its keys, which does not count as a use of them.
 const LOOKS: u16 = 8192;
+/// It changes other databases than that of its client.
+const ACROSS: u16 = 16384;
 
 /// A command.
 #[derive(Clone, Copy)]
@@ -149,6 +151,11 @@ impl Command {
         self.has(ALL)
             || (self.has(SORTS) && sort::reads_other_keys(args))
             || (self.has(ELSEWHERE) && args.len() > 1 + self.keys.1.unsigned_abs() as usize)
+    }
+
+    /// Whether it changes another database than `here`, as it is written.
+    pub(super) fn reaches_beyond(&self, args: Args<'_>, here: u8) -> bool {
+        self.has(ACROSS) || (self.has(ELSEWHERE) && keys::copies_beyond(args, here))
     }
 
     /// How it locks its keys.
@@ -381,7 +388,7 @@ static KEYS: &[Command] = &[
     data("generic", "expireat", -3, WRITE | FAST, ONE, |t, a, r| expiry::expire_at(t, a, r), "Lets a key expire at a time in seconds."),
     data("generic", "expiretime", 2, FAST | LOOKS, ONE, |t, a, r| expiry::expire_time(t, a, r), "When a key expires, in seconds."),
     data("generic", "keys", 2, ALONE, NONE, walks::keys, "All keys that fit a pattern."),
-    data("generic", "move", 3, WRITE | FAST | ALL, ONE, keys::move_key, "Moves a key to another database."),
+    data("generic", "move", 3, WRITE | FAST | ALL | ACROSS, ONE, keys::move_key, "Moves a key to another database."),
     data("generic", "object", -2, LOCKED | LOOKS, (2, 2, 1), describe::object, "What a key's value is like inside."),
     data("generic", "persist", 2, WRITE | FAST, ONE, |t, a, r| expiry::persist(t, a, r), "Lets a key expire no more."),
     data("generic", "pexpire", -3, WRITE | FAST, ONE, |t, a, r| expiry::pexpire(t, a, r), "Lets a key expire after a number of milliseconds."),
@@ -396,11 +403,11 @@ static KEYS: &[Command] = &[
     data("generic", "sort_ro", -2, LOCKED | ALONE | SORTS, ONE, sort::sort_ro, "Elements in order, or what other keys have for them."),
     data("generic", "touch", -2, FAST, ALL_KEYS, |t, a, r| keys::exists(t, a, r), "How many of the keys are there."),
     data("generic", "ttl", 2, FAST | LOOKS, ONE, |t, a, r| expiry::ttl(t, a, r), "In how many seconds a key expires."),
-    data("server", "swapdb", 3, WRITE | FAST | ALL, NONE, keys::swap_db, "Swaps two databases."),
+    data("server", "swapdb", 3, WRITE | FAST | ALL | ACROSS, NONE, keys::swap_db, "Swaps two databases."),
     data("generic", "type", 2, FAST | LOOKS, ONE, |t, a, r| keys::type_of(t, a, r), "The type of what a key holds."),
     data("generic", "unlink", -2, WRITE | FAST, ALL_KEYS, |t, a, r| keys::del(t, a, r), "Deletes keys."),
     data("server", "dbsize", 1, ALONE | FAST, NONE, walks::size, "How many keys there are."),
-    data("server", "flushall", -1, WRITE | ALONE | ALL, NONE, keys::flush_all, "Deletes everything in all databases."),
+    data("server", "flushall", -1, WRITE | ALONE | ALL | ACROSS, NONE, keys::flush_all, "Deletes everything in all databases."),
     data("server", "flushdb", -1, WRITE | ALONE | ALL, NONE, keys::flush_db, "Deletes everything in this database."),
     data("ordered", "delrange", 3, WRITE | ALONE | ALL, NONE, ordered::del_range, "Deletes all keys of a range."),
     data("ordered", "range", -3, ALONE, NONE, ordered::range, "Keys and strings of a range, in order."),

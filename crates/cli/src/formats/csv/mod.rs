@@ -18,9 +18,10 @@ mod write;
 pub use read::CsvReader;
 pub use write::CsvWriter;
 
+use super::mark::MARK;
 use super::template::Template;
 use super::{Source, broken};
-use parse::{Fields, Found, MARK};
+use parse::{Fields, Found};
 use std::io;
 
 /// What becomes the value of a row.
@@ -99,12 +100,7 @@ pub struct Head {
 /// # Errors
 /// As the source says, or when there is no header.
 pub fn header(source: &mut Source, separator: u8) -> io::Result<Head> {
-    let mark = if source.at_least(MARK.len())?.starts_with(MARK) {
-        source.take(MARK.len());
-        MARK
-    } else {
-        b""
-    };
+    let mark = if source.take_mark()? { MARK } else { b"" };
     let (mut fields, mut fault) = (Fields::default(), 0);
     match parse::row(separator, source, &mut fields, &mut fault)? {
         Found::Row(bytes) => {
@@ -124,12 +120,13 @@ pub fn header(source: &mut Source, separator: u8) -> io::Result<Head> {
     }
 }
 
-/// Returns what the first row says if it is data. Nothing is taken away; an empty stream has no
-/// columns.
+/// Returns what the first row says if it is data. Only the mark of the byte order is taken away; an
+/// empty stream has no columns.
 ///
 /// # Errors
 /// As the source says.
 pub fn first_row(source: &mut Source, separator: u8) -> io::Result<Head> {
+    source.take_mark()?;
     let (mut fields, mut fault) = (Fields::default(), 0);
     let found = parse::row(separator, source, &mut fields, &mut fault)?;
     Ok(match found {

@@ -5,9 +5,6 @@ use std::borrow::Cow;
 use std::io;
 use std::ops::Range;
 
-/// The mark of the byte order, which may stand before a header and is no part of a name.
-pub(super) const MARK: &[u8] = b"\xef\xbb\xbf";
-
 /// The fields of a row, by their places in the bytes that were parsed.
 #[derive(Debug, Default)]
 pub(super) struct Fields {

@@ -1,7 +1,8 @@
 //! Keys and values to rows of CSV.
 
 use super::super::WriteRows;
-use super::parse::{self, Fields, MARK};
+use super::super::mark::{MARK, Opening};
+use super::parse::{self, Fields};
 use super::{Head, Header, LineEnd, Rows, broken, names};
 use std::io::{self, Write};
 
@@ -12,6 +13,7 @@ pub struct CsvWriter {
     rows: Rows,
     header: Header,
     fields: Fields,
+    opening: Opening,
 }
 
 impl CsvWriter {
@@ -34,6 +36,7 @@ impl CsvWriter {
             rows,
             header,
             fields: Fields::default(),
+            opening: Opening::default(),
         })
     }
 
@@ -65,9 +68,9 @@ impl CsvWriter {
     }
 
     /// The row whose fields were found.
-    fn copy(&self, out: &mut dyn Write, from: u8, row: &[u8]) -> io::Result<()> {
+    fn copy(&mut self, out: &mut dyn Write, from: u8, row: &[u8]) -> io::Result<()> {
         if from == self.separator {
-            return out.write_all(row);
+            return self.opening.write(out, row);
         }
         for index in 0..self.fields.len() {
             if index > 0 {
@@ -105,6 +108,11 @@ impl WriteRows for CsvWriter {
     fn begin(&mut self, out: &mut dyn Write) -> io::Result<()> {
         if self.header == Header::Left {
             return Ok(());
+        }
+        // What begins with the mark is a header, which keeps it, or stands in quotes.
+        let is_bare = matches!(&self.rows, Rows::Table(_, Head { header: None, .. }));
+        if !is_bare {
+            self.opening.written();
         }
         match self.rows.clone() {
             Rows::Pairs => {

@@ -472,6 +472,9 @@ impl Import {
         source: &mut Source,
         saved: &mut Saved,
     ) -> Result<Box<dyn ReadRows + Send>> {
+        if matches!(format, Format::Jsonl | Format::Lines | Format::Redis) {
+            source.take_mark()?;
+        }
         Ok(match format {
             Format::Csv | Format::Tsv => Box::new(self.csv(format, source, saved)?),
             Format::Jsonl => Box::new(JsonReader::new(match &self.key {
