@@ -174,7 +174,8 @@ pub enum Error {
     },
     /// The device or the operating system failed.
     #[error(
-        "{operation} {file} at {offset}, {len} bytes: {source}; check the device's health (dmesg, smartctl)"
+        "{operation} {file} at {offset}, {len} bytes: {source}; {}",
+        advice_for(source)
     )]
     Io {
         /// What was tried.
@@ -264,6 +265,21 @@ impl Error {
     }
 }
 
+/// What to do when the device or the operating system fails so.
+fn advice_for(source: &io::Error) -> &'static str {
+    match source.kind() {
+        // The file system had taken it: the space is missing below.
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "space has run out below the file system, which had taken what was written: free some where its image \
+             file, its thin volume or its quota lies, close the store and open it again"
+        }
+        _ => {
+            "see what the kernel says (dmesg); check the device's health (smartctl) or, where the file system lies \
+             on an image file, a thin volume or a network, that there is space below it and that it is reached"
+        }
+    }
+}
+
 /// What to do when this error of the operating system says that a resource has run out.
 fn remedy(errno: i32) -> Option<&'static str> {
     match errno {
@@ -323,5 +339,27 @@ mod tests {
             "{io}"
         );
         assert!(io.to_string().contains("writing f at 512, 1024 bytes"), "{io}");
+    }
+
+    #[test]
+    fn a_device_without_space_below_it_is_not_called_ill() {
+        let failed = |errno| {
+            let error = Error::Io {
+                operation: Operation::Sync,
+                file: "log-0".to_owned(),
+                offset: 0,
+                len: 0,
+                source: io::Error::from_raw_os_error(errno),
+            };
+            error.to_string()
+        };
+        for errno in [libc::ENOSPC, libc::EDQUOT] {
+            let text = failed(errno);
+            assert!(text.contains("free some") && !text.contains("health"), "{text}");
+        }
+        let text = failed(libc::EIO);
+        for word in ["dmesg", "health", "image file", "space below it"] {
+            assert!(text.contains(word), "{text}");
+        }
     }
 }
