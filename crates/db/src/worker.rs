@@ -318,6 +318,7 @@ impl Shared {
     }
 
     fn keep_round(&self, keeping: &mut Keeping, round: Duration) {
+        self.engine.notice_removal();
         if let Err(error) = self.engine.make_room() {
             self.failed(&error);
         }

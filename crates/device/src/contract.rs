@@ -161,6 +161,11 @@ pub trait Directory: Send + Sync + fmt::Debug {
     /// Returns which boot of which machine this is.
     fn boot_id(&self) -> BootId;
 
+    /// Returns whether the directory was removed since it was opened.
+    fn is_removed(&self) -> bool {
+        false
+    }
+
     /// Returns what was counted for all files of this directory, by purpose.
     fn counters(&self) -> &Counters;
 
@@ -218,6 +223,12 @@ pub trait Device: Any + Send + Sync + fmt::Debug {
     /// Returns whether the file has no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Returns whether the file was removed since it was opened: what it holds is gone once it is
+    /// closed.
+    fn is_removed(&self) -> bool {
+        false
     }
 
     /// Extends the file to `len` bytes, with its space allocated on the file system, reading as

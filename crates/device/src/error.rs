@@ -189,6 +189,15 @@ pub enum Error {
         /// What the operating system said.
         source: io::Error,
     },
+    /// The file or the directory was removed while it was open: whatever is written to it is gone
+    /// once it is closed.
+    #[error(
+        "{file} was removed while the store was open, so that what is written now would be lost: stop the program that removes it, close the store, and restore a backup"
+    )]
+    Removed {
+        /// The name of the file, or the path of the directory.
+        file: String,
+    },
     /// The machine has crashed (simulated): nothing reaches the device any more.
     #[error("{operation} {file}: the simulated machine has crashed")]
     Crashed {

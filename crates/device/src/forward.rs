@@ -119,6 +119,10 @@ impl<T: ForwardDirectory> Directory for T {
         self.inner().boot_id()
     }
 
+    fn is_removed(&self) -> bool {
+        self.inner().is_removed()
+    }
+
     fn counters(&self) -> &Counters {
         self.inner().counters()
     }
@@ -184,6 +188,10 @@ impl<T: ForwardDevice> Device for T {
 
     fn len(&self) -> u64 {
         self.inner().len()
+    }
+
+    fn is_removed(&self) -> bool {
+        self.inner().is_removed()
     }
 
     fn grow(&self, len: u64) -> Result<()> {

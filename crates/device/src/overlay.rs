@@ -182,6 +182,10 @@ impl Directory for OverlayDirectory {
         self.below.boot_id()
     }
 
+    fn is_removed(&self) -> bool {
+        self.below.is_removed()
+    }
+
     fn counters(&self) -> &Counters {
         self.below.counters()
     }

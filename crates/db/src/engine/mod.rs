@@ -266,8 +266,19 @@ impl Engine {
         self.records.stats()
     }
 
+    /// Notices that the store's directory or a file of it was removed: changes are refused then.
+    pub(crate) fn notice_removal(&self) {
+        if !self.reads_only
+            && self.store.health().is_ok()
+            && let Err(error) = self.store.require_files()
+        {
+            tracing::error!(%error, "the store refuses changes from now on");
+        }
+    }
+
     /// Makes everything that was acknowledged survive the loss of power.
     pub(crate) fn sync(&self) -> Result<()> {
+        self.notice_removal();
         self.sync_through(self.visible.at())?;
         Ok(self.store.judge(self.store.log().mark_synced())?)
     }

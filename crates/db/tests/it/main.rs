@@ -30,6 +30,7 @@ mod ranges;
 mod reads;
 mod records;
 mod refusals;
+mod removed;
 mod repair;
 mod sizes;
 mod space;

@@ -2,6 +2,7 @@
 //! what an engine carries.
 
 use super::copy;
+use super::directory::has_no_name;
 use super::mapping;
 use super::open_file::OpenFile;
 use super::threads::Workers;
@@ -225,6 +226,10 @@ impl Device for FileDevice {
 
     fn len(&self) -> u64 {
         self.file.state.len()
+    }
+
+    fn is_removed(&self) -> bool {
+        has_no_name(&self.file.descriptor)
     }
 
     fn grow(&self, len: u64) -> Result<()> {

@@ -424,6 +424,10 @@ impl Directory for FileDirectory {
         self.shared.boot
     }
 
+    fn is_removed(&self) -> bool {
+        has_no_name(&self.shared.descriptor)
+    }
+
     fn counters(&self) -> &Counters {
         &self.shared.counters
     }
@@ -454,6 +458,12 @@ fn check_name(operation: Operation, name: &str) -> Result<()> {
         });
     }
     Ok(())
+}
+
+/// Returns whether an open file or directory has no name any more. If the system does not say, it
+/// has one.
+pub(super) fn has_no_name(descriptor: &OwnedFd) -> bool {
+    rustix::fs::fstat(descriptor).is_ok_and(|stat| stat.st_nlink == 0)
 }
 
 /// Makes a directory and those above it that are missing; each new one is durable because the one

@@ -115,6 +115,11 @@ impl MarkFile {
         })
     }
 
+    /// Returns whether the file was removed.
+    pub(super) fn is_removed(&self) -> bool {
+        self.file.is_removed()
+    }
+
     /// Returns whether the incarnation has a durable segment.
     pub(super) fn has_begun(&self) -> bool {
         self.state.lock().begun

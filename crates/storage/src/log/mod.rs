@@ -380,6 +380,13 @@ impl Log {
         self.shared.wait_synced(sequence)
     }
 
+    /// Returns the name of a file of the log that was removed since it was opened, if any was: what
+    /// it holds is gone once the log is closed.
+    #[must_use]
+    pub fn removed_file(&self) -> Option<String> {
+        self.shared.removed_file()
+    }
+
     /// Everything up to this sequence survives the loss of power.
     #[must_use]
     pub fn synced(&self) -> u64 {

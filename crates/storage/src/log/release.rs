@@ -1,7 +1,8 @@
 //! Giving log space back, and the background step that keeps the writers supplied.
 
 use super::history::Kept;
-use super::segment::Segment;
+use super::mark;
+use super::segment::{Segment, slot_file};
 use super::shared::Shared;
 use crate::Result;
 use std::sync::Arc;
@@ -145,6 +146,15 @@ impl Shared {
             .map_err(|error| self.poison_unless_full(error))?;
         self.commit.poison("the log was closed");
         Ok(())
+    }
+
+    /// As [`Log::removed_file`](super::Log::removed_file).
+    #[must_use]
+    pub(super) fn removed_file(&self) -> Option<String> {
+        let table = self.table.lock();
+        let removed = table.iter().find(|segment| segment.slot.file.is_removed());
+        let segment = removed.map(|segment| slot_file(segment.slot.index));
+        segment.or_else(|| self.mark.is_removed().then(|| mark::FILE.to_owned()))
     }
 
     /// As [`Log::has_space`](super::Log::has_space).

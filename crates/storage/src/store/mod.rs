@@ -56,7 +56,7 @@ use crate::cache::Cache;
 use crate::epoch::Epochs;
 use crate::extents::{Class, Extent, Extents, Reached, ReclaimLimit, Reclaimed, Usage};
 use crate::log::{Log, LogUsage, Record, RepairReport};
-use crate::node::{NodeWriter, WriterOptions};
+use crate::node::{NodeWriter, WriterOptions, tier_file};
 use crate::superblock::{self, MAX_PAYLOAD, Superblock, SuperblockFile};
 use crate::tiers::{Damaged, Newest};
 use crate::{Codec, Directories, PageSize, Result, Tiers};
@@ -448,6 +448,37 @@ impl Store {
     /// [`crate::Error::Poisoned`] with the failure since which it does not.
     pub fn health(&self) -> Result<()> {
         self.health.check()
+    }
+
+    /// Notices that the store's directory, or a file without which it cannot be opened again, was
+    /// removed while it is open. From then on it refuses changes: they would be lost.
+    ///
+    /// # Errors
+    /// [`crate::Error::Device`] with what was removed; [`crate::Error::Poisoned`] after an earlier
+    /// failure.
+    pub fn require_files(&self) -> Result<()> {
+        self.health.check()?;
+        let is_gone = self.directory().is_removed();
+        let directory = is_gone.then(|| self.directory().describe());
+        let data = || {
+            let is_gone = self.tiers.get(0).is_ok_and(|file| file.is_removed());
+            is_gone.then(|| tier_file(0))
+        };
+        let superblock = || {
+            // A checkpoint that has it would fail as well.
+            let is_gone = self.superblock.try_lock().is_some_and(|file| file.is_removed());
+            is_gone.then(|| superblock::FILE.to_owned())
+        };
+        let removed = directory
+            .or_else(|| self.log.removed_file())
+            .or_else(data)
+            .or_else(superblock);
+        match removed {
+            None => Ok(()),
+            Some(file) => self
+                .health
+                .judge(Err(alluvium_device::Error::Removed { file }.into())),
+        }
     }
 
     /// Remembers a failure of a change that a caller made through [`Store::extents`],

@@ -66,6 +66,14 @@ pub struct SuperblockFile {
     unmended: AtomicBool,
 }
 
+impl SuperblockFile {
+    /// Returns whether the file was removed since it was opened.
+    #[must_use]
+    pub fn is_removed(&self) -> bool {
+        self.file.is_removed()
+    }
+}
+
 /// Whether a store was created in a directory, whatever state it is in.
 ///
 /// # Errors
