@@ -18,6 +18,9 @@ pub struct CheckReport {
     /// The further tiers that could not be read, a sentence each with what their devices said.
     /// What lies there was not checked: whether it is damaged is not known.
     pub unreadable: Vec<String>,
+    /// What is worth knowing and is not wrong by itself, a sentence each: commits that the opening
+    /// missed ([`Db::lost_commits`](crate::Db::lost_commits)).
+    pub notes: Vec<String>,
     /// What was read, structure by structure.
     pub read: Vec<CheckedStructure>,
     /// Records in the leaves that were read.
@@ -47,6 +50,7 @@ impl CheckReport {
             read,
         }: Findings,
         unreadable: Vec<String>,
+        notes: Vec<String>,
         files: [(&'static str, Amount); 3],
     ) -> CheckReport {
         let structures = [
@@ -69,6 +73,7 @@ impl CheckReport {
             findings: found,
             unlisted,
             unreadable,
+            notes,
             read: files.into_iter().chain(structures).map(read_of).collect(),
             records: read.records,
             values_apart: read.values_apart,
@@ -114,6 +119,9 @@ impl fmt::Display for CheckReport {
         }
         for tier in &self.unreadable {
             writeln!(f, "not checked: {tier}")?;
+        }
+        for note in &self.notes {
+            writeln!(f, "note: {note}")?;
         }
         for CheckedStructure { name, nodes, bytes } in &self.read {
             writeln!(f, "read: {name}, {nodes}, {bytes} bytes")?;

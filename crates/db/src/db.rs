@@ -10,6 +10,7 @@ use crate::format::{self, KeyspaceId};
 use crate::futures::Write;
 use crate::keyspace_options::KeyspaceOptions;
 use crate::levels_options;
+use crate::lost_commits::LostCommits;
 use crate::options::{Existing, OpenMode, Options};
 use crate::pin::Pinned;
 use crate::progress::Progress;
@@ -572,6 +573,16 @@ impl Db {
     pub fn check_structure_report(&self) -> Result<CheckReport> {
         self.engine().is_open()?;
         self.engine().check(Depth::Trunk, &mut |_| ())
+    }
+
+    /// Returns the commits that were written to the log and were gone when this handle's store was
+    /// opened; none if all are there. Checks list them among their notes.
+    ///
+    /// The store opens without them only where a loss of power may have taken them: on a boot or a
+    /// mount that did not write the log. Where they can only be damaged, it does not open.
+    #[must_use]
+    pub fn lost_commits(&self) -> Option<LostCommits> {
+        self.engine().store.log().lost_tail().map(LostCommits::new)
     }
 
     /// Does about a millisecond of background work on this thread. Returns whether there was any.

@@ -52,6 +52,7 @@ impl Check {
             all.filter_map(Value::as_str).map(str::to_owned).collect()
         };
         let (found, unreadable) = (sentences("findings"), sentences("unreadable"));
+        let notes = sentences("notes");
         let read = report.get("read");
         let unlisted = report["unlisted"].as_u64().unwrap_or_default();
         let mut out = Output::new();
@@ -59,6 +60,7 @@ impl Check {
             let is_whole = found.is_empty() && unreadable.is_empty();
             let mut said = json!({
                 "is_whole": is_whole, "findings": found, "unlisted": unlisted, "unreadable": unreadable,
+                "notes": notes,
             });
             if let Some(read) = read {
                 said["read"] = read.clone();
@@ -73,6 +75,9 @@ impl Check {
             }
             for tier in &unreadable {
                 out.line(&format!("not checked: {tier}"))?;
+            }
+            for note in &notes {
+                out.line(&format!("note: {note}"))?;
             }
         }
         out.flush()?;

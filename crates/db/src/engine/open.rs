@@ -23,6 +23,7 @@ use super::work::Work;
 use crate::catalog::{Catalog, Owners};
 use crate::devices;
 use crate::format::{self, CatalogRecord, Write, Writes};
+use crate::lost_commits::LostCommits;
 use crate::manifest;
 use crate::manifest::files::Surveyed;
 use crate::options::{Existing, Options, Plan};
@@ -89,6 +90,9 @@ impl Engine {
         let store = opening.replay(&mut |record| replay.take(&record))?;
         recovery.record("commits", replay.last - cut);
         drop(recovery);
+        if let Some(lost) = store.log().lost_tail() {
+            tracing::warn!("{}", LostCommits::new(lost));
+        }
         let mut engine = Engine::replayed(store, replay, catalog, &how, options, plan)?;
         engine.reads_only = existing == Existing::ReadOnly;
         Ok(engine)

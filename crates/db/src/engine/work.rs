@@ -7,6 +7,7 @@ use super::queue::Slot;
 use super::records::Forgetting;
 use crate::Result;
 use crate::check::CheckReport;
+use crate::lost_commits::LostCommits;
 use crate::manifest::{self, Manifest};
 use crate::progress::{self, Stage};
 use crate::structure::Structure;
@@ -222,7 +223,9 @@ impl Engine {
             ("log", findings.read.log),
         ];
         let unreadable = self.not_checked(&findings);
-        Ok(CheckReport::new(findings, unreadable, files))
+        let lost = self.store.log().lost_tail().map(LostCommits::new);
+        let notes = lost.iter().map(ToString::to_string).collect();
+        Ok(CheckReport::new(findings, unreadable, notes, files))
     }
 
     /// Returns the tiers that a check could not read, a sentence each.

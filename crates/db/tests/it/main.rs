@@ -20,6 +20,7 @@ mod hermitage;
 mod ingest;
 mod kill;
 mod kinds;
+mod lost;
 mod memory;
 mod narrow;
 mod neighbours;

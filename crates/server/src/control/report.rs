@@ -221,6 +221,7 @@ pub(super) fn check(report: &CheckReport) -> Value {
         "findings": report.findings,
         "unlisted": report.unlisted,
         "unreadable": report.unreadable,
+        "notes": report.notes,
         "read": {
             "bytes": report.bytes(),
             "records": report.records,

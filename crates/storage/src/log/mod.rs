@@ -9,8 +9,8 @@
 //! `lane` (where records are put), `pool` (slots between uses), [`watermark`](crate::watermark)
 //! (what is complete), `commit` (who syncs), `shared` (an append from start to end), `release`
 //! (space back, the background step), `history` (what is kept for who follows), `mark` (how far the
-//! log has come), `scan` and `merge` (reading back), `survey`, `keep`, `recover` and `keep`,
-//! [`check`].
+//! log has come), `scan` and `merge` (reading back), `survey`, `lost` (what a loss of power may
+//! have taken), `recover` and `keep`, [`check`].
 //!
 //! ```text
 //!  sequences   1  2  3  4  5  6  7  8  9 10 11 12 13       synced ≤ completed; a gap is a record under way
@@ -72,6 +72,7 @@ pub mod format;
 mod history;
 mod keep;
 mod lane;
+mod lost;
 mod mark;
 mod merge;
 #[cfg(all(test, alluvium_model_check))]
@@ -88,6 +89,7 @@ mod survey;
 mod tests;
 
 pub use lane::write_as;
+pub use lost::LostTail;
 pub use options::{Access, Durability, Importance, LogOptions, MAX_LANES, MAX_PAYLOAD};
 pub use release::{LogUsage, Progress};
 
@@ -378,6 +380,13 @@ impl Log {
             return Ok(());
         }
         self.shared.wait_synced(sequence)
+    }
+
+    /// Returns what was written to the log and was gone when it was opened, unless that was
+    /// refused: after a loss of power this is no proof of damage.
+    #[must_use]
+    pub fn lost_tail(&self) -> Option<&LostTail> {
+        self.shared.lost_tail.as_ref()
     }
 
     /// Returns the name of a file of the log that was removed since it was opened, if any was: what

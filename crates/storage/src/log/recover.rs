@@ -38,6 +38,7 @@
 use super::format::Kind;
 use super::keep::{Trim, Work, trim_at};
 use super::lane::Entry;
+use super::lost::LostTail;
 use super::mark;
 use super::merge::{Fact, Merge, Next, Reading};
 use super::options::LogOptions;
@@ -185,7 +186,11 @@ pub(super) fn open(
             .unwrap_or(0)
             + 1,
     };
-    let shared = Shared::new(directory, options, inventory.names.clone(), origin)?;
+    let mut shared = Shared::new(directory, options, inventory.names.clone(), origin)?;
+    if strictness == Strictness::Strict {
+        // Before anything of it is destroyed.
+        shared.lost_tail = LostTail::find(&inventory, &survey, start, last)?;
+    }
     let reused = match begin_incarnation(&shared, &inventory, &survey, &plan) {
         // Nothing has to be written for the records to be read.
         Err(error) if error.is_full() && plan.copies_nothing() => {
@@ -438,7 +443,7 @@ impl RepairReport {
     /// of something: no later record names a gap.
     fn tell(&mut self, survey: &Survey, inventory: &Inventory, start: Start, last: u64) {
         self.named_generation = survey.generation.max(start.generation);
-        let written = survey.synced.max(survey.complete);
+        let written = survey.synced.max(survey.named);
         self.missing_end = (written > last).then_some((last + 1, written));
         let found = |number| {
             let mut sources = inventory.sources.iter();

@@ -5,6 +5,7 @@ use super::format::{BLOCK_BYTES, Kind, Mark, SegmentHeader};
 use super::history::History;
 use super::keep::PutOff;
 use super::lane::{Entry, Lanes, check_payload};
+use super::lost::LostTail;
 use super::mark::MarkFile;
 use super::options::{Durability, LogOptions};
 use super::pool::{Claim, Limit, Pool};
@@ -60,6 +61,8 @@ pub(super) struct Shared {
     syncs: AtomicU64,
     /// Released segments that are kept for who follows the log.
     pub(super) history: History,
+    /// What the opening missed.
+    pub(super) lost_tail: Option<LostTail>,
 }
 
 /// Voids that did not fit, first and last sequence of each.
@@ -142,6 +145,7 @@ impl Shared {
             recovered_bytes: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
             history: History::new(origin.released),
+            lost_tail: None,
             directory: Arc::clone(directory),
             options,
             origin,

@@ -20,7 +20,9 @@ pub(super) struct Survey {
     pub(super) gaps: Vec<(u64, u64)>,
     pub(super) overlap: Option<Found>,
     pub(super) synced: u64,
-    /// On the boot that wrote the log: everything up to here was in the page cache. Otherwise 0.
+    /// Everything up to here was in the page cache once.
+    pub(super) named: u64,
+    /// On the boot that wrote the log the same, otherwise 0: what must be there.
     pub(super) complete: u64,
     pub(super) generation: u64,
     /// The mark, unless a later incarnation has begun.
@@ -61,9 +63,11 @@ impl Survey {
         let named = |of: fn(&Mark) -> u64| mark.as_ref().map_or(0, of);
         let synced = highest(|fact| fact.synced).max(named(|mark| mark.synced));
         let complete = highest(|fact| fact.complete).max(named(|mark| mark.complete));
+        let complete = complete.max(base);
         Ok(Survey {
             synced: synced.max(start.synced_at_least).max(start.from),
-            complete: if same_boot { complete.max(base) } else { 0 },
+            named: complete,
+            complete: if same_boot { complete } else { 0 },
             generation: highest(|fact| fact.generation).max(named(|mark| mark.generation)),
             mark,
             same_boot,
@@ -130,28 +134,49 @@ impl Survey {
             let expected = format!("the record of sequence {missing} ({why})");
             return Err(Error::corrupt(place, expected, found));
         }
-        self.find_segments(inventory, start)
-    }
-
-    /// Fails when a segment is not there that a lane was writing. After another boot, or a release
-    /// that the mark does not know of, the mark may be too old to tell.
-    pub(super) fn find_segments(&self, inventory: &Inventory, start: Start) -> Result<()> {
-        let Some(mark) = &self.mark else {
-            return Ok(());
-        };
-        if !self.same_boot || mark.released < start.from {
+        self.refuse_short_file(inventory)?;
+        if !self.same_boot {
+            // The mark may name a segment whose header was lost with the power.
             return Ok(());
         }
-        for (lane, number) in mark.lanes.iter().enumerate() {
-            let Some(number) = number else { continue };
-            let mut sources = inventory.sources.iter();
-            if !sources.any(|source| source.header.number == *number) {
+        match self.missing_segment(inventory, start) {
+            None => Ok(()),
+            Some((lane, number)) => {
                 let (place, found) = self.suspect(inventory);
                 let expected = format!("segment {number}, which lane {lane} was writing");
+                Err(Error::corrupt(place, expected, found))
+            }
+        }
+    }
+
+    /// Fails when the file of a segment that a lane was writing is shorter than the segment. On any
+    /// boot that is damage: a file has its length durably before its first record (L2).
+    fn refuse_short_file(&self, inventory: &Inventory) -> Result<()> {
+        for (source, fact) in inventory.sources.iter().zip(&self.facts) {
+            let header = &source.header;
+            let is_short = source.end < header.len && self.is_marked(header.number);
+            if let (true, Some(Stop::At(at, _))) = (is_short, &fact.stop) {
+                let place = source.place(Structure::LogSegment, *at);
+                let expected = format!("a segment of {} bytes", header.len);
+                let found = format!("a file of {}", source.file.len());
                 return Err(Error::corrupt(place, expected, found));
             }
         }
         Ok(())
+    }
+
+    /// Returns a lane and the number of the segment that it was writing, if that is not there.
+    /// After a release that the mark does not know of, the mark is too old to tell.
+    pub(super) fn missing_segment(&self, inventory: &Inventory, start: Start) -> Option<(usize, u64)> {
+        let mark = self.mark.as_ref().filter(|mark| mark.released >= start.from)?;
+        let is_there = |number: u64| {
+            let mut sources = inventory.sources.iter();
+            sources.any(|source| source.header.number == number)
+        };
+        let lanes = mark.lanes.iter().enumerate();
+        lanes
+            .filter_map(|(lane, number)| Some((lane, (*number)?)))
+            .find(|&(_, number)| !is_there(number))
     }
 
     /// Returns the most likely place of what is missing: a segment that ends where it should not,

@@ -6,6 +6,7 @@ mod damage;
 mod faults;
 mod history;
 mod lives;
+mod lost;
 mod space;
 mod story;
 mod threads;

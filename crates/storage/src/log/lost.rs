@@ -1,0 +1,98 @@
+//! What was written to a log and is gone, where a loss of power may have taken it.
+//!
+//! On the boot and the mount that wrote the log, such a gap is damage and refused. After another
+//! boot the last second may be gone in any order, so a gap is no proof of damage, and the log is
+//! opened up to it. The caller is told all the same.
+
+use super::recover::Start;
+use super::scan::{Cursor, Inventory, Source};
+use super::survey::Survey;
+use crate::{Place, Result};
+use alluvium_base::Purpose;
+use std::fmt;
+
+/// Records that were written and that the log does not hold any more.
+///
+/// After a loss of power this is as it should be: the records were never said to be durable. After
+/// anything else it is damage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostTail {
+    /// The last sequence that the log still holds.
+    pub last: u64,
+    /// The highest sequence that is known to have been written; none if only a segment is known to
+    /// be gone, and not what it held.
+    pub written: Option<u64>,
+    /// The most likely place of the loss.
+    pub place: Place,
+    /// What was found there.
+    pub found: String,
+}
+
+impl fmt::Display for LostTail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let last = self.last;
+        match self.written {
+            Some(written) => write!(f, "the log ends at {last}, and was written up to {written}")?,
+            None => write!(
+                f,
+                "the log ends at {last}, and a segment that was written is gone"
+            )?,
+        }
+        write!(f, " ({}: {})", self.place, self.found)
+    }
+}
+
+impl LostTail {
+    /// Returns what is lost of a log that is opened up to `last`.
+    ///
+    /// # Errors
+    /// As the device says.
+    pub(super) fn find(
+        inventory: &Inventory,
+        survey: &Survey,
+        start: Start,
+        last: u64,
+    ) -> Result<Option<LostTail>> {
+        if survey.same_boot {
+            // It would have been refused.
+            return Ok(None);
+        }
+        let mut written = Some(survey.named).filter(|&named| named > last);
+        for (source, fact) in inventory.sources.iter().zip(&survey.facts) {
+            let counts = source.header.incarnation == inventory.incarnation();
+            if counts && fact.stop.is_some() {
+                let behind = highest_behind_damage(source)?;
+                written = written.max(behind.filter(|&behind| behind > last));
+            }
+        }
+        if written.is_none() && survey.missing_segment(inventory, start).is_none() {
+            return Ok(None);
+        }
+        let (place, found) = survey.suspect(inventory);
+        Ok(Some(LostTail {
+            last,
+            written,
+            place,
+            found,
+        }))
+    }
+}
+
+/// Returns the highest sequence of the sound records that stand behind damage in a segment.
+///
+/// # Errors
+/// As the device says.
+fn highest_behind_damage(source: &Source) -> Result<Option<u64>> {
+    let mut cursor = Cursor::new(Purpose::Recovery);
+    while cursor.next(source)?.is_some() {}
+    let mut highest = None;
+    while cursor.resume(source)? {
+        while let Some(record) = cursor.next(source)? {
+            if record.header.kind.is_numbered() {
+                highest = highest.max(Some(record.header.last()));
+            }
+            cursor.let_go();
+        }
+    }
+    Ok(highest)
+}

@@ -1,0 +1,131 @@
+//! A process is killed, and its log is damaged before it is opened: by this boot or by another one,
+//! which cannot tell that from a loss of power.
+
+use super::super::*;
+use super::{Replayed, reopen, small};
+use alluvium_device::simulated::{Corruption, SimDirectory, Survival};
+use alluvium_device::{BootId, FileOptions};
+
+const RECORDS: u64 = 60;
+/// Where the last record begins in its segment, which is the sixth there.
+const LAST_AT: u64 = 512 + 5 * 376;
+
+/// One lane, nine records to a segment.
+fn one_lane() -> LogOptions {
+    LogOptions { lanes: 1, ..small() }
+}
+
+/// A log whose process was killed before anything was synced.
+fn killed() -> SimDirectory {
+    let directory = SimDirectory::new(52);
+    let shared: Arc<dyn Directory> = Arc::new(directory.clone());
+    let log = Log::create(&shared, one_lane(), 1).unwrap();
+    for sequence in 1..=RECORDS {
+        log.append(sequence, 1, &[sequence as u8; 333], Durability::Process)
+            .unwrap();
+    }
+    drop(log);
+    directory
+}
+
+fn open(image: &SimDirectory) -> Result<(Log, Replayed)> {
+    let shared: Arc<dyn Directory> = Arc::new(image.reopen());
+    reopen(&shared, one_lane(), 0, 1)
+}
+
+/// Segments with records, in the order in which they were written.
+fn segments(directory: &SimDirectory) -> Vec<String> {
+    let mut all = Vec::new();
+    for name in directory.list().unwrap() {
+        let Some(slot) = slot_of(&name) else { continue };
+        let file = directory.open(&name, FileOptions::BUFFERED).unwrap();
+        let block = file
+            .read_at(0, format::BLOCK_BYTES, alluvium_base::Purpose::Other)
+            .unwrap();
+        if let format::Decoded::Segment(header) = format::SegmentHeader::decode(&block) {
+            assert_eq!(header.slot, slot);
+            all.push((header.number, name));
+        }
+    }
+    all.sort_unstable();
+    all.into_iter().map(|(_, name)| name).collect()
+}
+
+/// Damages, and whether they leave nothing behind them in the segment.
+fn damages() -> Vec<(Corruption, bool)> {
+    let mut all = vec![
+        (Corruption::Remove, false),
+        (Corruption::Truncate { len: 0 }, false),
+        (Corruption::Truncate { len: 1024 }, false),
+        (Corruption::Zero { range: 0..512 }, false),
+        (Corruption::Zero { range: 512..4096 }, true),
+    ];
+    for offset in (0..4096).step_by(101) {
+        all.push((Corruption::FlipBit { offset, bit: 3 }, offset >= LAST_AT));
+    }
+    all
+}
+
+#[test]
+fn what_is_missing_before_sound_records_is_refused_by_its_boot_and_named_by_another() {
+    let directory = killed();
+    let all = segments(&directory);
+    assert!(all.len() > 6, "{all:?}");
+    let last = all.last().unwrap();
+    let (mut refused, mut named) = (0, 0);
+    for (name, (damage, to_the_end)) in all
+        .iter()
+        .flat_map(|name| damages().into_iter().map(move |d| (name, d)))
+    {
+        for boot in [directory.boot_id(), BootId([9; 16])] {
+            let context = format!("{damage:?} of {name}, boot {boot:?}");
+            let image = directory.image(Survival::All, 0);
+            image.set_boot_id(boot);
+            image.corrupt(name, &damage).unwrap();
+            let (log, replayed) = match open(&image) {
+                Ok(opened) => opened,
+                Err(Error::Corrupt { .. }) => {
+                    refused += 1;
+                    continue;
+                }
+                Err(error) => panic!("{context}: {error}"),
+            };
+            let found: Vec<u64> = replayed.iter().map(|(first, ..)| *first).collect();
+            let prefix: Vec<u64> = (1..=log.completed()).collect();
+            assert_eq!(found, prefix, "{context}");
+            let is_all = log.completed() == RECORDS;
+            match log.lost_tail() {
+                None => assert!(is_all || name == last && to_the_end, "{context}: silent"),
+                Some(lost) => {
+                    assert!(!is_all && boot != directory.boot_id(), "{context}: {lost}");
+                    assert_eq!(lost.last, log.completed(), "{context}");
+                    let is_known = |written| log.completed() < written && written <= RECORDS;
+                    assert!(lost.written.is_none_or(is_known), "{context}: {lost}");
+                    named += 1;
+                }
+            }
+            drop(log);
+            // It is told once: afterwards the log is what it is.
+            let (again, _) = open(&image).unwrap();
+            assert_eq!(
+                (again.lost_tail(), again.completed()),
+                (None, prefix.len() as u64),
+                "{context}"
+            );
+        }
+    }
+    assert!(refused > 200 && named > 200, "{refused} refused, {named} named");
+}
+
+#[test]
+fn nothing_is_named_where_nothing_is_missing() {
+    let directory = killed();
+    for survival in [Survival::Process, Survival::All] {
+        let image = directory.image(survival, 0);
+        image.set_boot_id(BootId([9; 16]));
+        for _ in 0..3 {
+            let (log, replayed) = open(&image).unwrap();
+            assert_eq!((log.lost_tail(), replayed.len() as u64), (None, RECORDS));
+        }
+    }
+}
