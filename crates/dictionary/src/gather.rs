@@ -234,6 +234,13 @@ impl Known {
         self.outcome != Outcome::Open
     }
 
+    /// As [`Gather::expires`].
+    #[must_use]
+    #[inline]
+    pub fn expires(&self) -> bool {
+        self.expires
+    }
+
     /// Takes note of the newest range delete in a source that covers the key.
     #[inline]
     pub fn range_deleted(&mut self, sequence: Option<Sequence>) {

@@ -7,7 +7,7 @@
 //! assigned a sequence number.
 //!
 //! *Read in this order*: [`key`], [`range`], [`deletes`], [`memtable`], [`memtables`], [`record`],
-//! [`merge`], [`rules`], [`fetch`] and [`nodes`] (where a lookup's nodes come from), [`found`]
+//! [`empty_ranges`] (what walks pass by), [`merge`], [`rules`], [`fetch`] and [`nodes`] (where a lookup's nodes come from), [`found`]
 //! (what it finds), [`values`], [`gather`], [`batch`] and [`apart`] (what a scan has decided),
 //! [`read`] (what a check reads), [`blob`] and [`cut`] (what a checkpoint writes), [`horizon`],
 //! [`home`] (what a store hands over), [`placement`] (which tier data goes to),
@@ -26,6 +26,7 @@ pub mod blob;
 pub mod contract;
 pub mod cut;
 pub mod deletes;
+pub mod empty_ranges;
 pub mod fetch;
 pub mod findings;
 pub mod found;

@@ -1,6 +1,7 @@
 //! What lies above a dictionary: memtables that are not written out yet, and which of them it has
 //! already.
 
+use crate::empty_ranges::EmptyRanges;
 use crate::memtable::Memtable;
 use alluvium_base::Sequence;
 use std::fmt;
@@ -27,6 +28,11 @@ pub type MemtableList = Arc<Vec<MemtableEntry>>;
 pub trait Memtables: Send + Sync + fmt::Debug {
     /// Returns the current list.
     fn newest_first(&self) -> MemtableList;
+
+    /// Returns the ranges that walks over the keys have found empty, if anybody keeps them.
+    fn empty_ranges(&self) -> Option<&EmptyRanges> {
+        None
+    }
 }
 
 /// Returns the memtables of a list that a dictionary with every commit up to `cut` does not have,

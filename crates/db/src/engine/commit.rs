@@ -24,7 +24,7 @@ use crate::catalog::Owners;
 use crate::format::{Write, Writes};
 use crate::locks::{LockMode, LockSet};
 use crate::{Durability, Error, Result};
-use alluvium_base::{Message, Sequence};
+use alluvium_base::{Kind, Message, Sequence};
 use alluvium_dictionary::memtable::{Full, Memtable, RANGE_OVERHEAD};
 use alluvium_storage::extents::Class;
 use alluvium_storage::log::{self, Importance, MAX_PAYLOAD};
@@ -307,6 +307,8 @@ impl Engine {
                 .store
                 .judge(Err(alluvium_storage::Error::Poisoned { cause }))?);
         }
+        // Readers that see the commit find no range empty that it writes to (Z1).
+        self.queue.empty_ranges().written(given(commit.writes()));
         self.visible.complete(place.first, last);
         self.tallies.committed(commit);
         self.watches
@@ -413,6 +415,14 @@ fn apply_all(memtable: &Memtable, writes: Writes<'_>, first: Sequence) -> std::r
         }
     }
     Ok(())
+}
+
+/// Returns the keys that writes give values or operands to.
+fn given(writes: Writes<'_>) -> impl Iterator<Item = &[u8]> {
+    writes.filter_map(|write| match write {
+        Ok(Write::One { key, kind, .. }) if kind != Kind::Delete => Some(key),
+        _ => None,
+    })
 }
 
 /// Why a record cannot be applied.

@@ -340,6 +340,7 @@ impl Engine {
         for (first, behind) in stretches {
             self.records.forget_range(first, behind, last);
         }
+        self.queue.empty_ranges().forget(last);
         let _slice = self.work.slice();
         self.dictionaries.attach(runs, place.first, last)
     }

@@ -107,7 +107,7 @@ use locking::Locks;
 use memory::Budget;
 use open_transactions::OpenTransactions;
 use parking_lot::{Mutex, RwLock};
-use queue::Queue;
+use queue::{Queue, Unsettled};
 use records::Records;
 use snapshots::Snapshots;
 use std::fmt;
@@ -235,7 +235,11 @@ impl Engine {
         at: Sequence,
         now_ms: u64,
     ) -> Scan {
-        let memtables = Arc::clone(&self.queue) as Arc<dyn Memtables>;
+        let queue = Arc::clone(&self.queue);
+        let memtables: Arc<dyn Memtables> = match at <= self.visible.at() {
+            true => queue,
+            false => Arc::new(Unsettled(queue)),
+        };
         self.dictionaries
             .scan(structure, memtables, range, direction, at, now_ms)
     }

@@ -17,6 +17,7 @@
 
 use super::policy::{MOST_SEALED, PARTS};
 use alluvium_base::Sequence;
+use alluvium_dictionary::empty_ranges::EmptyRanges;
 use alluvium_dictionary::memtable::Memtable;
 use alluvium_dictionary::memtables::{MemtableEntry, MemtableList, Memtables};
 use arc_swap::ArcSwap;
@@ -149,7 +150,14 @@ pub(crate) struct Queue {
     /// Bytes that the last ordinary memtable took of its own: fewer than may be reserved, for
     /// reservations are upper bounds.
     usual: AtomicU64,
+    /// Where walks have found no key with a value.
+    empty: EmptyRanges,
 }
+
+/// The part of a memtable's bytes that what is known of empty ranges may take.
+const EMPTY_PART: u64 = 64;
+/// And what it may take at least.
+const LEAST_EMPTY: u64 = 16 << 10;
 
 impl Queue {
     /// Creates a queue with one empty memtable that holds what comes after `cut`.
@@ -164,7 +172,13 @@ impl Queue {
             spare: Mutex::default(),
             room,
             usual: AtomicU64::new(room / 2),
+            empty: EmptyRanges::new((room / EMPTY_PART).max(LEAST_EMPTY) as usize),
         }
+    }
+
+    /// Where walks have found no key with a value.
+    pub(crate) fn empty_ranges(&self) -> &EmptyRanges {
+        &self.empty
     }
 
     /// Returns the memtables, newest first, for the length of a call.
@@ -397,6 +411,7 @@ impl Queue {
             "the oldest memtable is incorporated first"
         );
         self.slots.store(Arc::new(slots[..slots.len() - 1].to_vec()));
+        self.empty.drop_unused();
         if slot.room == self.room {
             self.usual.store(slot.memtable.bytes() as u64, Ordering::Relaxed);
             let mut retired = self.retired.lock();
@@ -436,7 +451,8 @@ impl Queue {
         let bytes = |slot: &Arc<Slot>| slot.memtable.memory_bytes() as u64;
         let retired: u64 = self.retired.lock().iter().map(bytes).sum();
         let spare = self.spare.lock().as_ref().map_or(0, Memtable::memory_bytes) as u64;
-        self.slots().iter().map(bytes).sum::<u64>() + retired + spare
+        let empty = self.empty.memory_bytes() as u64;
+        self.slots().iter().map(bytes).sum::<u64>() + retired + spare + empty
     }
 }
 
@@ -451,6 +467,21 @@ impl Memtables for Queue {
             base: Some(slot.base()).filter(|&base| base != UNKNOWN).unwrap_or(older),
         };
         Arc::new(slots.iter().zip(older).map(entry).collect())
+    }
+
+    fn empty_ranges(&self) -> Option<&EmptyRanges> {
+        Some(&self.empty)
+    }
+}
+
+/// The same memtables for a reader that may be ahead of what is visible: what it finds empty may be
+/// written to by a commit that it should see.
+#[derive(Debug)]
+pub(crate) struct Unsettled(pub(crate) Arc<Queue>);
+
+impl Memtables for Unsettled {
+    fn newest_first(&self) -> MemtableList {
+        self.0.newest_first()
     }
 }
 

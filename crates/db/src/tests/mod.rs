@@ -3,7 +3,7 @@
 //!
 //! *Read in this order*: `contract.rs` (what users see is the same for each kind), `model.rs` (one
 //! history, told to all of them), `levels.rs`, `hashed.rs`, `bundles.rs`, `paged.rs` and
-//! `volatile.rs` (as a user chooses them), `hashed_repair.rs`, `paged_files.rs` (their files),
+//! `volatile.rs` (as a user chooses them), `queues.rs`, `hashed_repair.rs`, `paged_files.rs` (their files),
 //! `copies.rs`, `crashes.rs`, `hostile.rs` (manifests), `hostile_log.rs`.
 
 mod bundles;
@@ -19,6 +19,7 @@ mod levels;
 mod model;
 mod paged;
 mod paged_files;
+mod queues;
 #[path = "../../tests/it/story/mod.rs"]
 mod story;
 mod volatile;

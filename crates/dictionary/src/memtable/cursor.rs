@@ -5,7 +5,8 @@ use super::arena::Place;
 use super::lookup::Versions;
 use super::node::{BankRef, FANOUT, Restart};
 use crate::sync::Backoff;
-use alluvium_base::Sequence;
+use alluvium_base::message::LAST;
+use alluvium_base::{Kind, Sequence};
 
 /// A position among the keys of a memtable.
 ///
@@ -69,6 +70,22 @@ impl Memtable {
             memtable: self,
             spot: Spot::default(),
         }
+    }
+
+    /// Returns the first key from `start` on and before `end` that a message above `at` gives a
+    /// value or an operand.
+    #[must_use]
+    pub fn first_news(&self, start: &[u8], end: &[u8], at: Sequence) -> Option<Box<[u8]>> {
+        let mut cursor = self.cursor();
+        cursor.seek(start);
+        while let Some(key) = cursor.key().filter(|key| *key < end) {
+            let mut newer = cursor.versions(LAST).take_while(|message| message.sequence > at);
+            if newer.any(|message| message.kind != Kind::Delete) {
+                return Some(key.into());
+            }
+            cursor.next();
+        }
+        None
     }
 }
 

@@ -6,6 +6,7 @@ use crate::scanning::{Position, Segment, Share, Taken, Wanted};
 use alluvium_base::{Purpose, Sequence};
 use alluvium_dictionary::batch::Batch;
 use alluvium_dictionary::contract;
+use alluvium_dictionary::empty_ranges::DeadRun;
 use alluvium_dictionary::fetch::Blocking;
 use alluvium_dictionary::gather::Known;
 use alluvium_dictionary::memtables::{MemtableList, Memtables, above};
@@ -40,6 +41,8 @@ pub struct Iter {
     ahead: usize,
     known: Known,
     keyspace: Keyspace,
+    /// The keys without a value that were passed in a row.
+    dead_run: DeadRun,
 }
 
 impl fmt::Debug for Iter {
@@ -76,6 +79,7 @@ impl Iter {
             batch: Batch::default(),
             ahead: 1,
             known: Known::default(),
+            dead_run: DeadRun::new(direction),
         }
     }
 
@@ -87,6 +91,7 @@ impl Iter {
         while self.batch.len() == 0 && !matches!(self.position, Position::End) {
             let filled = self.fill();
             if let Err(error) = filled {
+                self.dead_run.leave();
                 if let Some(segment) = self.segment.take() {
                     self.position = segment.position();
                 }
@@ -136,38 +141,79 @@ impl Iter {
 
     fn fill_from(&mut self, version: &Version, list: &MemtableList, from: &Blocking<'_>) -> Result<()> {
         if self.segment.is_none() {
-            let range = self.wanted.range.clone();
-            let shares = shares(version, &range);
-            let segment = Segment::open(
-                &self.levels.shared.home.store,
-                (version.number, shares),
-                range,
-                memtables(list, version, self.wanted.at),
-                &self.wanted,
-                &self.position,
-            )?;
-            self.segment = Some(Box::new(segment));
+            self.open(version, list)?;
         }
-        let segment = self.segment.as_mut().expect("it was just opened");
         let mut dead = 0;
-        while let Some(key) = segment.next_key() {
+        while let Some(segment) = &mut self.segment
+            && let Some(key) = segment.next_key()
+        {
             if self.batch.is_full() || dead >= BREATH {
                 self.position = Position::At(key.to_vec());
+                self.dead_run.note(Some(&*self.memtables), self.wanted.moment());
                 return Ok(());
             }
             let (known, batch) = (&mut self.known, &mut self.batch);
             let taken = segment.take(&self.wanted, known, &mut self.keyspace, from, batch)?;
             if taken == Taken::Live {
                 dead = 0;
+                self.end_dead_run();
                 continue;
             }
             dead += 1;
+            let wanted = &self.wanted;
+            self.dead_run
+                .pass(segment.key(), self.known.expires(), &wanted.range);
+            if let Some(empty) = self.memtables.empty_ranges()
+                && self.dead_run.may_leap()
+                && let Some(range) = self.dead_run.leap(empty, wanted.moment())
+            {
+                segment.leap(&range, wanted.direction)?;
+            }
             if dead.is_multiple_of(PATIENCE) {
-                segment.skip(&self.wanted)?;
+                segment.skip(wanted)?;
             }
         }
+        self.end_dead_run();
         self.segment = None;
         self.position = Position::End;
+        Ok(())
+    }
+
+    fn end_dead_run(&mut self) {
+        self.dead_run.end(Some(&*self.memtables), self.wanted.moment());
+    }
+
+    /// Opens what counts at the position, or behind a range there that has no keys with a value.
+    fn open(&mut self, version: &Version, list: &MemtableList) -> Result<()> {
+        if let Some(empty) = self.memtables.empty_ranges()
+            && !empty.is_empty()
+            && let Some(range) = self.position.empty_range(&self.wanted, empty)
+        {
+            self.dead_run.leapt(&range);
+            self.position = match self.wanted.direction {
+                Direction::Forward => Position::At(range.end.into_vec()),
+                Direction::Backward => Position::Behind(range.start.into_vec()),
+            };
+        }
+        let range = self.wanted.range.clone();
+        let is_over = match &self.position {
+            Position::At(key) => self.ends_at(key),
+            Position::Behind(key) => self.wanted.direction == Direction::Backward && **key <= *range.low,
+            Position::Start | Position::End => false,
+        };
+        if is_over {
+            return Ok(());
+        }
+        let shares = shares(version, &range);
+        let segment = Segment::open(
+            &self.levels.shared.home.store,
+            (version.number, shares),
+            range,
+            memtables(list, version, self.wanted.at),
+            &self.wanted,
+            &self.position,
+        )?;
+        self.segment = Some(Box::new(segment));
         Ok(())
     }
 
@@ -210,6 +256,7 @@ impl contract::Scan for Iter {
         self.batch.clear();
         self.ahead = 1;
         self.wanted.expected = 0;
+        self.dead_run.leave();
     }
 
     #[inline]

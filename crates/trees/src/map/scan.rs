@@ -3,6 +3,7 @@
 use super::{Map, Version};
 use alluvium_base::Sequence;
 use alluvium_dictionary::contract;
+use alluvium_dictionary::empty_ranges::{DeadRun, EmptyRange, EmptyRanges};
 use alluvium_dictionary::gather::Known;
 use alluvium_dictionary::key::Key;
 use alluvium_dictionary::memtable::Memtable;
@@ -26,6 +27,8 @@ pub struct Iter {
     position: Position,
     known: Known,
     key: Vec<u8>,
+    /// The keys without a value that were passed in a row.
+    dead_run: DeadRun,
 }
 
 /// Where a walk goes on.
@@ -68,6 +71,7 @@ impl Iter {
             position: Position::Start,
             known: Known::default(),
             key: Vec::new(),
+            dead_run: DeadRun::new(direction),
         }
     }
 
@@ -172,18 +176,75 @@ pub(crate) fn in_memtable(
     is_within.then(|| key.to_vec())
 }
 
+impl Iter {
+    /// Returns the range around the position, if there is one, that has no keys with a value.
+    fn empty_range(&self, empty: &EmptyRanges) -> Option<EmptyRange> {
+        let moment = (self.at, self.now_ms);
+        let [low, high] = self.left();
+        match (self.direction, low, high) {
+            (Direction::Forward, Bound::Included(low), _) => empty.around(low, moment),
+            (Direction::Forward, Bound::Excluded(low), _) => empty.around(&[low, &[0]].concat(), moment),
+            (Direction::Backward, _, Bound::Included(high)) => empty.around(high, moment),
+            (Direction::Backward, _, Bound::Excluded(high)) => empty.below(high, moment),
+            (_, Bound::Unbounded, _) | (_, _, Bound::Unbounded) => None,
+        }
+    }
+
+    /// Goes behind a range.
+    fn go_behind(&mut self, range: EmptyRange) {
+        match self.direction {
+            Direction::Forward => self.position = Position::At(range.end.into_vec()),
+            Direction::Backward => {
+                self.key = range.start.into_vec();
+                self.position = Position::Behind;
+            }
+        }
+    }
+
+    /// Leaps over a range at the position that has no keys with a value.
+    fn leap(&mut self) {
+        let memtables = Arc::clone(&self.memtables);
+        if let Some(empty) = memtables.empty_ranges()
+            && !empty.is_empty()
+            && let Some(range) = self.empty_range(empty)
+        {
+            self.dead_run.leapt(&range);
+            self.go_behind(range);
+        }
+    }
+
+    /// The key has no value: a walk through many of them finds a way around.
+    fn pass_dead(&mut self) {
+        let memtables = Arc::clone(&self.memtables);
+        self.dead_run.pass(&self.key, self.known.expires(), &self.range);
+        if let Some(empty) = memtables.empty_ranges()
+            && self.dead_run.may_leap()
+            && let Some(range) = self.dead_run.leap(empty, (self.at, self.now_ms))
+        {
+            self.go_behind(range);
+        }
+    }
+
+    fn end_dead_run(&mut self) {
+        self.dead_run.end(Some(&*self.memtables), (self.at, self.now_ms));
+    }
+}
+
 impl contract::Scan for Iter {
     fn seek(&mut self, key: &[u8]) {
         self.position = Position::At(key.to_vec());
+        self.dead_run.leave();
     }
 
     fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        self.leap();
         loop {
             // The list before the version: what leaves the list from here on is in the version.
             let list = self.memtables.newest_first();
             let version = self.map.shared.version.load();
             let memtables: Vec<&Arc<Memtable>> = above(Some(&list), version.cut, self.at).collect();
             let Some(key) = self.next_key(&version, &memtables) else {
+                self.end_dead_run();
                 return Ok(None);
             };
             let rules = self.map.shared.home.schema.rules(&key);
@@ -214,11 +275,15 @@ impl contract::Scan for Iter {
             self.key = key;
             self.position = Position::Behind;
             match self.known.settle(operator) {
-                Ok(None) => {}
+                Ok(None) => self.pass_dead(),
                 Ok(Some(_)) => break,
-                Err(bad) => return Err(bad.under_operands_of(&self.key)),
+                Err(bad) => {
+                    self.dead_run.leave();
+                    return Err(bad.under_operands_of(&self.key));
+                }
             }
         }
+        self.end_dead_run();
         Ok(Some((&self.key, self.known.value_mut())))
     }
 }

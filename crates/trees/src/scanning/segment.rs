@@ -4,6 +4,7 @@ use super::sources::{Above, Deletes, Source};
 use crate::run::{self, Access};
 use alluvium_base::{Kind, Sequence};
 use alluvium_dictionary::batch::Batch;
+use alluvium_dictionary::empty_ranges::{EmptyRange, EmptyRanges, Moment};
 use alluvium_dictionary::fetch::{Blocking, found};
 use alluvium_dictionary::found::Room;
 use alluvium_dictionary::gather::Known;
@@ -44,6 +45,33 @@ pub(crate) struct Wanted {
     pub(crate) now_ms: u64,
     /// How many records will probably be taken, from now on.
     pub(crate) expected: usize,
+}
+
+impl Wanted {
+    /// Where the reader stands, in the commit order and in time.
+    pub(crate) fn moment(&self) -> Moment {
+        (self.at, self.now_ms)
+    }
+}
+
+impl Position {
+    /// Returns the range around the position, if there is one, that has no keys with a value.
+    pub(crate) fn empty_range(&self, wanted: &Wanted, empty: &EmptyRanges) -> Option<EmptyRange> {
+        let (range, moment) = (&wanted.range, wanted.moment());
+        let from_above = || empty.below(range.high.as_deref()?, moment);
+        match (self, wanted.direction) {
+            (Position::End, _) => None,
+            (Position::Start, Direction::Forward) => empty.around(&range.low, moment),
+            (Position::At(key), Direction::Forward) => empty.around(key.as_slice().max(&range.low), moment),
+            (Position::Behind(key), Direction::Forward) => empty.around(&[key, &[0][..]].concat(), moment),
+            (Position::Start, Direction::Backward) => from_above(),
+            (Position::At(key) | Position::Behind(key), Direction::Backward) if range.ends_before(key) => {
+                from_above()
+            }
+            (Position::At(key), Direction::Backward) => empty.around(key, moment),
+            (Position::Behind(key), Direction::Backward) => empty.below(key, moment),
+        }
+    }
 }
 
 /// The sources within a range of which one state of the dictionary has a list of runs.
@@ -369,6 +397,22 @@ impl Segment {
         }
     }
 
+    /// Goes behind a range that has no keys with a value, in the direction.
+    pub(crate) fn leap(&mut self, empty: &EmptyRange, direction: Direction) -> Result<()> {
+        let is_inside = |key: &[u8]| *empty.start <= *key && *key < *empty.end;
+        for source in self.merged.sources_mut() {
+            if source.key().is_some_and(is_inside) {
+                go_behind(source, &empty.start, &empty.end, direction)?;
+            }
+        }
+        self.merged.rebuild();
+        debug_assert!(
+            self.merged.key().is_none_or(|key| !is_inside(key)),
+            "no source is left behind"
+        );
+        Ok(())
+    }
+
     /// Where range deletes cover what comes next, their ends are sought in everything older.
     pub(crate) fn skip(&mut self, wanted: &Wanted) -> Result<()> {
         if !self.has_deletes {
@@ -391,21 +435,27 @@ impl Segment {
                     continue;
                 }
                 moved = true;
-                match wanted.direction {
-                    Direction::Forward => older.seek(&end)?,
-                    Direction::Backward => {
-                        older.seek(&start)?;
-                        while older.key() == Some(&start) {
-                            older.pass_key()?;
-                        }
-                    }
-                }
+                go_behind(older, &start, &end, wanted.direction)?;
             }
         }
         if moved {
             self.merged.rebuild();
         }
         Ok(())
+    }
+}
+
+/// Moves a source out of the keys from `start` on and before `end`, in the direction.
+fn go_behind(source: &mut Source, start: &[u8], end: &[u8], direction: Direction) -> Result<()> {
+    match direction {
+        Direction::Forward => source.seek(end),
+        Direction::Backward => {
+            source.seek(start)?;
+            while source.key() == Some(start) {
+                source.pass_key()?;
+            }
+            Ok(())
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use crate::map::in_memtable;
 use crate::paged::read::{Bounds, Scan};
 use alluvium_base::Sequence;
 use alluvium_dictionary::contract;
+use alluvium_dictionary::empty_ranges::DeadRun;
 use alluvium_dictionary::gather::Known;
 use alluvium_dictionary::key::Key;
 use alluvium_dictionary::memtable::Memtable;
@@ -39,6 +40,8 @@ pub struct Iter {
     found: VecDeque<Pair>,
     current: Pair,
     is_done: bool,
+    /// The keys without a value that were passed in a row.
+    dead_run: DeadRun,
 }
 
 impl fmt::Debug for Iter {
@@ -71,6 +74,7 @@ impl Iter {
             found: VecDeque::new(),
             current: Pair::default(),
             is_done: false,
+            dead_run: DeadRun::new(direction),
         }
     }
 
@@ -83,8 +87,38 @@ impl Iter {
         }
     }
 
+    /// Takes a range that has no keys with a value off what is left, if there is one where the walk
+    /// is.
+    fn leap(&mut self) {
+        let Some(empty) = self.memtables.empty_ranges() else {
+            return;
+        };
+        let moment = (self.at, self.now_ms);
+        let found = match (self.direction, &self.range.high) {
+            (Direction::Forward, _) => empty.around(&self.range.low, moment),
+            (Direction::Backward, Some(high)) => empty.below(high, moment),
+            (Direction::Backward, None) => None,
+        };
+        if let Some(found) = found {
+            self.dead_run.leapt(&found);
+            match self.direction {
+                Direction::Forward => self.range.low = found.end,
+                Direction::Backward => self.range.high = Some(found.start),
+            }
+        }
+    }
+
     /// Finds the next pairs.
     fn fill(&mut self) -> Result<()> {
+        self.leap();
+        let filled = self.fill_from_here();
+        if filled.is_err() {
+            self.dead_run.leave();
+        }
+        filled
+    }
+
+    fn fill_from_here(&mut self) -> Result<()> {
         debug_assert!(
             self.found.is_empty() && !self.is_done,
             "there may be more to find"
@@ -109,7 +143,9 @@ impl Iter {
                 return Ok(());
             }
             let next = self.next_key(own.as_ref(), &memtables);
+            let moment = (self.at, self.now_ms);
             let Some(key) = next else {
+                self.dead_run.end(Some(&*self.memtables), moment);
                 self.is_done = true;
                 return Ok(());
             };
@@ -122,10 +158,21 @@ impl Iter {
             };
             if let Some(value) = self.value_of(&key, value.as_deref(), &memtables, cut)? {
                 bytes += key.len() + value.len();
+                self.dead_run.end(Some(&*self.memtables), moment);
                 self.found.push_back((key.clone(), value));
+                self.pass(&key);
+                continue;
             }
+            self.dead_run.pass(&key, self.known.expires(), &self.whole);
             self.pass(&key);
+            let looks = self.dead_run.may_leap();
+            let empty = self.memtables.empty_ranges().filter(|_| looks);
+            if empty.is_some_and(|empty| empty.around(&key, moment).is_some()) {
+                // The walk begins again behind it.
+                return Ok(());
+            }
         }
+        self.dead_run.note(Some(&*self.memtables), (self.at, self.now_ms));
         Ok(())
     }
 
@@ -190,6 +237,7 @@ fn step(
 impl contract::Scan for Iter {
     fn seek(&mut self, key: &[u8]) {
         self.found.clear();
+        self.dead_run.leave();
         self.is_done = false;
         self.range = self.whole.clone();
         match self.direction {

@@ -9,6 +9,7 @@ use crate::tiered::trunk::{Node, Trunk, Version};
 use alluvium_base::{Purpose, Sequence};
 use alluvium_dictionary::apart;
 use alluvium_dictionary::batch::Batch;
+use alluvium_dictionary::empty_ranges::DeadRun;
 use alluvium_dictionary::fetch::Blocking;
 use alluvium_dictionary::gather::Known;
 use alluvium_dictionary::memtables::{MemtableList, Memtables, above};
@@ -69,6 +70,8 @@ pub struct Iter {
     /// Keys without a value in a row, and those of them that are in runs.
     dead: u32,
     waded: u32,
+    /// The same keys, as later walks may profit by them.
+    dead_run: DeadRun,
 }
 
 impl Drop for Iter {
@@ -139,6 +142,7 @@ impl Iter {
             known: Known::default(),
             dead: 0,
             waded: 0,
+            dead_run: DeadRun::new(direction),
         }
     }
 
@@ -152,6 +156,7 @@ impl Iter {
         self.batch.clear();
         self.ahead = 1;
         (self.dead, self.waded) = (0, 0);
+        self.dead_run.leave();
     }
 
     /// Announces that about `records` records will be taken: what they need is read at once,
@@ -207,6 +212,7 @@ impl Iter {
         while self.batch.len() == 0 && !matches!(self.position, Position::End) {
             let filled = self.fill();
             if let Err(error) = filled {
+                self.dead_run.leave();
                 if let Some(segment) = self.segment.take() {
                     self.position = segment.position();
                 }
@@ -298,6 +304,7 @@ impl Iter {
         let mut breath = 0;
         loop {
             if self.segment.is_none() && !self.open(view)? {
+                self.end_dead_run();
                 return Ok(());
             }
             while let Some(segment) = &mut self.segment
@@ -305,6 +312,8 @@ impl Iter {
             {
                 if self.batch.is_full() || breath >= BREATH {
                     self.position = Position::At(key.to_vec());
+                    self.dead_run
+                        .note(self.memtables.as_deref(), self.wanted.moment());
                     return Ok(());
                 }
                 let (wanted, known, batch) = (&self.wanted, &mut self.known, &mut self.batch);
@@ -312,26 +321,64 @@ impl Iter {
                 debug_assert!(self.waded <= self.dead, "what was waded through is dead");
                 if taken == Taken::Live {
                     (self.dead, self.waded) = (0, 0);
+                    self.end_dead_run();
                     continue;
                 }
-                self.dead += 1;
                 breath += 1;
-                if taken == Taken::Waded {
-                    self.waded += 1;
-                    if self.waded == WADING {
-                        view.trunk.usage.note_wading(segment.key());
-                    }
-                }
-                if self.dead.is_multiple_of(PATIENCE) {
-                    segment.skip(wanted)?;
-                }
+                self.pass_dead(taken, view)?;
             }
             self.leave();
         }
     }
 
+    /// A key without a value was taken: a walk through many of them finds a way around.
+    fn pass_dead(&mut self, taken: Taken, view: &View<'_>) -> Result<()> {
+        let Some(segment) = &mut self.segment else {
+            return Ok(());
+        };
+        let wanted = &self.wanted;
+        self.dead += 1;
+        if taken == Taken::Waded {
+            self.waded += 1;
+            if self.waded == WADING {
+                view.trunk.usage.note_wading(segment.key());
+            }
+        }
+        self.dead_run
+            .pass(segment.key(), self.known.expires(), &wanted.range);
+        let empty = self.memtables.as_deref().and_then(Memtables::empty_ranges);
+        if let Some(empty) = empty.filter(|_| self.dead_run.may_leap())
+            && let Some(range) = self.dead_run.leap(empty, wanted.moment())
+        {
+            segment.leap(&range, wanted.direction)?;
+        }
+        if self.dead.is_multiple_of(PATIENCE) {
+            segment.skip(wanted)?;
+        }
+        Ok(())
+    }
+
+    fn end_dead_run(&mut self) {
+        self.dead_run.end(self.memtables.as_deref(), self.wanted.moment());
+    }
+
+    /// Leaps over a range at the position that has no keys with a value.
+    fn leap(&mut self) {
+        let empty = self.memtables.as_deref().and_then(Memtables::empty_ranges);
+        if let Some(empty) = empty.filter(|empty| !empty.is_empty())
+            && let Some(range) = self.position.empty_range(&self.wanted, empty)
+        {
+            self.dead_run.leapt(&range);
+            self.position = match self.wanted.direction {
+                Direction::Forward => Position::At(range.end.into_vec()),
+                Direction::Backward => Position::Behind(range.start.into_vec()),
+            };
+        }
+    }
+
     /// Opens the leaf where the position is; none when the range ends before.
     fn open(&mut self, view: &View<'_>) -> Result<bool> {
+        self.leap();
         let Some(probe) = self.probe() else {
             self.position = Position::End;
             return Ok(false);

@@ -1,0 +1,280 @@
+//! The ranges by their starts, and the claims.
+
+use super::Moment;
+use alluvium_base::Sequence;
+use std::collections::BTreeMap;
+use std::ops::{Bound, Range};
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// What a range takes beside the bytes of its keys, about.
+const OVERHEAD: usize = 96;
+
+/// Keys from `start` on and before `end`: none of them has a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EmptyRange {
+    /// The first key.
+    pub start: Box<[u8]>,
+    /// The first key behind.
+    pub end: Box<[u8]>,
+}
+
+/// What is known of the range that begins at some key.
+#[derive(Debug)]
+struct Known {
+    end: Box<[u8]>,
+    /// It holds for readers at this commit or above, at this time or later.
+    since: Moment,
+    /// How many more times [`Table::drop_unused`] spares it.
+    credit: AtomicU8,
+}
+
+/// The credit of a range that was just found, and of one that a reader uses.
+const NEW: u8 = 1;
+const USED: u8 = 4;
+
+impl Known {
+    fn holds_for(&self, (at, now_ms): Moment) -> bool {
+        self.since.0 <= at && self.since.1 <= now_ms
+    }
+}
+
+/// A range that a reader has found empty and still looks at.
+#[derive(Debug)]
+struct Claim {
+    number: u64,
+    start: Box<[u8]>,
+    end: Box<[u8]>,
+}
+
+/// All of them. Ranges do not overlap.
+#[derive(Debug)]
+pub(super) struct Table {
+    ranges: BTreeMap<Box<[u8]>, Known>,
+    claims: Vec<Claim>,
+    next_claim: u64,
+    bytes: usize,
+    most_bytes: usize,
+    /// Where the next search for a range that nobody uses begins.
+    hand: Box<[u8]>,
+    /// Readers below this commit claim nothing.
+    floor: Sequence,
+}
+
+fn bytes(start: &[u8], end: &[u8]) -> usize {
+    OVERHEAD + start.len() + end.len()
+}
+
+impl Table {
+    pub(super) fn new(most_bytes: usize) -> Table {
+        Table {
+            ranges: BTreeMap::new(),
+            claims: Vec::new(),
+            next_claim: 0,
+            bytes: 0,
+            most_bytes,
+            hand: Box::default(),
+            floor: 0,
+        }
+    }
+
+    /// Returns how many ranges and claims there are.
+    pub(super) fn len(&self) -> usize {
+        self.ranges.len() + self.claims.len()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Returns the range that a key is in, whoever it holds for.
+    fn range_of(&self, key: &[u8]) -> Option<(&[u8], &Known)> {
+        let upto = (Bound::Unbounded, Bound::Included(key));
+        let (start, known) = self.ranges.range::<[u8], _>(upto).next_back()?;
+        (*key < *known.end).then_some((&**start, known))
+    }
+
+    pub(super) fn around(&self, key: &[u8], moment: Moment) -> Option<EmptyRange> {
+        let (start, known) = self.range_of(key)?;
+        used(start, known, moment)
+    }
+
+    pub(super) fn below(&self, end: &[u8], moment: Moment) -> Option<EmptyRange> {
+        let below = (Bound::Unbounded, Bound::Excluded(end));
+        let (start, known) = self.ranges.range::<[u8], _>(below).next_back()?;
+        (*end <= *known.end).then(|| used(start, known, moment)).flatten()
+    }
+
+    /// Returns whether a key is in a range or a claim.
+    pub(super) fn holds(&self, key: &[u8]) -> bool {
+        self.range_of(key).is_some() || self.claims.iter().any(|claim| claim.holds(key))
+    }
+
+    /// A key has got a value: what is around it is two ranges.
+    pub(super) fn cut(&mut self, key: &[u8]) {
+        if let Some((start, _)) = self.range_of(key) {
+            let start: Box<[u8]> = start.into();
+            let known = self.remove(&start);
+            let behind = [key, &[0]].concat();
+            let credit = known.credit.into_inner();
+            if *behind < *known.end {
+                self.insert(behind.into(), known.end, known.since, credit);
+            }
+            if *start < *key {
+                self.insert(start, key.into(), known.since, credit);
+            }
+        }
+        for claim in self.claims.iter_mut().filter(|claim| claim.holds(key)) {
+            self.bytes -= claim.end.len();
+            self.bytes += key.len();
+            claim.end = key.into();
+        }
+        debug_assert!(!self.holds(key), "Z2: what is written is in no range");
+    }
+
+    fn remove(&mut self, start: &[u8]) -> Known {
+        let known = self.ranges.remove(start).expect("it was just found");
+        self.bytes -= bytes(start, &known.end);
+        known
+    }
+
+    fn insert(&mut self, start: Box<[u8]>, end: Box<[u8]>, since: Moment, credit: u8) {
+        assert!(start < end, "a range has keys");
+        self.bytes += bytes(&start, &end);
+        let known = Known {
+            end,
+            since,
+            credit: AtomicU8::new(credit),
+        };
+        let before = self.ranges.insert(start, known);
+        assert!(before.is_none(), "ranges do not overlap");
+    }
+
+    /// Claims ranges for a reader at `at`. Returns the numbers of the claims.
+    pub(super) fn claim(&mut self, ranges: &[(Vec<u8>, Vec<u8>)], at: Sequence) -> Option<Range<u64>> {
+        let wanted: usize = ranges.iter().map(|(start, end)| bytes(start, end)).sum();
+        if at < self.floor || wanted > self.most_bytes / 2 {
+            return None;
+        }
+        self.make_way(wanted);
+        let first = self.next_claim;
+        for (start, end) in ranges {
+            self.bytes += bytes(start, end);
+            self.claims.push(Claim {
+                number: self.next_claim,
+                start: start[..].into(),
+                end: end[..].into(),
+            });
+            self.next_claim += 1;
+        }
+        Some(first..self.next_claim)
+    }
+
+    /// Drops ranges, those first that nobody has used lately (CLOCK), until this many bytes more may
+    /// be taken (Z3).
+    fn make_way(&mut self, wanted: usize) {
+        while self.bytes + wanted > self.most_bytes && !self.ranges.is_empty() {
+            let behind = (Bound::Excluded(&*self.hand), Bound::Unbounded);
+            let Some((start, known)) = self.ranges.range::<[u8], _>(behind).next() else {
+                if self.ranges.contains_key(&[][..]) {
+                    self.remove(&[]);
+                }
+                self.hand = Box::default();
+                continue;
+            };
+            let start = start.clone();
+            if known.credit.swap(NEW, Ordering::Relaxed) <= NEW {
+                self.remove(&start);
+            }
+            self.hand = start;
+        }
+    }
+
+    /// Returns which of these claims are left, as they are now.
+    pub(super) fn claimed(&self, numbers: &Range<u64>) -> Vec<(u64, Box<[u8]>, Box<[u8]>)> {
+        let own = self.claims.iter().filter(|claim| numbers.contains(&claim.number));
+        own.map(|claim| (claim.number, claim.start.clone(), claim.end.clone()))
+            .collect()
+    }
+
+    /// Has a claim count up to `news`, the first key in it that has something newer.
+    pub(super) fn settle(&mut self, number: u64, news: Option<Box<[u8]>>, since: Moment) {
+        let Some(claim) = self.claims.iter().find(|claim| claim.number == number) else {
+            return;
+        };
+        let end = news.filter(|news| *news < claim.end);
+        let (start, end) = (claim.start.clone(), end.unwrap_or_else(|| claim.end.clone()));
+        if start < end {
+            self.join(start, end, since);
+        }
+    }
+
+    /// Adds a range, joined with those that it touches.
+    fn join(&mut self, mut start: Box<[u8]>, mut end: Box<[u8]>, mut since: Moment) {
+        let mut credit = NEW;
+        loop {
+            let upto = (Bound::Unbounded, Bound::Included(&*end));
+            let touched = self.ranges.range::<[u8], _>(upto).next_back();
+            let Some((other, _)) = touched.filter(|(_, known)| start <= known.end) else {
+                break;
+            };
+            let other = other.clone();
+            let known = self.remove(&other);
+            since = (since.0.max(known.since.0), since.1.max(known.since.1));
+            credit = credit.max(known.credit.into_inner());
+            start = start.min(other);
+            end = end.max(known.end);
+        }
+        self.insert(start, end, since, credit);
+    }
+
+    /// Drops claims.
+    pub(super) fn give_up(&mut self, numbers: &Range<u64>) {
+        let mut freed = 0;
+        self.claims.retain(|claim| {
+            let goes = numbers.contains(&claim.number);
+            freed += usize::from(goes) * bytes(&claim.start, &claim.end);
+            !goes
+        });
+        self.bytes -= freed;
+    }
+
+    pub(super) fn forget(&mut self, last: Sequence) {
+        self.floor = self.floor.max(last);
+        self.ranges.clear();
+        self.claims.clear();
+        self.bytes = 0;
+    }
+
+    /// Drops ranges that no reader has used for a while: for as many calls as it has credit.
+    pub(super) fn drop_unused(&mut self) {
+        let mut freed = 0;
+        self.ranges.retain(|start, known| {
+            let credit = known.credit.get_mut();
+            let stays = *credit > 0;
+            *credit = credit.saturating_sub(1);
+            freed += usize::from(!stays) * bytes(start, &known.end);
+            stays
+        });
+        self.bytes -= freed;
+    }
+}
+
+impl Claim {
+    fn holds(&self, key: &[u8]) -> bool {
+        *self.start <= *key && *key < *self.end
+    }
+}
+
+/// Returns a range that a reader uses, if it holds for it.
+fn used(start: &[u8], known: &Known, moment: Moment) -> Option<EmptyRange> {
+    if !known.holds_for(moment) {
+        return None;
+    }
+    if known.credit.load(Ordering::Relaxed) < USED {
+        known.credit.store(USED, Ordering::Relaxed);
+    }
+    Some(EmptyRange {
+        start: start.into(),
+        end: known.end.clone(),
+    })
+}
