@@ -6,7 +6,8 @@
 //!
 //! *Read in this order*: the crate `alluvium-dictionary` first, then [`run`], [`maplet`],
 //! `taking.rs` (a memtable becomes a run), `fuse.rs` (runs become one), `stitch` (leaves that are
-//! taken over unread), `mended.rs` (what a repair of leaves came to), `layers`, `scanning`,
+//! taken over unread), `mended.rs` (what a repair of leaves came to),
+//! `merge_memory.rs` (what a merge takes while it is under way), `layers`, `scanning`,
 //! [`tiered`], [`levels`]; [`map`], the least of them; [`paged`], trees whose pages are written in
 //! place; [`affine`], trees whose nodes are as large as a disk likes; [`pdam`], a tree for the
 //! blocks that a device moves at once; [`insertion`], a B-tree with a buffer before its leaves;
@@ -24,6 +25,7 @@ pub mod levels;
 pub mod map;
 pub mod maplet;
 mod mended;
+mod merge_memory;
 pub mod paged;
 pub mod pdam;
 pub mod run;

@@ -229,7 +229,7 @@ impl Engine {
             return Ok(());
         }
         let now = self.memory_use();
-        self.dictionaries.tree.limit_scans(budget / SCANS_SHARE);
+        self.dictionaries.limit_scans(budget / SCANS_SHARE);
         let share = self.share_of_writes();
         let used = now.memtables + now.log;
         let writes = match self.plan.workers {

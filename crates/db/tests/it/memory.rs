@@ -6,7 +6,7 @@
 //! `ALLUVIUM_MEMORY_FULL=1` does more of everything, with data of four times the budget.
 
 use alluvium::simulation::{OpenIn as _, Simulated as _};
-use alluvium::{Db, Error, Keyspace, Options, Snapshot, WriteBatch};
+use alluvium::{Db, Error, Keyspace, KeyspaceOptions, MAX_KEY, Options, Snapshot, WriteBatch};
 use alluvium_device::machine;
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_sim::environment::number;
@@ -55,6 +55,9 @@ const ROWS: &[Row] = &[
     }),
     row("snapshots", "loaded", snapshots),
     row("compact", "loaded", compact),
+    row("load, levels", "levels", load_levels),
+    row("compact, levels", "levels", compact),
+    row("keys of 64 KiB, hashed", "hashed", long_keys_in_hashed),
     row("10,000 keyspaces", "keyspaces", keyspaces),
     row("ingest", "ingested", ingest),
     row("batch of a million puts", "batch", batch),
@@ -200,6 +203,36 @@ fn snapshots(path: &Path, memory: u64) -> u64 {
 fn compact(path: &Path, memory: u64) -> u64 {
     let (db, _) = open(path, memory);
     db.compact().unwrap();
+    db.close().unwrap();
+    0
+}
+
+fn keyspace_in(db: &Db, structure: &str) -> Keyspace {
+    let options = KeyspaceOptions::new().structure(structure.parse().unwrap());
+    db.keyspace_with("records", &options).unwrap()
+}
+
+fn load_levels(path: &Path, memory: u64) -> u64 {
+    let db = Options::new().memory(memory).open(path).unwrap();
+    let keyspace = keyspace_in(&db, "levels,k=4");
+    for number in 0..records(memory) {
+        keyspace.put(key(number), VALUE).unwrap();
+    }
+    db.close().unwrap();
+    0
+}
+
+/// Merges and walks come to keys that are not in their leaves.
+fn long_keys_in_hashed(path: &Path, memory: u64) -> u64 {
+    let db = Options::new().memory(memory).open(path).unwrap();
+    let keyspace = keyspace_in(&db, "hashed");
+    let count = much(1200, 4000);
+    for number in 0..count {
+        let mut long = number.to_be_bytes().to_vec();
+        long.resize(MAX_KEY, b'k');
+        keyspace.put(&long, VALUE).unwrap();
+    }
+    assert_eq!(keyspace.unordered().map(Result::unwrap).count() as u64, count);
     db.close().unwrap();
     0
 }

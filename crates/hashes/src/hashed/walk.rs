@@ -20,6 +20,7 @@ use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::{Residence, Result};
 use std::collections::{BinaryHeap, VecDeque};
 use std::fmt;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 /// A key with its hash, in whose order walks go.
@@ -57,6 +58,9 @@ const MOST_TOGETHER: u64 = 2048;
 /// values that are apart from their leaves may be far longer than these. Tests end many windows
 /// early.
 const MOST_DECIDED: usize = if cfg!(test) { 2 << 10 } else { 128 << 10 };
+/// Once the records of a run take as many bytes, a window ends: keys that are apart from their
+/// leaves may be far longer than these. Tests end many windows early.
+const MOST_READ: usize = if cfg!(test) { 4 << 10 } else { 256 << 10 };
 
 /// A walk over the keys of a range that have a value, in the order of their hashes, for a reader at
 /// one sequence number. Between its calls it holds a position, the keys of memtables, and what it
@@ -195,12 +199,9 @@ impl Iter {
         self.ahead = (2 * self.ahead).min(most);
         let mut records: Vec<(usize, Owned)> = Vec::new();
         for (source, run) in runs.iter().enumerate() {
-            read_window(run, (first, last), &nodes, &mut |record| {
-                if self.range.contains(&record.key) {
-                    records.push((source, record));
-                }
-            })?;
+            last = self.read_of(run, source, (first, last), &nodes, &mut records)?;
         }
+        records.retain(|(_, record)| record.hash <= last);
         let keys = above_runs.with(&records, (first, last));
         // Of one key, newest first: sources are, and so are the records of each.
         records.sort_by(|(one, a), (other, b)| (a.hash, &a.key, one).cmp(&(b.hash, &b.key, other)));
@@ -222,7 +223,7 @@ impl Iter {
             let Some(value) = self.decide(Key::new(&key), &memtables, &runs, own, &nodes)? else {
                 continue;
             };
-            bytes += value.len();
+            bytes += key.len() + value.len();
             if bytes >= MOST_DECIDED {
                 full = Some((hash, key.clone()));
             }
@@ -239,6 +240,34 @@ impl Iter {
             None => (self.next, self.from) = (last.checked_add(1), None),
         }
         Ok(())
+    }
+
+    /// Adds the records of a window that a run has, and returns the last hash of the window: an
+    /// earlier one where records are long.
+    fn read_of(
+        &self,
+        run: &Run,
+        source: usize,
+        (first, mut last): (u64, u64),
+        nodes: &Cached<'_>,
+        records: &mut Vec<(usize, Owned)>,
+    ) -> Result<u64> {
+        let mut bytes = 0;
+        read_window(run, (first, last), nodes, &mut |record| {
+            if record.hash > last {
+                return ControlFlow::Break(());
+            }
+            bytes += record.key.len() + record.operand.len();
+            if bytes >= MOST_READ {
+                // All records of a hash are in one window.
+                last = record.hash;
+            }
+            if self.range.contains(&record.key) {
+                records.push((source, record));
+            }
+            ControlFlow::Continue(())
+        })?;
+        Ok(last)
     }
 
     /// Returns the value of a key.

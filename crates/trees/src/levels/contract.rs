@@ -18,6 +18,7 @@ use alluvium_dictionary::share::Share;
 use alluvium_storage::Result;
 use alluvium_storage::extents::Class;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 impl Levels {
     /// Tells what each run has in a range, from index nodes alone.
@@ -83,13 +84,15 @@ impl Dictionary for Levels {
     }
 
     fn load(&self) -> Load {
-        let version = self.version();
+        let (version, shared) = (self.version(), &self.shared);
+        let of_runs: u64 = version
+            .newest_first
+            .iter()
+            .map(|member| member.memory_bytes())
+            .sum();
+        let of_merges = shared.merging_bytes.load(Ordering::Relaxed);
         Load {
-            memory_bytes: version
-                .newest_first
-                .iter()
-                .map(|member| member.memory_bytes())
-                .sum(),
+            memory_bytes: of_runs + of_merges + shared.held.bytes(),
             steps: self.steps(),
         }
     }

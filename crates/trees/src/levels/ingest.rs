@@ -4,6 +4,7 @@ use super::Levels;
 use super::policy;
 use super::state::{Member, install_extents};
 use crate::layers::{How, Layers};
+use crate::merge_memory::merge_bytes;
 use alluvium_base::{Message, Purpose, Sequence};
 use alluvium_dictionary::contract;
 use alluvium_dictionary::gather::Gather;
@@ -121,7 +122,12 @@ impl contract::Ingest for Ingest {
     }
 
     fn memory_bytes(&self) -> u64 {
-        self.layers.memory_bytes() + self.layers.building() * size_of::<u64>() as u64
+        let device = self.levels.shared.home.store.device();
+        let building = match self.layers.building() {
+            0 => 0,
+            records => merge_bytes(device, 0, self.layers.bytes(), records, 0),
+        };
+        building + self.layers.memory_bytes()
     }
 
     fn attach(mut self: Box<Self>, first: Sequence) -> Result<()> {

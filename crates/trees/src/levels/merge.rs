@@ -7,6 +7,7 @@ use super::policy::{self, Merge};
 use super::state::{Age, Kept, Member, Version, Written, bytes_of};
 use crate::fuse::{Fused, Plan, Source};
 use crate::maplet::{self, Merger};
+use crate::merge_memory::merge_bytes;
 use crate::run::Built;
 use crate::stitch::{Filters, Rules, Stitched, Stitching};
 use alluvium_base::Purpose;
@@ -30,6 +31,8 @@ pub struct MergeStep {
     reason: Reason,
     older: Older,
     phase: Phase,
+    /// Memory that it takes, about.
+    memory_bytes: u64,
 }
 
 /// What asks for a merge.
@@ -82,6 +85,9 @@ impl Levels {
         let oldest = inputs.last().expect("a merge takes runs");
         let of_all = version.newest_first.last();
         let is_oldest = of_all.is_some_and(|run| Arc::ptr_eq(run, oldest));
+        let memory_bytes = self.memory_of_merge(&inputs);
+        let merging_bytes = &self.shared.merging_bytes;
+        merging_bytes.fetch_add(memory_bytes, Ordering::Relaxed);
         MergeStep {
             levels: self.clone(),
             number,
@@ -90,7 +96,18 @@ impl Levels {
             reason,
             older: if is_oldest { Older::None } else { Older::Elsewhere },
             phase: Phase::Due,
+            memory_bytes,
         }
+    }
+
+    /// Returns the memory that a merge of these runs takes, about.
+    fn memory_of_merge(&self, inputs: &[Arc<Member>]) -> u64 {
+        let runs = || inputs.iter().map(|member| &member.run);
+        let bytes = runs().map(bytes_of).sum();
+        let records = runs().map(|run| run.summary().records).sum();
+        let deletes = runs().map(|run| run.range_deletes().len() as u64).sum();
+        let device = self.shared.home.store.device();
+        merge_bytes(device, inputs.len(), bytes, records, deletes)
     }
 
     /// Returns the merge that is due, and why.
@@ -482,6 +499,9 @@ impl Step for MergeStep {
 
 impl Drop for MergeStep {
     fn drop(&mut self) {
+        let merging_bytes = &self.levels.shared.merging_bytes;
+        let before = merging_bytes.fetch_sub(self.memory_bytes, Ordering::Relaxed);
+        debug_assert!(before >= self.memory_bytes, "memory of merges is counted");
         self.give_up();
     }
 }

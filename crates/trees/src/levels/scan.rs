@@ -2,7 +2,7 @@
 
 use super::Levels;
 use super::state::Version;
-use crate::scanning::{Position, Segment, Share, Taken, Wanted};
+use crate::scanning::{Hold, Position, Segment, Share, Taken, Wanted};
 use alluvium_base::{Purpose, Sequence};
 use alluvium_dictionary::batch::Batch;
 use alluvium_dictionary::contract;
@@ -27,13 +27,15 @@ const BREATH: u32 = 4096;
 const _: () = assert!(PATIENCE < BREATH, "a scan skips before it begins again");
 
 /// A walk over the keys of a range that have a value, for a reader at one sequence number. Between
-/// its calls it holds neither a version nor a memtable: a position, frames of the cache, and
-/// records that it has decided.
+/// its calls it holds neither a version nor a memtable: a position, records that it has decided,
+/// and frames of the cache while all scans together do not hold too much.
 pub struct Iter {
     levels: Levels,
     memtables: Arc<dyn Memtables>,
     wanted: Wanted,
     segment: Option<Box<Segment>>,
+    /// What all of this takes in memory, and where the segment is when it is not here.
+    hold: Hold,
     /// Where to go on when the segment is no more.
     position: Position,
     batch: Batch,
@@ -51,6 +53,14 @@ impl fmt::Debug for Iter {
             .field("wanted", &self.wanted)
             .field("position", &self.position)
             .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Iter {
+    fn drop(&mut self) {
+        let held = &self.levels.shared.held;
+        drop(held.take(&mut self.hold));
+        held.keep(&mut self.hold, 0);
     }
 }
 
@@ -75,6 +85,7 @@ impl Iter {
                 expected: 0,
             },
             segment: None,
+            hold: Hold::default(),
             position: Position::Start,
             batch: Batch::default(),
             ahead: 1,
@@ -87,7 +98,7 @@ impl Iter {
     #[cold]
     fn refill(&mut self) -> Result<()> {
         self.batch.clear();
-        self.batch.want(self.ahead);
+        self.begin_batch();
         while self.batch.len() == 0 && !matches!(self.position, Position::End) {
             let filled = self.fill();
             if let Err(error) = filled {
@@ -105,7 +116,37 @@ impl Iter {
         debug_assert!(self.ahead <= MAX_AHEAD, "{} ahead", self.ahead);
         self.ahead = (2 * self.ahead).min(MAX_AHEAD);
         self.wanted.expected = self.ahead;
+        self.end_batch();
         Ok(())
+    }
+
+    fn begin_batch(&mut self) {
+        let held = &self.levels.shared.held;
+        if self.segment.is_none() {
+            self.segment = held.take(&mut self.hold);
+        }
+        match held.most_ahead() {
+            Some(most) => self.batch.want_little(self.ahead.min(most)),
+            None => self.batch.want(self.ahead),
+        }
+    }
+
+    /// Keeps what is worth it until the next call, as far as all scans together may.
+    fn end_batch(&mut self) {
+        if self.batch.len() == 0 {
+            self.batch = Batch::default();
+        }
+        let held = &self.levels.shared.held;
+        let batch = self.batch.memory_bytes();
+        let segment = self.segment.as_deref().map_or(0, Segment::memory_bytes);
+        if held.keep(&mut self.hold, batch + segment) {
+            return;
+        }
+        self.known = Known::default();
+        held.keep(&mut self.hold, batch);
+        if let Some(segment) = self.segment.take() {
+            held.park(&mut self.hold, segment);
+        }
     }
 
     /// Fills the batch from one version and the memtables above it, which are let go afterwards.
@@ -253,6 +294,7 @@ impl contract::Scan for Iter {
             Position::At(key.to_vec())
         };
         self.segment = None;
+        drop(self.levels.shared.held.take(&mut self.hold));
         self.batch.clear();
         self.ahead = 1;
         self.wanted.expected = 0;

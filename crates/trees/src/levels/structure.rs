@@ -5,6 +5,7 @@ use super::format::Contents;
 use super::options::LevelsOptions;
 use super::policy;
 use super::state::{Age, Kept, Member, Runs, Version, newest_first};
+use crate::scanning::Held;
 use crate::stitch::Stitching;
 use crate::whereabouts::{RunName, RunPlace};
 use alluvium_base::Sequence;
@@ -36,6 +37,10 @@ pub(super) struct Shared {
     pub(super) kept: Mutex<Kept>,
     /// Space is scarce: every merge may use the reserve.
     pub(super) is_scarce: AtomicBool,
+    /// Bytes of memory that merges under way take.
+    pub(super) merging_bytes: AtomicU64,
+    /// What scans hold between their calls.
+    pub(super) held: Held,
     /// Leaves that merges took over unread.
     pub(super) stitched: AtomicU64,
     /// What was written, and what of it for scans alone.
@@ -175,6 +180,8 @@ impl Levels {
                 version: ArcSwap::from_pointee(version),
                 kept: Mutex::new(kept),
                 is_scarce: AtomicBool::new(false),
+                merging_bytes: AtomicU64::new(0),
+                held: Held::default(),
                 stitched: AtomicU64::new(0),
                 ledger: Ledger::default(),
             }),
@@ -235,6 +242,12 @@ impl Levels {
     #[must_use]
     pub fn stitched(&self) -> u64 {
         self.shared.stitched.load(Ordering::Relaxed)
+    }
+
+    /// Limits what scans hold between their calls to `bytes` bytes, all of them together, but for a
+    /// little that each needs.
+    pub fn limit_scans(&self, bytes: u64) {
+        self.shared.held.limit(bytes);
     }
 
     /// Has merges ask for space of this class, or of [`Class::Freeing`] if they may use the reserve

@@ -5,14 +5,17 @@
 //!
 //! *Does not know*: which runs count where, and when a scan needs others.
 //!
-//! *Read in this order*: `segment.rs` (one range), `sources.rs` (what is merged in it).
+//! *Read in this order*: `segment.rs` (one range), `sources.rs` (what is merged in it),
+//! `held.rs` (what all scans of a structure hold between their calls).
 //!
 //! Invariants:
 //!
 //! - **W1** Sources stand newest first: of equal keys the newest message comes first.
 //! - **W2** Between two calls of a scan a segment holds no memtable, only positions in them.
 
+mod held;
 mod segment;
 mod sources;
 
+pub(crate) use held::{Held, Hold};
 pub(crate) use segment::{Position, Segment, Share, Taken, Wanted};

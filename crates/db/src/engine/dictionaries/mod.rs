@@ -180,6 +180,17 @@ impl Dictionaries {
         self.hashed.get().is_some_and(Hashed::want_deletes_merged)
     }
 
+    /// Limits what scans hold between their calls, all of them together. Each structure has the
+    /// same part.
+    pub(in crate::engine) fn limit_scans(&self, bytes: u64) {
+        let levels = self.levels.get();
+        let part = bytes / (1 + u64::from(levels.is_some()));
+        self.tree.limit_scans(part);
+        if let Some(levels) = levels {
+            levels.limit_scans(part);
+        }
+    }
+
     /// How many compactions are due, as far as writers that do them themselves must know.
     pub(crate) fn due(&self) -> usize {
         self.tree.due() + self.hashed.get().map_or(0, Hashed::overdue)

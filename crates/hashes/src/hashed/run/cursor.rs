@@ -6,7 +6,7 @@ use crate::hashed::leaf::{Entries, KeyAt};
 use alluvium_base::Purpose;
 use alluvium_dictionary::nodes::{Direct, Nodes};
 use alluvium_dictionary::record::Value;
-use alluvium_dictionary::values::read_from;
+use alluvium_dictionary::values::{ValuePointer, read_from};
 use alluvium_storage::store::Store;
 use alluvium_storage::{NodePointer, Result};
 use std::sync::Arc;
@@ -27,33 +27,75 @@ pub(super) fn read_leaf(
     nodes: &dyn Nodes,
     visit: &mut dyn FnMut(Record<'_>) -> Result<()>,
 ) -> Result<()> {
+    let mut long = LongKey::default();
+    read_entries(run, pointer, leaf, &mut |record, key_apart| {
+        visit(long.complete(record, key_apart.as_ref(), nodes)?)
+    })
+}
+
+/// The key that was read last of those that are not in their leaves.
+#[derive(Debug, Default)]
+pub(super) struct LongKey {
+    pointer: Option<ValuePointer>,
+    key: Vec<u8>,
+}
+
+impl LongKey {
+    /// Returns a record with its key, which is read if it is not in the leaf. Records of one key
+    /// follow each other.
+    pub(super) fn complete<'r>(
+        &'r mut self,
+        record: Record<'r>,
+        key_apart: Option<&ValuePointer>,
+        nodes: &dyn Nodes,
+    ) -> Result<Record<'r>> {
+        let Some(pointer) = key_apart else {
+            return Ok(record);
+        };
+        if self.pointer.as_ref() != Some(pointer) {
+            (self.pointer, self.key) = (None, Vec::new());
+            read_from(nodes, pointer, &mut self.key)?;
+            self.pointer = Some(*pointer);
+        }
+        Ok(Record {
+            key: &self.key,
+            ..record
+        })
+    }
+}
+
+/// Hands the records of a leaf to `visit`, their values as they are. A key that is not in the leaf
+/// is empty, and `visit` gets where it is.
+pub(super) fn read_entries(
+    run: &Run,
+    pointer: &NodePointer,
+    leaf: &[u8],
+    visit: &mut dyn FnMut(Record<'_>, Option<ValuePointer>) -> Result<()>,
+) -> Result<()> {
     let place = || pointer.place();
     let mut entries = Entries::open(leaf, place, run.page_size())?;
-    // The last key: in the leaf, or else read from elsewhere.
-    let (mut hash, mut here, mut elsewhere) = (0, None, Vec::new());
+    // The last key: in the leaf, or where it is.
+    let (mut hash, mut here, mut elsewhere) = (0, &[][..], None);
     while let Some(entry) = entries.next(place)? {
         match entry.key {
             _ if entry.is_same_key => {}
-            KeyAt::Here(key) => (hash, here) = (entry.key.hash(run.seed()), Some(key)),
-            KeyAt::Apart { hash: own, pointer } => {
-                elsewhere.clear();
-                read_from(nodes, &pointer, &mut elsewhere)?;
-                (hash, here) = (own, None);
-            }
+            KeyAt::Here(key) => (hash, here, elsewhere) = (entry.key.hash(run.seed()), key, None),
+            KeyAt::Apart { hash: own, pointer } => (hash, here, elsewhere) = (own, &[], Some(pointer)),
         }
         let (operand, apart) = match entry.record.value {
             Value::Inline(value) => (value, None),
             Value::Separate(pointer) => (&[][..], Some(pointer)),
         };
-        visit(Record {
+        let record = Record {
             hash,
-            key: here.unwrap_or(&elsewhere),
+            key: here,
             sequence: entry.record.sequence + run.base(),
             kind: entry.record.kind,
             expires_ms: entry.record.expires_ms,
             operand,
             apart,
-        })?;
+        };
+        visit(record, elsewhere)?;
     }
     Ok(())
 }
@@ -71,8 +113,12 @@ pub struct Cursor {
     /// How many leaves are read together.
     ahead: u64,
     records: Records,
+    /// Where the key of each is that is not in its leaf: it is read once the record is taken, so
+    /// that the keys of many leaves are not in memory together.
+    keys_apart: Vec<Option<ValuePointer>>,
     /// Which of them it is at.
     at: usize,
+    long_key: LongKey,
 }
 
 impl Cursor {
@@ -111,7 +157,9 @@ impl Cursor {
             hashes,
             next,
             records: Records::default(),
+            keys_apart: Vec::new(),
             at: 0,
+            long_key: LongKey::default(),
         };
         cursor.settle()?;
         Ok(cursor)
@@ -131,14 +179,16 @@ impl Cursor {
         let Some(record) = self.records.get(self.at) else {
             return Ok(());
         };
+        let nodes = Direct {
+            tiers: self.store.tiers(),
+            page_size: self.store.page_size(),
+            purpose: self.purpose,
+        };
+        let key_apart = self.keys_apart[self.at].as_ref();
+        let record = self.long_key.complete(record, key_apart, &nodes)?;
         match record.apart {
             None => others.push(&record),
             Some(pointer) => {
-                let nodes = Direct {
-                    tiers: self.store.tiers(),
-                    page_size: self.store.page_size(),
-                    purpose: self.purpose,
-                };
                 let mut operand = Vec::new();
                 read_from(&nodes, &pointer, &mut operand)?;
                 others.push(&Record {
@@ -182,22 +232,20 @@ impl Cursor {
         let pointers: Result<Vec<NodePointer>> = (self.next..end).map(|leaf| self.run.leaf(leaf)).collect();
         let pointers = pointers?;
         let (tiers, page_size) = (self.store.tiers(), self.store.page_size());
-        let direct = Direct {
-            tiers,
-            page_size,
-            purpose: self.purpose,
-        };
         self.records.clear();
+        self.keys_apart.clear();
         self.at = 0;
         let (run, records, mut failed) = (&self.run, &mut self.records, Ok(()));
+        let keys_apart = &mut self.keys_apart;
         alluvium_storage::node::read_nodes(tiers, &pointers, page_size, self.purpose, &mut |index, leaf| {
             if failed.is_ok() {
                 failed = leaf.and_then(|leaf| {
-                    let keep = &mut |record: Record<'_>| {
+                    let keep = &mut |record: Record<'_>, key_apart| {
                         records.push(&record);
+                        keys_apart.push(key_apart);
                         Ok(())
                     };
-                    read_leaf(run, &pointers[index], &leaf, &direct, keep)
+                    read_entries(run, &pointers[index], &leaf, keep)
                 });
             }
         });

@@ -1,6 +1,6 @@
 //! Reading a few leaves of a run through the cache.
 
-use super::cursor::read_leaf;
+use super::cursor::{LongKey, read_entries};
 use super::{Owned, Run};
 use crate::hashed::leaf::{Entries, KeyAt};
 use alluvium_base::Purpose;
@@ -8,6 +8,7 @@ use alluvium_dictionary::nodes::{Cached, Nodes};
 use alluvium_dictionary::values::read_from;
 use alluvium_storage::store::Store;
 use alluvium_storage::{Residence, Result};
+use std::ops::ControlFlow;
 
 /// Returns the last hash of `leaves` leaves, from that on in which the records from a hash on
 /// begin; the last hash of all where fewer follow. That hash may go on in the next leaf.
@@ -40,7 +41,8 @@ pub fn window_end(run: &Run, first: u64, leaves: u64, nodes: &dyn Nodes) -> Resu
 const TOGETHER: u64 = 64;
 
 /// Hands the records of the hashes from `hashes.0` to `hashes.1` to `visit`, in order, their values
-/// as they are. Leaves that should have them are read together.
+/// as they are, until `visit` returns that it is over. Leaves that should have them are read
+/// together.
 ///
 /// # Errors
 /// As the device says; damage.
@@ -48,7 +50,7 @@ pub fn read_window(
     run: &Run,
     hashes: (u64, u64),
     nodes: &dyn Nodes,
-    visit: &mut dyn FnMut(Owned),
+    visit: &mut dyn FnMut(Owned) -> ControlFlow<()>,
 ) -> Result<()> {
     let mut is_over = false;
     let mut next = run.leaves_of(hashes.0)?.start;
@@ -63,10 +65,12 @@ pub fn read_window(
             if is_over {
                 return Ok(());
             }
-            read_leaf(run, pointer, leaf, nodes, &mut |record| {
-                is_over = record.hash > hashes.1;
+            let mut long = LongKey::default();
+            read_entries(run, pointer, leaf, &mut |record, key_apart| {
+                is_over |= record.hash > hashes.1;
                 if record.hash >= hashes.0 && !is_over {
-                    visit(record.to_owned());
+                    let record = long.complete(record, key_apart.as_ref(), nodes)?;
+                    is_over = visit(record.to_owned()).is_break();
                 }
                 Ok(())
             })

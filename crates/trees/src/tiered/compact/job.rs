@@ -4,12 +4,13 @@
 use super::merging::{Adopted, Choice, Merging};
 use crate::fuse::{Plan, Source, Taken};
 use crate::maplet::{self, Merger};
-use crate::run::{Built, Depth, Run, Weight};
+use crate::merge_memory::merge_bytes;
+use crate::run::{Built, Run, Weight};
 use crate::tiered::policy;
 use crate::tiered::trunk::{
     Adoption, Claim, Group, JobId, Owned, Part, Reason, Stretch, Trunk, find, holds, replace,
 };
-use alluvium_base::{DeviceProfile, Purpose};
+use alluvium_base::Purpose;
 use alluvium_dictionary::contract::Progress;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::extents::{Class, Extent};
@@ -36,35 +37,8 @@ pub(super) struct Task {
     pub(super) frees: bool,
 }
 
-/// A buffer of a run that a compaction reads, and those for what it writes.
-const READING: u64 = 256 << 10;
-const WRITING: u64 = 5 << 20;
-/// Of the leaves that a run's part begins and ends with, what lies outside of it.
-const LEAVES: u64 = 2 * (64 << 10);
-/// What a range delete takes while the deletes of several runs are put together, and in the run
-/// that is made.
-const DELETE: u64 = 64;
 /// Bytes of a fingerprint in a maplet, about.
 const FINGERPRINT: u64 = 6;
-
-/// Of what it writes, buffers that are not full yet.
-const FILLING: u64 = 2 << 20;
-
-/// Returns the memory of a compaction of `runs` runs with this many records and range deletes,
-/// `bytes` in all, on a device. Reads are no longer than what they are of: the caches of a small
-/// store give way to so much, and what they drop is read again afterwards.
-pub(crate) fn compaction_bytes(
-    device: &DeviceProfile,
-    runs: usize,
-    bytes: u64,
-    records: u64,
-    deletes: u64,
-) -> u64 {
-    let windows = Depth::of(device).windows;
-    let reading = ((runs * windows) as u64 * READING).min(bytes.saturating_add(runs as u64 * LEAVES));
-    let writing = WRITING.min(bytes.saturating_add(FILLING));
-    reading + writing + records * size_of::<u64>() as u64 + deletes * DELETE
-}
 
 /// A compaction under way. Dropped, it gives up what it wrote.
 #[derive(Debug)]
@@ -109,7 +83,7 @@ impl Job {
         let runs: usize = pins.iter().map(|(part, within)| part.runs_in(within)).sum();
         let deletes = pins.iter().flat_map(|(part, _)| part.group.runs());
         let deletes = deletes.map(|(_, run)| run.range_deletes().len() as u64).sum();
-        let memory = compaction_bytes(trunk.store.device(), runs, task.bytes, task.records, deletes);
+        let memory = merge_bytes(trunk.store.device(), runs, task.bytes, task.records, deletes);
         let compactions = &trunk.totals.compactions;
         compactions.fetch_add(memory, Ordering::Relaxed);
         Job {

@@ -18,5 +18,4 @@ mod merging;
 pub(super) use compactor::Compactor;
 pub use compactor::Step;
 pub use job::Job;
-pub(super) use job::compaction_bytes;
 pub use maintain::Maintenance;

@@ -2,7 +2,7 @@
 //! once.
 
 use crate::layers::{How, LayerWalk, Layers, Piece};
-use crate::tiered::compact::compaction_bytes;
+use crate::merge_memory::merge_bytes;
 use crate::tiered::trunk::{Group, Part, Rank, Trunk};
 use alluvium_base::{Message, Purpose, Sequence};
 use alluvium_dictionary::gather::Gather;
@@ -147,7 +147,7 @@ impl Ingest {
     pub fn memory_bytes(&self) -> u64 {
         let building = match self.layers.building() {
             0 => 0,
-            records => compaction_bytes(self.trunk.store.device(), 0, self.bytes(), records, 0),
+            records => merge_bytes(self.trunk.store.device(), 0, self.bytes(), records, 0),
         };
         building + self.layers.memory_bytes()
     }

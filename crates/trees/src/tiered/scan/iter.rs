@@ -1,10 +1,9 @@
 //! Scans: what a range holds, in key order or against it, decided by the batch.
 
-use super::held::Hold;
 use super::scans::Scans;
 use super::shares::shares;
 use super::usual::LONG_SCAN;
-use crate::scanning::{Position, Segment, Taken, Wanted};
+use crate::scanning::{Hold, Position, Segment, Taken, Wanted};
 use crate::tiered::trunk::{Node, Trunk, Version};
 use alluvium_base::{Purpose, Sequence};
 use alluvium_dictionary::apart;

@@ -6,10 +6,9 @@
 //! *Does not know*: point lookups; how a version is made.
 //!
 //! *Read in this order*: `iter.rs`, `shares.rs` (the runs of one leaf's range), `scans.rs` (what
-//! all scans share), `held.rs` (what they hold), `usual.rs` (how long they are). How runs and
-//! memtables are merged is in `crates/trees/src/scanning`.
+//! all scans share), `usual.rs` (how long they are). How runs and memtables are merged, and what
+//! scans hold, is in `crates/trees/src/scanning`.
 
-mod held;
 mod iter;
 mod scans;
 mod shares;

@@ -1,7 +1,7 @@
 //! What all scans of a tree share.
 
-use super::held::Held;
 use super::usual::UsualScan;
+use crate::scanning::Held;
 use crate::tiered::trunk::Trunk;
 use std::fmt;
 use std::sync::Arc;

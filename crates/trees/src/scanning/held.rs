@@ -7,7 +7,7 @@
 //! segment that was parked longest ago is dropped. An active scan finds its segment again; an idle
 //! one has to find its place again. And each decides little ahead.
 
-use crate::scanning::Segment;
+use super::Segment;
 use alluvium_dictionary::batch::FEW;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -55,7 +55,7 @@ impl Held {
 
     /// Returns how many records a scan may decide ahead once all scans keep more than they may: the
     /// more that is, the fewer, down to one.
-    pub(super) fn most_ahead(&self) -> Option<usize> {
+    pub(crate) fn most_ahead(&self) -> Option<usize> {
         let (own, half) = (self.own.load(Ordering::Relaxed), self.half());
         (own > half).then(|| (FEW as u64 * half / own).max(1) as usize)
     }
@@ -74,7 +74,7 @@ impl Held {
 
     /// Takes a scan's segment until the scan comes back for it, or others need the memory.
     #[cold]
-    pub(super) fn park(&self, hold: &mut Hold, segment: Box<Segment>) {
+    pub(crate) fn park(&self, hold: &mut Hold, segment: Box<Segment>) {
         let (bytes, most) = (segment.memory_bytes(), self.half());
         let mut parked = self.parked.lock();
         parked.tickets += 1;
@@ -113,12 +113,12 @@ impl Held {
     }
 
     /// Limits what scans hold to `bytes` bytes, all of them together.
-    pub(super) fn limit(&self, bytes: u64) {
+    pub(crate) fn limit(&self, bytes: u64) {
         self.limit.store(bytes, Ordering::Relaxed);
     }
 
     /// Returns how many bytes scans hold.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.own.load(Ordering::Relaxed) + self.parked.lock().bytes
     }
 }
