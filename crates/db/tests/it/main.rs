@@ -11,6 +11,7 @@ mod crashes;
 mod damage;
 mod draining;
 mod dropped;
+mod expired;
 mod failing;
 mod filesystems;
 mod forecast;

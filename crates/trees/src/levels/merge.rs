@@ -46,6 +46,8 @@ enum Reason {
     Lift,
     /// Scans: a run is written again.
     Scans,
+    /// Scans that waded through what was deleted or has expired: everything becomes one run.
+    Waded,
     /// A repair: a run is written again where it stands.
     Repair,
 }
@@ -70,6 +72,9 @@ impl Levels {
             kept.shrunk = None;
         }
         kept.wants_all &= reason != Reason::All;
+        if matches!(reason, Reason::All | Reason::Waded) {
+            self.shared.waded.forget();
+        }
         Some(self.begun(&mut kept, &version, merge, reason))
     }
 
@@ -125,6 +130,9 @@ impl Levels {
         }
         if let Some(merge) = self.lift(kept, version) {
             return Some((merge, Reason::Lift));
+        }
+        if let Some(merge) = self.merge_for_scans(kept, version) {
+            return Some((merge, Reason::Waded));
         }
         let merge = self.defragmentation(kept, version)?;
         Some((merge, Reason::Scans))
@@ -437,7 +445,7 @@ impl MergeStep {
         let ledger = &self.levels.shared.ledger;
         match self.reason {
             Reason::Scans => ledger.note_defragmented(bytes),
-            Reason::Policy | Reason::All | Reason::Lift | Reason::Repair => ledger.note_written(bytes),
+            Reason::Policy | Reason::All | Reason::Lift | Reason::Waded | Reason::Repair => ledger.note_written(bytes),
         }
     }
 

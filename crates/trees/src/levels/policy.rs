@@ -65,7 +65,7 @@ impl View {
     }
 
     /// Returns whether it has a run that cannot be read for now.
-    fn has_lost(&self) -> bool {
+    pub(super) fn has_lost(&self) -> bool {
         self.levels.iter().flatten().any(|run| run.is_lost)
     }
 
@@ -86,7 +86,7 @@ impl View {
     }
 
     /// Everything becomes one run.
-    fn all(&self) -> Option<Merge> {
+    pub(super) fn all(&self) -> Option<Merge> {
         let has_runs = |level: &usize| self.runs(*level) > 0;
         let from = (0..self.levels.len()).find(has_runs)?;
         let to = (0..self.levels.len()).rev().find(has_runs)?;

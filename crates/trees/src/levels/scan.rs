@@ -184,6 +184,15 @@ impl Iter {
         if self.segment.is_none() {
             self.open(version, list)?;
         }
+        let mut waded = 0;
+        let walked = self.walk(from, &mut waded);
+        self.levels.shared.waded.add(waded);
+        walked
+    }
+
+    /// Walks through the segment until the batch is full. Counts the keys without a value that are
+    /// in runs.
+    fn walk(&mut self, from: &Blocking<'_>, waded: &mut u64) -> Result<()> {
         let mut dead = 0;
         while let Some(segment) = &mut self.segment
             && let Some(key) = segment.next_key()
@@ -201,6 +210,7 @@ impl Iter {
                 continue;
             }
             dead += 1;
+            *waded += u64::from(taken == Taken::Waded);
             let wanted = &self.wanted;
             self.dead_run
                 .pass(segment.key(), self.known.expires(), &wanted.range);

@@ -5,6 +5,7 @@ use super::format::Contents;
 use super::options::LevelsOptions;
 use super::policy;
 use super::state::{Age, Kept, Member, Runs, Version, newest_first};
+use super::waded::Waded;
 use crate::scanning::Held;
 use crate::stitch::Stitching;
 use crate::whereabouts::{RunName, RunPlace};
@@ -41,6 +42,8 @@ pub(super) struct Shared {
     pub(super) merging_bytes: AtomicU64,
     /// What scans hold between their calls.
     pub(super) held: Held,
+    /// Keys without a value that scans have waded through.
+    pub(super) waded: Waded,
     /// Leaves that merges took over unread.
     pub(super) stitched: AtomicU64,
     /// What was written, and what of it for scans alone.
@@ -182,6 +185,7 @@ impl Levels {
                 is_scarce: AtomicBool::new(false),
                 merging_bytes: AtomicU64::new(0),
                 held: Held::default(),
+                waded: Waded::default(),
                 stitched: AtomicU64::new(0),
                 ledger: Ledger::default(),
             }),

@@ -73,7 +73,7 @@ impl Dictionary for Map {
         let version = self.version();
         Load {
             memory_bytes: version.bytes + BYTES_PER_KEY * version.keys.len() as u64,
-            steps: u64::from(self.shared.is_stale.load(Ordering::Acquire)),
+            steps: u64::from(self.shared.is_stale.load(Ordering::Acquire) || self.has_expired()),
         }
     }
 

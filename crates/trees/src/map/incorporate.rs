@@ -123,9 +123,22 @@ impl Rewrite {
 }
 
 impl Map {
-    /// Begins a rewrite, if one was asked for.
+    /// Begins a rewrite, if one was asked for, or if enough values have expired.
     pub(super) fn rewrite_due(&self) -> Option<Rewrite> {
-        let is_due = self.shared.is_stale.swap(false, Ordering::AcqRel);
+        let is_wanted = self.shared.is_stale.swap(false, Ordering::AcqRel);
+        let is_due = is_wanted || self.has_expired();
         is_due.then(|| Rewrite { map: self.clone() })
+    }
+
+    /// Returns whether so many values have expired that a rewrite is worth its work. It drops them
+    /// from the commits that the horizon knows, and waits until it knows them all.
+    pub(super) fn has_expired(&self) -> bool {
+        let version = self.shared.version.load();
+        if version.stale_from_ms == u64::MAX {
+            return false;
+        }
+        let rule = self.shared.home.horizon.rule(Older::None);
+        let knows_all = rule.readers.last().is_some_and(|newest| *newest >= version.cut);
+        knows_all && version.stale_from_ms <= rule.now_ms
     }
 }

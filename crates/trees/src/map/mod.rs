@@ -92,6 +92,9 @@ struct Version {
     cut: Sequence,
     /// Bytes of keys and operands.
     bytes: u64,
+    /// From this moment on so many values have expired that a rewrite is worth its work; never if
+    /// fewer expire.
+    stale_from_ms: u64,
 }
 
 /// What only one changes at a time.
@@ -212,6 +215,7 @@ impl Map {
         };
         let version = Version {
             bytes: keys.iter().map(|(key, entries)| bytes_of(key, entries)).sum(),
+            stale_from_ms: stale_from_ms(&keys),
             keys,
             cut,
             ..Version::default()
@@ -247,6 +251,7 @@ impl Map {
             contents: old.contents + u64::from(keys != old.keys),
             cut: cut.unwrap_or(old.cut),
             bytes: keys.iter().map(|(key, entries)| bytes_of(key, entries)).sum(),
+            stale_from_ms: stale_from_ms(&keys),
             keys,
         };
         assert!(version.cut >= old.cut, "a map does not forget commits");
@@ -310,6 +315,25 @@ impl Map {
         );
         Ok(Cut::new(root.clone(), self.version().cut, kept))
     }
+}
+
+/// A rewrite is worth its work once this part of the keys has a value that has expired: it copies
+/// the list of all keys.
+const EXPIRED_PART: usize = 8;
+
+/// Returns the moment from which on a rewrite is worth its work.
+fn stale_from_ms(keys: &Keys) -> u64 {
+    let expiry = |entries: &Arc<[Entry]>| {
+        let expiring = entries.iter().filter(|entry| entry.expires_ms != 0);
+        expiring.map(|entry| entry.expires_ms).min()
+    };
+    let mut expiries: Vec<u64> = keys.values().filter_map(expiry).collect();
+    let wanted = keys.len().div_ceil(EXPIRED_PART);
+    if wanted == 0 || expiries.len() < wanted {
+        return u64::MAX;
+    }
+    debug_assert!(expiries.iter().all(|expiry| *expiry > 0), "0 means never");
+    *expiries.select_nth_unstable(wanted - 1).1
 }
 
 fn bytes_of(key: &[u8], entries: &[Entry]) -> u64 {
