@@ -60,6 +60,14 @@ impl Store {
         }
     }
 
+    /// Returns the memory of the store, if this process has it open.
+    pub(crate) fn memory(&self) -> Option<u64> {
+        match &self.backend {
+            Backend::Own(db, _) => Some(db.stats().memory.budget),
+            Backend::Served(_) => None,
+        }
+    }
+
     pub(crate) fn holder(&self) -> Holder {
         match &self.backend {
             Backend::Own(..) => Holder::Us,

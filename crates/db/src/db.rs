@@ -141,7 +141,8 @@ impl Db {
     /// Returns the keyspace with this name, and creates it if it does not exist.
     ///
     /// # Errors
-    /// [`Error::TooLong`]; as [`Keyspace::put`] when it is created.
+    /// When it is created: [`Error::TooLong`], [`Error::BadOption`] for a name that is empty or has
+    /// a control character; as [`Keyspace::put`].
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
         let definition = match self.catalog().get(name) {
             Some(definition) => definition,
@@ -891,7 +892,19 @@ fn no_such(name: &str) -> Error {
     }
 }
 
+/// Refuses names that cannot be told apart where they are listed, and those that are too long. What
+/// is there under such a name stays, and can be renamed.
 fn checked_name(name: &str) -> Result<()> {
+    let why = match name {
+        "" => Some("a name has one character at least".to_owned()),
+        name if name.chars().any(char::is_control) => Some(format!(
+            "{name:?} has a control character, which lists of names cannot show: leave it out"
+        )),
+        _ => None,
+    };
+    if let Some(why) = why {
+        return Err(Error::BadOption { option: "name", why });
+    }
     if name.len() > MAX_NAME {
         return Err(Error::TooLong {
             what: "name",

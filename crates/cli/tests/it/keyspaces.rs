@@ -31,11 +31,11 @@ fn keyspaces_are_created_listed_renamed_and_dropped() {
     let json = place.done(["keyspaces", "list", "--json"]).json();
     assert_eq!(json[0]["compression"], "zstd");
     assert_eq!(json[1]["merge_operator"], "add");
-    place.done(["keyspaces", "rename", "events", "old\tevents"]);
-    assert_eq!(place.done(["get", "-k", "old\tevents", "a"]).out, b"1");
+    place.done(["keyspaces", "rename", "events", "old events"]);
+    assert_eq!(place.done(["get", "-k", "old events", "a"]).out, b"1");
     assert!(place.done(["keyspaces"]).text().starts_with("hits\t"));
-    place.done(["keyspaces", "drop", "old\tevents", "--yes"]);
-    place.run(["get", "-k", "old\tevents", "a"]).ended(1);
+    place.done(["keyspaces", "drop", "old events", "--yes"]);
+    place.run(["get", "-k", "old events", "a"]).ended(1);
 }
 
 #[test]
@@ -123,4 +123,22 @@ fn what_cannot_be_is_refused() {
         .run(["keyspaces", "create", "c", "--compression", "rar"])
         .ended(2)
         .complained("zstd");
+}
+
+#[test]
+fn names_that_lists_cannot_show_are_refused() {
+    let place = Place::new();
+    place.done(["put", "a", "1"]);
+    for (name, why) in [
+        ("", "one character at least"),
+        ("a\nb", "\"a\\nb\" has a control character"),
+    ] {
+        place.run(["keyspaces", "create", name]).ended(3).complained(why);
+        place.run(["put", "-k", name, "a", "1"]).ended(3).complained(why);
+        place
+            .run(["keyspaces", "rename", "default", name])
+            .ended(3)
+            .complained(why);
+    }
+    assert_eq!(lines(&place.done(["keyspaces", "list"]).text()).len(), 1);
 }

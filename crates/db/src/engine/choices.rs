@@ -143,7 +143,7 @@ fn structure(plan: &Plan) -> Option<Choice> {
         ..usual
     };
     let ns = |structure: &Structure| {
-        let cost = structure.cost(&workload, &machine).ok()?;
+        let cost = structure.cost_alone(&workload, &machine).ok()?;
         Some((cost.total_ns.middle, cost.name))
     };
     let (ours, _) = ns(&Structure::Tiered(Setting::USUAL))?;
@@ -166,7 +166,12 @@ impl Engine {
     pub(crate) fn choices(&self) -> Vec<Choice> {
         let mut all = self.chosen.clone();
         if self.memory_budget() > 0 {
-            all.extend(structure(&self.plan));
+            // It depends on nothing that changes while the store is open.
+            all.extend(
+                self.chosen_structure
+                    .get_or_init(|| structure(&self.plan))
+                    .clone(),
+            );
         }
         all
     }

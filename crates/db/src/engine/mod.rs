@@ -111,8 +111,8 @@ use queue::{Queue, Unsettled};
 use records::Records;
 use snapshots::Snapshots;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use stripes::Stripes;
 use tallies::Tallies;
 use throttle::Pressure;
@@ -146,6 +146,8 @@ pub(crate) struct Engine {
     pub(crate) trials: Trials,
     /// What was chosen at opening, and why.
     pub(crate) chosen: Vec<Choice>,
+    /// The structure of keyspaces that name none, once a caller has asked: models compute why.
+    pub(crate) chosen_structure: OnceLock<Option<Choice>>,
     gaps: Gaps,
     /// Held while the catalog changes.
     pub(crate) schema: Mutex<()>,

@@ -39,8 +39,8 @@ use alluvium_storage::store::{Opening, Store, StoreOptions};
 use alluvium_storage::{Directories, Epochs, Error, Place, Structure as Kind, superblock};
 use alluvium_trees::tiered::{Lost, Salvage};
 use parking_lot::{Mutex, RwLock};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 
 /// What a repair says of a catalog of which the tree had lost something.
 const CATALOG_RESTORED: &str =
@@ -214,6 +214,7 @@ impl Engine {
             watches: Watches::default(),
             trials: Trials::default(),
             chosen: choices::of(options, &plan),
+            chosen_structure: OnceLock::new(),
             forecasts: Forecasts::new((options.clock)()),
             gaps: Gaps::default(),
             schema: Mutex::new(()),

@@ -488,3 +488,30 @@ fn a_store_that_nobody_looks_after_keeps_room_for_what_is_written() {
     let after = db.stats().memory;
     assert!(after.pages <= before.pages, "{before:?}, {after:?}");
 }
+
+#[test]
+fn names_that_lists_cannot_show_are_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let db = small().open(place.path()).unwrap();
+    let bad = |result: Result<(), Error>| match result {
+        Err(Error::BadOption { option: "name", why }) => why,
+        other => panic!("{other:?}"),
+    };
+    db.keyspace("Řeka: a b").unwrap();
+    for name in ["", "a\nb", "\t", "\x1b[31m", "a\u{9b}"] {
+        let tried = [
+            db.keyspace(name).map(|_| ()),
+            db.keyspace_with(name, &KeyspaceOptions::new()).map(|_| ()),
+            db.rename_keyspace("Řeka: a b", name),
+            db.create_snapshot(name).map(|_| ()),
+        ];
+        for why in tried.map(bad) {
+            assert!(
+                why.contains("character") && !why.contains(char::is_control),
+                "{why}"
+            );
+        }
+    }
+    assert_eq!(db.keyspaces(), ["Řeka: a b"]);
+    assert!(db.snapshots().is_empty());
+}

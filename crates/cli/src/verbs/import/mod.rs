@@ -23,7 +23,7 @@ use crate::formats::redis::Redis;
 use crate::formats::{Format, ReadRows, Source, Template};
 use crate::import::{End, Identity, Job, Kept, Layout, PROGRESS, Parser, Rejects, Saved, To, Uniqueness};
 use crate::screen::{self, Output};
-use crate::store::{Holder, Store};
+use crate::store::Store;
 use crate::typed::Database;
 use crate::{progress, sizes, stop};
 use alluvium_server::control::Request;
@@ -184,15 +184,9 @@ fn claim(store: &Store, identity: &Identity) -> Result<()> {
 }
 
 /// Returns the memory for keys of earlier rows.
-fn seen_bytes(store: &Store, context: &Context) -> Result<usize> {
-    let memory = match store.holder() {
-        Holder::Us => {
-            let stats = store.json(&Request::Stats)?;
-            stats["memory"]["budget_bytes"].as_u64().unwrap_or(MEMORY)
-        }
-        Holder::Others => context.memory.unwrap_or(MEMORY),
-    };
-    Ok(usize::try_from(memory / SEEN).unwrap_or(usize::MAX))
+fn seen_bytes(store: &Store, context: &Context) -> usize {
+    let memory = store.memory().or(context.memory).unwrap_or(MEMORY);
+    usize::try_from(memory / SEEN).unwrap_or(usize::MAX)
 }
 
 /// Says that an import was stopped, if it was; how the command ends.
@@ -253,7 +247,7 @@ impl Import {
         let memory = match &sorting {
             // Which keys came before is known of sorted ones in any case.
             Some(_) => 0,
-            None => seen_bytes(&store, context)?,
+            None => seen_bytes(&store, context),
         };
         let (name, read_from) = ((self.file.display().to_string(), format), saved.offset);
         let mut parser = Parser::new(source, rows, rejects, saved, name, memory);
