@@ -481,7 +481,7 @@ fn runs() -> Vec<Vec<u8>> {
 
 /// Manifests of one dictionary and of two, and a payload.
 fn manifests() -> Vec<Vec<u8>> {
-    use alluvium::simulation::format::manifest::{Entry, Manifest, Payload};
+    use alluvium::simulation::format::manifest::{Behind, Entry, Manifest, Payload};
     let entry = |id, kind| Entry {
         id,
         kind,
@@ -491,10 +491,14 @@ fn manifests() -> Vec<Vec<u8>> {
         dictionaries: vec![entry(0, 0)],
         ..Manifest::default()
     };
+    let mut behind = Behind::new(5);
+    behind.push(7, &[4; 9]);
     let two = Manifest {
         dictionaries: vec![entry(0, 0), entry(1, 250)],
         keyspaces: [(2, 1), (300, 1)].into(),
         catalog: Some([(b"\0kone".to_vec(), vec![2; 20]), (b"\0n".to_vec(), vec![3; 4])].into()),
+        time_ms: 1 << 40,
+        behind: [(1, behind)].into(),
     };
     vec![one.encode(), two.encode(), Payload::Here(two).encode()]
 }

@@ -319,6 +319,9 @@ impl Shared {
 
     fn keep_round(&self, keeping: &mut Keeping, round: Duration) {
         self.engine.notice_removal();
+        if let Err(error) = self.engine.mark_time() {
+            self.failed(&error);
+        }
         if let Err(error) = self.engine.make_room() {
             self.failed(&error);
         }

@@ -58,6 +58,11 @@ impl Horizon {
         self.now_ms.fetch_max(now_ms, Ordering::AcqRel);
     }
 
+    /// Takes back what was said of a later moment, which was no time but a mistake of the clock.
+    pub fn set_time(&self, now_ms: u64) {
+        self.now_ms.store(now_ms, Ordering::Release);
+    }
+
     /// Compactions that begin from now on ask no filters, until as many calls of
     /// [`Horizon::release_filters`] have followed: for a snapshot that must go on seeing what it
     /// has seen. One that is taken while a compaction is under way may see before and after it.

@@ -24,6 +24,7 @@ impl Engine {
     }
 
     fn checkpoint_alone(&self) -> Result<()> {
+        self.note_time();
         self.guarded("a checkpoint", || {
             while !self.make_checkpoint()? {
                 // A memtable is in some of the dictionaries: an error came before the others had

@@ -312,7 +312,7 @@ impl Engine {
         self.visible.complete(place.first, last);
         self.tallies.committed(commit);
         self.watches
-            .committed(commit.count, || commit.writes(), || self.now_ms());
+            .committed(commit.count, || commit.writes(), || self.time.peek());
         Ok(last)
     }
 

@@ -12,7 +12,8 @@
 //! `readers.rs` (which structure), `lookup/` (point lookups), `sizes.rs`, `records/` (what is
 //! read often), `work.rs` (the steps) with `policy.rs` (which is next), `checkpoint.rs` and
 //! `rewrite.rs` (all of it), `guard.rs` (panics), `throttle.rs` (who must wait), `balance.rs` and
-//! `memory.rs` (the caches' shares), `open.rs` (recovery), `copy.rs` (backups), `choices.rs`,
+//! `memory.rs` (the caches' shares), `time.rs` (what has expired), `open.rs` (recovery),
+//! `copy.rs` (backups), `choices.rs`,
 //! `forecast/` (what the store should cost) and `advice/` (changes that are undone).
 //!
 //! Invariants:
@@ -60,6 +61,7 @@ mod sorted;
 mod stripes;
 mod tallies;
 mod throttle;
+mod time;
 mod validate;
 mod visible;
 mod work;
@@ -88,7 +90,7 @@ pub(crate) use work::Worked;
 
 use crate::catalog::Catalog;
 use crate::fault::{Fault, is_planted};
-use crate::options::{Clock, Durability, Plan};
+use crate::options::{Durability, Plan};
 use crate::structure::Structure;
 use crate::workload::Watches;
 use crate::{Error, Result};
@@ -116,6 +118,7 @@ use std::sync::{Arc, OnceLock};
 use stripes::Stripes;
 use tallies::Tallies;
 use throttle::Pressure;
+use time::ReadingTime;
 use visible::Visible;
 use work::Work;
 
@@ -126,7 +129,7 @@ pub(crate) struct Engine {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) plan: Plan,
     pub(crate) durability: Durability,
-    clock: Clock,
+    time: ReadingTime,
     queue: Arc<Queue>,
     visible: Visible,
     /// Commits under way pin it.
@@ -175,7 +178,7 @@ impl Engine {
 
     /// The time, in milliseconds since 1970.
     pub(crate) fn now_ms(&self) -> u64 {
-        (self.clock)()
+        self.time.now()
     }
 
     /// Pins what is visible now for a reader, until [`Engine::close_snapshot`]. No compaction that
@@ -285,6 +288,7 @@ impl Engine {
     /// Makes everything that was acknowledged survive the loss of power.
     pub(crate) fn sync(&self) -> Result<()> {
         self.notice_removal();
+        self.mark_time()?;
         self.sync_through(self.visible.at())?;
         Ok(self.store.judge(self.store.log().mark_synced())?)
     }
@@ -350,6 +354,7 @@ impl Engine {
         // All readers that have begun are done before another process may open the store; so are
         // reads whose callers have not come back for them.
         stripes::grace(self.store.epochs(), || self.store.cache().finish_arrived());
+        self.note_time();
         Ok(self.store.close()?)
     }
 }

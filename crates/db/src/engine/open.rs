@@ -18,6 +18,7 @@ use super::snapshots::Snapshots;
 use super::stripes::Stripes;
 use super::tallies::Tallies;
 use super::throttle::Pressure;
+use super::time::ReadingTime;
 use super::visible::Visible;
 use super::work::Work;
 use crate::catalog::{Catalog, Owners};
@@ -191,13 +192,15 @@ impl Engine {
         last: Sequence,
     ) -> Result<Engine> {
         let covered = dictionaries.cut();
+        let read_by = store.log().time_ms().max(dictionaries.time_ms);
+        store.log().note_time(read_by);
         let engine = Engine {
             store,
             dictionaries,
             catalog,
             plan,
             durability: options.durability,
-            clock: Arc::clone(&options.clock),
+            time: ReadingTime::new(Arc::clone(&options.clock), read_by),
             queue: Arc::new(queue),
             visible: Visible::new(last),
             writers: Epochs::new(),

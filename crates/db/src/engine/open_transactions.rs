@@ -6,6 +6,7 @@
 
 use super::Engine;
 use super::ingest::UnderWay;
+use super::time::MOST_BEHIND_MS;
 use crate::transaction_options::{Concurrency, Isolation, TransactionOptions};
 use crate::{Error, Result};
 use alluvium_base::Sequence;
@@ -284,8 +285,14 @@ impl Engine {
     /// Has compactions drop what has expired, but for what open transactions may read.
     pub(super) fn tick(&self) {
         let mut list = self.transactions.list.lock();
+        let now_ms = self.time.peek();
+        if now_ms + MOST_BEHIND_MS < list.ticked_ms {
+            // By a clock that was wrong nothing more expires.
+            list.ticked_ms = now_ms;
+            self.dictionaries.horizon().set_time(now_ms);
+        }
         let open = list.open.values().map(|open| open.now_ms);
-        let now_ms = open.chain([self.now_ms()]).min().unwrap_or_default();
+        let now_ms = open.chain([now_ms]).min().unwrap_or_default();
         list.ticked_ms = list.ticked_ms.max(now_ms);
         self.dictionaries.horizon().tick(now_ms);
     }

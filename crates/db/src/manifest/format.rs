@@ -1,11 +1,11 @@
-//! The bytes of the manifest, version 2. All integers little-endian; a *varint* is LEB128 of at
+//! The bytes of the manifest, version 3. All integers little-endian; a *varint* is LEB128 of at
 //! most 10 bytes.
 //!
 //! The superblock's payload; it is empty before the first checkpoint:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
-//!      0     1  version, 2
+//!      0     1  version, 3
 //!      1     1  0: the manifest follows; 1: a pointer to it follows
 //!      2        the manifest, or the pointer (40), as the values of leaves have it
 //! ```
@@ -20,9 +20,14 @@
 //!                 number (varint), number of its dictionary (varint)
 //!               records of the catalog (varint), by their keys, each:
 //!                 length of the key (varint), key, length of the value (varint), value
+//!               the latest time that readers have read by, in milliseconds since 1970 (varint)
+//!               dictionaries that are behind (varint), by their numbers, each:
+//!                 number (varint), the last commit that it holds (varint), writes that it has not taken
+//!                 (varint), their length (varint); the writes, by their sequences, each:
+//!                   sequence (varint), length of its record (varint), record, as in the log
 //! ```
 //!
-//! Version 1 ends before the records of the catalog, and is read.
+//! Version 2 ends before the time, version 1 before the records of the catalog. Both are read.
 //!
 //! Number 0 is the catalog, which is in dictionary 0; the last of 32 bits is no keyspace's number.
 //! Kinds are those of the catalog's records: `crates/db/src/structure.rs` lists them.
@@ -35,8 +40,8 @@ use alluvium_dictionary::values::ValuePointer;
 use alluvium_storage::{Error, PageSize, Place, Result};
 use std::collections::BTreeMap;
 
-const VERSION: u8 = 2;
-const VERSION_WITHOUT_CATALOG: u8 = 1;
+const VERSION: u8 = 3;
+const FIRST_VERSION: u8 = 1;
 const HERE: u8 = 0;
 const APART: u8 = 1;
 
@@ -61,6 +66,53 @@ pub struct Manifest {
     /// A second copy of the catalog's records, which are in dictionary 0; none of a manifest of
     /// version 1.
     pub catalog: Option<BTreeMap<Vec<u8>, Vec<u8>>>,
+    /// The latest time that readers have read by, in milliseconds since 1970; it is kept where the
+    /// catalog's records are.
+    pub time_ms: u64,
+    /// The dictionaries that have not taken all that is before the cut.
+    pub behind: BTreeMap<DictionaryId, Behind>,
+}
+
+/// What a dictionary has not taken of what was committed before a cut.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Behind {
+    /// The last commit that it holds.
+    pub cut: u64,
+    /// How many writes it has not taken.
+    pub count: u64,
+    /// Their bytes.
+    pub writes: Vec<u8>,
+}
+
+impl Behind {
+    /// Nothing of a dictionary that holds every commit up to `cut`.
+    #[must_use]
+    pub fn new(cut: u64) -> Behind {
+        Behind {
+            cut,
+            ..Behind::default()
+        }
+    }
+
+    /// Adds a write, as a record of the log has it.
+    pub fn push(&mut self, sequence: u64, record: &[u8]) {
+        Writer::new(&mut self.writes)
+            .varint(sequence)
+            .varint(record.len() as u64)
+            .bytes(record);
+        self.count += 1;
+    }
+
+    /// Each write, with its sequence; what is wrong with the first that cannot be read.
+    pub fn each(&self) -> impl Iterator<Item = std::result::Result<(u64, &[u8]), String>> {
+        let mut reader = Reader::new(&self.writes);
+        let mut one = move || {
+            let sequence = reader.varint()?;
+            let len = usize::try_from(reader.varint()?).unwrap_or(usize::MAX);
+            Ok((sequence, reader.take(len)?))
+        };
+        (0..self.count).map(move |_| one().map_err(|error: Truncated| error.to_string()))
+    }
 }
 
 /// What a superblock's payload says.
@@ -107,15 +159,15 @@ impl Payload {
         }
         let rest = reader.take(reader.left()).map_err(cut)?;
         match (version, form) {
-            (VERSION | VERSION_WITHOUT_CATALOG, HERE) => Ok(Payload::Here(Manifest::decode(rest, place)?)),
-            (VERSION | VERSION_WITHOUT_CATALOG, APART) => {
+            (FIRST_VERSION..=VERSION, HERE) => Ok(Payload::Here(Manifest::decode(rest, place)?)),
+            (FIRST_VERSION..=VERSION, APART) => {
                 Ok(Payload::Apart(ValuePointer::decode(rest, place, page_size)?))
             }
             _ => {
                 let found = format!("version {version}, form {form}");
                 Err(Error::corrupt(
                     place.clone(),
-                    "a manifest of version 1 or 2",
+                    "a manifest of version 1 to 3",
                     found,
                 ))
             }
@@ -148,6 +200,17 @@ impl Manifest {
         Writer::new(&mut out).varint(catalog.len() as u64);
         for part in catalog.iter().flat_map(|(key, value)| [key, value]) {
             Writer::new(&mut out).varint(part.len() as u64).bytes(part);
+        }
+        Writer::new(&mut out)
+            .varint(self.time_ms)
+            .varint(self.behind.len() as u64);
+        for (id, behind) in &self.behind {
+            Writer::new(&mut out)
+                .varint(u64::from(*id))
+                .varint(behind.cut)
+                .varint(behind.count)
+                .varint(behind.writes.len() as u64)
+                .bytes(&behind.writes);
         }
         out
     }
@@ -218,6 +281,21 @@ fn read(reader: &mut Reader<'_>) -> std::result::Result<Option<Manifest>, Trunca
             catalog.insert(key, value);
         }
         manifest.catalog = Some(catalog);
+        if reader.left() > 0 {
+            manifest.time_ms = reader.varint()?;
+            for _ in 0..reader.varint()? {
+                let id = reader.varint()?;
+                let (cut, count) = (reader.varint()?, reader.varint()?);
+                let writes = part(reader)?;
+                sound &= manifest
+                    .behind
+                    .last_key_value()
+                    .is_none_or(|(last, _)| u64::from(*last) < id);
+                sound &= id <= u64::from(DictionaryId::MAX) && count <= writes.len() as u64;
+                let behind = Behind { cut, count, writes };
+                manifest.behind.insert(id as DictionaryId, behind);
+            }
+        }
     }
     Ok(sound.then_some(manifest))
 }
@@ -250,22 +328,40 @@ mod tests {
                 (b"\0kone".to_vec(), b"record".to_vec()),
                 (b"\0n".to_vec(), Vec::new()),
             ])),
+            time_ms: 300,
+            behind: BTreeMap::from([(300, behind())]),
         }
     }
 
+    fn behind() -> Behind {
+        let mut behind = Behind::new(7);
+        behind.push(9, b"put");
+        behind.push(400, b"");
+        behind
+    }
+
     const FIRST: &[u8] = b"\x01\x00\x02\x00\x01\x04root\xac\x02\x4d\x00\x02\x05\xac\x02\xe8\x07\x00";
-    const BYTES: &[u8] = b"\x02\x00\x02\x00\x01\x04root\xac\x02\x4d\x00\x02\x05\xac\x02\xe8\x07\x00\x02\x05\0kone\x06record\x02\0n\x00";
+    const SECOND: &[u8] = b"\x02\x00\x02\x00\x01\x04root\xac\x02\x4d\x00\x02\x05\xac\x02\xe8\x07\x00\x02\x05\0kone\x06record\x02\0n\x00";
+    const BYTES: &[u8] = b"\x03\x00\x02\x00\x01\x04root\xac\x02\x4d\x00\x02\x05\xac\x02\xe8\x07\x00\x02\x05\0kone\x06record\x02\0n\x00\xac\x02\x01\xac\x02\x07\x02\x08\x09\x03put\x90\x03\x00";
 
     fn decode(bytes: &[u8]) -> Result<Payload> {
         Payload::decode(bytes, &place(), PageSize::MIN)
     }
 
     #[test]
-    fn the_bytes_of_version_2_do_not_change_and_those_of_version_1_are_read() {
+    fn the_bytes_of_version_3_do_not_change_and_those_of_versions_1_and_2_are_read() {
         assert_eq!(Payload::Here(example()).encode(), BYTES);
         assert_eq!(decode(BYTES).unwrap(), Payload::Here(example()));
         let before = Manifest {
+            time_ms: 0,
+            behind: BTreeMap::new(),
+            ..example()
+        };
+        assert_eq!(decode(SECOND).unwrap(), Payload::Here(before));
+        let before = Manifest {
             catalog: None,
+            time_ms: 0,
+            behind: BTreeMap::new(),
             ..example()
         };
         assert_eq!(decode(FIRST).unwrap(), Payload::Here(before));
@@ -284,16 +380,16 @@ mod tests {
             len: 4000,
         });
         let bytes = pointer.encode();
-        assert_eq!((bytes.len(), &bytes[..2]), (42, &[2, 1][..]));
+        assert_eq!((bytes.len(), &bytes[..2]), (42, &[3, 1][..]));
         assert_eq!(decode(&bytes).unwrap(), pointer);
     }
 
     #[test]
     fn a_manifest_that_is_cut_or_out_of_order_is_refused() {
         for len in 0..BYTES.len() {
-            // Where the copy of the catalog begins, version 1 ends.
-            let is_first = len == FIRST.len();
-            assert_eq!(decode(&BYTES[..len]).is_err(), !is_first, "{len} bytes");
+            // Where the copy of the catalog begins version 1 ends, and behind it version 2.
+            let is_earlier = len == FIRST.len() || len == SECOND.len();
+            assert_eq!(decode(&BYTES[..len]).is_err(), !is_earlier, "{len} bytes");
         }
         for len in 0..FIRST.len() {
             assert!(decode(&FIRST[..len]).is_err(), "{len} bytes");
@@ -315,10 +411,19 @@ mod tests {
     }
 
     #[test]
+    fn writes_that_a_dictionary_has_not_taken_are_read_back() {
+        let behind = behind();
+        let all: Vec<_> = behind.each().collect();
+        assert_eq!(all, [Ok((9, &b"put"[..])), Ok((400, &b""[..]))]);
+        let short = Behind { count: 3, ..behind };
+        assert!(short.each().last().unwrap().is_err());
+    }
+
+    #[test]
     fn a_newer_version_is_named() {
         let mut bytes = BYTES.to_vec();
-        bytes[0] = 3;
-        assert!(matches!(decode(&bytes), Err(Error::NewerFormat { found: 3, .. })));
+        bytes[0] = 4;
+        assert!(matches!(decode(&bytes), Err(Error::NewerFormat { found: 4, .. })));
         bytes[0] = 0;
         assert!(matches!(decode(&bytes), Err(Error::Corrupt { .. })));
     }

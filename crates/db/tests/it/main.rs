@@ -6,6 +6,7 @@ mod agree;
 mod backup;
 mod basics;
 mod changes;
+mod clocks;
 mod copied;
 mod crashes;
 mod damage;

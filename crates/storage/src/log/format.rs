@@ -1,4 +1,5 @@
-//! The bytes of a log segment, version 2. All integers little-endian.
+//! The bytes of a log segment, version 2, and of the log's mark, version 3. All integers
+//! little-endian.
 //!
 //! A segment is a header block of 512 bytes, then records, each at a multiple of 8 bytes. The
 //! header block:
@@ -45,7 +46,7 @@
 //! ```text
 //! OFFSET  SIZE  MEANING
 //!      0     8  magic: the letters "alluvmrk"
-//!      8     4  format version: 2
+//!      8     4  format version: 3
 //!     12     4  1 once the log was closed, else 0
 //!     16     8  incarnation
 //!     24     8  newest generation known
@@ -57,9 +58,12 @@
 //!     72     8  number of the newest segment
 //!     80   256  for each lane 4 bytes: one more than the distance from its segment's number to the
 //!               newest one; 0 where it has none
-//!    336   168  zero
+//!    336     8  the latest time that readers have read by, in milliseconds since 1970
+//!    344   160  zero
 //!    504     8  XXH3-64 of bytes 0 to 503
 //! ```
+//!
+//! Version 2 of the mark has zero for the time, and is read.
 //!
 //! The seed of a place comes from the store's identity, the incarnation, the segment number, the
 //! slot and the position: the same bytes at another place, or in another use of the same file, do
@@ -82,11 +86,18 @@ pub const MARK_MAGIC: [u8; 8] = *b"alluvmrk";
 /// The version written, and the only one that is read.
 pub const VERSION: u32 = 2;
 
+/// The version of the mark that is written, and the one before, which is read.
+const MARK_VERSION: u32 = 3;
+const MARK_WITHOUT_TIME: u32 = 2;
+
 /// How many bytes the header block of a segment has.
 pub const BLOCK_BYTES: usize = 512;
 
 /// Where in the header block its checksum stands.
 const CHECKSUM_AT: usize = BLOCK_BYTES - 8;
+
+/// Where in the mark the time stands: behind the lanes.
+const TIME_AT: usize = 80 + 4 * MAX_LANES;
 
 /// How many bytes a record's header has.
 pub const RECORD_BYTES: usize = 40;
@@ -251,6 +262,8 @@ pub struct Mark {
     pub turn: u64,
     /// The number of the segment that each lane writes.
     pub lanes: Vec<Option<u64>>,
+    /// The latest time that readers have read by, in milliseconds since 1970.
+    pub time_ms: u64,
 }
 
 impl Mark {
@@ -269,7 +282,7 @@ impl Mark {
         let mut writer = Writer::new(&mut block);
         writer
             .bytes(&MARK_MAGIC)
-            .u32(VERSION)
+            .u32(MARK_VERSION)
             .u32(u32::from(self.closed))
             .u64(self.incarnation)
             .u64(self.generation)
@@ -284,6 +297,8 @@ impl Mark {
             let distance = lane.and_then(|number| u32::try_from(newest - number + 1).ok());
             writer.u32(distance.unwrap_or(0));
         }
+        block.resize(TIME_AT, 0);
+        Writer::new(&mut block).u64(self.time_ms);
         block.resize(CHECKSUM_AT, 0);
         let sum = checksum(&block);
         Writer::new(&mut block).u64(sum);
@@ -310,7 +325,8 @@ impl Mark {
             return Ok(None);
         }
         let mut reader = Reader::new(body);
-        if reader.take(MARK_MAGIC.len())? != MARK_MAGIC || reader.u32()? != VERSION {
+        let is_mark = reader.take(MARK_MAGIC.len())? == MARK_MAGIC;
+        if !is_mark || !matches!(reader.u32()?, MARK_WITHOUT_TIME | MARK_VERSION) {
             return Ok(None);
         }
         let closed = reader.u32()? == 1;
@@ -325,6 +341,7 @@ impl Mark {
             released: number()?,
             turn: number()?,
             lanes: Vec::new(),
+            time_ms: 0,
         };
         let newest = number()?;
         let possible = [
@@ -344,7 +361,12 @@ impl Mark {
         while lanes.last() == Some(&None) {
             lanes.pop();
         }
-        Ok(possible.then_some(Mark { lanes, ..mark }))
+        let time_ms = reader.u64()?;
+        Ok(possible.then_some(Mark {
+            lanes,
+            time_ms,
+            ..mark
+        }))
     }
 }
 

@@ -11,6 +11,7 @@
 //! segments are released, before they are reused  with the kernel's write-back
 //! a round of group commit ends                   with the kernel's write-back
 //! the background step has nothing else to do     with the kernel's write-back
+//! the owner notes the time                       with the kernel's write-back
 //! a caller asks for everything to be durable      before the call returns
 //! the log is closed                              before the call returns
 //! ```
@@ -140,6 +141,7 @@ impl MarkFile {
         mark.released = shared.released();
         mark.complete = shared.watermark.completed();
         mark.synced = shared.commit.synced().max(synced);
+        mark.time_ms = shared.time_ms.load(Ordering::Acquire);
         let written = self
             .file
             .write_at(0, Buffer::padded(&mark.encode()), Purpose::Log);
@@ -182,6 +184,15 @@ impl Shared {
             return Ok(());
         }
         self.write_mark(0)
+    }
+
+    /// Writes down the latest time that readers have read by, unless the mark says so.
+    ///
+    /// # Errors
+    /// As the device says.
+    pub(super) fn mark_time(&self) -> Result<()> {
+        let is_named = self.mark.state.lock().mark.time_ms == self.time_ms.load(Ordering::Acquire);
+        if is_named { Ok(()) } else { self.write_mark(0) }
     }
 
     /// Writes down which segments the lanes write: `changed` names lanes and the numbers of their

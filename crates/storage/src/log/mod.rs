@@ -102,6 +102,7 @@ use segment::slot_of;
 use shared::{Origin, Shared};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// A record as it is replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,6 +187,7 @@ impl Log {
             synced: 0,
             released: 0,
             number: 1,
+            time_ms: 0,
         };
         let shared = Shared::new(directory, options, BTreeSet::new(), origin)?;
         if options.starts_small {
@@ -454,6 +456,28 @@ impl Log {
         take: &mut dyn FnMut(Record<'_>),
     ) -> Result<Option<u64>> {
         self.shared.read_after(after, through, bytes, take)
+    }
+
+    /// Returns the latest time that was noted, in milliseconds since 1970, by earlier openings too.
+    #[must_use]
+    pub fn time_ms(&self) -> u64 {
+        self.shared.time_ms.load(Ordering::Acquire)
+    }
+
+    /// Notes the time that readers read by: it is written down with the next mark.
+    pub fn note_time(&self, now_ms: u64) {
+        self.shared.time_ms.store(now_ms, Ordering::Release);
+    }
+
+    /// Writes the time that was noted down, so that the death of the process does not undo it.
+    ///
+    /// # Errors
+    /// As the device says; the log is poisoned then.
+    pub fn mark_time(&self) -> Result<()> {
+        self.shared.commit.healthy()?;
+        self.shared
+            .mark_time()
+            .map_err(|error| self.shared.poison_unless_full(error))
     }
 
     /// Does a slice of background work, at most a mebibyte of page touches or one file: empties

@@ -160,6 +160,7 @@ pub(super) fn open(
         }
     };
     let marked = mark.as_ref().map_or(0, |mark| mark.incarnation);
+    let time_ms = mark.as_ref().map_or(0, |mark| mark.time_ms);
     let boot = directory.boot_id();
     let survey = Survey::take(&inventory, start, reading, mark, boot)?;
     if strictness == Strictness::Strict {
@@ -185,6 +186,7 @@ pub(super) fn open(
             .max()
             .unwrap_or(0)
             + 1,
+        time_ms,
     };
     let mut shared = Shared::new(directory, options, inventory.names.clone(), origin)?;
     if strictness == Strictness::Strict {

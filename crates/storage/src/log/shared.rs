@@ -61,6 +61,8 @@ pub(super) struct Shared {
     syncs: AtomicU64,
     /// Released segments that are kept for who follows the log.
     pub(super) history: History,
+    /// The latest time that readers have read by, in milliseconds since 1970.
+    pub(super) time_ms: AtomicU64,
     /// What the opening missed.
     pub(super) lost_tail: Option<LostTail>,
 }
@@ -103,6 +105,8 @@ pub(super) struct Origin {
     pub(super) released: u64,
     /// The number of the next segment.
     pub(super) number: u64,
+    /// The latest time that readers have read by.
+    pub(super) time_ms: u64,
 }
 
 impl Shared {
@@ -126,6 +130,7 @@ impl Shared {
             released: origin.released,
             turn: 0,
             lanes: Vec::new(),
+            time_ms: origin.time_ms,
         };
         Ok(Shared {
             mark: MarkFile::open(directory.as_ref(), mark)?,
@@ -145,6 +150,7 @@ impl Shared {
             recovered_bytes: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
             history: History::new(origin.released),
+            time_ms: AtomicU64::new(origin.time_ms),
             lost_tail: None,
             directory: Arc::clone(directory),
             options,

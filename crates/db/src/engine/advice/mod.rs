@@ -196,7 +196,7 @@ impl Engine {
     fn counted(&self) -> Counted {
         let of = |tally| self.tallies.of(tally);
         Counted {
-            at_ms: self.now_ms(),
+            at_ms: self.time.peek(),
             lookups: of(Tally::Gets) + of(Tally::MultiGetKeys),
             reads: self.device_stats().of(Purpose::Lookup).reads,
         }

@@ -42,6 +42,8 @@ impl Dictionaries {
             dictionaries: cuts.iter().map(entry).collect(),
             keyspaces: placed.iter().map(|(&id, of)| (id, of.dictionary())).collect(),
             catalog: self.second_catalog.get(),
+            time_ms: store.log().time_ms(),
+            behind: std::collections::BTreeMap::new(),
         };
         let payload = self.manifest.keep(store, manifest)?;
         Ok(Some(Begun {

@@ -88,6 +88,8 @@ pub(crate) struct Dictionaries {
     publishing: Mutex<()>,
     /// The catalog's records as of the cut, beside those in the tree.
     pub(in crate::engine) second_catalog: SecondCatalog,
+    /// The time that readers had read by when the durable generation was made.
+    pub(in crate::engine) time_ms: u64,
     /// Lists them at every checkpoint.
     pub(in crate::engine) manifest: Keeper,
     /// Those that the durable manifest lists and this version cannot open, with a keyspace in each:

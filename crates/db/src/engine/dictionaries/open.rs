@@ -87,8 +87,9 @@ impl Dictionaries {
             Some(root) => Tree::open(Arc::clone(store), how.tree(&home), root, cut)?,
             None => Tree::create(Arc::clone(store), how.tree(&home)),
         };
-        let dictionaries = Dictionaries::assemble(home, tree, keeper, how);
+        let mut dictionaries = Dictionaries::assemble(home, tree, keeper, how);
         dictionaries.second_catalog.set(manifest.catalog.clone());
+        dictionaries.time_ms = manifest.time_ms;
         dictionaries.with_others(&manifest, cut, &Surveyed::default())
     }
 
@@ -124,8 +125,9 @@ impl Dictionaries {
                 .chain(&surveyed.hashed_runs)
                 .cloned(),
         );
-        let dictionaries = Dictionaries::assemble(home, tree, keeper, how);
+        let mut dictionaries = Dictionaries::assemble(home, tree, keeper, how);
         dictionaries.second_catalog.set(manifest.catalog.clone());
+        dictionaries.time_ms = manifest.time_ms;
         if lost
             .iter()
             .any(|lost| !lost.range.intersect(&catalog::range()).is_empty())
@@ -164,6 +166,7 @@ impl Dictionaries {
             placed: RwLock::default(),
             publishing: Mutex::default(),
             second_catalog: SecondCatalog::default(),
+            time_ms: 0,
             manifest,
             unknown: Vec::new(),
         }

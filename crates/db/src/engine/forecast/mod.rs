@@ -218,7 +218,7 @@ impl Engine {
     /// Keeps the question and what was counted when an hour has ended, and what was written
     /// whenever that has doubled. It costs two comparisons otherwise.
     pub(crate) fn note_hour(&self) {
-        let now_ms = self.now_ms();
+        let now_ms = self.time.peek();
         if self.memory_budget() == 0 {
             return;
         }

@@ -87,6 +87,8 @@ fn listed(keyspaces: &[u32]) -> Arc<dyn Directory> {
             ],
             keyspaces: keyspaces.iter().map(|keyspace| (*keyspace, 5)).collect(),
             catalog: None,
+            time_ms: 0,
+            behind: std::collections::BTreeMap::new(),
         };
         let keeper = &engine.dictionaries.manifest;
         let payload = keeper.keep(&engine.store, manifest).unwrap();

@@ -89,7 +89,7 @@ fn records_without_payload_say_as_much_in_as_many_bytes() {
 }
 
 #[test]
-fn the_mark_of_version_2_does_not_change_and_one_copy_is_enough() {
+fn the_mark_of_version_3_does_not_change_and_one_copy_is_enough() {
     let mark = Mark {
         closed: true,
         incarnation: 3,
@@ -100,17 +100,29 @@ fn the_mark_of_version_2_does_not_change_and_one_copy_is_enough() {
         released: 7,
         turn: 12,
         lanes: vec![Some(4), None, Some(9)],
+        time_ms: 0x0102_0304,
     };
     let bytes = mark.encode();
     assert_eq!(bytes.len(), 2 * BLOCK_BYTES);
     assert_eq!(
         hex(&bytes[..96]),
-        "616c6c75766d726b020000000100000003000000000000000500000000000000\
+        "616c6c75766d726b030000000100000003000000000000000500000000000000\
          6300000000000000edfe00000000000065000000000000000700000000000000\
          0c00000000000000090000000000000006000000000000000100000000000000"
     );
-    assert_eq!(hex(&bytes[504..512]), "69146b279916b07e");
+    assert_eq!(hex(&bytes[504..512]), "f11ffc0f26e67faf");
+    assert_eq!(hex(&bytes[336..344]), "0403020100000000");
     assert_eq!(bytes[..512], bytes[512..]);
+    let mut before = bytes[..512].to_vec();
+    before[8] = 2;
+    before[336..344].fill(0);
+    let sum = alluvium_base::checksum(&before[..504]);
+    before[504..].copy_from_slice(&sum.to_le_bytes());
+    let known = Mark {
+        time_ms: 0,
+        ..mark.clone()
+    };
+    assert_eq!(Mark::decode(&before.repeat(2)), Ok(known), "version 2 is read");
     for bit in 0..bytes.len() * 8 {
         let mut bad = bytes.clone();
         bad[bit / 8] ^= 1 << (bit % 8);

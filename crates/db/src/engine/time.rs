@@ -1,0 +1,148 @@
+//! The time that readers read by, which decides what has expired.
+//!
+//! A clock may go back: between two processes, or when it is set. What a reader has seen as expired
+//! must stay so. So the time stands still until the clock has caught up with the latest time that a
+//! reader has read by. Checkpoints, a close and the background write that time down.
+//!
+//! A clock that is behind by more than a day was wrong before, or is wrong now. If the time stood
+//! still then, values with an expiry would be gone at once, for as long as the clock needs. The
+//! clock is believed, and a warning tells of it.
+
+use super::Engine;
+use crate::Result;
+use crate::options::Clock;
+use crossbeam_utils::CachePadded;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How far behind a clock may be for the time to wait for it, in milliseconds.
+pub(super) const MOST_BEHIND_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// How far behind a clock is found at an opening without a warning: machines correct themselves.
+const NOT_WORTH_A_WARNING_MS: u64 = 2000;
+
+/// How often the background writes the time down, in milliseconds.
+const WRITTEN_DOWN_MS: u64 = 1000;
+
+/// A clock that does not go back by less than a day.
+pub(super) struct ReadingTime {
+    clock: Clock,
+    /// The latest time that a reader has read by.
+    latest: CachePadded<AtomicU64>,
+}
+
+impl fmt::Debug for ReadingTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadingTime")
+            .field("latest", &self.latest)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ReadingTime {
+    /// Creates the time of a store whose readers have read by the time `latest`, in earlier
+    /// openings.
+    pub(super) fn new(clock: Clock, latest: u64) -> ReadingTime {
+        let time = ReadingTime {
+            clock,
+            latest: CachePadded::new(AtomicU64::new(latest)),
+        };
+        let behind_ms = latest.saturating_sub((time.clock)());
+        if (NOT_WORTH_A_WARNING_MS..=MOST_BEHIND_MS).contains(&behind_ms) {
+            tracing::warn!(
+                "the clock is {} s behind the latest time at which the store was read: until it has caught up, what expires within that time counts as expired; set the clock right",
+                behind_ms / 1000
+            );
+        }
+        time
+    }
+
+    /// Returns the time for a reader, in milliseconds since 1970.
+    #[inline]
+    pub(super) fn now(&self) -> u64 {
+        let (now, latest) = ((self.clock)(), self.latest.load(Ordering::Relaxed));
+        if now == latest {
+            return now;
+        }
+        if now > latest {
+            self.latest.fetch_max(now, Ordering::Relaxed);
+            return now;
+        }
+        self.waiting(now, latest)
+    }
+
+    /// As [`ReadingTime::now`], where no reader learns of it.
+    pub(super) fn peek(&self) -> u64 {
+        let (now, latest) = ((self.clock)(), self.latest.load(Ordering::Relaxed));
+        match latest.saturating_sub(now) {
+            behind if behind <= MOST_BEHIND_MS => now.max(latest),
+            _ => now,
+        }
+    }
+
+    #[cold]
+    fn waiting(&self, now: u64, latest: u64) -> u64 {
+        let behind_ms = latest - now;
+        if behind_ms <= MOST_BEHIND_MS {
+            return latest;
+        }
+        let set_back = (self.latest).compare_exchange(latest, now, Ordering::Relaxed, Ordering::Relaxed);
+        if set_back.is_ok() {
+            tracing::warn!(
+                "the clock is {} days behind the latest time at which the store was read: one of the two is wrong, and the clock is believed; values that counted as expired may be there again",
+                behind_ms / MOST_BEHIND_MS
+            );
+        }
+        now
+    }
+
+    fn latest(&self) -> u64 {
+        self.latest.load(Ordering::Relaxed)
+    }
+}
+
+impl Engine {
+    /// Has the next checkpoint, or what is written next of the log's mark, keep the time.
+    pub(super) fn note_time(&self) {
+        self.store.log().note_time(self.time.latest());
+    }
+
+    /// Writes the time down, if readers have read by a later one for a while.
+    pub(crate) fn mark_time(&self) -> Result<()> {
+        let (latest, noted) = (self.time.latest(), self.store.log().time_ms());
+        if self.reads_only || self.store.health().is_err() || latest.abs_diff(noted) < WRITTEN_DOWN_MS {
+            return Ok(());
+        }
+        self.note_time();
+        Ok(self.store.judge(self.store.log().mark_time())?)
+    }
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn the_time_waits_for_a_clock_that_is_a_little_behind_and_follows_one_that_was_wrong() {
+        let hand = Arc::new(AtomicU64::new(1 << 40));
+        let set = |ms: u64| hand.store(ms, Ordering::Relaxed);
+        let clock = Arc::clone(&hand);
+        let time = ReadingTime::new(Arc::new(move || clock.load(Ordering::Relaxed)), 0);
+        let begin = 1 << 40;
+        assert_eq!(
+            (time.peek(), time.latest()),
+            (begin, 0),
+            "no reader has learnt of it"
+        );
+        assert_eq!(time.now(), begin);
+        set(begin - MOST_BEHIND_MS);
+        assert_eq!((time.now(), time.peek()), (begin, begin));
+        set(begin + 5);
+        assert_eq!(time.now(), begin + 5);
+        set(begin - MOST_BEHIND_MS);
+        assert_eq!(time.peek(), begin - MOST_BEHIND_MS, "behind by more than a day");
+        assert_eq!(time.now(), begin - MOST_BEHIND_MS);
+        assert_eq!(time.latest(), begin - MOST_BEHIND_MS);
+    }
+}
