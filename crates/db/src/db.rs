@@ -224,6 +224,9 @@ impl Db {
                 why,
             });
         }
+        if structure == Structure::Paged {
+            self.engine().dictionaries.require_pages(|| name.to_owned())?;
+        }
         let id = self.catalog().next();
         if id == KeyspaceId::MAX {
             let why = "every number of a keyspace has been used: export the keyspaces, and import them into another store"

@@ -145,6 +145,18 @@ pub enum Error {
         /// What it said.
         cause: String,
     },
+    /// A keyspace takes no writes, for its pages are damaged: a change has met that. Other
+    /// keyspaces are not concerned. Once the store is opened again, what is not damaged can be
+    /// read, with every write that was acknowledged.
+    #[error(
+        "the keyspace {keyspace:?} takes no writes, for its pages are damaged ({cause}): see `alluvium check`; restore a backup, run `alluvium repair`, or drop the keyspaces in pages"
+    )]
+    KeyspaceDamaged {
+        /// The keyspace.
+        keyspace: String,
+        /// The damage.
+        cause: String,
+    },
     /// There is no keyspace of this name.
     #[error("there is no keyspace {name:?}: create it with `Db::keyspace`")]
     NoSuchKeyspace {
@@ -481,7 +493,9 @@ impl Error {
             Error::TransactionLimit { .. } => ErrorKind::LimitReached,
             Error::RetriesExhausted { cause, .. } => cause.kind(),
             Error::ReadOnly => ErrorKind::ReadOnly,
-            Error::BadBackup { .. } | Error::BadCopy { .. } => ErrorKind::Corrupt,
+            Error::BadBackup { .. } | Error::BadCopy { .. } | Error::KeyspaceDamaged { .. } => {
+                ErrorKind::Corrupt
+            }
         }
     }
 

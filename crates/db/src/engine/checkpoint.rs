@@ -8,7 +8,7 @@
 //!   durable     the superblock names the manifest                     storage::store
 //! ```
 
-use super::work::Worked;
+use super::work::{Turn, Worked};
 use super::{Engine, dictionaries::Begun};
 use crate::Result;
 use std::sync::atomic::Ordering;
@@ -29,7 +29,7 @@ impl Engine {
             while !self.make_checkpoint()? {
                 // A memtable is in some of the dictionaries: an error came before the others had
                 // it.
-                if self.incorporate_slice(usize::MAX)? == Worked::Nothing {
+                if self.incorporate_in(usize::MAX, Turn::Checkpoint)? == Worked::Nothing {
                     std::thread::yield_now();
                 }
             }

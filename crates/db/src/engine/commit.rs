@@ -133,6 +133,9 @@ impl Engine {
             self.catalog.alive(owners)?;
             return Ok(Some(self.visible.at()));
         }
+        if self.dictionaries.has_aside() {
+            self.admit_beside_damage(commit, owners)?;
+        }
         self.dictionaries.admit_volatile(commit)?;
         let durability = match durability {
             Durability::Disk if self.dictionaries.is_all_volatile(commit) => Durability::Process,
@@ -179,6 +182,20 @@ impl Engine {
                 Err(error) => self.make_way(error, commit, &mut refusals)?,
             }
         }
+    }
+
+    /// Fails for a commit to a keyspace in pages that are set aside. It can be dropped.
+    #[cold]
+    fn admit_beside_damage(&self, commit: &Commit<'_>, owners: Owners<'_>) -> Result<()> {
+        if matches!(owners, Owners::Catalog) {
+            return Ok(());
+        }
+        let Some(id) = self.dictionaries.in_pages(commit.writes()) else {
+            return Ok(());
+        };
+        let keyspace = self.catalog.by_id(id);
+        self.dictionaries
+            .require_pages(|| keyspace.map_or_else(String::new, |keyspace| keyspace.name()))
     }
 
     /// Locks what a commit writes to until it is visible.

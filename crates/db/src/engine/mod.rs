@@ -10,7 +10,8 @@
 //! `visible.rs`, `stripes.rs` (conditional writes), `locking.rs` (locks of transactions),
 //! `validate.rs` and `open_transactions.rs`, `ingest.rs`, `snapshots.rs`, `dictionaries/` and
 //! `readers.rs` (which structure), `lookup/` (point lookups), `sizes.rs`, `records/` (what is
-//! read often), `work.rs` (the steps) with `policy.rs` (which is next), `checkpoint.rs` and
+//! read often), `work.rs` (the steps) with `policy.rs` (which is next) and
+//! `aside.rs` (damage), `checkpoint.rs` and
 //! `rewrite.rs` (all of it), `guard.rs` (panics), `throttle.rs` (who must wait), `balance.rs` and
 //! `memory.rs` (the caches' shares), `time.rs` (what has expired), `open.rs` (recovery),
 //! `copy.rs` (backups), `choices.rs`,
@@ -19,7 +20,8 @@
 //! Invariants:
 //!
 //! - **E1** A memtable holds exactly the commits above its base, up to its cut; a dictionary holds
-//!   exactly those about its keys up to its cut. At a checkpoint all dictionaries have the same.
+//!   exactly those about its keys up to its cut. At a checkpoint all dictionaries have the same,
+//!   but for pages that were set aside: the manifest has what they have not taken.
 //! - **E2** A reader at a place sees every commit up to it and none above: it takes the place
 //!   first, then the list of memtables, then the tree's version, and leaves out the memtables that
 //!   the version holds.
@@ -33,6 +35,7 @@
 //! - **E7** What a named snapshot holds is kept until its removal survives the loss of power.
 
 mod advice;
+mod aside;
 mod balance;
 mod checkpoint;
 mod choices;
@@ -288,6 +291,7 @@ impl Engine {
     /// Makes everything that was acknowledged survive the loss of power.
     pub(crate) fn sync(&self) -> Result<()> {
         self.notice_removal();
+        self.store.health()?;
         self.mark_time()?;
         self.sync_through(self.visible.at())?;
         Ok(self.store.judge(self.store.log().mark_synced())?)

@@ -4,14 +4,14 @@ use super::Engine;
 use super::advice::Trials;
 use super::choices;
 use super::commit::{Unfit, apply, room};
-use super::dictionaries::{Dictionaries, How, catalog};
+use super::dictionaries::{Dictionaries, How, catalog, memtable_of};
 use super::forecast::Forecasts;
 use super::gaps::Gaps;
 use super::ingest::Ingests;
 use super::locking::Locks;
 use super::memory::Budget;
 use super::open_transactions::OpenTransactions;
-use super::queue::Queue;
+use super::queue::{Hold, Queue};
 use super::record::Commit;
 use super::records::Records;
 use super::snapshots::Snapshots;
@@ -96,6 +96,13 @@ impl Engine {
         }
         let mut engine = Engine::replayed(store, replay, catalog, &how, options, plan)?;
         engine.reads_only = existing == Existing::ReadOnly;
+        if engine.dictionaries.has_left_damage && !engine.reads_only {
+            // The next keyspace in pages gets others.
+            match engine.checkpoint_now() {
+                Err(error) if error.is_full() => {}
+                other => other?,
+            }
+        }
         Ok(engine)
     }
 
@@ -169,6 +176,14 @@ impl Engine {
         let last = replay.last.max(store.log().completed());
         let is_at_rest = last == dictionaries.cut();
         replay.queue.skip_to(last);
+        if let Some(held) = dictionaries.take_held() {
+            let memtable = memtable_of(&held.behind, Queue::memtable_of)?;
+            let hold = match held.is_aside {
+                true => Hold::Forever,
+                false => Hold::Ordinary,
+            };
+            replay.queue.put_below(memtable, held.behind.cut, held.cut, hold);
+        }
         let removals = replay.removals;
         let mut engine = Engine::assemble(store, dictionaries, catalog, options, plan, replay.queue, last)?;
         for removed in removals {

@@ -24,7 +24,7 @@ use arc_swap::ArcSwap;
 use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 /// Bits of a sequence number: at ten million writes a second enough for two centuries.
 const SEQUENCE_BITS: u32 = 56;
@@ -124,6 +124,15 @@ impl Slot {
     }
 }
 
+/// Whether a memtable stays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// Until it is in the dictionaries.
+    Ordinary,
+    /// A dictionary that takes no more has not taken it.
+    Forever,
+}
+
 /// Numbers for some writes, and the memtable they go to.
 #[derive(Debug)]
 pub(crate) struct Place {
@@ -145,6 +154,8 @@ pub(crate) struct Queue {
     /// An empty memtable for when there is none of those: a writer that made one at a seal would
     /// wait for the system.
     spare: Mutex<Option<Memtable>>,
+    /// How many of the oldest memtables stay: a dictionary that takes no more has not taken them.
+    held: AtomicUsize,
     /// Bytes that may be reserved in an ordinary memtable.
     room: u64,
     /// Bytes that the last ordinary memtable took of its own: fewer than may be reserved, for
@@ -170,6 +181,7 @@ impl Queue {
             sealing: Mutex::new(()),
             retired: Mutex::default(),
             spare: Mutex::default(),
+            held: AtomicUsize::new(0),
             room,
             usual: AtomicU64::new(room / 2),
             empty: EmptyRanges::new((room / EMPTY_PART).max(LEAST_EMPTY) as usize),
@@ -195,7 +207,7 @@ impl Queue {
     /// already, or need one of their own while those that are sealed leave no memory for it.
     pub(crate) fn is_full(&self, bytes: u64) -> bool {
         let slots = self.slots();
-        let sealed = slots.len() - 1;
+        let sealed = slots.len() - 1 - self.held();
         let reserved = || {
             slots
                 .iter()
@@ -217,9 +229,10 @@ impl Queue {
     /// Returns how much is in memtables and not written out, in thirty-seconds of one.
     pub(crate) fn filled(&self) -> u64 {
         let slots = self.slots();
-        let (newest, oldest) = (&slots[0], &slots[slots.len() - 1]);
+        let sealed = slots.len() - 1 - self.held();
+        let (newest, oldest) = (&slots[0], &slots[sealed]);
         let reserved = newest.reserved.load(Ordering::Relaxed).min(newest.room);
-        let filled = (slots.len() as u64 - 1) * PARTS + reserved * PARTS / newest.room.max(1);
+        let filled = sealed as u64 * PARTS + reserved * PARTS / newest.room.max(1);
         filled - oldest.written_out.load(Ordering::Relaxed)
     }
 
@@ -243,7 +256,33 @@ impl Queue {
 
     /// Returns how many memtables are sealed and not in the tree.
     pub(crate) fn sealed(&self) -> usize {
-        self.slots().len() - 1
+        self.slots().len() - 1 - self.held()
+    }
+
+    fn held(&self) -> usize {
+        self.held.load(Ordering::Acquire)
+    }
+
+    /// Adds a memtable below all others, with commits above `base` and up to `cut`, before anything
+    /// is written. With `Hold::Forever` it stays.
+    pub(crate) fn put_below(&self, memtable: Memtable, base: Sequence, cut: Sequence, hold: Hold) {
+        let _sealing = self.sealing.lock();
+        let slots = self.slots.load_full();
+        let oldest = slots.last().expect("there is always one");
+        // Its memory is not for the next one.
+        let room = memtable.limit() as u64;
+        let slot = Slot::new(oldest.number.wrapping_sub(1), room, Some(memtable));
+        slot.base.store(base, Ordering::Relaxed);
+        slot.cut.store(cut, Ordering::Release);
+        let list = slots.iter().cloned().chain([Arc::new(slot)]).collect();
+        self.slots.store(Arc::new(list));
+        self.held
+            .fetch_add(usize::from(hold == Hold::Forever), Ordering::AcqRel);
+    }
+
+    /// Returns a memtable in which `room` bytes may be reserved.
+    pub(crate) fn memtable_of(room: u64) -> Memtable {
+        memtable(room)
     }
 
     /// Skips numbers up to `last`, which were used before this opening.
@@ -389,35 +428,37 @@ impl Queue {
     /// Returns the oldest memtable, if it is sealed.
     pub(crate) fn oldest_sealed(&self) -> Option<Arc<Slot>> {
         let slots = self.slots();
-        let oldest = slots.last().expect("there is always one");
-        (slots.len() > 1)
-            .then(|| Arc::clone(oldest))
+        let sealed = slots.len() - 1 - self.held();
+        (sealed > 0)
+            .then(|| Arc::clone(&slots[sealed]))
             .filter(|slot| slot.cut().is_some())
     }
 
     /// Returns whether all memtables before this one are in the tree.
     pub(crate) fn is_oldest(&self, slot: &Arc<Slot>) -> bool {
-        self.slots()
-            .last()
-            .is_some_and(|oldest| Arc::ptr_eq(oldest, slot))
+        let slots = self.slots();
+        Arc::ptr_eq(&slots[slots.len() - 1 - self.held()], slot)
     }
 
     /// Takes a memtable away that is in the tree now.
     pub(crate) fn remove(&self, slot: &Arc<Slot>) {
         let _sealing = self.sealing.lock();
         let slots = self.slots.load_full();
+        let sealed = slots.len() - 1 - self.held();
         assert!(
-            slots.len() > 1 && Arc::ptr_eq(slot, &slots[slots.len() - 1]),
+            sealed > 0 && Arc::ptr_eq(slot, &slots[sealed]),
             "the oldest memtable is incorporated first"
         );
-        self.slots.store(Arc::new(slots[..slots.len() - 1].to_vec()));
+        let mut left = slots.to_vec();
+        left.remove(sealed);
+        self.slots.store(Arc::new(left));
         self.empty.drop_unused();
         if slot.room == self.room {
             self.usual.store(slot.memtable.bytes() as u64, Ordering::Relaxed);
             let mut retired = self.retired.lock();
             retired.push(Arc::clone(slot));
             // All of them together are never more than there may be at work.
-            let most = (MOST_SEALED + 1).saturating_sub(slots.len() - 1);
+            let most = (MOST_SEALED + 1).saturating_sub(sealed);
             let surplus = retired.len().saturating_sub(most);
             let surplus: Vec<Arc<Slot>> = retired.drain(..surplus).collect();
             drop((retired, surplus));

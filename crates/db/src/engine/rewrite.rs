@@ -22,7 +22,7 @@ impl Engine {
         self.checkpoint_everything()?;
         let mut left: Vec<_> = self
             .dictionaries
-            .all()
+            .live()
             .map(|(_, dictionary)| dictionary)
             .collect();
         while !left.is_empty() {

@@ -1,6 +1,7 @@
 //! The steps: each call does a slice of one, and any thread with time may call.
 
 use super::Engine;
+use super::aside::Aside;
 use super::dictionaries::Taking;
 use super::policy::{self, Duty, Task, View};
 use super::queue::Slot;
@@ -46,6 +47,22 @@ pub(crate) enum Worked {
     Nothing,
 }
 
+/// Whether the calling thread is making a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    Free,
+    Checkpoint,
+}
+
+/// Which structures a compaction may be of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scope {
+    /// Any.
+    All,
+    /// Those whose last compaction has met no damage.
+    Sound,
+}
+
 /// What is under way.
 #[derive(Debug, Default)]
 pub(crate) struct Work {
@@ -61,6 +78,8 @@ pub(crate) struct Work {
     parked: Mutex<Vec<(Structure, Box<dyn Step>)>>,
     /// A digest that is being made. Locked by who works on it.
     digesting: Mutex<Option<Digesting>>,
+    /// Structures whose compactions meet damage.
+    aside: Aside,
     /// What maintenance may still write.
     maintenance: Mutex<Maintenance>,
     /// Every slice shares it; who must see the tree at rest has it alone.
@@ -75,6 +94,8 @@ struct WritingOut {
     forgetting: Forgetting,
     /// Nothing while it must begin again.
     shares: Vec<Taking>,
+    /// The structure that has failed to take its share.
+    failed: Option<Structure>,
 }
 
 impl Work {
@@ -267,7 +288,13 @@ impl Engine {
             }
         };
         let mut reachable: HashMap<Extent, u32> = HashMap::new();
+        let aside = self.dictionaries.aside_finding();
+        let cannot_be_read = aside.as_ref().is_some_and(|(_, is_new)| *is_new);
+        found.extend(aside.map(|(finding, _)| finding));
         for (structure, dictionary) in self.dictionaries.all() {
+            if cannot_be_read && structure == Structure::Paged {
+                continue;
+            }
             let root = durable.entry(structure.dictionary());
             let own = parked.iter().filter(|(of, _)| *of == structure);
             let steps: Vec<&dyn Step> = own.map(|(_, step)| &**step).collect();
@@ -338,12 +365,31 @@ impl Engine {
 
     /// Writes a slice of the oldest sealed memtable out, unless another thread is at it.
     pub(crate) fn incorporate_slice(&self, records: usize) -> Result<Worked> {
-        self.guarded("writing a memtable out", || self.incorporate_some(records))
+        self.incorporate_in(records, Turn::Free)
     }
 
-    fn incorporate_some(&self, records: usize) -> Result<Worked> {
+    /// As [`Engine::incorporate_slice`], by a thread that may be making a checkpoint.
+    pub(super) fn incorporate_in(&self, records: usize, turn: Turn) -> Result<Worked> {
+        self.guarded("writing a memtable out", || self.incorporate_some(records, turn))
+    }
+
+    /// Sets the pages aside in which writing a memtable out has met damage, unless a checkpoint is
+    /// being made: then it is tried again. Returns whether the memtable can be written out without
+    /// them.
+    fn do_without_pages(&self, damage: &alluvium_storage::Error, turn: Turn) -> Result<bool> {
+        let _alone = match turn {
+            Turn::Checkpoint => None,
+            Turn::Free => match self.work.checkpoint.try_lock() {
+                None => return Ok(true),
+                alone => alone,
+            },
+        };
+        Ok(self.dictionaries.has_aside() || self.dictionaries.set_aside(damage)?)
+    }
+
+    fn incorporate_some(&self, records: usize, turn: Turn) -> Result<Worked> {
         self.store.health()?;
-        let _slice = self.work.rest.read();
+        let slice = self.work.rest.read();
         let Some(mut under_way) = self.work.incorporation.try_lock() else {
             return Ok(Worked::Nothing);
         };
@@ -362,6 +408,7 @@ impl Engine {
                 slot,
                 forgetting,
                 shares: Vec::new(),
+                failed: None,
             });
         }
         let _span = tracing::trace_span!("incorporate", records).entered();
@@ -383,7 +430,17 @@ impl Engine {
                 // It starts again, and where it was the first to find that the disk is full, it has
                 // the reserve.
                 step.slot.note_written_out(0);
+                let failed = step.failed;
                 *under_way = None;
+                drop(under_way);
+                let is_damage = matches!(error, alluvium_storage::Error::Corrupt { .. });
+                if is_damage && failed == Some(Structure::Paged) {
+                    drop(slice);
+                    return match self.do_without_pages(&error, turn)? {
+                        true => Ok(Worked::Something),
+                        false => Err(error.into()),
+                    };
+                }
                 if self.goes_elsewhere(&error) {
                     return Ok(Worked::Something);
                 }
@@ -407,14 +464,19 @@ impl Engine {
             return Ok(Progress::More);
         }
         for taking in &mut step.shares {
-            if taking.share.poll(records)? == Progress::More {
+            let polled = taking.share.poll(records);
+            if polled.inspect_err(|_| step.failed = Some(taking.structure))? == Progress::More {
                 step.slot.note_written_out(taking.share.taken());
                 return Ok(Progress::More);
             }
         }
         let cut = step.slot.cut().expect("it is sealed");
         let memtable = &step.slot.memtable;
-        self.dictionaries.publish(memtable, &mut step.shares, cut)?;
+        let mut failed = None;
+        let published = self
+            .dictionaries
+            .publish(memtable, &mut step.shares, cut, &mut failed);
+        published.inspect_err(|_| step.failed = failed)?;
         Ok(Progress::Done)
     }
 
@@ -440,26 +502,28 @@ impl Engine {
     /// A slice of a compaction, or of what makes one necessary; of what spares lookups more than it
     /// costs before.
     pub(crate) fn compact_slice(&self, records: usize) -> Result<Worked> {
-        self.guarded("a compaction", || self.compact_some(records))
+        self.guarded("a compaction", || self.compact_some(records, Scope::All))
     }
 
-    /// The same, by the background: what needs a tier that fails is left until it works again. The
-    /// user learns of it from what reads the tier, and from what is known of tiers.
+    /// The same, by the background: what needs a tier that fails is left until it works again, and
+    /// what meets damage for a while. The user learns of it from what reads the tier or the damage,
+    /// and from what is known of tiers.
     fn compact_within_reach(&self) -> Result<Worked> {
-        match self.compact_slice(SLICE) {
-            Err(error) if error.failing_tier().is_some() => Ok(Worked::Nothing),
+        let compacted = self.guarded("a compaction", || self.compact_some(SLICE, Scope::Sound));
+        match compacted {
+            Err(error) if error.failing_tier().is_some() || error.is_damage() => Ok(Worked::Nothing),
             other => other,
         }
     }
 
-    fn compact_some(&self, records: usize) -> Result<Worked> {
+    fn compact_some(&self, records: usize, scope: Scope) -> Result<Worked> {
         self.store.health()?;
         let _slice = self.work.rest.read();
         match self.digest_slice(records) {
             Ok(Worked::Something) => return Ok(Worked::Something),
             Ok(Worked::Nothing) => {}
             // Lookups do without one.
-            Err(error) if error.failing_tier().is_some() => {}
+            Err(error) if error.failing_tier().is_some() || error.is_damage() => {}
             Err(error) => return Err(error),
         }
         self.dictionaries.compact_from(self.pressure.class());
@@ -469,7 +533,7 @@ impl Engine {
             None => {
                 self.raise_horizon();
                 let step = self
-                    .next_step()
+                    .next_step(scope)
                     .inspect_err(|error| self.pressure.note_compaction(error))?;
                 // The caches make room before it begins.
                 self.fit_memory()?;
@@ -485,6 +549,7 @@ impl Engine {
             Ok(Progress::Done) => self.pressure.stepped(),
             Err(error) if self.goes_elsewhere(&error) => {}
             Err(error) => {
+                self.note_damage(structure, &error);
                 self.pressure.note_compaction(&error);
                 return Err(error.into());
             }
@@ -493,13 +558,24 @@ impl Engine {
     }
 
     /// The next step of any dictionary.
-    fn next_step(&self) -> alluvium_storage::Result<Option<(Structure, Box<dyn Step>)>> {
-        for (structure, dictionary) in self.dictionaries.all() {
-            if let Some(step) = dictionary.next_step()? {
+    fn next_step(&self, scope: Scope) -> alluvium_storage::Result<Option<(Structure, Box<dyn Step>)>> {
+        for (structure, dictionary) in self.dictionaries.live() {
+            if scope == Scope::Sound && self.work.aside.skips(structure) {
+                continue;
+            }
+            let step = dictionary.next_step();
+            if let Some(step) = step.inspect_err(|error| self.note_damage(structure, error))? {
                 return Ok(Some((structure, step)));
             }
         }
         Ok(None)
+    }
+
+    /// Leaves a structure alone for a while if this error tells of damage.
+    fn note_damage(&self, structure: Structure, error: &alluvium_storage::Error) {
+        if matches!(error, alluvium_storage::Error::Corrupt { .. }) {
+            self.work.aside.note(structure, error);
+        }
     }
 
     /// Makes all space that died usable again, as far as no reader needs it.

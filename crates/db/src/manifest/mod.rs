@@ -12,13 +12,14 @@
 //! Invariants:
 //!
 //! - **M1** A manifest is of one cut: every dictionary in it holds the commits up to the
-//!   superblock's cut, and none above.
+//!   superblock's cut, and none above. The manifest itself has what a dictionary that is
+//!   behind has not taken.
 //! - **M2** A dictionary names no superblock: it hands out a root, and is opened from one.
 
 pub(crate) mod files;
 pub mod format;
 
-pub(crate) use format::{Entry, Manifest};
+pub(crate) use format::{Behind, Entry, Manifest};
 
 use alluvium_base::Purpose;
 use alluvium_dictionary::blob::{self, Blob};

@@ -8,6 +8,7 @@ mod campaign;
 mod catalog;
 mod flips;
 mod leaves;
+mod living;
 mod maps;
 
 use alluvium::simulation::{OpenIn as _, Scale, Simulated as _};

@@ -64,6 +64,18 @@ pub(super) struct Core<B> {
     pub(super) watch: Option<Watch>,
     pub(super) counters: Counters,
     broken: OnceLock<String>,
+    /// The damage that has broken it, if damage has.
+    damage: OnceLock<Damage>,
+}
+
+/// A damaged place in pages.
+#[derive(Clone, Debug)]
+struct Damage {
+    file: String,
+    page: u64,
+    offset: u64,
+    expected: String,
+    found: String,
 }
 
 impl<B: PageBuffer> Core<B> {
@@ -96,6 +108,7 @@ impl<B: PageBuffer> Core<B> {
             watch: shape.own.map(|_| Watch::new(&shape)),
             counters: Counters::default(),
             broken: OnceLock::new(),
+            damage: OnceLock::new(),
         }
     }
 
@@ -103,6 +116,18 @@ impl<B: PageBuffer> Core<B> {
     pub(super) fn readable(&self) -> Result<()> {
         let cause = self.broken.get();
         cause.map_or(Ok(()), |cause| Err(Error::Poisoned { cause: cause.clone() }))
+    }
+
+    /// Returns the damage that has broken the tree: it was met while messages were on their way.
+    pub(super) fn damage(&self) -> Option<Error> {
+        let damage = self.damage.get()?.clone();
+        Some(Error::Corrupt {
+            file: damage.file,
+            page: damage.page,
+            offset: damage.offset,
+            expected: damage.expected,
+            found: damage.found,
+        })
     }
 
     /// Returns whether the tree takes a message.
@@ -115,6 +140,22 @@ impl<B: PageBuffer> Core<B> {
     /// Ends reading and writing, because messages that were on their way are lost: the tree is
     /// opened again from its last checkpoint.
     pub(super) fn break_down(&self, cause: &Error) {
+        if let Error::Corrupt {
+            file,
+            page,
+            offset,
+            expected,
+            found,
+        } = cause
+        {
+            self.damage.get_or_init(|| Damage {
+                file: file.clone(),
+                page: *page,
+                offset: *offset,
+                expected: expected.clone(),
+                found: found.clone(),
+            });
+        }
         let cause = self.broken.get_or_init(|| cause.to_string());
         self.buffer.poison(cause);
         assert!(

@@ -6,6 +6,7 @@ use crate::manifest::{Entry, Manifest};
 use crate::structure::Structure;
 use alluvium_base::Sequence;
 use alluvium_storage::store::{Checkpoint, Store};
+use std::collections::BTreeMap;
 
 /// A cut of all dictionaries that is not durable yet.
 #[derive(Debug)]
@@ -20,13 +21,21 @@ pub(in crate::engine) struct Begun<'d> {
 impl Dictionaries {
     /// Cuts a generation of all of them (M1); none while a memtable is in some and not in others.
     pub(in crate::engine) fn cut_generation<'s>(&self, store: &'s Store) -> Result<Option<Begun<'s>>> {
-        for (_, dictionary) in self.all() {
-            dictionary.prepare()?;
+        for (structure, dictionary) in self.live() {
+            if let Err(error) = dictionary.prepare() {
+                return self.without(structure, error);
+            }
         }
         let _publishing = self.publishing.lock();
         let mut cuts = Vec::new();
-        for (structure, dictionary) in self.all() {
-            cuts.push((structure, dictionary.stand()?));
+        for (structure, dictionary) in self.live() {
+            match dictionary.stand() {
+                Ok(cut) => cuts.push((structure, cut)),
+                Err(error) => {
+                    drop(cuts);
+                    return self.without(structure, error);
+                }
+            }
         }
         let at = cuts[0].1.at;
         if cuts.iter().any(|(_, cut)| cut.at != at) {
@@ -37,13 +46,20 @@ impl Dictionaries {
             kind: structure.kind(),
             root: cut.root.clone(),
         };
+        let mut dictionaries: Vec<Entry> = cuts.iter().map(entry).collect();
+        let mut behind = BTreeMap::new();
+        if let Some((entry, own)) = self.aside_at(at)? {
+            behind.insert(entry.id, own);
+            dictionaries.push(entry);
+            dictionaries.sort_by_key(|entry| entry.id);
+        }
         let placed = self.placed.read();
         let manifest = Manifest {
-            dictionaries: cuts.iter().map(entry).collect(),
+            behind,
+            dictionaries,
             keyspaces: placed.iter().map(|(&id, of)| (id, of.dictionary())).collect(),
             catalog: self.second_catalog.get(),
             time_ms: store.log().time_ms(),
-            behind: std::collections::BTreeMap::new(),
         };
         let payload = self.manifest.keep(store, manifest)?;
         Ok(Some(Begun {
@@ -51,5 +67,15 @@ impl Dictionaries {
             payload,
             at,
         }))
+    }
+
+    /// A structure cannot be cut. If that is for damage in pages, they are set aside, and the next
+    /// try does without them.
+    fn without<'s>(&self, structure: Structure, error: alluvium_storage::Error) -> Result<Option<Begun<'s>>> {
+        let is_damage = matches!(error, alluvium_storage::Error::Corrupt { .. });
+        if is_damage && structure == Structure::Paged && self.set_aside(&error)? {
+            return Ok(None);
+        }
+        Err(error.into())
     }
 }

@@ -69,6 +69,7 @@ impl Dictionaries {
         if is_used {
             return Ok(());
         }
+        self.forget_aside();
         if let Some(paged) = self.paged.take() {
             let root = Dictionary::stand(&paged)?.root;
             *self.left.get_mut() = Left::Listed(root);

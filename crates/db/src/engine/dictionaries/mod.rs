@@ -7,7 +7,7 @@
 //!
 //! *Read in this order*: this file (what there is, and how each is reached), `open.rs` (how they
 //! are created, opened and salvaged), `mend.rs` (damaged leaves), `place.rs` (which keyspace is in
-//! which), `take.rs` (how a memtable or a load becomes part of them), `cut.rs` (how a checkpoint
+//! which), `aside.rs` (pages in which damage was met), `take.rs` (how a memtable or a load becomes part of them), `cut.rs` (how a checkpoint
 //! takes them), `catalog.rs` (the second copy of the catalog), `held.rs` (what there is beside the extents), `volatile.rs` (what the log does not
 //! get).
 //!
@@ -19,6 +19,7 @@
 //! - **X1** Dictionary 0 is the tree. A store has at most one dictionary of each structure.
 //! - **X2** At every cut, a commit is in all the dictionaries that it is about, or in none.
 
+mod aside;
 pub(super) mod catalog;
 mod cut;
 mod held;
@@ -28,6 +29,7 @@ mod place;
 mod take;
 mod volatile;
 
+pub(super) use aside::{Held as HeldWrites, memtable_of};
 pub(super) use cut::Begun;
 pub(super) use open::How;
 pub(super) use take::Taking;
@@ -52,9 +54,11 @@ use alluvium_trees::paged::Paged;
 use alluvium_trees::tiered::Tree;
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use super::readers::{Reader, Scan};
+use aside::SetAside;
 use catalog::SecondCatalog;
 use held::Left;
 use volatile::Volatile;
@@ -75,6 +79,14 @@ pub(crate) struct Dictionaries {
     paged: OnceLock<Paged>,
     /// Memory for their pages.
     paged_bytes: usize,
+    /// The pages that take no more, and whether there are any.
+    aside: Mutex<Option<SetAside>>,
+    has_aside: AtomicBool,
+    /// Whether the durable generation lists damaged pages that no keyspace is in.
+    pub(in crate::engine) has_left_damage: bool,
+    /// Writes that pages had not taken when the durable generation was made, until the owner has a
+    /// memtable for them.
+    held: Mutex<Option<HeldWrites>>,
     /// What is there of pages that no keyspace is in.
     left: Mutex<Left>,
     /// How levels are built, but for what their first keyspace says.
@@ -213,7 +225,7 @@ impl Dictionaries {
     /// Every commit up to this one is in all of them.
     pub(crate) fn cut(&self) -> Sequence {
         let tree = self.tree.cut();
-        self.all()
+        self.live()
             .fold(tree, |cut, (_, dictionary)| cut.min(dictionary.cut()))
     }
 
@@ -236,7 +248,7 @@ impl Dictionaries {
 
     /// Steps that are due or under way.
     pub(in crate::engine) fn steps(&self) -> u64 {
-        self.all().map(|(_, dictionary)| dictionary.load().steps).sum()
+        self.live().map(|(_, dictionary)| dictionary.load().steps).sum()
     }
 
     /// Begins to load records into a structure.
@@ -246,7 +258,10 @@ impl Dictionaries {
             Structure::Levels => self.levels().ingest(class)?,
             Structure::Hashed => self.hashed().ingest(class)?,
             Structure::Volatile => self.volatile().ingest(class)?,
-            Structure::Paged => self.paged().ingest(class)?,
+            Structure::Paged => {
+                self.require_pages(|| "of this ingest".to_owned())?;
+                self.paged().ingest(class)?
+            }
             Structure::Map => self.map().ingest(class)?,
         })
     }

@@ -1,7 +1,7 @@
 //! How the dictionaries of a store are created, opened and salvaged.
 
-use super::Dictionaries;
 use super::catalog::{self, SecondCatalog};
+use super::{Dictionaries, HeldWrites};
 use crate::format::{self, KeyspaceId};
 use crate::manifest::files::{Surveyed, lost};
 use crate::manifest::{Keeper, Manifest};
@@ -19,6 +19,7 @@ use alluvium_trees::map::{Home, Map};
 use alluvium_trees::paged::{LostKeys, Paged, PagedOptions};
 use alluvium_trees::tiered::{Lost, Shape, Tree, TreeOptions};
 use parking_lot::{Mutex, RwLock};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 /// How the dictionaries of a store are opened.
@@ -162,6 +163,10 @@ impl Dictionaries {
             levels_options: how.levels(),
             hashed_options: how.hashed(),
             paged_bytes: how.paged_bytes,
+            aside: Mutex::default(),
+            has_aside: AtomicBool::new(false),
+            has_left_damage: false,
+            held: Mutex::default(),
             left: Mutex::default(),
             placed: RwLock::default(),
             publishing: Mutex::default(),
@@ -189,8 +194,16 @@ impl Dictionaries {
             && !surveyed.has_lost_pages
             && self.paged.get().is_none()
         {
-            let paged = Paged::open(self.home.clone(), &self.pages(), root, cut)?;
+            let paged = Paged::open(self.home.clone(), &self.pages(), root, own_cut(manifest, cut))?;
             self.paged.set(paged).expect("they were not made before");
+            self.stays_aside(manifest, cut);
+        }
+        if let Some(behind) = manifest.behind.get(&Structure::Paged.dictionary()) {
+            *self.held.get_mut() = Some(HeldWrites {
+                behind: behind.clone(),
+                cut,
+                is_aside: self.has_aside(),
+            });
         }
         if root_of(manifest, Structure::Paged)?.is_none() {
             self.note_unlisted_pages()?;
@@ -268,7 +281,7 @@ impl Dictionaries {
         let Some(root) = root_of(manifest, Structure::Paged)? else {
             return Ok((Vec::new(), false));
         };
-        match Paged::open_salvaged(self.home.clone(), &self.pages(), root, cut) {
+        match Paged::open_salvaged(self.home.clone(), &self.pages(), root, own_cut(manifest, cut)) {
             Ok((paged, lost)) => {
                 self.paged.set(paged).expect("they were not made before");
                 let lost = lost
@@ -303,6 +316,12 @@ impl Dictionaries {
             kind: entry.kind,
         })
     }
+}
+
+/// The last commit that the pages hold.
+fn own_cut(manifest: &Manifest, cut: Sequence) -> Sequence {
+    let behind = manifest.behind.get(&Structure::Paged.dictionary());
+    behind.map_or(cut, |behind| behind.cut.min(cut))
 }
 
 /// What is lost of each keyspace in pages.

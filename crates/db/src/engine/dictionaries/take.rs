@@ -2,6 +2,7 @@
 
 use super::Dictionaries;
 use crate::Result;
+use crate::structure::Structure;
 use alluvium_base::Sequence;
 use alluvium_dictionary::contract::{Incorporate, Ingest};
 use alluvium_dictionary::memtable::Memtable;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 /// The share of a memtable on its way into one of the dictionaries.
 #[derive(Debug)]
 pub(in crate::engine) struct Taking {
+    pub(in crate::engine) structure: Structure,
     pub(in crate::engine) share: Box<dyn Incorporate>,
     pub(in crate::engine) is_published: bool,
 }
@@ -24,11 +26,12 @@ impl Dictionaries {
         cut: Sequence,
         class: Class,
     ) -> alluvium_storage::Result<Vec<Taking>> {
-        let begun = self.all().filter(|(_, dictionary)| dictionary.cut() < cut);
+        let begun = self.live().filter(|(_, dictionary)| dictionary.cut() < cut);
         let begun = begun.map(|(structure, dictionary)| {
             let keys = self.keys_of(structure);
             let share = Share::new(Arc::clone(memtable), cut, keys);
             Ok(Taking {
+                structure,
                 share: dictionary.incorporate(share, class)?,
                 is_published: false,
             })
@@ -37,16 +40,18 @@ impl Dictionaries {
     }
 
     /// What was taken of a memtable is in all of them. Where it fails it may be in some; those that have it say
-    /// so.
+    /// so. `failed` is the structure that has failed.
     pub(in crate::engine) fn publish(
         &self,
         memtable: &Memtable,
         taken: &mut [Taking],
         cut: Sequence,
+        failed: &mut Option<Structure>,
     ) -> alluvium_storage::Result<()> {
         let _publishing = self.publishing.lock();
         for taking in taken.iter_mut().filter(|taking| !taking.is_published) {
-            taking.share.publish()?;
+            let published = taking.share.publish();
+            published.inspect_err(|_| *failed = Some(taking.structure))?;
             taking.is_published = true;
         }
         self.second_catalog.take(memtable);
@@ -55,7 +60,7 @@ impl Dictionaries {
     }
 
     fn advance(&self, cut: Sequence) -> alluvium_storage::Result<()> {
-        let mut behind = self.all().filter(|(_, dictionary)| dictionary.cut() < cut);
+        let mut behind = self.live().filter(|(_, dictionary)| dictionary.cut() < cut);
         behind.try_for_each(|(_, dictionary)| dictionary.advance(cut))
     }
 

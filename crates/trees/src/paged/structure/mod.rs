@@ -71,8 +71,8 @@ use format::{Pointer, Value};
 pub(in crate::paged) use format::{examples, is_apart, reread_value};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// The name of the file of pages.
 const FILE: &str = "paged.pages";
@@ -287,6 +287,8 @@ struct Shared {
     writer: Mutex<Writer>,
     /// Whether all of it is to be rewritten.
     is_stale: AtomicBool,
+    /// The damage for which it was set aside: place, what should be there, what is there.
+    aside: OnceLock<(Where, String, String)>,
 }
 
 impl fmt::Debug for Paged {
@@ -450,6 +452,7 @@ impl Paged {
                 state: AtomicU64::new(0),
                 writer: Mutex::new(writer),
                 is_stale: AtomicBool::new(false),
+                aside: OnceLock::new(),
             }),
         }
     }
@@ -529,8 +532,33 @@ impl Paged {
         self.shared.cut.store(cut, Ordering::Release);
     }
 
-    /// Shows a failure to the store.
+    /// Ends reading and writing until the store is opened again: a change has met this damage, so
+    /// that a part of it is in the pages and the rest is not.
+    pub fn set_aside(&self, damage: &Error) {
+        if let Error::Corrupt {
+            place,
+            expected,
+            found,
+        } = damage
+        {
+            let damage = (place.clone(), expected.clone(), found.clone());
+            self.shared.aside.get_or_init(|| damage);
+        }
+    }
+
+    /// Returns the damage for which it is not read or written any more.
+    fn damage(&self) -> Option<Error> {
+        let aside = self.shared.aside.get();
+        let aside = aside
+            .map(|(place, expected, found)| Error::corrupt(place.clone(), expected.clone(), found.clone()));
+        aside.or_else(|| self.core().damage().map(translated))
+    }
+
+    /// Shows a failure to the store. Damage is none: it ends the use of these pages alone.
     fn judge<T>(&self, result: super::Result<T>) -> Result<T> {
+        if let Some(damage) = self.damage() {
+            return Err(damage);
+        }
         alluvium_dictionary::home::judge(&self.shared.home.store, result.map_err(translated))
     }
 

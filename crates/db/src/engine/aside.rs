@@ -1,0 +1,73 @@
+//! Structures of which a compaction has met damage. The background leaves them alone for a while,
+//! so that it gets on with the others, and writers of other keyspaces do not learn of it.
+//!
+//! A compaction has changed nothing when it fails so. Reads of what is damaged fail with its place,
+//! all others go on, and so do writes: what they add is not merged with what is damaged.
+
+use crate::structure::Structure;
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+
+/// How many compactions of others are looked for before one of such a structure is tried again: a
+/// few seconds, if there is nothing else to do.
+const TURNS: u32 = 128;
+
+/// How many different damages are told of, for each structure.
+const MOST_TOLD: usize = 8;
+
+/// The structures that are left alone.
+#[derive(Debug, Default)]
+pub(super) struct Aside {
+    structures: Mutex<BTreeMap<Structure, Damage>>,
+}
+
+#[derive(Debug, Default)]
+struct Damage {
+    turns_left: u32,
+    told: Vec<String>,
+}
+
+impl Aside {
+    /// A compaction of a structure has met damage. Each is told of once.
+    pub(super) fn note(&self, structure: Structure, error: &alluvium_storage::Error) {
+        let mut structures = self.structures.lock();
+        let damage = structures.entry(structure).or_default();
+        damage.turns_left = TURNS;
+        let text = error.to_string();
+        if damage.told.len() < MOST_TOLD && !damage.told.contains(&text) {
+            tracing::error!(
+                %error,
+                ?structure,
+                "compactions of the keyspaces in a structure meet damage: the rest of the store goes on"
+            );
+            damage.told.push(text);
+        }
+    }
+
+    /// Returns whether a structure is left alone when the next compaction is looked for.
+    pub(super) fn skips(&self, structure: Structure) -> bool {
+        let mut structures = self.structures.lock();
+        let Some(damage) = structures.get_mut(&structure) else {
+            return false;
+        };
+        damage.turns_left = damage.turns_left.saturating_sub(1);
+        damage.turns_left > 0
+    }
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+    use alluvium_storage::{Error, Place, Structure as Kind};
+
+    #[test]
+    fn a_damaged_structure_is_tried_again_after_a_while_and_the_others_at_once() {
+        let aside = Aside::default();
+        assert!(!aside.skips(Structure::Tiered));
+        let error = Error::corrupt(Place::new(Kind::Node, "tier-0.data", 0), "a leaf", "none");
+        aside.note(Structure::Tiered, &error);
+        assert!(!aside.skips(Structure::Levels));
+        let skipped = (0..TURNS).filter(|_| aside.skips(Structure::Tiered)).count();
+        assert_eq!(skipped as u32, TURNS - 1);
+    }
+}

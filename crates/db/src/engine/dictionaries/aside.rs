@@ -1,0 +1,229 @@
+//! Pages that a change has met damage in. The rest of the store goes on without them.
+//!
+//! Pages are changed in place, so a change that fails in its middle leaves them between two states.
+//! They are set aside then: nothing more is written to them, and each further generation lists them
+//! as the last one before has them, with the writes that they have not taken. The log has those
+//! until the first of these generations is durable.
+//!
+//! ```text
+//!   set aside      reads and writes of keyspaces in pages fail with the damage; drops are taken
+//!   opened again   reads see the pages as they were, and above them the writes that are kept
+//!   repaired       what is damaged is gone, and the pages take the writes
+//! ```
+
+use super::Dictionaries;
+use crate::engine::commit::{Unfit, apply, room};
+use crate::format::{self, Write, Writes};
+use crate::manifest::{self, Behind, Entry, Manifest};
+use crate::structure::Structure;
+use crate::{Error, Result};
+use alluvium_base::{Purpose, Sequence};
+use alluvium_dictionary::contract::Dictionary;
+use alluvium_dictionary::memtable::Memtable;
+use alluvium_dictionary::read::Files;
+use alluvium_storage::{Place, Structure as Kind};
+use std::sync::atomic::Ordering;
+
+/// How many bytes of the log are read at a time.
+const READ_AT_ONCE: u64 = 1 << 20;
+
+/// The pages that are set aside.
+#[derive(Clone, Debug)]
+pub(super) struct SetAside {
+    /// As the last generation before lists them.
+    entry: Entry,
+    /// What they have not taken.
+    behind: Behind,
+    /// Everything up to here that is about their keys is in them, or in what they have not taken.
+    through: Sequence,
+    /// The damage.
+    cause: String,
+    /// Whether it was met since the store was opened.
+    is_new: bool,
+}
+
+/// Writes that a dictionary has not taken, for a memtable.
+#[derive(Debug)]
+pub(in crate::engine) struct Held {
+    pub(in crate::engine) behind: Behind,
+    /// The last commit that the memtable holds.
+    pub(in crate::engine) cut: Sequence,
+    /// Whether the dictionary takes no more.
+    pub(in crate::engine) is_aside: bool,
+}
+
+impl Dictionaries {
+    /// Returns whether the pages are set aside.
+    #[inline]
+    pub(in crate::engine) fn has_aside(&self) -> bool {
+        self.has_aside.load(Ordering::Acquire)
+    }
+
+    /// Each of them, but for pages that are set aside.
+    pub(in crate::engine) fn live(&self) -> impl Iterator<Item = (Structure, &dyn Dictionary)> {
+        let has_aside = self.has_aside();
+        let is_live = move |of: &Structure| !(has_aside && *of == Structure::Paged);
+        self.all().filter(move |(structure, _)| is_live(structure))
+    }
+
+    /// Sets the pages aside, in which this damage was met. No checkpoint is made meanwhile. Returns
+    /// whether it did: without a durable generation of theirs it cannot.
+    pub(in crate::engine) fn set_aside(&self, damage: &alluvium_storage::Error) -> Result<bool> {
+        let store = &self.home.store;
+        let Some(paged) = self.paged.get().filter(|_| !self.has_aside()) else {
+            return Ok(false);
+        };
+        let superblock = store.superblock();
+        let (durable, _) = manifest::read(Files::of(store), &superblock.payload, Purpose::Recovery)?;
+        let entry = durable.entry(Structure::Paged.dictionary());
+        let Some(entry) = entry.filter(|entry| entry.kind == Structure::Paged.kind()) else {
+            return Ok(false);
+        };
+        paged.set_aside(damage);
+        *self.aside.lock() = Some(SetAside {
+            entry: entry.clone(),
+            behind: Behind::new(superblock.cut),
+            through: superblock.cut,
+            cause: damage.to_string(),
+            is_new: true,
+        });
+        self.has_aside.store(true, Ordering::Release);
+        tracing::error!(error = %damage, "keyspaces in pages take no more writes: the rest of the store goes on");
+        Ok(true)
+    }
+
+    /// The pages were set aside when this generation was made, and stay so.
+    pub(super) fn stays_aside(&mut self, manifest: &Manifest, cut: Sequence) {
+        let id = Structure::Paged.dictionary();
+        if let (Some(behind), Some(entry)) = (manifest.behind.get(&id), manifest.entry(id)) {
+            let cause = "a change has met damage in an earlier opening".to_owned();
+            tracing::error!("keyspaces in pages take no writes: {cause}");
+            *self.aside.get_mut() = Some(SetAside {
+                entry: entry.clone(),
+                behind: behind.clone(),
+                through: cut,
+                cause,
+                is_new: false,
+            });
+            *self.has_aside.get_mut() = true;
+        }
+    }
+
+    /// Returns writes for which the owner must make a memtable, once.
+    pub(in crate::engine) fn take_held(&self) -> Option<Held> {
+        self.held.lock().take()
+    }
+
+    /// No keyspace is in pages any more.
+    pub(super) fn forget_aside(&mut self) {
+        self.has_left_damage |= self.aside.get_mut().take().is_some();
+        *self.has_aside.get_mut() = false;
+    }
+
+    /// Returns what a generation at `at` says of the pages that are set aside.
+    pub(super) fn aside_at(&self, at: Sequence) -> alluvium_storage::Result<Option<(Entry, Behind)>> {
+        let mut aside = self.aside.lock();
+        let Some(aside) = aside.as_mut() else {
+            return Ok(None);
+        };
+        let placed = self.placed.read();
+        let is_own = |key: &[u8]| {
+            let keyspace = format::split(key).map(|(_, id)| id);
+            keyspace.and_then(|id| placed.get(&id)) == Some(&Structure::Paged)
+        };
+        while aside.through < at {
+            let (after, behind) = (aside.through, &mut aside.behind);
+            let reached = self
+                .home
+                .store
+                .log()
+                .read_after(after, at, READ_AT_ONCE, &mut |record| {
+                    for (sequence, write) in (record.first..).zip(Writes::new(record.payload)) {
+                        let mut own = Vec::new();
+                        match write {
+                            Ok(Write::One {
+                                key,
+                                kind,
+                                expires_ms,
+                                operand,
+                            }) if is_own(key) => {
+                                format::encode_one(&mut own, &[], key, kind, expires_ms, operand)
+                            }
+                            Ok(Write::Range { start, end }) if is_own(start) => {
+                                format::encode_range(&mut own, start, end);
+                            }
+                            _ => continue,
+                        }
+                        behind.push(sequence, &own);
+                    }
+                })?;
+            let Some(reached) = reached.filter(|&reached| reached > after) else {
+                let place = Place::new(Kind::LogRecord, "log", 0);
+                let expected = format!("the record of sequence {}", after + 1);
+                return Err(alluvium_storage::Error::corrupt(place, expected, "none"));
+            };
+            aside.through = reached;
+        }
+        Ok(Some((aside.entry.clone(), aside.behind.clone())))
+    }
+
+    /// Fails if the pages are set aside.
+    pub(crate) fn require_pages(&self, keyspace: impl FnOnce() -> String) -> Result<()> {
+        match &*self.aside.lock() {
+            None => Ok(()),
+            Some(aside) => Err(Error::KeyspaceDamaged {
+                keyspace: keyspace(),
+                cause: aside.cause.clone(),
+            }),
+        }
+    }
+
+    /// Returns a keyspace in pages to which one of these writes goes.
+    pub(in crate::engine) fn in_pages(&self, writes: Writes<'_>) -> Option<format::KeyspaceId> {
+        let placed = self.placed.read();
+        let ids = writes.flatten().filter_map(|write| match write {
+            Write::One { key, .. } | Write::Range { start: key, .. } | Write::Ingest { first: key, .. } => {
+                format::split(key).map(|(_, id)| id)
+            }
+            Write::Volatile => None,
+        });
+        let mut own = ids.filter(|id| placed.get(id) == Some(&Structure::Paged));
+        own.next()
+    }
+
+    /// What is known of pages that are set aside, a sentence; and whether they cannot be looked at
+    /// until the store is opened again.
+    pub(in crate::engine) fn aside_finding(&self) -> Option<(String, bool)> {
+        let aside = self.aside.lock();
+        let aside = aside.as_ref()?;
+        let finding = format!(
+            "keyspaces in pages are set aside and take no writes: {}; {} writes wait for a repair",
+            aside.cause, aside.behind.count
+        );
+        Some((finding, aside.is_new))
+    }
+}
+
+/// Returns a memtable with the writes that a dictionary has not taken.
+pub(in crate::engine) fn memtable_of(
+    behind: &Behind,
+    made: impl FnOnce(u64) -> Memtable,
+) -> alluvium_storage::Result<Memtable> {
+    let damaged = |found: String| {
+        let place = Place::new(Kind::Superblock, "the manifest", 0);
+        alluvium_storage::Error::corrupt(place, "writes that pages have not taken", found)
+    };
+    let bytes = behind.writes.len() as u64;
+    let memtable = made(room(bytes, behind.count, behind.count));
+    for write in behind.each() {
+        let (sequence, record) = write.map_err(damaged)?;
+        for write in Writes::new(record) {
+            write.and_then(|write| write.check_keys()).map_err(damaged)?;
+        }
+        apply(&memtable, record, sequence).map_err(|unfit| match unfit {
+            Unfit::Damaged(found) => damaged(found),
+            Unfit::Full => damaged(format!("{bytes} bytes for which no memtable has room")),
+        })?;
+    }
+    Ok(memtable)
+}
