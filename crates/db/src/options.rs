@@ -374,6 +374,7 @@ impl Options {
                 max_bytes: self.max_bytes,
                 min_reserve: reserve,
                 max_reserve: reserve.max(ExtentOptions::default().max_reserve),
+                starts_small: true,
                 ..ExtentOptions::default()
             },
             shape: Shape {

@@ -41,6 +41,7 @@ impl Scale {
                 access: Access::Written,
                 identity: 7,
                 starts_small: false,
+                stored_bytes: 0,
             },
             extents: ExtentOptions {
                 max_bytes: None,

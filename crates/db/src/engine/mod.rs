@@ -103,6 +103,7 @@ use alluvium_dictionary::memtables::Memtables;
 use alluvium_dictionary::merge::Direction;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::Epochs;
+use alluvium_storage::extents::ReclaimLimit;
 use alluvium_storage::store::Store;
 use dictionaries::Dictionaries;
 use forecast::Forecasts;
@@ -359,6 +360,19 @@ impl Engine {
         // reads whose callers have not come back for them.
         stripes::grace(self.store.epochs(), || self.store.cache().finish_arrived());
         self.note_time();
+        if !self.reads_only {
+            self.give_back_a_little()?;
+        }
         Ok(self.store.close()?)
+    }
+
+    /// Gives what has died with the last checkpoints back to the file system, as far as that takes a
+    /// few calls: a small store is closed small.
+    fn give_back_a_little(&self) -> Result<()> {
+        // Epochs move on from one to the next, and what readers might have seen becomes free.
+        for _ in 0..3 {
+            self.store.reclaim(ReclaimLimit::default())?;
+        }
+        Ok(())
     }
 }

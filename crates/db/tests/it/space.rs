@@ -159,3 +159,42 @@ fn a_new_store_takes_no_more_than_a_mebibyte() {
         assert_eq!(db.check().unwrap(), Vec::<String>::new());
     }
 }
+
+#[test]
+fn a_store_of_a_few_records_takes_little_however_often_it_is_opened_and_compacted() {
+    for memory in [1 << 30, 16 << 20] {
+        let place = tempfile::tempdir().unwrap();
+        let open = || Options::new().memory(memory).open(place.path()).unwrap();
+        let total = || occupied(place.path()).iter().map(|(_, bytes)| bytes).sum::<u64>();
+        let mut totals = Vec::new();
+        for number in 0..4u8 {
+            let db = open();
+            let keyspace = db.keyspace("main").unwrap();
+            keyspace.put([number], [number]).unwrap();
+            // What is made ready for writers in the background is small, too.
+            std::thread::sleep(Duration::from_millis(100));
+            if number == 3 {
+                db.compact().unwrap();
+            }
+            db.close().unwrap();
+            totals.push(total());
+        }
+        println!("{memory} bytes of memory: {totals:?}");
+        let files = occupied(place.path());
+        let [first, .., compacted] = totals[..] else {
+            unreachable!()
+        };
+        assert!(
+            first < 700 << 10 && compacted < 800 << 10,
+            "{totals:?}: {files:?}"
+        );
+        assert!(
+            totals.iter().all(|&total| total < 3 << 19),
+            "{totals:?}: {files:?}"
+        );
+        let db = open();
+        let keyspace = db.existing_keyspace("main").unwrap();
+        assert_eq!(keyspace.iter().count(), 4);
+        assert_eq!(db.check().unwrap(), Vec::<String>::new());
+    }
+}

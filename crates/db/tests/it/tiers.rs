@@ -253,6 +253,7 @@ fn narrow(units: u64) -> Db {
         min_reserve: 8 * UNIT,
         max_reserve: 8 * UNIT,
         planned_bytes: None,
+        starts_small: false,
     };
     let extents = ExtentOptions {
         max_bytes: Some(FAST_UNITS * UNIT),

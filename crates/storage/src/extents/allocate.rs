@@ -74,9 +74,10 @@ impl Extents {
         let slot = shared.slot(tier);
         let near = near.filter(|near| near.tier == tier).map(|near| near.end());
         let mut tier = slot.tier.lock();
+        wanted = policy::longest(tier.used(), least, wanted, slot.limits.start());
         let (mut refused, mut probed) = (false, false);
         loop {
-            let mut view = tier.view(wanted, least, class, slot.limits.reserve_bounds());
+            let mut view = tier.view(wanted, least, class, &slot.limits);
             (view.refused, view.probed) = (refused, probed);
             match policy::source(&view) {
                 Source::Take(units) => {
@@ -240,7 +241,7 @@ impl Extents {
             let tier = slot.tier.lock();
             let of_tier = TierUsage {
                 occupied_bytes: slot.occupied.load(Ordering::Relaxed) * UNIT,
-                ..tier_usage(&tier, slot.limits.reserve_bounds())
+                ..tier_usage(&tier, &slot.limits)
             };
             usage.occupied_bytes += of_tier.occupied_bytes;
             usage.tiers.push(of_tier);
@@ -264,7 +265,7 @@ pub(super) fn file_units(tiers: &Tiers, number: u8) -> Result<u32> {
     Ok(super::create::units_of(&**tiers.get(number)?))
 }
 
-fn tier_usage(tier: &Tier, bounds: (u32, u32)) -> TierUsage {
+fn tier_usage(tier: &Tier, limits: &TierLimits) -> TierUsage {
     let bytes = |units: u32| u64::from(units) * UNIT;
     let held: u32 = tier.held.iter().map(|range| range.end - range.start).sum();
     let counts = &tier.counts;
@@ -281,7 +282,7 @@ fn tier_usage(tier: &Tier, bounds: (u32, u32)) -> TierUsage {
         backed_bytes: bytes(tier.backed.count()),
         hole_bytes: bytes(tier.holes.count()),
         free_bytes: bytes(tier.free.count() + held),
-        reserve_bytes: bytes(tier.reserve(bounds)),
+        reserve_bytes: bytes(tier.reserve(limits)),
         occupied_bytes: 0,
     }
 }
@@ -387,9 +388,11 @@ impl Shared {
         while wanted > 0 {
             let Some(gap) = tier.first_unbacked(at) else { break };
             let gap = gap.start
-                ..gap
-                    .end
-                    .min(gap.start.saturating_add(policy::step(tier.units, wanted)));
+                ..gap.end.min(gap.start.saturating_add(policy::step(
+                    tier.units,
+                    wanted,
+                    policy::Start::Whole,
+                )));
             if self.back_gap(tier, &gap)? == Answer::Refused {
                 // A step may be too much where the bare need is not.
                 let need = gap.start..gap.end.min(gap.start + wanted);
@@ -435,10 +438,10 @@ impl Shared {
         let room = MAX_TIER_UNITS - tier.units;
         // The reserve comes with the first extent.
         let reserve = match tier.used() {
-            0 => tier.reserve(slot.limits.reserve_bounds()),
+            0 => tier.reserve(&slot.limits),
             _ => 0,
         };
-        let step = policy::step(tier.units, units).max(units + reserve);
+        let step = policy::step(tier.units, units, slot.limits.start()).max(units + reserve);
         let step = slot.charge(step.min(room));
         if step < units {
             slot.discharge(step);

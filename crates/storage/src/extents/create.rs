@@ -2,6 +2,7 @@
 
 use super::allocate::file_units;
 use super::map::MapState;
+use super::policy;
 use super::tier::Tier;
 use super::{ExtentOptions, Extents, MAX_TIER_UNITS, Shared, Slot, TierLimits, UNIT};
 use crate::{Error, Result, Tiers};
@@ -40,7 +41,8 @@ impl Extents {
 
 /// Proves that the disk has space for the reserve of an empty tier.
 fn prove_reserve(tier: &Tier, file: &dyn Device, limits: TierLimits) -> Result<()> {
-    let reserve = u64::from(tier.reserve(limits.reserve_bounds())) * UNIT;
+    let reserve = policy::reserve(tier.used(), limits.reserve_bounds(), policy::Start::Whole);
+    let reserve = u64::from(reserve) * UNIT;
     let limited = limits.max_bytes.is_some_and(|most| most < reserve);
     let before = file.len();
     let full = || Error::Full {

@@ -212,6 +212,9 @@ pub struct TierLimits {
     /// The bytes that are planned to lie on the tier while slower ones take the rest; a part of
     /// what it can hold if absent. What is planned is no limit.
     pub planned_bytes: Option<u64>,
+    /// Whether the tier takes little space while little is in it: extents, steps by which its file
+    /// grows and the reserve are scaled to what is used, up to a few MiB.
+    pub starts_small: bool,
 }
 
 impl Default for TierLimits {
@@ -221,15 +224,24 @@ impl Default for TierLimits {
             min_reserve: 2 * MIB,
             max_reserve: 64 * MIB,
             planned_bytes: None,
+            starts_small: false,
         }
     }
 }
 
 impl TierLimits {
-    /// Returns the bounds of the reserve, in units.
+    /// Returns the bounds of the reserve of a tier that is not small, in units.
     fn reserve_bounds(&self) -> (u32, u32) {
         let units = |bytes: u64| bytes.div_ceil(UNIT).min(u64::from(MAX_TIER_UNITS)) as u32;
         (units(self.min_reserve), units(self.max_reserve))
+    }
+
+    /// Returns how a tier begins.
+    fn start(&self) -> policy::Start {
+        match self.starts_small {
+            true => policy::Start::Small,
+            false => policy::Start::Whole,
+        }
     }
 }
 
@@ -254,6 +266,9 @@ pub struct ExtentOptions {
     /// The bytes that are planned to lie on a tier while slower ones take the rest; a part of what
     /// it can hold if absent.
     pub planned_bytes: Option<u64>,
+    /// Whether a tier takes little space while little is in it: extents, steps by which its file
+    /// grows and the reserve are scaled to what is used, up to a few MiB.
+    pub starts_small: bool,
     /// What the deltas of the map may grow to, in bytes, before the whole map is written, however
     /// small it is.
     pub min_map_deltas: u64,
@@ -269,6 +284,7 @@ impl Default for ExtentOptions {
             min_reserve: limits.min_reserve,
             max_reserve: limits.max_reserve,
             planned_bytes: limits.planned_bytes,
+            starts_small: limits.starts_small,
             min_map_deltas: 64 * KIB,
             further: [None; MAX_TIERS - 1],
         }
@@ -309,6 +325,7 @@ impl ExtentOptions {
             min_reserve: self.min_reserve,
             max_reserve: self.max_reserve,
             planned_bytes: self.planned_bytes,
+            starts_small: self.starts_small,
         })
     }
 }

@@ -16,6 +16,28 @@ const FRAGMENTED: u32 = 8;
 /// grow.
 const SHORTEST_PART: u32 = 4;
 
+/// How a tier begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Start {
+    /// With whole extents, a step and the reserve.
+    Whole,
+    /// With little: all of these are scaled to what is used.
+    Small,
+}
+
+/// A tier that starts small has no reserve while fewer units than these are used. Whatever was
+/// deleted from it would free less than the file system keeps for itself.
+const TINY: u32 = (MIB / UNIT) as u32;
+
+/// Returns the most units that an extent is given where `wanted` would be best and `least` would do:
+/// in a tier that starts small as many as are used already.
+pub(super) fn longest(used: u32, least: u32, wanted: u32, start: Start) -> u32 {
+    match start {
+        Start::Whole => wanted,
+        Start::Small => wanted.min(used.max(least)),
+    }
+}
+
 /// What an allocation sees of its tier.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View {
@@ -108,9 +130,13 @@ impl View {
 }
 
 /// Returns how many units the file system is asked for at once when `needed` are needed: a
-/// sixteenth of the file, from 1 MiB to 64 MiB.
-pub(super) fn step(file: u32, needed: u32) -> u32 {
-    (file / 16).clamp(*STEP.start(), *STEP.end()).max(needed)
+/// sixteenth of the file, from 1 MiB to 64 MiB; a quarter of a small file that starts small.
+pub(super) fn step(file: u32, needed: u32, start: Start) -> u32 {
+    let least = match start {
+        Start::Whole => *STEP.start(),
+        Start::Small => (file / 4).min(*STEP.start()),
+    };
+    (file / 16).clamp(least, *STEP.end()).max(needed)
 }
 
 /// A reserve below this is not worth the trouble; above it, it is a small part of what is used.
@@ -127,16 +153,19 @@ const _: () = assert!(
 
 /// Returns the units that are kept backed for essential allocations: what the options want, as far
 /// as that is no more than an eighth of what is used, or a 64th of that, if it is more.
-pub(super) fn reserve(used: u32, (wanted, most): (u32, u32)) -> u32 {
-    let least = wanted.min(LEAST_RESERVE);
+pub(super) fn reserve(used: u32, (wanted, most): (u32, u32), start: Start) -> u32 {
+    let least = match start {
+        Start::Whole => wanted.min(LEAST_RESERVE),
+        Start::Small => wanted.min(LEAST_RESERVE).min(2 * used.saturating_sub(TINY)),
+    };
     let wanted = wanted.min(used / 8).max(least);
     wanted.max((used / 64).min(most))
 }
 
 /// Returns the free units that stay on the file system for reuse: the reserve, and one step by
 /// which a file grows that is just as long as what is used.
-pub(super) fn pool(used: u32, reserve: u32) -> u32 {
-    reserve + step(used, 0)
+pub(super) fn pool(used: u32, reserve: u32, start: Start) -> u32 {
+    reserve + step(used, 0, start)
 }
 
 /// What a reclaim sees of its tier.
@@ -154,6 +183,7 @@ pub(super) struct Excess {
     pub(super) used: u32,
     /// Units that are kept backed for essential allocations.
     pub(super) reserve: u32,
+    pub(super) start: Start,
 }
 
 /// What to do with free space.
@@ -171,9 +201,16 @@ pub(super) enum Return {
 
 /// Returns what one step of a reclaim does: what exceeds the pool goes, the file's end first.
 pub(super) fn returned(view: &Excess) -> Return {
-    let excess = view.occupying.saturating_sub(pool(view.used, view.reserve));
-    if excess >= *STEP.start() || (excess > 0 && view.occupying == view.file) {
-        return if view.tail >= *STEP.start() {
+    let excess = view
+        .occupying
+        .saturating_sub(pool(view.used, view.reserve, view.start));
+    // Less than a step is not worth the trouble.
+    let worth = match view.start {
+        Start::Whole => *STEP.start(),
+        Start::Small => (view.used / 4).clamp(1, *STEP.start()),
+    };
+    if excess >= worth || (excess > 0 && view.occupying == view.file) {
+        return if view.tail >= worth {
             Return::Truncate(excess)
         } else {
             Return::Punch(excess)
@@ -289,6 +326,10 @@ mod tests {
             file: number("file"),
             used: number("used"),
             reserve: number("reserve"),
+            start: match field(text, "small") {
+                Some(_) => Start::Small,
+                None => Start::Whole,
+            },
         };
         match returned(&view) {
             Return::Truncate(units) => format!("truncate {units}"),
@@ -311,6 +352,9 @@ mod tests {
             file 1400 used 1000 occupying 70 backed 10 tail 0 reserve 16   => refill 6
             file 5000 used 100 occupying 100 tail 0 reserve 16              => punch 76
             file 25 occupying 25 tail 25 reserve 16               => truncate 1
+            file 8 used 3 occupying 5 tail 5 reserve 0            => nothing
+            file 8 used 3 occupying 5 tail 5 reserve 0 small      => truncate 5
+            file 60 used 40 occupying 20 tail 20 reserve 16 small => nothing
             file 0 occupying 0 tail 0 reserve 16                  => refill 16";
         for case in cases.trim().lines() {
             let (text, expected) = case.split_once("=>").expect("a case has an arrow");
@@ -319,20 +363,52 @@ mod tests {
     }
 
     #[test]
+    fn a_tier_that_starts_small_is_scaled_to_what_is_used_and_then_as_any_other() {
+        let bounds = (16, 512);
+        let table = [
+            (0, 1, 0, 0),
+            (3, 3, 0, 0),
+            (8, 8, 2, 1),
+            (12, 8, 3, 8),
+            (16, 8, 4, 16),
+            (40, 8, 8, 16),
+        ];
+        for (used, units, grown, reserved) in table {
+            assert_eq!(longest(used, 1, 8, Start::Small), units, "{used} units");
+            assert_eq!(step(used, 0, Start::Small), grown, "{used} units");
+            assert_eq!(reserve(used, bounds, Start::Small), reserved, "{used} units");
+        }
+        assert_eq!(longest(2, 5, 8, Start::Small), 5, "what must be is had");
+        for used in [40, 1000, 100_000, 10_000_000] {
+            assert_eq!(step(used, 0, Start::Small), step(used, 0, Start::Whole));
+            let [small, whole] = [Start::Small, Start::Whole].map(|start| reserve(used, bounds, start));
+            assert_eq!(small, whole);
+        }
+    }
+
+    #[test]
     fn steps_follow_the_file_and_the_reserve_follows_the_use() {
         let mib = |mib: u64| (mib * MIB / UNIT) as u32;
         let steps = [(0, 1), (16, 1), (64, 4), (512, 32), (4096, 64)];
         for (file, expected) in steps {
-            assert_eq!(step(mib(file), 0), mib(expected), "{file} MiB");
+            assert_eq!(step(mib(file), 0, Start::Whole), mib(expected), "{file} MiB");
         }
-        assert_eq!(step(0, mib(100)), mib(100));
+        assert_eq!(step(0, mib(100), Start::Whole), mib(100));
         let bounds = (mib(2), mib(64));
         for (used, expected) in [(0, 2), (128, 2), (640, 10), (100_000, 64)] {
-            assert_eq!(reserve(mib(used), bounds), mib(expected), "{used} MiB");
+            assert_eq!(
+                reserve(mib(used), bounds, Start::Whole),
+                mib(expected),
+                "{used} MiB"
+            );
         }
         let bounds = (mib(32), mib(64));
         for (used, expected) in [(0, 2), (80, 10), (256, 32), (1000, 32), (2560, 40), (100_000, 64)] {
-            assert_eq!(reserve(mib(used), bounds), mib(expected), "{used} MiB");
+            assert_eq!(
+                reserve(mib(used), bounds, Start::Whole),
+                mib(expected),
+                "{used} MiB"
+            );
         }
     }
 

@@ -102,7 +102,7 @@ impl Slot {
         // small.
         let reserve = match tier.used() {
             0 => 0,
-            _ => tier.reserve(self.limits.reserve_bounds()),
+            _ => tier.reserve(&self.limits),
         };
         debug_assert!(
             tier.backed.count() <= tier.occupying(),
@@ -115,6 +115,7 @@ impl Slot {
             file: tier.units,
             used: tier.used(),
             reserve,
+            start: self.limits.start(),
         }
     }
 }
@@ -198,7 +199,7 @@ impl Shared {
         let mut given = 0;
         let mut tier = slot.tier.lock();
         while given < bytes {
-            let leaves = class.leaves(tier.reserve(slot.limits.reserve_bounds()));
+            let leaves = class.leaves(tier.reserve(&slot.limits));
             let spare = tier.occupying().saturating_sub(leaves);
             let most = (bytes - given).div_ceil(UNIT).min(MAX_PUNCH.into()) as u32;
             let most = most.min(spare);

@@ -4,7 +4,7 @@
 use super::policy::{self, View};
 use super::space::{CHUNK, UnitSet};
 use super::state::{Head, Life, States};
-use super::{Class, Extent, MAX_EXTENT_UNITS, MAX_REFERENCES};
+use super::{Class, Extent, MAX_EXTENT_UNITS, MAX_REFERENCES, TierLimits};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -123,7 +123,7 @@ impl Tier {
     }
 
     /// Returns what an allocation sees.
-    pub(super) fn view(&self, wanted: u32, least: u32, class: Class, bounds: (u32, u32)) -> View {
+    pub(super) fn view(&self, wanted: u32, least: u32, class: Class, limits: &TierLimits) -> View {
         View {
             wanted,
             least,
@@ -133,7 +133,7 @@ impl Tier {
             free_longest: self.free.longest(),
             backed: self.backed.count(),
             backed_longest: self.backed.longest(),
-            reserve: self.reserve(bounds),
+            reserve: self.reserve(limits),
             unknown: self.occupying() - self.backed.count(),
             refused: false,
             probed: false,
@@ -141,12 +141,12 @@ impl Tier {
     }
 
     /// Returns the units that are kept backed for essential allocations.
-    pub(super) fn reserve(&self, bounds: (u32, u32)) -> u32 {
+    pub(super) fn reserve(&self, limits: &TierLimits) -> u32 {
         debug_assert!(
             self.backed.count() <= self.free.count(),
             "backed units are free ones"
         );
-        policy::reserve(self.used(), bounds)
+        policy::reserve(self.used(), limits.reserve_bounds(), limits.start())
     }
 
     /// Returns the units that are not free.

@@ -104,6 +104,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+/// Returns whether a file of this name is a segment of a log.
+#[must_use]
+pub(crate) fn is_segment(name: &str) -> bool {
+    slot_of(name).is_some()
+}
+
 /// A record as it is replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {

@@ -71,9 +71,11 @@ pub struct LogOptions {
     pub lanes: usize,
     /// How bytes reach a segment.
     pub access: Access,
-    /// Whether a new log takes little space before the first record: its first segments are short,
-    /// and others are made once there is a writer.
+    /// Whether a log takes little space while its store is small: segments are made as long as a
+    /// quarter of what the log has held, or a 32nd of `stored_bytes`, and `segment_bytes` at most.
     pub starts_small: bool,
+    /// How many bytes the store holds when it is opened, for a log that starts small.
+    pub stored_bytes: u64,
     /// Ties the log to its store, so that another store's segments are found. The same at every
     /// opening.
     pub identity: u64,
@@ -91,6 +93,7 @@ impl LogOptions {
             lanes: 4,
             access: Access::Mapped,
             starts_small: false,
+            stored_bytes: 0,
             identity: 0,
         }
     }

@@ -13,7 +13,7 @@
 //! found here, before anything is written. Some ready slots are the reserve: ordinary writes cannot
 //! have them.
 
-use super::options::{Access, Importance, LogOptions};
+use super::options::{Access, Importance, LogOptions, MIN_SEGMENT};
 use super::segment::{Slot, slot_file};
 use crate::log::format::{BLOCK_BYTES, RECORD_BYTES};
 use crate::{Error, Result};
@@ -33,11 +33,23 @@ const POPULATE_SLICE: u64 = 1 << 20;
 /// How many segments control records may add to the limit.
 pub(super) const CONTROL_SEGMENTS: u64 = 3;
 
-/// The length of the slots that a new log begins with.
-const SHORT: u64 = 64 << 10;
+/// The most that the slots are long with which a log begins that starts small; a sixteenth of a
+/// segment, if that is less.
+const SHORT: u64 = 16 << 10;
+
+/// Such a log makes slots as long as one of these parts of what it has held at most, or of what the
+/// store held when it was opened: half a dozen slots are ready for writers.
+const PARTS_OF_LOG: u64 = 4;
+const PARTS_OF_STORE: u64 = 32;
 
 /// How many steps of preparation in a row must find nothing to do before a free slot is punched.
 const IDLE_STEPS: u64 = 16;
+
+/// Returns how long a slot is at least in which a record of `total` bytes stands behind a header
+/// and before a seal.
+fn length_with(total: u64) -> u64 {
+    total + (BLOCK_BYTES + RECORD_BYTES) as u64
+}
 
 /// Slots between two uses.
 #[derive(Debug)]
@@ -67,8 +79,9 @@ struct Idle {
     short: Vec<Arc<Slot>>,
     /// The numbers that files have.
     names: BTreeSet<u32>,
-    /// Bytes of the slots that are out.
+    /// Bytes of the slots that are out, and the most that ever were.
     live: u64,
+    peak: u64,
     /// How many they were when a long record went past the limit; 0 once they are within it again.
     let_past: u64,
     releases: u64,
@@ -76,10 +89,16 @@ struct Idle {
 }
 
 impl Idle {
+    /// So many bytes of slots are out.
+    fn set_live(&mut self, live: u64) {
+        self.live = live;
+        self.peak = self.peak.max(live);
+    }
+
     /// Returns a short slot, while there are some that this claim may have and the record fits.
     fn take_short(&mut self, total: u64, claim: Claim) -> Option<Arc<Slot>> {
         let kept = usize::from(claim == Claim::Normal);
-        let fits = total + (BLOCK_BYTES + RECORD_BYTES) as u64 <= self.short.last()?.len;
+        let fits = length_with(total) <= self.short.last()?.len;
         if fits && self.short.len() > kept {
             self.short.pop()
         } else {
@@ -202,11 +221,34 @@ impl Pool {
         self.mapped.load(Ordering::Relaxed)
     }
 
+    /// Returns how long slots are that are made now. It never becomes less, so that slots are used
+    /// again and again.
+    fn usual_length(&self, idle: &Idle) -> u64 {
+        let LogOptions {
+            segment_bytes,
+            starts_small,
+            stored_bytes,
+            ..
+        } = self.options;
+        if !starts_small {
+            return segment_bytes;
+        }
+        let part = (idle.peak / PARTS_OF_LOG).max(stored_bytes / PARTS_OF_STORE);
+        let length = part.checked_next_power_of_two().unwrap_or(segment_bytes);
+        length.max(self.shortest()).min(segment_bytes)
+    }
+
+    /// Returns the length of the slots with which a log begins that starts small.
+    fn shortest(&self) -> u64 {
+        (self.options.segment_bytes / 16).clamp(MIN_SEGMENT, SHORT)
+    }
+
     /// Returns the length of a segment for a record of `total` bytes.
-    fn length_for(&self, total: u64) -> u64 {
-        let needed = total + (BLOCK_BYTES + RECORD_BYTES) as u64;
+    fn length_for(&self, idle: &Idle, total: u64) -> u64 {
+        let needed = length_with(total);
         if needed <= self.options.segment_bytes {
-            self.options.segment_bytes
+            let length = needed.next_power_of_two().min(self.options.segment_bytes);
+            length.max(self.usual_length(idle))
         } else {
             needed.next_multiple_of(PAGE)
         }
@@ -268,8 +310,8 @@ impl Pool {
     /// [`Error::LogFull`] at the limit, `DiskFull` where the file system is full, with nothing
     /// changed; or as the device says.
     pub(super) fn take(&self, total: u64, claim: Claim) -> Result<Taken> {
-        let len = self.length_for(total);
         let mut idle = self.idle.lock();
+        let len = self.length_for(&idle, total);
         let live = idle.live + len;
         let allowance = self.allowance(&idle, claim);
         // A long record goes past the limit where half of what is allowed is free: it could never
@@ -284,7 +326,7 @@ impl Pool {
             });
         }
         let reserved = live > self.allowance(&idle, Claim::Normal);
-        idle.live = live;
+        idle.set_live(live);
         if is_let_past && live > self.options.limit_bytes {
             idle.let_past = live;
         }
@@ -296,33 +338,36 @@ impl Pool {
             self.untouched.store(false, Ordering::Relaxed);
         }
         if let Some(slot) = short {
-            assert!(
-                slot.len <= len,
-                "a short slot of {} bytes, {len} counted",
-                slot.len
-            );
-            idle.live -= len - slot.len;
             drop(idle);
-            return self.account(slot.len, Ok(slot), reserved);
+            return self.account(len, Ok(slot), reserved);
         }
-        if len != self.options.segment_bytes {
+        if len > self.options.segment_bytes {
             drop(idle);
             return self.account(len, self.create(len), reserved);
         }
-        if idle.ready.len() > self.keeps(claim) {
-            let slot = idle.ready.remove(0);
-            debug_assert_eq!(slot.len, self.options.segment_bytes, "ready slots are whole");
-            return Ok(Taken { slot, reserved });
+        let least = length_with(total);
+        if idle.ready.len() > self.keeps(claim)
+            && let Some(at) = idle.ready.iter().position(|slot| slot.len >= least)
+        {
+            let slot = idle.ready.remove(at);
+            drop(idle);
+            return self.account(len, Ok(slot), reserved);
         }
-        let slot = idle.free.pop().map(|(slot, _)| slot);
+        let free = idle.free.iter().rposition(|(slot, _)| slot.len >= least);
+        let slot = free.map(|at| idle.free.remove(at).0);
         drop(idle);
-        self.account(len, self.refresh_or_make(slot), reserved)
+        self.account(len, self.refresh_or_make(slot, least, len), reserved)
     }
 
+    /// Hands a slot out, for which `len` bytes were counted.
     fn account(&self, len: u64, slot: Result<Arc<Slot>>, reserved: bool) -> Result<Taken> {
         let slot = slot.and_then(|slot| self.map(slot));
         match slot {
-            Ok(slot) => Ok(Taken { slot, reserved }),
+            Ok(slot) => {
+                assert!(slot.len <= len, "a slot of {} bytes, {len} counted", slot.len);
+                self.idle.lock().live -= len - slot.len;
+                Ok(Taken { slot, reserved })
+            }
             Err(error) => {
                 self.idle.lock().shrink(len, self.options.limit_bytes);
                 Err(error)
@@ -351,10 +396,11 @@ impl Pool {
 
     /// Returns a slot with its space allocated: this one, if it can be had, or from a hole, or a
     /// new one. Where segments are written by calls, the file system may write to a new place what
-    /// was written before, so that the space of a slot that was used counts for nothing.
-    fn refresh_or_make(&self, used: Option<Arc<Slot>>) -> Result<Arc<Slot>> {
+    /// was written before, so that the space of a slot that was used counts for nothing. It has
+    /// `least` bytes at least; a new one has `len`.
+    fn refresh_or_make(&self, used: Option<Arc<Slot>>, least: u64, len: u64) -> Result<Arc<Slot>> {
         let Some(slot) = used else {
-            return self.fill_hole_or_create();
+            return self.fill_hole_or_create(least, len);
         };
         if self.is_mapped() {
             return Ok(slot);
@@ -364,7 +410,7 @@ impl Pool {
             Err(error) => {
                 self.idle.lock().holes.push(slot);
                 if error.is_disk_full() {
-                    self.fill_hole_or_create()
+                    self.fill_hole_or_create(least, len)
                 } else {
                     Err(error.into())
                 }
@@ -373,13 +419,13 @@ impl Pool {
     }
 
     /// Returns a slot with its space allocated, from a hole or newly created.
-    fn fill_hole_or_create(&self) -> Result<Arc<Slot>> {
+    fn fill_hole_or_create(&self, least: u64, len: u64) -> Result<Arc<Slot>> {
         let holes = std::mem::take(&mut self.idle.lock().holes);
         let mut filled = None;
         let mut left = Vec::with_capacity(holes.len());
         let mut failure = None;
         for slot in holes {
-            if filled.is_some() || failure.is_some() {
+            if filled.is_some() || failure.is_some() || slot.len < least {
                 left.push(slot);
                 continue;
             }
@@ -403,7 +449,7 @@ impl Pool {
                 Ok(slot)
             }
             (None, Some(error)) => Err(error.into()),
-            (None, None) => self.create(self.options.segment_bytes),
+            (None, None) => self.create(len),
         }
     }
 
@@ -414,7 +460,7 @@ impl Pool {
     /// # Errors
     /// As the device says.
     pub(super) fn start_small(&self) -> Result<()> {
-        let len = SHORT.min(self.options.segment_bytes);
+        let len = self.shortest();
         for _ in 0..self.options.lanes + 2 {
             let slot = self.create(len)?;
             self.idle.lock().short.push(slot);
@@ -443,7 +489,7 @@ impl Pool {
             .and_then(|file| {
                 file.grow(len)?;
                 let mut slot = Slot::new(index, file, len);
-                slot.is_long = len != self.options.segment_bytes;
+                slot.is_long = len > self.options.segment_bytes;
                 slot.prove(self.directory.as_ref())?;
                 Ok(Arc::new(slot))
             });
@@ -470,7 +516,9 @@ impl Pool {
     /// # Errors
     /// As the device says.
     pub(super) fn give_back(&self, slot: Arc<Slot>) -> Result<()> {
-        if slot.len != self.options.segment_bytes {
+        // As the log grows, longer ones take the place of those that it began with.
+        let usual = self.usual_length(&self.idle.lock());
+        if slot.len != usual {
             return self.remove(slot.index);
         }
         debug_assert!(
@@ -515,7 +563,13 @@ impl Pool {
     /// # Errors
     /// As the device says.
     pub(super) fn adopt(&self, slot: Arc<Slot>, header: Header) -> Result<()> {
-        if slot.len != self.options.segment_bytes {
+        let usual = self.usual_length(&self.idle.lock());
+        let is_kept = match self.options.starts_small {
+            // On a full disk a shorter one may be all that can be had.
+            true => (self.shortest()..=usual).contains(&slot.len),
+            false => slot.len == usual,
+        };
+        if !is_kept {
             return self.remove(slot.index);
         }
         // A log that was kept for who follows it may have left more files than will ever be used.
@@ -533,7 +587,9 @@ impl Pool {
     /// Counts a slot as out that recovery found in use.
     pub(super) fn count_live(&self, len: u64) {
         debug_assert!(len > 0, "a live segment has records");
-        self.idle.lock().live += len;
+        let mut idle = self.idle.lock();
+        let live = idle.live + len;
+        idle.set_live(live);
     }
 
     /// To be called once per release, before slots come back: what lay free since the release
@@ -554,9 +610,9 @@ impl Pool {
     }
 
     fn punch(&self, slot: Arc<Slot>) -> Result<()> {
-        assert_eq!(
-            slot.len, self.options.segment_bytes,
-            "only whole segments are kept"
+        assert!(
+            slot.len <= self.options.segment_bytes,
+            "the slot of a long record is not kept"
         );
         slot.file.punch_hole(0..slot.len)?;
         self.idle.lock().holes.push(slot);
@@ -600,21 +656,24 @@ impl Pool {
         if self.untouched.load(Ordering::Relaxed) {
             return Ok(false);
         }
-        let free = {
+        let (free, len) = {
             let mut idle = self.idle.lock();
-            let next = idle.live + (idle.ready.len() as u64 + 1) * self.options.segment_bytes;
+            let len = self.usual_length(&idle);
+            let ready: u64 = idle.ready.iter().map(|slot| slot.len).sum();
+            let next = idle.live + ready + len;
             // One for a note is kept whatever the limit says.
             let room = idle.ready.is_empty() || next <= self.options.limit_bytes;
             if idle.ready.len() >= target || !room {
                 return Ok(false);
             }
-            idle.free.pop().map(|(slot, _)| slot)
+            (idle.free.pop().map(|(slot, _)| slot), len)
         };
-        match self.refresh_or_make(free).and_then(|slot| self.map(slot)) {
+        let made = self.refresh_or_make(free, PAGE, len);
+        match made.and_then(|slot| self.map(slot)) {
             Ok(slot) => {
-                debug_assert_eq!(
-                    slot.len, self.options.segment_bytes,
-                    "only whole segments are ready"
+                debug_assert!(
+                    slot.len <= self.options.segment_bytes,
+                    "the slot of a long record is not kept"
                 );
                 self.idle.lock().ready.push(slot);
                 Ok(true)

@@ -55,7 +55,7 @@ pub use space::TierSpace;
 use crate::cache::Cache;
 use crate::epoch::Epochs;
 use crate::extents::{Class, Extent, Extents, Reached, ReclaimLimit, Reclaimed, Usage};
-use crate::log::{Log, LogUsage, Record, RepairReport};
+use crate::log::{Log, LogOptions, LogUsage, Record, RepairReport};
 use crate::node::{NodeWriter, WriterOptions, tier_file};
 use crate::superblock::{self, MAX_PAYLOAD, Superblock, SuperblockFile};
 use crate::tiers::{Damaged, Newest};
@@ -600,7 +600,8 @@ impl Opening {
             let durable = superblock.durable();
             (durable.generation, durable.cut, durable.synced)
         };
-        let log = Log::open(directories.first(), options.log, cut, generation, synced, replay)?;
+        let log = sized(options.log, &directories);
+        let log = Log::open(directories.first(), log, cut, generation, synced, replay)?;
         // A crash may have come between the superblock and what follows it in a checkpoint (K3).
         match log.note_generation(generation) {
             Ok(()) => {
@@ -637,7 +638,7 @@ impl Opening {
         let durable = superblock.durable().clone();
         let (log, report) = Log::repair(
             directories.first(),
-            options.log,
+            sized(options.log, &directories),
             durable.cut,
             durable.generation,
             replay,
@@ -655,6 +656,25 @@ impl Opening {
 }
 
 /// Locks every directory, the first one first.
+/// Returns the options of a log with what the store holds, as far as the lengths of its files say,
+/// if that decides how long segments are.
+fn sized(log: LogOptions, directories: &Directories) -> LogOptions {
+    if !log.starts_small {
+        return log;
+    }
+    let stored = |directory: &Arc<dyn Directory>| -> u64 {
+        let names = directory.list().unwrap_or_default();
+        let files = names.iter().filter(|name| !crate::log::is_segment(name));
+        // What cannot be opened is no file of a store, or is found damaged elsewhere.
+        let files = files.filter_map(|name| directory.open(name, FileOptions::BUFFERED.read_only()).ok());
+        files.map(|file| file.len()).sum()
+    };
+    LogOptions {
+        stored_bytes: directories.iter().map(stored).sum(),
+        ..log
+    }
+}
+
 fn lock_all(directories: &Directories) -> Result<Vec<Lock>> {
     let locks = directories.iter().map(|directory| Ok(directory.lock(LOCK_FILE)?));
     locks.collect()

@@ -2,8 +2,8 @@
 //! again during the recovery from a crash, and after it.
 
 use super::super::*;
-use super::small;
 use super::story::{Crash, Model, Story, open_image};
+use super::{growing, small};
 use alluvium_device::simulated::{SimDirectory, Survival};
 use fastrand::Rng;
 use parking_lot::Mutex;
@@ -122,10 +122,11 @@ fn every_crash_leaves_what_was_told_and_nothing_else() {
     let count = std::env::var("ALLUVIUM_LOG_SEEDS").map_or(12, |count| count.parse().unwrap());
     for seed in 0..count {
         let access = [Access::Mapped, Access::Written][seed as usize % 2];
+        let sizes = if seed % 4 < 2 { small() } else { growing() };
         let options = LogOptions {
             access,
             lanes: 1 + seed as usize % 3,
-            ..small()
+            ..sizes
         };
         run(seed, options, 150, 12, 2);
     }

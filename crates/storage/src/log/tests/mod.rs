@@ -27,7 +27,19 @@ fn small() -> LogOptions {
         lanes: 2,
         access: Access::Mapped,
         starts_small: false,
+        stored_bytes: 0,
         identity: 7,
+    }
+}
+
+/// Segments that grow from one page to four.
+fn growing() -> LogOptions {
+    LogOptions {
+        limit_bytes: 10 * (16 << 10),
+        segment_bytes: 16 << 10,
+        reserve_bytes: 16 << 10,
+        starts_small: true,
+        ..small()
     }
 }
 

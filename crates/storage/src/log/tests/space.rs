@@ -425,3 +425,67 @@ fn a_note_does_not_keep_the_segment_of_a_long_record() {
     let (_, replayed) = reopen(&directory, options, 1, 2).unwrap();
     assert_eq!(replayed.len(), 1);
 }
+
+#[test]
+fn a_log_that_starts_small_takes_about_what_it_holds_and_grows_to_whole_segments() {
+    let options = LogOptions {
+        starts_small: true,
+        ..LogOptions::with_limit(32 << 20)
+    };
+    assert_eq!(options.segment_bytes, 1 << 20);
+    let directory = memory();
+    let prepared = |log: &Log| while log.prepare().unwrap() == Progress::Worked {};
+    let lengths = || -> Vec<u64> {
+        let names = directory.list().unwrap();
+        let segments = names.iter().filter(|name| slot_of(name).is_some());
+        let opened = segments.map(|name| directory.open(name, FileOptions::BUFFERED).unwrap());
+        opened.map(|file| file.len()).collect()
+    };
+    let log = Log::create(&directory, options, 1).unwrap();
+    log.append(1, 1, b"one", Durability::Disk).unwrap();
+    prepared(&log);
+    assert!(lengths().iter().sum::<u64>() <= 6 * (16 << 10), "{:?}", lengths());
+    drop(log);
+    // The same when it is opened again and again, by a writer that writes little.
+    for next in 2..20 {
+        let (log, replayed) = reopen(&directory, options, next - 2, next - 1).unwrap();
+        assert_eq!(replayed.len(), 1);
+        log.append(next, 1, &[1; 500], Durability::Disk).unwrap();
+        prepared(&log);
+        log.note_generation(next).unwrap();
+        log.release(next - 1).unwrap();
+    }
+    assert!(
+        lengths().iter().sum::<u64>() <= 12 * (16 << 10),
+        "{:?}",
+        lengths()
+    );
+    let (log, _) = reopen(&directory, options, 18, 19).unwrap();
+    for next in 20..6000 {
+        log.append(next, 1, &[2; 2000], Durability::Process).unwrap();
+        prepared(&log);
+    }
+    assert!(lengths().contains(&(1 << 20)), "{:?}", lengths());
+    let usage = log.usage();
+    assert!(usage.disk_bytes <= 2 * usage.live_bytes, "{usage:?}");
+    // A record that is longer than what there is gets a segment of its own.
+    log.append(6000, 1, &[3; 900 << 10], Durability::Process).unwrap();
+    log.note_generation(20).unwrap();
+    log.release(6000).unwrap();
+    drop(log);
+    // A store that holds much has whole segments from the first on; one that holds little gives the
+    // space back.
+    let large = LogOptions {
+        stored_bytes: 1 << 30,
+        ..options
+    };
+    let (log, _) = reopen(&directory, large, 6000, 20).unwrap();
+    log.append(6001, 1, b"next", Durability::Process).unwrap();
+    prepared(&log);
+    assert!(log.usage().disk_bytes >= 6 << 20, "{:?}", log.usage());
+    drop(log);
+    let (log, _) = reopen(&directory, options, 6001, 20).unwrap();
+    prepared(&log);
+    assert_eq!(log.check().unwrap(), []);
+    assert!(lengths().iter().sum::<u64>() <= 4 << 20, "{:?}", lengths());
+}

@@ -48,6 +48,7 @@ impl PageLog {
             },
             log: log::LogOptions {
                 starts_small: false,
+                stored_bytes: 0,
                 limit_bytes: 48 << 10,
                 segment_bytes: 4 << 10,
                 reserve_bytes: 8 << 10,

@@ -58,6 +58,7 @@ impl Tiered {
             log: log::LogOptions {
                 limit_bytes: 64 << 10,
                 starts_small: false,
+                stored_bytes: 0,
                 segment_bytes: 8 << 10,
                 reserve_bytes: 16 << 10,
                 // One, so that the death of the process leaves a prefix of the commits: what a

@@ -50,6 +50,7 @@ impl Levelled {
             log: log::LogOptions {
                 limit_bytes: 64 << 10,
                 starts_small: false,
+                stored_bytes: 0,
                 segment_bytes: 8 << 10,
                 reserve_bytes: 16 << 10,
                 // One: what a merge or a range delete comes to depends on the commits before it.
