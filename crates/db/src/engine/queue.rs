@@ -451,8 +451,8 @@ impl Queue {
         );
         let mut left = slots.to_vec();
         left.remove(sealed);
+        self.empty.memtable_leaves(slot.cut().expect("it is sealed"));
         self.slots.store(Arc::new(left));
-        self.empty.drop_unused();
         if slot.room == self.room {
             self.usual.store(slot.memtable.bytes() as u64, Ordering::Relaxed);
             let mut retired = self.retired.lock();

@@ -39,7 +39,7 @@ pub use dead_run::PASSED;
 pub use table::EmptyRange;
 
 use crate::memtables::Memtables;
-use crate::sync::{AtomicUsize, Ordering, fence};
+use crate::sync::{AtomicU64, AtomicUsize, Ordering, fence};
 use alluvium_base::Sequence;
 use parking_lot::RwLock;
 use std::ops::Range;
@@ -69,6 +69,8 @@ pub struct EmptyRanges {
     /// How many ranges and claims there are, so that a writer asks one word.
     count: AtomicUsize,
     table: RwLock<Table>,
+    /// The last commit of the newest memtable that has left the list of memtables.
+    written_out: AtomicU64,
 }
 
 /// Where a reader stands: in the commit order, and the time in milliseconds.
@@ -81,7 +83,15 @@ impl EmptyRanges {
         EmptyRanges {
             count: AtomicUsize::new(0),
             table: RwLock::new(Table::new(bytes)),
+            written_out: AtomicU64::new(0),
         }
+    }
+
+    /// Notes that a memtable with commits up to `cut` is about to leave the list of memtables, and
+    /// drops the ranges that no reader has used for some calls.
+    pub fn memtable_leaves(&self, cut: Sequence) {
+        self.written_out.fetch_max(cut, Ordering::Release);
+        self.drop_unused();
     }
 
     /// Returns whether there is nothing in it.
@@ -134,8 +144,10 @@ impl EmptyRanges {
     /// Has claims count as far as nothing newer is in them.
     fn settle(&self, claims: Range<u64>, moment: Moment, memtables: &dyn Memtables) {
         let list = memtables.newest_first();
-        // What is newer and not in these memtables is below, where nobody looks.
-        let is_known = list.last().is_none_or(|oldest| oldest.base <= moment.0);
+        // What is newer and not in these memtables is below, where nobody looks. The oldest of the
+        // list alone does not tell: it may be one that stays below others which have left.
+        let is_known = list.last().is_none_or(|oldest| oldest.base <= moment.0)
+            && self.written_out.load(Ordering::Acquire) <= moment.0;
         let claimed = self.table.read().claimed(&claims);
         let first_news = |start: &[u8], end: &[u8]| {
             let all = list.iter();
@@ -188,7 +200,7 @@ impl EmptyRanges {
     }
 
     /// Drops the ranges that no reader has used for some calls.
-    pub fn drop_unused(&self) {
+    fn drop_unused(&self) {
         if self.is_empty() {
             return;
         }

@@ -65,6 +65,17 @@ fn nothing_is_noted_by_a_reader_who_is_older_than_what_the_memtables_hold() {
 }
 
 #[test]
+fn nothing_is_noted_where_a_newer_memtable_has_left_from_above_one_that_stays() {
+    // A memtable that a damaged structure has not taken stays below all others.
+    let (empty, memtables) = (EmptyRanges::new(1 << 16), one(0));
+    empty.memtable_leaves(8);
+    empty.note(&[range(b"a", b"z")], (7, 0), &memtables);
+    assert!(empty.is_empty(), "commit 8 may have put a key into it");
+    empty.note(&[range(b"a", b"z")], (8, 0), &memtables);
+    assert_eq!(empty.len(), 1);
+}
+
+#[test]
 fn a_write_cuts_a_claim_before_it_counts() {
     let (empty, memtables) = (EmptyRanges::new(1 << 16), one(0));
     let claims = empty
@@ -252,7 +263,7 @@ fn writers_and_readers_at_once_never_hide_a_key() {
     const TURNS: u64 = 3_000;
     let empty = EmptyRanges::new(1 << 16);
     let memtables = One(Arc::new(Memtable::new(8 << 20)), 0);
-    let visible = std::sync::atomic::AtomicU64::new(0);
+    let visible = AtomicU64::new(0);
     let order = parking_lot::Mutex::new(());
     std::thread::scope(|scope| {
         for writer in 0..2_u8 {
