@@ -116,7 +116,7 @@ fn the_mark_of_version_3_does_not_change_and_one_copy_is_enough() {
     let mut before = bytes[..512].to_vec();
     before[8] = 2;
     before[336..344].fill(0);
-    let sum = alluvium_base::checksum(&before[..504]);
+    let sum = checksum(&before[..504]);
     before[504..].copy_from_slice(&sum.to_le_bytes());
     let known = Mark {
         time_ms: 0,
