@@ -147,7 +147,10 @@ impl Run<'_> {
         ends.sort();
         let [low, high] = ends;
         if !is_ordered(&self.keyspaces[at]) {
-            let found = self.transaction.unordered(&self.keyspaces[at]).map(Result::unwrap);
+            let found = self
+                .transaction
+                .unordered(&self.keyspaces[at])
+                .map(Result::unwrap);
             let found: State = found.map(|(key, value)| (key, value.into_vec())).collect();
             assert_eq!(found, self.state[at]);
             return;
@@ -263,7 +266,10 @@ fn below_a_deleted_range(db: &Db, keyspace: &Keyspace, filler: &Keyspace, spills
     steps.transaction.merge(keyspace, "two", "a").unwrap();
     steps.transaction.put(keyspace, "put", "new").unwrap();
     let long_ago = SystemTime::now() - Duration::from_secs(3600);
-    steps.transaction.put_until(keyspace, "expired", "over", long_ago).unwrap();
+    steps
+        .transaction
+        .put_until(keyspace, "expired", "over", long_ago)
+        .unwrap();
     steps.pause();
     steps.transaction.merge(keyspace, "two", "b").unwrap();
     steps.transaction.merge(keyspace, "put", "!").unwrap();
@@ -278,13 +284,23 @@ fn below_a_deleted_range(db: &Db, keyspace: &Keyspace, filler: &Keyspace, spills
     for (key, wanted) in keys.iter().zip(wanted) {
         let found = transaction.get(keyspace, key).unwrap();
         assert_eq!(found.as_deref(), wanted, "{key}, {case}");
-        assert_eq!(transaction.contains(keyspace, key).unwrap(), wanted.is_some(), "{case}");
+        assert_eq!(
+            transaction.contains(keyspace, key).unwrap(),
+            wanted.is_some(),
+            "{case}"
+        );
     }
     let found = transaction.multi_get(keyspace, keys).unwrap();
-    assert_eq!(found.iter().map(|value| value.as_deref()).collect::<Vec<_>>(), wanted, "{case}");
+    assert_eq!(
+        found.iter().map(|value| value.as_deref()).collect::<Vec<_>>(),
+        wanted,
+        "{case}"
+    );
     let collect = |pairs: Vec<(Vec<u8>, alluvium::Value)>| {
         let pairs = pairs.into_iter();
-        pairs.map(|(key, value)| (key, value.into_vec())).collect::<State>()
+        pairs
+            .map(|(key, value)| (key, value.into_vec()))
+            .collect::<State>()
     };
     let walked = transaction.unordered(keyspace).map(Result::unwrap).collect();
     assert_eq!(collect(walked), expected, "{case}");
@@ -302,9 +318,17 @@ fn below_a_deleted_range(db: &Db, keyspace: &Keyspace, filler: &Keyspace, spills
         spills: 1,
     };
     steps.pause();
-    assert_eq!(transaction.get(keyspace, "merged").unwrap().unwrap(), b"az", "{case}");
+    assert_eq!(
+        transaction.get(keyspace, "merged").unwrap().unwrap(),
+        b"az",
+        "{case}"
+    );
     transaction.rollback_to(&savepoint).unwrap();
-    assert_eq!(transaction.get(keyspace, "merged").unwrap().unwrap(), b"a", "{case}");
+    assert_eq!(
+        transaction.get(keyspace, "merged").unwrap().unwrap(),
+        b"a",
+        "{case}"
+    );
     transaction.commit().unwrap();
     let committed = keyspace.unordered().map(Result::unwrap).collect();
     assert_eq!(collect(committed), expected, "{case}");

@@ -459,14 +459,14 @@ fn nothing_remains(mut story: Story) {
 fn a_deleted_range_stays_one_beside_that_of_another_structure_which_it_touches() {
     for options in forms() {
         for is_seen in [false, true] {
-            a_deleted_range_stays_beside_another(Story::of(options.clone(), 9), is_seen);
+            a_deleted_range_stays_beside_another(&Story::of(options.clone(), 9), is_seen);
         }
     }
 }
 
 /// The share is of two ranges of keys. All of it is deleted, and what lies before each of them, in
 /// another structure, together with it. A reader may need what was there before.
-fn a_deleted_range_stays_beside_another(story: Story, is_seen: bool) {
+fn a_deleted_range_stays_beside_another(story: &Story, is_seen: bool) {
     let keys: Arc<[KeyRange]> = [(b"b", b"c"), (b"e", b"f")]
         .map(|(low, high)| KeyRange::new(low, Some(high)))
         .into();
@@ -495,7 +495,12 @@ fn a_deleted_range_stays_beside_another(story: Story, is_seen: bool) {
     let new = Some(b"new".to_vec());
     assert_eq!(found(10), [None, new, None], "{:?}", story.options);
     if is_seen {
-        assert_eq!(found(5), [0; 3].map(|_| Some(b"old".to_vec())), "{:?}", story.options);
+        assert_eq!(
+            found(5),
+            [0; 3].map(|_| Some(b"old".to_vec())),
+            "{:?}",
+            story.options
+        );
     }
 }
 
@@ -564,7 +569,10 @@ fn layers_are_seen(mut story: Story) {
         ingest.gather(Key::new(key), &mut gather).unwrap();
         gather.is_decided()
     };
-    assert!(is_decided(b"a0050") && is_decided(b"a0056"), "nothing below counts");
+    assert!(
+        is_decided(b"a0050") && is_decided(b"a0056"),
+        "nothing below counts"
+    );
     assert!(!is_decided(b"c"), "the structure has the rest");
     walks_of_layers(&*ingest);
     ingest.attach(1).unwrap();
