@@ -9,6 +9,7 @@ mod changes;
 mod clocks;
 mod copied;
 mod crashes;
+mod crossing;
 mod damage;
 mod draining;
 mod dropped;

@@ -1,0 +1,181 @@
+//! What outlives a store: named snapshots, backups, new names, and what is there after a store was
+//! closed or its machine has crashed.
+
+use super::model::{Model, Pair};
+use super::ops::{Ending, KeyspaceNumber};
+use super::plan::KeyspacePlan;
+use super::reading;
+use super::world::{LOST, MOST_HELD, Outcome, World, told};
+use alluvium::Db;
+use alluvium::simulation::{OpenIn as _, Simulated as _};
+use alluvium_device::memory::MemoryDirectory;
+use alluvium_device::simulated::Survival;
+use alluvium_storage::Directories;
+use std::sync::Arc;
+
+impl World<'_> {
+    pub(super) fn name_snapshot(&mut self) -> Outcome {
+        if self.named.len() >= MOST_HELD {
+            return Ok(());
+        }
+        let name = format!("s{}", self.named_so_far);
+        self.named_so_far += 1;
+        if self
+            .done("a named snapshot", self.db().create_snapshot(&name))?
+            .is_some()
+        {
+            self.named.insert(name, self.model.clone());
+        }
+        self.sync()
+    }
+
+    pub(super) fn remove_snapshot(&mut self, place: usize) -> Outcome {
+        let Some(place) = place.checked_rem(self.named.len()) else {
+            return Ok(());
+        };
+        let name = self
+            .named
+            .keys()
+            .nth(place)
+            .cloned()
+            .expect("a place of the list");
+        if self
+            .done("the end of a named snapshot", self.db().remove_snapshot(&name))?
+            .is_some()
+        {
+            self.named.remove(&name);
+        }
+        self.sync()
+    }
+
+    pub(super) fn reopen(&mut self, ending: Ending) -> Outcome {
+        self.held.clear();
+        self.snapshots.clear();
+        self.handles.clear();
+        let db = self.db.take().expect("it is open");
+        self.widen();
+        let mut candidates = Vec::new();
+        match ending {
+            Ending::Closed => told("close", db.close())?,
+            Ending::Dropped => drop(db),
+            Ending::Crashed(survival, seed) => {
+                let before = match survival {
+                    Survival::Process => &mut self.before_kill,
+                    _ => &mut self.before_loss,
+                };
+                candidates = std::mem::take(before);
+                let images = self.disks.iter().map(|disk| disk.image(survival, seed));
+                let images = images.collect();
+                db.abandon();
+                drop(db);
+                self.disks = images;
+            }
+        }
+        candidates.push(self.model.clone());
+        let volatile = |(_, keyspace): &(usize, &KeyspacePlan)| !keyspace.lasts();
+        let volatile = self.plan.keyspaces.iter().enumerate().filter(volatile);
+        for (number, _) in volatile {
+            let models = candidates.iter_mut().chain(self.named.values_mut());
+            models.for_each(|model| model.clear(number));
+        }
+        self.open()?;
+        self.recover(candidates)?;
+        self.sync()
+    }
+
+    /// Finds out which of the states that a dead process may have left is there.
+    fn recover(&mut self, mut candidates: Vec<Model>) -> Outcome {
+        self.model = candidates.pop().expect("at least what all of it comes to");
+        if candidates.is_empty() {
+            return Ok(());
+        }
+        let everything = self.everything()?;
+        let now_ms = self.now_ms();
+        let is_it = |model: &Model| {
+            let mut keyspaces = everything.iter().enumerate();
+            keyspaces.all(|(number, pairs): (usize, &Vec<Pair>)| model.keyspace(number).all(now_ms) == *pairs)
+        };
+        if !is_it(&self.model) {
+            self.coverage.hit(LOST);
+            candidates.retain(is_it);
+            self.model = candidates
+                .pop()
+                .ok_or("after a kill no prefix of the commits is there")?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn back_up(&mut self) -> Outcome {
+        let [copy, restored] = [(); 2].map(|()| {
+            let all = (1..self.plan.tiers).map(|_| MemoryDirectory::new());
+            all.fold(Directories::from(Arc::new(MemoryDirectory::new())), |all, one| {
+                all.and(Arc::new(one))
+            })
+        });
+        let copied = self.db().checkpoint_to_in(&copy, |_| ());
+        if self.done("a backup", copied)?.is_none() {
+            return Ok(());
+        }
+        let options = self.options();
+        told("a restore", options.restore_in(&copy, &restored, |_| ()))?;
+        let db = told("the restored store", options.open_existing_in(&restored))?;
+        let same = self.same_as(&db).and_then(|()| self.check(&db));
+        db.abandon();
+        same.map_err(|why| format!("restored: {why}"))
+    }
+
+    /// Compares another store, in which nothing volatile is left.
+    fn same_as(&self, db: &Db) -> Outcome {
+        for (number, name) in self.names.iter().enumerate() {
+            let keyspace = told("a keyspace", db.existing_keyspace(name))?;
+            let plan = &self.plan.keyspaces[number];
+            let expected = match plan.lasts() {
+                true => self.model.keyspace(number).all(self.now_ms()),
+                false => Vec::new(),
+            };
+            let found = reading::gathered(keyspace.unordered(), plan)?;
+            reading::same_pairs(&found, &expected).map_err(|why| format!("keyspace {number}: {why}"))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn drop_keyspace(&mut self, of: KeyspaceNumber) -> Outcome {
+        self.held.retain(|held| held.keyspace() != of);
+        if self
+            .done("a drop", self.db().drop_keyspace(&self.names[of]))?
+            .is_none()
+        {
+            return Ok(());
+        }
+        // What is dropped while the disk is full can be made again once it is not.
+        self.widen();
+        let made = self
+            .db()
+            .keyspace_with(&self.names[of], &self.plan.keyspaces[of].options());
+        self.handles[of] = told("a keyspace that is made again", made)?;
+        // Nothing of the new one is in snapshots of the time before it.
+        let snapshots = self.snapshots.iter_mut().map(|(_, model)| model);
+        let models = snapshots.chain(self.named.values_mut()).chain([&mut self.model]);
+        models.for_each(|model| model.clear(of));
+        self.sync()
+    }
+
+    pub(super) fn rename_keyspace(&mut self, of: KeyspaceNumber) -> Outcome {
+        let to = match self.names[of].strip_suffix('x') {
+            Some(name) => name.to_owned(),
+            None => format!("{}x", self.names[of]),
+        };
+        let renamed = self.db().rename_keyspace(&self.names[of], &to);
+        if self.done("a new name", renamed)?.is_some() {
+            self.names[of] = to;
+        }
+        self.sync()
+    }
+
+    pub(super) fn check(&self, db: &Db) -> Outcome {
+        match told("check", db.check())? {
+            findings if findings.is_empty() => Ok(()),
+            findings => Err(format!("check: {findings:?}")),
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Features that meet: a store with keyspaces in every structure beside a model of it.
+//!
+//! A seed draws a store (`plan.rs`: structures, which neighbours each keyspace has, operators, how
+//! small memory is) and a history (`draw.rs`): puts, deletes, range deletes that touch the ends of
+//! keyspaces, merges, expiry under a clock that the history moves, conditional writes, batches,
+//! transactions of every kind with savepoints, spills and others' commits between, snapshots with
+//! and without names, iterators that are held meanwhile, loads, checkpoints, compactions, backups
+//! that are restored, dropped, new and renamed keyspaces, stores that are closed and that crash, disks
+//! that are full for a while, flipped bits (`damage.rs`), one tier or two.
+//! `world.rs`, `writing.rs`, `reading.rs`, `transactions.rs` and `lasting.rs` tell it to both and compare what they answer.
+//! `shrink.rs` makes a history that fails short. It is printed as words of `ops.rs`, which can be
+//! pasted into a test, with the line that runs the seed again.
+//!
+//! `ALLUVIUM_CROSSING_SEED` is the seed of the first history, `ALLUVIUM_CROSSING_STEPS` how many
+//! operations all of them have, `ALLUVIUM_CROSSING_LENGTH` how many each has.
+
+mod damage;
+mod draw;
+mod keys;
+mod lasting;
+mod model;
+mod ops;
+mod plan;
+mod reading;
+mod run;
+mod shrink;
+mod transactions;
+mod world;
+mod writing;
+
+use alluvium_sim::Coverage;
+use draw::Draw;
+use model::Rule;
+use ops::Operation;
+use plan::StorePlan;
+use run::run;
+use shrink::{Failing, shrink};
+use world::{DAMAGED, LOST, NO_SPACE, OVERTAKEN, SPILLED};
+
+const SEED: u64 = 61;
+/// Operations of all histories, and of each.
+const STEPS: usize = 30_000;
+const LENGTH: usize = 1_000;
+
+fn number(name: &str, usual: u64) -> u64 {
+    std::env::var(name).map_or(usual, |text| text.parse().expect("it is a number"))
+}
+
+/// Returns a short history that fails, if that of a seed does.
+fn explore(seed: u64, len: usize, rule: Rule, coverage: &Coverage) -> Option<Failing> {
+    let plan = StorePlan::drawn(seed);
+    let operations = Draw::new(&plan, seed).history(len);
+    let failure = run(&plan, &operations, rule, coverage)?;
+    let found = Failing {
+        plan,
+        operations,
+        failure,
+    };
+    eprintln!(
+        "seed {seed}, operation {}: {}",
+        found.failure.at, found.failure.why
+    );
+    Some(shrink(found, rule))
+}
+
+/// Shows a history as a program.
+fn show(failing: &Failing) -> String {
+    let mut text = format!("memtable {}, keys {}\n", failing.plan.memtable, failing.plan.keys);
+    for (number, keyspace) in failing.plan.keyspaces.iter().enumerate() {
+        text += &format!("keyspace {number}: {keyspace:?}\n");
+    }
+    for operation in &failing.operations {
+        text += &format!("{operation:?},\n");
+    }
+    text + &failing.failure.why
+}
+
+#[test]
+fn a_store_of_all_structures_answers_as_its_model_does() {
+    let first = number("ALLUVIUM_CROSSING_SEED", SEED);
+    let len = number("ALLUVIUM_CROSSING_LENGTH", LENGTH as u64) as usize;
+    let steps = number("ALLUVIUM_CROSSING_STEPS", STEPS as u64) as usize;
+    let coverage = Coverage::new();
+    for seed in first..first + steps.div_ceil(len) as u64 {
+        if let Some(failing) = explore(seed, len, Rule::Right, &coverage) {
+            panic!(
+                "the store and its model differ; again: ALLUVIUM_CROSSING_SEED={seed} \
+                 ALLUVIUM_CROSSING_LENGTH={len} ALLUVIUM_CROSSING_STEPS={len}\n{}",
+                show(&failing)
+            );
+        }
+    }
+    let met = coverage.counts();
+    eprintln!("{steps} operations: {met:?}");
+    for situation in [NO_SPACE, SPILLED, OVERTAKEN, LOST, DAMAGED] {
+        assert!(
+            steps < STEPS || met.contains_key(situation),
+            "{situation}: {met:?}"
+        );
+    }
+}
+
+#[test]
+fn a_history_that_fails_is_made_short() {
+    let failing = (1..50).find_map(|seed| explore(seed, 400, Rule::RangesSpareMerges, &Coverage::new()));
+    let failing = failing.expect("a model that is wrong is found out");
+    assert!(failing.operations.len() <= 6, "{}", show(&failing));
+    assert!(failing.plan.keyspaces.len() <= 2, "{}", show(&failing));
+    let ranges = |operation: &Operation| format!("{operation:?}").contains("DeleteRange");
+    assert!(failing.operations.iter().any(ranges), "{}", show(&failing));
+    // The same again is the same.
+    let again = run(
+        &failing.plan,
+        &failing.operations,
+        Rule::RangesSpareMerges,
+        &Coverage::new(),
+    );
+    assert_eq!(again, Some(failing.failure.clone()));
+    assert_eq!(
+        run(&failing.plan, &failing.operations, Rule::Right, &Coverage::new()),
+        None
+    );
+}

@@ -1,0 +1,214 @@
+//! Makes a history that fails short: fewer operations, then less in each, then fewer keyspaces.
+//!
+//! Any failure counts: a shorter history that fails in another way is as good. Delta debugging over
+//! the operations is that of Zeller and Hildebrandt (2002).
+
+use super::model::Rule;
+use super::ops::{Operation, Read, Step, Write};
+use super::plan::StorePlan;
+use super::run::{Failure, run};
+use alluvium::Durability;
+use alluvium_sim::Coverage;
+
+/// How many operations are done at most for one failure.
+const MOST_OPERATIONS: usize = 400_000;
+
+/// A history that fails.
+#[derive(Clone, Debug)]
+pub(crate) struct Failing {
+    pub(crate) plan: StorePlan,
+    pub(crate) operations: Vec<Operation>,
+    pub(crate) failure: Failure,
+}
+
+struct Shrinker {
+    best: Failing,
+    rule: Rule,
+    left: usize,
+}
+
+/// Returns a short history that fails as this one does, or in another way.
+pub(crate) fn shrink(found: Failing, rule: Rule) -> Failing {
+    let mut shrinker = Shrinker {
+        best: found,
+        rule,
+        left: MOST_OPERATIONS,
+    };
+    shrinker.cut();
+    loop {
+        let before = shrinker.size();
+        shrinker.leave_out_operations();
+        shrinker.make_plain();
+        shrinker.leave_out_parts();
+        shrinker.leave_out_keyspaces();
+        if shrinker.size() == before || shrinker.left == 0 {
+            return shrinker.best;
+        }
+    }
+}
+
+/// Returns how much an operation says.
+fn parts(operation: &Operation) -> usize {
+    match operation {
+        Operation::Batch(_, writes) => writes.len(),
+        Operation::Transaction(transaction) => transaction.steps.len(),
+        Operation::Ingest(_, records, _) => records.len(),
+        Operation::Work(slices) => *slices as usize,
+        _ => 1,
+    }
+}
+
+/// Returns plainer operations that may come to the same, the plainest first.
+fn plainer(operation: &Operation) -> Vec<Operation> {
+    // What fills a memtable only has it written out in the end.
+    let checkpoint = Operation::Checkpoint;
+    match operation {
+        Operation::Work(_) | Operation::Compact | Operation::BackUp | Operation::Ingest(..) => {
+            vec![checkpoint]
+        }
+        Operation::Batch(_, writes) if writes.len() > 3 => vec![checkpoint],
+        Operation::Read(Read::Walk(..) | Read::Keyspace(_)) => vec![Operation::Read(Read::All)],
+        Operation::Transaction(transaction) => {
+            let writes = transaction.steps.iter().filter_map(|step| match step {
+                Step::Write(of, write) => Some((*of, *write)),
+                _ => None,
+            });
+            let batch = Operation::Batch(Durability::Process, writes.collect());
+            vec![Operation::Read(Read::All), checkpoint, batch]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Returns an operation without some of its parts.
+fn without(operation: &Operation, from: usize, count: usize) -> Operation {
+    let mut shorter = operation.clone();
+    match &mut shorter {
+        Operation::Batch(_, writes) => drop(writes.drain(from..from + count)),
+        Operation::Transaction(transaction) => drop(transaction.steps.drain(from..from + count)),
+        Operation::Ingest(_, records, _) => drop(records.drain(from..from + count)),
+        Operation::Work(slices) => *slices -= count as u32,
+        _ => {}
+    }
+    shorter
+}
+
+impl Shrinker {
+    fn size(&self) -> usize {
+        let operations = &self.best.operations;
+        operations.len() + operations.iter().map(parts).sum::<usize>() + self.best.plan.keyspaces.len()
+    }
+
+    /// Leaves out what comes behind the failure.
+    fn cut(&mut self) {
+        self.best.operations.truncate(self.best.failure.at + 1);
+    }
+
+    /// Tries a history, and keeps it if it fails.
+    fn tries(&mut self, plan: StorePlan, operations: Vec<Operation>) -> bool {
+        if self.left == 0 {
+            return false;
+        }
+        self.left = self.left.saturating_sub(operations.len());
+        let Some(failure) = run(&plan, &operations, self.rule, &Coverage::new()) else {
+            return false;
+        };
+        self.best = Failing {
+            plan,
+            operations,
+            failure,
+        };
+        self.cut();
+        true
+    }
+
+    fn leave_out_operations(&mut self) {
+        let mut chunk = self.best.operations.len() / 2;
+        while chunk > 0 {
+            let mut at = 0;
+            while at < self.best.operations.len() {
+                let mut shorter = self.best.operations.clone();
+                shorter.drain(at..(at + chunk).min(shorter.len()));
+                if !self.tries(self.best.plan.clone(), shorter) {
+                    at += chunk;
+                }
+            }
+            chunk /= 2;
+        }
+    }
+
+    /// Puts plainer operations in the place of others.
+    fn make_plain(&mut self) {
+        let mut at = 0;
+        while let Some(operation) = self.best.operations.get(at) {
+            for plainer in plainer(operation) {
+                let mut operations = self.best.operations.clone();
+                operations[at] = plainer;
+                if self.tries(self.best.plan.clone(), operations) {
+                    break;
+                }
+            }
+            at += 1;
+        }
+    }
+
+    fn leave_out_parts(&mut self) {
+        let mut at = 0;
+        while at < self.best.operations.len() {
+            let mut chunk = parts(&self.best.operations[at]) / 2;
+            while chunk > 0 && at < self.best.operations.len() {
+                let mut from = 0;
+                while from + chunk <= self.best.operations.get(at).map_or(0, parts) {
+                    let mut shorter = self.best.operations.clone();
+                    shorter[at] = without(&shorter[at], from, chunk);
+                    if !self.tries(self.best.plan.clone(), shorter) {
+                        from += chunk;
+                    }
+                }
+                chunk /= 2;
+            }
+            self.shorten_values(at);
+            at += 1;
+        }
+    }
+
+    /// Makes the values of a batch short.
+    fn shorten_values(&mut self, at: usize) {
+        let Some(Operation::Batch(_, writes)) = self.best.operations.get(at) else {
+            return;
+        };
+        for place in 0..writes.len() {
+            let mut shorter = self.best.operations.clone();
+            let Operation::Batch(_, writes) = &mut shorter[at] else {
+                return;
+            };
+            let Some((_, Write::Put(_, bytes) | Write::PutFor(_, bytes, _) | Write::Merge(_, bytes))) =
+                writes.get_mut(place)
+            else {
+                continue;
+            };
+            if bytes.0 > 1 {
+                bytes.0 = 1;
+                self.tries(self.best.plan.clone(), shorter);
+            }
+        }
+    }
+
+    /// Leaves out the keyspaces that no operation needs.
+    fn leave_out_keyspaces(&mut self) {
+        for number in (0..self.best.plan.keyspaces.len()).rev() {
+            let (mut plan, mut operations) = (self.best.plan.clone(), self.best.operations.clone());
+            plan.keyspaces.remove(number);
+            let mut is_needed = false;
+            for operation in &mut operations {
+                operation.visit_keyspaces(|keyspace| {
+                    is_needed |= *keyspace == number;
+                    *keyspace -= usize::from(*keyspace > number);
+                });
+            }
+            if !is_needed {
+                self.tries(plan, operations);
+            }
+        }
+    }
+}
