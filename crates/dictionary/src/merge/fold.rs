@@ -29,6 +29,17 @@ pub struct Rule {
 }
 
 impl Rule {
+    /// Returns up to which place older messages may still make a difference below a delete that was
+    /// committed at `sequence`: what is newer is hidden from all readers that could see it.
+    #[must_use]
+    pub fn below_band_of(&self, sequence: Sequence) -> Sequence {
+        debug_assert!(sequence > 0, "a commit has a number");
+        match self.band(sequence) {
+            None => sequence - 1,
+            Some(band) => band.floor.unwrap_or(0),
+        }
+    }
+
     /// Returns the band of a message: those messages that every reader sees together or not at all.
     /// None when it was committed after the newest place that is known to be read at.
     fn band(&self, sequence: Sequence) -> Option<Band> {

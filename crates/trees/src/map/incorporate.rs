@@ -6,7 +6,7 @@ use alluvium_base::message::LAST;
 use alluvium_dictionary::contract::Progress;
 use alluvium_dictionary::key::Key;
 use alluvium_dictionary::memtable::Memtable;
-use alluvium_dictionary::merge::{Folder, Older};
+use alluvium_dictionary::merge::{Folder, Older, Rule};
 use alluvium_dictionary::share::Share;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -37,22 +37,24 @@ impl Incorporation {
                 };
                 touched.extend(keys.keys().filter(covered).cloned());
             }
+            let rule = self.map.shared.home.horizon.rule(Older::None);
             for key in touched {
-                let newer = newest_first(&share.memtable, &key);
+                let newer = newest_first(&share.memtable, &key, &rule);
                 self.map.shared.fold(keys, &key, &newer, false);
             }
         });
     }
 }
 
-/// What a memtable says about a key, newest first, range deletes included (P2).
-pub(crate) fn newest_first<'m>(memtable: &'m Memtable, key: &[u8]) -> Vec<Message<'m>> {
+/// What a memtable says about a key, newest first, range deletes included (P2): of those that every
+/// reader sees together or not at all, the newest.
+pub(crate) fn newest_first<'m>(memtable: &'m Memtable, key: &[u8], rule: &Rule) -> Vec<Message<'m>> {
     let mut messages: Vec<Message<'m>> = memtable.get(Key::new(key), LAST).collect();
     let mut at = LAST;
     while let Some(sequence) = memtable.range_deleted(key, at) {
         assert!(sequence <= at, "a reader sees no later delete");
         messages.push(Message::delete(sequence));
-        at = sequence - 1;
+        at = rule.below_band_of(sequence);
     }
     messages.sort_by_key(|message| std::cmp::Reverse(message.sequence));
     debug_assert!(

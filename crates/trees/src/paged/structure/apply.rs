@@ -31,6 +31,29 @@ enum Filters {
     Silent,
 }
 
+/// Returns ranges that have the same keys and do not overlap.
+pub(super) fn joined(mut ranges: Vec<KeyRange>) -> Vec<KeyRange> {
+    ranges.sort_by(|one, other| one.low.cmp(&other.low));
+    let mut joined: Vec<KeyRange> = Vec::new();
+    for range in ranges {
+        match joined.last_mut() {
+            Some(last) if last.high.as_ref().is_none_or(|high| *high >= range.low) => {
+                let is_longer = match (&last.high, &range.high) {
+                    (None, _) => false,
+                    (Some(_), None) => true,
+                    (Some(high), Some(other)) => other > high,
+                };
+                if is_longer {
+                    last.high = range.high;
+                }
+            }
+            _ => joined.push(range),
+        }
+    }
+    debug_assert!(joined.is_sorted_by(|one, other| one.low < other.low));
+    joined
+}
+
 /// The share of a memtable on its way into the pages.
 #[derive(Debug)]
 pub(super) struct Incorporation {
@@ -237,9 +260,11 @@ impl Incorporation {
         if share.memtable.has_range_deletes() {
             let mut ranges = Vec::new();
             share.memtable.range_deletes().finish().each(|start, end, _| {
-                ranges.push(KeyRange::new(start, Some(end)));
+                if share.contains(start) {
+                    ranges.push(KeyRange::new(start, Some(end)));
+                }
             });
-            for range in ranges.iter().filter(|range| share.contains(&range.low)) {
+            for range in &joined(ranges) {
                 let covered = self.paged.judge(self.paged.keys_within(range, usize::MAX))?;
                 touched.extend(covered);
             }
@@ -270,7 +295,7 @@ impl contract::Incorporate for Incorporation {
         let is_begun = Cell::new(false);
         let applied = paged.in_slices(&mut writer, &keys, |key| {
             is_begun.set(true);
-            paged.put_before(key, &newest_first(&self.share.memtable, key), &rule)
+            paged.put_before(key, &newest_first(&self.share.memtable, key, &rule), &rule)
         });
         writer.is_partial |= is_begun.get();
         applied?;
@@ -323,11 +348,13 @@ impl Attach for Paged {
         self.judge(self.require_fitting(keys.map(|key| &**key)))?;
         let rule = self.shared.home.horizon.rule(Older::None);
         let mut touched: BTreeSet<Vec<u8>> = BTreeSet::new();
+        let mut deleted = Vec::new();
         for layer in layers {
             touched.extend(layer.messages.keys().map(|key| key.to_vec()));
-            for range in &layer.deleted {
-                touched.extend(self.judge(self.keys_within(range, usize::MAX))?);
-            }
+            deleted.extend(layer.deleted.iter().cloned());
+        }
+        for range in &joined(deleted) {
+            touched.extend(self.judge(self.keys_within(range, usize::MAX))?);
         }
         let keys: Vec<Vec<u8>> = touched.into_iter().collect();
         let is_begun = Cell::new(false);

@@ -2,6 +2,7 @@
 
 mod expiring;
 mod stands;
+mod versions;
 
 use super::*;
 use alluvium_base::Message;
@@ -374,7 +375,7 @@ fn a_change_that_is_half_done_shows_nowhere_and_is_done_again() {
         keys.truncate(keys.len() / 2);
         let rule = horizon.rule(alluvium_dictionary::merge::Older::None);
         let change = |key: &Vec<u8>| {
-            let newer = crate::map::newest_first(&memtable, key);
+            let newer = crate::map::newest_first(&memtable, key, &rule);
             paged.put_before(key, &newer, &rule)
         };
         paged
