@@ -24,7 +24,7 @@ mod tests;
 use alluvium_base::checksum::seeded;
 use smallvec::SmallVec;
 use std::fmt;
-use sync::{AtomicU32, AtomicUsize, Gate, Ordering, fence, spin_loop};
+use sync::{AtomicU32, AtomicUsize, Gate, Ordering, PAUSES, fence, pause, spin_loop};
 
 /// How often a stripe is looked at before its waiter sleeps.
 const SPINS: u32 = if cfg!(alluvium_model_check) { 1 } else { 64 };
@@ -235,6 +235,14 @@ impl LockTable {
             if turn > 0 {
                 spin_loop();
             }
+            if try_acquire(word, mode) {
+                return;
+            }
+        }
+        // Whoever wakes a sleeper pays for it, each time: locks that are taken in quick succession
+        // are waited for without.
+        for turn in 0..PAUSES {
+            pause(turn);
             if try_acquire(word, mode) {
                 return;
             }

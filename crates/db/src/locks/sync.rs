@@ -5,6 +5,22 @@ mod real {
     use parking_lot::{Condvar, Mutex};
     pub(crate) use std::hint::spin_loop;
     pub(crate) use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
+    use std::time::Duration;
+
+    /// How often a waiter gives its processor away before it sleeps until it is woken: first to
+    /// others that are ready, then for a moment.
+    const YIELDS: u32 = 16;
+    pub(crate) const PAUSES: u32 = YIELDS + 8;
+    const NAP: Duration = Duration::from_micros(50);
+
+    /// Gives the processor away, for the time of one look at a lock.
+    pub(crate) fn pause(turn: u32) {
+        if turn < YIELDS {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(NAP);
+        }
+    }
 
     /// Where threads sleep until something has changed.
     #[derive(Debug, Default)]
@@ -36,6 +52,11 @@ mod checked {
     use shuttle::sync::atomic::AtomicBool;
     pub(crate) use shuttle::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
     use shuttle::sync::{Condvar, Mutex};
+
+    /// Under the checker a waiter sleeps at once.
+    pub(crate) const PAUSES: u32 = 0;
+
+    pub(crate) fn pause(_turn: u32) {}
 
     /// The checker runs everything in one order, so that a fence has nothing to do.
     pub(crate) fn fence(_: Ordering) {}

@@ -176,6 +176,14 @@ pub(crate) fn elements(database: u8, number: u64) -> InnerKey {
     inner
 }
 
+/// Whether only elements of one collection are from `start` on and before `end`.
+pub(crate) fn are_of_one_collection(start: &[u8], end: &[u8]) -> bool {
+    match start.first_chunk::<ELEMENT_PREFIX>() {
+        Some(prefix) => prefix[1] == ELEMENT && *end <= *behind(prefix),
+        None => false,
+    }
+}
+
 /// The first key behind those that begin with a prefix that is not all ones.
 pub(crate) fn behind(prefix: &[u8]) -> InnerKey {
     let mut end: InnerKey = prefix.into();

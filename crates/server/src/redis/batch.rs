@@ -1,5 +1,6 @@
 //! Commands that are executed together: one read before, one commit after, locks all the while.
 
+use super::elements;
 use super::session::{Replies, Session};
 use super::strings::AT_ONCE;
 use super::table::{Action, Command};
@@ -152,6 +153,8 @@ impl<'a> Batch<'a> {
                 command.each_key(*args, |key| records.push(format::record_key(database, key)));
             }
         }
+        // Commands on one key follow each other: what they ask for is read once.
+        records.dedup();
         records
     }
 }
@@ -365,6 +368,11 @@ impl Session {
                 self.paging.wait_before_all();
                 return Ok(None);
             }
+        }
+        if batch.len() > 1 && !is_blind {
+            let most = AT_ONCE.min(store.sizes.most());
+            let elements = elements::named(batch.commands.iter(), &transaction, most);
+            transaction.prefetch_elements(elements)?;
         }
         let most = MOST_BYTES.min(shared.budget.limit() / SHARE);
         let before = output.len();

@@ -35,6 +35,7 @@ mod connection;
 mod describe;
 mod direct;
 mod draw;
+mod elements;
 mod expiry;
 mod hashes;
 mod info;

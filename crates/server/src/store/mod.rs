@@ -50,6 +50,7 @@ mod sizes;
 mod staging;
 mod transaction;
 mod upgrade;
+mod vacancies;
 mod walking;
 mod within;
 mod working;

@@ -1,8 +1,10 @@
 //! Walks over the store with a transaction's own writes laid over it.
 
 use super::transaction::Transaction;
+use super::vacancies::Vacancies;
 use super::within::WithinWalk;
 use crate::error::Failure;
+use crate::model::format::InnerKey;
 use crate::waits::{self, MayWait};
 use alluvium::{Iter, WriteSetIter};
 
@@ -20,6 +22,8 @@ pub(crate) enum Direction {
 pub(crate) struct Scan<'t> {
     walk: Walk<'t>,
     direction: Direction,
+    /// Where it looks, until it has found its first element, and who wants to know of it.
+    looks: Option<(&'t Vacancies, InnerKey, InnerKey)>,
     _may_wait: MayWait,
 }
 
@@ -40,17 +44,24 @@ impl<'t> Scan<'t> {
         direction: Direction,
     ) -> Scan<'t> {
         let range = start..end;
+        let mut looks = None;
         let walk = match (&transaction.within, &transaction.writes) {
             (Some(within), writes) => {
                 let writes = writes.as_deref();
                 Walk::Within(Box::new(within.walk(transaction.store, writes, range, direction)))
             }
             (None, None) => Walk::Store(Box::new(transaction.store.data.range(range))),
-            (None, Some(writes)) => Walk::Own(Box::new(writes.range(range))),
+            (None, Some(writes)) => {
+                let (start, end) = transaction.vacancies.narrow(start, end);
+                let walk = writes.range(&start[..]..&end[..]);
+                looks = Some((&transaction.vacancies, start, end));
+                Walk::Own(Box::new(walk))
+            }
         };
         Scan {
             walk,
             direction,
+            looks,
             _may_wait: waits::may_wait(),
         }
     }
@@ -64,6 +75,14 @@ impl<'t> Scan<'t> {
             (Walk::Own(walk), Direction::Backward) => walk.next_back(),
             (Walk::Within(walk), _) => return walk.next(),
         };
-        Ok(next.transpose()?.map(|(key, value)| (key, value.into_vec())))
+        let next = next.transpose()?;
+        if let Some((vacancies, start, end)) = self.looks.take() {
+            match (&next, self.direction) {
+                (None, _) => vacancies.note(&start, &end),
+                (Some((key, _)), Direction::Forward) => vacancies.note(&start, key),
+                (Some((key, _)), Direction::Backward) => vacancies.note(&[key, &[0][..]].concat(), &end),
+            }
+        }
+        Ok(next.map(|(key, value)| (key, value.into_vec())))
     }
 }

@@ -160,6 +160,7 @@ impl<'s> Staging<'s> {
     pub(crate) fn finish(mut self, transaction: &mut Transaction<'s>) -> Result<(), Failure> {
         if self.written.is_some() {
             self.write()?;
+            transaction.vacancies.clear();
             transaction.delete(format::staged_key(self.database, self.number));
             transaction.staged.0.extend(self.written.take());
         } else {

@@ -8,11 +8,12 @@ use super::order::Open;
 use super::own_records::OwnRecords;
 use super::records::Home;
 use super::staging::Staged;
+use super::vacancies::Vacancies;
 use super::within::Within;
 use super::{Reading, Store, scan};
 use crate::error::Failure;
-use crate::model::Found;
 use crate::model::format::{self, InnerKey};
+use crate::model::{Collection, Entry, Found};
 use alluvium::Durability;
 use alluvium::{OwnWrite, Value, WriteBatch, WriteSet};
 use std::cell::Cell;
@@ -59,6 +60,11 @@ pub(crate) struct Transaction<'s> {
     prefetched: Vec<(InnerKey, Option<Value>)>,
     /// Where the next lookup of something prefetched probably is.
     next: usize,
+    /// Elements that were read for commands to come, where the next of them probably is, and the
+    /// memory that they take.
+    elements: Vec<(InnerKey, Option<Value>)>,
+    next_element: Cell<usize>,
+    elements_reading: Option<Reading>,
     /// Where writes go when no command reads them: in a transaction of commands that are all blind.
     blind: Option<Box<Blind>>,
     /// Where they go otherwise; nothing as long as nothing was written.
@@ -71,6 +77,8 @@ pub(crate) struct Transaction<'s> {
     pub(super) orders: Vec<Open>,
     /// Collections whose elements were written before.
     pub(super) staged: Staged<'s>,
+    /// Where walks have found no elements, once there are writes.
+    pub(super) vacancies: Vacancies,
     /// The memory of what was read last.
     reading: Cell<Option<Reading>>,
     /// The transaction of a client that it is a part of, if any: what is read comes from there.
@@ -114,12 +122,16 @@ impl<'s> Transaction<'s> {
             now_ms: store.now_ms(),
             prefetched: Vec::new(),
             next: 0,
+            elements: Vec::new(),
+            next_element: Cell::new(0),
+            elements_reading: None,
             blind,
             writes: None,
             records: None,
             marks: None,
             orders: Vec::new(),
             staged: Staged::default(),
+            vacancies: Vacancies::default(),
             reading: Cell::new(None),
             within: None,
             touched: Vec::new(),
@@ -162,19 +174,53 @@ impl<'s> Transaction<'s> {
         self.next = 0;
     }
 
+    /// Returns the collection that a record has which was read beforehand. `from` is about where
+    /// that is among those, and moves on.
+    pub(crate) fn known_collection(&self, key: &[u8], from: &mut usize) -> Option<Collection> {
+        let place = format::record_key(self.database, key);
+        let mut ahead = self.prefetched.iter().skip(*from).take(AHEAD);
+        let step = ahead.position(|(name, _)| *name == place)?;
+        *from += step;
+        let record = self.prefetched[*from].1.as_deref()?;
+        match Entry::read(Found::Borrowed(record), self.now_ms) {
+            Ok(Some(Entry::Collection(collection))) => Some(collection),
+            _ => None,
+        }
+    }
+
+    /// Reads elements at once, for commands to come. The locks of their keys are held.
+    pub(crate) fn prefetch_elements(&mut self, places: Vec<InnerKey>) -> Result<(), Failure> {
+        if places.is_empty() {
+            return Ok(());
+        }
+        let (values, reading) = self.store.read_places(&places)?;
+        self.elements = places.into_iter().zip(values).collect();
+        self.elements_reading = reading;
+        Ok(())
+    }
+
+    /// An element that was read beforehand, if it is near where the last one was: what the store
+    /// has of it.
+    fn element(&self, key: &[u8]) -> Option<Option<&Value>> {
+        let next = self.next_element.get();
+        let mut ahead = self.elements.iter().skip(next).take(AHEAD);
+        let step = ahead.position(|(name, _)| **name == *key)?;
+        self.next_element.set(next + step);
+        Some(self.elements[next + step].1.as_ref())
+    }
+
     /// Whether records were read beforehand.
     pub(super) fn is_prefetched(&self) -> bool {
         !self.prefetched.is_empty()
     }
 
-    /// Where a prefetched key is, if it is near where the last one was: commands ask in the order
-    /// in which keys were collected. What is not found is read once more.
+    /// Where a prefetched key is, if it is near where the last one was, or that one: commands ask in
+    /// the order in which keys were collected. What is not found is read once more.
     fn prefetched(&mut self, key: &[u8]) -> Option<usize> {
         let ahead = self.prefetched.iter().skip(self.next).take(AHEAD);
         let step = ahead.into_iter().position(|(name, _)| **name == *key)?;
-        let index = self.next + step;
-        self.next = index + 1;
-        Some(index)
+        self.next += step;
+        Some(self.next)
     }
 
     /// Whether the transaction itself says what a key has.
@@ -226,6 +272,9 @@ impl<'s> Transaction<'s> {
         if let Some(index) = self.prefetched(key) {
             return Ok(self.prefetched[index].1.as_deref().map(Found::Borrowed));
         }
+        if !self.elements.is_empty() && self.element(key).is_some() {
+            return Ok(self.element(key).flatten().map(|value| Found::Borrowed(value)));
+        }
         Ok(self.read(&[key])?.pop().flatten().map(Found::Owned))
     }
 
@@ -236,11 +285,17 @@ impl<'s> Transaction<'s> {
         for (index, key) in keys.iter().enumerate() {
             match self.own(key) {
                 Some(value) => answers.push(value.map(<[u8]>::to_vec)),
-                None => {
-                    answers.push(None);
-                    unknown.push(index);
-                }
+                None => match self.element(key) {
+                    Some(value) => answers.push(value.map(|value| value.to_vec())),
+                    None => {
+                        answers.push(None);
+                        unknown.push(index);
+                    }
+                },
             }
+        }
+        if unknown.is_empty() {
+            return Ok(answers);
         }
         let names: Vec<&[u8]> = unknown.iter().map(|&index| &keys[index][..]).collect();
         let found = self.read(&names)?;
@@ -261,6 +316,7 @@ impl<'s> Transaction<'s> {
             self.records.get_or_insert_default().put(key, value, expires_ms);
             return;
         }
+        self.vacancies.fill(&key);
         match moment(expires_ms) {
             Some(until) => self.writes().put_until(key, value, until),
             None => self.writes().put(key, value),

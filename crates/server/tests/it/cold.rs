@@ -76,7 +76,8 @@ fn pipelines_of_connections_that_wait_for_the_device_get_their_replies_in_order(
         }
     });
     let read = db.stats().operations.multi_get_keys - reads_before;
-    assert!(read > 8 * 60 * 40, "{read} keys were read");
+    // Commands on one key that follow each other read it once.
+    assert!(read > 8 * 60 * 20, "{read} keys were read");
 }
 
 /// Sends requests in two pieces, so that more arrives while something waits, and takes exactly

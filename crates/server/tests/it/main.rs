@@ -18,6 +18,7 @@ mod failing_tier;
 mod guesses;
 mod hashed;
 mod hashed_model;
+mod hot_keys;
 mod interactive;
 mod interleaved;
 mod keys;
