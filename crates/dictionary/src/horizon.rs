@@ -60,7 +60,8 @@ impl Horizon {
 
     /// Takes back what was said of a later moment, which was no time but a mistake of the clock.
     pub fn set_time(&self, now_ms: u64) {
-        self.now_ms.store(now_ms, Ordering::Release);
+        let before = self.now_ms.swap(now_ms, Ordering::AcqRel);
+        debug_assert!(before >= now_ms, "{now_ms} is no earlier moment than {before}");
     }
 
     /// Compactions that begin from now on ask no filters, until as many calls of

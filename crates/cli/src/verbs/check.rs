@@ -67,18 +67,7 @@ impl Check {
             }
             out.json(&said)?;
         } else {
-            for finding in &found {
-                out.line(finding)?;
-            }
-            if unlisted > 0 {
-                out.line(&format!("and {} findings more", sizes::count(unlisted)))?;
-            }
-            for tier in &unreadable {
-                out.line(&format!("not checked: {tier}"))?;
-            }
-            for note in &notes {
-                out.line(&format!("note: {note}"))?;
-            }
+            list(&mut out, &found, unlisted, &unreadable, &notes)?;
         }
         out.flush()?;
         if let Some(read) = read.filter(|_| !context.is_json()) {
@@ -103,6 +92,29 @@ impl Check {
         ));
         Ok(Exit::Damaged)
     }
+}
+
+/// Prints what was found, a line each.
+fn list(
+    out: &mut Output,
+    found: &[String],
+    unlisted: u64,
+    unreadable: &[String],
+    notes: &[String],
+) -> Result<()> {
+    for finding in found {
+        out.line(finding)?;
+    }
+    if unlisted > 0 {
+        out.line(&format!("and {} findings more", sizes::count(unlisted)))?;
+    }
+    for tier in unreadable {
+        out.line(&format!("not checked: {tier}"))?;
+    }
+    for note in notes {
+        out.line(&format!("note: {note}"))?;
+    }
+    Ok(())
 }
 
 /// Says what was read, structure by structure.

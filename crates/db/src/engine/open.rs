@@ -4,7 +4,7 @@ use super::Engine;
 use super::advice::Trials;
 use super::choices;
 use super::commit::{Unfit, apply, room};
-use super::dictionaries::{Dictionaries, How, catalog, memtable_of};
+use super::dictionaries::{Dictionaries, HeldWrites, How, catalog};
 use super::forecast::Forecasts;
 use super::gaps::Gaps;
 use super::ingest::Ingests;
@@ -177,12 +177,7 @@ impl Engine {
         let is_at_rest = last == dictionaries.cut();
         replay.queue.skip_to(last);
         if let Some(held) = dictionaries.take_held() {
-            let memtable = memtable_of(&held.behind, Queue::memtable_of)?;
-            let hold = match held.is_aside {
-                true => Hold::Forever,
-                false => Hold::Ordinary,
-            };
-            replay.queue.put_below(memtable, held.behind.cut, held.cut, hold);
+            hold_below(&replay.queue, &held)?;
         }
         let removals = replay.removals;
         let mut engine = Engine::assemble(store, dictionaries, catalog, options, plan, replay.queue, last)?;
@@ -463,6 +458,34 @@ impl Replay {
         self.last = record.first + writes - 1;
         Ok(())
     }
+}
+
+/// Puts a memtable below all others, with the writes that a dictionary had not taken when the
+/// durable generation was made.
+fn hold_below(queue: &Queue, held: &HeldWrites) -> alluvium_storage::Result<()> {
+    let damaged = |found: String| {
+        let place = Place::new(Kind::Superblock, "the manifest", 0);
+        Error::corrupt(place, "writes that pages have not taken", found)
+    };
+    let behind = &held.behind;
+    let bytes = behind.writes.len() as u64;
+    let memtable = Queue::memtable_of(room(bytes, behind.count, behind.count));
+    for write in behind.each() {
+        let (sequence, record) = write.map_err(damaged)?;
+        for write in Writes::new(record) {
+            write.and_then(|write| write.check_keys()).map_err(damaged)?;
+        }
+        apply(&memtable, record, sequence).map_err(|unfit| match unfit {
+            Unfit::Damaged(found) => damaged(found),
+            Unfit::Full => damaged(format!("{bytes} bytes for which no memtable has room")),
+        })?;
+    }
+    let hold = match held.is_aside {
+        true => Hold::Forever,
+        false => Hold::Ordinary,
+    };
+    queue.put_below(memtable, behind.cut, held.cut, hold);
+    Ok(())
 }
 
 /// Looks for damage to what an opening needs. Where there is any, the extents are what is sound,

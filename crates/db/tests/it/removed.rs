@@ -1,6 +1,8 @@
 //! Stores whose files are removed while they are open.
 
 use alluvium::{Db, Durability, ErrorKind, Options};
+use alluvium_device::Directory as _;
+use alluvium_device::file::FileDirectory;
 
 #[test]
 fn a_store_whose_directory_was_removed_takes_no_more_commits_and_says_why() {
@@ -13,14 +15,12 @@ fn a_store_whose_directory_was_removed_takes_no_more_commits_and_says_why() {
         keyspace.put("Elbe", "1094 km").unwrap();
         db.sync().unwrap();
         if remove_all {
-            std::fs::remove_dir_all(&path).unwrap();
+            place.close().unwrap();
         } else {
-            let names = std::fs::read_dir(&path).unwrap();
-            for entry in names.map(|entry| entry.unwrap()) {
-                let name = entry.file_name().into_string().unwrap();
-                if name.starts_with("log-") {
-                    std::fs::remove_file(entry.path()).unwrap();
-                }
+            let directory = FileDirectory::open(&path).unwrap();
+            let names = directory.list().unwrap().into_iter();
+            for name in names.filter(|name| name.starts_with("log-")) {
+                directory.remove(&name).unwrap();
             }
         }
         let told = db.sync().unwrap_err();

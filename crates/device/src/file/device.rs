@@ -2,8 +2,8 @@
 //! what an engine carries.
 
 use super::copy;
-use super::directory::has_no_name;
 use super::mapping;
+use super::names::has_no_name;
 use super::open_file::OpenFile;
 use super::threads::Workers;
 use crate::batch::InFlight;

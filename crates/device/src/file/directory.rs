@@ -2,6 +2,7 @@
 
 use super::device::{Carrier, FileDevice};
 use super::lock;
+use super::names::{has_no_name, parse_boot_id, unique_boot_id};
 use super::open_file::OpenFile;
 use super::state::FileStates;
 use super::threads::Workers;
@@ -15,7 +16,6 @@ use alluvium_base::Purpose;
 use parking_lot::Mutex;
 use rustix::fs::{Advice, AtFlags, Dir, FileType, Mode, OFlags, StatxFlags};
 use rustix::io::{Errno, retry_on_intr};
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
@@ -460,12 +460,6 @@ fn check_name(operation: Operation, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether an open file or directory has no name any more. If the system does not say, it
-/// has one.
-pub(super) fn has_no_name(descriptor: &OwnedFd) -> bool {
-    rustix::fs::fstat(descriptor).is_ok_and(|stat| stat.st_nlink == 0)
-}
-
 /// Makes a directory and those above it that are missing; each new one is durable because the one
 /// above it is synced.
 fn make_durably(path: &Path) -> io::Result<()> {
@@ -527,32 +521,6 @@ fn on_mount(boot: BootId, directory: &OwnedFd) -> std::result::Result<BootId, St
         *byte ^= (mixed >> (8 * at)) as u8;
     }
     Ok(BootId(id))
-}
-
-/// Returns a UUID's sixteen bytes.
-fn parse_boot_id(text: &str) -> Option<BootId> {
-    let digits: String = text.trim().chars().filter(|&digit| digit != '-').collect();
-    if digits.len() != 32 || !digits.is_ascii() {
-        return None;
-    }
-    let mut id = [0; 16];
-    for (at, byte) in id.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).ok()?;
-    }
-    Some(BootId(id))
-}
-
-/// Returns a name that no other opening has, from the randomness that the standard library keys its
-/// hash tables with.
-fn unique_boot_id() -> BootId {
-    let mut id = [0; 16];
-    for half in id.chunks_mut(8) {
-        let random = RandomState::new().build_hasher().finish();
-        for (at, byte) in half.iter_mut().enumerate() {
-            *byte = (random >> (8 * at)) as u8;
-        }
-    }
-    BootId(id)
 }
 
 #[cfg(test)]

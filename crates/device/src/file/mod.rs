@@ -6,7 +6,7 @@
 //! *Does not know*: how requests reach the kernel together; that is `uring`'s, or the thread
 //! pool's.
 //!
-//! *Read in this order*: `directory` (names), `device` (how a batch is sorted), `open_file`
+//! *Read in this order*: `directory` and `names`, `device` (how a batch is sorted), `open_file`
 //! (blocking transfers), `state` (length, poison, the turn to sync), `copy`, `mapping`, `lock`,
 //! `replace` (whole directories), `threads`, `sys` (all of the crate's `unsafe` but the rings').
 //!
@@ -30,6 +30,7 @@ mod directory;
 mod guard;
 mod lock;
 mod mapping;
+mod names;
 mod open_file;
 mod placement;
 mod replace;

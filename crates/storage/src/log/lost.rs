@@ -57,6 +57,8 @@ impl LostTail {
             // It would have been refused.
             return Ok(None);
         }
+        let (sources, facts) = (inventory.sources.len(), survey.facts.len());
+        assert_eq!(sources, facts, "a fact for each segment");
         let mut written = Some(survey.named).filter(|&named| named > last);
         for (source, fact) in inventory.sources.iter().zip(&survey.facts) {
             let counts = source.header.incarnation == inventory.incarnation();
@@ -68,6 +70,10 @@ impl LostTail {
         if written.is_none() && survey.missing_segment(inventory, start).is_none() {
             return Ok(None);
         }
+        debug_assert!(
+            written.is_none_or(|written| written > last),
+            "what is lost lies behind the end of the log"
+        );
         let (place, found) = survey.suspect(inventory);
         Ok(Some(LostTail {
             last,
@@ -87,6 +93,10 @@ fn highest_behind_damage(source: &Source) -> Result<Option<u64>> {
     while cursor.next(source)?.is_some() {}
     let mut highest = None;
     while cursor.resume(source)? {
+        debug_assert!(
+            cursor.position() < source.end,
+            "a record lies inside its segment (L3)"
+        );
         while let Some(record) = cursor.next(source)? {
             if record.header.kind.is_numbered() {
                 highest = highest.max(Some(record.header.last()));

@@ -35,7 +35,7 @@
 //! written once more hold the same bytes whatever of it is lost. On the same boot everything up to
 //! `base` must be there.
 
-use super::format::Kind;
+use super::format::{Kind, Mark};
 use super::keep::{Trim, Work, trim_at};
 use super::lane::Entry;
 use super::lost::LostTail;
@@ -147,18 +147,7 @@ pub(super) fn open(
         Strictness::Strict => Reading::Strict,
         Strictness::Repair => Reading::Salvage,
     };
-    let mut mark_damage = None;
-    let mark = match mark::read(directory.as_ref(), options.identity)? {
-        Ok(mark) => Some(mark),
-        Err(why) if strictness == Strictness::Repair => {
-            mark_damage = Some(format!("{}: {why}", mark::FILE));
-            None
-        }
-        Err(damage) => {
-            let place = Place::new(Structure::LogSegment, mark::FILE, 0);
-            return Err(Error::corrupt(place, "the log's mark", damage));
-        }
-    };
+    let (mark, mark_damage) = read_mark(directory.as_ref(), options.identity, strictness)?;
     let marked = mark.as_ref().map_or(0, |mark| mark.incarnation);
     let time_ms = mark.as_ref().map_or(0, |mark| mark.time_ms);
     let boot = directory.boot_id();
@@ -211,6 +200,22 @@ pub(super) fn open(
     report.tell(&survey, &inventory, start, last);
     report.damaged.extend(mark_damage);
     Ok((shared, report))
+}
+
+/// Reads the mark. A repair goes without a damaged one, and is told what is wrong with it.
+fn read_mark(
+    directory: &dyn Directory,
+    identity: u64,
+    strictness: Strictness,
+) -> Result<(Option<Mark>, Option<String>)> {
+    match mark::read(directory, identity)? {
+        Ok(mark) => Ok((Some(mark), None)),
+        Err(why) if strictness == Strictness::Repair => Ok((None, Some(format!("{}: {why}", mark::FILE)))),
+        Err(damage) => {
+            let place = Place::new(Structure::LogSegment, mark::FILE, 0);
+            Err(Error::corrupt(place, "the log's mark", damage))
+        }
+    }
 }
 
 /// Makes the new incarnation's first segment durable. Tells which old segment's slot it took, if

@@ -156,6 +156,7 @@ impl Survey {
             let header = &source.header;
             let is_short = source.end < header.len && self.is_marked(header.number);
             if let (true, Some(Stop::At(at, _))) = (is_short, &fact.stop) {
+                debug_assert!(*at < header.len, "records lie inside their segment (L2)");
                 let place = source.place(Structure::LogSegment, *at);
                 let expected = format!("a segment of {} bytes", header.len);
                 let found = format!("a file of {}", source.file.len());

@@ -12,14 +12,12 @@
 //! ```
 
 use super::Dictionaries;
-use crate::engine::commit::{Unfit, apply, room};
 use crate::format::{self, Write, Writes};
 use crate::manifest::{self, Behind, Entry, Manifest};
 use crate::structure::Structure;
 use crate::{Error, Result};
 use alluvium_base::{Purpose, Sequence};
 use alluvium_dictionary::contract::Dictionary;
-use alluvium_dictionary::memtable::Memtable;
 use alluvium_dictionary::read::Files;
 use alluvium_storage::{Place, Structure as Kind};
 use std::sync::atomic::Ordering;
@@ -202,28 +200,4 @@ impl Dictionaries {
         );
         Some((finding, aside.is_new))
     }
-}
-
-/// Returns a memtable with the writes that a dictionary has not taken.
-pub(in crate::engine) fn memtable_of(
-    behind: &Behind,
-    made: impl FnOnce(u64) -> Memtable,
-) -> alluvium_storage::Result<Memtable> {
-    let damaged = |found: String| {
-        let place = Place::new(Kind::Superblock, "the manifest", 0);
-        alluvium_storage::Error::corrupt(place, "writes that pages have not taken", found)
-    };
-    let bytes = behind.writes.len() as u64;
-    let memtable = made(room(bytes, behind.count, behind.count));
-    for write in behind.each() {
-        let (sequence, record) = write.map_err(damaged)?;
-        for write in Writes::new(record) {
-            write.and_then(|write| write.check_keys()).map_err(damaged)?;
-        }
-        apply(&memtable, record, sequence).map_err(|unfit| match unfit {
-            Unfit::Damaged(found) => damaged(found),
-            Unfit::Full => damaged(format!("{bytes} bytes for which no memtable has room")),
-        })?;
-    }
-    Ok(memtable)
 }

@@ -7,8 +7,9 @@
 //!
 //! *Read in this order*: this file (what there is, and how each is reached), `open.rs` (how they
 //! are created, opened and salvaged), `mend.rs` (damaged leaves), `place.rs` (which keyspace is in
-//! which), `aside.rs` (pages in which damage was met), `take.rs` (how a memtable or a load becomes part of them), `cut.rs` (how a checkpoint
-//! takes them), `catalog.rs` (the second copy of the catalog), `held.rs` (what there is beside the extents), `volatile.rs` (what the log does not
+//! which), `aside.rs` (pages in which damage was met), `take.rs` (how a memtable or a load becomes
+//! part of them), `cut.rs` (how a checkpoint takes them), `catalog.rs` (the second copy of the
+//! catalog), `held.rs` (what there is beside the extents), `volatile.rs` (what the log does not
 //! get).
 //!
 //! A structure is added here: a field, and an arm in each match of this file, in `open.rs` and in
@@ -29,7 +30,7 @@ mod place;
 mod take;
 mod volatile;
 
-pub(super) use aside::{Held as HeldWrites, memtable_of};
+pub(super) use aside::Held as HeldWrites;
 pub(super) use cut::Begun;
 pub(super) use open::How;
 pub(super) use take::Taking;

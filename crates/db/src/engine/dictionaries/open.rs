@@ -190,21 +190,7 @@ impl Dictionaries {
             self.levels.set(levels).expect("they were not made before");
         }
         self.open_hashed(manifest, cut, surveyed)?;
-        if let Some(root) = root_of(manifest, Structure::Paged)?
-            && !surveyed.has_lost_pages
-            && self.paged.get().is_none()
-        {
-            let paged = Paged::open(self.home.clone(), &self.pages(), root, own_cut(manifest, cut))?;
-            self.paged.set(paged).expect("they were not made before");
-            self.stays_aside(manifest, cut);
-        }
-        if let Some(behind) = manifest.behind.get(&Structure::Paged.dictionary()) {
-            *self.held.get_mut() = Some(HeldWrites {
-                behind: behind.clone(),
-                cut,
-                is_aside: self.has_aside(),
-            });
-        }
+        self.open_pages(manifest, cut, surveyed)?;
         if root_of(manifest, Structure::Paged)?.is_none() {
             self.note_unlisted_pages()?;
         }
@@ -250,6 +236,26 @@ impl Dictionaries {
             .map(|entry| (entry.clone(), keyspace_in(entry.id)))
             .collect();
         Ok(self)
+    }
+
+    /// Opens the pages, unless they are given up or were salvaged before.
+    fn open_pages(&mut self, manifest: &Manifest, cut: Sequence, surveyed: &Surveyed) -> Result<()> {
+        if let Some(root) = root_of(manifest, Structure::Paged)?
+            && !surveyed.has_lost_pages
+            && self.paged.get().is_none()
+        {
+            let paged = Paged::open(self.home.clone(), &self.pages(), root, own_cut(manifest, cut))?;
+            self.paged.set(paged).expect("they were not made before");
+            self.stays_aside(manifest, cut);
+        }
+        if let Some(behind) = manifest.behind.get(&Structure::Paged.dictionary()) {
+            *self.held.get_mut() = Some(HeldWrites {
+                behind: behind.clone(),
+                cut,
+                is_aside: self.has_aside(),
+            });
+        }
+        Ok(())
     }
 
     /// Opens the hashed structure, without its runs that cannot be read.

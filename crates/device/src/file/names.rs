@@ -1,0 +1,37 @@
+//! Names: of boots, and whether a file has one.
+
+use crate::BootId;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::os::fd::OwnedFd;
+
+/// Returns whether an open file or directory has no name any more. If the system does not say, it
+/// has one.
+pub(super) fn has_no_name(descriptor: &OwnedFd) -> bool {
+    rustix::fs::fstat(descriptor).is_ok_and(|stat| stat.st_nlink == 0)
+}
+
+/// Returns a UUID's sixteen bytes.
+pub(super) fn parse_boot_id(text: &str) -> Option<BootId> {
+    let digits: String = text.trim().chars().filter(|&digit| digit != '-').collect();
+    if digits.len() != 32 || !digits.is_ascii() {
+        return None;
+    }
+    let mut id = [0; 16];
+    for (at, byte) in id.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).ok()?;
+    }
+    Some(BootId(id))
+}
+
+/// Returns a name that no other opening has, from the randomness that the standard library keys its
+/// hash tables with.
+pub(super) fn unique_boot_id() -> BootId {
+    let mut id = [0; 16];
+    for half in id.chunks_mut(8) {
+        let random = RandomState::new().build_hasher().finish();
+        for (at, byte) in half.iter_mut().enumerate() {
+            *byte = (random >> (8 * at)) as u8;
+        }
+    }
+    BootId(id)
+}
