@@ -415,7 +415,11 @@ impl Engine {
                 self.pressure.call_all();
             }
         }
-        if self.store.usage().0.total().dying_bytes > 0 {
+        if self.dictionaries.want_page_deletes_applied() {
+            is_stuck = false;
+            self.pressure.call_all();
+        }
+        if self.store.usage().0.total().dying_bytes > 0 || self.dictionaries.returnable_page_bytes() > 0 {
             is_stuck = false;
             self.checkpoint_now()?;
         }

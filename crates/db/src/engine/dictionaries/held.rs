@@ -42,6 +42,17 @@ impl Dictionaries {
         self.paged.get().map(Paged::figures).unwrap_or_default()
     }
 
+    /// Has what was deleted of keyspaces in pages taken out of them. Returns whether there is enough
+    /// of it that no rewrite was asked for before.
+    pub(crate) fn want_page_deletes_applied(&self) -> bool {
+        self.paged.get().is_some_and(Paged::want_deletes_applied)
+    }
+
+    /// Returns how many bytes of free pages checkpoints would give back to the file system, about.
+    pub(crate) fn returnable_page_bytes(&self) -> u64 {
+        self.paged.get().map(Paged::returnable_bytes).unwrap_or_default()
+    }
+
     /// Returns what the levels have; none if there are none.
     pub(crate) fn levels_stats(&self) -> Option<LevelsStats> {
         self.levels.get().map(Levels::stats)

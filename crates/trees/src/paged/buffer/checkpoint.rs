@@ -3,7 +3,8 @@
 use super::PageBuffer;
 use super::evict::WRITTEN_TOGETHER;
 use super::format::{
-    HostedMeta, MOST_META, Overwrites, Refusal, SUPERBLOCK, Superblock, VERSION, is_later, read_free, seal_lost,
+    HostedMeta, MOST_META, Overwrites, Refusal, SUPERBLOCK, Superblock, VERSION, is_later, read_free,
+    seal_lost,
 };
 use super::frame::{Frame, NO_PAGE};
 use super::journal::{Journal, RolledBack};
@@ -30,6 +31,12 @@ pub(super) fn place_of(epoch: u64) -> u64 {
     (epoch % 2) * SUPERBLOCK as u64
 }
 
+/// Returns for how many pages a file is long enough.
+pub(super) fn pages_in(device: &dyn Device, page_bytes: usize) -> u64 {
+    assert!(page_bytes > 0, "pages have bytes");
+    device.len().saturating_sub(FIRST_PAGE) / page_bytes as u64
+}
+
 /// What becomes of free lists that are damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FreeLists {
@@ -46,6 +53,17 @@ pub(super) struct FoundSuperblock {
     pub(super) superblock: Superblock,
     /// Whether the other one is whole, or was never written.
     pub(super) is_other_whole: bool,
+}
+
+impl FoundSuperblock {
+    /// Returns whether pages of a root may have been written over, which others keep.
+    pub(super) fn overwrites_since(&self, root: &Superblock) -> Overwrites {
+        let meta = HostedMeta::decode(&self.superblock.meta);
+        match meta {
+            Some(meta) if self.is_other_whole && self.superblock.epoch == root.epoch => meta.overwrites,
+            _ => Overwrites::Possible,
+        }
+    }
 }
 
 /// Reads both superblocks and returns the newer. Of two of one checkpoint, that counts which says
@@ -140,15 +158,12 @@ impl Pool {
         let superblock = read_superblock(&*device)?.superblock;
         options.page_bytes = superblock.page_bytes as usize;
         check_page_bytes(options.page_bytes)?;
-        let segments = Segments::of(&superblock);
-        let wanted = segments.as_ref().map(|segments| segments.pages());
-        let end = wanted.and_then(|pages| pages.checked_mul(options.page_bytes as u64));
-        let (Some(segments), Some(true)) = (segments, end.map(|end| FIRST_PAGE + end <= device.len())) else {
+        let Some(segments) = Segments::of(&superblock, pages_in(&*device, options.page_bytes)) else {
             return Err(Error::Corrupt {
                 file: name.to_owned(),
                 page: superblock.high_water,
                 offset: 0,
-                expected: format!("{wanted:?} pages"),
+                expected: format!("{} pages", superblock.high_water),
                 found: format!("{} bytes", device.len()),
             });
         };
@@ -201,11 +216,9 @@ impl Pool {
         let (mut at, mut lost) = (0, 0);
         while at < pages {
             let count = together.min(pages - at);
-            let mut bytes = self.device.read_at(
-                self.offset(at),
-                count as usize * page_bytes,
-                Purpose::Recovery,
-            )?;
+            let mut bytes =
+                self.device
+                    .read_at(self.offset(at), count as usize * page_bytes, Purpose::Recovery)?;
             for (page, bytes) in (at..).zip(bytes.chunks_exact_mut(page_bytes)) {
                 if is_later(bytes, page, self.identity, epoch) {
                     let place = rolled_back.place_of(page);
@@ -255,7 +268,13 @@ impl Pool {
             return Err(self.corrupt(head.unwrap_or(0), format!("a free list of {len} pages"), found));
         }
         pages.reverse();
-        let set = self.segments.lock().set_free(segment, pages);
+        let mut segments = self.segments.lock();
+        let holes = pages.clone();
+        let set = segments.set_free(segment, pages);
+        if set.is_ok() && self.gives_space_back() {
+            segments.note_holes(holes);
+        }
+        drop(segments);
         set.map_err(|found| self.corrupt(head.unwrap_or(0), "a free list", found))
     }
 

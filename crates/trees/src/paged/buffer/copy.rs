@@ -51,7 +51,7 @@ impl Pool {
         wrote: &mut dyn FnMut(u64) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
         assert!(self.journal.is_held(), "what the root needs is kept (PB8)");
-        let (root, segments) = self.named(root)?;
+        let root = self.named(root)?;
         let name = self.device.name();
         let create = |name: &str| directory.create(name, FileOptions::DIRECT).map_err(Error::from);
         let target = create(name)?;
@@ -79,7 +79,6 @@ impl Pool {
             })?;
         self.journal.require_all(&rolled_back, epoch, pages)?;
         let finished = || -> Result<()> {
-            target.grow(FIRST_PAGE + segments.pages() * page)?;
             let superblock = Buffer::padded(&own(&root, root.epoch).encode());
             target.write_at(place_of(root.epoch), superblock, Purpose::Check)?;
             target.sync(Purpose::Check)?;
@@ -92,7 +91,7 @@ impl Pool {
     }
 
     /// Reads a root of this file.
-    fn named(&self, root: &[u8]) -> Result<(Superblock, Segments)> {
+    fn named(&self, root: &[u8]) -> Result<Superblock> {
         let refused = |why: String| Error::NotAStore {
             file: self.device.name().to_owned(),
             why,
@@ -100,8 +99,9 @@ impl Pool {
         let root = Superblock::decode_short(root)
             .map_err(|refusal| refused(format!("the root that names it has {refusal:?}")))?;
         let is_own = root.identity == self.identity && root.page_bytes as usize == self.options.page_bytes;
-        let segments = Segments::of(&root).filter(|_| is_own);
-        let segments = segments.ok_or_else(|| refused("the root is that of other pages".to_owned()))?;
-        Ok((root, segments))
+        if Segments::of(&root, u64::MAX).is_none() || !is_own {
+            return Err(refused("the root is that of other pages".to_owned()));
+        }
+        Ok(root)
     }
 }

@@ -24,9 +24,9 @@
 //! ```
 //!
 //! Pages that another store hosts have the checkpoint's superblock in that store, without zeros.
-//! Their own has 9 bytes of an owner: the oldest epoch that they can go back to (8), and 1 once a page
-//! of this checkpoint may have been written over, 0 before (1). Earlier versions wrote 8 bytes, and
-//! any page may have been written over.
+//! Their own has 9 bytes of an owner: the oldest epoch that they can go back to (8), and 1 once a
+//! page of this checkpoint may have been written over, 0 before (1). Earlier versions wrote 8
+//! bytes, and any page may have been written over.
 //!
 //! A page, and behind it what its owner keeps there:
 //!
@@ -38,7 +38,8 @@
 //!     32     8  epoch in which it was written: one more than that of the last checkpoint; all ones
 //!               where the page is lost: it was written over, and its old image is damaged
 //!     40        of the owner; of a lost page: the journal's file in which the image is damaged plus
-//!               1 (1), 0 where that is not known; the offset there (8); of a free page: 255, and the next free page plus 1 (8), 0 for none
+//!               1 (1), 0 where that is not known; the offset there (8);
+//!               of a free page: 255, and the next free page plus 1 (8), 0 for none
 //! ```
 //!
 //! A record of the journal, at a multiple of a page and a block:
@@ -290,7 +291,9 @@ pub(super) fn check_page(page: &[u8], number: u64, identity: u128, newest: u64) 
             "the page as its checkpoint had it".to_owned(),
             match read_lost(page) {
                 Some((file, offset)) => {
-                    format!("one that was written over, whose old image in journal {file} is damaged at offset {offset}")
+                    format!(
+                        "one that was written over, whose old image in journal {file} is damaged at offset {offset}"
+                    )
                 }
                 None => "one that was written over, whose old image the journal lacks".to_owned(),
             },
@@ -384,7 +387,7 @@ pub(in crate::paged) fn reread(bytes: &[u8], node: &dyn Fn(&[u8]) -> bool) -> us
         let hosted = HostedMeta::decode(&superblock.meta);
         let is_same = |hosted: HostedMeta| HostedMeta::decode(&hosted.encode()) == Some(hosted);
         assert!(hosted.is_none_or(is_same), "and so are the owner's bytes");
-        let segments = super::segments::Segments::of(&superblock);
+        let segments = super::segments::Segments::of(&superblock, u64::MAX);
         assert!(segments.is_none_or(|segments| segments.high_water() <= segments.pages()));
         found += 1;
     }

@@ -91,8 +91,8 @@ impl Frame {
         Frame::of(page, first_version)
     }
 
-    /// Returns one without memory for a page. Frames of a pool lend snapshots to each other, so each
-    /// begins with another version.
+    /// Returns one without memory for a page. Frames of a pool lend snapshots to each other, so
+    /// each begins with another version.
     pub(super) fn unused(first_version: u64) -> Frame {
         let page = Page {
             buffer: None,

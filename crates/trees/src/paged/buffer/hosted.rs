@@ -14,12 +14,12 @@
 //!   open             images back to the root that is named, sync, empty the journal
 //! ```
 
-use super::checkpoint::{FoundSuperblock, FreeLists, place_of, read_superblock};
+use super::PageBuffer;
+use super::checkpoint::{FreeLists, pages_in, place_of, read_superblock};
 use super::format::{HostedMeta, Overwrites, SUPERBLOCK, Superblock};
 use super::journal::{Journal, State};
 use super::pool::{FIRST_PAGE, FRAME_BYTES, Pool, PoolOptions, Validate, check_page_bytes};
 use super::segments::{FIRST_SEGMENT, Segments};
-use super::PageBuffer;
 use crate::paged::error::{Error, Result};
 use alluvium_base::Purpose;
 use alluvium_device::{Buffer, Device, Directory, Error as DeviceError, FileOptions};
@@ -118,7 +118,7 @@ impl Pool {
     /// # Errors
     /// As the device says. Unless it is a full disk, changes are refused from then on.
     pub fn stand(&self, meta: &[u8], last: LastRoot) -> Result<Vec<u8>> {
-        let _alone = self.write_all()?;
+        let alone = self.write_all()?;
         let epoch = self.epoch.load(Ordering::Acquire) + 1;
         let superblock = self.superblock(epoch, meta);
         // A hold that begins from here on is of this root or of a later one (PB8).
@@ -135,12 +135,14 @@ impl Pool {
         }
         self.journal.begin_still(own(&superblock, oldest));
         self.epoch.store(epoch, Ordering::Release);
+        drop(alone);
+        self.give_space_back(is_durable);
         Ok(superblock.encode_short())
     }
 
     /// Makes it known that pages of the last checkpoint may be written over: an opening that misses
-    /// an image looks for the page. It goes to the place of the other superblock, so that one of
-    /// this checkpoint is whole.
+    /// an image looks for the page. It goes to the place of the other superblock: the one that the
+    /// checkpoint wrote stays whole.
     pub(super) fn note_overwrites(&self, state: &mut State) -> Result<()> {
         let Some(superblock) = &mut state.still else {
             return Ok(());
@@ -189,35 +191,29 @@ impl Pool {
             other => Ok(other?),
         };
         let device = open(name)?;
-        let FoundSuperblock {
-            superblock: found,
-            is_other_whole,
-        } = read_superblock(&*device)?;
-        if found.identity != root.identity {
+        let found = read_superblock(&*device)?;
+        if found.superblock.identity != root.identity {
             return Err(Error::Foreign {
                 file: name.to_owned(),
                 page: 0,
                 expected: root.identity,
-                found: found.identity,
+                found: found.superblock.identity,
             });
         }
-        reaches(&found, &root).map_err(refused)?;
+        reaches(&found.superblock, &root).map_err(refused)?;
         options.page_bytes = root.page_bytes as usize;
         check_page_bytes(options.page_bytes)?;
         options.memory_bytes = memory_of_pages(&options);
-        let segments = Segments::of(&root);
-        let end = segments.as_ref().map(|segments| segments.pages());
-        let end = end.and_then(|pages| pages.checked_mul(u64::from(root.page_bytes)));
-        let (Some(segments), Some(true)) = (segments, end.map(|end| FIRST_PAGE + end <= device.len())) else {
+        let Some(segments) = Segments::of(&root, pages_in(&*device, options.page_bytes)) else {
             return Err(refused(format!(
                 "it has {} bytes, and pages are missing",
                 device.len()
             )));
         };
-        let mut files = Vec::new();
-        for name in journals(name) {
-            files.push(open(&name)?);
-        }
+        let files = journals(name)
+            .iter()
+            .map(|name| open(name))
+            .collect::<Result<_>>()?;
         let pages = segments.high_water();
         let journal = Journal::new(files, options.page_bytes, root.epoch, pages);
         let pool = Pool::over(
@@ -229,17 +225,11 @@ impl Pool {
             root.epoch,
             validate,
         )?;
-        let is_still = is_other_whole
-            && found.epoch == root.epoch
-            && HostedMeta::decode(&found.meta).is_some_and(|meta| meta.overwrites == Overwrites::None);
-        let overwrites = match is_still {
-            true => Overwrites::None,
-            false => Overwrites::Possible,
-        };
+        let overwrites = found.overwrites_since(&root);
         pool.recover(root.epoch, pages, overwrites)?;
         pool.journal.empty(root.identity)?;
-        if is_still {
-            pool.journal.begin_still(found);
+        if overwrites == Overwrites::None {
+            pool.journal.begin_still(found.superblock);
         }
         pool.read_free_lists(&root, lists)?;
         assert!(
@@ -263,8 +253,10 @@ impl Pool {
     /// # Errors
     /// As [`Pool::reserve_all`].
     pub fn reserve_for(&self, pages: u64, images: u64) -> Result<()> {
-        self.reserve(pages)?;
-        self.journal.reserve(images + 2 * self.frames.len() as u64)
+        // The journal first: what is missing there must not be taken by pages.
+        self.writable()?;
+        self.journal.reserve(images + 2 * self.frames.len() as u64)?;
+        self.reserve(pages)
     }
 
     /// Returns the bytes of the file of pages.

@@ -5,11 +5,11 @@
 //!
 //! *Does not know*: what pages hold (`node`), which of them form a tree.
 //!
-//! *Read in this order*: [`PageBuffer`] here, `frame.rs`, `frames.rs`, `slab.rs`, `arena.rs` (everything in memory: the
-//! thesis's "optimal" buffer), `queue.rs`, `segments.rs`, `format.rs`, `hints.rs`, `shard.rs`,
-//! `pool.rs` (pins), `kept.rs`, `versions.rs` and `peek.rs` (reading without pins), `evict.rs`,
-//! `journal.rs`, `checkpoint.rs`, `hosted.rs` (checkpoints that another store makes durable),
-//! `copy.rs` (copies of those).
+//! *Read in this order*: [`PageBuffer`] here, `frame.rs`, `frames.rs`, `slab.rs`, `arena.rs`
+//! (everything in memory: the thesis's "optimal" buffer), `queue.rs`, `segments.rs`, `format.rs`,
+//! `hints.rs`, `shard.rs`, `pool.rs` (pins), `kept.rs`, `versions.rs` and `peek.rs` (reading
+//! without pins), `evict.rs`, `journal.rs`, `checkpoint.rs`, `hosted.rs` (checkpoints that another
+//! store makes durable), `punch.rs` (space of free pages), `copy.rs` (copies of those).
 //!
 //! Pages are written in place. A crash must not lose the checkpoint that they belong to, so the
 //! old image of a page goes to a journal, and is synced there, before the page is first
@@ -52,6 +52,7 @@ mod journal;
 mod kept;
 mod peek;
 mod pool;
+mod punch;
 mod queue;
 mod segments;
 mod shard;

@@ -16,7 +16,9 @@ use crate::paged::error::{Error, Result};
 use alluvium_base::Purpose;
 use alluvium_device::{BLOCK, Batch, Device};
 use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeSet;
 use std::fmt;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -37,8 +39,7 @@ const _: () = assert!(FIRST_PAGE.is_multiple_of(BLOCK), "pages are read directly
 /// No frame.
 pub(super) const NO_FRAME: u32 = u32::MAX;
 /// Bytes that a frame takes beside its page, in the pool's tables, too.
-pub(in crate::paged) const FRAME_BYTES: usize =
-    size_of::<Frame>() + Hints::FRAME_BYTES + State::FRAME_BYTES;
+pub(in crate::paged) const FRAME_BYTES: usize = size_of::<Frame>() + Hints::FRAME_BYTES + State::FRAME_BYTES;
 
 /// What says whether the content of a page is one that its owner writes; the reason why not.
 pub type Validate = dyn Fn(&[u8]) -> std::result::Result<(), String> + Send + Sync;
@@ -112,6 +113,8 @@ pub struct Pool {
     ways: Kept<Ways>,
     pub(super) waiters: Waiters,
     pub(super) segments: Mutex<Segments>,
+    /// Pages that were free at the last checkpoint.
+    pub(super) free_before: Mutex<BTreeSet<u64>>,
     /// The epoch of the last checkpoint.
     pub(super) epoch: AtomicU64,
     /// Shared by those who write pages; alone, while a checkpoint becomes the durable one.
@@ -186,6 +189,7 @@ impl Pool {
             ways,
             waiters: Waiters::default(),
             segments: Mutex::new(segments),
+            free_before: Mutex::default(),
             epoch: AtomicU64::new(epoch),
             writing: RwLock::new(()),
             validate,
@@ -199,7 +203,7 @@ impl Pool {
     #[must_use]
     pub fn statistics(&self) -> PoolStatistics {
         let segments = self.segments.lock();
-        let (pages, free) = (segments.high_water(), segments.free_pages().len() as u64);
+        let (pages, free) = (segments.high_water(), segments.free_count());
         assert!(free <= pages, "free pages were in use before (PB7)");
         let quick = self.frames.made().map(|frame| &frame.quick_hits);
         let quick: u64 = quick.map(|hits| hits.load(Ordering::Relaxed)).sum();
@@ -413,18 +417,49 @@ impl Pool {
 
     fn number_of(&self, segments: &mut Segments) -> Result<u64> {
         loop {
-            if let Some(page) = segments.take() {
-                return Ok(page);
+            let Some(page) = segments.take() else {
+                self.grow(segments, 1)?;
+                continue;
+            };
+            if segments.is_hole(page) {
+                if let Err(error) = self.back(segments, page..page + 1) {
+                    segments.give_back(page);
+                    return Err(error);
+                }
             }
-            self.grow(segments)?;
+            return Ok(page);
         }
     }
 
-    fn grow(&self, segments: &mut Segments) -> Result<()> {
-        let end = segments.grown()?;
+    /// Allocates space for pages that may have none.
+    fn back(&self, segments: &mut Segments, pages: Range<u64>) -> Result<()> {
         self.device
-            .grow(FIRST_PAGE + end * self.options.page_bytes as u64)?;
-        segments.add(end);
+            .allocate(self.offset(pages.start)..self.offset(pages.end))?;
+        segments.fill_holes(pages);
+        Ok(())
+    }
+
+    /// Grows the file by the rest of a segment, or where the disk has no space for that, by
+    /// `wanted` pages.
+    fn grow(&self, segments: &mut Segments, wanted: u64) -> Result<()> {
+        let is_cut = segments.backed() < segments.pages();
+        let end = match is_cut {
+            true => segments.pages(),
+            false => segments.grown()?,
+        };
+        let least = end.min(segments.backed() + wanted.max(1));
+        let mut backed = end;
+        if let Err(error) = self.device.grow(self.offset(end)) {
+            if !error.is_disk_full() || least == end {
+                return Err(error.into());
+            }
+            self.device.grow(self.offset(least))?;
+            backed = least;
+        }
+        if !is_cut {
+            segments.add(end);
+        }
+        segments.note_backed(backed);
         Ok(())
     }
 
@@ -535,7 +570,10 @@ impl PageBuffer for Pool {
             for frame in used {
                 // One that a failed read left may be pinned still: its memory stays with it.
                 if let Some(mut page) = self.frames[frame].latch.try_write() {
-                    page.buffer.take().into_iter().for_each(|buffer| self.memory.give_back(buffer));
+                    page.buffer
+                        .take()
+                        .into_iter()
+                        .for_each(|buffer| self.memory.give_back(buffer));
                     allowed += 1;
                 }
             }
@@ -563,17 +601,29 @@ impl PageBuffer for Pool {
         let mut segments = self.segments.lock();
         let next = segments.give_back(page.number());
         assert!(next != Some(page.number()), "a page is given back once (PB7)");
-        // The latch is held until the content says so: who allocates the page waits for it.
+        // The latch is held until the content says so: who allocates the page waits for it. Zeros
+        // behind it may be given back to the file system.
+        page.fill(0);
         write_free(&mut page, next);
     }
 
     fn reserve(&self, pages: u64) -> Result<()> {
         self.writable()?;
         let mut segments = self.segments.lock();
-        while segments.spare() < pages {
-            self.grow(&mut segments)?;
+        loop {
+            let spare = segments.spare(pages);
+            if spare >= pages {
+                return Ok(());
+            }
+            let wanted = pages - spare;
+            let holes = segments.first_holes(wanted);
+            if holes.is_empty() {
+                self.grow(&mut segments, wanted)?;
+            }
+            for row in holes {
+                self.back(&mut segments, row)?;
+            }
         }
-        Ok(())
     }
 
     fn content_bytes(&self) -> usize {

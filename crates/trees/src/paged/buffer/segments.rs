@@ -3,6 +3,8 @@
 
 use super::format::Superblock;
 use crate::paged::error::{Error, Result};
+use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// Pages of the first segment of a file.
 pub const FIRST_SEGMENT: u64 = 64;
@@ -25,6 +27,11 @@ pub(super) struct Segments {
     first_free: usize,
     /// Pages whose allocation failed half-way.
     returned: Vec<u64>,
+    /// The file is long enough for pages below: less than the segments have, where the disk was
+    /// nearly full.
+    backed: u64,
+    /// Free pages whose space may have been given back to the file system.
+    holes: BTreeSet<u64>,
 }
 
 impl Segments {
@@ -38,12 +45,14 @@ impl Segments {
             high_water: 0,
             first_free: 0,
             returned: Vec::new(),
+            backed: 0,
+            holes: BTreeSet::new(),
         }
     }
 
-    /// Returns the segments of a file of which a superblock says how many there are. The free
-    /// lists are empty still.
-    pub(super) fn of(superblock: &Superblock) -> Option<Segments> {
+    /// Returns the segments of a file of which a superblock says how many there are, and which is
+    /// long enough for `backed` pages. The free lists are empty still.
+    pub(super) fn of(superblock: &Superblock, backed: u64) -> Option<Segments> {
         if superblock.first_segment < 4 || superblock.first_segment > 1 << 32 {
             return None;
         }
@@ -53,10 +62,11 @@ impl Segments {
             segments.free.push(Vec::new());
         }
         segments.high_water = superblock.high_water;
-        (superblock.high_water <= segments.pages()).then_some(segments)
+        segments.backed = backed.min(segments.pages());
+        (superblock.high_water <= segments.backed).then_some(segments)
     }
 
-    /// Returns how many pages the file has space for.
+    /// Returns how many pages the segments have.
     pub(super) fn pages(&self) -> u64 {
         self.ends.last().copied().unwrap_or(0)
     }
@@ -66,10 +76,78 @@ impl Segments {
         self.high_water
     }
 
-    /// Returns how many pages can be taken before the file grows.
-    pub(super) fn spare(&self) -> u64 {
-        assert!(self.high_water <= self.pages(), "pages lie in segments");
-        self.pages() - self.high_water + self.free.iter().map(|free| free.len() as u64).sum::<u64>()
+    /// Returns how many pages can be taken before space is asked for, if they are fewer than `most`;
+    /// else `most` at least.
+    pub(super) fn spare(&self, most: u64) -> u64 {
+        assert!(self.high_water <= self.backed, "pages lie in the file");
+        let free = match self.holes.is_empty() {
+            true => self.free_count(),
+            // Those that are taken before the first that may be without space.
+            false => {
+                let ready = self.free_in_order().take_while(|page| !self.holes.contains(page));
+                ready.take(most as usize).count() as u64
+            }
+        };
+        self.backed - self.high_water + free
+    }
+
+    /// Returns how many pages are free.
+    pub(super) fn free_count(&self) -> u64 {
+        self.free.iter().map(|free| free.len() as u64).sum()
+    }
+
+    /// Returns for how many pages the file is long enough.
+    pub(super) fn backed(&self) -> u64 {
+        self.backed
+    }
+
+    /// Notes for how many pages the file is long enough.
+    pub(super) fn note_backed(&mut self, pages: u64) {
+        assert!(
+            self.backed <= pages && pages <= self.pages(),
+            "the file grows within its segments"
+        );
+        self.backed = pages;
+    }
+
+    /// Returns how many free pages have their space.
+    pub(super) fn free_with_space(&self) -> usize {
+        self.free_count() as usize - self.holes.len()
+    }
+
+    /// Notes free pages whose space was given back, or may have been.
+    pub(super) fn note_holes(&mut self, pages: impl IntoIterator<Item = u64>) {
+        for page in pages {
+            assert!(page < self.high_water, "a free page was in use before");
+            self.holes.insert(page);
+        }
+    }
+
+    /// Returns whether a page may be without space.
+    pub(super) fn is_hole(&self, page: u64) -> bool {
+        self.holes.contains(&page)
+    }
+
+    /// Returns the free pages in the order in which they are taken.
+    pub(super) fn free_in_order(&self) -> impl Iterator<Item = u64> {
+        self.free.iter().flat_map(|list| list.iter().rev().copied())
+    }
+
+    /// Returns the pages that may be without space and are taken first, at most `most`, in rows.
+    pub(super) fn first_holes(&self, most: u64) -> Vec<Range<u64>> {
+        let holes = self.free_in_order().filter(|page| self.holes.contains(page));
+        let mut holes: Vec<u64> = holes.take(most as usize).collect();
+        holes.sort_unstable();
+        let rows = holes.chunk_by(|one, next| one + 1 == *next);
+        rows.filter_map(|row| Some(*row.first()?..row.last()? + 1))
+            .collect()
+    }
+
+    /// Notes that pages have space.
+    pub(super) fn fill_holes(&mut self, pages: Range<u64>) {
+        pages.for_each(|page| {
+            self.holes.remove(&page);
+        });
     }
 
     /// Returns the end that a further segment would have: segment i has ⌈first × 1.25^i⌉ pages.
@@ -89,11 +167,12 @@ impl Segments {
         self.next_end().ok_or(Error::TooManyPages { pages: self.pages() })
     }
 
-    /// Adds a segment: the file has been grown for it.
+    /// Adds a segment: the file is about to grow for it.
     pub(super) fn add(&mut self, end: u64) {
         assert!(end > self.pages(), "segments are behind each other");
         self.ends.push(end);
         self.free.push(Vec::new());
+        debug_assert!(self.backed < end, "the file grows next");
     }
 
     /// Takes a free page, or one that was never used. None: the file must grow first.
@@ -102,14 +181,18 @@ impl Segments {
             return Some(page);
         }
         while let Some(free) = self.free.get_mut(self.first_free) {
-            if let Some(page) = free.pop() {
+            if let Some(&page) = free.last() {
                 assert!(page < self.high_water, "a free page was in use before");
+                if self.holes.contains(&page) && self.high_water < self.backed {
+                    break;
+                }
+                free.pop();
                 return Some(page);
             }
             self.first_free += 1;
         }
         let page = self.high_water;
-        (page < self.pages()).then(|| {
+        (page < self.backed).then(|| {
             self.high_water += 1;
             page
         })
@@ -200,6 +283,7 @@ mod tests {
             let page = segments.take().unwrap_or_else(|| {
                 let end = segments.grown().unwrap();
                 segments.add(end);
+                segments.note_backed(end);
                 growths += 1;
                 segments.take().unwrap()
             });
@@ -259,6 +343,35 @@ mod tests {
         );
         segments.set_free(1, vec![70, 69]).unwrap();
         assert_eq!(segments.take(), Some(69));
+    }
+
+    #[test]
+    fn pages_that_may_be_without_space_are_not_spare() {
+        let (mut segments, _) = grown(140);
+        for page in [3, 9, 10, 11, 80] {
+            segments.give_back(page);
+        }
+        assert_eq!(segments.spare(99), 5 + 4);
+        segments.note_holes([9, 10, 11]);
+        // Three and eighty are behind them.
+        assert!(segments.spare(99) == 4 && segments.is_hole(10) && !segments.is_hole(3));
+        assert_eq!(segments.free_in_order().collect::<Vec<u64>>(), [11, 10, 9, 3, 80]);
+        assert_eq!(segments.first_holes(2), [10..12], "those that are taken first");
+        segments.fill_holes(10..12);
+        assert_eq!(
+            (segments.spare(99), segments.first_holes(9)),
+            (2 + 4, vec![9..10])
+        );
+        segments.fill_holes(9..10);
+        assert_eq!((segments.spare(99), segments.first_holes(9)), (5 + 4, vec![]));
+        segments.note_holes([11]);
+        let end = segments.grown().unwrap();
+        segments.add(end);
+        assert_eq!(segments.spare(99), 4, "the file did not grow");
+        segments.note_backed(150);
+        assert_eq!((segments.spare(99), segments.backed()), (4 + 6, 150));
+        let taken: Vec<u64> = (0..11).filter_map(|_| segments.take()).collect();
+        assert_eq!(taken, [140, 141, 142, 143, 144, 145, 146, 147, 148, 149, 11]);
     }
 
     #[test]

@@ -1,16 +1,19 @@
 //! What changes the pages: memtables, loads, and rewrites. Each is applied in slices.
 
 use super::format::{self, Entry, Value};
+use super::messages::Place;
 use super::{Paged, Tree, Writer};
 use crate::map::{Attach, Layer, newest_first};
 use crate::paged::buffer::PageBuffer;
 use crate::paged::error::{Error as PagedError, Result as PagedResult};
 use crate::paged::read::{Bounds, Scan};
+use alluvium_base::message::LAST;
 use alluvium_base::{Kind, Message, Sequence};
 use alluvium_dictionary::contract::{self, Progress};
 use alluvium_dictionary::merge::{Folder, Older, Rule};
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::share::Share;
+use alluvium_storage::extents::Class;
 use alluvium_storage::{Error, Result};
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -59,6 +62,8 @@ pub(super) fn joined(mut ranges: Vec<KeyRange>) -> Vec<KeyRange> {
 pub(super) struct Incorporation {
     pub(super) paged: Paged,
     pub(super) share: Share,
+    /// How much of the reserve it may use.
+    pub(super) class: Class,
 }
 
 /// A rewrite of everything: old versions go, and filters are asked.
@@ -152,12 +157,11 @@ impl Paged {
         let buffer = &self.core().buffer;
         let pages = messages.len() / buffer.content_bytes().saturating_sub(format::APART_HEADER).max(1);
         buffer.reserve(pages as u64 + 1)?;
-        let pointer = self.write_apart(&messages)?;
-        let value = Value::Apart(pointer).encode();
+        let value = self.write_out(&messages)?;
         self.shared
             .tree
             .write(key, Some(&value))
-            .inspect_err(|_| self.shared.dropped.0.lock().push(pointer))
+            .inspect_err(|_| self.shared.dropped.0.lock().extend(Place::of(&value)))
     }
 
     /// Applies a change to keys in slices, while readers wait (PV1).
@@ -233,9 +237,26 @@ impl Paged {
         }
     }
 
+    /// Asks for a rewrite if there were enough deletes since the last one that it may free pages:
+    /// they wait in nodes, and what they delete is in its pages until then. Returns whether it did.
+    pub fn want_deletes_applied(&self) -> bool {
+        let shared = &self.shared;
+        let counted = self.statistics();
+        let enough = (counted.pages - counted.free) / 8 + 1;
+        let is_due = shared.deletes.load(Ordering::Relaxed) >= enough;
+        if is_due {
+            shared.is_stale.store(true, Ordering::Release);
+        }
+        is_due
+    }
+
     /// Begins a rewrite, if one was asked for.
     pub(super) fn rewrite_due(&self) -> Option<Rewrite> {
-        let is_due = self.shared.is_stale.swap(false, Ordering::AcqRel);
+        let shared = &self.shared;
+        let is_due = shared.is_stale.swap(false, Ordering::AcqRel);
+        if is_due {
+            shared.deletes.store(0, Ordering::Relaxed);
+        }
         is_due.then(|| Rewrite {
             paged: self.clone(),
             at: Vec::new(),
@@ -247,7 +268,47 @@ impl Paged {
     }
 }
 
+impl Paged {
+    /// Returns how many pages, and images of pages, a change of a class leaves for others: a full
+    /// disk is met before what was acknowledged, and deletes, have no space.
+    fn left_by(&self, class: Class) -> u64 {
+        let counted = self.statistics();
+        let frames = self.core().buffer.frames().unwrap_or_default() as u64;
+        let reserve = (2 * SPARE + frames / 2).min((counted.pages - counted.free) / 8);
+        match class {
+            Class::Normal => reserve,
+            Class::Essential => reserve / 2,
+            Class::Unblocking => reserve / 4,
+            Class::Freeing => 0,
+        }
+    }
+}
+
 impl Incorporation {
+    /// Returns how many pages the share may need.
+    fn wanted(&self) -> u64 {
+        let core = self.paged.core();
+        let (content, inline) = (core.buffer.content_bytes(), core.shape.value_limit);
+        let slot = MESSAGE_BYTES + core.shape.key_limit + inline;
+        let (mut pages, mut bytes) = (0, 0);
+        let mut cursor = self.share.first();
+        while cursor.key().is_some() {
+            for message in cursor
+                .versions(LAST)
+                .filter(|message| message.kind != Kind::Delete)
+            {
+                let len = message.operand.len();
+                match len {
+                    _ if len <= inline => bytes += 2 * slot as u64,
+                    _ if len <= content / 2 => bytes += (2 * slot + 2 * len) as u64,
+                    _ => pages += 1 + len.div_ceil(content) as u64,
+                }
+            }
+            self.share.next(&mut cursor);
+        }
+        pages + bytes.div_ceil(content as u64)
+    }
+
     /// The keys that the share is about, ascending.
     fn touched(&self) -> Result<Vec<Vec<u8>>> {
         let share = &self.share;
@@ -282,7 +343,12 @@ impl contract::Incorporate for Incorporation {
             paged.judge(paged.require_fitting([key].into_iter()))?;
             self.share.next(&mut cursor);
         }
-        paged.judge(paged.core().buffer.reserve_all(SPARE))?;
+        let pages = self.wanted();
+        let left = paged.left_by(self.class);
+        let buffer = &paged.core().buffer;
+        let frames = buffer.frames().unwrap_or_default() as u64;
+        let reserved = buffer.reserve_for(SPARE + pages + left, left.min(frames / 2));
+        paged.judge(reserved)?;
         Ok(Progress::Done)
     }
 
@@ -295,7 +361,13 @@ impl contract::Incorporate for Incorporation {
         let is_begun = Cell::new(false);
         let applied = paged.in_slices(&mut writer, &keys, |key| {
             is_begun.set(true);
-            paged.put_before(key, &newest_first(&self.share.memtable, key, &rule), &rule)
+            let newer = newest_first(&self.share.memtable, key, &rule);
+            let deletes = newer.iter().filter(|message| message.kind == Kind::Delete);
+            paged
+                .shared
+                .deletes
+                .fetch_add(deletes.count() as u64, Ordering::Relaxed);
+            paged.put_before(key, &newer, &rule)
         });
         writer.is_partial |= is_begun.get();
         applied?;

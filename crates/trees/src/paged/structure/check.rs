@@ -1,19 +1,20 @@
 //! Reads every page, and reports everything that is wrong.
 
-use super::format::Value;
+use super::format::{SharedPage, Value};
 use super::{Paged, messages};
 use crate::paged::buffer::{PageBuffer, Pool};
 use crate::paged::core::Core;
 use alluvium_dictionary::findings::{Checked, Depth, Examined, Findings};
 use alluvium_storage::Result;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Walks the tree and the pages of long values, and accounts for every page.
 fn walk(core: &Core<Pool>) -> crate::paged::Result<(Vec<String>, u64, u64)> {
-    let (mut found, mut apart) = (Vec::new(), Vec::new());
+    let (mut found, mut apart, mut slots) = (Vec::new(), Vec::new(), Vec::new());
     let mut bad = 0u64;
     let examined = core.examine_each(&mut |value| match Value::decode(value) {
         Ok(Value::Apart(pointer)) => apart.push(pointer),
+        Ok(Value::Shared(slot)) => slots.push(slot),
         Ok(Value::Here(messages)) => bad += u64::from(super::format::decode(messages).is_err()),
         Err(_) => bad += 1,
     })?;
@@ -33,6 +34,33 @@ fn walk(core: &Core<Pool>) -> crate::paged::Result<(Vec<String>, u64, u64)> {
                 "{twice} pages of the value in page {} are used twice (PV5)",
                 pointer.page
             ));
+        }
+    }
+    let mut shared: BTreeMap<u64, u64> = BTreeMap::new();
+    for slot in slots {
+        let read = messages::in_slot(core, slot).and_then(|messages| {
+            super::format::decode(&messages)
+                .map(drop)
+                .map_err(|found| messages::damaged(slot.page, "messages of a key", found))
+        });
+        found.extend(read.err().map(|error| error.to_string()));
+        let (bit, of_page) = (SharedPage::bit(slot.number), shared.entry(slot.page).or_default());
+        if *of_page & bit != 0 {
+            found.push(format!(
+                "slot {} of page {} has two values (PV5)",
+                slot.number, slot.page
+            ));
+        }
+        *of_page |= bit;
+    }
+    for (page, bits) in shared {
+        let content = core.buffer.pin_shared(page);
+        let header = content.ok().and_then(|content| SharedPage::read(&content));
+        if header.is_some_and(|header| header.used != bits) {
+            found.push(format!("page {page} has used slots without a value (PV5)"));
+        }
+        if !used.insert(page) {
+            found.push(format!("page {page} is shared and something else (PV5)"));
         }
     }
     let free = core.buffer.free_pages();

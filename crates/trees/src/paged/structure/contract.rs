@@ -47,10 +47,11 @@ impl Dictionary for Paged {
         Ok(())
     }
 
-    fn incorporate(&self, share: Share, _class: Class) -> Result<Box<dyn contract::Incorporate>> {
+    fn incorporate(&self, share: Share, class: Class) -> Result<Box<dyn contract::Incorporate>> {
         Ok(Box::new(Incorporation {
             paged: self.clone(),
             share,
+            class,
         }))
     }
 

@@ -1,20 +1,21 @@
-//! What the pages of a structure have for a key, version 1: the messages about it that a reader may
-//! still ask for. A *varint* is LEB128 of at most 10 bytes.
+//! What the pages of a structure have for a key, version 2 (1 has no shared pages): the messages
+//! about it that a reader may still ask for. A *varint* is LEB128 of at most 10 bytes.
 //!
 //! The value of a key in a leaf or in a message of a node:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
-//!      0     1  0: messages follow; 1: they are in pages of their own
+//!      0     1  0: messages follow; 1: they are in pages of their own; 2: in a shared page
 //!      1        messages, newest first, up to the end, each:
 //!                 sequence (varint), kind (1), expiry in milliseconds (varint),
 //!                 length of the operand (varint), operand
 //!               or the first page (varint), bytes of the messages (varint)
+//!               or the page (varint), the slot in it (1), bytes of the messages (varint)
 //! ```
 //!
-//! Sequences descend. Earlier versions gave the put at the end the sequence of the merge above it
-//! where the put expires, or where the merge operator refuses it. No reader's place lies between the
-//! two, so such a put is read with a sequence that is one less.
+//! Sequences descend. Earlier versions gave the put at the end the sequence of the merge above
+//! it where the put expires, or where the merge operator refuses it. No reader's place lies between
+//! the two, so such a put is read with a sequence that is one less.
 //!
 //! A page of messages that do not fit into a node:
 //!
@@ -25,6 +26,17 @@
 //!      2     2  n: bytes that are here
 //!      4     8  the next page plus 1, 0 for none
 //!     12     n  bytes of the messages
+//! ```
+//!
+//! A page that the messages of several keys share:
+//!
+//! ```text
+//! OFFSET  SIZE  MEANING
+//!      0     1  4
+//!      1     1  1
+//!      2     2  s: how many slots it has, from 2 to 64
+//!      4     8  a bit for each slot: whether it is used
+//!     12        the slots, of as many bytes as fit
 //! ```
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
@@ -63,6 +75,18 @@ pub(super) enum Value<'v> {
     Here(&'v [u8]),
     /// Where they are.
     Apart(Pointer),
+    /// In which slot of a page they are.
+    Shared(Slot),
+}
+
+/// Messages in a page that several keys share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slot {
+    pub(super) page: u64,
+    /// Which slot of the page.
+    pub(super) number: u8,
+    /// Bytes of the messages.
+    pub(super) len: u64,
 }
 
 /// Messages in pages of their own.
@@ -82,6 +106,7 @@ impl Value<'_> {
         match self {
             Value::Here(messages) => writer.u8(0).bytes(messages),
             Value::Apart(Pointer { page, len }) => writer.u8(1).varint(*page).varint(*len),
+            Value::Shared(Slot { page, number, len }) => writer.u8(2).varint(*page).u8(*number).varint(*len),
         };
         out
     }
@@ -92,20 +117,29 @@ impl Value<'_> {
             return Err("a value without bytes".to_owned());
         };
         let mut reader = Reader::new(rest);
-        let mut pointer = || -> Result<Pointer, Truncated> {
-            let (page, len) = (reader.varint()?, reader.varint()?);
-            Ok(Pointer { page, len })
+        let read = |reader: &mut Reader<'_>| -> Result<Value<'_>, Truncated> {
+            let page = reader.varint()?;
+            Ok(match tag {
+                1 => Value::Apart(Pointer {
+                    page,
+                    len: reader.varint()?,
+                }),
+                _ => Value::Shared(Slot {
+                    page,
+                    number: reader.u8()?,
+                    len: reader.varint()?,
+                }),
+            })
         };
         match tag {
-            0 => Ok(Value::Here(rest)),
-            1 => {
-                let pointer = pointer().map_err(|cut| cut.to_string())?;
-                match reader.left() {
-                    0 => Ok(Value::Apart(pointer)),
-                    left => Err(format!("{left} bytes behind a pointer")),
-                }
-            }
-            other => Err(format!("a value of kind {other}")),
+            0 => return Ok(Value::Here(rest)),
+            1 | 2 => {}
+            other => return Err(format!("a value of kind {other}")),
+        }
+        let value = read(&mut reader).map_err(|cut| cut.to_string())?;
+        match reader.left() {
+            0 => Ok(value),
+            left => Err(format!("{left} bytes behind a pointer")),
         }
     }
 }
@@ -197,9 +231,98 @@ pub(super) fn read_apart(content: &[u8]) -> Option<(&[u8], Option<u64>)> {
     (tag == APART && zero == 0).then_some((piece, next.checked_sub(1)))
 }
 
-/// Returns whether the content of a page is a piece of messages.
+/// Returns whether the content of a page is a piece of messages, or shared by messages.
 pub(in crate::paged) fn is_apart(content: &[u8]) -> bool {
-    read_apart(content).is_some()
+    read_apart(content).is_some() || SharedPage::read(content).is_some()
+}
+
+/// Into how many slots a shared page may be divided.
+const DIVISIONS: [u16; 10] = [64, 48, 32, 24, 16, 12, 8, 6, 4, 3];
+/// The fewest slots of a shared page.
+const FEWEST: u16 = 2;
+
+/// The header of a page that the messages of several keys share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SharedPage {
+    /// How many slots it has.
+    pub(super) slots: u16,
+    /// A bit for each slot that is used.
+    pub(super) used: u64,
+}
+
+impl SharedPage {
+    /// Returns into how many slots a page is divided in which messages of `len` bytes have one;
+    /// none if they are too long.
+    pub(super) fn division(content_bytes: usize, len: usize) -> Option<u16> {
+        let fits = |slots: &u16| slot_bytes(content_bytes, *slots) >= len;
+        DIVISIONS.into_iter().chain([FEWEST]).find(fits)
+    }
+
+    /// Reads the header of a page; none if there is something else.
+    pub(super) fn read(content: &[u8]) -> Option<SharedPage> {
+        let mut reader = Reader::new(content);
+        let (tag, one) = (reader.u8().ok()?, reader.u8().ok()?);
+        let (slots, used) = (reader.u16().ok()?, reader.u64().ok()?);
+        let fits = (FEWEST..=64).contains(&slots) && used <= u64::MAX >> (64 - u32::from(slots).min(64));
+        (tag == APART && one == 1 && fits).then_some(SharedPage { slots, used })
+    }
+
+    /// Writes it.
+    pub(super) fn write(self, content: &mut [u8]) {
+        let mut header = Vec::with_capacity(APART_HEADER);
+        Writer::new(&mut header)
+            .u8(APART)
+            .u8(1)
+            .u16(self.slots)
+            .u64(self.used);
+        content
+            .iter_mut()
+            .zip(&header)
+            .for_each(|(place, byte)| *place = *byte);
+        assert!(
+            SharedPage::read(content) == Some(self),
+            "a shared page reads as one"
+        );
+    }
+
+    /// Returns the first slot that is not used.
+    pub(super) fn free_slot(self) -> Option<u8> {
+        let slot = self.used.trailing_ones();
+        (slot < u32::from(self.slots)).then_some(slot as u8)
+    }
+
+    /// Returns the bit of a slot.
+    pub(super) fn bit(number: u8) -> u64 {
+        1u64.checked_shl(u32::from(number)).unwrap_or(0)
+    }
+
+    /// Returns the bytes of a slot that is used, from its first `len` on.
+    pub(super) fn slot(self, content: &[u8], number: u8, len: u64) -> Option<&[u8]> {
+        if self.used & SharedPage::bit(number) == 0 {
+            return None;
+        }
+        let bytes = slot_bytes(content.len(), self.slots);
+        let len = usize::try_from(len).ok().filter(|len| *len <= bytes)?;
+        let start = APART_HEADER + usize::from(number) * bytes;
+        content.get(start..start + len)
+    }
+
+    /// Writes messages into a slot.
+    pub(super) fn fill(mut self, content: &mut [u8], number: u8, messages: &[u8]) {
+        self.used |= SharedPage::bit(number);
+        let bytes = slot_bytes(content.len(), self.slots);
+        assert!(messages.len() <= bytes, "messages fit into a slot");
+        let start = APART_HEADER + usize::from(number) * bytes;
+        if let Some(place) = content.get_mut(start..start + messages.len()) {
+            place.copy_from_slice(messages);
+        }
+        self.write(content);
+    }
+}
+
+fn slot_bytes(content_bytes: usize, slots: u16) -> usize {
+    let bytes = content_bytes.saturating_sub(APART_HEADER);
+    bytes.checked_div(usize::from(slots)).unwrap_or(0)
 }
 
 /// Reads bytes as a value, and returns how many they are: what is read is written the same again.
@@ -233,7 +356,21 @@ pub(in crate::paged) fn examples() -> Vec<Vec<u8>> {
     let mut page = vec![0; APART_HEADER + messages.len()];
     write_apart(&mut page, &messages, Some(6));
     let pointer = Value::Apart(Pointer { page: 6, len: 9 });
-    vec![Value::Here(&messages).encode(), pointer.encode(), page]
+    let slot = Value::Shared(Slot {
+        page: 6,
+        number: 3,
+        len: 9,
+    });
+    let mut shared = vec![0; 1024];
+    let header = SharedPage { slots: 8, used: 1 };
+    header.fill(&mut shared, 3, &messages);
+    vec![
+        Value::Here(&messages).encode(),
+        pointer.encode(),
+        slot.encode(),
+        page,
+        shared,
+    ]
 }
 
 #[cfg(test)]
@@ -269,6 +406,49 @@ mod tests {
     }
 
     #[test]
+    fn slots_of_a_shared_page_hold_what_was_written_and_nothing_of_each_other() {
+        let slot = Value::Shared(Slot {
+            page: 300,
+            number: 5,
+            len: 9,
+        });
+        assert_eq!(slot.encode(), [2, 0xac, 2, 5, 9]);
+        assert_eq!(Value::decode(&slot.encode()), Ok(slot));
+        for content_bytes in [472, 984, 4056, 16344, 65496] {
+            let most = (content_bytes - APART_HEADER) / 2;
+            assert_eq!(SharedPage::division(content_bytes, most), Some(2));
+            assert_eq!(SharedPage::division(content_bytes, most + 1), None);
+            for len in [1, 60, most / 7, most / 2, most] {
+                let slots = SharedPage::division(content_bytes, len).unwrap();
+                let mut page = vec![0xff; content_bytes];
+                let header = |page: &[u8]| SharedPage::read(page).unwrap();
+                SharedPage { slots, used: 0 }.write(&mut page);
+                let mut filled = 0u8;
+                while let Some(number) = header(&page).free_slot() {
+                    header(&page).fill(&mut page, number, &vec![number; len]);
+                    filled += 1;
+                }
+                assert_eq!(u16::from(filled), slots);
+                for number in 0..filled {
+                    let found = header(&page).slot(&page, number, len as u64);
+                    assert_eq!(found, Some(&vec![number; len][..]));
+                }
+                assert_eq!(header(&page).slot(&page, filled, 1), None);
+                assert_eq!(header(&page).slot(&page, 0, 1 << 40), None);
+            }
+        }
+        let mut page = vec![0; 984];
+        SharedPage { slots: 8, used: 7 }.write(&mut page);
+        assert_eq!(page[..12], *b"\x04\x01\x08\0\x07\0\0\0\0\0\0\0");
+        for (at, byte) in [(1, 2), (2, 65), (2, 1), (5, 1)] {
+            let mut wrong = page.clone();
+            wrong[at] = byte;
+            assert_eq!(SharedPage::read(&wrong), None, "{at}");
+        }
+        assert!(is_apart(&page) && read_apart(&page).is_none());
+    }
+
+    #[test]
     fn what_is_cut_or_out_of_order_is_refused() {
         assert!(decode(b"").is_err() && Value::decode(b"").is_err());
         for len in (1..BYTES.len()).filter(|len| *len != 6) {
@@ -298,7 +478,8 @@ mod tests {
         ] {
             assert!(decode(bytes).is_err(), "{bytes:?}");
         }
-        assert!(Value::decode(&[2, 1]).is_err() && Value::decode(&[1, 1]).is_err());
+        assert!(Value::decode(&[3, 1]).is_err() && Value::decode(&[1, 1]).is_err());
+        assert!(Value::decode(&[2, 1, 1]).is_err() && Value::decode(&[2, 1, 1, 1, 1]).is_err());
         assert!(Value::decode(&[1, 1, 1, 1]).is_err());
         let mut page = [0; 16];
         write_apart(&mut page, b"Elbe", None);

@@ -1,12 +1,13 @@
 //! Where the messages of a key are: in its node, or in pages of their own.
 
 use super::Paged;
-use super::format::{self, APART_HEADER, Entry, Pointer, Value};
+use super::format::{self, APART_HEADER, Entry, Pointer, SharedPage, Slot, Value};
 use crate::paged::buffer::{PageBuffer, Pool};
 use crate::paged::core::Core;
 use crate::paged::error::{Error, Result};
+use std::collections::{BTreeMap, BTreeSet};
 
-fn damaged(page: u64, expected: &str, found: String) -> Error {
+pub(super) fn damaged(page: u64, expected: &str, found: String) -> Error {
     Error::Corrupt {
         file: super::FILE.to_owned(),
         page,
@@ -41,6 +42,40 @@ pub(super) fn pieces(core: &Core<Pool>, pointer: Pointer, tell: &mut dyn FnMut(u
     }
 }
 
+/// Where messages are that are not in a node.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Place {
+    Pages(Pointer),
+    Slot(Slot),
+}
+
+impl Place {
+    /// Returns that of a value; none if its messages are in the node.
+    pub(super) fn of(value: &[u8]) -> Option<Place> {
+        match Value::decode(value).ok()? {
+            Value::Here(_) => None,
+            Value::Apart(pointer) => Some(Place::Pages(pointer)),
+            Value::Shared(slot) => Some(Place::Slot(slot)),
+        }
+    }
+}
+
+/// Shared pages that have a slot that is not used, by how many slots they have. Of pages that were
+/// opened, those are known of which a slot came free since.
+#[derive(Debug, Default)]
+pub(super) struct SharedPages(BTreeMap<u16, BTreeSet<u64>>);
+
+/// Returns the messages of a slot.
+pub(super) fn in_slot(core: &Core<Pool>, slot: Slot) -> Result<Vec<u8>> {
+    let content = core.buffer.pin_shared(slot.page)?;
+    let page = SharedPage::read(&content);
+    let messages = page.and_then(|page| page.slot(&content, slot.number, slot.len));
+    messages.map(<[u8]>::to_vec).ok_or_else(|| {
+        let expected = format!("{} bytes of messages in slot {}", slot.len, slot.number);
+        damaged(slot.page, &expected, "something else".to_owned())
+    })
+}
+
 impl Paged {
     /// Reads the messages of a value.
     pub(super) fn entries(&self, value: &[u8]) -> Result<Vec<Entry>> {
@@ -55,7 +90,80 @@ impl Paged {
                 })?;
                 format::decode(&bytes).map_err(|found| damaged(pointer.page, "messages of a key", found))
             }
+            Value::Shared(slot) => format::decode(&in_slot(self.core(), slot)?)
+                .map_err(|found| damaged(slot.page, "messages of a key", found)),
         }
+    }
+
+    /// Writes messages out of the nodes, and returns the value that says where they are.
+    pub(super) fn write_out(&self, messages: &[u8]) -> Result<Vec<u8>> {
+        let content = self.core().buffer.content_bytes();
+        let value = match SharedPage::division(content, messages.len()) {
+            Some(slots) => Value::Shared(self.write_slot(slots, messages)?),
+            None => Value::Apart(self.write_apart(messages)?),
+        };
+        Ok(value.encode())
+    }
+
+    /// Writes messages into a slot of a page with as many.
+    fn write_slot(&self, slots: u16, messages: &[u8]) -> Result<Slot> {
+        let buffer = &self.core().buffer;
+        let len = messages.len() as u64;
+        let mut shared = self.shared.shared_pages.lock();
+        let open = shared.0.entry(slots).or_default();
+        while let Some(&page) = open.first() {
+            let mut content = buffer.pin_exclusive(page)?;
+            let header = SharedPage::read(&content).filter(|header| header.slots == slots);
+            let Some((header, number)) = header.and_then(|header| Some((header, header.free_slot()?))) else {
+                open.remove(&page);
+                continue;
+            };
+            header.fill(&mut content, number, messages);
+            return Ok(Slot { page, number, len });
+        }
+        let mut content = buffer.allocate()?;
+        let page = content.number();
+        SharedPage { slots, used: 0 }.fill(&mut content, 0, messages);
+        open.insert(page);
+        Ok(Slot { page, number: 0, len })
+    }
+
+    /// Gives a slot back; its page, once no slot is used.
+    fn free_slot(&self, slot: Slot) -> Result<()> {
+        let buffer = &self.core().buffer;
+        let mut shared = self.shared.shared_pages.lock();
+        let mut content = buffer.pin_exclusive(slot.page)?;
+        let bit = SharedPage::bit(slot.number);
+        let header = SharedPage::read(&content).filter(|header| header.used & bit != 0);
+        let Some(mut header) = header else {
+            return Err(damaged(
+                slot.page,
+                "a slot that is used",
+                "something else".to_owned(),
+            ));
+        };
+        header.used &= !bit;
+        if header.used == 0 {
+            shared.0.entry(header.slots).or_default().remove(&slot.page);
+            buffer.free(content);
+            return Ok(());
+        }
+        header.write(&mut content);
+        shared.0.entry(header.slots).or_default().insert(slot.page);
+        Ok(())
+    }
+
+    /// Makes those slots of a shared page the used ones that values are in. Returns whether it
+    /// changed.
+    pub(super) fn keep_slots(&self, page: u64, used: u64) -> Result<bool> {
+        let content = self.core().buffer.pin_shared(page)?;
+        let Some(header) = SharedPage::read(&content).filter(|header| header.used != used) else {
+            return Ok(false);
+        };
+        drop(content);
+        let mut content = self.core().buffer.pin_exclusive(page)?;
+        SharedPage { used, ..header }.write(&mut content);
+        Ok(true)
     }
 
     /// Writes messages to pages of their own.
@@ -99,8 +207,9 @@ impl Paged {
     /// Gives the pages back of values that the tree has no more (PV5).
     pub(super) fn free_dropped(&self) -> Result<()> {
         let dropped = std::mem::take(&mut *self.shared.dropped.0.lock());
-        dropped
-            .into_iter()
-            .try_for_each(|pointer| self.free_apart(pointer.page))
+        dropped.into_iter().try_for_each(|place| match place {
+            Place::Pages(pointer) => self.free_apart(pointer.page),
+            Place::Slot(slot) => self.free_slot(slot),
+        })
     }
 }

@@ -7,9 +7,8 @@
 //! sealed, when a checkpoint is due.
 //!
 //! *Read in this order*: this file, `format.rs`, `messages.rs` (what is kept of a key), `apply.rs`
-//! (what changes it), `read.rs`, `scan.rs`, `contract.rs`, `check.rs`, `figures.rs`,
-//! `outline.rs`, `keep.rs`
-//! (copies), `salvage.rs` (what is saved where pages are damaged).
+//! (what changes it), `read.rs`, `scan.rs`, `contract.rs`, `check.rs`, `figures.rs`, `outline.rs`,
+//! `keep.rs` (copies), `salvage.rs` (what is saved where pages are damaged).
 //!
 //! The pages are in a file of their own in the store's first directory, with a journal of old
 //! images in two further ones. A checkpoint writes the pages and puts their root into the store's
@@ -30,8 +29,8 @@
 //!   read at.
 //! - **PV4** A root holds nothing above its cut: a change that failed in its middle is finished
 //!   before the next root.
-//! - **PV5** Pages of messages apart belong to one value. Once the tree has it no more, they are
-//!   free after the slice.
+//! - **PV5** Pages of messages apart, or a slot of a shared one, belong to one value. Once the
+//!   tree has it no more, they are free after the slice.
 
 mod apply;
 mod check;
@@ -67,8 +66,8 @@ use alluvium_device::{Error as DeviceError, Operation};
 use alluvium_dictionary::cut::Cut;
 use alluvium_dictionary::home::Home;
 use alluvium_storage::{Error, Place as Where, Result, Structure};
-use format::{Pointer, Value};
 pub(in crate::paged) use format::{examples, is_apart, reread_value};
+use messages::{Place as MessagePlace, SharedPages};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -104,7 +103,7 @@ pub struct PagedOptions {
     pub merging: Merging,
     /// The longest key, with the prefix of its keyspace.
     pub key_bytes: usize,
-    /// Messages of a key that are longer than this have pages of their own.
+    /// Messages of a key that are longer than this are in pages beside the nodes.
     pub value_bytes: usize,
     /// Memory for pages.
     pub buffer_bytes: usize,
@@ -242,7 +241,7 @@ impl Tree {
 
 /// Values with pages of their own that the tree has no more.
 #[derive(Debug, Default)]
-struct Dropped(Mutex<Vec<Pointer>>);
+struct Dropped(Mutex<Vec<MessagePlace>>);
 
 impl Operator for Dropped {
     fn combine(&self, _older: &[u8], younger: &[u8], into: &mut Vec<u8>) {
@@ -250,9 +249,7 @@ impl Operator for Dropped {
     }
 
     fn dropped(&self, value: &[u8]) {
-        if let Ok(Value::Apart(pointer)) = Value::decode(value) {
-            self.0.lock().push(pointer);
-        }
+        self.0.lock().extend(MessagePlace::of(value));
     }
 }
 
@@ -277,6 +274,7 @@ struct Shared {
     home: Home,
     tree: Tree,
     dropped: Arc<Dropped>,
+    shared_pages: Mutex<SharedPages>,
     /// Bytes of memory for pages.
     buffer_bytes: u64,
     /// Shared by readers; alone, while a slice of a change is applied (PV1).
@@ -289,6 +287,8 @@ struct Shared {
     is_stale: AtomicBool,
     /// The damage for which it was set aside: place, what should be there, what is there.
     aside: OnceLock<(Where, String, String)>,
+    /// Deletes since the last rewrite began.
+    deletes: AtomicU64,
 }
 
 impl fmt::Debug for Paged {
@@ -446,6 +446,7 @@ impl Paged {
                 home,
                 tree,
                 dropped,
+                shared_pages: Mutex::default(),
                 buffer_bytes: (frames * (node_bytes + FRAME_BYTES)) as u64,
                 gate: RwLock::new(()),
                 cut: AtomicU64::new(cut),
@@ -453,6 +454,7 @@ impl Paged {
                 writer: Mutex::new(writer),
                 is_stale: AtomicBool::new(false),
                 aside: OnceLock::new(),
+                deletes: AtomicU64::new(0),
             }),
         }
     }
@@ -471,6 +473,12 @@ impl Paged {
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
         self.core().buffer.file_bytes()
+    }
+
+    /// Returns how many bytes checkpoints would give back to the file system, about.
+    #[must_use]
+    pub fn returnable_bytes(&self) -> u64 {
+        self.core().buffer.returnable_bytes()
     }
 
     /// Returns the bytes of its journal's files.
@@ -573,10 +581,13 @@ impl Paged {
                 wanted: self.core().shape.content_bytes as u64,
             }));
         }
-        if writer.is_current && writer.root.is_some() {
+        let generation = self.shared.home.store.superblock().generation;
+        if writer.is_current
+            && let Some((_, before)) = &writer.root
+        {
+            self.core().buffer.give_space_back(generation > *before);
             return Ok(writer);
         }
-        let generation = self.shared.home.store.superblock().generation;
         let last = match &writer.root {
             Some((_, before)) if generation > *before => LastRoot::Durable,
             _ => LastRoot::Unknown,

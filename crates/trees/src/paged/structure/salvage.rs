@@ -4,7 +4,7 @@
 //! lost, with messages that lay above it kept; of a node with children, its whole range. A value
 //! whose pages cannot be read is lost by itself. Pages that nothing leads to any more come free.
 
-use super::format::{self, Value};
+use super::format::{self, SharedPage, Value};
 use super::{Paged, PagedOptions, Tree, messages};
 use crate::paged::buffer::{FreeLists, PageBuffer};
 use crate::paged::error::{Error, Result as PagedResult};
@@ -13,7 +13,7 @@ use alluvium_base::Sequence;
 use alluvium_dictionary::home::Home;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::Result;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Keys of which pages have lost something.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +38,8 @@ struct Walked {
     /// Pages that the root leads to.
     used: BTreeSet<u64>,
     lost: Vec<LostKeys>,
+    /// Of shared pages, the slots that values are in.
+    slots: BTreeMap<u64, u64>,
     /// Keys whose values cannot be read.
     unreadable: Vec<Vec<u8>>,
 }
@@ -77,12 +79,15 @@ impl Paged {
             });
         }
         let lost = std::mem::take(&mut walked.lost);
-        let mut used = walked.used;
         if !lost.is_empty() {
             writer.is_current = false;
             lost.iter().for_each(|lost| core.note(&lost.range.low));
             self.shared.tree.merge_noted()?;
-            used = self.walk_down()?.used;
+            walked = self.walk_down()?;
+        }
+        let Walked { used, slots, .. } = walked;
+        for (page, slots) in slots {
+            writer.is_current &= !self.keep_slots(page, slots)?;
         }
         // Nothing leads to them: what was below a node that is lost, pages of lost values and of
         // free lists that cannot be read.
@@ -213,7 +218,7 @@ impl Paged {
 
     /// Notes the pages of a value, or that it cannot be read.
     fn read_value(&self, key: &[u8], value: &[u8], walked: &mut Walked) -> PagedResult<()> {
-        let mut pages = Vec::new();
+        let (mut pages, mut slot_of) = (Vec::new(), None);
         let readable = match Value::decode(value) {
             Ok(Value::Here(messages)) => format::decode(messages).is_ok(),
             Ok(Value::Apart(pointer)) => {
@@ -228,11 +233,24 @@ impl Paged {
                     Err(error) => return Err(error),
                 }
             }
+            Ok(Value::Shared(slot)) => match messages::in_slot(self.core(), slot) {
+                Ok(messages) => {
+                    slot_of = Some(slot);
+                    format::decode(&messages).is_ok()
+                }
+                Err(error) if is_damage(&error) => false,
+                Err(error) => return Err(error),
+            },
             Err(_) => false,
         };
-        match readable {
-            true => walked.used.extend(pages),
-            false => walked.unreadable.push(key.to_vec()),
+        if !readable {
+            walked.unreadable.push(key.to_vec());
+            return Ok(());
+        }
+        walked.used.extend(pages);
+        if let Some(slot) = slot_of {
+            walked.used.insert(slot.page);
+            *walked.slots.entry(slot.page).or_default() |= SharedPage::bit(slot.number);
         }
         Ok(())
     }

@@ -28,6 +28,7 @@ use alluvium_storage::log::LogOptions;
 use alluvium_storage::store::{Store, StoreOptions};
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
+use versions::rewrite;
 
 /// Which tree, what becomes of its under-full nodes, and how its nodes are divided.
 type Sort = (TreeKind, Merging, Epsilon);
@@ -240,13 +241,6 @@ impl World {
             assert_eq!(get(paged, &key, LAST), self.state.get(&key).cloned());
         }
     }
-}
-
-fn rewrite(paged: &Paged) {
-    paged.compact_part(b"").unwrap();
-    let mut step = paged.next_step().unwrap().expect("it was asked for");
-    while step.poll(40).unwrap() == Progress::More {}
-    assert!(paged.next_step().unwrap().is_none());
 }
 
 #[test]

@@ -21,7 +21,15 @@ fn set_all(pool: &Pool, value: u64) {
 }
 
 fn require_all(directory: &dyn Directory, root: &[u8], value: u64) {
-    let (pool, _) = Pool::open_hosted(directory, "pages", root, options(16), validate(), FreeLists::Whole).unwrap();
+    let (pool, _) = Pool::open_hosted(
+        directory,
+        "pages",
+        root,
+        options(16),
+        validate(),
+        FreeLists::Whole,
+    )
+    .unwrap();
     for page in 0..PAGES {
         assert_eq!(get(&pool.pin_shared(page).unwrap()), value + page, "page {page}");
     }
@@ -63,9 +71,23 @@ fn a_copy_has_the_root_that_was_held_whatever_was_written_since() {
         }
         assert!(pool.journal_bytes() < held_bytes / 4, "{held_bytes} bytes before");
         drop(pool);
-        let refused = Pool::open_hosted(&directory, "pages", &first, options(16), validate(), FreeLists::Whole);
+        let refused = Pool::open_hosted(
+            &directory,
+            "pages",
+            &first,
+            options(16),
+            validate(),
+            FreeLists::Whole,
+        );
         assert!(refused.is_err(), "what was held is forgotten");
-        let refused = Pool::open_hosted(&directory, "pages", &last, options(16), validate(), FreeLists::Whole);
+        let refused = Pool::open_hosted(
+            &directory,
+            "pages",
+            &last,
+            options(16),
+            validate(),
+            FreeLists::Whole,
+        );
         assert!(refused.is_err(), "{refused:?}");
     }
 }
@@ -186,7 +208,15 @@ fn a_read_that_fails_once_is_made_again() {
     let pool = hosted(&directory, 16);
     let root = pool.stand(b"", LastRoot::Unknown).unwrap();
     drop(pool);
-    let (pool, _) = Pool::open_hosted(&directory, "pages", &root, options(16), validate(), FreeLists::Whole).unwrap();
+    let (pool, _) = Pool::open_hosted(
+        &directory,
+        "pages",
+        &root,
+        options(16),
+        validate(),
+        FreeLists::Whole,
+    )
+    .unwrap();
     directory.inject(Fault::failing(Operation::Read));
     assert_eq!(get(&pool.pin_shared(9).unwrap()), 9);
     directory.inject(Fault::failing(Operation::Read).sticky());

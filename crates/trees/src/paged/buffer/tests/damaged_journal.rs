@@ -1,5 +1,5 @@
-//! A journal that is damaged: pages that it should bring back are errors, and never what was written
-//! over them.
+//! A journal that is damaged: pages that it should bring back are errors, and never what was
+//! written over them.
 
 use super::*;
 use alluvium_base::Purpose;
@@ -27,7 +27,7 @@ fn damage(directory: &dyn Directory, name: &str, offset: u64, len: usize, change
     file.write_at(offset, bytes, Purpose::Other).unwrap();
 }
 
-/// Two roots that may be the durable one, and a process that died while it wrote over pages of both.
+/// Two roots that may be durable, and a process that died while it wrote over pages of both.
 fn died() -> (SimDirectory, [Vec<u8>; 2]) {
     let directory = SimDirectory::new(4);
     let pool = Pool::create_hosted(&directory, "pages", 0xa11, options(8), validate()).unwrap();
@@ -84,7 +84,9 @@ fn a_damaged_record_makes_its_page_an_error_at_every_later_opening() {
                 continue;
             }
             let image = directory.image(Survival::Process, 1);
-            damage(&image, name, record * RECORD, RECORD as usize, |bytes| bytes[at] ^= 4);
+            damage(&image, name, record * RECORD, RECORD as usize, |bytes| {
+                bytes[at] ^= 4
+            });
             let pool = open_hosted(&image, &roots[root], FreeLists::Whole).unwrap();
             let count = lost(&pool, root);
             assert!(count <= 1, "{count} pages of one record");
@@ -120,7 +122,10 @@ fn a_journal_that_ends_early_or_has_holes_loses_no_page_without_a_word() {
         let found = |change: &dyn Fn(&SimDirectory)| {
             let image = directory.image(Survival::Process, 1);
             change(&image);
-            lost(&open_hosted(&image, &roots[root], FreeLists::Whole).unwrap(), root)
+            lost(
+                &open_hosted(&image, &roots[root], FreeLists::Whole).unwrap(),
+                root,
+            )
         };
         assert_eq!(found(&|_| {}), 0, "nothing is damaged");
         let mut all = 0;
@@ -146,7 +151,9 @@ fn a_copy_is_refused_where_the_journal_misses_what_it_needs() {
     set_some(&pool, 0..PAGES, 1000);
     let copy = || pool.copy_hosted(&root, &MemoryDirectory::new(), &mut |_| Ok::<(), Error>(()));
     copy().unwrap();
-    damage(&directory, "pages.0", 5 * RECORD, RECORD as usize, |bytes| bytes[700] ^= 4);
+    damage(&directory, "pages.0", 5 * RECORD, RECORD as usize, |bytes| {
+        bytes[700] ^= 4
+    });
     let error = copy().unwrap_err().to_string();
     assert!(
         error.contains("pages.0") && error.contains(&format!("offset {}", 5 * RECORD)),
@@ -165,7 +172,9 @@ fn free_pages_whose_images_are_damaged_are_found_by_who_salvages() {
     pool.write_dirty().unwrap();
     let image = directory.image(Survival::Process, 1);
     damage(&image, "pages.0", 0, RECORD as usize, |bytes| bytes[700] ^= 4);
-    let error = open_hosted(&image, &root, FreeLists::Whole).unwrap_err().to_string();
+    let error = open_hosted(&image, &root, FreeLists::Whole)
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("written over"), "{error}");
     let pool = open_hosted(&image, &root, FreeLists::Salvaged).unwrap();
     assert!(pool.free_pages().is_empty());
@@ -186,9 +195,15 @@ fn a_tree_of_its_own_finds_what_its_journal_misses() {
     set_some(&pool, 0..20, 1000);
     for record in 0..20 {
         let image = directory.image(Survival::Process, 1);
-        damage(&image, "pages.journal", record * RECORD, RECORD as usize, |bytes| {
-            bytes[700] ^= 4;
-        });
+        damage(
+            &image,
+            "pages.journal",
+            record * RECORD,
+            RECORD as usize,
+            |bytes| {
+                bytes[700] ^= 4;
+            },
+        );
         let (pool, _) = open(&image, 8);
         let errors = (0..PAGES).filter(|page| match pool.pin_shared(*page) {
             Ok(content) => {

@@ -5,7 +5,7 @@
 //! *Does not know*: trees.
 //!
 //! *Read in this order*: this file, then `races.rs`, `crashes.rs`, `faults.rs`, `hosted.rs`,
-//! `damaged_journal.rs`,
+//! `damaged_journal.rs`, `space.rs`,
 //! `copies.rs`, `ways.rs`.
 
 mod copies;
@@ -14,6 +14,7 @@ mod damaged_journal;
 mod faults;
 mod hosted;
 mod races;
+mod space;
 mod ways;
 
 use super::*;

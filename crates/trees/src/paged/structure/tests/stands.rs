@@ -75,7 +75,7 @@ fn while_a_part_of_a_memtable_is_in_the_pages_no_root_is_handed_out() {
         world.take(&paged, &first);
         checkpoint(&paged);
         let before = world.state.clone();
-        // Long values: a slice takes more pages than the next finds space for.
+        // Long values: a slice takes many pages.
         let memtable = Memtable::new(16 << 20);
         for number in 0..900 {
             let key = format!("{number:03}").into_bytes();
@@ -91,9 +91,16 @@ fn while_a_part_of_a_memtable_is_in_the_pages_no_root_is_handed_out() {
             let share = Share::whole(Arc::clone(&memtable), world.sequence);
             paged.incorporate(share, Class::Normal).unwrap()
         };
-        directory.set_capacity(directory.used() + (1 << 20));
         let mut taking = begin();
         taking.poll(1).unwrap();
+        // Others take the pages that it was promised, but for some slices.
+        directory.set_capacity(directory.used());
+        let buffer = &paged.core().buffer;
+        let counted = paged.statistics();
+        let spare = (paged.file_bytes() - 8192) / 1024 - counted.pages + counted.free;
+        let held: Vec<u64> = (600..spare)
+            .map(|_| buffer.allocate().unwrap().number())
+            .collect();
         let error = taking.publish().unwrap_err();
         assert_eq!(error.kind(), alluvium_base::ErrorKind::Full, "{error}");
         let refused = paged.stand().map(drop).unwrap_err();
@@ -102,6 +109,8 @@ fn while_a_part_of_a_memtable_is_in_the_pages_no_root_is_handed_out() {
             reopen(Arc::new(directory.image(Survival::ALL[0], 1)), kind).expect("it has a generation");
         require(&again, &no_memtables(), LAST, &before);
         directory.set_capacity(u64::MAX);
+        held.into_iter()
+            .for_each(|page| buffer.free(buffer.take_over(page).unwrap()));
         let mut taking = begin();
         taking.poll(1).unwrap();
         taking.publish().unwrap();

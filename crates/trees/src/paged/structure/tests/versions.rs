@@ -1,6 +1,78 @@
-//! What versions of keys cost.
+//! What versions of keys cost: under snapshots and range deletes.
 
 use super::*;
+
+/// Pages in which the versions of some dozen keys fit.
+fn wide(kind: Sort) -> PagedOptions {
+    PagedOptions {
+        node_bytes: 4096,
+        value_bytes: 60,
+        buffer_bytes: 1 << 20,
+        ..options(kind)
+    }
+}
+
+fn incorporate(paged: &Paged, memtable: Memtable, cut: Sequence) {
+    let share = Share::whole(Arc::new(memtable), cut);
+    let mut taking = paged.incorporate(share, Class::Normal).unwrap();
+    assert_eq!(taking.poll(usize::MAX).unwrap(), Progress::Done);
+    taking.publish().unwrap();
+}
+
+pub(super) fn rewrite(paged: &Paged) {
+    paged.compact_part(b"").unwrap();
+    let mut step = paged.next_step().unwrap().expect("it was asked for");
+    while step.poll(40).unwrap() == Progress::More {}
+    assert!(paged.next_step().unwrap().is_none());
+}
+
+fn used(paged: &Paged) -> u64 {
+    let counted = paged.statistics();
+    counted.pages - counted.free
+}
+
+#[test]
+fn versions_that_a_snapshot_keeps_share_pages_and_give_them_back() {
+    const KEYS: u64 = 600;
+    for kind in KINDS {
+        let directory = Arc::new(MemoryDirectory::new());
+        let mut paged = Paged::create(home(directory.clone()), wide(kind), 0).unwrap();
+        let horizon = Arc::clone(&paged.shared.home.horizon);
+        let key = |number: u64| format!("{number:08}").into_bytes();
+        let mut sequence = 0;
+        let round = |paged: &Paged, sequence: &mut Sequence, byte: u8| {
+            let memtable = Memtable::new(1 << 20);
+            for number in 0..KEYS {
+                *sequence += 1;
+                let value = vec![byte; 50];
+                memtable
+                    .insert(&key(number), Message::put(*sequence, &value))
+                    .unwrap();
+            }
+            incorporate(paged, memtable, *sequence);
+        };
+        round(&paged, &mut sequence, b'a');
+        let (at, alone) = (sequence, used(&paged));
+        for byte in b'b'..=b'h' {
+            horizon.raise_past([at], sequence);
+            round(&paged, &mut sequence, byte);
+        }
+        // Two versions of 60 bytes each, and what waits to be replaced.
+        assert!(used(&paged) < alone + KEYS / 4, "{} of {alone}", used(&paged));
+        sound(&paged);
+        checkpoint(&paged);
+        drop(paged);
+        paged = reopen(directory, kind).unwrap();
+        for number in [0, 7, KEYS - 1] {
+            assert_eq!(get(&paged, &key(number), at), Some(vec![b'a'; 50]));
+            assert_eq!(get(&paged, &key(number), LAST), Some(vec![b'h'; 50]));
+        }
+        paged.shared.home.horizon.raise(sequence);
+        rewrite(&paged);
+        assert!(used(&paged) <= 2 * alone, "{} of {alone}", used(&paged));
+        sound(&paged);
+    }
+}
 
 #[test]
 fn nested_range_deletes_are_one_message_for_each_reader() {
