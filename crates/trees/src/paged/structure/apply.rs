@@ -149,6 +149,8 @@ impl Paged {
         if entries.is_empty() {
             return self.shared.tree.write(key, None);
         }
+        let expire = entries.iter().filter(|entry| entry.expires_ms > 0);
+        expire.for_each(|entry| self.shared.expiring.note(entry.expires_ms));
         let messages = format::encode(entries);
         let here = Value::Here(&messages).encode();
         if here.len() <= self.core().shape.value_limit {
@@ -253,7 +255,12 @@ impl Paged {
     /// Begins a rewrite, if one was asked for.
     pub(super) fn rewrite_due(&self) -> Option<Rewrite> {
         let shared = &self.shared;
-        let is_due = shared.is_stale.swap(false, Ordering::AcqRel);
+        let rule = shared.home.horizon.rule(Older::None);
+        let counted = self.statistics();
+        let have_expired = shared
+            .expiring
+            .is_due(rule.now_ms, rule.horizon, counted.pages - counted.free);
+        let is_due = shared.is_stale.swap(false, Ordering::AcqRel) || have_expired;
         if is_due {
             shared.deletes.store(0, Ordering::Relaxed);
         }

@@ -7,8 +7,9 @@
 //! sealed, when a checkpoint is due.
 //!
 //! *Read in this order*: this file, `format.rs`, `messages.rs` (what is kept of a key), `apply.rs`
-//! (what changes it), `read.rs`, `scan.rs`, `contract.rs`, `check.rs`, `figures.rs`, `outline.rs`,
-//! `keep.rs` (copies), `salvage.rs` (what is saved where pages are damaged).
+//! (what changes it), `expiring.rs` (when what has expired is taken out), `read.rs`, `scan.rs`,
+//! `contract.rs`, `check.rs`, `figures.rs`, `outline.rs`, `keep.rs` (copies), `salvage.rs` (what is
+//! saved where pages are damaged).
 //!
 //! The pages are in a file of their own in the store's first directory, with a journal of old
 //! images in two further ones. A checkpoint writes the pages and puts their root into the store's
@@ -35,6 +36,7 @@
 mod apply;
 mod check;
 mod contract;
+mod expiring;
 mod figures;
 mod format;
 mod keep;
@@ -66,6 +68,7 @@ use alluvium_device::{Error as DeviceError, Operation};
 use alluvium_dictionary::cut::Cut;
 use alluvium_dictionary::home::Home;
 use alluvium_storage::{Error, Place as Where, Result, Structure};
+use expiring::Expiring;
 pub(in crate::paged) use format::{examples, is_apart, reread_value};
 use messages::{Place as MessagePlace, SharedPages};
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -287,6 +290,7 @@ struct Shared {
     is_stale: AtomicBool,
     /// The damage for which it was set aside: place, what should be there, what is there.
     aside: OnceLock<(Where, String, String)>,
+    expiring: Expiring,
     /// Deletes since the last rewrite began.
     deletes: AtomicU64,
 }
@@ -454,6 +458,7 @@ impl Paged {
                 writer: Mutex::new(writer),
                 is_stale: AtomicBool::new(false),
                 aside: OnceLock::new(),
+                expiring: Expiring::default(),
                 deletes: AtomicU64::new(0),
             }),
         }

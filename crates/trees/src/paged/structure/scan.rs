@@ -2,6 +2,7 @@
 //! one place sees does not change.
 
 use super::Paged;
+use super::format::Entry;
 use crate::map::in_memtable;
 use crate::paged::read::{Bounds, Scan};
 use alluvium_base::Sequence;
@@ -212,6 +213,10 @@ impl Iter {
         }
         if let Some(own) = own.filter(|_| !self.known.is_decided()) {
             let entries = self.paged.judge(self.paged.entries(own))?;
+            let has_expired = |entry: &Entry| entry.expires_ms != 0 && entry.expires_ms <= self.now_ms;
+            if entries.iter().any(has_expired) {
+                self.paged.shared.expiring.note_passed(1);
+            }
             for entry in entries.iter().filter(|entry| entry.sequence <= cut) {
                 if self.known.message(&entry.message(), operator).is_break() {
                     break;

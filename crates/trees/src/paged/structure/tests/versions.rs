@@ -1,4 +1,4 @@
-//! What versions of keys cost: under snapshots and range deletes.
+//! What versions of keys cost: under snapshots, range deletes, and once values have expired.
 
 use super::*;
 
@@ -117,4 +117,60 @@ fn ranges_that_touch_or_overlap_are_read_once() {
         range(b"x", None),
     ];
     assert_eq!(joined, wanted);
+}
+
+#[test]
+fn values_that_have_expired_are_taken_out_without_being_asked_for() {
+    for kind in KINDS {
+        let directory = Arc::new(MemoryDirectory::new());
+        let mut paged = Paged::create(home(directory.clone()), options(kind), 0).unwrap();
+        let everything = KeyRange::everything();
+        let write = |paged: &Paged, numbers: std::ops::Range<u64>, expires_ms| {
+            let memtable = Memtable::new(1 << 20);
+            for number in numbers.clone() {
+                let key = format!("{number:05}");
+                let put = Message {
+                    expires_ms,
+                    ..Message::put(number, b"value")
+                };
+                memtable.insert(key.as_bytes(), put).unwrap();
+            }
+            incorporate(paged, memtable, numbers.end - 1);
+            paged.shared.home.horizon.raise(numbers.end - 1);
+        };
+        let clear = |paged: &Paged| {
+            while let Some(mut step) = paged.next_step().unwrap() {
+                while step.poll(100).unwrap() == Progress::More {}
+            }
+        };
+        write(&paged, 1..1000, 5000);
+        write(&paged, 1000..1003, 0);
+        paged.shared.home.horizon.tick(4000);
+        assert!(paged.next_step().unwrap().is_none(), "nothing has expired");
+        paged.shared.home.horizon.tick(9000);
+        clear(&paged);
+        assert_eq!(paged.approximate_len(&everything).unwrap(), 3);
+        // Those of before an opening are found by who passes over them.
+        write(&paged, 1003..2000, 20_000);
+        checkpoint(&paged);
+        drop(paged);
+        paged = reopen(directory, kind).unwrap();
+        paged.shared.home.horizon.raise(1999);
+        paged.shared.home.horizon.tick(30_000);
+        assert!(paged.next_step().unwrap().is_none(), "they are not known");
+        let mut scan = paged.scan(
+            no_memtables(),
+            everything.clone(),
+            Direction::Backward,
+            LAST,
+            30_000,
+        );
+        assert_eq!(
+            scan.next().unwrap().map(|(key, _)| key.to_vec()),
+            Some(b"01002".to_vec())
+        );
+        clear(&paged);
+        assert_eq!(paged.approximate_len(&everything).unwrap(), 3);
+        sound(&paged);
+    }
 }
