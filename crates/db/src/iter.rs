@@ -31,6 +31,7 @@ pub struct Iter {
     /// handed out since.
     sought: bool,
     is_over: bool,
+    leaves_out_long_values: bool,
     /// Records that the statistics know of.
     told: u64,
     /// Records that the statistics do not know of yet.
@@ -101,6 +102,7 @@ impl Iter {
             front_key: Vec::new(),
             back_key: Vec::new(),
             sought: false,
+            leaves_out_long_values: false,
             told: 0,
             untold: 0,
         }
@@ -129,7 +131,12 @@ impl Iter {
         }
         let begin = || {
             let (at, now_ms) = (self.pinned.sequence(), self.pinned.now_ms());
-            engine.scan_by_clock(structure, self.range.clone(), Direction::Forward, at, now_ms)
+            let mut scan =
+                engine.scan_by_clock(structure, self.range.clone(), Direction::Forward, at, now_ms);
+            if self.leaves_out_long_values {
+                scan.leave_out_long_values();
+            }
+            scan
         };
         self.front.get_or_insert_with(begin).seek(&key);
     }
@@ -185,7 +192,11 @@ impl Iter {
         let structure = definition.structure;
         let begin = || {
             let (at, now_ms) = (self.pinned.sequence(), self.pinned.now_ms());
-            engine.scan_by_clock(structure, self.range.clone(), direction, at, now_ms)
+            let mut scan = engine.scan_by_clock(structure, self.range.clone(), direction, at, now_ms);
+            if self.leaves_out_long_values {
+                scan.leave_out_long_values();
+            }
+            scan
         };
         let (scan, own, others) = match direction {
             Direction::Forward => (
@@ -225,8 +236,34 @@ impl Iter {
         Ok(Some((&key[definition.prefix.len()..], value)))
     }
 
-    /// Returns an iterator over the keys alone, from either end. Values are not copied; those that
-    /// lie outside leaves are still read.
+    /// Hands out values that are longer than 1 KiB as empty ones, and does not read those that lie
+    /// outside leaves: for walks that look at keys, and at values where they are short.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// let rivers = db.keyspace("rivers")?;
+    /// rivers.put("Elbe", "1094 km")?;
+    /// rivers.put("Oder", "a long story ".repeat(1000))?;
+    /// let mut iter = rivers.iter().without_long_values();
+    /// assert_eq!(iter.lend()?, Some((&b"Elbe"[..], &b"1094 km"[..])));
+    /// assert_eq!(iter.lend()?, Some((&b"Oder"[..], &b""[..])));
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    #[must_use]
+    pub fn without_long_values(mut self) -> Iter {
+        self.leaves_out_long_values = true;
+        if let Some(front) = &mut self.front {
+            front.leave_out_long_values();
+        }
+        if let Some(back) = &mut self.back {
+            back.leave_out_long_values();
+        }
+        self
+    }
+
+    /// Returns an iterator over the keys alone, from either end. Values are not copied, and those
+    /// that lie outside leaves are not read.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -241,7 +278,7 @@ impl Iter {
     /// ```
     #[must_use]
     pub fn keys(self) -> Keys {
-        Keys(self)
+        Keys(self.without_long_values())
     }
 
     /// Returns an iterator over the values alone, in the order of their keys, from either end.

@@ -18,6 +18,7 @@ pub struct Unordered {
     scan: Option<Scan>,
     /// The key behind which it begins, with its keyspace.
     after: Option<Vec<u8>>,
+    leaves_out_long_values: bool,
     is_over: bool,
 }
 
@@ -38,6 +39,7 @@ impl Unordered {
             pinned,
             scan: None,
             after: None,
+            leaves_out_long_values: false,
             is_over: false,
         }
     }
@@ -48,6 +50,15 @@ impl Unordered {
     pub fn after(mut self, key: impl AsRef<[u8]>) -> Unordered {
         let prefix = &self.keyspace.definition.prefix;
         self.after = Some(format::tree_key(prefix, key.as_ref()).to_vec());
+        self.scan = None;
+        self
+    }
+
+    /// Hands out values that are longer than 1 KiB as empty ones, and does not read those that lie
+    /// outside leaves: for walks that look at keys, and at values where they are short.
+    #[must_use]
+    pub fn without_long_values(mut self) -> Unordered {
+        self.leaves_out_long_values = true;
         self.scan = None;
         self
     }
@@ -65,6 +76,9 @@ impl Unordered {
                 let mut scan = engine.scan_by_clock(structure, range, Direction::Forward, at, now_ms);
                 if let Some(after) = &self.after {
                     scan.seek(after);
+                }
+                if self.leaves_out_long_values {
+                    scan.leave_out_long_values();
                 }
                 none.insert(scan)
             }

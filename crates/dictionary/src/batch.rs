@@ -10,6 +10,31 @@ const ENOUGH: usize = 64 << 10;
 const ENOUGH_APART: usize = 256 << 10;
 /// A value longer than this is moved, not copied, and ends its batch.
 const LONG: usize = 16 << 10;
+/// The longest value that a walk hands out which leaves out long ones.
+pub const SHORT: usize = 1 << 10;
+
+/// What a walk does with values that are longer than [`SHORT`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LongValues {
+    /// It hands them out as any others.
+    #[default]
+    Read,
+    /// It hands out empty ones instead, and does not read those outside leaves.
+    LeftOut,
+}
+
+impl LongValues {
+    /// Returns what a walk hands out for a value.
+    #[inline]
+    #[must_use]
+    pub fn shown(self, value: &[u8]) -> &[u8] {
+        match self {
+            LongValues::LeftOut if value.len() > SHORT => &[],
+            LongValues::LeftOut | LongValues::Read => value,
+        }
+    }
+}
+
 /// The most records that a batch takes where memory is scarce, and bytes after which it takes no
 /// more, for each of them.
 pub const FEW: usize = 8;

@@ -220,6 +220,10 @@ pub trait Scan: fmt::Debug + Send {
     /// Goes before the first key at or behind `key`, in the walk's direction.
     fn seek(&mut self, key: &[u8]);
 
+    /// Hands out long values as empty ones from now on. Those outside leaves are not read, unless
+    /// operands of a merge lie upon them.
+    fn leave_out_long_values(&mut self);
+
     /// Returns the next key that has a value, and the value.
     ///
     /// # Errors

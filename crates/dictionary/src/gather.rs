@@ -241,6 +241,13 @@ impl Known {
         self.expires
     }
 
+    /// Returns whether operands of a merge were met, which the value below them is needed for.
+    #[must_use]
+    pub fn has_operands(&self) -> bool {
+        debug_assert!(self.count <= self.operands.len(), "{} operands", self.count);
+        self.count > 0
+    }
+
     /// Takes note of the newest range delete in a source that covers the key.
     #[inline]
     pub fn range_deleted(&mut self, sequence: Option<Sequence>) {

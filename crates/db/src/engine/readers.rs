@@ -155,6 +155,11 @@ impl Scan {
         each!(Scan, self, own => own.seek(key));
     }
 
+    /// Hands out long values as empty ones from now on.
+    pub(crate) fn leave_out_long_values(&mut self) {
+        each!(Scan, self, own => own.leave_out_long_values());
+    }
+
     /// The next key that has a value, and the value.
     #[allow(clippy::should_implement_trait)]
     #[inline]

@@ -37,6 +37,10 @@ impl contract::Scan for Sorted {
         self.sought = Some(key.into());
     }
 
+    fn leave_out_long_values(&mut self) {
+        self.walk.leave_out_long_values();
+    }
+
     fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         while !self.is_whole {
             match self.walk.next()? {

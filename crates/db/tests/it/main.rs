@@ -23,6 +23,7 @@ mod hermitage;
 mod ingest;
 mod kill;
 mod kinds;
+mod long_values;
 mod lost;
 mod memory;
 mod narrow;

@@ -9,7 +9,8 @@
 
 use super::run::{Owned, Run, read_window, window_end};
 use super::structure::Hashed;
-use alluvium_base::{Purpose, Sequence};
+use alluvium_base::{Kind, Purpose, Sequence};
+use alluvium_dictionary::batch::LongValues;
 use alluvium_dictionary::contract;
 use alluvium_dictionary::gather::Known;
 use alluvium_dictionary::key::Key;
@@ -81,6 +82,7 @@ pub struct Iter {
     from: Option<Box<[u8]>>,
     decided: VecDeque<(Box<[u8]>, Vec<u8>)>,
     current: (Box<[u8]>, Vec<u8>),
+    long_values: LongValues,
 }
 
 impl fmt::Debug for Iter {
@@ -122,6 +124,7 @@ impl Hashed {
             from: None,
             decided: VecDeque::new(),
             current: Default::default(),
+            long_values: LongValues::default(),
         }
     }
 }
@@ -296,13 +299,18 @@ impl Iter {
                 if known.is_decided() {
                     break;
                 }
-                record.load(nodes)?;
+                let is_left_out = self.long_values == LongValues::LeftOut
+                    && record.message().kind == Kind::Put
+                    && !known.has_operands();
+                if !is_left_out {
+                    record.load(nodes)?;
+                }
                 let _ = known.message(&record.message(), operator);
             }
         }
         let settled = known.settle(operator);
         let value = settled.map_err(|bad| bad.under_operands_of(key.bytes()))?;
-        Ok(value.map(<[u8]>::to_vec))
+        Ok(value.map(|value| self.long_values.shown(value).to_vec()))
     }
 }
 
@@ -322,6 +330,10 @@ impl contract::Scan for Iter {
         self.above = None;
         self.next = Some(self.hashed.hash_of(Key::new(key)));
         self.from = Some(key.into());
+    }
+
+    fn leave_out_long_values(&mut self) {
+        self.long_values = LongValues::LeftOut;
     }
 
     fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {

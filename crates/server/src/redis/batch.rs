@@ -341,14 +341,7 @@ impl Session {
             number,
         } = batch.lock_in(store, self.database);
         let client = self.client.id;
-        let begin = |database| {
-            let mut transaction = match is_blind {
-                true => Transaction::blind(store, database),
-                false => Transaction::new(store, database),
-            };
-            transaction.client = client;
-            transaction
-        };
+        let begin = |database| begin(store, database, is_blind, client);
         let mut transaction = begin(number);
         transaction.take_over(self.room.take());
         let ahead = if is_blind {
@@ -552,6 +545,16 @@ impl Session {
     }
 }
 
+/// Begins a transaction of a client's commands.
+fn begin(store: &Store, database: u8, is_blind: bool, client: u64) -> Transaction<'_> {
+    let mut transaction = match is_blind {
+        true => Transaction::blind(store, database),
+        false => Transaction::new(store, database),
+    };
+    transaction.client = client;
+    transaction
+}
+
 /// What became of reading ahead.
 enum Ahead {
     /// Everything is known that was asked for.
@@ -588,17 +591,16 @@ fn read_ahead(
             transaction.prefetch(records)?;
         }
         Some(result) => transaction.has_read(records, result?),
-        None if let Some(values) = space.multi_get_in_memory(&gathered.names)? => {
-            transaction.has_read(records, values);
-        }
         None => {
-            let Some(memory) = transaction.store.room_to_read(records.len()) else {
-                return Ok(Ahead::NoRoom);
-            };
+            // What is in memory is known at once. Values take memory of clients once they have come
+            // from the device.
             let mut reading = space.multi_get_async(&gathered.names);
             match Pin::new(&mut reading).poll(context) {
                 Poll::Ready(values) => transaction.has_read(records, values?),
                 Poll::Pending => {
+                    let Some(memory) = transaction.store.room_to_read(records.len()) else {
+                        return Ok(Ahead::NoRoom);
+                    };
                     return Ok(Ahead::Waits(Box::new(Awaited {
                         reading,
                         memory,

@@ -2,6 +2,7 @@
 
 use super::args::{Options, check_room, integer, is};
 use super::connection::unknown_subcommand;
+use super::walks::read;
 use crate::error::Failure;
 use crate::model::format::{self, InnerKey};
 use crate::model::{Entry, Found};
@@ -89,13 +90,16 @@ fn walk(
     let mut body = Vec::new();
     let mut pairs = Reply::new(&mut body, reply.version()).at_most(reply.most());
     let mut count = 0;
-    let mut scan = transaction.scan(start, end, direction);
+    let mut scan = match with_values {
+        true => transaction.scan(start, end, direction),
+        false => transaction.scan_keys(start, end, direction),
+    };
     // A negative limit is none, as with ZRANGE.
     while most < 0 || (count as i64) < most {
         let Some((key, value)) = scan.next()? else {
             break;
         };
-        let Some(entry) = Entry::read(Found::Borrowed(&value), transaction.now_ms)? else {
+        let Some(entry) = read(&value, transaction.now_ms)? else {
             continue;
         };
         count += 1;
@@ -141,10 +145,10 @@ pub(super) fn del_range(transaction: &mut Transaction<'_>, args: Args<'_>, reply
     let (start, end) = bounds(transaction.database, args.at(1), args.at(2))?;
     if transaction.store.marks.has_any(transaction.database) {
         let mut keys = Vec::new();
-        let mut scan = transaction.scan(start.clone(), end.clone(), Direction::Forward);
-        while let Some((key, value)) = scan.next()? {
-            if let Some(Entry::Collection(_)) = Entry::read(Found::Borrowed(&value), transaction.now_ms)? {
-                keys.push(format::user_key(&key).to_vec());
+        let mut scan = transaction.scan_keys(start.clone(), end.clone(), Direction::Forward);
+        while let Some((key, value)) = scan.lend()? {
+            if let Some(Entry::Collection(_)) = read(value, transaction.now_ms)? {
+                keys.push(format::user_key(key).to_vec());
             }
         }
         drop(scan);

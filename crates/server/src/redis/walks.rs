@@ -10,7 +10,7 @@ use super::pages::PAGE;
 use crate::error::Failure;
 use crate::glob;
 use crate::model::format::{self, InnerKey};
-use crate::model::{Entry, Found};
+use crate::model::{Entry, Found, Text};
 use crate::resp::{Args, Progress, Reply, Tail, number};
 use crate::store::{Direction, Pair, Transaction};
 use crate::waits;
@@ -107,16 +107,17 @@ pub(super) fn scan(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mu
     let (mut looked_at, mut bytes) = (0, 0);
     let mut next = 0;
     let mut last = InnerKey::new();
-    let mut scan = transaction.scan(start, end, Direction::Forward);
-    while let Some((key, value)) = scan.next()? {
+    let mut scan = transaction.scan_keys(start, end, Direction::Forward);
+    while let Some((key, value)) = scan.lend()? {
+        let name = format::user_key(key);
         if looked_at == wish.count || bytes > MOST_BYTES {
-            next = transaction.cursor_at(separator(format::user_key(&last), format::user_key(&key)));
+            next = transaction.cursor_at(separator(&last, name));
             break;
         }
         looked_at += 1;
-        last = key[..].into();
-        if let Some(entry) = read(&value, now_ms)? {
-            let name = format::user_key(&key);
+        last.clear();
+        last.extend_from_slice(name);
+        if let Some(entry) = read(value, now_ms)? {
             if wish.wants(&entry) && wish.fits(name) {
                 bytes += name.len() + size_of::<Vec<u8>>();
                 found.push(name.to_vec());
@@ -163,7 +164,12 @@ fn scan_hashed(
     Ok(())
 }
 
-fn read(value: &[u8], now_ms: u64) -> Result<Option<Entry<'_>>, Failure> {
+/// Reads a record that a walk over keys has met. An empty one stands for the long record of a
+/// string: those of collections are short, and the store hands out none that has expired.
+pub(super) fn read(value: &[u8], now_ms: u64) -> Result<Option<Entry<'_>>, Failure> {
+    if value.is_empty() {
+        return Ok(Some(Entry::Text(Text::of(value, 0))));
+    }
     Ok(Entry::read(Found::Borrowed(value), now_ms)?)
 }
 
@@ -175,8 +181,8 @@ fn each_key(
 ) -> Done {
     let (start, end) = bounds(transaction.database, pattern);
     let mut walk = transaction.walk_records(start, end)?;
-    while let Some(met) = walk.next()? {
-        if read(&met.record, transaction.now_ms)?.is_some() && each(met.key()).is_break() {
+    while let Some((key, record)) = walk.lend()? {
+        if read(record, transaction.now_ms)?.is_some() && each(key).is_break() {
             break;
         }
     }
@@ -249,10 +255,11 @@ impl Keys {
         let store = transaction.store;
         let walk = if store.records.are_hashed() {
             let space = store.records.existing(transaction.database);
-            Walk::Hashed(space.map(|space| Box::new(at.unordered(space))))
+            Walk::Hashed(space.map(|space| Box::new(at.unordered(space).without_long_values())))
         } else {
             let (start, end) = bounds(transaction.database, Some(pattern));
-            Walk::Ordered(Box::new(at.range(&store.data, &start[..]..&end[..])))
+            let range = at.range(&store.data, &start[..]..&end[..]);
+            Walk::Ordered(Box::new(range.without_long_values()))
         };
         Keys {
             pattern: pattern.to_vec(),
@@ -381,12 +388,12 @@ fn drawn(transaction: &mut Transaction<'_>, first: &[u8]) -> Result<Option<Vec<u
         return Ok(is_there.then_some(key));
     }
     let (start, end) = format::records(transaction.database);
-    let mut backward = transaction.scan(start, end.clone(), Direction::Backward);
+    let mut backward = transaction.scan_keys(start, end.clone(), Direction::Backward);
     let Some((last, _)) = backward.next()? else {
         return Ok(None);
     };
     let from = place_between(transaction.database, first, format::user_key(&last));
-    let mut scan = transaction.scan(from, end, Direction::Forward);
+    let mut scan = transaction.scan_keys(from, end, Direction::Forward);
     while let Some((key, value)) = scan.next()? {
         if read(&value, transaction.now_ms)?.is_some() {
             return Ok(Some(format::user_key(&key).to_vec()));

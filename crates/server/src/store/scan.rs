@@ -18,12 +18,22 @@ pub(crate) enum Direction {
     Backward,
 }
 
+/// Which values a walk reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Values {
+    All,
+    /// Long ones may come as empty ones, which no record is: see [`Iter::without_long_values`].
+    Short,
+}
+
 /// Keys and values in order. What the transaction has written goes before what the store has.
 pub(crate) struct Scan<'t> {
     walk: Walk<'t>,
     direction: Direction,
     /// Where it looks, until it has found its first element, and who wants to know of it.
     looks: Option<(&'t Vacancies, InnerKey, InnerKey)>,
+    /// What was lent last, where it had to be copied.
+    lent: Option<Pair>,
     _may_wait: MayWait,
 }
 
@@ -42,15 +52,25 @@ impl<'t> Scan<'t> {
         start: &[u8],
         end: &[u8],
         direction: Direction,
+        values: Values,
     ) -> Scan<'t> {
         let range = start..end;
         let mut looks = None;
+        let store = || match values {
+            Values::All => transaction.store.data.range(range.clone()),
+            Values::Short => transaction.store.data.range(range.clone()).without_long_values(),
+        };
         let walk = match (&transaction.within, &transaction.writes) {
             (Some(within), writes) => {
                 let writes = writes.as_deref();
-                Walk::Within(Box::new(within.walk(transaction.store, writes, range, direction)))
+                Walk::Within(Box::new(within.walk(
+                    transaction.store,
+                    writes,
+                    range.clone(),
+                    direction,
+                )))
             }
-            (None, None) => Walk::Store(Box::new(transaction.store.data.range(range))),
+            (None, None) => Walk::Store(Box::new(store())),
             (None, Some(writes)) => {
                 let (start, end) = transaction.vacancies.narrow(start, end);
                 let walk = writes.range(&start[..]..&end[..]);
@@ -62,8 +82,24 @@ impl<'t> Scan<'t> {
             walk,
             direction,
             looks,
+            lent: None,
             _may_wait: waits::may_wait(),
         }
+    }
+
+    /// Returns the next key and its value, without copies where the store alone is walked over.
+    pub(crate) fn lend(&mut self) -> Result<Option<(&[u8], &[u8])>, Failure> {
+        if matches!(self.walk, Walk::Store(_)) {
+            let Walk::Store(walk) = &mut self.walk else {
+                return Ok(None);
+            };
+            return Ok(match self.direction {
+                Direction::Forward => walk.lend()?,
+                Direction::Backward => walk.lend_back()?,
+            });
+        }
+        self.lent = self.next()?;
+        Ok(self.lent.as_ref().map(|(key, value)| (&key[..], &value[..])))
     }
 
     /// Returns the next key and its value.

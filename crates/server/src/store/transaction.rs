@@ -394,7 +394,21 @@ impl<'s> Transaction<'s> {
             !self.is_hashed(&start),
             "records without order are walked over by `walk_records`"
         );
-        scan::Scan::new(self, &start, &end, direction)
+        scan::Scan::new(self, &start, &end, direction, scan::Values::All)
+    }
+
+    /// The same where values do not matter, but for short ones.
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "callers make the keys for this call"
+    )]
+    pub(crate) fn scan_keys(
+        &self,
+        start: InnerKey,
+        end: InnerKey,
+        direction: scan::Direction,
+    ) -> scan::Scan<'_> {
+        scan::Scan::new(self, &start, &end, direction, scan::Values::Short)
     }
 
     /// Notes that a key has a collection.

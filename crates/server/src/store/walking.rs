@@ -21,22 +21,6 @@ const KEPT: usize = 4;
 /// For how long, in milliseconds: the store keeps old versions for it.
 const KEPT_MS: u64 = 1_000;
 
-/// A record that a walk has met.
-#[derive(Debug)]
-pub(crate) struct Met {
-    key: Vec<u8>,
-    /// How many bytes stand before the user's key.
-    skip: usize,
-    pub(crate) record: Vec<u8>,
-}
-
-impl Met {
-    /// Returns the user's key.
-    pub(crate) fn key(&self) -> &[u8] {
-        &self.key[self.skip..]
-    }
-}
-
 /// A walk over records, with a transaction's own writes laid over those of the store.
 pub(crate) struct RecordWalk<'t>(Way<'t>);
 
@@ -47,6 +31,8 @@ enum Way<'t> {
         own: std::vec::IntoIter<Pair>,
         store: Option<Committed<'t>>,
         hidden: Hidden<'t>,
+        /// What was met last.
+        lent: Option<Pair>,
         _may_wait: MayWait,
     },
 }
@@ -68,27 +54,31 @@ impl Hidden<'_> {
 }
 
 impl RecordWalk<'_> {
-    /// Returns the next record.
-    pub(crate) fn next(&mut self) -> Result<Option<Met>, Failure> {
+    /// Returns the next user's key and its record, which are borrowed until the next call.
+    pub(crate) fn lend(&mut self) -> Result<Option<(&[u8], &[u8])>, Failure> {
         match &mut self.0 {
             Way::Ordered(scan) => {
-                let skip = format::record_key(0, b"").len();
-                Ok(scan.next()?.map(|(key, record)| Met { key, skip, record }))
+                let next = scan.lend()?;
+                Ok(next.map(|(key, record)| (format::user_key(key), record)))
             }
             Way::Hashed {
-                own, store, hidden, ..
+                own,
+                store,
+                hidden,
+                lent,
+                ..
             } => {
-                let met = |key, record| Met { key, skip: 0, record };
-                if let Some((key, record)) = own.next() {
-                    return Ok(Some(met(key, record)));
-                }
-                for pair in store.iter_mut().flatten() {
-                    let (key, record) = pair?;
-                    if !hidden.has(&key) {
-                        return Ok(Some(met(key, record.into_vec())));
+                *lent = own.next();
+                if lent.is_none() {
+                    for pair in store.iter_mut().flatten() {
+                        let (key, record) = pair?;
+                        if !hidden.has(&key) {
+                            *lent = Some((key, record.into_vec()));
+                            break;
+                        }
                     }
                 }
-                Ok(None)
+                Ok(lent.as_ref().map(|(key, record)| (&key[..], &record[..])))
             }
         }
     }
@@ -105,10 +95,10 @@ pub(crate) struct Page {
 
 impl Transaction<'_> {
     /// Walks over the records between two places; where records have no order, over all of the
-    /// database.
+    /// database. Long values may come as empty ones.
     pub(crate) fn walk_records(&self, start: InnerKey, end: InnerKey) -> Result<RecordWalk<'_>, Failure> {
         if !self.store.records.are_hashed() {
-            return Ok(RecordWalk(Way::Ordered(self.scan(
+            return Ok(RecordWalk(Way::Ordered(self.scan_keys(
                 start,
                 end,
                 Direction::Forward,
@@ -125,6 +115,7 @@ impl Transaction<'_> {
                 records: self.records.as_deref(),
                 database: self.database,
             },
+            lent: None,
             _may_wait: waits::may_wait(),
         }))
     }
@@ -145,7 +136,7 @@ impl Transaction<'_> {
     /// it.
     fn committed(&self) -> Option<Unordered> {
         let space = self.store.records.existing(self.database)?;
-        (!self.has_emptied()).then(|| space.unordered())
+        (!self.has_emptied()).then(|| space.unordered().without_long_values())
     }
 
     /// Draws a key of hashed records: that behind a place which is drawn evenly among the hashes.
@@ -169,9 +160,7 @@ impl Transaction<'_> {
     /// Returns the cursor of a walk that continues at a key.
     pub(crate) fn cursor_at(&self, key: &[u8]) -> u64 {
         let store = self.store;
-        store
-            .cursors
-            .keep(self.client, self.database, key, &store.budget)
+        store.cursors.keep(self.client, self.database, key, &store.budget)
     }
 
     /// The walk that goes on at a cursor, which stands for a place.
@@ -211,8 +200,8 @@ impl Transaction<'_> {
         let (start, end) = format::records(self.database);
         let mut walk = self.walk_records(start, end)?;
         let mut keys = Vec::new();
-        while let Some(met) = walk.next()? {
-            keys.push(met.key);
+        while let Some((key, _)) = walk.lend()? {
+            keys.push(key.to_vec());
         }
         Ok(Page { keys, next: 0 })
     }

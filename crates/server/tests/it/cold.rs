@@ -27,6 +27,89 @@ fn with_nothing_in_memory(fixture: Fixture) -> (Db, Server, TempDir) {
     (db, server, place)
 }
 
+/// Bytes that walks have read from the device.
+fn scanned(db: &Db) -> u64 {
+    db.stats().device.of(alluvium_base::Purpose::Scan).read_bytes
+}
+
+#[test]
+pub(crate) fn walks_over_keys_read_no_long_values() {
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
+    let long = "v".repeat(100_000);
+    for key in 0..30 {
+        let expires = if key % 2 == 0 { "" } else { " EX 1000" };
+        client.script(&format!("SET long:{key:02} {long}{expires} => OK"));
+    }
+    client.script("SET long:99 x PX 1 => OK\nRPUSH list a b => :2\nSET short 1 => OK\nSADD set a => :1");
+    fixture.db.checkpoint().unwrap();
+    let is_hashed = crate::client::layout() == alluvium_server::KeyLayout::Hashed;
+    let (db, server, _place) = with_nothing_in_memory(fixture);
+    let mut client = Client::connect(server.redis_addr().unwrap());
+    std::thread::sleep(std::time::Duration::from_millis(5));
+    let before = scanned(&db);
+    client.script("DBSIZE => :33\nKEYS s* => [\"set\" \"short\"]");
+    assert!(client.ask("RANDOMKEY").len() > 4);
+    assert_eq!(client.ask("KEYS long:*").matches("long").count(), 30);
+    client.script("MULTI => OK\nDBSIZE => QUEUED\nKEYS *9* => QUEUED");
+    let both = client.ask("EXEC");
+    assert!(
+        both.starts_with("[:33 [") && both.matches("long").count() == 3,
+        "{both}"
+    );
+    if !is_hashed {
+        assert_eq!(
+            client
+                .ask("SCAN 0 COUNT 1000 TYPE string")
+                .matches("long")
+                .count(),
+            30
+        );
+        client.script("SCAN 0 COUNT 1000 TYPE list => [\"0\" [\"list\"]]");
+        assert_eq!(
+            client
+                .ask("RANGE [long:01 + LIMIT 10 KEYSONLY")
+                .matches("long")
+                .count(),
+            10
+        );
+        assert_eq!(
+            client.ask("REVRANGE (long:05 - KEYSONLY").matches("long").count(),
+            5
+        );
+    }
+    let read = scanned(&db) - before;
+    assert!(read < 400_000, "{read} bytes");
+    if !is_hashed {
+        // Values are all there for those who ask for them.
+        assert_eq!(
+            client.ask("RANGE [long: (m LIMIT 3").matches(&long[..]).count(),
+            3
+        );
+    }
+    assert_eq!(client.ask("STRLEN long:07"), ":100000");
+}
+
+#[test]
+fn a_key_that_is_not_in_memory_is_looked_up_once() {
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
+    for key in 0..2000 {
+        client.ask(&format!("SET {key} {}", value(key)));
+    }
+    let (db, server, _place) = with_nothing_in_memory(fixture);
+    let mut client = Client::connect(server.redis_addr().unwrap());
+    client.ask("PING");
+    let before = db.stats().records.misses;
+    let gets = (0..1000).map(|key| request(&[b"GET", format!("{}", key * 2).as_bytes()]));
+    client.send_bytes(&gets.collect::<Vec<_>>().concat());
+    for key in 0..1000 {
+        assert_eq!(client.reply(), format!("\"{}\"", value(key * 2)));
+    }
+    let missed = db.stats().records.misses - before;
+    assert!(missed <= 1100, "{missed} lookups");
+}
+
 #[test]
 fn pipelines_of_connections_that_wait_for_the_device_get_their_replies_in_order() {
     let fixture = Fixture::new();

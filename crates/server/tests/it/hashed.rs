@@ -86,6 +86,9 @@ also_hashed! {
     differential {
         random_commands_get_the_replies_of_redis
     }
+    cold {
+        walks_over_keys_read_no_long_values
+    }
     memcached {
         text_commands_do_what_memcached_says
     }

@@ -4,7 +4,7 @@ use super::Levels;
 use super::state::Version;
 use crate::scanning::{Hold, Position, Segment, Share, Taken, Wanted};
 use alluvium_base::{Purpose, Sequence};
-use alluvium_dictionary::batch::Batch;
+use alluvium_dictionary::batch::{Batch, LongValues};
 use alluvium_dictionary::contract;
 use alluvium_dictionary::empty_ranges::DeadRun;
 use alluvium_dictionary::fetch::Blocking;
@@ -83,6 +83,7 @@ impl Iter {
                 at,
                 now_ms,
                 expected: 0,
+                long_values: LongValues::default(),
             },
             segment: None,
             hold: Hold::default(),
@@ -309,6 +310,10 @@ impl contract::Scan for Iter {
         self.ahead = 1;
         self.wanted.expected = 0;
         self.dead_run.leave();
+    }
+
+    fn leave_out_long_values(&mut self) {
+        self.wanted.long_values = LongValues::LeftOut;
     }
 
     #[inline]

@@ -2,6 +2,7 @@
 
 use super::{Map, Version};
 use alluvium_base::Sequence;
+use alluvium_dictionary::batch::LongValues;
 use alluvium_dictionary::contract;
 use alluvium_dictionary::empty_ranges::{DeadRun, EmptyRange, EmptyRanges};
 use alluvium_dictionary::gather::Known;
@@ -29,6 +30,7 @@ pub struct Iter {
     key: Vec<u8>,
     /// The keys without a value that were passed in a row.
     dead_run: DeadRun,
+    long_values: LongValues,
 }
 
 /// Where a walk goes on.
@@ -72,6 +74,7 @@ impl Iter {
             known: Known::default(),
             key: Vec::new(),
             dead_run: DeadRun::new(direction),
+            long_values: LongValues::default(),
         }
     }
 
@@ -236,6 +239,10 @@ impl contract::Scan for Iter {
         self.dead_run.leave();
     }
 
+    fn leave_out_long_values(&mut self) {
+        self.long_values = LongValues::LeftOut;
+    }
+
     fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.leap();
         loop {
@@ -284,6 +291,6 @@ impl contract::Scan for Iter {
             }
         }
         self.end_dead_run();
-        Ok(Some((&self.key, self.known.value_mut())))
+        Ok(Some((&self.key, self.long_values.shown(self.known.value_mut()))))
     }
 }

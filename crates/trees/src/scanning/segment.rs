@@ -3,7 +3,7 @@
 use super::sources::{Above, Deletes, Source};
 use crate::run::{self, Access};
 use alluvium_base::{Kind, Sequence};
-use alluvium_dictionary::batch::Batch;
+use alluvium_dictionary::batch::{Batch, LongValues};
 use alluvium_dictionary::empty_ranges::{EmptyRange, EmptyRanges, Moment};
 use alluvium_dictionary::fetch::{Blocking, found};
 use alluvium_dictionary::found::Room;
@@ -18,6 +18,7 @@ use alluvium_dictionary::values;
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, Result};
 use std::sync::Arc;
+use std::task::Poll;
 
 /// Records of one source in a row after which it is asked for all that it has before any other:
 /// finding out how far that is costs as much as a few records one by one.
@@ -45,6 +46,7 @@ pub(crate) struct Wanted {
     pub(crate) now_ms: u64,
     /// How many records will probably be taken, from now on.
     pub(crate) expected: usize,
+    pub(crate) long_values: LongValues,
 }
 
 impl Wanted {
@@ -259,7 +261,7 @@ impl Segment {
         if self.continues_streak(winner) && !self.has_deletes {
             let swept = self.merged.gallop(|source, bound| {
                 source.sweep(wanted.at, bound, |key, value| {
-                    batch.push_parts(key, value);
+                    batch.push_parts(key, wanted.long_values.shown(value));
                     !batch.is_full()
                 })
             });
@@ -277,20 +279,12 @@ impl Segment {
             && let Some(record) = source.newest(wanted.at)
             && record.kind == Kind::Put
             && record.expires_ms == 0
+            && push(batch, key, record.value, wanted.long_values)
         {
-            let is_in = match record.value {
-                Value::Inline(value) => {
-                    batch.push(key, value);
-                    true
-                }
-                Value::Separate(pointer) => batch.push_apart(key, pointer),
+            return match self.pass_key() {
+                Ok(()) => Ok(Taken::Live),
+                Err(error) => Err(self.behind_batch(batch, error)),
             };
-            if is_in {
-                return match self.pass_key() {
-                    Ok(()) => Ok(Taken::Live),
-                    Err(error) => Err(self.behind_batch(batch, error)),
-                };
-            }
         }
         self.key.clear();
         self.key.extend_from_slice(key);
@@ -314,7 +308,10 @@ impl Segment {
                 return Err(bad.under_operands_of(&self.key));
             }
         }
-        batch.push_owned(&self.key, known.value_mut());
+        match wanted.long_values {
+            LongValues::Read => batch.push_owned(&self.key, known.value_mut()),
+            LongValues::LeftOut => batch.push(&self.key, wanted.long_values.shown(known.value_mut())),
+        }
         Ok(Taken::Live)
     }
 
@@ -358,7 +355,13 @@ impl Segment {
         }
         while let Some(winner) = self.merged.winner() {
             let mut feed = |record: &Record<'_>| {
-                let load = |pointer: &_, room: Room<'_>| values::fetch_value(from, pointer, room);
+                let is_left_out = wanted.long_values == LongValues::LeftOut
+                    && record.kind == Kind::Put
+                    && !known.has_operands();
+                let load = |pointer: &_, room: Room<'_>| match is_left_out {
+                    true => Poll::Ready(Ok(())),
+                    false => values::fetch_value(from, pointer, room),
+                };
                 found(known.record(record, operator, load))
             };
             match self.merged.source(winner) {
@@ -457,6 +460,17 @@ fn go_behind(source: &mut Source, start: &[u8], end: &[u8], direction: Direction
             Ok(())
         }
     }
+}
+
+/// Puts a record into a batch; false if its value is too long to be brought later.
+#[inline]
+fn push(batch: &mut Batch, key: &[u8], value: Value<'_>, long_values: LongValues) -> bool {
+    match value {
+        Value::Inline(value) => batch.push(key, long_values.shown(value)),
+        Value::Separate(_) if long_values == LongValues::LeftOut => batch.push(key, &[]),
+        Value::Separate(pointer) => return batch.push_apart(key, pointer),
+    }
+    true
 }
 
 /// How many leaves of a run will probably be needed, when it has this share of the records that are

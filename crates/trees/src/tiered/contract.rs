@@ -149,6 +149,10 @@ impl contract::Scan for Iter {
         Iter::seek(self, key);
     }
 
+    fn leave_out_long_values(&mut self) {
+        Iter::leave_out_long_values(self);
+    }
+
     #[inline]
     fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         Iter::next(self)

@@ -6,6 +6,7 @@ use super::format::Entry;
 use crate::map::in_memtable;
 use crate::paged::read::{Bounds, Scan};
 use alluvium_base::Sequence;
+use alluvium_dictionary::batch::LongValues;
 use alluvium_dictionary::contract;
 use alluvium_dictionary::empty_ranges::DeadRun;
 use alluvium_dictionary::gather::Known;
@@ -43,6 +44,7 @@ pub struct Iter {
     is_done: bool,
     /// The keys without a value that were passed in a row.
     dead_run: DeadRun,
+    long_values: LongValues,
 }
 
 impl fmt::Debug for Iter {
@@ -76,6 +78,7 @@ impl Iter {
             current: Pair::default(),
             is_done: false,
             dead_run: DeadRun::new(direction),
+            long_values: LongValues::default(),
         }
     }
 
@@ -160,6 +163,7 @@ impl Iter {
             if let Some(value) = self.value_of(&key, value.as_deref(), &memtables, cut)? {
                 bytes += key.len() + value.len();
                 self.dead_run.end(Some(&*self.memtables), moment);
+                let value = self.long_values.shown(&value).to_vec();
                 self.found.push_back((key.clone(), value));
                 self.pass(&key);
                 continue;
@@ -254,6 +258,10 @@ impl contract::Scan for Iter {
         }
     }
 
+    fn leave_out_long_values(&mut self) {
+        self.long_values = LongValues::LeftOut;
+    }
+
     fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         while self.found.is_empty() {
             if self.is_done {
@@ -265,6 +273,6 @@ impl contract::Scan for Iter {
             assert!(self.whole.contains(&pair.0), "a scan stays in its range");
             self.current = pair;
         }
-        Ok(Some((&self.current.0, &self.current.1)))
+        Ok(Some((&self.current.0, self.long_values.shown(&self.current.1))))
     }
 }

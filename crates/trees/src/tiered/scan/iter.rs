@@ -7,7 +7,7 @@ use crate::scanning::{Hold, Position, Segment, Taken, Wanted};
 use crate::tiered::trunk::{Node, Trunk, Version};
 use alluvium_base::{Purpose, Sequence};
 use alluvium_dictionary::apart;
-use alluvium_dictionary::batch::Batch;
+use alluvium_dictionary::batch::{Batch, LongValues};
 use alluvium_dictionary::empty_ranges::DeadRun;
 use alluvium_dictionary::fetch::Blocking;
 use alluvium_dictionary::gather::Known;
@@ -129,6 +129,7 @@ impl Iter {
                 at,
                 now_ms,
                 expected: 0,
+                long_values: LongValues::default(),
             },
             segment: None,
             hold: Hold::default(),
@@ -243,6 +244,11 @@ impl Iter {
             Some(most) => self.batch.want_little(self.ahead.min(most)),
             None => self.batch.want(self.ahead),
         }
+    }
+
+    /// Hands out long values as empty ones from now on.
+    pub(in crate::tiered) fn leave_out_long_values(&mut self) {
+        self.wanted.long_values = LongValues::LeftOut;
     }
 
     /// Keeps what is worth it until the next call, as far as all scans together may.
