@@ -146,6 +146,9 @@ pub struct ServerOptions {
     pub log_level: Option<LogLevel>,
     /// After how long an idle connection is closed, in whole seconds: never, if absent.
     pub idle_timeout: Option<Duration>,
+    /// After how long a connection is closed that has not ended the handshake of TLS, or not given
+    /// the password that it needs.
+    pub login_timeout: Duration,
     /// After how long a silence the system asks whether a peer is still there, in whole seconds;
     /// never, if absent. Who does not answer is closed after three more questions within the same
     /// time.
@@ -175,6 +178,7 @@ impl Default for ServerOptions {
             backup_directory: None,
             log_level: None,
             idle_timeout: None,
+            login_timeout: Duration::from_secs(60),
             keepalive: Some(Duration::from_secs(300)),
             grace: Duration::from_secs(5),
         }

@@ -196,6 +196,8 @@ pub(crate) struct Config {
     pub(crate) slow_us: AtomicI64,
     pub(crate) slow_entries: AtomicUsize,
     pub(crate) limits: Limits,
+    /// After how long a connection is closed that does not say who it is.
+    pub(crate) login_timeout: Duration,
 }
 
 impl Config {
@@ -287,6 +289,7 @@ impl Common {
                 slow_us: AtomicI64::new(10_000),
                 slow_entries: AtomicUsize::new(128),
                 limits: options.limits,
+                login_timeout: options.login_timeout,
             },
             access,
             budget,

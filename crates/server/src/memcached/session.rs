@@ -591,6 +591,10 @@ impl Protocol for Session {
         std::mem::take(&mut self.wants_sync)
     }
 
+    fn is_known(&self) -> bool {
+        self.is_known
+    }
+
     fn lost(&mut self, output: &mut Vec<u8>, why: &str) {
         output.extend_from_slice(format!("SERVER_ERROR not durable: {why}\r\n").as_bytes());
     }

@@ -1,6 +1,7 @@
 //! The memory of all connections together: what they hold is charged to one budget, and what a
 //! reply or a request may still take.
 
+use super::turns::Turns;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -45,10 +46,8 @@ pub(crate) enum Room {
 pub(crate) struct Budget {
     limit: AtomicUsize,
     used: AtomicUsize,
-    /// Bytes of long writes that are on their way into the store, beside what connections hold.
-    writing: Mutex<usize>,
-    /// Some of them are written.
-    written: Condvar,
+    /// Long writes that are on their way into the store, beside what connections hold.
+    pub(super) writing: Mutex<Turns>,
     /// Connections that wait for memory.
     waiting: AtomicUsize,
     /// Whether the keeper is to look at once.
@@ -61,8 +60,7 @@ impl Budget {
         Budget {
             limit: AtomicUsize::new(limit.max(LEAST)),
             used: AtomicUsize::new(0),
-            writing: Mutex::new(0),
-            written: Condvar::new(),
+            writing: Mutex::default(),
             waiting: AtomicUsize::new(0),
             is_called: Mutex::new(false),
             called: Condvar::new(),
@@ -130,29 +128,6 @@ impl Budget {
         self.used.fetch_update(Relaxed, Relaxed, fits).is_ok()
     }
 
-    /// Begins to write bytes of a request that is held: they are copied, and the copy may wait for
-    /// the store. Those on their way take half of the budget at most, or are a single write.
-    /// Returns whether it may begin, which takes up to `most` where others are to end first.
-    pub(crate) fn begin_to_write(&self, bytes: usize, most: Duration) -> bool {
-        let mut writing = self.writing.lock();
-        let has_turn = |writing: &usize| *writing == 0 || *writing + bytes <= self.limit() / 2;
-        let mut until = None;
-        while !has_turn(&writing) {
-            let until = *until.get_or_insert_with(|| Instant::now() + most);
-            if self.written.wait_until(&mut writing, until).timed_out() {
-                return false;
-            }
-        }
-        *writing += bytes;
-        true
-    }
-
-    /// The bytes are written.
-    pub(crate) fn end_to_write(&self, bytes: usize) {
-        *self.writing.lock() -= bytes;
-        self.written.notify_all();
-    }
-
     /// By how much more or less must be held before the store hears of it.
     pub(crate) fn lending_step(&self) -> usize {
         self.limit() / 16
@@ -213,6 +188,9 @@ pub(crate) struct Load {
     pub(crate) owing_ms: AtomicU64,
     /// When bytes came or went last, in milliseconds of the connection's life.
     pub(crate) moved_ms: AtomicU64,
+    /// Since when it has not said who it is, in milliseconds of the connection's life, and 1 more;
+    /// or 0 once it has.
+    pub(crate) stranger_ms: AtomicU64,
     /// Whether a request has begun that has not come to its end, or a transaction.
     pub(crate) is_unfinished: AtomicBool,
     /// Whether it waits for memory.

@@ -93,6 +93,9 @@ pub(crate) trait Protocol: Send {
         false
     }
 
+    /// Whether the client has said who it is, or need not.
+    fn is_known(&self) -> bool;
+
     /// The reply to what could not be made durable.
     fn lost(&mut self, output: &mut Vec<u8>, why: &str);
 }
@@ -445,6 +448,12 @@ impl Connection {
             self.account.waits(Waits::Now, &self.client.load);
         }
         self.client.is_busy.store(turn != Turn::Idle, Relaxed);
+        let is_stranger = self.transport.is_shaking_hands() || !self.protocol.is_known();
+        let since = &self.client.load.stranger_ms;
+        if is_stranger != (since.load(Relaxed) != 0) {
+            let since_ms = if is_stranger { self.client.age_ms() + 1 } else { 0 };
+            since.store(since_ms, Relaxed);
+        }
     }
 
     /// The store says whether what was served is on the disk.

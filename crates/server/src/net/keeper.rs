@@ -1,7 +1,7 @@
 //! Looks after all connections: closes those that are idle for too long, or the slowest readers
 //! when the memory of clients is used up; and gives back memory that is resident and not used.
 
-use super::budget::{Load, SMALL};
+use super::budget::SMALL;
 use crate::process;
 use crate::shared::{Client, Common};
 use alluvium_device::heap;
@@ -90,9 +90,11 @@ fn run(common: &Common, beside: &dyn Beside, is_stopping: &AtomicBool) {
     let budget = &common.budget;
     let (mut idle, mut heap) = (IdleLook::default(), HeapLook::default());
     let (mut lent, mut aged, mut closed) = (0, Instant::now(), None);
+    let mut met = Instant::now();
     while !is_stopping.load(Acquire) {
         let is_wanted = budget.is_full() || budget.waiting() > 0;
-        budget.wait_for_call(if is_wanted { WAITING_TICK } else { TICK });
+        let tick = TICK.min(common.config.login_timeout.max(WAITING_TICK));
+        budget.wait_for_call(if is_wanted { WAITING_TICK } else { tick });
         let now = Instant::now();
         // Those who wait have some time to take what others gave back, before more are closed for
         // them.
@@ -102,6 +104,10 @@ fn run(common: &Common, beside: &dyn Beside, is_stopping: &AtomicBool) {
             closed = Some(now);
         }
         has_closed |= idle.look(common, now);
+        if now.duration_since(met) >= common.config.login_timeout.clamp(REST, TICK) {
+            has_closed |= close_strangers(common);
+            met = now;
+        }
         lend(common, beside, &mut lent);
         if now.duration_since(aged) >= TICK {
             beside.ages();
@@ -117,6 +123,24 @@ fn run(common: &Common, beside: &dyn Beside, is_stopping: &AtomicBool) {
     }
 }
 
+/// Closes connections that have not said for too long who they are. Returns whether there was any.
+fn close_strangers(common: &Common) -> bool {
+    let most_ms = u64::try_from(common.config.login_timeout.as_millis()).unwrap_or(u64::MAX);
+    let mut has_closed = false;
+    common.clients.each(|client| {
+        let Some(since_ms) = client.load.stranger_ms.load(Relaxed).checked_sub(1) else {
+            return;
+        };
+        let for_ms = client.age_ms().saturating_sub(since_ms);
+        if for_ms >= most_ms && !client.is_killed.swap(true, Relaxed) {
+            has_closed = true;
+            common.counters.timed_out.fetch_add(1, Relaxed);
+            tracing::info!(client = client.id, peer = %client.peer, "closed: it has not said who it is");
+        }
+    });
+    has_closed
+}
+
 /// Has the store's caches give memory back for what connections hold.
 fn lend(common: &Common, beside: &dyn Beside, lent: &mut usize) {
     let held = common.budget.held_with(common.clients.len());
@@ -130,15 +154,22 @@ fn lend(common: &Common, beside: &dyn Beside, lent: &mut usize) {
 }
 
 /// How slow a reader is: what it has not taken, and for how long.
-fn slowness(load: &Load, now_ms: u64) -> Option<u128> {
+fn slowness(client: &Client, now_ms: u64) -> Option<u128> {
+    let load = &client.load;
     let (unread, owing) = (load.unread.load(Relaxed), load.owing_ms.load(Relaxed));
     let age_ms = now_ms.saturating_sub(owing.checked_sub(1)?);
     let is_slow = unread > 0 && age_ms >= SLOW_MS;
     is_slow.then(|| unread as u128 * u128::from(age_ms))
 }
 
-/// How long an unfinished request or transaction has stood still.
-fn stillness(load: &Load, now_ms: u64) -> Option<u128> {
+/// How long an unfinished request or transaction has stood still, for want of what its client
+/// sends.
+fn stillness(client: &Client, now_ms: u64) -> Option<u128> {
+    // One that the server is busy with waits for the server.
+    if client.is_busy.load(Relaxed) {
+        return None;
+    }
+    let load = &client.load;
     let still_ms = now_ms.saturating_sub(load.moved_ms.load(Relaxed));
     let is_held_up = load.waits.load(Relaxed);
     let stands_still = load.is_unfinished.load(Relaxed) && !is_held_up && still_ms >= STILL_MS;
@@ -185,14 +216,14 @@ fn relieve(common: &Common) -> bool {
 }
 
 /// The connections that may be closed for the memory of others, the worst first.
-fn worst(common: &Common, how_bad: impl Fn(&Load, u64) -> Option<u128>) -> Vec<(u128, Arc<Client>)> {
+fn worst(common: &Common, how_bad: impl Fn(&Client, u64) -> Option<u128>) -> Vec<(u128, Arc<Client>)> {
     let mut found = Vec::new();
     common.clients.each(|client| {
         let load = &client.load;
         if load.charged.load(Relaxed) < SMALL || load.stays.load(Relaxed) {
             return;
         }
-        if let Some(badness) = how_bad(load, client.age_ms()) {
+        if let Some(badness) = how_bad(client, client.age_ms()) {
             found.push((badness, Arc::clone(client)));
         }
     });
@@ -262,5 +293,32 @@ impl IdleLook {
         });
         self.due = Some(now + soonest.max(timeout / LATE));
         has_closed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::{Access, Delays, SystemClock};
+    use crate::net::{Address, Language};
+    use crate::shared::Clients;
+
+    #[test]
+    fn a_request_stands_still_only_while_its_client_is_waited_for() {
+        let delays = Delays::new(Arc::new(SystemClock::start().unwrap()));
+        let access = Access::new(None, None, delays).unwrap();
+        let place = || Address::Socket(Arc::from(std::path::Path::new("/socket")));
+        let admitted =
+            Clients::default().admit(Language::Redis, (place(), place()), access.default_user(), 10);
+        let client = admitted.unwrap();
+        client.load.is_unfinished.store(true, Relaxed);
+        assert_eq!(stillness(&client, STILL_MS - 1), None);
+        assert_eq!(stillness(&client, STILL_MS), Some(u128::from(STILL_MS)));
+        // The whole request is there, and waits for its turn to be written.
+        client.is_busy.store(true, Relaxed);
+        assert_eq!(stillness(&client, STILL_MS), None);
+        client.is_busy.store(false, Relaxed);
+        client.load.waits.store(true, Relaxed);
+        assert_eq!(stillness(&client, STILL_MS), None);
     }
 }

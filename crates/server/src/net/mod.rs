@@ -7,7 +7,8 @@
 //!
 //! *Read in this order*: `connection.rs` (receive, serve, send), `event_loop.rs` (who is ready),
 //! `pool.rs` (which thread), `syncer.rs` (replies that wait for the disk), `budget.rs` and
-//! `keeper.rs` (the memory of all connections, and who is closed for it), `acceptor.rs`,
+//! `keeper.rs` (the memory of all connections, and who is closed for it), `turns.rs` (long writes),
+//! `acceptor.rs`,
 //! `transport.rs` (TLS), `socket.rs` (both kinds of sockets), `input.rs`.
 //!
 //! Invariants:
@@ -34,6 +35,7 @@ mod pool;
 mod socket;
 mod syncer;
 mod transport;
+mod turns;
 
 pub(crate) use acceptor::{Acceptor, Control, Language, Listener, Sessions, keep_alive};
 pub(crate) use address::Address;

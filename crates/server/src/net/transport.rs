@@ -76,6 +76,14 @@ impl Transport {
         }
     }
 
+    /// Whether a handshake is still to come to its end.
+    pub(crate) fn is_shaking_hands(&self) -> bool {
+        match self {
+            Transport::Plain(_) => false,
+            Transport::Tls(tls) => tls.session.is_handshaking(),
+        }
+    }
+
     /// Some bytes; zero at the end.
     pub(crate) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {

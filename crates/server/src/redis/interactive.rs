@@ -173,6 +173,34 @@ impl Session {
             .map_or(0, |begun| begun.interactive.held() + begun.asked.held())
     }
 
+    /// What is begun will not be written: a command of it was refused.
+    pub(super) fn fail_transaction(&mut self) {
+        self.multi.fail();
+        if let Some(begun) = &mut self.interactive {
+            begun.fail();
+        }
+    }
+
+    /// Ends the transaction where its EXEC or COMMIT was refused, as Redis does, and returns what
+    /// the client is told.
+    pub(super) fn refused_end(&mut self, command: &Command, why: &str) -> Option<String> {
+        match command.name {
+            "exec" => {
+                super::connection::forget(self);
+                Some(format!(
+                    "EXECABORT Transaction discarded because of: {}",
+                    why.strip_prefix("ERR ").unwrap_or(why)
+                ))
+            }
+            "commit" => {
+                self.interactive.take()?;
+                let is_denied = why.starts_with("NOPERM");
+                (!is_denied).then(|| format!("ABORTED nothing is written, because of: {why}"))
+            }
+            _ => None,
+        }
+    }
+
     /// Executes a command between BEGIN and COMMIT. One that fails has changed nothing. Where it
     /// was refused rather than executed, COMMIT will write nothing.
     pub(super) fn run_within(&mut self, command: &'static Command, args: Args<'_>, output: &mut Vec<u8>) {

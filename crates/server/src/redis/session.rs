@@ -348,34 +348,6 @@ impl Session {
         self.reply(output, |reply| reply.error(&text));
     }
 
-    /// What is begun will not be written: a command of it was refused.
-    pub(super) fn fail_transaction(&mut self) {
-        self.multi.fail();
-        if let Some(begun) = &mut self.interactive {
-            begun.fail();
-        }
-    }
-
-    /// Ends the transaction where its EXEC or COMMIT was refused, as Redis does, and returns what
-    /// the client is told.
-    fn refused_end(&mut self, command: &Command, why: &str) -> Option<String> {
-        match command.name {
-            "exec" => {
-                connection::forget(self);
-                Some(format!(
-                    "EXECABORT Transaction discarded because of: {}",
-                    why.strip_prefix("ERR ").unwrap_or(why)
-                ))
-            }
-            "commit" => {
-                self.interactive.take()?;
-                let is_denied = why.starts_with("NOPERM");
-                (!is_denied).then(|| format!("ABORTED nothing is written, because of: {why}"))
-            }
-            _ => None,
-        }
-    }
-
     /// Ends a connection that speaks HTTP: a web page could make a browser send commands in a
     /// request's body.
     fn drop_http(&mut self) {
@@ -627,6 +599,10 @@ impl Protocol for Session {
 
     fn takes_note(&mut self) -> bool {
         std::mem::take(&mut self.has_noted)
+    }
+
+    fn is_known(&self) -> bool {
+        self.is_known
     }
 
     fn lost(&mut self, output: &mut Vec<u8>, why: &str) {

@@ -7,6 +7,34 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 #[test]
+fn connections_that_do_not_say_who_they_are_end() {
+    let fixture = Fixture::with(ServerOptions {
+        password: Some("secret".to_owned()),
+        login_timeout: Duration::from_millis(400),
+        ..options()
+    });
+    let mut known = fixture.client();
+    known.script("AUTH secret => OK");
+    let mut item = std::net::TcpStream::connect(fixture.server.memcached_addr().unwrap()).unwrap();
+    let mut asks = fixture.client();
+    asks.script("PING => -NOAUTH Authentication required.");
+    assert_eq!(fixture.client().try_reply(), None, "it ends without a word");
+    assert_eq!(asks.try_reply(), None);
+    assert_eq!(item.read(&mut [0; 8]).unwrap(), 0);
+    // One that forgets who it is has as long again.
+    known.script("PING => PONG\nRESET => RESET");
+    assert_eq!(known.try_reply(), None);
+    let open = Fixture::with(ServerOptions {
+        login_timeout: Duration::from_millis(1),
+        ..options()
+    });
+    let mut client = open.client();
+    client.script("PING => PONG");
+    std::thread::sleep(Duration::from_millis(30));
+    client.script("PING => PONG");
+}
+
+#[test]
 fn connections_do_what_redis_says() {
     let fixture = Fixture::new();
     let mut client = fixture.client();
@@ -302,6 +330,29 @@ fn clients_without_a_certificate_of_the_authority_are_kept_out() {
     };
     assert_eq!(&ask(known).unwrap(), b"+PONG\r\n");
     assert!(ask(unknown).is_err());
+}
+
+#[test]
+fn handshakes_that_do_not_come_to_their_end_are_ended() {
+    let issued = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let fixture = Fixture::with(ServerOptions {
+        tls: Some(Tls {
+            certificate: issued.cert.pem().into_bytes(),
+            key: issued.signing_key.serialize_pem().into_bytes(),
+            client_authority: None,
+        }),
+        login_timeout: Duration::from_millis(100),
+        ..options()
+    });
+    for begun in [&b""[..], b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"] {
+        let mut socket = std::net::TcpStream::connect(fixture.server.redis_addr().unwrap()).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        socket.write_all(begun).unwrap();
+        let mut said = Vec::new();
+        // What the server says at the end is no reply.
+        socket.read_to_end(&mut said).unwrap();
+        assert!(said.len() < 40, "{said:?}");
+    }
 }
 
 #[test]

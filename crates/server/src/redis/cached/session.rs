@@ -362,6 +362,10 @@ impl Protocol for CachedSession {
         false
     }
 
+    fn is_known(&self) -> bool {
+        self.is_known
+    }
+
     fn lost(&mut self, _output: &mut Vec<u8>, why: &str) {
         unreachable!("nothing of a cache waits for the disk: {why}");
     }

@@ -1,0 +1,139 @@
+//! Turns of long writes: they are copied, and the copy may wait for the store, so that few of them
+//! are on their way at once. They begin in the order in which they came, each woken by itself.
+
+use super::budget::Budget;
+use parking_lot::Condvar;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Writes that are on their way, and those that wait.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    /// Bytes of those on their way.
+    bytes: usize,
+    /// Those that wait, the one that came first at the front.
+    waiting: VecDeque<Arc<Condvar>>,
+    /// When the last one came to its end.
+    ended: Option<Instant>,
+}
+
+impl Turns {
+    /// Whether a write may begin beside those on their way: together they take half of the budget
+    /// at most, or it is the only one.
+    fn fits(&self, bytes: usize, limit: usize) -> bool {
+        self.bytes == 0 || self.bytes.saturating_add(bytes) <= limit / 2
+    }
+
+    /// Wakes the write that is next.
+    fn wake_next(&self) {
+        if let Some(next) = self.waiting.front() {
+            next.notify_one();
+        }
+    }
+
+    fn is_next(&self, own: &Arc<Condvar>) -> bool {
+        self.waiting.front().is_some_and(|next| Arc::ptr_eq(next, own))
+    }
+}
+
+impl Budget {
+    /// Begins to write bytes of a request that is held, behind those that have waited for longer.
+    /// Returns whether it may begin. It waits as long as others come to their end, and no longer
+    /// than `most` once none does.
+    pub(crate) fn begin_to_write(&self, bytes: usize, most: Duration) -> bool {
+        let mut turns = self.writing.lock();
+        if turns.waiting.is_empty() && turns.fits(bytes, self.limit()) {
+            turns.bytes += bytes;
+            return true;
+        }
+        if most.is_zero() {
+            return false;
+        }
+        let began = Instant::now();
+        let own = Arc::new(Condvar::new());
+        turns.waiting.push_back(Arc::clone(&own));
+        loop {
+            let may_begin = turns.is_next(&own) && turns.fits(bytes, self.limit());
+            let until = turns.ended.map_or(began, |ended| ended.max(began)) + most;
+            if may_begin || Instant::now() >= until {
+                turns.waiting.retain(|waiting| !Arc::ptr_eq(waiting, &own));
+                if may_begin {
+                    turns.bytes += bytes;
+                }
+                // It may fit as well, or is the first one now.
+                turns.wake_next();
+                return may_begin;
+            }
+            own.wait_until(&mut turns, until);
+        }
+    }
+
+    /// The bytes are written.
+    pub(crate) fn end_to_write(&self, bytes: usize) {
+        let mut turns = self.writing.lock();
+        turns.bytes -= bytes;
+        turns.ended = Some(Instant::now());
+        turns.wake_next();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    const LONG: Duration = Duration::from_secs(600);
+
+    fn waiting(budget: &Budget) -> usize {
+        budget.writing.lock().waiting.len()
+    }
+
+    #[test]
+    fn long_writes_begin_in_the_order_in_which_they_came() {
+        let budget = Budget::new(1 << 20);
+        assert!(budget.begin_to_write(500 << 10, Duration::ZERO));
+        let (begun, order) = mpsc::channel();
+        std::thread::scope(|scope| {
+            // A short one behind a long one does not pass it.
+            for (index, bytes) in [400, 100, 400, 100, 300].into_iter().enumerate() {
+                let (budget, begun) = (&budget, begun.clone());
+                scope.spawn(move || {
+                    assert!(budget.begin_to_write(bytes << 10, LONG));
+                    begun.send(index).unwrap();
+                });
+                while waiting(budget) <= index {
+                    std::thread::yield_now();
+                }
+            }
+            assert!(!budget.begin_to_write(1, Duration::ZERO), "others came before");
+            budget.end_to_write(500 << 10);
+            let mut two = [order.recv().unwrap(), order.recv().unwrap()];
+            two.sort_unstable();
+            assert_eq!(two, [0, 1], "both fit");
+            assert_eq!(waiting(&budget), 3);
+            budget.end_to_write(100 << 10);
+            budget.end_to_write(400 << 10);
+            let mut two = [order.recv().unwrap(), order.recv().unwrap()];
+            two.sort_unstable();
+            assert_eq!(two, [2, 3]);
+            budget.end_to_write(400 << 10);
+            assert_eq!(order.recv().unwrap(), 4);
+        });
+    }
+
+    #[test]
+    fn a_write_that_gives_up_lets_the_next_one_begin() {
+        let budget = Budget::new(1 << 20);
+        assert!(budget.begin_to_write(300 << 10, Duration::ZERO));
+        std::thread::scope(|scope| {
+            let gives_up = scope.spawn(|| budget.begin_to_write(400 << 10, Duration::from_millis(20)));
+            while waiting(&budget) < 1 {
+                std::thread::yield_now();
+            }
+            let next = scope.spawn(|| budget.begin_to_write(100 << 10, LONG));
+            assert!(!gives_up.join().unwrap());
+            assert!(next.join().unwrap());
+        });
+    }
+}
