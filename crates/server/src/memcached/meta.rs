@@ -21,6 +21,9 @@ type Done = Result<(), Failure>;
 
 const BAD_TOKEN: Failure = Failure::say("CLIENT_ERROR bad token in command line format");
 const BAD_DELTA: Failure = Failure::say("CLIENT_ERROR invalid numeric delta value");
+/// The longest opaque token, with its letter.
+const MAX_OPAQUE: usize = 32;
+
 const BAD_INITIAL: Failure = Failure::say("CLIENT_ERROR invalid numeric initial value");
 
 /// Letters that nothing follows, or anything. All meta commands take all of them, whether or not
@@ -70,9 +73,12 @@ impl<'a> Flags<'a> {
             match letter {
                 b'C' | b'E' => drop(self.number::<u64>(letter)?),
                 b'N' | b'R' | b'T' => drop(self.number::<i32>(letter)?),
-                b'F' => drop(self.number::<u32>(letter).map_err(|_| BAD_LINE)?),
+                b'F' => drop(self.number::<u64>(letter).map_err(|_| BAD_LINE)?),
                 b'D' => drop(self.number::<u64>(letter).map_err(|_| BAD_DELTA)?),
                 b'J' => drop(self.number::<u64>(letter).map_err(|_| BAD_INITIAL)?),
+                b'O' if word.len() > MAX_OPAQUE => {
+                    return Err(Failure::say("CLIENT_ERROR opaque token too long"));
+                }
                 b'M' if word.len() != 2 => {
                     return Err(Failure::say("CLIENT_ERROR incorrect length for M token"));
                 }
@@ -329,7 +335,7 @@ impl Setting {
             wanted: flags.number(b'C')?,
             given: flags.number(b'E')?,
             seconds: flags.number(b'T')?.unwrap_or(0),
-            flags: flags.number(b'F')?.unwrap_or(0),
+            flags: flags.number::<u64>(b'F')?.unwrap_or(0) as u32,
             vivify: flags.number(b'N')?,
             mode,
             invalidates: flags.has(b'I'),

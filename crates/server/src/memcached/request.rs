@@ -65,10 +65,6 @@ const BINARY_HEADER: usize = 24;
 const BAD_LINE: &str = "CLIENT_ERROR bad command line format";
 const BAD_BLOCK: &str = "CLIENT_ERROR bad data chunk";
 
-/// The longest block that a line may announce. With the end of its line it has a length that
-/// memcached can say.
-const MAX_BLOCK: i32 = i32::MAX - 2;
-
 /// Where a command says how long the block behind it is.
 fn block_word(command: &[u8]) -> Option<usize> {
     match command {
@@ -82,6 +78,12 @@ fn block_word(command: &[u8]) -> Option<usize> {
 #[must_use]
 pub fn number<T: std::str::FromStr>(word: &[u8]) -> Option<T> {
     std::str::from_utf8(word).ok()?.parse().ok()
+}
+
+/// The flags of an item. Of a number that is longer, the lowest bits are kept, as memcached does.
+#[must_use]
+pub fn flags(word: &[u8]) -> Option<u32> {
+    number::<u64>(word).map(|flags| flags as u32)
 }
 
 /// How many bytes the request takes in all that a buffer begins with, but which has not come as a
@@ -135,24 +137,25 @@ pub fn read(buffer: &[u8], most: usize) -> Found<'_> {
         let has_key = command == b"ms" && words.len() > 1;
         return Found::Bad(if has_key { BAD_LINE } else { "ERROR" }, taken);
     };
-    // What is wrong before the block is found before the block is looked for: it is taken for the
-    // next request.
+    // Where a line is refused that says how long its block is, the block is skipped: what it has is
+    // the client's data, and no requests.
+    let length = number::<u64>(length);
+    let block = length.map_or(0, |length| length.saturating_add(2));
+    let all = taken.saturating_add(usize::try_from(block).unwrap_or(usize::MAX));
     let is_cas = command == b"cas";
     if is_cas && words.len() < 6 {
-        return Found::Bad("ERROR", taken);
+        return Found::Bad("ERROR", all);
     }
     let is_key = words.get(1).is_some_and(|key| key.len() <= MAX_KEY);
     let fits = command == b"ms"
-        || words.get(2).copied().and_then(number::<u32>).is_some()
+        || words.get(2).copied().and_then(flags).is_some()
             && words.get(3).copied().and_then(number::<i32>).is_some()
             && (!is_cas || words.get(5).copied().and_then(number::<u64>).is_some());
-    let length = number::<i32>(length).filter(|&length| length < MAX_BLOCK);
     let length = length.and_then(|length| usize::try_from(length).ok());
     let (Some(length), true) = (length, is_key && fits) else {
-        return Found::Bad(BAD_LINE, taken);
+        return Found::Bad(BAD_LINE, all);
     };
     if length > most {
-        let all = taken.saturating_add(length).saturating_add(2);
         return Found::TooLarge(Request { words, block: &[] }, all);
     }
     let rest = buffer.get(taken..).unwrap_or_default();
@@ -262,12 +265,23 @@ mod tests {
         assert_eq!(read(b"set k 0 0\r\n", 10), Found::Bad("ERROR", 11));
         assert_eq!(read(b"set k 0 0 x\r\n", 10), Found::Bad(BAD_LINE, 13));
         assert_eq!(read(b"set k 0 0 -1\r\n", 10), Found::Bad(BAD_LINE, 14));
-        assert_eq!(read(b"set k x 0 1\r\na\r\n", 10), Found::Bad(BAD_LINE, 13));
-        assert_eq!(read(b"cas k 0 0 1\r\na\r\n", 10), Found::Bad("ERROR", 13));
+        assert_eq!(read(b"set k x 0 1\r\na\r\n", 10), Found::Bad(BAD_LINE, 16));
+        assert_eq!(read(b"cas k 0 0 1\r\na\r\n", 10), Found::Bad("ERROR", 16));
+        let long = [b"set ", &[b'k'; MAX_KEY + 1][..], b" 0 0 11\r\nflush_all\r\n\r\n"].concat();
+        assert_eq!(read(&long, 20), Found::Bad(BAD_LINE, long.len()));
         assert_eq!(read(b"ms\r\n", 10), Found::Bad("ERROR", 4));
         assert_eq!(read(b"ms k x\r\n", 10), Found::Bad(BAD_LINE, 8));
         assert!(matches!(read(b"set k 0 0 11\r\n", 10), Found::TooLarge(_, 27)));
-        assert_eq!(read(b"set k 0 0 2147483647\r\n", 10), Found::Bad(BAD_LINE, 22));
+        assert!(matches!(
+            read(b"set k 0 0 99999999999\r\n", 10),
+            Found::TooLarge(_, 100_000_000_024)
+        ));
+        let longest = read(b"set k 0 0 18446744073709551615\r\n", 10);
+        assert!(matches!(longest, Found::TooLarge(_, usize::MAX)), "{longest:?}");
+        assert!(matches!(
+            read(b"set k 4294967296 0 1\r\na\r\n", 10),
+            Found::Request(_, 25)
+        ));
         assert_eq!(read(b"set k 0 0 1\r\nabc\r\nget", 10), Found::Bad(BAD_BLOCK, 18));
         assert_eq!(read(&[b'a'; MAX_LINE], 10), Found::Endless);
     }

@@ -2,7 +2,7 @@
 
 use super::counts::{Counts, Direction, count};
 use super::items::{self, Change, Items, Keeps, StoredItems};
-use super::request::{MAX_KEY, Request, number};
+use super::request::{MAX_KEY, Request, flags, number};
 use crate::error::Failure;
 use crate::model::format::{Item, encode_item};
 use crate::shared::{Counters, Shared};
@@ -108,7 +108,7 @@ pub(super) fn store(
 ) -> Done {
     let command = request.word(0);
     let word = key(request.word(1))?;
-    let flags = number::<u32>(request.word(2)).ok_or(BAD_LINE)?;
+    let flags = flags(request.word(2)).ok_or(BAD_LINE)?;
     let seconds = number::<i64>(request.word(3)).ok_or(BAD_LINE)?;
     let compares = command == b"cas";
     let wanted = compares.then(|| number::<u64>(request.word(5)).ok_or(BAD_LINE));

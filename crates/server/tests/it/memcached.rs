@@ -46,6 +46,56 @@ impl Client {
 }
 
 #[test]
+fn the_block_of_a_refused_line_is_no_request() {
+    let fixture = Fixture::new();
+    let mut client = Client::new(&fixture);
+    client.say("set kept 0 0 1|x", "STORED");
+    let bad = "CLIENT_ERROR bad command line format";
+    let long = "k".repeat(251);
+    for line in [
+        format!("set {long} 0 0 9"),
+        format!("cas {long} 0 0 9 1"),
+        format!("ms {long} 9"),
+        "set k x 0 9".to_owned(),
+        "set k 0 x 9".to_owned(),
+        "add k 0 99999999999999999999 9".to_owned(),
+        "cas k 0 0 9 x".to_owned(),
+        "set k 18446744073709551616 0 9".to_owned(),
+    ] {
+        client.say(&format!("{line}|flush_all|mn"), &format!("{bad}|MN"));
+    }
+    client.say("cas k 0 0 9|flush_all|mn", "ERROR|MN");
+    client.say("ms k 9 X|flush_all|mn", "CLIENT_ERROR invalid flag|MN");
+    client.say("get kept", "VALUE kept 0 1|x|END");
+    // Flags are stored as memcached does that of the same number.
+    client.say("set k 4294967301 0 1|a|get k", "STORED|VALUE k 5 1|a|END");
+    client.say("ms k 1 F4294967302|b|get k", "HD|VALUE k 6 1|b|END");
+    // All that follows such a length is its block.
+    client.say(
+        "set k 0 0 99999999999|flush_all|mn",
+        "SERVER_ERROR object too large for cache",
+    );
+    Client::new(&fixture).say("get kept", "VALUE kept 0 1|x|END");
+}
+
+#[test]
+fn opaque_tokens_are_no_longer_than_those_of_memcached() {
+    let fixture = Fixture::new();
+    let mut client = Client::new(&fixture);
+    let (fits, long) = ("o".repeat(31), "o".repeat(32));
+    client.say(
+        &format!("ms k 1 O{fits}|a|mg k O{fits} v"),
+        &format!("HD O{fits}|VA 1 O{fits}|a"),
+    );
+    let refused = "CLIENT_ERROR opaque token too long";
+    client.say(
+        &format!("mg k O{long}|mg k q O{long}|mn"),
+        &format!("{refused}|{refused}|MN"),
+    );
+    client.say(&format!("ms k 1 O{long}|b|mg k v"), &format!("{refused}|VA 1|a"));
+}
+
+#[test]
 fn long_items_that_are_touched_together_are_committed_one_by_one_and_seen_by_what_follows() {
     let fixture = Fixture::new();
     let mut client = Client::new(&fixture);
@@ -246,7 +296,6 @@ fn items_expire_and_are_not_too_large() {
     client.say("set c 0 0 1|y", "STORED");
     client.say(&format!("set c 0 0 1001 noreply|{long}|mn"), "MN");
     client.say("get c", "END");
-    client.say("set c 0 0 2147483647", "CLIENT_ERROR bad command line format");
     client.say("verbosity much", "CLIENT_ERROR bad command line format");
     std::thread::sleep(Duration::from_millis(1100));
     client.say("get a", "END");
