@@ -11,17 +11,28 @@ type Done = Result<(), Failure>;
 const BAD_OFFSET: Failure = Failure::say("ERR bit offset is not an integer or out of range");
 const BAD_BIT: Failure = Failure::say("ERR bit is not an integer or out of range");
 
+/// The longest string of Redis: bits may be asked for up to its end, though none is as long here.
+const MOST_BYTES_OF_REDIS: usize = 512 << 20;
+
 /// The number of a bit: which byte, and which mask in it.
-fn place(text: &[u8]) -> Result<(usize, u8), Failure> {
+fn readable_place(text: &[u8]) -> Result<(usize, u8), Failure> {
     let number = integer(text).map_err(|_| BAD_OFFSET)?;
     let number = u64::try_from(number).map_err(|_| BAD_OFFSET)?;
-    let byte = usize::try_from(number / 8).map_err(|_| BAD_OFFSET)?;
+    let byte = usize::try_from(number / 8)
+        .ok()
+        .filter(|&byte| byte < MOST_BYTES_OF_REDIS);
+    Ok((byte.ok_or(BAD_OFFSET)?, 0x80 >> (number % 8)))
+}
+
+/// The same of a bit that a string may have.
+fn place(text: &[u8]) -> Result<(usize, u8), Failure> {
+    let (byte, mask) = readable_place(text)?;
     fits(byte.saturating_add(1)).map_err(|_| BAD_OFFSET)?;
-    Ok((byte, 0x80 >> (number % 8)))
+    Ok((byte, mask))
 }
 
 pub(super) fn get_bit(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    let (byte, mask) = place(args.at(2))?;
+    let (byte, mask) = readable_place(args.at(2))?;
     let text = transaction.text(args.at(1))?;
     let byte = text.and_then(|text| text.get(byte).copied()).unwrap_or(0);
     reply.truth(byte & mask != 0);

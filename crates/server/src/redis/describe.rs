@@ -213,7 +213,7 @@ fn flags(command: &Command) -> Vec<&'static str> {
 pub(super) fn describe(command: &Command, reply: &mut Reply<'_>) {
     begin(command, command.name, command.arity, reply);
     let parts = subcommands::names(command.name);
-    reply.array(parts.len());
+    reply.set(parts.len());
     for part in parts {
         describe_part(command, part, reply);
     }
@@ -221,7 +221,7 @@ pub(super) fn describe(command: &Command, reply: &mut Reply<'_>) {
 
 fn describe_part(command: &Command, (word, arity): &Part, reply: &mut Reply<'_>) {
     begin(command, &format!("{}|{word}", command.name), *arity, reply);
-    reply.array(0);
+    reply.set(0);
 }
 
 /// All of a description but the subcommands.
@@ -241,8 +241,9 @@ fn begin(command: &Command, name: &str, arity: i32, reply: &mut Reply<'_>) {
     classes
         .iter()
         .for_each(|class| reply.simple(&format!("@{class}")));
-    reply.array(0);
-    reply.array(0);
+    // Hints, and where the keys are, as sets.
+    reply.set(0);
+    reply.set(0);
 }
 
 /// Up to how many elements, and how long ones, Redis keeps in one piece.

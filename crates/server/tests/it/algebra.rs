@@ -33,6 +33,8 @@ fn sorted_sets_are_united_intersected_and_subtracted() {
         ZINTERCARD 3 a s => -ERR syntax error
         ZINTERCARD 0 a s => -ERR at least 1 input key is needed for 'zintercard' command
         SINTERCARD 3 a s => -ERR Number of keys can't be greater than number of args
+        ZADD zeros 0 a 0 c -1 b => :3
+        ZUNION 1 zeros WEIGHTS -0 => ["a" "b" "c"]
         ZUNION 0 a => -ERR at least 1 input key is needed for 'zunion' command
         ZUNION x a => -ERR value is not an integer or out of range
         ZUNION 9 a => -ERR syntax error
@@ -130,6 +132,8 @@ fn bits_are_set_counted_found_and_joined() {
         SETBIT b 7 1 => :1
         GETBIT b 7 => :1
         GETBIT b 100 => :0
+        GETBIT b 4294967295 => :0
+        GETBIT b 4294967296 => -ERR bit offset is not an integer or out of range
         SETBIT b 1 2 => -ERR bit is not an integer or out of range
         SETBIT b -1 1 => -ERR bit offset is not an integer or out of range
         SETBIT b 99999999999999 1 => -ERR bit offset is not an integer or out of range

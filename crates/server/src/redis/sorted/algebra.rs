@@ -11,6 +11,7 @@ use crate::error::Failure;
 use crate::model::{Collection, Entry, Kind};
 use crate::resp::{Args, Reply};
 use crate::store::{Transaction, Working};
+use std::cmp::Ordering;
 
 /// What a member that is gathered takes beside its bytes: its place in a list that doubles as it
 /// grows, an allocation, and its frame and score in the reply.
@@ -105,7 +106,11 @@ fn show(transaction: &mut Transaction<'_>, wish: Wish, sum: Sum, reply: &mut Rep
         made.push((member.to_vec(), score));
         Ok(Next::GoesOn)
     })?;
-    made.sort_by(|(one, score), (other, other_score)| score.total_cmp(other_score).then(one.cmp(other)));
+    // -0 and 0 are one score; none is no number.
+    made.sort_by(|(one, score), (other, other_score)| {
+        let by_score = score.partial_cmp(other_score).unwrap_or(Ordering::Equal);
+        by_score.then(one.cmp(other))
+    });
     reply_scored(reply, &made, wish.with_scores);
     Ok(())
 }
