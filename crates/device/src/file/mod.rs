@@ -34,6 +34,7 @@ mod names;
 mod open_file;
 mod placement;
 mod replace;
+mod space;
 mod state;
 mod sys;
 mod threads;

@@ -50,6 +50,30 @@ pub(crate) fn values_and_expiries_survive_a_restart() {
 }
 
 #[test]
+fn writes_are_refused_soon_after_the_directory_was_removed() {
+    let Fixture { server, db, place } = Fixture::new();
+    let mut client = Client::connect(server.redis_addr().unwrap());
+    client.script("SET a 1 => OK");
+    place.close().unwrap();
+    let until = Instant::now() + Duration::from_secs(30);
+    let refused = loop {
+        let reply = client.ask("SET a 2");
+        if reply != "OK" {
+            break reply;
+        }
+        assert!(Instant::now() < until, "writes are acknowledged into nothing");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert!(refused.starts_with("-ERR "), "{refused}");
+    // What is in memory is still read.
+    assert!(client.ask("GET a").starts_with('"'));
+    server.stop();
+    // It cannot note that it has ended.
+    assert!(server.join().is_err());
+    drop((server, db));
+}
+
+#[test]
 fn replies_of_a_durable_store_come_after_the_sync() {
     let place = tempfile::tempdir().unwrap();
     let db = Options::new()
