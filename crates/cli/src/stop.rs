@@ -25,6 +25,13 @@ pub(crate) fn listen() -> Result<()> {
     .context("asking for signals")
 }
 
+/// The same for a server, which goes on when its terminal goes away: SIGHUP asks it nothing.
+pub(crate) fn listen_as_server() -> Result<()> {
+    listen()?;
+    alluvium_device::hangups::ignore_hangups();
+    Ok(())
+}
+
 /// The same for a job that loses nothing wherever it ends, and may wait for long: it ends soon
 /// after the first signal.
 pub(crate) fn listen_impatiently() -> Result<()> {

@@ -37,6 +37,7 @@ pub mod datagrams;
 pub mod error;
 pub mod file;
 pub mod forward;
+pub mod hangups;
 pub mod heap;
 mod locks;
 pub mod machine;

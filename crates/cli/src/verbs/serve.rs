@@ -33,7 +33,7 @@ Examples:
   alluvium serve --hashed                           # a new store, whose keys are found by their hashes
   alluvium serve --cache 4G                         # a cache in memory: no store, nothing on disk
 
-Ctrl-C or SIGTERM ends it: what has been received is answered, and the store is closed.";
+Ctrl-C or SIGTERM ends it: what has been received is answered, and the store is closed. SIGHUP does not.";
 
 /// How often it is looked whether a signal has come.
 const LOOK: Duration = Duration::from_millis(50);
@@ -278,7 +278,7 @@ impl Serve {
             return self.run_cache(context, bytes, options);
         }
         context.check()?;
-        stop::listen()?;
+        stop::listen_as_server()?;
         let db = context
             .options()
             .durability(self.durability.into())
@@ -338,7 +338,7 @@ impl Serve {
             log_level: None,
             ..options
         };
-        stop::listen()?;
+        stop::listen_as_server()?;
         let server = CacheServer::start(memory, options).map_err(|error| in_flags(self, error))?;
         let mut place = format!("a cache of {} in memory", sizes::human(bytes.0));
         if let Some(datagrams) = datagrams {

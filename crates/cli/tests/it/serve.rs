@@ -102,6 +102,23 @@ fn what_was_acknowledged_is_there_after_sigterm_and_after_sigkill() {
 }
 
 #[test]
+fn a_server_goes_on_when_its_terminal_goes_away() {
+    let place = Place::new();
+    for arguments in [&[][..], &["--cache", "8M"]] {
+        let served = Served::new(&place, arguments);
+        asked(&served.redis, "SET Elbe 1094\r\n", "+OK\r\n");
+        let pid = i32::try_from(served.child.id()).expect("a process");
+        for _ in 0..3 {
+            // SAFETY: it is our own child, which was not waited for yet.
+            unsafe { libc::kill(pid, libc::SIGHUP) };
+        }
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        asked(&served.redis, "GET Elbe\r\n", "$4\r\n1094\r\n");
+        assert_eq!(served.ended(libc::SIGTERM), Some(0));
+    }
+}
+
+#[test]
 fn a_cache_is_served_without_a_store() {
     let place = Place::new();
     let store = place.path("none");
