@@ -94,9 +94,10 @@ fn inline(key: &[u8]) -> Option<u64> {
 /// Returns the place that stands in a number.
 fn place_in(number: u64) -> Option<Vec<u8>> {
     let count = usize::try_from(number >> COUNT_SHIFT).ok()?.checked_sub(1)?;
-    let bytes = number.to_be_bytes();
-    let key = bytes.get(8 - INLINE..8 - INLINE + count)?;
-    (inline(key) == Some(number)).then(|| key.to_vec())
+    let byte = |index: usize| (number >> (8 * (INLINE - 1 - index))) as u8;
+    let key: Vec<u8> = (0..count.min(INLINE)).map(byte).collect();
+    // Bits beyond its own are of no place.
+    (key.len() == count && inline(&key) == Some(number)).then_some(key)
 }
 
 impl Cursors {
@@ -214,7 +215,9 @@ impl State {
             let of = |client| {
                 let held = self.held.get(&client)?;
                 let mut numbers = held.values().copied();
-                numbers.find(|&number| number != kept).map(|number| (client, number))
+                numbers
+                    .find(|&number| number != kept)
+                    .map(|number| (client, number))
             };
             let by_count = self.counts.iter().rev().map(|(_, client)| *client);
             let Some((client, number)) = of(USED).or_else(|| by_count.clone().find_map(of)) else {
@@ -259,7 +262,14 @@ mod tests {
     #[test]
     fn short_places_stand_in_their_numbers_and_take_no_memory() {
         let (cursors, budget) = (Cursors::default(), Budget::new(LIMIT));
-        for key in [&b""[..], b"\0", b"a", b"\xff\xff\xff\xff\xff\xff", b"a\0\0", b"abcdef"] {
+        for key in [
+            &b""[..],
+            b"\0",
+            b"a",
+            b"\xff\xff\xff\xff\xff\xff",
+            b"a\0\0",
+            b"abcdef",
+        ] {
             let number = cursors.keep(1, 0, key, &budget);
             assert!(number != 0 && number < REMEMBERED);
             // Another start of the server knows them.

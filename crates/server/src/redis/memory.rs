@@ -119,7 +119,10 @@ fn stats(shared: &Shared, reply: &mut Reply<'_>) {
         ("keys.count", keys),
         ("keys.bytes-per-key", used.checked_div(keys).unwrap_or(0)),
         ("dataset.bytes", used.saturating_sub(memory.tables)),
-        ("alluvium.scan-cursors", shared.store.cursors.figures().bytes as u64),
+        (
+            "alluvium.scan-cursors",
+            shared.store.cursors.figures().bytes as u64,
+        ),
         ("alluvium.memtables", memory.memtables),
         ("alluvium.log", memory.log),
         ("alluvium.tree", memory.tree),

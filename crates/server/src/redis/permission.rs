@@ -105,7 +105,9 @@ impl Session {
                 format!("NOPERM this user has no permissions to run the '{command}' command any more")
             }
             Denied::Key(_) => {
-                format!("NOPERM this user has no permissions any more to access one of the keys of '{command}'")
+                format!(
+                    "NOPERM this user has no permissions any more to access one of the keys of '{command}'"
+                )
             }
         };
         let (reason, object) = match why {

@@ -1,7 +1,7 @@
 //! BEGIN, COMMIT, ABORT.
 
 use crate::client::{Client, Fixture, options};
-use alluvium_server::{Limits, ServerOptions};
+use alluvium_server::ServerOptions;
 use std::time::{Duration, Instant};
 
 #[test]
@@ -401,28 +401,6 @@ fn others_on_the_same_loop_go_on_while_a_transaction_is_open() {
 }
 
 #[test]
-fn a_transaction_that_writes_too_much_is_told_and_commits_nothing() {
-    let limits = Limits {
-        transaction: 10_000,
-        ..Limits::default()
-    };
-    let fixture = Fixture::with(ServerOptions { limits, ..options() });
-    let (mut client, value) = (fixture.client(), "x".repeat(4000));
-    client.script(&format!("BEGIN => OK\nSET a {value} => OK"));
-    let reply = client.ask(&format!("MSET b {value} c {value}"));
-    assert!(
-        reply.starts_with("-ERR the bytes of the writes of the transaction would exceed 10000"),
-        "{reply}"
-    );
-    client.script(
-        "EXISTS a b c => :1
-         SET a 1 => OK
-         COMMIT => -ABORTED a command of the transaction was refused: nothing is written
-         MGET a b c => [nil nil nil]",
-    );
-}
-
-#[test]
 fn a_watched_key_that_a_transaction_has_written_to_aborts_exec() {
     let fixture = Fixture::new();
     let (mut one, mut two) = (fixture.client(), fixture.client());
@@ -574,24 +552,4 @@ fn commands_reply_the_same_between_begin_and_commit_as_without() {
             assert_eq!(ours == ":-1", theirs == ":-1", "{turn}: {key} {ours} {theirs}");
         }
     }
-}
-
-#[test]
-fn users_need_the_right_to_begin_and_to_each_command() {
-    let fixture = Fixture::new();
-    let (mut admin, mut user) = (fixture.client(), fixture.client());
-    admin.script("ACL SETUSER eve on nopass +get +set +select ~a => OK");
-    user.script("AUTH eve x => OK");
-    assert!(user.ask("BEGIN").starts_with("-NOPERM "));
-    admin.script("ACL SETUSER eve +@transaction => OK");
-    user.script("BEGIN => OK\nSET a 1 => OK");
-    assert!(user.ask("SET b 1").starts_with("-NOPERM "));
-    assert!(user.ask("INCR a").starts_with("-NOPERM "));
-    user.script("COMMIT => -ABORTED a command of the transaction was refused: nothing is written");
-    user.script("BEGIN => OK\nSET a 1 => OK\nCOMMIT => OK\nGET a => \"1\"");
-    let classes = admin.ask("ACL CAT transaction");
-    for name in ["begin", "commit", "abort"] {
-        assert!(classes.contains(&format!("\"{name}\"")), "{classes}");
-    }
-    assert!(admin.ask("COMMAND DOCS begin").contains("transactions"));
 }

@@ -125,7 +125,12 @@ pub(crate) fn a_deleted_collection_leaves_nothing_behind() {
 }
 
 /// Asks for a page of a scan: its cursor, and the keys that it adds.
-fn page(client: &mut Client, cursor: &str, count: usize, seen: &mut BTreeSet<String>) -> Result<String, String> {
+fn page(
+    client: &mut Client,
+    cursor: &str,
+    count: usize,
+    seen: &mut BTreeSet<String>,
+) -> Result<String, String> {
     let reply = client.ask(&format!("SCAN {cursor} COUNT {count}"));
     let Some(inner) = reply.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) else {
         return Err(reply);

@@ -30,6 +30,7 @@ mod memcached;
 mod memcached_differential;
 mod other;
 mod page;
+mod refused;
 mod restart;
 mod sockets;
 mod sort;

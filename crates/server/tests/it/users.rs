@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// A file of users that is none.
 #[derive(Debug, Default)]
-struct Text(Mutex<String>);
+pub(crate) struct Text(Mutex<String>);
 
 impl UserFile for Text {
     fn place(&self) -> String {
@@ -32,7 +32,7 @@ fn file(text: &str) -> Arc<Text> {
     Arc::new(Text(Mutex::new(text.to_owned())))
 }
 
-fn with_users(text: &str) -> (Arc<Text>, Fixture) {
+pub(crate) fn with_users(text: &str) -> (Arc<Text>, Fixture) {
     let file = file(text);
     let options = ServerOptions {
         users: Some(file.clone()),
@@ -42,7 +42,7 @@ fn with_users(text: &str) -> (Arc<Text>, Fixture) {
     (file, Fixture::with(options))
 }
 
-fn user(fixture: &Fixture, name: &str) -> Client {
+pub(crate) fn user(fixture: &Fixture, name: &str) -> Client {
     let mut client = fixture.client();
     client.script(&format!("AUTH {name} pw => OK"));
     client
@@ -119,66 +119,6 @@ fn users_may_use_their_commands_and_keys() {
     ));
     // RESET makes it the connection of `default` again.
     third.script("GET other => nil");
-}
-
-#[test]
-fn commit_and_exec_ask_again_whether_the_user_may() {
-    let (_, fixture) = with_users("user u on >pw ~u:* ~v:* +@all\nuser w on >pw ~u:* +@all\n");
-    let mut admin = fixture.client();
-    let mut u = user(&fixture, "u");
-    let changed = "its rules were changed since the transaction asked for it, and nothing is written";
-    // A command, one of several keys, and a key that is only read for what is written.
-    for (ask, take, denied) in [
-        ("SET u:1 1", "-set", "to run the 'set' command any more"),
-        ("MSET u:1 1 v:1 2", "resetkeys ~u:*", "any more to access one of the keys of 'mset'"),
-        ("COPY v:0 u:1", "resetkeys ~u:* %W~v:*", "any more to access one of the keys of 'copy'"),
-        ("SORT v:0 BY nosort GET # STORE u:1", "resetkeys ~u:*", "any more to access one of the keys of 'sort'"),
-    ] {
-        admin.script("ACL SETUSER u resetkeys ~u:* ~v:* +@all => OK\nFLUSHALL => OK\nRPUSH v:0 x => :1");
-        u.script("BEGIN => OK\nSET u:0 0 => OK\nGET v:1 => nil");
-        assert!(!u.ask(ask).starts_with('-'), "{ask}");
-        admin.script(&format!("ACL SETUSER u {take} => OK"));
-        u.script(&format!(
-            "COMMIT => -NOPERM this user has no permissions {denied}: {changed}
-             COMMIT => -ERR COMMIT without BEGIN"
-        ));
-        admin.script("EXISTS u:0 u:1 v:1 => :0");
-        assert!(admin.ask("ACL LOG 1").contains("username\" \"u\""));
-    }
-    // What it may still do is written, and so is what it only read while it was allowed.
-    admin.script("ACL SETUSER u resetkeys ~u:* ~v:* +@all => OK");
-    u.script("BEGIN => OK\nGET v:1 => nil\nSET u:1 1 => OK");
-    admin.script("ACL SETUSER u resetkeys ~u:* -get +hget => OK");
-    u.script("COMMIT => OK\nDEL u:1 => :1");
-    // COMMIT itself.
-    u.script("BEGIN => OK\nSET u:1 1 => OK");
-    admin.script("ACL SETUSER u -commit => OK");
-    u.script(
-        "COMMIT => -NOPERM this user has no permissions to run the 'commit' command
-         ABORT => -ERR ABORT without BEGIN
-         EXISTS u:1 => :0",
-    );
-    // Another user of the connection may not commit what the first may not write any more.
-    admin.script("ACL SETUSER u +commit => OK");
-    u.script("BEGIN => OK\nSET u:1 1 => OK\nAUTH w pw => OK\nSET u:2 2 => OK");
-    admin.script("ACL SETUSER u -set => OK");
-    u.script(&format!(
-        "COMMIT => -NOPERM this user has no permissions to run the 'set' command any more: {changed}
-         EXISTS u:1 u:2 => :0"
-    ));
-    // EXEC leaves out what it may not execute, as in Redis, and is refused as a whole where it may
-    // not be executed itself.
-    u.script("MULTI => OK\nSET u:1 1 => QUEUED\nGET u:1 => QUEUED");
-    admin.script("ACL SETUSER w -set => OK");
-    let left_out = u.ask("EXEC");
-    assert!(left_out.starts_with("[-NOPERM ACLs rules changed"), "{left_out}");
-    assert!(left_out.ends_with("nil]"), "{left_out}");
-    u.script("MULTI => OK\nDEL u:1 => QUEUED");
-    admin.script("ACL SETUSER w -exec => OK");
-    u.script(
-        "EXEC => -EXECABORT Transaction discarded because of: NOPERM this user has no permissions to run the 'exec' command
-         PING => PONG",
-    );
 }
 
 #[test]
