@@ -114,8 +114,8 @@ fn is_seen(c: char) -> bool {
     }
 }
 
-/// Returns a message in which characters that are not seen, or that a terminal obeys, are written with
-/// their numbers, as in `\u{feff}`.
+/// Returns a message in which characters that are not seen, or that a terminal obeys, are written
+/// with their numbers, as in `\u{feff}`.
 fn visible(text: &str) -> Cow<'_, str> {
     if text.chars().all(is_seen) {
         return Cow::Borrowed(text);

@@ -1,7 +1,7 @@
 //! JSON Lines: an object on each line.
 //!
-//! A value that is no text is kept as it stands in the line: the digits of a number, the order of an
-//! object's names, blanks.
+//! A value that is no text is kept as it stands in the line: the digits of a number, the order of
+//! an object's names, blanks.
 
 use super::lines::one_line;
 use super::source::without_end;
@@ -62,8 +62,8 @@ fn is_text(value: &RawValue) -> bool {
     value.get().starts_with('"')
 }
 
-/// Returns the bytes that the field `name` means: a text's own, and of any other value the JSON that
-/// stands in the line.
+/// Returns the bytes that the field `name` means: a text's own, and of any other value the JSON
+/// that stands in the line.
 fn bytes(name: &str, value: &RawValue) -> Result<Vec<u8>, String> {
     if !is_text(value) {
         return Ok(value.get().as_bytes().to_vec());
@@ -73,8 +73,8 @@ fn bytes(name: &str, value: &RawValue) -> Result<Vec<u8>, String> {
         .map_err(|error| format!("the text of the field {name:?} cannot be read: {error}"))
 }
 
-/// Returns the bytes of a field; `a.b` is the field `b` of the object in `a`, unless there is a field
-/// of that whole name.
+/// Returns the bytes of a field; `a.b` is the field `b` of the object in `a`, unless there is a
+/// field of that whole name.
 fn field(object: &Fields<'_>, path: &str) -> Result<Vec<u8>, String> {
     if let Some(found) = object.get(path) {
         return bytes(path, found);

@@ -19,8 +19,8 @@ impl Opening {
         self.is_written = true;
     }
 
-    /// Writes bytes as they stand. Where they open the file with the mark, another one stands before
-    /// them, for readers to take away.
+    /// Writes bytes as they stand. Where they open the file with the mark, another one stands
+    /// before them, for readers to take away.
     ///
     /// # Errors
     /// As `out` says.

@@ -90,8 +90,8 @@ impl Redis {
         }
     }
 
-    /// Finds the words of the command at the beginning of the source. `row` is set to how many bytes
-    /// the command takes, none at the end.
+    /// Finds the words of the command at the beginning of the source. `row` is set to how many
+    /// bytes the command takes, none at the end.
     ///
     /// # Errors
     /// As the source says, or when nothing that follows can be understood. The inner result is what

@@ -131,7 +131,8 @@ impl Source {
         self.offset += bytes as u64;
     }
 
-    /// Takes the mark of the byte order away, if the stream begins with one. Returns whether it does.
+    /// Takes the mark of the byte order away, if the stream begins with one. Returns whether it
+    /// does.
     ///
     /// # Errors
     /// As [`Source::fill`].

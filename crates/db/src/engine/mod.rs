@@ -366,8 +366,8 @@ impl Engine {
         Ok(self.store.close()?)
     }
 
-    /// Gives what has died with the last checkpoints back to the file system, as far as that takes a
-    /// few calls: a small store is closed small.
+    /// Gives what has died with the last checkpoints back to the file system, as far as that takes
+    /// a few calls: a small store is closed small.
     fn give_back_a_little(&self) -> Result<()> {
         // Epochs move on from one to the next, and what readers might have seen becomes free.
         for _ in 0..3 {

@@ -219,9 +219,9 @@ impl Structure {
         Ok(cost::of(self.name(), &points, self.error(), &workload, &machine))
     }
 
-    /// Estimates what the structure costs, and looks at no workload near to this one: the middles are
-    /// those of [`Structure::cost`], the bands only as wide as the model's own error. It takes a
-    /// seventh of the time.
+    /// Estimates what the structure costs, and looks at no workload near to this one: the middles
+    /// are those of [`Structure::cost`], the bands only as wide as the model's own error. It takes
+    /// a seventh of the time.
     ///
     /// ```
     /// use alluvium_model::structures::{Machine, Setting, Structure, Workload};

@@ -29,9 +29,10 @@ pub(super) enum Start {
 /// deleted from it would free less than the file system keeps for itself.
 const TINY: u32 = (MIB / UNIT) as u32;
 
-/// Returns the most units that an extent is given where `wanted` would be best and `least` would do:
-/// in a tier that starts small as many as are used already.
+/// Returns the most units that an extent is given where `wanted` would be best and `least` would
+/// do: in a tier that starts small as many as are used already.
 pub(super) fn longest(used: u32, least: u32, wanted: u32, start: Start) -> u32 {
+    debug_assert!(least <= wanted, "{least} to {wanted} units");
     match start {
         Start::Whole => wanted,
         Start::Small => wanted.min(used.max(least)),

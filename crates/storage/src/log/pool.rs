@@ -89,10 +89,11 @@ struct Idle {
 }
 
 impl Idle {
-    /// So many bytes of slots are out.
+    /// Notes how many bytes of slots are out.
     fn set_live(&mut self, live: u64) {
         self.live = live;
         self.peak = self.peak.max(live);
+        debug_assert!(self.live <= self.peak, "the most that ever were");
     }
 
     /// Returns a short slot, while there are some that this claim may have and the record fits.
@@ -235,7 +236,12 @@ impl Pool {
         }
         let part = (idle.peak / PARTS_OF_LOG).max(stored_bytes / PARTS_OF_STORE);
         let length = part.checked_next_power_of_two().unwrap_or(segment_bytes);
-        length.max(self.shortest()).min(segment_bytes)
+        let length = length.max(self.shortest()).min(segment_bytes);
+        debug_assert!(
+            (MIN_SEGMENT..=segment_bytes).contains(&length),
+            "a slot of {length} bytes, a segment of {segment_bytes}"
+        );
+        length
     }
 
     /// Returns the length of the slots with which a log begins that starts small.
@@ -659,6 +665,10 @@ impl Pool {
         let (free, len) = {
             let mut idle = self.idle.lock();
             let len = self.usual_length(&idle);
+            debug_assert!(
+                idle.ready.iter().all(|slot| slot.len <= len),
+                "slots become no shorter"
+            );
             let ready: u64 = idle.ready.iter().map(|slot| slot.len).sum();
             let next = idle.live + ready + len;
             // One for a note is kept whatever the limit says.
