@@ -26,6 +26,9 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+/// Tests note by it that they cannot run where they are.
+pub use alluvium_device::skipped;
+
 pub mod account;
 pub mod cgroup;
 pub mod engine;

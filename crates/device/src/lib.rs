@@ -8,7 +8,7 @@
 //! *Read in this order*: [`buffer`] (large ones: `slabs.rs`), [`batch`], [`contract`],
 //! [`counters`], [`memory`], [`mod@file`], then the other implementations; [`forward`] (wrappers);
 //! [`socket`] (the file of a Unix socket); [`datagrams`] (bursts of them);
-//! [`probe`] (measures what is under a directory).
+//! [`probe`] (measures what is under a directory); [`skips`] (tests that cannot run).
 //!
 //! Invariants that every implementation keeps (a shared test suite in `tests/it/contract.rs` runs
 //! on all of them):
@@ -45,6 +45,7 @@ pub mod memory;
 pub mod overlay;
 pub mod probe;
 pub mod simulated;
+pub mod skips;
 mod slabs;
 pub mod socket;
 pub mod throttled;

@@ -346,11 +346,14 @@ fn servers_are_asked_by_either_protocol_and_leave_nothing() {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_there = |program: &str| std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
     let mut servers = vec!["alluvium", "alluvium-memcached", "alluvium-cache"];
-    if is_there("redis-server") {
-        servers.extend(["redis", "redis-aof"]);
-    }
-    if is_there("memcached") {
-        servers.push("memcached");
+    for (program, named) in [
+        ("redis-server", &["redis", "redis-aof"][..]),
+        ("memcached", &["memcached"]),
+    ] {
+        match is_there(program) {
+            true => servers.extend(named),
+            false => alluvium_device::skipped!(program, "its servers are left out"),
+        }
     }
     let names = servers.join(",");
     let words = [

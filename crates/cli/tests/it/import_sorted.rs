@@ -213,7 +213,7 @@ fn a_disk_without_space_for_the_sort_is_an_error_before_anything_is_begun() {
         )
     };
     if run(&["--version"]).code != Some(0) {
-        println!("skipped: only root mounts, and not in every container");
+        alluvium_device::skipped!("mounts", "only root mounts, and not in every container");
         return;
     }
     let mount = place.path("mount");

@@ -144,7 +144,7 @@ impl Place {
 /// A user that owns no file here.
 const OTHER: u32 = 65534;
 
-/// The same command as another user than root; none where that cannot be, which is printed.
+/// The same command as another user than root; none where that cannot be, which is noted.
 pub(crate) fn as_other_user(command: &Command) -> Option<Command> {
     let other = |program: &OsStr| {
         let mut other = Command::new("setpriv");
@@ -162,7 +162,7 @@ pub(crate) fn as_other_user(command: &Command) -> Option<Command> {
     }
     let tried = other(command.get_program()).arg("--version").output();
     if !tried.is_ok_and(|tried| tried.status.success()) {
-        println!("skipped: the binary cannot be run as another user here");
+        alluvium_device::skipped!("other users", "the binary cannot be run as another user");
         return None;
     }
     let mut other = other(command.get_program());

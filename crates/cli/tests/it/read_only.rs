@@ -122,7 +122,7 @@ fn a_store_on_a_full_disk_is_read() {
         { head -c 100000000 /dev/zero >\"$MOUNT/rest\" 2>&1 || true; } && exec \"$@\"";
     let run = |arguments: &[&str]| mounted(&place, script, &place.path("mount/store"), arguments);
     if run(&["--version"]).code != Some(0) {
-        println!("skipped: only root mounts, and not in every container");
+        alluvium_device::skipped!("mounts", "only root mounts, and not in every container");
         return;
     }
     assert!(run(&["scan"]).ended(0).text() == wanted, "the scan differs");
@@ -139,7 +139,7 @@ fn a_store_on_a_mount_for_reading_only_is_read() {
     let script = "mount --bind \"$0\" \"$0\" && mount -o remount,bind,ro \"$0\" && exec \"$@\"";
     let mounted = |arguments: &[&str]| mounted(&place, script, &place.path("store"), arguments);
     if mounted(&["--version"]).code != Some(0) {
-        println!("skipped: only root mounts, and not in every container");
+        alluvium_device::skipped!("mounts", "only root mounts, and not in every container");
         return;
     }
     reads(&mounted, &wanted, "mounted for reading only");

@@ -70,12 +70,16 @@ impl Drop for Volume {
 
 /// Runs a command, or says why the row is skipped.
 fn runs(row: &str, command: &mut Command) -> Option<()> {
-    let why = match command.output() {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let (need, why) = match command.output() {
         Ok(output) if output.status.success() => return Some(()),
-        Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
-        Err(error) => error.to_string(),
+        Ok(output) => {
+            let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            (format!("mounts of {row}"), why)
+        }
+        Err(error) => (program, error.to_string()),
     };
-    println!("{row:14} skipped: {command:?}: {why}");
+    alluvium_device::skipped!(&need, "row {row}: {command:?}: {why}");
     None
 }
 

@@ -549,7 +549,7 @@ mod tests {
         let place = tempfile::tempdir_in(std::env::temp_dir()).unwrap();
         let directory = FileDirectory::open(place.path()).unwrap();
         let Carrier::Rings(_) = directory.shared.carrier else {
-            println!("skipped: {:?}", directory.notes());
+            crate::skipped!("io_uring", "{:?}", directory.notes());
             return;
         };
         let mut arena = crate::Buffer::zeroed(1 << 20);
@@ -592,7 +592,7 @@ mod tests {
         let place = tempfile::tempdir_in(std::env::temp_dir()).unwrap();
         let directory = FileDirectory::open(place.path()).unwrap();
         let Carrier::Rings(rings) = &directory.shared.carrier else {
-            println!("skipped: {:?}", directory.notes());
+            crate::skipped!("io_uring", "{:?}", directory.notes());
             return;
         };
         let file = directory.create("f", FileOptions::DIRECT).unwrap();

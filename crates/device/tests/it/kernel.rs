@@ -18,7 +18,7 @@ fn a_store_that_the_kernel_cannot_carry_out_is_an_error_and_no_death() {
     file.grow(64 << 10).unwrap();
     let mapping = match file.map(0..64 << 10) {
         Ok(mapping) => mapping,
-        Err(error) => return println!("skipped: {error}"),
+        Err(error) => return alluvium_device::skipped!("shared mappings", "{error}"),
     };
     // SAFETY: this test alone uses the file.
     unsafe { mapping.write(0, &[1; 64 << 10]) };
@@ -78,15 +78,16 @@ fn a_sync_of_a_directory_reaches_the_kernel() {
         .env(WATCHED, place.path())
         .output();
     match watched {
-        Err(error) => return println!("skipped: strace: {error}"),
+        Err(error) => return alluvium_device::skipped!("strace", "{error}"),
         Ok(output) if !output.status.success() && !trace.exists() => {
-            return println!("skipped: strace: {}", String::from_utf8_lossy(&output.stderr));
+            let why = String::from_utf8_lossy(&output.stderr);
+            return alluvium_device::skipped!("ptrace", "{why}");
         }
         Ok(output) => assert!(output.status.success(), "{output:?}"),
     }
     let trace = std::fs::read_to_string(&trace).unwrap();
     if trace.is_empty() {
-        return println!("skipped: strace sees nothing");
+        return alluvium_device::skipped!("ptrace", "strace sees no call");
     }
     let root = place.path().canonicalize().unwrap();
     let syncs = |call: &str, path: &str| {

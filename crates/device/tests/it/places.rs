@@ -169,14 +169,13 @@ fn runs(command: &mut Command) -> Option<String> {
     match command.output() {
         Ok(output) if output.status.success() => Some(String::from_utf8_lossy(&output.stdout).into_owned()),
         Ok(output) => {
-            println!(
-                "skipped: {command:?}: {}",
-                String::from_utf8_lossy(&output.stderr).trim()
-            );
+            let why = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            alluvium_device::skipped!("mounts", "{command:?}: {why}");
             None
         }
         Err(error) => {
-            println!("skipped: {command:?}: {error}");
+            let program = command.get_program().to_string_lossy().into_owned();
+            alluvium_device::skipped!(&program, "{command:?}: {error}");
             None
         }
     }

@@ -437,7 +437,7 @@ fn a_file_without_permission_says_so() {
     match Command::new("chattr").arg("+i").arg(&path).status() {
         Ok(status) if status.success() => {}
         other => {
-            println!("skipped: chattr +i: {other:?}");
+            alluvium_device::skipped!("immutable files", "chattr +i: {other:?}");
             return;
         }
     }
@@ -510,10 +510,9 @@ fn a_kernel_that_refuses_io_uring_gets_threads_and_a_note() {
     let path = place.path().to_owned();
     // A filter binds the thread that installs it and those it starts, so it is put on a thread of
     // its own.
-    std::thread::spawn(move || {
+    let has_filters = std::thread::spawn(move || {
         if !forbid_io_uring() {
-            println!("skipped: this kernel has no seccomp filters");
-            return;
+            return false;
         }
         let directory = FileDirectory::open(&path).unwrap();
         assert_eq!(directory.engine(), Engine::Threads);
@@ -535,9 +534,13 @@ fn a_kernel_that_refuses_io_uring_gets_threads_and_a_note() {
         };
         let error = FileDirectory::open_with(&path, options).unwrap_err();
         assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+        true
     })
     .join()
     .unwrap();
+    if !has_filters {
+        alluvium_device::skipped!("seccomp", "this kernel has no filters of system calls");
+    }
 }
 
 /// Makes `io_uring_setup` fail with EPERM in this thread, as container runtimes do.

@@ -22,7 +22,10 @@ fn engines() -> impl Iterator<Item = (&'static Entry, Vec<EngineOption>)> {
     ENGINES
         .iter()
         .filter_map(move |entry| match (entry.name, &library) {
-            ("splinterdb", None) => None,
+            ("splinterdb", None) => {
+                alluvium_bench::skipped!("splinterdb", "ALLUVIUM_SPLINTERDB names no library");
+                None
+            }
             ("splinterdb", Some(library)) => {
                 let option = format!("splinterdb.library={library}");
                 Some((entry, vec![EngineOption::parse(&option).unwrap()]))
@@ -335,6 +338,10 @@ fn a_server_of_ones_own_merges_what_waits_only_with_its_change_buffer() {
     if measured.counts.is_empty() {
         // It is not installed here, and the note says what to install.
         assert!(measured.notes[0].starts_with("skipped: "), "{:?}", measured.notes);
+        alluvium_bench::skipped!(
+            "MariaDB 10",
+            "it is not installed, or of a version without a change buffer"
+        );
         return;
     }
     let rates = values(&measured, "rates, mariadb, buffered");

@@ -21,14 +21,14 @@ impl Other {
         arguments: impl Fn(&mut Command, u16),
         (question, mark): (&str, &str),
     ) -> Option<Other> {
-        let program = std::env::var(variable).unwrap_or_else(|_| program.to_owned());
+        let named = std::env::var(variable).unwrap_or_else(|_| program.to_owned());
         for _ in 0..10 {
             let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-            let mut command = Command::new(&program);
+            let mut command = Command::new(&named);
             arguments(&mut command, free.port());
             let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
             let Ok(child) = child else {
-                println!("skipped: there is no {program}; name one in {variable}");
+                alluvium_device::skipped!(program, "there is no {named}: name one in {variable}");
                 return None;
             };
             let mark = format!("{mark}{}\r\n", child.id());
@@ -43,7 +43,7 @@ impl Other {
                 std::thread::sleep(Duration::from_millis(20));
             }
         }
-        panic!("{program} does not answer");
+        panic!("{named} does not answer");
     }
 
     fn answers(&self, question: &str, mark: &str) -> Option<()> {
