@@ -155,7 +155,7 @@ pub trait Directory: Send + Sync + fmt::Debug {
     /// Returns the space on the file system.
     ///
     /// # Errors
-    /// [`Error::DirectoryRemoved`](crate::Error::DirectoryRemoved); as the operating system says.
+    /// As the operating system says.
     fn space(&self) -> Result<Space>;
 
     /// Returns which boot of which machine this is.

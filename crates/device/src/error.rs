@@ -71,15 +71,6 @@ pub enum Error {
         /// The file's name.
         file: String,
     },
-    /// The directory is open, and has been removed: what is written to its files is lost with them.
-    #[error(
-        "{directory} was removed while it was open: nothing that is written to it stays. End the process, and restore the store \
-         from a backup, or open it where its directory is now"
-    )]
-    DirectoryRemoved {
-        /// The directory's path.
-        directory: String,
-    },
     /// The file exists already.
     #[error("{file} exists already")]
     AlreadyExists {

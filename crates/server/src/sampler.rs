@@ -126,7 +126,7 @@ pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<JoinHandle<()>> {
     std::thread::Builder::new()
         .name("alluvium-sample".to_owned())
         .spawn(move || {
-            let (mut ticks, mut has_warned) = (0u32, false);
+            let mut ticks = 0u32;
             while shared.pause.watch(TICK) {
                 ticks = ticks.wrapping_add(1);
                 let counters = &shared.counters;
@@ -135,12 +135,6 @@ pub(crate) fn start(shared: &Arc<Shared>) -> std::io::Result<JoinHandle<()>> {
                 shared.samples.look(Instant::now(), counts);
                 if ticks.is_multiple_of(TICKS_PER_PEAK) {
                     shared.samples.peak_used(shared.used_memory());
-                    // Where the directory was removed, the store takes no writes from now on.
-                    if let Err(error) = shared.store.db.disk_space()
-                        && !std::mem::replace(&mut has_warned, true)
-                    {
-                        tracing::error!(%error, "the store's directory cannot be looked at");
-                    }
                     let stats = shared.store.db.stats();
                     let held = (Instant::now(), stats.waits, stats.delays.total_us());
                     shared.samples.note_pressure(held);

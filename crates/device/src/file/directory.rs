@@ -4,7 +4,6 @@ use super::device::{Carrier, FileDevice};
 use super::lock;
 use super::names::{has_no_name, parse_boot_id, unique_boot_id};
 use super::open_file::OpenFile;
-use super::space;
 use super::state::FileStates;
 use super::threads::Workers;
 use super::{Engine, Options};
@@ -413,7 +412,12 @@ impl Directory for FileDirectory {
     }
 
     fn space(&self) -> Result<Space> {
-        space::of(self.shared.descriptor.as_fd(), &self.describe())
+        let stat = rustix::fs::fstatvfs(&self.shared.descriptor)
+            .map_err(|errno| Self::failed(Operation::List, &self.describe(), errno))?;
+        Ok(Space {
+            free: stat.f_bavail.saturating_mul(stat.f_frsize),
+            total: stat.f_blocks.saturating_mul(stat.f_frsize),
+        })
     }
 
     fn boot_id(&self) -> BootId {

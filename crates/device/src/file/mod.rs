@@ -34,7 +34,6 @@ mod names;
 mod open_file;
 mod placement;
 mod replace;
-mod space;
 mod state;
 mod sys;
 mod threads;

@@ -106,18 +106,12 @@ pub struct Opening {
 }
 
 impl Store {
-    /// Returns the space on the file system that the first directory lies on. Where that directory
-    /// was removed, the store takes no more changes.
+    /// Returns the space on the file system that the first directory lies on.
     ///
     /// # Errors
-    /// `DirectoryRemoved`; as the operating system says.
+    /// As the operating system says.
     pub fn disk_space(&self) -> Result<alluvium_device::Space> {
-        match self.directory().space() {
-            Err(removed @ alluvium_device::Error::DirectoryRemoved { .. }) => {
-                self.judge(Err(crate::Error::Device(removed)))
-            }
-            other => Ok(other?),
-        }
+        Ok(self.directory().space()?)
     }
 
     /// Creates a store in a directory that holds none, or in several, one for each tier, with a
