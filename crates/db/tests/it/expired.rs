@@ -13,7 +13,7 @@ const COUNT: u32 = 4000;
 /// When the values expire, in milliseconds.
 const EXPIRY_MS: u64 = 5000;
 
-/// A store at the time 0 by its clock, with values of a structure that expire and one that does not.
+/// A store with values of a structure that expire, and one that does not.
 fn filled(structure: &str) -> (Arc<AtomicU64>, Db, Keyspace) {
     let clock = Arc::new(AtomicU64::new(1));
     let now = Arc::clone(&clock);
@@ -64,6 +64,9 @@ fn volatile_keyspaces_drop_what_has_expired_by_themselves() {
     work(&db);
     assert_eq!(keyspace.approximate_len().unwrap(), 1);
     let after = db.stats().memory.tree;
-    assert!(after + 50 * u64::from(COUNT) <= before, "{before} bytes, then {after}");
+    assert!(
+        after + 50 * u64::from(COUNT) <= before,
+        "{before} bytes, then {after}"
+    );
     assert_eq!(keyspace.first().unwrap().unwrap().1, b"for ever");
 }

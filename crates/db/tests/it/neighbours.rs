@@ -92,7 +92,9 @@ fn delete(db: &Db, [one, two]: &[Keyspace; 2], way: &str) -> [Option<usize>; 2] 
 }
 
 fn pairs() -> impl Iterator<Item = [&'static str; 2]> {
-    let all = STRUCTURES.iter().flat_map(|one| STRUCTURES.map(|two| [*one, two]));
+    let all = STRUCTURES
+        .iter()
+        .flat_map(|one| STRUCTURES.map(|two| [*one, two]));
     all.filter(|[one, two]| one != two)
 }
 

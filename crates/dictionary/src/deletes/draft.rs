@@ -137,8 +137,8 @@ impl Draft {
         self.ranges.is_empty()
     }
 
-    /// Cuts the deletes to ranges of keys, which ascend and do not overlap: of a delete remains what
-    /// lies in one of them, apart for each.
+    /// Cuts the deletes to ranges of keys, which ascend and do not overlap: of a delete remains
+    /// what lies in one of them, apart for each.
     pub fn cut_to(&mut self, ranges: &[KeyRange]) {
         debug_assert!(
             ranges.windows(2).all(|pair| pair[0].ends_before(&pair[1].low)),

@@ -445,7 +445,9 @@ impl MergeStep {
         let ledger = &self.levels.shared.ledger;
         match self.reason {
             Reason::Scans => ledger.note_defragmented(bytes),
-            Reason::Policy | Reason::All | Reason::Lift | Reason::Waded | Reason::Repair => ledger.note_written(bytes),
+            Reason::Policy | Reason::All | Reason::Lift | Reason::Waded | Reason::Repair => {
+                ledger.note_written(bytes)
+            }
         }
     }
 

@@ -32,7 +32,7 @@ impl Waded {
         self.0.store(0, Ordering::Relaxed);
     }
 
-    /// Returns whether scans have waded through enough of so many records.
+    /// Returns whether scans have waded through enough, where there are `records` records.
     fn is_worth(&self, records: u64) -> bool {
         let waded = self.0.load(Ordering::Relaxed);
         waded > 0 && waded.saturating_mul(PART) >= records

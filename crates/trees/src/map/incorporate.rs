@@ -132,7 +132,7 @@ impl Map {
         is_due.then(|| Rewrite { map: self.clone() })
     }
 
-    /// Returns whether so many values have expired that a rewrite is worth its work. It drops them
+    /// Returns whether enough values have expired to make a rewrite worth its work. It drops them
     /// from the commits that the horizon knows, and waits until it knows them all.
     pub(super) fn has_expired(&self) -> bool {
         let version = self.shared.version.load();

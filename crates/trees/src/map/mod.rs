@@ -92,7 +92,7 @@ struct Version {
     cut: Sequence,
     /// Bytes of keys and operands.
     bytes: u64,
-    /// From this moment on so many values have expired that a rewrite is worth its work; never if
+    /// From this moment on enough values have expired to make a rewrite worth its work; never if
     /// fewer expire.
     stale_from_ms: u64,
 }
