@@ -259,8 +259,8 @@ pub trait Ingest: fmt::Debug + Send + Sync {
     fn keep(&mut self, layers: u64);
 
     /// Hands what ended layers say of a key to `gather`, newest first. Layer `n`, from 0, has the
-    /// sequence number `n + 1` there. Where a deleted range covers the key, `gather` is decided: what
-    /// lies below the ingest makes no difference.
+    /// sequence number `n + 1` there. Where a deleted range covers the key, `gather` is decided:
+    /// what lies below the ingest makes no difference.
     ///
     /// # Errors
     /// As the device says; damage.

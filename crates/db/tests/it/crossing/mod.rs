@@ -5,11 +5,11 @@
 //! keyspaces, merges, expiry under a clock that the history moves, conditional writes, batches,
 //! transactions of every kind with savepoints, spills and others' commits between, snapshots with
 //! and without names, iterators that are held meanwhile, loads, checkpoints, compactions, backups
-//! that are restored, dropped, new and renamed keyspaces, stores that are closed and that crash, disks
-//! that are full for a while, flipped bits (`damage.rs`), one tier or two.
-//! `world.rs`, `writing.rs`, `reading.rs`, `transactions.rs` and `lasting.rs` tell it to both and compare what they answer.
-//! `shrink.rs` makes a history that fails short. It is printed as words of `ops.rs`, which can be
-//! pasted into a test, with the line that runs the seed again.
+//! that are restored, dropped, new and renamed keyspaces, stores that are closed and that crash,
+//! disks that are full for a while, flipped bits (`damage.rs`), one tier or two. `world.rs`,
+//! `writing.rs`, `reading.rs`, `transactions.rs` and `lasting.rs` tell it to both and compare what
+//! they answer. `shrink.rs` makes a history that fails short. It is printed as words of `ops.rs`,
+//! which can be pasted into a test, with the line that runs the seed again.
 //!
 //! `ALLUVIUM_CROSSING_SEED` is the seed of the first history, `ALLUVIUM_CROSSING_STEPS` how many
 //! operations all of them have, `ALLUVIUM_CROSSING_LENGTH` how many each has.
