@@ -1,5 +1,5 @@
-//! Tests that cannot run where they are: each is printed, and noted in a file, so that the gate sees
-//! which of them have shown nothing.
+//! Tests that cannot run where they are. Each is printed, and noted in a file, so that the gate
+//! sees which of them have shown nothing.
 
 use std::fmt::Display;
 use std::fs::File;

@@ -6,9 +6,10 @@
 //! *Does not know*: how any one dictionary keeps its records; transactions, threads, clocks; who
 //! assigned a sequence number.
 //!
-//! *Read in this order*: [`key`], [`range`], [`deletes`], [`memtable`], [`memtables`], [`record`],
-//! [`empty_ranges`] (what walks pass by), [`merge`], [`rules`], [`fetch`] and [`nodes`] (where a lookup's nodes come from), [`found`]
-//! (what it finds), [`values`], [`gather`], [`batch`] and [`apart`] (what a scan has decided),
+//! *Read in this order*: [`key`], [`range`], [`deletes`], [`memtable`], [`memtables`] (with the
+//! ranges that walks leap over), [`record`], [`merge`], [`rules`], [`fetch`] and [`nodes`] (where
+//! a lookup's nodes come from), [`found`] (what it finds),
+//! [`values`], [`gather`], [`batch`] and [`apart`] (what a scan has decided),
 //! [`read`] (what a check reads), [`blob`] and [`cut`] (what a checkpoint writes), [`horizon`],
 //! [`home`] (what a store hands over), [`placement`] (which tier data goes to),
 //! [`share`], [`findings`], [`contract`] (what a dictionary is to its store), [`lookup`] (what
@@ -26,7 +27,6 @@ pub mod blob;
 pub mod contract;
 pub mod cut;
 pub mod deletes;
-pub mod empty_ranges;
 pub mod fetch;
 pub mod findings;
 pub mod found;

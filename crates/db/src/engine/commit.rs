@@ -324,7 +324,7 @@ impl Engine {
                 .store
                 .judge(Err(alluvium_storage::Error::Poisoned { cause }))?);
         }
-        // Readers that see the commit find no range empty that it writes to (Z1).
+        // Readers that see the commit find no range empty that it writes to (N1).
         self.queue.empty_ranges().written(given(commit.writes()));
         self.visible.complete(place.first, last);
         self.tallies.committed(commit);

@@ -17,8 +17,8 @@
 
 use super::policy::{MOST_SEALED, PARTS};
 use alluvium_base::Sequence;
-use alluvium_dictionary::empty_ranges::EmptyRanges;
 use alluvium_dictionary::memtable::Memtable;
+use alluvium_dictionary::memtables::empty_ranges::EmptyRanges;
 use alluvium_dictionary::memtables::{MemtableEntry, MemtableList, Memtables};
 use arc_swap::ArcSwap;
 use crossbeam_utils::CachePadded;

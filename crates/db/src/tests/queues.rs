@@ -11,7 +11,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 /// Keys without a value that walks of this thread have passed one by one since the last call.
 fn passed() -> u64 {
-    alluvium_dictionary::empty_ranges::PASSED.with(|passed| passed.replace(0))
+    alluvium_dictionary::memtables::empty_ranges::PASSED.with(|passed| passed.replace(0))
 }
 
 fn ordered(db: &Db) -> Vec<Keyspace> {

@@ -232,6 +232,24 @@ impl Steps<'_> {
             }
         }
     }
+
+    /// Deletes all keys of a keyspace with a range, and merges and puts above it.
+    fn delete_all_and_write(&mut self, keyspace: &Keyspace) {
+        self.transaction.delete_range(keyspace, "", None).unwrap();
+        self.pause();
+        self.transaction.merge(keyspace, "merged", "a").unwrap();
+        self.transaction.merge(keyspace, "two", "a").unwrap();
+        self.transaction.put(keyspace, "put", "new").unwrap();
+        let long_ago = SystemTime::now() - Duration::from_secs(3600);
+        self.transaction
+            .put_until(keyspace, "expired", "over", long_ago)
+            .unwrap();
+        self.pause();
+        self.transaction.merge(keyspace, "two", "b").unwrap();
+        self.transaction.merge(keyspace, "put", "!").unwrap();
+        self.transaction.merge(keyspace, "expired", "c").unwrap();
+        self.pause();
+    }
 }
 
 #[test]
@@ -253,6 +271,29 @@ fn a_spilled_transaction_reads_nothing_below_a_range_that_it_has_deleted() {
     }
 }
 
+/// Spills one more operand after a savepoint, and takes it back.
+fn merge_and_roll_back(transaction: &mut Transaction, keyspace: &Keyspace, filler: &Keyspace, case: &str) {
+    let savepoint = transaction.savepoint();
+    transaction.merge(keyspace, "merged", "z").unwrap();
+    let mut steps = Steps {
+        transaction: &mut *transaction,
+        filler,
+        spills: 1,
+    };
+    steps.pause();
+    assert_eq!(
+        transaction.get(keyspace, "merged").unwrap().unwrap(),
+        b"az",
+        "{case}"
+    );
+    transaction.rollback_to(&savepoint).unwrap();
+    assert_eq!(
+        transaction.get(keyspace, "merged").unwrap().unwrap(),
+        b"a",
+        "{case}"
+    );
+}
+
 fn below_a_deleted_range(db: &Db, keyspace: &Keyspace, filler: &Keyspace, spills: u32) {
     let mut transaction = db.begin_with(&TransactionOptions::new().memory(500));
     let mut steps = Steps {
@@ -260,21 +301,7 @@ fn below_a_deleted_range(db: &Db, keyspace: &Keyspace, filler: &Keyspace, spills
         filler,
         spills,
     };
-    steps.transaction.delete_range(keyspace, "", None).unwrap();
-    steps.pause();
-    steps.transaction.merge(keyspace, "merged", "a").unwrap();
-    steps.transaction.merge(keyspace, "two", "a").unwrap();
-    steps.transaction.put(keyspace, "put", "new").unwrap();
-    let long_ago = SystemTime::now() - Duration::from_secs(3600);
-    steps
-        .transaction
-        .put_until(keyspace, "expired", "over", long_ago)
-        .unwrap();
-    steps.pause();
-    steps.transaction.merge(keyspace, "two", "b").unwrap();
-    steps.transaction.merge(keyspace, "put", "!").unwrap();
-    steps.transaction.merge(keyspace, "expired", "c").unwrap();
-    steps.pause();
+    steps.delete_all_and_write(keyspace);
     let expected: State = [("expired", "c"), ("merged", "a"), ("put", "new!"), ("two", "ab")]
         .map(|(key, value)| (key.into(), value.into()))
         .into();
@@ -310,25 +337,7 @@ fn below_a_deleted_range(db: &Db, keyspace: &Keyspace, filler: &Keyspace, spills
         let back = transaction.iter(keyspace).rev().map(Result::unwrap).collect();
         assert_eq!(collect(back), expected, "{case}");
     }
-    let savepoint = transaction.savepoint();
-    transaction.merge(keyspace, "merged", "z").unwrap();
-    let mut steps = Steps {
-        transaction: &mut transaction,
-        filler,
-        spills: 1,
-    };
-    steps.pause();
-    assert_eq!(
-        transaction.get(keyspace, "merged").unwrap().unwrap(),
-        b"az",
-        "{case}"
-    );
-    transaction.rollback_to(&savepoint).unwrap();
-    assert_eq!(
-        transaction.get(keyspace, "merged").unwrap().unwrap(),
-        b"a",
-        "{case}"
-    );
+    merge_and_roll_back(&mut transaction, keyspace, filler, &case);
     transaction.commit().unwrap();
     let committed = keyspace.unordered().map(Result::unwrap).collect();
     assert_eq!(collect(committed), expected, "{case}");

@@ -344,28 +344,20 @@ impl Session {
         let begin = |database| begin(store, database, is_blind, client);
         let mut transaction = begin(number);
         transaction.take_over(self.room.take());
+        let at_once = AT_ONCE.min(store.sizes.most());
         let ahead = if is_blind {
             Ahead::Known
         } else {
-            let records = batch.records(number, AT_ONCE.min(store.sizes.most()));
+            let records = batch.records(number, at_once);
             read_ahead(&mut transaction, records, read, needs_locks, context)?
         };
         match ahead {
             Ahead::Known => {}
             Ahead::Waits(waiting) => return Ok(Some(waiting)),
-            Ahead::NoRoom if self.paging.refuses => {
-                let bytes = store.sizes.at_worst(1);
-                return Err(Failure::NoRoom { bytes });
-            }
-            Ahead::NoRoom => {
-                self.paging.wait_before_all();
-                return Ok(None);
-            }
+            Ahead::NoRoom => return self.wait_or_refuse(store),
         }
         if batch.len() > 1 && !is_blind {
-            let most = AT_ONCE.min(store.sizes.most());
-            let elements = elements::named(batch.commands.iter(), &transaction, most);
-            transaction.prefetch_elements(elements)?;
+            elements::read_ahead(batch.commands.iter(), &mut transaction, at_once)?;
         }
         let most = MOST_BYTES.min(shared.budget.limit() / SHARE);
         let before = output.len();
@@ -380,8 +372,7 @@ impl Session {
                 };
             }
             let start = output.len();
-            let tail = self.apply(command, *args, &mut transaction, output, self.length())?;
-            if let Some(mut tail) = tail {
+            if let Some(mut tail) = self.apply(command, *args, &mut transaction, output, self.length())? {
                 // What it shows is what is there once all this is committed. The rest of the batch
                 // waits until the client has it.
                 self.commit(&mut transaction, &held)?;
@@ -398,6 +389,16 @@ impl Session {
         }
         self.commit(&mut transaction, &held)?;
         done.commands = batch.len();
+        Ok(None)
+    }
+
+    /// There is no memory for what a batch reads: it waits, or is refused.
+    fn wait_or_refuse(&mut self, store: &Store) -> Result<Option<Box<Awaited>>, Failure> {
+        if self.paging.refuses {
+            let bytes = store.sizes.at_worst(1);
+            return Err(Failure::NoRoom { bytes });
+        }
+        self.paging.wait_before_all();
         Ok(None)
     }
 

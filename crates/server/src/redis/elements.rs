@@ -1,6 +1,7 @@
 //! Which elements the commands of a batch name, so that they are read together.
 
 use super::table::Command;
+use crate::error::Failure;
 use crate::model::Kind;
 use crate::model::format::{self, InnerKey};
 use crate::resp::Args;
@@ -33,9 +34,19 @@ impl Named {
     }
 }
 
+/// Reads the elements that commands name, up to `most` of them, together.
+pub(super) fn read_ahead<'a>(
+    commands: impl Iterator<Item = &'a (&'static Command, Args<'a>)>,
+    transaction: &mut Transaction<'_>,
+    most: usize,
+) -> Result<(), Failure> {
+    let elements = named(commands, transaction, most);
+    transaction.prefetch_elements(elements)
+}
+
 /// Returns the places of the elements that commands name, up to `most` of them; none if there are
 /// none to be read together.
-pub(super) fn named<'a>(
+fn named<'a>(
     commands: impl Iterator<Item = &'a (&'static Command, Args<'a>)>,
     transaction: &Transaction<'_>,
     most: usize,

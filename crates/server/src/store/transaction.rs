@@ -214,8 +214,8 @@ impl<'s> Transaction<'s> {
         !self.prefetched.is_empty()
     }
 
-    /// Where a prefetched key is, if it is near where the last one was, or that one: commands ask in
-    /// the order in which keys were collected. What is not found is read once more.
+    /// Returns where a prefetched key is, if it is the last one that was asked for or near it:
+    /// commands ask in the order in which keys were collected. Other keys are read once more.
     fn prefetched(&mut self, key: &[u8]) -> Option<usize> {
         let ahead = self.prefetched.iter().skip(self.next).take(AHEAD);
         let step = ahead.into_iter().position(|(name, _)| **name == *key)?;

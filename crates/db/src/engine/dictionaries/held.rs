@@ -42,8 +42,8 @@ impl Dictionaries {
         self.paged.get().map(Paged::figures).unwrap_or_default()
     }
 
-    /// Has what was deleted of keyspaces in pages taken out of them. Returns whether there is enough
-    /// of it that no rewrite was asked for before.
+    /// Asks keyspaces in pages to take out what was deleted. Returns whether there is enough of it,
+    /// and no rewrite was asked for before.
     pub(crate) fn want_page_deletes_applied(&self) -> bool {
         self.paged.get().is_some_and(Paged::want_deletes_applied)
     }

@@ -39,8 +39,8 @@ impl Dictionaries {
         begun.collect()
     }
 
-    /// What was taken of a memtable is in all of them. Where it fails it may be in some; those that have it say
-    /// so. `failed` is the structure that has failed.
+    /// Publishes what each dictionary has taken of a memtable. After an error some of them may have
+    /// published it, and know that. `failed` is the structure that has failed.
     pub(in crate::engine) fn publish(
         &self,
         memtable: &Memtable,

@@ -24,7 +24,7 @@ impl<'p> Draw<'p> {
         }
     }
 
-    /// Returns so many operations.
+    /// Returns this number of operations.
     pub(crate) fn history(&mut self, len: usize) -> Vec<Operation> {
         (0..len).map(|_| self.operation()).collect()
     }
@@ -117,7 +117,7 @@ impl<'p> Draw<'p> {
         self.write_with(of, ranges)
     }
 
-    /// Draws a write; so many of a hundred are range deletes.
+    /// Draws a write, a range delete with a probability in percent.
     fn write_with(&mut self, of: KeyspaceNumber, ranges: u32) -> Write {
         let plan = &self.plan.keyspaces[of];
         let merges = plan.operator != Operator::None;

@@ -4,7 +4,7 @@
 use super::ops::{Bytes, KeyNumber};
 use super::plan::Operator;
 
-/// Returns the key of a number, of at most so many bytes.
+/// Returns the key of a number, no longer than a limit in bytes.
 pub(crate) fn key(number: KeyNumber, most: usize) -> Vec<u8> {
     let times = usize::from(number / 23);
     let [high, low] = number.to_be_bytes();
@@ -26,7 +26,7 @@ pub(crate) fn key(number: KeyNumber, most: usize) -> Vec<u8> {
     key
 }
 
-/// Returns a value of a keyspace whose values are merged so, of at most so many bytes.
+/// Returns a value of a keyspace with a merge operator, no longer than a limit in bytes.
 pub(crate) fn value(Bytes(len, fill): Bytes, operator: Operator, most: usize) -> Vec<u8> {
     if operator == Operator::Add {
         return (i64::from(fill) - 100).to_le_bytes().to_vec();

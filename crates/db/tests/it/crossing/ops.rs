@@ -29,7 +29,7 @@ pub(crate) enum Edge {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Write {
     Put(KeyNumber, Bytes),
-    /// A put that expires so many milliseconds later.
+    /// A put that expires some milliseconds later.
     PutFor(KeyNumber, Bytes, u64),
     Delete(KeyNumber),
     Merge(KeyNumber, Bytes),
@@ -61,7 +61,7 @@ pub(crate) enum Way {
     Both(u64),
 }
 
-/// A walk over a range, at most so many keys of it.
+/// A walk over a range, which ends after a number of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Walk {
     pub(crate) low: Edge,
@@ -77,7 +77,7 @@ pub(crate) enum Read {
     Contains(KeyspaceNumber, KeyNumber),
     GetMany(View, KeyspaceNumber, Vec<KeyNumber>),
     Walk(View, KeyspaceNumber, Walk),
-    /// A walk over keys with a prefix: so many bytes of a key.
+    /// A walk over keys with a prefix: the first bytes of a key.
     Prefix(KeyspaceNumber, KeyNumber, usize, Way),
     Unordered(View, KeyspaceNumber),
     /// Everything that a keyspace has, both ways.
@@ -129,7 +129,7 @@ pub(crate) enum Operation {
     Set(KeyspaceNumber, KeyNumber, Expected, Option<Bytes>),
     Take(KeyspaceNumber, KeyNumber),
     Read(Read),
-    /// So many milliseconds pass.
+    /// Some milliseconds pass.
     Pass(u64),
     Snapshot,
     DropSnapshot(usize),
@@ -137,7 +137,7 @@ pub(crate) enum Operation {
     RemoveSnapshot(usize),
     /// An iterator is held while the store changes.
     Hold(KeyspaceNumber),
-    /// It goes on by so many keys.
+    /// It goes on by a number of keys.
     GoOn(usize, Way, usize),
     LetGo(usize),
     Transaction(Transaction),
@@ -145,11 +145,11 @@ pub(crate) enum Operation {
     Ingest(KeyspaceNumber, Vec<(KeyNumber, Bytes, Option<u64>)>, Load),
     Checkpoint,
     Compact,
-    /// So many slices of background work.
+    /// Some slices of background work.
     Work(u32),
     Reopen(Ending),
     BackUp,
-    /// The disk has space for so many bytes more, and no longer.
+    /// The disk has space for some bytes more, and then none.
     Narrow(u32),
     Widen,
     /// A bit of a copy is flipped, which a seed draws.

@@ -64,7 +64,7 @@ pub(super) fn gathered(walk: impl Iterator<Item = Found>, plan: &KeyspacePlan) -
     Ok(pairs)
 }
 
-/// Compares a walk from both ends, at most so many keys of it.
+/// Compares a walk from both ends, which ends after a number of keys.
 pub(super) fn compare(
     mut walk: impl DoubleEndedIterator<Item = Found>,
     mut left: VecDeque<Pair>,

@@ -318,7 +318,7 @@ impl<'p> World<'p> {
         Ok(())
     }
 
-    /// Leaves so many bytes free on each disk.
+    /// Leaves this number of bytes free on each disk.
     fn narrow(&mut self, bytes: u32) {
         for disk in &self.disks {
             disk.set_capacity(disk.used() + u64::from(bytes));

@@ -2,12 +2,14 @@
 //!
 //! *Read in this order*: this file, `steps.rs` (work that is given up, lookups that wait),
 //! `collisions.rs` (keys with one hash), `bundles.rs` (levels and their filters), `trees.rs`
-//! (levels and their trees), `long.rs` (long histories), `tiers.rs`, `mending.rs` (repairs).
+//! (levels and their trees), `long.rs` (long histories), `tiers.rs`, `mending.rs` (repairs),
+//! `neighbours.rs` (range deletes beside those of another structure).
 
 mod bundles;
 mod collisions;
 mod long;
 mod mending;
+mod neighbours;
 mod steps;
 mod tiers;
 mod trees;
@@ -455,55 +457,6 @@ fn nothing_remains(mut story: Story) {
     assert!(examined.reachable.is_empty(), "{:?}", examined.reachable);
 }
 
-#[test]
-fn a_deleted_range_stays_one_beside_that_of_another_structure_which_it_touches() {
-    for options in forms() {
-        for is_seen in [false, true] {
-            a_deleted_range_stays_beside_another(&Story::of(options.clone(), 9), is_seen);
-        }
-    }
-}
-
-/// The share is of two ranges of keys. All of it is deleted, and what lies before each of them, in
-/// another structure, together with it. A reader may need what was there before.
-fn a_deleted_range_stays_beside_another(story: &Story, is_seen: bool) {
-    let keys: Arc<[KeyRange]> = [(b"b", b"c"), (b"e", b"f")]
-        .map(|(low, high)| KeyRange::new(low, Some(high)))
-        .into();
-    let take = |memtable: Memtable, cut| {
-        let share = Share::new(Arc::new(memtable), cut, Arc::clone(&keys));
-        let mut taking = story.hashed.incorporate(share, Class::Normal).unwrap();
-        while taking.poll(100).unwrap() == Progress::More {}
-        taking.publish().unwrap();
-    };
-    let written = Memtable::new(1 << 20);
-    for (sequence, key) in (1..).zip([b"a1", b"b1", b"b2", b"d1", b"e1"]) {
-        written.insert(key, Message::put(sequence, b"old")).unwrap();
-    }
-    take(written, 5);
-    let deleting = Memtable::new(1 << 20);
-    for (sequence, (low, high)) in (6..).zip([(b"a", b"b"), (b"b", b"c"), (b"d", b"e"), (b"e", b"f")]) {
-        deleting.delete_range(low, high, sequence).unwrap();
-    }
-    deleting.insert(b"b2", Message::put(10, b"new")).unwrap();
-    match is_seen {
-        true => story.home.horizon.raise_past([5], 10),
-        false => story.home.horizon.raise(10),
-    }
-    take(deleting, 10);
-    let found = |at| [b"b1", b"b2", b"e1"].map(|key| story.get(key, at));
-    let new = Some(b"new".to_vec());
-    assert_eq!(found(10), [None, new, None], "{:?}", story.options);
-    if is_seen {
-        assert_eq!(
-            found(5),
-            [0; 3].map(|_| Some(b"old".to_vec())),
-            "{:?}",
-            story.options
-        );
-    }
-}
-
 /// The keys of layers come in order, either way.
 fn walks_of_layers(ingest: &dyn alluvium_dictionary::contract::Ingest) {
     for (direction, first) in [(Direction::Forward, b"a0040"), (Direction::Backward, b"a0079")] {
@@ -519,6 +472,20 @@ fn walks_of_layers(ingest: &dyn alluvium_dictionary::contract::Ingest) {
     }
 }
 
+/// A key that a layer has deleted with a range is decided, with or without operands above.
+fn ranges_decide_what_they_cover(ingest: &dyn alluvium_dictionary::contract::Ingest) {
+    let is_decided = |key: &[u8]| {
+        let mut gather = Gather::new(LAST, 0, Some(&Append));
+        ingest.gather(Key::new(key), &mut gather).unwrap();
+        gather.is_decided()
+    };
+    assert!(
+        is_decided(b"a0050") && is_decided(b"a0056"),
+        "nothing below counts"
+    );
+    assert!(!is_decided(b"c"), "the structure has the rest");
+}
+
 #[test]
 fn layers_are_seen_before_and_after_they_are_attached() {
     for options in forms() {
@@ -529,14 +496,11 @@ fn layers_are_seen_before_and_after_they_are_attached() {
 fn layers_are_seen(mut story: Story) {
     let mut ingest = story.hashed.ingest(Class::Normal).unwrap();
     for number in 0..200u32 {
-        ingest
-            .push(format!("a{number:04}").as_bytes(), Message::put(0, b"old"))
-            .unwrap();
+        let key = format!("a{number:04}");
+        ingest.push(key.as_bytes(), Message::put(0, b"old")).unwrap();
     }
-    assert!(
-        ingest.push(b"a0001", Message::put(0, b"")).is_err(),
-        "out of order"
-    );
+    let again = ingest.push(b"a0001", Message::put(0, b""));
+    assert!(again.is_err(), "out of order");
     ingest.end_layer().unwrap();
     ingest.delete_range(b"a0050", b"a0060");
     ingest.end_layer().unwrap();
@@ -564,16 +528,7 @@ fn layers_are_seen(mut story: Story) {
     for (key, expected) in expected {
         assert_eq!(value(key).as_deref(), expected);
     }
-    let is_decided = |key: &[u8]| {
-        let mut gather = Gather::new(LAST, 0, Some(&Append));
-        ingest.gather(Key::new(key), &mut gather).unwrap();
-        gather.is_decided()
-    };
-    assert!(
-        is_decided(b"a0050") && is_decided(b"a0056"),
-        "nothing below counts"
-    );
-    assert!(!is_decided(b"c"), "the structure has the rest");
+    ranges_decide_what_they_cover(&*ingest);
     walks_of_layers(&*ingest);
     ingest.attach(1).unwrap();
     assert_eq!(story.hashed.cut(), 3);

@@ -76,8 +76,8 @@ impl Segments {
         self.high_water
     }
 
-    /// Returns how many pages can be taken before space is asked for, if they are fewer than `most`;
-    /// else `most` at least.
+    /// Returns how many pages can be taken before space is asked for, if they are fewer than
+    /// `most`; else `most` at least.
     pub(super) fn spare(&self, most: u64) -> u64 {
         assert!(self.high_water <= self.backed, "pages lie in the file");
         let free = match self.holes.is_empty() {

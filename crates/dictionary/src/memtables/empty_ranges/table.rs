@@ -54,7 +54,7 @@ pub(super) struct Table {
     next_claim: u64,
     bytes: usize,
     most_bytes: usize,
-    /// Where the next search for a range that nobody uses begins.
+    /// Where the next search for an unused range begins.
     hand: Box<[u8]>,
     /// Readers below this commit claim nothing.
     floor: Sequence,
@@ -86,7 +86,7 @@ impl Table {
         self.bytes
     }
 
-    /// Returns the range that a key is in, whoever it holds for.
+    /// Returns the range that a key is in, also one that some readers may not use.
     fn range_of(&self, key: &[u8]) -> Option<(&[u8], &Known)> {
         let upto = (Bound::Unbounded, Bound::Included(key));
         let (start, known) = self.ranges.range::<[u8], _>(upto).next_back()?;
@@ -128,7 +128,7 @@ impl Table {
             self.bytes += key.len();
             claim.end = key.into();
         }
-        debug_assert!(!self.holds(key), "Z2: what is written is in no range");
+        debug_assert!(!self.holds(key), "N2: what is written is in no range");
     }
 
     fn remove(&mut self, start: &[u8]) -> Known {
@@ -169,8 +169,8 @@ impl Table {
         Some(first..self.next_claim)
     }
 
-    /// Drops ranges, those first that nobody has used lately (CLOCK), until this many bytes more may
-    /// be taken (Z3).
+    /// Drops ranges, those first that no reader has used lately (CLOCK), until this number of bytes
+    /// more may be taken (N3).
     fn make_way(&mut self, wanted: usize) {
         while self.bytes + wanted > self.most_bytes && !self.ranges.is_empty() {
             let behind = (Bound::Excluded(&*self.hand), Bound::Unbounded);

@@ -1,9 +1,16 @@
-//! What lies above a dictionary: memtables that are not written out yet, and which of them it has
-//! already.
+//! The memtables above a dictionary, and the ranges of keys that walks over them have found empty.
+//!
+//! *Knows*: which memtables are not written out yet, and which of them a dictionary has already.
+//!
+//! *Does not know*: when they are written out, and what keeps them.
+//!
+//! *Read in this order*: this file, then `empty_ranges/`.
 
-use crate::empty_ranges::EmptyRanges;
+pub mod empty_ranges;
+
 use crate::memtable::Memtable;
 use alluvium_base::Sequence;
+use empty_ranges::EmptyRanges;
 use std::fmt;
 use std::sync::Arc;
 

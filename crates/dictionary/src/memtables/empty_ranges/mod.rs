@@ -7,10 +7,10 @@
 //! *Read in this order*: `table.rs` (the ranges by their starts), this file (how a range gets into
 //! the table while others write), `dead_run.rs` (what a walk notes on its way).
 //!
-//! A queue deletes at its front what it adds at its back. Every deleted key stays until a compaction
-//! drops it, so a walk from the front would pass all of them, each time. The first walk that does so
-//! notes where it found nothing, and those that follow begin behind. It is the same for keys that
-//! have expired.
+//! A queue deletes at its front what it adds at its back. Every deleted key stays until a
+//! compaction drops it, so a walk from the front would pass all of them, each time. The first walk
+//! that does so notes where it found nothing, and those that follow begin behind. It is the same
+//! for keys that have expired.
 //!
 //! A range is empty for every reader at or above the commit at which it was found so, until a put
 //! or a merge writes to one of its keys. Writers look for that before their commit is visible. They
@@ -23,9 +23,9 @@
 //!
 //! Invariants:
 //!
-//! - **Z1** A reader at or above a range's commit and time finds no key with a value in it.
-//! - **Z2** A claim counts for no reader. A write that falls into a claim cuts it.
-//! - **Z3** All ranges and claims together take no more than a fixed number of bytes.
+//! - **N1** A reader at or above a range's commit and time finds no key with a value in it.
+//! - **N2** A claim counts for no reader. A write that falls into a claim cuts it.
+//! - **N3** All ranges and claims together take no more than a fixed number of bytes.
 
 mod dead_run;
 mod table;
@@ -48,7 +48,7 @@ use table::Table;
 /// Ranges without a key that has a value, as walks have found them.
 ///
 /// ```
-/// use alluvium_dictionary::empty_ranges::EmptyRanges;
+/// use alluvium_dictionary::memtables::empty_ranges::EmptyRanges;
 /// use alluvium_dictionary::memtables::{MemtableList, Memtables};
 /// #[derive(Debug)]
 /// struct None;
@@ -144,8 +144,8 @@ impl EmptyRanges {
     /// Has claims count as far as nothing newer is in them.
     fn settle(&self, claims: Range<u64>, moment: Moment, memtables: &dyn Memtables) {
         let list = memtables.newest_first();
-        // What is newer and not in these memtables is below, where nobody looks. The oldest of the
-        // list alone does not tell: it may be one that stays below others which have left.
+        // Commits that are newer and not in these memtables are below, where this does not look.
+        // The oldest of the list alone does not tell: it may stay below others which have left.
         let is_known = list.last().is_none_or(|oldest| oldest.base <= moment.0)
             && self.written_out.load(Ordering::Acquire) <= moment.0;
         let claimed = self.table.read().claimed(&claims);
@@ -167,8 +167,8 @@ impl EmptyRanges {
         self.count.store(table.len(), Ordering::Release);
     }
 
-    /// Tells of keys that a commit has put or merged values to. Their records are in a memtable, and
-    /// the commit is not visible yet.
+    /// Cuts ranges at keys that a commit has put or merged values to. Their records are in a
+    /// memtable, and the commit is not visible yet.
     #[inline]
     pub fn written<'k>(&self, keys: impl IntoIterator<Item = &'k [u8]>) {
         // The records before the look: a reader that claims a range now sees them.
@@ -191,7 +191,7 @@ impl EmptyRanges {
         self.count.store(table.len(), Ordering::Release);
     }
 
-    /// Forgets everything, and refuses what readers below `last` note: commits up to that one write
+    /// Forgets everything, and refuses what readers below `last` note: commits up to `last` write
     /// past the memtables.
     pub fn forget(&self, last: Sequence) {
         let mut table = self.table.write();
