@@ -233,7 +233,7 @@ impl Memtable {
 
     /// Every range delete.
     #[must_use]
-    pub fn range_deletes(&self) -> Draft {
+    pub(crate) fn range_deletes(&self) -> Draft {
         self.ranges.all()
     }
 

@@ -327,10 +327,8 @@ impl Incorporation {
         }
         if share.memtable.has_range_deletes() {
             let mut ranges = Vec::new();
-            share.memtable.range_deletes().finish().each(|start, end, _| {
-                if share.contains(start) {
-                    ranges.push(KeyRange::new(start, Some(end)));
-                }
+            share.range_deletes().finish().each(|start, end, _| {
+                ranges.push(KeyRange::new(start, Some(end)));
             });
             for range in &joined(ranges) {
                 let covered = self.paged.judge(self.paged.keys_within(range, usize::MAX))?;
