@@ -125,8 +125,7 @@ impl Held {
 
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests {
-    use crate::tiered::scan::Iter;
-    use crate::tiered::{Progress, Tree, TreeOptions};
+    use crate::tiered::{Iter, Progress, Tree, TreeOptions};
     use alluvium_base::Message;
     use alluvium_base::message::LAST;
     use alluvium_device::memory::MemoryDirectory;

@@ -165,6 +165,7 @@ fn a_first_tier_without_space_is_passed_over() {
         min_reserve: 4 * UNIT,
         max_reserve: 4 * UNIT,
         planned_bytes: None,
+        starts_small: false,
     };
     let first = limited(100);
     let options = StoreOptions {
