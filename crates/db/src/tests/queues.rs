@@ -100,28 +100,32 @@ fn a_queue_of_steady_length_is_as_fast_after_many_jobs_and_over_memtables() {
 
 #[test]
 fn expired_keys_before_the_first_are_passed_once() {
-    static NOW: AtomicU64 = AtomicU64::new(1000);
+    const DAY_MS: u64 = 24 * 3600 * 1000;
+    const START_MS: u64 = 100 * DAY_MS;
+    static NOW: AtomicU64 = AtomicU64::new(START_MS);
     let db = small()
         .clocked(|| NOW.load(Ordering::Relaxed))
         .open_in(memory())
         .unwrap();
     for keyspace in ordered(&db) {
-        NOW.store(1000, Ordering::Relaxed);
-        let until = UNIX_EPOCH + Duration::from_millis(2000);
+        NOW.store(START_MS, Ordering::Relaxed);
+        let until = UNIX_EPOCH + Duration::from_millis(START_MS + 2000);
         for number in 0..1000 {
             keyspace.put_until(key(number), b"soon gone", until).unwrap();
         }
         keyspace.put(key(5000), b"stays").unwrap();
         let first = || keyspace.first().unwrap().unwrap().0;
         assert_eq!(first(), key(0));
-        NOW.store(3000, Ordering::Relaxed);
+        NOW.store(START_MS + 3000, Ordering::Relaxed);
         passed();
         assert_eq!(first(), key(5000));
         assert!(passed() >= 900, "{}", keyspace.name());
         assert_eq!(first(), key(5000));
         assert!(passed() < FEW, "{}", keyspace.name());
-        // By a clock that goes back they are there.
-        NOW.store(1500, Ordering::Relaxed);
+        // What was seen to be gone stays gone, unless the clock was wrong by days.
+        NOW.store(START_MS + 1500, Ordering::Relaxed);
+        assert_eq!(first(), key(5000), "{}", keyspace.name());
+        NOW.store(START_MS - 3 * DAY_MS, Ordering::Relaxed);
         assert_eq!(first(), key(0), "{}", keyspace.name());
     }
 }

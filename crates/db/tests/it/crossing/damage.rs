@@ -1,5 +1,5 @@
-//! Damage: of a copy in which a bit is flipped, every read returns what is there, or an error that
-//! `check` knows of.
+//! Damage: of a copy in which some bits are flipped, every read returns what is there, or an error
+//! that `check` knows of.
 
 use super::model::Pair;
 use super::reading::show;
@@ -13,6 +13,8 @@ use alluvium_device::{Directory as _, FileOptions};
 const BLOCK: u64 = 512;
 /// How many blocks are looked at for one that is used.
 const TRIES: u64 = 64;
+/// How many bits are flipped: readers meet few of them.
+const FLIPS: u64 = 8;
 
 /// What reading a copy came to.
 #[derive(Default)]
@@ -82,7 +84,9 @@ impl World<'_> {
         }
         let disks = self.disks.iter().map(|disk| disk.image(Survival::All, seed));
         let disks: Vec<SimDirectory> = disks.collect();
-        let what = flip(&disks[seed as usize % disks.len()], seed)?;
+        let disk = &disks[seed as usize % disks.len()];
+        let flips = (0..FLIPS).map(|number| flip(disk, seed.wrapping_add(number)));
+        let what = flips.collect::<Outcome<Vec<String>>>()?.join(", ");
         // One that does not open says what is wrong.
         let Ok(db) = self.options().open_existing_in(directories(&disks)) else {
             return Ok(());

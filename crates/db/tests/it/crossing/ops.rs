@@ -152,7 +152,7 @@ pub(crate) enum Operation {
     /// The disk has space for some bytes more, and then none.
     Narrow(u32),
     Widen,
-    /// A bit of a copy is flipped, which a seed draws.
+    /// Bits of a copy are flipped, which a seed draws.
     Damage(u64),
     DropKeyspace(KeyspaceNumber),
     RenameKeyspace(KeyspaceNumber),

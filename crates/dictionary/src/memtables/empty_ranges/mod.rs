@@ -43,7 +43,7 @@ use crate::sync::{AtomicU64, AtomicUsize, Ordering, fence};
 use alluvium_base::Sequence;
 use parking_lot::RwLock;
 use std::ops::Range;
-use table::Table;
+use table::{Claim, Table};
 
 /// Ranges without a key that has a value, as walks have found them.
 ///
@@ -156,7 +156,7 @@ impl EmptyRanges {
         };
         let mut found = Vec::new();
         if is_known {
-            let news = |(number, start, end): (u64, Box<[u8]>, Box<[u8]>)| (number, first_news(&start, &end));
+            let news = |claim: Claim| (claim.number, first_news(&claim.start, &claim.end));
             found.extend(claimed.into_iter().map(news));
         }
         let mut table = self.table.write();

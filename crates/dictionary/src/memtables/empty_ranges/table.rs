@@ -39,11 +39,11 @@ impl Known {
 }
 
 /// A range that a reader has found empty and still looks at.
-#[derive(Debug)]
-struct Claim {
-    number: u64,
-    start: Box<[u8]>,
-    end: Box<[u8]>,
+#[derive(Clone, Debug)]
+pub(super) struct Claim {
+    pub(super) number: u64,
+    pub(super) start: Box<[u8]>,
+    pub(super) end: Box<[u8]>,
 }
 
 /// All of them. Ranges do not overlap.
@@ -190,10 +190,9 @@ impl Table {
     }
 
     /// Returns which of these claims are left, as they are now.
-    pub(super) fn claimed(&self, numbers: &Range<u64>) -> Vec<(u64, Box<[u8]>, Box<[u8]>)> {
+    pub(super) fn claimed(&self, numbers: &Range<u64>) -> Vec<Claim> {
         let own = self.claims.iter().filter(|claim| numbers.contains(&claim.number));
-        own.map(|claim| (claim.number, claim.start.clone(), claim.end.clone()))
-            .collect()
+        own.cloned().collect()
     }
 
     /// Has a claim count up to `news`, the first key in it that has something newer.

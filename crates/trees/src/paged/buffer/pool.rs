@@ -421,11 +421,11 @@ impl Pool {
                 self.grow(segments, 1)?;
                 continue;
             };
-            if segments.is_hole(page) {
-                if let Err(error) = self.back(segments, page..page + 1) {
-                    segments.give_back(page);
-                    return Err(error);
-                }
+            if segments.is_hole(page)
+                && let Err(error) = self.back(segments, page..page + 1)
+            {
+                segments.give_back(page);
+                return Err(error);
             }
             return Ok(page);
         }

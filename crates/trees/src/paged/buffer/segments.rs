@@ -356,12 +356,14 @@ mod tests {
         // Three and eighty are behind them.
         assert!(segments.spare(99) == 4 && segments.is_hole(10) && !segments.is_hole(3));
         assert_eq!(segments.free_in_order().collect::<Vec<u64>>(), [11, 10, 9, 3, 80]);
-        assert_eq!(segments.first_holes(2), [10..12], "those that are taken first");
-        segments.fill_holes(10..12);
-        assert_eq!(
-            (segments.spare(99), segments.first_holes(9)),
-            (2 + 4, vec![9..10])
+        let two = segments.first_holes(2);
+        assert!(
+            two.len() == 1 && two[0] == (10..12),
+            "those that are taken first: {two:?}"
         );
+        segments.fill_holes(10..12);
+        let left = segments.first_holes(9);
+        assert!(segments.spare(99) == 2 + 4 && left.len() == 1 && left[0] == (9..10));
         segments.fill_holes(9..10);
         assert_eq!((segments.spare(99), segments.first_holes(9)), (5 + 4, vec![]));
         segments.note_holes([11]);

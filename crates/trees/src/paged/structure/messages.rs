@@ -132,7 +132,8 @@ impl Paged {
     fn free_slot(&self, slot: Slot) -> Result<()> {
         let buffer = &self.core().buffer;
         let mut shared = self.shared.shared_pages.lock();
-        let mut content = buffer.pin_exclusive(slot.page)?;
+        let pinned = buffer.pin_exclusive(slot.page);
+        let mut content = pinned.inspect_err(|_| self.free_later(Place::Slot(slot)))?;
         let bit = SharedPage::bit(slot.number);
         let header = SharedPage::read(&content).filter(|header| header.used & bit != 0);
         let Some(mut header) = header else {
@@ -189,12 +190,15 @@ impl Paged {
         })
     }
 
-    /// Gives the pages from `first` on back.
+    /// Gives the pages from `first` on back. Those that cannot be read now are freed later.
     pub(super) fn free_apart(&self, first: u64) -> Result<()> {
         let buffer = &self.core().buffer;
         let mut at = Some(first);
         while let Some(page) = at {
-            let content = buffer.pin_exclusive(page)?;
+            let left = Place::Pages(Pointer { page, len: 0 });
+            let content = buffer
+                .pin_exclusive(page)
+                .inspect_err(|_| self.free_later(left))?;
             let Some((_, next)) = format::read_apart(&content) else {
                 return Err(damaged(page, "a piece of messages", "something else".to_owned()));
             };
@@ -204,12 +208,24 @@ impl Paged {
         Ok(())
     }
 
-    /// Gives the pages back of values that the tree has no more (PV5).
+    /// Gives the pages back of values that the tree has no more (PV5). After an error the rest of
+    /// them waits for the next call: no root is handed out before.
     pub(super) fn free_dropped(&self) -> Result<()> {
-        let dropped = std::mem::take(&mut *self.shared.dropped.0.lock());
-        dropped.into_iter().try_for_each(|place| match place {
-            Place::Pages(pointer) => self.free_apart(pointer.page),
-            Place::Slot(slot) => self.free_slot(slot),
-        })
+        while let Some(place) = self.next_dropped() {
+            match place {
+                Place::Pages(pointer) => self.free_apart(pointer.page)?,
+                Place::Slot(slot) => self.free_slot(slot)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn next_dropped(&self) -> Option<Place> {
+        self.shared.dropped.0.lock().pop()
+    }
+
+    /// Notes messages that the tree has no more: the next [`Paged::free_dropped`] frees them.
+    fn free_later(&self, place: Place) {
+        self.shared.dropped.0.lock().push(place);
     }
 }

@@ -597,11 +597,21 @@ impl Paged {
             Some((_, before)) if generation > *before => LastRoot::Durable,
             _ => LastRoot::Unknown,
         };
+        self.free_left()?;
         let root = self.judge(self.core().stand(self.shared.tree.sort(), last))?;
         assert!(!root.is_empty(), "a root says what it is of");
         writer.root = Some((root, generation));
         writer.is_current = true;
         Ok(writer)
+    }
+
+    /// Frees what a change that failed has left to be freed: a root has no page without a value.
+    fn free_left(&self) -> Result<()> {
+        if self.shared.dropped.0.lock().is_empty() {
+            return Ok(());
+        }
+        let _alone = self.shared.gate.write();
+        self.judge(self.free_dropped())
     }
 
     fn cut_here(&self) -> Result<Cut<'_>> {

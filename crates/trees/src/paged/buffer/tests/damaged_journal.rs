@@ -85,7 +85,7 @@ fn a_damaged_record_makes_its_page_an_error_at_every_later_opening() {
             }
             let image = directory.image(Survival::Process, 1);
             damage(&image, name, record * RECORD, RECORD as usize, |bytes| {
-                bytes[at] ^= 4
+                bytes[at] ^= 4;
             });
             let pool = open_hosted(&image, &roots[root], FreeLists::Whole).unwrap();
             let count = lost(&pool, root);
@@ -152,7 +152,7 @@ fn a_copy_is_refused_where_the_journal_misses_what_it_needs() {
     let copy = || pool.copy_hosted(&root, &MemoryDirectory::new(), &mut |_| Ok::<(), Error>(()));
     copy().unwrap();
     damage(&directory, "pages.0", 5 * RECORD, RECORD as usize, |bytes| {
-        bytes[700] ^= 4
+        bytes[700] ^= 4;
     });
     let error = copy().unwrap_err().to_string();
     assert!(
