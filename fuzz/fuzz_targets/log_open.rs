@@ -22,6 +22,7 @@ const SEGMENT: usize = 4096;
 
 const OPTIONS: LogOptions = LogOptions {
     starts_small: false,
+    stored_bytes: 0,
     limit_bytes: 64 * 1024,
     segment_bytes: SEGMENT as u64,
     reserve_bytes: SEGMENT as u64,

@@ -123,7 +123,7 @@ impl Cursors {
                     break;
                 }
                 // Two places have one hash.
-                Entry::Occupied(_) => number = REMEMBERED | number.wrapping_add(1) % REMEMBERED,
+                Entry::Occupied(_) => number = REMEMBERED | (number.wrapping_add(1) % REMEMBERED),
             }
         }
         state.release(client, number);

@@ -117,11 +117,12 @@ pub(super) fn scan(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mu
         looked_at += 1;
         last.clear();
         last.extend_from_slice(name);
-        if let Some(entry) = read(value, now_ms)? {
-            if wish.wants(&entry) && wish.fits(name) {
-                bytes += name.len() + size_of::<Vec<u8>>();
-                found.push(name.to_vec());
-            }
+        if let Some(entry) = read(value, now_ms)?
+            && wish.wants(&entry)
+            && wish.fits(name)
+        {
+            bytes += name.len() + size_of::<Vec<u8>>();
+            found.push(name.to_vec());
         }
     }
     begin(reply, next, found.len());

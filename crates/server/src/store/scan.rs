@@ -11,6 +11,9 @@ use alluvium::{Iter, WriteSetIter};
 /// A key and its value.
 pub(crate) type Pair = (Vec<u8>, Vec<u8>);
 
+/// A key and its value, where the walk has them.
+pub(crate) type LentPair<'w> = (&'w [u8], &'w [u8]);
+
 /// From which end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
@@ -88,7 +91,7 @@ impl<'t> Scan<'t> {
     }
 
     /// Returns the next key and its value, without copies where the store alone is walked over.
-    pub(crate) fn lend(&mut self) -> Result<Option<(&[u8], &[u8])>, Failure> {
+    pub(crate) fn lend(&mut self) -> Result<Option<LentPair<'_>>, Failure> {
         if matches!(self.walk, Walk::Store(_)) {
             let Walk::Store(walk) = &mut self.walk else {
                 return Ok(None);

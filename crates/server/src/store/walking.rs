@@ -6,7 +6,7 @@
 //! What such a walk meets is as old as the walk: SCAN looks each key up once more.
 
 use super::own_records::OwnRecords;
-use super::scan::{Direction, Pair, Scan};
+use super::scan::{Direction, LentPair, Pair, Scan};
 use super::transaction::Transaction;
 use crate::error::Failure;
 use crate::model::format::{self, InnerKey};
@@ -55,7 +55,7 @@ impl Hidden<'_> {
 
 impl RecordWalk<'_> {
     /// Returns the next user's key and its record, which are borrowed until the next call.
-    pub(crate) fn lend(&mut self) -> Result<Option<(&[u8], &[u8])>, Failure> {
+    pub(crate) fn lend(&mut self) -> Result<Option<LentPair<'_>>, Failure> {
         match &mut self.0 {
             Way::Ordered(scan) => {
                 let next = scan.lend()?;

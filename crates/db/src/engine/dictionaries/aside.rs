@@ -145,7 +145,7 @@ impl Dictionaries {
                                 expires_ms,
                                 operand,
                             }) if is_own(key) => {
-                                format::encode_one(&mut own, &[], key, kind, expires_ms, operand)
+                                format::encode_one(&mut own, &[], key, kind, expires_ms, operand);
                             }
                             Ok(Write::Range { start, end }) if is_own(start) => {
                                 format::encode_range(&mut own, start, end);
