@@ -50,19 +50,20 @@ use table::{Claim, Table};
 /// ```
 /// use alluvium_dictionary::memtables::empty_ranges::EmptyRanges;
 /// use alluvium_dictionary::memtables::{MemtableList, Memtables};
+///
 /// #[derive(Debug)]
-/// struct None;
-/// impl Memtables for None {
+/// struct NoMemtables;
+/// impl Memtables for NoMemtables {
 ///     fn newest_first(&self) -> MemtableList {
 ///         MemtableList::default()
 ///     }
 /// }
 /// let empty = EmptyRanges::new(1 << 16);
-/// empty.note(&[(b"a".to_vec(), b"k".to_vec())], (7, 0), &None);
-/// assert_eq!(empty.around(b"c", (7, 0)).unwrap().end, *b"k");
+/// empty.note(&[(b"a".to_vec(), b"k".to_vec())], (7, 0), &NoMemtables);
+/// assert_eq!(&*empty.around(b"c", (7, 0)).unwrap().end, b"k");
 /// assert!(empty.around(b"c", (6, 0)).is_none(), "an older reader may see what was deleted");
 /// empty.written([&b"e"[..]]);
-/// assert_eq!(empty.around(b"c", (7, 0)).unwrap().end, *b"e");
+/// assert_eq!(&*empty.around(b"c", (7, 0)).unwrap().end, b"e");
 /// ```
 #[derive(Debug)]
 pub struct EmptyRanges {
