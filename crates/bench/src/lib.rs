@@ -9,8 +9,7 @@
 //! *Read in this order*: `engine.rs` (what is measured), `workload/` (keys, values, distributions,
 //! phases), `run/` (jobs, threads, windows; the runner and its children), `account/` (what it
 //! cost), `cgroup.rs`, `report/`; `transactions/` (how many are committed a second); `servers/`
-//! (Redis and memcached beside the server); `lab/` (published experiments, their figures and
-//! ours); `engines/` are those that are at hand here, `prove.rs` is what adapters are tested with.
+//! (Redis and memcached beside the server); `engines/` are those that are at hand here, `prove.rs` is what adapters are tested with.
 //!
 //! Invariants:
 //!
@@ -33,7 +32,6 @@ pub mod account;
 pub mod cgroup;
 pub mod engine;
 pub mod engines;
-pub mod lab;
 pub mod prove;
 pub mod report;
 pub mod run;

@@ -5,7 +5,7 @@ use crate::sizes::{self, Bytes};
 use crate::tier::{self, Tier};
 use crate::verbs::{
     advise, backup, bench, check, compact, completions, delete, export, get, import, index, inspect,
-    keyspaces, lab, man, model, probe, put, repair, scan, serve, sort, stats, tiers, transaction,
+    keyspaces, man, model, probe, put, repair, scan, serve, sort, stats, tiers, transaction,
     transactions,
 };
 use clap::{Parser, Subcommand};
@@ -96,8 +96,6 @@ pub enum Verb {
     Advise(Box<advise::Advise>),
     /// Measure it, and other engines beside it.
     Bench(bench::Bench),
-    /// Run published experiments, and compare their figures with ours.
-    Lab(lab::Lab),
     /// Draw the tree.
     Inspect(inspect::Inspect),
     /// Print a completion script for a shell.

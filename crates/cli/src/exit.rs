@@ -68,7 +68,8 @@ impl fmt::Display for Failure {
 impl std::error::Error for Failure {}
 
 /// Returns an error with its exit code.
-pub(crate) fn failure(exit: Exit, text: impl Into<String>) -> anyhow::Error {
+#[must_use]
+pub fn failure(exit: Exit, text: impl Into<String>) -> anyhow::Error {
     let text = text.into();
     anyhow::Error::new(Failure { exit, text })
 }

@@ -11,7 +11,8 @@
 //! `typed.rs` (keys of Redis clients), `remote.rs` (figures of a server elsewhere), `users.rs` (the
 //! file of a server's users), `panics.rs` (what a server says of one), `private.rs` (files that
 //! others may not read), `screen.rs` and `bytes.rs` (what is printed), `confirm.rs` (what is
-//! asked), `sorting.rs` (threads that sort), then `verbs/`, a file for each;
+//! asked), `sorting.rs` (threads that sort), `kit.rs` (what other programs
+//! take of all that), then `verbs/`, a file for each;
 //! `formats/` and `import/` for what comes and goes in bulk.
 //!
 //! Invariants:
@@ -37,6 +38,7 @@ mod context;
 mod exit;
 pub mod formats;
 mod import;
+pub mod kit;
 mod log;
 mod panics;
 mod password;
@@ -62,12 +64,5 @@ use std::process::ExitCode;
 /// Does what the command line says.
 #[must_use]
 pub fn main() -> ExitCode {
-    alluvium_device::heap::give_freed_memory_back();
-    let arguments = arguments::Arguments::parse();
-    log::begin();
-    let exit = match verbs::run(arguments) {
-        Ok(exit) => exit,
-        Err(error) => exit::report(&error),
-    };
-    exit.into()
+    kit::program(|| verbs::run(arguments::Arguments::parse()))
 }

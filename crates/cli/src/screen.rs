@@ -15,14 +15,16 @@ const BAD: Style = AnsiColor::Red.on_default().bold();
 
 /// Standard output: buffered, whatever it is.
 #[derive(Debug)]
-pub(crate) struct Output {
+pub struct Output {
     inner: BufWriter<StdoutLock<'static>>,
     is_terminal: bool,
     is_coloured: bool,
 }
 
 impl Output {
-    pub(crate) fn new() -> Output {
+    /// Locks standard output.
+    #[must_use]
+    pub fn new() -> Output {
         let stdout = io::stdout();
         Output {
             is_terminal: stdout.is_terminal(),
@@ -50,7 +52,10 @@ impl Output {
     }
 
     /// A JSON value on a line of its own; spread over several for people.
-    pub(crate) fn json(&mut self, value: &Value) -> Result<()> {
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn json(&mut self, value: &Value) -> Result<()> {
         if self.is_terminal {
             serde_json::to_writer_pretty(&mut self.inner, value)?;
         } else {
@@ -61,7 +66,10 @@ impl Output {
 
     /// Rows whose columns stand below each other on a terminal, and are separated by tabs
     /// elsewhere. The first row names the columns; it is for people alone.
-    pub(crate) fn table(&mut self, head: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn table(&mut self, head: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
         if !self.is_terminal {
             for row in rows {
                 writeln!(self.inner, "{}", row.join("\t"))?;
@@ -143,7 +151,7 @@ pub(crate) fn complain(text: &str) {
 }
 
 /// What a person wants to know and a program does not, on standard error.
-pub(crate) fn note(text: &str) {
+pub fn note(text: &str) {
     on_stderr(DIM, "", text);
 }
 

@@ -7,7 +7,10 @@ use std::time::Duration;
 pub struct Bytes(pub u64);
 
 /// Reads `4096`, `64K`, `512M`, `2G`, `1.5GiB`, all of them powers of two.
-pub(crate) fn parse(text: &str) -> Result<Bytes, String> {
+///
+/// # Errors
+/// Why the text is no size.
+pub fn parse(text: &str) -> Result<Bytes, String> {
     let text = text.trim();
     let digits = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')

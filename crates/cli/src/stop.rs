@@ -16,7 +16,10 @@ static ASKED: AtomicUsize = AtomicUsize::new(0);
 const PATIENCE: Duration = Duration::from_secs(8);
 
 /// From now on Ctrl-C, SIGTERM and SIGHUP ask the job to stop.
-pub(crate) fn listen() -> Result<()> {
+///
+/// # Errors
+/// When the system hands no signals out.
+pub fn listen() -> Result<()> {
     ctrlc::set_handler(|| {
         if ASKED.fetch_add(1, Ordering::Relaxed) > 0 {
             end();

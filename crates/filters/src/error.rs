@@ -57,16 +57,6 @@ pub enum Error {
         /// What it is.
         found: String,
     },
-    /// No place was found for an entry of a cuckoo table, which is as it was before.
-    #[error(
-        "no place for another of {entries} entries in {slots} slots: freeze this table and fill a new one"
-    )]
-    Full {
-        /// The entries in the table.
-        entries: u32,
-        /// Its slots.
-        slots: u32,
-    },
     /// An entry came before one that sorts after it, or after the filter's last page was written.
     #[error("entry {entry:016x} came after {last:016x}: sort the entries before building")]
     Order {

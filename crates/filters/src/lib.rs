@@ -1,18 +1,16 @@
 //! Compact answers to "might this key be here, and where".
 //!
 //! *Knows*: fingerprints of hashed keys, how to pack them with small values into pages, how to
-//! look them up, merge them and check them. Other answers to where a hash is: [`cuckoo`] tables,
-//! indexes of entropy-coded tries ([`trie`]) and of perfect hashes ([`perfect`]) over sorted
-//! hashes, block indexes of packed stores ([`pachash`]), filters that are built once ([`listed`]).
-//! Everything is a function of byte slices,
-//! which the owner reads, caches and writes; but for the Bloom filters and the cuckoo tables,
-//! which live in memory.
+//! look them up, merge them and check them. Other answers to where a hash is: indexes of
+//! entropy-coded tries over sorted hashes ([`trie`]), block indexes of packed stores ([`pachash`]),
+//! filters that are built once ([`listed`]). Everything is a function of byte slices, which the
+//! owner reads, caches and writes; but for the Bloom filters, which live in memory.
 //!
 //! *Does not know*: keys (but to hash them), what a value means, pages' places, caches, devices,
 //! threads, clocks.
 //!
 //! *Read in this order*: [`hash()`], [`Fingerprint`] and [`Entry`], [`quotient`], [`bloom`];
-//! [`cuckoo`], [`trie`], [`pachash`] and [`perfect`] by themselves; [`fingerprint`], [`golomb`],
+//! [`bits`], [`trie`] and [`pachash`] by themselves; [`fingerprint`], [`golomb`],
 //! [`listed`], [`routing`].
 //!
 //! Invariants:
@@ -32,9 +30,8 @@
 //! - **F8** A Bloom filter finds every key that was added, also by a thread that learns of it while
 //!   others add.
 
-mod bits;
+pub mod bits;
 pub mod bloom;
-pub mod cuckoo;
 mod entry;
 mod error;
 pub mod fingerprint;
@@ -42,7 +39,6 @@ pub mod golomb;
 mod hash;
 pub mod listed;
 pub mod pachash;
-pub mod perfect;
 pub mod quotient;
 pub mod routing;
 mod sort;

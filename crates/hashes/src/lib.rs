@@ -5,7 +5,7 @@
 //! *Does not know*: transactions, clocks; who assigned a sequence number.
 //!
 //! *Read in this order*: the folders, in any order: each is a structure of its own. [`hashed`] is
-//! what a store hosts: SILT on storage. [`boa`] and [`bot`] share [`blocks`] and `records`.
+//! what a store hosts.
 //!
 //! Invariants:
 //!
@@ -13,13 +13,8 @@
 //!   says where.
 //! - **H2** Nothing here spawns a thread or reads a clock.
 
-pub mod blocks;
-pub mod boa;
-pub mod bot;
 pub mod hashed;
 pub mod index;
 pub mod mica;
-mod records;
-pub mod silt;
 
 pub use mica::{Cache, CacheOptions};

@@ -4,16 +4,15 @@
 //! how a sequence of accesses translates from one model to another, the parameters of real devices,
 //! how to find them from measurements, what follows from those for a store, and which nodes of
 //! B-trees and Bε-trees cost least. It also knows how popular keys are, and what structures write,
-//! read and keep in memory for that: LSM-trees, LevelDB, COLA, SAMT, SILT, MICA, and buffers of
-//! insertions.
+//! read and keep in memory for that: LSM-trees, LevelDB, COLA, SAMT, SILT and MICA.
 //!
 //! *Does not know*: devices, files, threads, time that passes. It is arithmetic on what it is
 //! told. What is random is drawn from a seed that the caller names.
 //!
 //! *Read in this order*: [`costs`], [`translate`], [`presets`], [`fit`], [`nodes`], [`mix`],
-//! [`pdam`], `profile.rs` (devices as stores are told of them, and the length of nodes),
+//! `profile.rs` (devices as stores are told of them, and the length of nodes),
 //! `stitching.rs` (when merges leave leaves where they are), [`probe`]; then [`popularity`],
-//! [`lsm`], [`silt`], [`mica`], [`recycling`]. All refuse parameters with [`BadParameter`] and draw
+//! [`lsm`], [`silt`], [`mica`]. All refuse parameters with [`BadParameter`] and draw
 //! from [`Random`] and [`Alias`]; `minimum.rs` finds minima.
 //!
 //! Source: Bender et al., "External-memory Dictionaries in the Affine and PDAM Models", ACM
@@ -37,14 +36,12 @@ mod minimum;
 pub mod mix;
 pub mod nodes;
 pub mod observed;
-mod parameter;
-pub mod pdam;
+pub mod parameter;
 pub mod popularity;
 pub mod presets;
 pub mod probe;
 mod profile;
 mod random;
-pub mod recycling;
 pub mod silt;
 mod stitching;
 pub mod structures;

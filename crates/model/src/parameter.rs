@@ -22,7 +22,7 @@ impl fmt::Display for BadParameter {
 impl std::error::Error for BadParameter {}
 
 /// Returns a value if its rule holds, or the error that names it.
-pub(crate) fn require(
+pub fn require(
     name: &'static str,
     value: f64,
     holds: bool,
@@ -36,7 +36,7 @@ pub(crate) fn require(
 }
 
 /// Returns a positive finite value.
-pub(crate) fn positive(name: &'static str, value: f64) -> Result<f64, BadParameter> {
+pub fn positive(name: &'static str, value: f64) -> Result<f64, BadParameter> {
     require(
         name,
         value,
@@ -46,7 +46,7 @@ pub(crate) fn positive(name: &'static str, value: f64) -> Result<f64, BadParamet
 }
 
 /// Returns a finite value of at least `least`, which `must` says in words.
-pub(crate) fn at_least(
+pub fn at_least(
     name: &'static str,
     value: f64,
     least: f64,

@@ -9,17 +9,13 @@
 //! taken over unread), `mended.rs` (what a repair of leaves came to),
 //! `merge_memory.rs` (what a merge takes while it is under way), `layers`, `scanning`,
 //! [`tiered`], [`levels`]; [`map`], the least of them; [`paged`], trees whose pages are written in
-//! place; [`affine`], trees whose nodes are as large as a disk likes; [`pdam`], a tree for the
-//! blocks that a device moves at once; [`insertion`], a B-tree with a buffer before its leaves;
-//! [`whereabouts`], which runs lie on which tier.
+//! place; [`whereabouts`], which runs lie on which tier.
 //!
 //! Invariants:
 //!
 //! - **K2** Nothing here spawns a thread or reads a clock.
 
-pub mod affine;
 mod fuse;
-pub mod insertion;
 mod layers;
 pub mod levels;
 pub mod map;
@@ -27,7 +23,6 @@ pub mod maplet;
 mod mended;
 mod merge_memory;
 pub mod paged;
-pub mod pdam;
 pub mod run;
 mod scanning;
 mod stitch;

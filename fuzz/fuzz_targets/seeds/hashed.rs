@@ -1,17 +1,5 @@
 //! First inputs for the targets of structures over hashed keys.
 
-/// A filter as it stands, and tables of both variants.
-pub(crate) fn cuckoos() -> Vec<Vec<u8>> {
-    use alluvium_filters::cuckoo::{Shape, Table, encode};
-    let mut table = Table::new(Shape::xor(2, 9).expect("a usual shape"), 1);
-    for key in 0..8u64 {
-        table.insert(key << 40 | key, 0).expect("half full");
-    }
-    let keys: Vec<u8> = (0..200).collect();
-    let with = |start: [u8; 3]| [&start[..], &keys].concat();
-    vec![encode(&table), with([2, 6, 0]), with([9, 14, 0]), with([8, 3, 9])]
-}
-
 /// Indexes as they stand, and keys with damages.
 pub(crate) fn tries() -> Vec<Vec<u8>> {
     use alluvium_filters::trie::{Builder, Codes, Shape, key_of};
@@ -64,48 +52,6 @@ pub(crate) fn listed_filters() -> Vec<Vec<u8>> {
         with([9, 40, 0]),
         with([3, 20, 9]),
     ]
-}
-
-/// An index as it stands, and keys with damages.
-pub(crate) fn perfect_hashes() -> Vec<Vec<u8>> {
-    use alluvium_filters::perfect::Builder;
-    let mut builder = Builder::new(9, 2, |_, _| {}).expect("a usual shape");
-    for key in 0..200u8 {
-        builder.push(&[key; 9]).expect("keys in order");
-    }
-    let keys: Vec<u8> = (0..240).map(|byte: u8| byte.wrapping_mul(91)).collect();
-    let with = |start: [u8; 2]| [&start[..], &keys].concat();
-    vec![
-        builder.finish().expect("distinct keys"),
-        with([3, 0]),
-        with([0, 9]),
-    ]
-}
-
-/// A log, and a slot, behind the number of bytes of a slot.
-pub(crate) fn records_and_slots() -> Vec<Vec<u8>> {
-    use alluvium_hashes::silt::log::{Kind, Record};
-    use alluvium_hashes::silt::slots::{Layout, Slot, State};
-    let (mut log, mut slot) = (vec![0], vec![64]);
-    for (kind, value) in [(Kind::Put, &b"value"[..]), (Kind::Delete, b"")] {
-        let record = Record {
-            kind,
-            key: b"key",
-            value,
-        };
-        record.encode(1, &mut log).expect("short");
-    }
-    let layout = Layout {
-        store: 1,
-        slot_bytes: 64,
-    };
-    let of_key = Slot {
-        state: State::Value,
-        key: b"key",
-        value: b"value",
-    };
-    layout.encode(Some(&of_key), &mut slot).expect("short");
-    vec![log, slot]
 }
 
 /// Frames as they stand, and records with damages.

@@ -186,33 +186,3 @@ fn hashed_leaf() -> Vec<u8> {
     );
     draft.finish(alluvium_storage::PageSize::MIN)
 }
-
-/// The header of a tree for a parallel device, and entries of a small one.
-pub(crate) fn pdam_trees() -> Vec<Vec<u8>> {
-    use alluvium_trees::pdam::Shape;
-    use alluvium_trees::pdam::format::Header;
-    let shape = Shape::new(512, 8, 8, 8).expect("it is right");
-    let header = Header {
-        shape,
-        id: 7,
-        keys: 1000,
-    };
-    let entries = (0..200_u32).flat_map(u32::to_be_bytes);
-    vec![
-        header.encode(),
-        [1, 3, 4, 40].into_iter().chain(entries).collect(),
-    ]
-}
-
-/// A leaf behind an insertion buffer, without its checksum.
-pub(crate) fn insertion_leaves() -> Vec<Vec<u8>> {
-    let record = |key: &[u8], value: &[u8]| (key.into(), value.into());
-    let mut page = [0; 128];
-    let records = [
-        record(b"", b""),
-        record(b"Elbe", b"1094"),
-        record(b"Oder", &[7; 70]),
-    ];
-    alluvium_trees::insertion::format::encode(&records, 0, 0, &mut page);
-    vec![page[8..].to_vec()]
-}

@@ -62,7 +62,8 @@ pub fn page(report: &Report, plots: &[Plot]) -> String {
 }
 
 /// Text as it stands in HTML.
-pub(crate) fn escaped(text: &str) -> String {
+#[must_use]
+pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")

@@ -117,7 +117,7 @@ pub trait Runner: Listener {
     /// # Errors
     /// When there is none.
     fn study(&self, name: &str) -> Result<Command> {
-        bail!("the study {name} cannot be made from here: `alluvium lab run` makes it")
+        bail!("the study {name} cannot be made from here: `alluvium-lab run` makes it")
     }
 }
 

@@ -2,7 +2,6 @@
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
-mod lab;
 mod phases;
 mod transactions;
 mod wrong;

@@ -20,7 +20,6 @@ pub(crate) mod import;
 pub(crate) mod index;
 pub(crate) mod inspect;
 pub(crate) mod keyspaces;
-pub(crate) mod lab;
 pub(crate) mod man;
 pub(crate) mod model;
 pub(crate) mod probe;
@@ -60,7 +59,6 @@ pub(crate) fn run(arguments: Arguments) -> Result<Exit> {
         Verb::Model(verb) => verb.run(&context),
         Verb::Advise(verb) => verb.run(&context),
         Verb::Bench(verb) => verb.run(&context),
-        Verb::Lab(verb) => verb.run(&context),
         Verb::Inspect(verb) => verb.run(&context),
         Verb::Check(verb) => verb.run(&context),
         Verb::Repair(verb) => verb.run(&context),

@@ -14,7 +14,6 @@ mod errors;
 mod formats;
 mod import_sorted;
 mod keyspaces;
-mod lab;
 mod managed;
 mod probe;
 mod read_only;

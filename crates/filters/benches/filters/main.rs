@@ -6,7 +6,6 @@
 //! some 100 µs. "One by one" calls the lookup of one page; "in batches" asks for the memory of
 //! later lookups before it does the earlier ones, as the trees do.
 
-mod hashed;
 mod split;
 mod textbook;
 
@@ -37,19 +36,13 @@ fn main() {
             turns: 60,
             strangers: 20_000_000,
             merged: 2_000_000,
-            hashed: 2_000_000,
         }
     } else {
         TINY
     };
-    // `-- hashed` measures only the structures over hashed keys.
-    if std::env::args().any(|argument| argument == "hashed") {
-        return hashed::all(scale.hashed);
-    }
     space_and_false_positives(&scale);
     lookups(&scale);
     building_and_merging(&scale);
-    hashed::all(scale.hashed);
 }
 
 /// How much to do.
@@ -62,8 +55,6 @@ struct Scale {
     strangers: usize,
     /// Fingerprints of each filter merged.
     merged: u64,
-    /// Keys of the structures over hashed keys.
-    hashed: usize,
 }
 
 const TINY: Scale = Scale {
@@ -72,7 +63,6 @@ const TINY: Scale = Scale {
     turns: 1,
     strangers: 20_000,
     merged: 2000,
-    hashed: 3000,
 };
 
 /// A filter with the keys in it.

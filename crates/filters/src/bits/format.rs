@@ -12,12 +12,12 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 /// Bytes of zeros that end a stream.
-pub(crate) const TAIL_BYTES: usize = 8;
+pub const TAIL_BYTES: usize = 8;
 
 /// Returns the bits of a stream from one bit on: 57 at least, zeros above them. Bits past the
 /// end of the bytes are zero.
 #[inline(always)]
-pub(crate) fn peek(bytes: &[u8], bit: u64) -> u64 {
+pub fn peek(bytes: &[u8], bit: u64) -> u64 {
     let at = (bit >> 3) as usize;
     let word = match bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
         Some(word) => u64::from_le_bytes(*word),
@@ -37,14 +37,14 @@ fn peek_at_the_end(bytes: &[u8], at: usize) -> u64 {
 
 /// Returns the number of `count` bits (57 at most) at a bit of the stream.
 #[inline(always)]
-pub(crate) fn take(bytes: &[u8], bit: u64, count: u32) -> u64 {
+pub fn take(bytes: &[u8], bit: u64, count: u32) -> u64 {
     debug_assert!(count <= 57, "one load brings 57 bits");
     peek(bytes, bit) & ((1 << count) - 1)
 }
 
 /// Appends numbers of any few bits.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct BitWriter {
+pub struct BitWriter {
     bytes: Vec<u8>,
     /// Bits that do not yet fill a word.
     bits: u64,
@@ -53,19 +53,19 @@ pub(crate) struct BitWriter {
 
 impl BitWriter {
     /// Creates an empty stream.
-    pub(crate) fn new() -> BitWriter {
+    pub fn new() -> BitWriter {
         BitWriter::default()
     }
 
     /// Returns how many bits were appended.
     #[inline]
-    pub(crate) fn len(&self) -> u64 {
+    pub fn len(&self) -> u64 {
         self.bytes.len() as u64 * 8 + u64::from(self.held)
     }
 
     /// Appends a number of `count` bits, 64 at most.
     #[inline]
-    pub(crate) fn push(&mut self, number: u64, count: u32) {
+    pub fn push(&mut self, number: u64, count: u32) {
         assert!(
             count == 64 || number >> count == 0,
             "{number} needs more than {count} bits"
@@ -83,7 +83,7 @@ impl BitWriter {
 
     /// Appends `count` zeros and one set bit.
     #[inline]
-    pub(crate) fn push_unary(&mut self, count: u64) {
+    pub fn push_unary(&mut self, count: u64) {
         for _ in 0..count / 32 {
             self.push(0, 32);
         }
@@ -92,7 +92,7 @@ impl BitWriter {
     }
 
     /// Returns the bytes: whole words, then the tail.
-    pub(crate) fn finish(mut self) -> Vec<u8> {
+    pub fn finish(mut self) -> Vec<u8> {
         if self.held > 0 {
             self.bytes.extend_from_slice(&self.bits.to_le_bytes());
         }

@@ -9,4 +9,4 @@
 
 mod format;
 
-pub(crate) use format::{BitWriter, TAIL_BYTES, peek, take};
+pub use format::{BitWriter, TAIL_BYTES, peek, take};

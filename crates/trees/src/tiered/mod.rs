@@ -50,9 +50,7 @@ mod disk;
 mod incorporate;
 mod lookup;
 mod lost;
-mod policy;
-#[cfg(test)]
-mod recycling;
+pub mod policy;
 mod scan;
 mod show;
 mod tree;

@@ -63,7 +63,7 @@ pub enum Victim {
 
 /// What a flush decision sees of a child's pivot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Child {
+pub struct Child {
     /// Live bytes.
     pub bytes: u64,
     /// Live runs.
@@ -73,7 +73,7 @@ pub(super) struct Child {
 /// The child that a node flushes to next, if it must. `draw` is a number drawn at random, `turn`
 /// the number of flushes so far.
 #[must_use]
-pub(super) fn flush(
+pub fn flush(
     shape: &Shape,
     victim: Victim,
     children: &[Child],

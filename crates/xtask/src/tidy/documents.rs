@@ -80,7 +80,7 @@ fn paths(line: &str) -> impl Iterator<Item = &str> {
     line.split(move |c| !word(c))
         .map(|path| path.trim_end_matches('.'))
         .filter(|path| {
-            ["crates/", "docs/", "fuzz/", ".ci/"]
+            ["crates/", "docs/", "fuzz/", "research/", ".ci/"]
                 .iter()
                 .any(|start| path.starts_with(start))
         })

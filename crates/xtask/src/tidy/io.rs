@@ -5,7 +5,7 @@ use super::{Finding, Source, Workspace};
 
 /// Crates that may touch the file system: `device` for all crates, the others for what only they
 /// do.
-const EXEMPT: [&str; 7] = ["device", "cli", "files", "bench", "rivals", "xtask", "fuzz"];
+const EXEMPT: [&str; 7] = ["device", "cli", "files", "bench", "research", "xtask", "fuzz"];
 
 /// Calls to the operating system outside `device`, each with its reason. One that is no longer made
 /// is a finding.

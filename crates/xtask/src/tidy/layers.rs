@@ -5,7 +5,7 @@ use super::workspace::{Package, Use};
 use super::{Finding, Workspace};
 
 /// Crates whose errors may be `anyhow`'s: those that only a person reads.
-const ANYHOW: [&str; 4] = ["cli", "bench", "rivals", "xtask"];
+const ANYHOW: [&str; 4] = ["cli", "bench", "research", "xtask"];
 
 /// Checks every package against the layer table.
 #[must_use]
@@ -22,7 +22,7 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
             continue;
         };
         let named = member.package == package.name
-            || (member.name == "bindings" && package.name.starts_with(member.package));
+            || (["bindings", "research"].contains(&member.name) && package.name.starts_with(member.package));
         if !named {
             find(format!(
                 "the package is called {}: call it {}",
@@ -49,7 +49,10 @@ fn refuse(workspace: &Workspace, member: &Crate, name: &str, used: Use) -> Optio
     let other = workspace.packages.iter().find(of_workspace)?;
     let other = crates::named(Workspace::crate_of(&other.folder))?;
     let (allowed, way) = match used {
-        Use::Normal => (member.may_use(other.name), "uses"),
+        Use::Normal => (
+            member.may_use(other.name) || member.name == other.name,
+            "uses",
+        ),
         // Tests may want features of their own crate.
         Use::Development => (
             member.name == other.name || member.may_test_with(other),

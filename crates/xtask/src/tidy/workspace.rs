@@ -1,4 +1,4 @@
-//! What there is to check: the Rust files, documents and manifests of the workspace and of `fuzz/`.
+//! What there is to check: the Rust files, documents and manifests of the workspace, of `fuzz/` and of `research/`.
 
 use super::Source;
 use super::language::Limits;
@@ -92,9 +92,11 @@ impl Workspace {
         let metadata = describe(inside, None)?;
         let root = metadata.workspace_root.clone().into_std_path_buf();
         let mut packages = packages(&metadata, &root);
-        let fuzz = root.join("fuzz/Cargo.toml");
-        if fuzz.exists() {
-            packages.extend(self::packages(&describe(&root, Some(&fuzz))?, &root));
+        for other in ["fuzz", "research", "research/fuzz"] {
+            let manifest = root.join(other).join("Cargo.toml");
+            if manifest.exists() {
+                packages.extend(self::packages(&describe(&root, Some(&manifest))?, &root));
+            }
         }
         let mut files = BTreeSet::new();
         collect(&root, &root, &mut files)?;

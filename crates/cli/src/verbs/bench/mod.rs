@@ -47,7 +47,7 @@ Examples:
   alluvium bench ycsb --phases load,c:warm=20M+run=8s,b:rate=5000    # a long warm-up; a schedule of 5,000 a second
 
 Engines other than alluvium are in a program of their own, alluvium-rivals:
-  cargo build --release -p alluvium-rivals --features all";
+  cargo build --release --manifest-path research/Cargo.toml -p alluvium-rivals --features all";
 
 /// Measure Alluvium, and other engines beside it.
 #[derive(Args, Debug)]
@@ -200,7 +200,7 @@ impl Bench {
             stop::listen()?;
         }
         match self.what {
-            What::Child => Ok(ended(run::child(&OWN))),
+            What::Child => Ok(run_child()),
             What::TransactionsChild => Ok(ended(alluvium_bench::transactions::child(
                 &alluvium_bench::transactions::OWN,
             ))),
@@ -214,6 +214,12 @@ impl Bench {
             What::Table(verb) => verb.run(),
         }
     }
+}
+
+/// Does a child's work: what the runner says on standard input, for an engine that is at hand.
+#[must_use]
+pub fn run_child() -> Exit {
+    ended(run::child(&OWN))
 }
 
 /// Returns how a child has ended.
@@ -261,7 +267,9 @@ fn default_cap(data: u64) -> u64 {
     (data / 4).max(64 << 20)
 }
 
-pub(super) fn usage(error: impl std::fmt::Display) -> anyhow::Error {
+/// Returns an error of the command line.
+#[must_use]
+pub fn usage(error: impl std::fmt::Display) -> anyhow::Error {
     failure(Exit::Usage, format!("{error:#}"))
 }
 
@@ -379,7 +387,8 @@ fn require_short(value_bytes: usize) -> Result<()> {
 
 /// Returns a cap by a control group; none where the system has no control groups for us, which is
 /// said.
-pub(super) fn cap_or_none(bytes: u64) -> Cap {
+#[must_use]
+pub fn cap_or_none(bytes: u64) -> Cap {
     match cgroup::try_cap(bytes) {
         Ok(()) => Cap::Group,
         Err(why) => {
@@ -506,7 +515,8 @@ fn described(orders: &Orders) -> Vec<(&'static str, String)> {
 }
 
 /// Says what happens, and knows who is the child for whom.
-pub(super) struct Screen;
+#[derive(Debug)]
+pub struct Screen;
 
 impl Runner for Screen {
     fn command(&self, engine: &str) -> Result<Command> {
@@ -554,7 +564,7 @@ impl Children {
             let article = if what == "engine" { "an" } else { "a" };
             return Err(usage(format!(
                 "{engine} is {article} {what} of {RIVALS}, which is neither beside this program nor in PATH: \
-                 `cargo build --release -p alluvium-rivals --features all` builds it"
+                 `cargo build --release --manifest-path research/Cargo.toml -p alluvium-rivals --features all` builds it"
             )));
         };
         let said = Command::new(&rivals)

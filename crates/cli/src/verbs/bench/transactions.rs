@@ -22,7 +22,7 @@ Examples:
   alluvium bench transactions --phases txn-size:pair=32,group-commit:512    # those of the GTSSL thesis
 
 Engines other than alluvium are in a program of their own, alluvium-rivals:
-  cargo build --release -p alluvium-rivals --features all";
+  cargo build --release --manifest-path research/Cargo.toml -p alluvium-rivals --features all";
 
 /// Transactions. `--memory` is the cap: what a process may take in all, page cache included
 /// [default: 1 GiB].

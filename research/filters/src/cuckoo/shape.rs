@@ -1,0 +1,230 @@
+//! From a hash to its two buckets and tags.
+
+use crate::{Error, Result};
+
+/// Slots of a bucket.
+pub const SLOTS: u32 = 4;
+
+/// The most bits of a tag: four of them and half a byte fill one load of 64 bits.
+pub const MAX_TAG_BITS: u32 = 15;
+
+/// The most bits of a bucket's number: a slot's number has 32 bits.
+pub const MAX_BUCKET_BITS: u32 = 28;
+
+/// Bits of a hash from which a bucket or a tag is reduced.
+const SLICE_BITS: u32 = 24;
+
+const _: () = assert!(MAX_TAG_BITS * SLOTS + 4 <= u64::BITS);
+const _: () = assert!(1u64 << MAX_BUCKET_BITS <= u32::MAX as u64 / SLOTS as u64);
+
+/// How the alternative bucket of an entry is found without its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variant {
+    /// The tag is the number of the alternative bucket, and changes when the entry moves.
+    Alternate = 1,
+    /// The alternative bucket is the exclusive or of the bucket and a mix of the tag.
+    Xor = 2,
+}
+
+/// The size of a table, and which variant it is.
+///
+/// ```
+/// use research_filters::cuckoo::{Shape, Variant};
+/// let shape = Shape::alternate(15)?;
+/// assert_eq!((shape.variant(), shape.slots()), (Variant::Alternate, 4 * 32_767));
+/// assert_eq!(Shape::xor(12, 15)?.slots(), 16_384);
+/// assert!(Shape::xor(12, 16).is_err());
+/// # Ok::<(), research_filters::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    pub(super) variant: Variant,
+    pub(super) buckets: u32,
+    pub(super) tag_bits: u32,
+}
+
+/// A bucket, and the tag of an entry in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) bucket: u32,
+    pub(super) tag: u16,
+}
+
+impl Shape {
+    /// Creates the shape of variant [`Variant::Alternate`], with 2^`tag_bits` - 1 buckets.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when tags have no bit or more than [`MAX_TAG_BITS`].
+    pub fn alternate(tag_bits: u32) -> Result<Shape> {
+        tags(tag_bits)?;
+        Ok(Shape {
+            variant: Variant::Alternate,
+            buckets: (1 << tag_bits) - 1,
+            tag_bits,
+        })
+    }
+
+    /// Creates the shape of variant [`Variant::Xor`], with 2^`bucket_bits` buckets.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when tags have no bit or more than [`MAX_TAG_BITS`], or there are more
+    /// than [`MAX_BUCKET_BITS`].
+    pub fn xor(bucket_bits: u32, tag_bits: u32) -> Result<Shape> {
+        tags(tag_bits)?;
+        if bucket_bits > MAX_BUCKET_BITS {
+            let what = format!("2^{bucket_bits} buckets of a cuckoo table");
+            return Err(Error::shape(what, format!("2^{MAX_BUCKET_BITS} or fewer")));
+        }
+        Ok(Shape {
+            variant: Variant::Xor,
+            buckets: 1 << bucket_bits,
+            tag_bits,
+        })
+    }
+
+    /// Returns the variant.
+    #[must_use]
+    pub fn variant(&self) -> Variant {
+        self.variant
+    }
+
+    /// Returns how many buckets there are.
+    #[must_use]
+    pub fn buckets(&self) -> u32 {
+        self.buckets
+    }
+
+    /// Returns how many slots there are.
+    #[must_use]
+    pub fn slots(&self) -> u32 {
+        self.buckets * SLOTS
+    }
+
+    /// Returns how many bits a tag has.
+    #[must_use]
+    pub fn tag_bits(&self) -> u32 {
+        self.tag_bits
+    }
+
+    /// Returns how many of the lookups for keys that are not there find a tag, at a load
+    /// between 0 and 1: eight slots, each with one of 2^`tag_bits` - 1 tags.
+    #[must_use]
+    pub fn false_positive_rate(&self, load: f64) -> f64 {
+        f64::from(2 * SLOTS) * load / f64::from((1 << self.tag_bits) - 1)
+    }
+
+    /// The two places of a hash; the same one twice for few hashes. Only the lowest 56 bits
+    /// matter: the highest may choose a partition.
+    #[inline]
+    pub(super) fn places(&self, hash: u64) -> [Place; 2] {
+        match self.variant {
+            Variant::Alternate => {
+                let (a, b) = (
+                    reduce(hash, self.buckets),
+                    reduce(hash >> SLICE_BITS, self.buckets),
+                );
+                [(a, b), (b, a)].map(|(bucket, other)| Place {
+                    bucket,
+                    tag: other as u16 + 1,
+                })
+            }
+            Variant::Xor => {
+                let tags = (1 << self.tag_bits) - 1;
+                let first = Place {
+                    bucket: hash as u32 & (self.buckets - 1),
+                    tag: reduce(hash >> 32, tags) as u16 + 1,
+                };
+                [first, self.other(first)]
+            }
+        }
+    }
+
+    /// The other place of an entry, from the entry alone.
+    #[inline]
+    pub(super) fn other(&self, place: Place) -> Place {
+        debug_assert!(place.tag != 0 && place.bucket < self.buckets, "C1");
+        match self.variant {
+            Variant::Alternate => Place {
+                bucket: u32::from(place.tag) - 1,
+                tag: place.bucket as u16 + 1,
+            },
+            Variant::Xor => Place {
+                bucket: place.bucket ^ (mix(place.tag) & (self.buckets - 1)),
+                tag: place.tag,
+            },
+        }
+    }
+}
+
+fn tags(bits: u32) -> Result<()> {
+    if !(1..=MAX_TAG_BITS).contains(&bits) {
+        let what = format!("tags of {bits} bits in a cuckoo table");
+        return Err(Error::shape(what, format!("1 to {MAX_TAG_BITS}")));
+    }
+    Ok(())
+}
+
+/// Maps the lowest [`SLICE_BITS`] bits of a hash evenly to the numbers below `end`.
+#[inline]
+fn reduce(hash: u64, end: u32) -> u32 {
+    (((hash & ((1 << SLICE_BITS) - 1)) * u64::from(end)) >> SLICE_BITS) as u32
+}
+
+/// Spreads a tag over 32 bits. A change is a new version of the filter's format.
+#[inline]
+fn mix(tag: u16) -> u32 {
+    (u64::from(tag).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn shapes() -> impl Strategy<Value = Shape> {
+        (1u32..=15, 0u32..=20, any::<bool>()).prop_map(|(tag_bits, bucket_bits, xor)| {
+            let shape = if xor {
+                Shape::xor(bucket_bits, tag_bits)
+            } else {
+                Shape::alternate(tag_bits)
+            };
+            shape.unwrap()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn the_two_places_of_a_hash_lead_to_each_other(shape in shapes(), hash: u64) {
+            let [first, second] = shape.places(hash);
+            prop_assert_eq!((shape.other(first), shape.other(second)), (second, first));
+            for place in [first, second] {
+                prop_assert!(place.bucket < shape.buckets && place.tag != 0);
+                prop_assert!(u32::from(place.tag) < 1 << shape.tag_bits);
+            }
+        }
+    }
+
+    #[test]
+    fn hashes_spread_evenly_over_buckets_and_tags() {
+        for shape in [Shape::alternate(6).unwrap(), Shape::xor(6, 6).unwrap()] {
+            let (mut buckets, mut tags) = (vec![0u32; 64], vec![0u32; 64]);
+            let mut random = fastrand::Rng::with_seed(1);
+            for _ in 0..64_000 {
+                for place in shape.places(random.u64(..)) {
+                    buckets[place.bucket as usize] += 1;
+                    tags[usize::from(place.tag)] += 1;
+                }
+            }
+            let even = |counts: &[u32]| counts.iter().all(|count| (1700..2350).contains(count));
+            assert!(even(&buckets[..shape.buckets as usize]), "{buckets:?}");
+            assert!(tags[0] == 0 && even(&tags[1..]), "{tags:?}");
+        }
+    }
+
+    #[test]
+    fn shapes_that_do_not_exist_are_refused() {
+        assert!(Shape::alternate(0).is_err() && Shape::alternate(16).is_err());
+        assert!(Shape::xor(29, 15).is_err() && Shape::xor(4, 0).is_err());
+        assert!(Shape::xor(28, 15).is_ok());
+    }
+}

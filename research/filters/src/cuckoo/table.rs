@@ -1,0 +1,272 @@
+//! The table: candidates, insertion, removal.
+
+use super::group::{BUCKETS, Group, first, matching, tag};
+use super::shape::{Place, SLOTS, Shape};
+use crate::{Error, Result};
+use alluvium_base::prefetch_line;
+
+/// How many entries an insertion moves before it gives up.
+pub const MAX_DISPLACEMENTS: usize = 128;
+
+/// A partial-key cuckoo table from hashes to 32-bit offsets.
+///
+/// The table has no keys. A lookup gives candidates, of which at most one is the key's; the
+/// owner compares keys. [`Table::insert`] always adds an entry: an owner that overwrites a key
+/// finds its slot first, and changes it with [`Table::set`].
+///
+/// ```
+/// use research_filters::cuckoo::{Shape, Table};
+/// use alluvium_filters::hash;
+/// let mut table = Table::new(Shape::alternate(15)?, 7);
+/// table.insert(hash(0, b"apple"), 4096)?;
+/// let found: Vec<u32> = table.candidates(hash(0, b"apple")).map(|(_, offset)| offset).collect();
+/// assert_eq!(found, [4096]);
+/// assert_eq!(table.candidates(hash(0, b"pear")).count(), 0);
+/// # Ok::<(), research_filters::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    shape: Shape,
+    groups: Box<[Group]>,
+    len: u32,
+    random: u64,
+}
+
+/// The number of a slot: four times its bucket's, and its place in the bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slot(u32);
+
+impl Slot {
+    /// Returns the slot with a number.
+    #[must_use]
+    pub fn new(number: u32) -> Slot {
+        Slot(number)
+    }
+
+    /// Returns the number.
+    #[must_use]
+    pub fn number(self) -> u32 {
+        self.0
+    }
+
+    pub(super) fn at(bucket: u32, slot: u32) -> Slot {
+        Slot(bucket * SLOTS + slot)
+    }
+}
+
+/// The entries that may be a key's.
+#[derive(Clone, Debug)]
+pub struct Candidates<'t> {
+    table: &'t Table,
+    places: [Place; 2],
+    /// The place being read, and the slots of it that are left.
+    at: usize,
+    left: u64,
+}
+
+impl Iterator for Candidates<'_> {
+    type Item = (Slot, u32);
+
+    #[inline]
+    fn next(&mut self) -> Option<(Slot, u32)> {
+        loop {
+            let bucket = self.places.get(self.at)?.bucket;
+            if let Some(slot) = first(self.left) {
+                self.left &= self.left - 1;
+                let offset = self.table.group(bucket).offset(bucket, slot);
+                return Some((Slot::at(bucket, slot), offset));
+            }
+            self.at += 1;
+            if self.at == 1 && self.places[0] != self.places[1] {
+                let Place { bucket, tag } = self.places[1];
+                self.left = matching(self.table.group(bucket).tags(bucket), tag);
+            } else {
+                self.at = self.places.len();
+            }
+        }
+    }
+}
+
+impl Table {
+    /// Creates an empty table. `seed` decides which entries an insertion moves.
+    #[must_use]
+    pub fn new(shape: Shape, seed: u64) -> Table {
+        Table {
+            shape,
+            groups: vec![Group::EMPTY; shape.buckets.div_ceil(BUCKETS) as usize].into(),
+            len: 0,
+            random: seed | 1,
+        }
+    }
+
+    /// Returns the table's shape.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Returns how many entries there are.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        self.len
+    }
+
+    /// Returns whether there is no entry.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Returns the share of slots that are in use.
+    #[must_use]
+    pub fn load(&self) -> f64 {
+        f64::from(self.len) / f64::from(self.shape.slots())
+    }
+
+    /// Returns the memory of the slots in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.groups)
+    }
+
+    /// Finds the entries that may be a hash's: those in its two buckets with its tag.
+    #[inline]
+    #[must_use]
+    pub fn candidates(&self, hash: u64) -> Candidates<'_> {
+        let places = self.shape.places(hash);
+        let Place { bucket, tag } = places[0];
+        Candidates {
+            table: self,
+            places,
+            at: 0,
+            left: matching(self.group(bucket).tags(bucket), tag),
+        }
+    }
+
+    /// Asks the processor for the tags that a lookup of this hash reads.
+    pub fn prefetch(&self, hash: u64) {
+        for place in self.shape.places(hash) {
+            prefetch_line(self.group(place.bucket));
+        }
+    }
+
+    /// Adds an entry, moving up to [`MAX_DISPLACEMENTS`] others to their other buckets.
+    ///
+    /// # Errors
+    /// [`Error::Full`] when that makes no space. Every entry then is where it was (C2).
+    pub fn insert(&mut self, hash: u64, offset: u32) -> Result<()> {
+        let places = self.shape.places(hash);
+        for place in places {
+            if self.put_in_free_slot(place, offset) {
+                return Ok(());
+            }
+        }
+        let start = places[(self.draw() & 1) as usize];
+        self.displace(start, offset)
+    }
+
+    /// Walks at random: puts the entry in the place of another, which goes to its other bucket
+    /// in place of a third, until a bucket has space.
+    fn displace(&mut self, mut place: Place, mut offset: u32) -> Result<()> {
+        let mut path = [(Slot(0), 0u16, 0u32); MAX_DISPLACEMENTS];
+        for moved in &mut path {
+            let bucket = place.bucket;
+            let slot = (self.draw() & u64::from(SLOTS - 1)) as u32;
+            let group = self.group(bucket);
+            let (old_tag, old_offset) = (tag(group.tags(bucket), slot), group.offset(bucket, slot));
+            debug_assert!(old_tag != 0, "a full bucket has no empty slot");
+            *moved = (Slot::at(bucket, slot), old_tag, old_offset);
+            self.group_mut(bucket).set(bucket, slot, place.tag, offset);
+            place = self.shape.other(Place { bucket, tag: old_tag });
+            offset = old_offset;
+            if self.put_in_free_slot(place, offset) {
+                return Ok(());
+            }
+        }
+        // The walk may have come to a slot twice: the first entry of it is the one that was
+        // there.
+        for &(Slot(number), tag, offset) in path.iter().rev() {
+            let bucket = number / SLOTS;
+            self.group_mut(bucket).set(bucket, number % SLOTS, tag, offset);
+        }
+        Err(Error::Full {
+            entries: self.len,
+            slots: self.shape.slots(),
+        })
+    }
+
+    fn put_in_free_slot(&mut self, Place { bucket, tag }: Place, offset: u32) -> bool {
+        let Some(slot) = first(matching(self.group(bucket).tags(bucket), 0)) else {
+            return false;
+        };
+        self.group_mut(bucket).set(bucket, slot, tag, offset);
+        self.len += 1;
+        true
+    }
+
+    /// Changes the offset of an entry, and returns the one before.
+    ///
+    /// # Panics
+    /// When the slot is empty or does not exist.
+    pub fn set(&mut self, slot: Slot, offset: u32) -> u32 {
+        let (bucket, place, tag) = self.used(slot);
+        let before = self.group(bucket).offset(bucket, place);
+        self.group_mut(bucket).set(bucket, place, tag, offset);
+        before
+    }
+
+    /// Takes an entry out, and returns its offset.
+    ///
+    /// # Panics
+    /// When the slot is empty or does not exist.
+    pub fn remove(&mut self, slot: Slot) -> u32 {
+        let (bucket, place, _) = self.used(slot);
+        let before = self.group(bucket).offset(bucket, place);
+        self.group_mut(bucket).set(bucket, place, 0, 0);
+        self.len -= 1;
+        before
+    }
+
+    fn used(&self, Slot(number): Slot) -> (u32, u32, u16) {
+        let (bucket, place) = (number / SLOTS, number % SLOTS);
+        assert!(bucket < self.shape.buckets, "there is no slot {number}");
+        let tag = tag(self.group(bucket).tags(bucket), place);
+        assert!(tag != 0, "slot {number} is empty");
+        (bucket, place, tag)
+    }
+
+    /// Returns all entries in the order of their slots: that in which a hash store lays them
+    /// out.
+    pub fn entries(&self) -> impl Iterator<Item = (Slot, u32)> {
+        self.tags().filter(|(_, tag)| *tag != 0).map(|(slot, _)| {
+            let bucket = slot.0 / SLOTS;
+            (slot, self.group(bucket).offset(bucket, slot.0 % SLOTS))
+        })
+    }
+
+    /// The tags of all slots in order, 0 for an empty one.
+    pub(super) fn tags(&self) -> impl Iterator<Item = (Slot, u16)> {
+        (0..self.shape.buckets).flat_map(|bucket| {
+            let tags = self.group(bucket).tags(bucket);
+            (0..SLOTS).map(move |slot| (Slot::at(bucket, slot), tag(tags, slot)))
+        })
+    }
+
+    #[inline]
+    fn group(&self, bucket: u32) -> &Group {
+        &self.groups[(bucket / BUCKETS) as usize]
+    }
+
+    #[inline]
+    fn group_mut(&mut self, bucket: u32) -> &mut Group {
+        &mut self.groups[(bucket / BUCKETS) as usize]
+    }
+
+    /// The next number of a xorshift generator, of which the higher bits are returned.
+    fn draw(&mut self) -> u64 {
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random >> 32
+    }
+}

@@ -1,0 +1,159 @@
+//! An index in bytes: looking keys up.
+
+use super::format::{Header, WHAT, bucket};
+use super::graph::{UNUSED, vertices};
+use super::shape::{MAX_BUCKET_KEYS, third};
+use alluvium_filters::bits::take;
+use crate::{Error, Result};
+use std::ops::Range;
+
+/// An index of perfect hash functions in bytes. Any number of threads may look up at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Index<'b> {
+    pub(super) header: Header,
+    pub(super) bytes: &'b [u8],
+    stream: &'b [u8],
+}
+
+/// What an index says of a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    /// The bit at which its vertices begin, and how many each third has.
+    pub(super) bit: u64,
+    pub(super) third: u32,
+    pub(super) item: u64,
+    pub(super) keys: u32,
+    pub(super) seed: u8,
+}
+
+impl<'b> Index<'b> {
+    /// Opens an index of keys of `key_bytes` bytes: reads its header, and checks that the bytes
+    /// are as many as it says. The checksum is left to [`Index::check`].
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] when the header is none, or the length or that of keys is wrong.
+    pub fn open(key_bytes: u32, bytes: &'b [u8]) -> Result<Index<'b>> {
+        let header = Header::read(bytes)?;
+        if header.key_bytes != key_bytes {
+            let (expected, found) = (key_bytes.to_string(), header.key_bytes.to_string());
+            return Err(Error::damaged(WHAT, 8, "bytes of a key", expected, found));
+        }
+        Ok(Index {
+            header,
+            bytes,
+            stream: header.stream(bytes),
+        })
+    }
+
+    /// Returns how many keys it has.
+    #[must_use]
+    pub fn keys(&self) -> u64 {
+        self.header.keys
+    }
+
+    /// Returns how many buckets the keys are split into.
+    #[must_use]
+    pub fn buckets(&self) -> u64 {
+        self.header.buckets
+    }
+
+    /// Returns the bytes of a key.
+    #[must_use]
+    pub fn key_bytes(&self) -> u32 {
+        self.header.key_bytes
+    }
+
+    /// Returns the bucket of a key.
+    #[must_use]
+    pub fn bucket_of(&self, key: &[u8]) -> u64 {
+        bucket(key, self.header.buckets)
+    }
+
+    /// Returns the places of a bucket's items.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] when the index says something impossible of the bucket.
+    pub fn items(&self, bucket: u64) -> Result<Range<u64>> {
+        let part = self.part(bucket)?;
+        Ok(part.item..part.item + u64::from(part.keys))
+    }
+
+    /// Finds the place of a key's item if it is there. Nothing when it cannot be there. A key
+    /// that is not there may lead to some place of its bucket; the owner compares keys.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] when the index says something impossible of the key's bucket.
+    ///
+    /// # Panics
+    /// When the key has another length than the index was opened for.
+    pub fn lookup(&self, key: &[u8]) -> Result<Option<u64>> {
+        assert_eq!(key.len(), self.header.key_bytes as usize, "bytes of a key");
+        let part = self.part(self.bucket_of(key))?;
+        if part.keys == 0 {
+            return Ok(None);
+        }
+        let place = place(key, part.seed, part.third, self.stream, part.bit);
+        let place = place.filter(|&place| place < part.keys);
+        Ok(place.map(|place| part.item + u64::from(place)))
+    }
+
+    pub(super) fn stream(&self) -> &'b [u8] {
+        self.stream
+    }
+
+    /// What the index says of a bucket, checked to be possible.
+    #[inline]
+    pub(super) fn part(&self, bucket: u64) -> Result<Part> {
+        let starts = (
+            self.header.start(self.bytes, bucket),
+            self.header.start(self.bytes, bucket.saturating_add(1)),
+        );
+        if let (Some(begin), Some(end)) = starts
+            && let Some(keys) = end.item.checked_sub(begin.item)
+            && keys <= MAX_BUCKET_KEYS.into()
+            && end.thirds <= self.header.thirds
+            && end.thirds.checked_sub(begin.thirds) == Some(third(keys as u32).into())
+        {
+            return Ok(Part {
+                bit: begin.thirds * 6,
+                third: third(keys as u32),
+                item: begin.item,
+                keys: keys as u32,
+                seed: begin.seed,
+            });
+        }
+        let found = format!("{starts:?} (bucket {bucket})");
+        Err(Error::damaged(
+            WHAT,
+            0,
+            "places of buckets",
+            "rising as their keys need",
+            found,
+        ))
+    }
+}
+
+/// Returns a key's place in its bucket, whose vertices begin at a bit of a stream. Nothing when
+/// it leads to a vertex that is no key's own.
+#[inline]
+pub(super) fn place(key: &[u8], seed: u8, third: u32, stream: &[u8], bit: u64) -> Option<u32> {
+    let edge = vertices(key, seed, third);
+    let value = |vertex: u32| take(stream, bit + 2 * u64::from(vertex), 2) as usize;
+    let sum: usize = edge.iter().map(|&vertex| value(vertex)).sum();
+    let own = *edge.get(sum % 3)?;
+    (value(own) != usize::from(UNUSED)).then(|| used_before(stream, bit, own))
+}
+
+/// Returns how many of the first vertices are some key's own.
+#[inline]
+pub(super) fn used_before(stream: &[u8], bit: u64, vertices: u32) -> u32 {
+    const STEP: u32 = 28;
+    const LOW: u64 = 0x55_5555_5555_5555;
+    let mut unused = 0;
+    for begin in (0..vertices).step_by(STEP as usize) {
+        let count = (vertices - begin).min(STEP);
+        let pairs = take(stream, bit + 2 * u64::from(begin), 2 * count);
+        unused += (pairs & pairs >> 1 & LOW).count_ones();
+    }
+    vertices - unused
+}

@@ -1,0 +1,11 @@
+//! What a file of an affine dictionary has: slots, maps of extents, roots, indexes, segments and
+//! sub-blocks. No bytes panic, and what is read is written the same again.
+
+#![no_main]
+
+use research_trees::affine;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| {
+    let _ = affine::decode(input);
+});

@@ -1,0 +1,27 @@
+//! A leaf behind an insertion buffer: no bytes panic, and what is read is written the same again.
+//!
+//! The input is a page without its checksum, which is put before it.
+
+#![no_main]
+
+use alluvium_base::checksum::checksum;
+use alluvium_storage::{Place, Structure};
+use research_trees::insertion::format::{decode, encode, fits};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| {
+    let place = Place::new(Structure::Node, "leaves", 0);
+    assert!(decode(input, 1, 2, &place).is_err() || input.len() >= 16);
+    // Page 0 of the tree with the id 0 has the seed 0.
+    let page = [&checksum(input).to_le_bytes(), input].concat();
+    let Ok(records) = decode(&page, 0, 0, &place) else {
+        return;
+    };
+    assert!(records.iter().all(|(key, value)| fits(key, value, page.len())));
+    let mut again = vec![0; page.len()];
+    encode(&records, 0, 0, &mut again);
+    assert_eq!(
+        decode(&again, 0, 0, &place).expect("what was read is sound"),
+        records
+    );
+});

@@ -1,0 +1,32 @@
+//! Records of SILT's logs, and slots of its stores.
+//!
+//! Strategy: the first byte of the input is the bytes of a slot, the rest a log and a slot as they
+//! stand.
+//! Invariants: no panic, no endless loop; what is read is written the same again.
+#![no_main]
+
+use research_hashes::silt::log::Scan;
+use research_hashes::silt::slots::Layout;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| {
+    let Some((&slot_bytes, rest)) = input.split_first() else {
+        return;
+    };
+    let (mut scan, mut again) = (Scan::new(1, rest), Vec::new());
+    for (_, record) in scan.by_ref() {
+        record.encode(1, &mut again).expect("as long as it was");
+    }
+    assert_eq!(again.len() as u64, scan.position());
+    let layout = Layout {
+        store: 1,
+        slot_bytes: slot_bytes.into(),
+    };
+    if let Ok(slot) = layout.decode(rest, 0) {
+        let mut again = Vec::new();
+        layout
+            .encode(slot.as_ref(), &mut again)
+            .expect("as long as it was");
+        assert_eq!(again, rest);
+    }
+});

@@ -1,0 +1,94 @@
+//! A step's view of a space: all of it is kept, or none.
+
+use super::error::Result;
+use super::space::{Extent, Space};
+use std::cell::RefCell;
+
+/// A space in which allocations and releases take effect together, or not at all (B2).
+///
+/// ```
+/// use research_hashes::blocks::{Draft, MemorySpace, Space};
+/// let space = MemorySpace::new(64, 1 << 20);
+/// let draft = Draft::new(&space);
+/// draft.allocate(100).unwrap();
+/// drop(draft); // as an error would
+/// assert_eq!(space.used_bytes(), 0);
+/// ```
+pub struct Draft<'s> {
+    space: &'s dyn Space,
+    taken: RefCell<Vec<Extent>>,
+    given: RefCell<Vec<Extent>>,
+}
+
+impl<'s> Draft<'s> {
+    /// Begins a step.
+    #[must_use]
+    pub fn new(space: &'s dyn Space) -> Draft<'s> {
+        Draft {
+            space,
+            taken: RefCell::default(),
+            given: RefCell::default(),
+        }
+    }
+
+    /// Ends a step that succeeded.
+    pub fn keep(self) {
+        self.taken.borrow_mut().clear();
+        for extent in self.given.take() {
+            self.space.release(extent);
+        }
+    }
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        for extent in self.taken.take() {
+            self.space.release(extent);
+        }
+    }
+}
+
+impl Space for Draft<'_> {
+    fn allocate(&self, bytes: u64) -> Result<Extent> {
+        let extent = self.space.allocate(bytes)?;
+        self.taken.borrow_mut().push(extent);
+        Ok(extent)
+    }
+
+    fn trim(&self, extent: Extent, bytes: u64) -> Result<Extent> {
+        let trimmed = self.space.trim(extent, bytes)?;
+        let mut taken = self.taken.borrow_mut();
+        if let Some(known) = taken.iter_mut().rev().find(|known| **known == extent) {
+            *known = trimmed;
+        }
+        Ok(trimmed)
+    }
+
+    fn release(&self, extent: Extent) {
+        let mut taken = self.taken.borrow_mut();
+        // What the step itself took goes back at once, so that a long step needs no more space.
+        match taken.iter().rposition(|known| *known == extent) {
+            Some(at) => {
+                taken.swap_remove(at);
+                self.space.release(extent);
+            }
+            None => self.given.borrow_mut().push(extent),
+        }
+    }
+
+    fn read(&self, at: u64, into: &mut [u8]) -> Result<()> {
+        self.space.read(at, into)
+    }
+
+    fn write(&self, at: u64, from: &[u8]) -> Result<()> {
+        self.space.write(at, from)
+    }
+
+    fn commit(&self, root: &[u8]) -> Result<()> {
+        self.space.commit(root)
+    }
+
+    fn root(&self) -> Option<Vec<u8>> {
+        self.space.root()
+    }
+}

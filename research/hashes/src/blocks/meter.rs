@@ -1,0 +1,235 @@
+//! Counting block transfers below a cache of any size.
+
+/// Blocks that moved between a memory and the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Transfers {
+    /// Blocks read.
+    pub reads: u64,
+    /// Blocks written.
+    pub writes: u64,
+}
+
+impl Transfers {
+    /// Returns what the transfers cost where a write costs `omega` reads; with one, the DAM's
+    /// cost.
+    #[must_use]
+    pub fn cost(&self, omega: f64) -> f64 {
+        self.reads as f64 + omega * self.writes as f64
+    }
+
+    /// Returns the transfers since an earlier count.
+    #[must_use]
+    pub fn since(&self, earlier: Transfers) -> Transfers {
+        Transfers {
+            reads: self.reads - earlier.reads,
+            writes: self.writes - earlier.writes,
+        }
+    }
+
+    /// Returns all transfers.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.reads + self.writes
+    }
+}
+
+const NONE: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    block: u64,
+    before: u32,
+    after: u32,
+    dirty: bool,
+}
+
+/// A memory of M bytes in blocks of B bytes, managed as an ideal cache is within a factor of
+/// two: the block that was used least recently is evicted, and written if it was changed.
+///
+/// ```
+/// use research_hashes::blocks::Meter;
+/// let mut meter = Meter::new(100, 400);
+/// meter.write(0, 250); // blocks 0 to 2
+/// meter.read(100, 1);
+/// meter.read(1000, 300); // blocks 10 to 12 drive blocks 0 and 2 out
+/// assert_eq!((meter.transfers().reads, meter.transfers().writes), (3, 2));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Meter {
+    block_bytes: u64,
+    capacity: usize,
+    slot_of: Vec<u32>,
+    on_device: Vec<bool>,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    newest: u32,
+    oldest: u32,
+    transfers: Transfers,
+}
+
+impl Meter {
+    /// Creates a meter for blocks of `block_bytes` below a memory of `memory_bytes`.
+    ///
+    /// # Panics
+    /// When the memory does not hold a block.
+    #[must_use]
+    pub fn new(block_bytes: u64, memory_bytes: u64) -> Meter {
+        assert!(
+            block_bytes > 0 && memory_bytes >= block_bytes,
+            "the memory holds a block"
+        );
+        Meter {
+            block_bytes,
+            capacity: usize::try_from(memory_bytes / block_bytes)
+                .unwrap_or(usize::MAX)
+                .min(1 << 28),
+            slot_of: Vec::new(),
+            on_device: Vec::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            newest: NONE,
+            oldest: NONE,
+            transfers: Transfers::default(),
+        }
+    }
+
+    /// Returns the transfers so far.
+    #[must_use]
+    pub fn transfers(&self) -> Transfers {
+        self.transfers
+    }
+
+    /// Returns B.
+    #[must_use]
+    pub fn block_bytes(&self) -> u64 {
+        self.block_bytes
+    }
+
+    /// Counts a read.
+    pub fn read(&mut self, at: u64, bytes: u64) {
+        for block in self.blocks(at, bytes) {
+            self.touch(block, false, true);
+        }
+    }
+
+    /// Counts a write. One that covers only part of a block reads the rest of it, if the device
+    /// has it.
+    pub fn write(&mut self, at: u64, bytes: u64) {
+        for block in self.blocks(at, bytes) {
+            let whole = block * self.block_bytes >= at && (block + 1) * self.block_bytes <= at + bytes;
+            self.touch(block, true, !whole);
+        }
+    }
+
+    /// Forgets blocks that nothing will read: they need not be written.
+    pub fn discard(&mut self, at: u64, bytes: u64) {
+        let (first, end) = (at.div_ceil(self.block_bytes), (at + bytes) / self.block_bytes);
+        for block in first..end {
+            let Some(&slot) = self.slot_of.get(block as usize) else {
+                return;
+            };
+            self.on_device[block as usize] = false;
+            if slot != NONE {
+                self.unlink(slot);
+                self.free.push(slot);
+                self.slot_of[block as usize] = NONE;
+            }
+        }
+    }
+
+    /// Writes all changed blocks.
+    pub fn flush(&mut self) {
+        for slot in &mut self.slots {
+            if std::mem::take(&mut slot.dirty) && self.slot_of[slot.block as usize] != NONE {
+                self.transfers.writes += 1;
+                self.on_device[slot.block as usize] = true;
+            }
+        }
+    }
+
+    /// Flushes, then empties the memory: what follows finds it cold.
+    pub fn cool(&mut self) {
+        self.flush();
+        self.slots.clear();
+        self.free.clear();
+        self.slot_of.fill(NONE);
+        (self.newest, self.oldest) = (NONE, NONE);
+    }
+
+    fn blocks(&self, at: u64, bytes: u64) -> std::ops::Range<u64> {
+        let end = if bytes == 0 { at } else { at + bytes };
+        at / self.block_bytes..end.div_ceil(self.block_bytes).max(at / self.block_bytes)
+    }
+
+    fn touch(&mut self, block: u64, dirty: bool, fetch: bool) {
+        let index = block as usize;
+        if index >= self.slot_of.len() {
+            self.slot_of.resize(index + 1, NONE);
+            self.on_device.resize(index + 1, false);
+        }
+        let mut slot = self.slot_of[index];
+        if slot == NONE {
+            if fetch && (!dirty || self.on_device[index]) {
+                self.transfers.reads += 1;
+            }
+            slot = self.admit(block);
+        } else if slot != self.newest {
+            self.unlink(slot);
+            self.link(slot);
+        }
+        self.slots[slot as usize].dirty |= dirty;
+    }
+
+    fn admit(&mut self, block: u64) -> u32 {
+        if self.slots.len() - self.free.len() >= self.capacity {
+            let victim = self.oldest;
+            let evicted = self.slots[victim as usize];
+            if evicted.dirty {
+                self.transfers.writes += 1;
+                self.on_device[evicted.block as usize] = true;
+            }
+            self.unlink(victim);
+            self.slot_of[evicted.block as usize] = NONE;
+            self.free.push(victim);
+        }
+        let fresh = Slot {
+            block,
+            before: NONE,
+            after: NONE,
+            dirty: false,
+        };
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None => {
+                self.slots.push(fresh);
+                self.slots.len() as u32 - 1
+            }
+        };
+        self.slots[slot as usize] = fresh;
+        self.slot_of[block as usize] = slot;
+        self.link(slot);
+        slot
+    }
+
+    fn link(&mut self, slot: u32) {
+        self.slots[slot as usize].after = self.newest;
+        self.slots[slot as usize].before = NONE;
+        match self.newest {
+            NONE => self.oldest = slot,
+            newest => self.slots[newest as usize].before = slot,
+        }
+        self.newest = slot;
+    }
+
+    fn unlink(&mut self, slot: u32) {
+        let Slot { before, after, .. } = self.slots[slot as usize];
+        match before {
+            NONE => self.newest = after,
+            before => self.slots[before as usize].after = after,
+        }
+        match after {
+            NONE => self.oldest = before,
+            after => self.slots[after as usize].before = before,
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! What a table of levels is made like.
+
+use crate::blocks::{Error, Machine, Result};
+use alluvium_filters::fingerprint::{Alphabet, Family, Independence};
+
+/// Which structure a table of levels is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// One run a level, searched by halving (LT-LSM): the baseline with the fewest runs.
+    Leveled,
+    /// Up to λ − 1 runs a level, searched by halving (ST-LSM).
+    Tiered,
+    /// As tiered, with runs in which a fingerprint says where it is (Lemma 3).
+    Interpolated,
+    /// The BOA: interpolated runs, and a routing filter for each level.
+    Routed,
+    /// The refined BOA: check characters in the filters.
+    Refined,
+}
+
+/// What merges do with records of one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Duplicates {
+    /// They keep all, as the paper does: a key that was changed D times costs D times as much.
+    Keep,
+    /// They keep the newest that they meet.
+    Fold,
+}
+
+/// The options of a table of levels.
+///
+/// ```
+/// use research_hashes::boa::{Kind, Options};
+/// let options = Options { growth: 16, ..Options::new(Kind::Routed, 4096, 1 << 20) };
+/// assert!(options.checked().is_ok());
+/// let odd = Options { growth: 6, ..options }.checked().unwrap_err();
+/// assert!(odd.to_string().contains("power of two"));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// The structure.
+    pub kind: Kind,
+    /// λ: how many times a level is larger than the one above; a power of two from 2 to 256.
+    pub growth: u32,
+    /// B and M, in bytes.
+    pub machine: Machine,
+    /// Bits of a fingerprint at first, 8 to 128; a table that outgrows them doubles them.
+    pub fingerprint_bits: u32,
+    /// How independent fingerprints are.
+    pub independence: Independence,
+    /// The seed of the fingerprints.
+    pub seed: u128,
+    /// What merges do with records of one key.
+    pub duplicates: Duplicates,
+    /// log2 of β, prefixes to an entry of a run in a routing filter; none for β = λ.
+    pub beta_bits: Option<u32>,
+}
+
+impl Options {
+    /// Returns the usual options of a structure: λ = 4, fingerprints of 64 bits, β = λ.
+    #[must_use]
+    pub fn new(kind: Kind, block_bytes: u32, memory_bytes: u64) -> Options {
+        Options {
+            kind,
+            growth: 4,
+            machine: Machine::Blocks {
+                block_bytes,
+                memory_bytes,
+            },
+            fingerprint_bits: 64,
+            independence: Independence::Words(32),
+            seed: 0,
+            duplicates: Duplicates::Keep,
+            beta_bits: None,
+        }
+    }
+
+    /// Returns the options, if a table can have them.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] that says which cannot be, and what can.
+    pub fn checked(self) -> Result<Options> {
+        self.machine.checked()?;
+        if self.machine == Machine::Oblivious {
+            let instead = "blocks, or a table of routing trees, which can be oblivious";
+            return Err(Error::shape("levels without blocks", instead));
+        }
+        Alphabet::new(self.fingerprint_bits, self.growth)?;
+        self.family(self.fingerprint_bits)?;
+        if let Some(beta) = self.beta_bits.filter(|beta| *beta > 16) {
+            return Err(Error::shape(
+                format!("β = 2^{beta}"),
+                "at most 2^16 prefixes to an entry",
+            ));
+        }
+        Ok(self)
+    }
+
+    pub(super) fn family(&self, bits: u32) -> Result<Family> {
+        Ok(Family::new(self.seed, bits, self.independence)?)
+    }
+
+    pub(super) fn block_bytes(&self) -> usize {
+        self.machine.chunk()
+    }
+
+    pub(super) fn fan_in(&self) -> usize {
+        self.machine.fan_in().unwrap_or(2)
+    }
+}

@@ -1,0 +1,448 @@
+//! A table of levels: the buffer, and how runs come to levels.
+
+use super::filter::{Characters, Filter, LatestWriter, refine};
+use super::format::{MAX_LEVELS, ROOT_KIND};
+use super::merge::{Fold, Merge};
+use super::options::{Duplicates, Kind, Options};
+use super::run::{Form, Layout, Run, RunWriter};
+use crate::blocks::{Draft, Extent, Result, Space, commit_state, read_state};
+use crate::records::{Body, Entry};
+use alluvium_filters::fingerprint::{Alphabet, Family};
+use alluvium_filters::routing::Latest;
+use std::cell::Cell;
+
+/// A level: its runs, the oldest first, and their filter.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Level {
+    pub(super) runs: Vec<Run>,
+    pub(super) filter: Option<Filter>,
+}
+
+/// All that a table is.
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    pub(super) options: Options,
+    pub(super) family: Family,
+    pub(super) alphabet: Alphabet,
+    pub(super) levels: Vec<Level>,
+    /// The newest records, the oldest first.
+    pub(super) buffer: Vec<Entry>,
+    pub(super) buffer_bytes: u64,
+    /// Puts and deletes since the last rebuild.
+    pub(super) puts: u64,
+    pub(super) deletes: u64,
+}
+
+/// What a table has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Records that merges wrote, the buffer's included.
+    pub merged_records: u64,
+    /// Merges.
+    pub merges: u64,
+    /// Rebuilds.
+    pub rebuilds: u64,
+    /// Levels that lookups asked.
+    pub levels_asked: u64,
+    /// Runs that lookups searched.
+    pub runs_searched: u64,
+    /// Runs that lookups searched in vain.
+    pub false_positives: u64,
+}
+
+/// A hash table in external memory that is a bundle of arrays, or one of its baselines.
+///
+/// Operations that fail change nothing. What is not committed is lost in a crash: a log above
+/// the table has it.
+///
+/// ```
+/// use research_hashes::blocks::MemorySpace;
+/// use research_hashes::boa::{Boa, Kind, Options};
+/// let mut table = Boa::create(MemorySpace::new(512, 1 << 24), Options::new(Kind::Routed, 512, 16384))?;
+/// for key in 0u32..1000 {
+///     table.insert(&key.to_le_bytes(), b"value")?;
+/// }
+/// table.delete(&7u32.to_le_bytes())?;
+/// assert_eq!(table.get(&8u32.to_le_bytes())?.as_deref(), Some(&b"value"[..]));
+/// assert_eq!(table.get(&7u32.to_le_bytes())?, None);
+/// table.commit()?;
+/// let again = Boa::open(table.into_space().crashed())?;
+/// assert_eq!(again.get(&7u32.to_le_bytes())?, None);
+/// # Ok::<(), research_hashes::blocks::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Boa<S> {
+    pub(super) space: S,
+    pub(super) state: State,
+    pub(super) committed: Option<Extent>,
+    pub(super) figures: Cell<Figures>,
+}
+
+impl State {
+    pub(super) fn new(options: Options) -> Result<State> {
+        let family = options.family(options.fingerprint_bits)?;
+        let alphabet = Alphabet::new(options.fingerprint_bits, options.growth)?;
+        Ok(State {
+            options,
+            family,
+            alphabet,
+            levels: Vec::new(),
+            buffer: Vec::new(),
+            buffer_bytes: 0,
+            puts: 0,
+            deletes: 0,
+        })
+    }
+
+    pub(super) fn form(&self) -> Form {
+        Form {
+            machine: self.options.machine,
+            width: self.family.width(),
+        }
+    }
+
+    /// Returns the bytes of a level that is full, of which the first is level 1.
+    pub(super) fn capacity(&self, level: usize) -> u64 {
+        let block = self.options.block_bytes() as u64;
+        block.saturating_mul(u64::from(self.options.growth).saturating_pow(level as u32))
+    }
+
+    /// Returns the level to which the buffer goes, counted from one: all above it are merged,
+    /// and of a leveled table the level itself.
+    fn destination(&self) -> usize {
+        let mut bytes = self.buffer_bytes;
+        for (above, level) in self.levels.iter().enumerate() {
+            if self.options.kind == Kind::Leveled {
+                bytes += level.runs.iter().map(|run| run.bytes).sum::<u64>();
+                if bytes <= self.capacity(above + 1) {
+                    return above + 1;
+                }
+            } else if level.runs.len() + 1 < self.options.growth as usize {
+                return above + 1;
+            }
+        }
+        self.levels.len() + 1
+    }
+
+    /// Returns the bits of the prefixes of a level that `entries` records open.
+    fn prefix_bits(&self, entries: u64) -> u32 {
+        let log = 64 - entries.max(1).saturating_sub(1).leading_zeros();
+        let beta = self.options.beta_bits.unwrap_or(self.alphabet.character_bits());
+        (log + beta).clamp(1, 48).min(self.family.width())
+    }
+
+    /// Returns whether fingerprints are long enough for a level that `entries` records open.
+    pub(super) fn fits(&self, level: usize, entries: u64) -> bool {
+        let checks = if self.options.kind == Kind::Refined {
+            level as u32
+        } else {
+            0
+        };
+        let beta = self.options.beta_bits.unwrap_or(self.alphabet.character_bits());
+        let log = 64 - entries.max(1).saturating_sub(1).leading_zeros();
+        self.alphabet.fits((log + beta).clamp(1, 48), checks)
+    }
+
+    /// Returns the buffer's records as a run has them (O2).
+    fn sorted_buffer(&self) -> Vec<Entry> {
+        let mut entries: Vec<Entry> = self.buffer.iter().rev().cloned().collect();
+        entries.sort_by_key(|entry| entry.fingerprint);
+        entries
+    }
+
+    /// Merges the buffer and all above a level into it: the new state.
+    pub(super) fn flushed(&self, space: &dyn Space, figures: &mut Figures) -> Result<State> {
+        let (level, leveled) = (self.destination(), self.options.kind == Kind::Leveled);
+        let merged = if leveled { level } else { level - 1 };
+        let above = &self.levels[..merged.min(self.levels.len())];
+        let runs: Vec<Run> = above
+            .iter()
+            .flat_map(|level| level.runs.iter().rev().cloned())
+            .collect();
+        let last = self.levels.iter().skip(merged).all(|level| level.runs.is_empty());
+        self.merged(space, level, &runs, last, figures)
+    }
+
+    /// Merges the buffer and `runs`, the newest first, to a new run of a level.
+    pub(super) fn merged(
+        &self,
+        space: &dyn Space,
+        level: usize,
+        runs: &[Run],
+        last: bool,
+        figures: &mut Figures,
+    ) -> Result<State> {
+        assert!(
+            (1..=MAX_LEVELS as usize).contains(&level),
+            "a table has levels enough"
+        );
+        let form = self.form();
+        let mut buffer = self.sorted_buffer();
+        for entry in &mut buffer {
+            entry.outsource(form.longest_body(), space)?;
+        }
+        let bytes: u64 = buffer.iter().map(|entry| entry.bytes(form.width)).sum();
+        let entries = buffer.len() as u64 + runs.iter().map(|run| run.entries).sum::<u64>();
+        let bytes = bytes + runs.iter().map(|run| run.bytes).sum::<u64>();
+        let mut next = self.clone();
+        for level in &mut next.levels {
+            level.runs.retain(|run| !runs.contains(run));
+            if level.runs.is_empty() {
+                let filter = level.filter.take();
+                filter
+                    .iter()
+                    .flat_map(Filter::extents)
+                    .for_each(|extent| space.release(extent));
+            }
+        }
+        next.levels
+            .resize_with(next.levels.len().max(level), Level::default);
+        (next.buffer, next.buffer_bytes) = (Vec::new(), 0);
+        let merge = Merge::new(space, form, self.options.fan_in(), buffer, runs.to_vec())?;
+        let folds = (self.options.duplicates == Duplicates::Fold).then(|| {
+            Fold::new(
+                self.options.fan_in() as u64 * self.options.block_bytes() as u64,
+                last,
+            )
+        });
+        let written = next.install(space, level, merge, folds, entries, bytes)?;
+        // Not before: a step that began with these runs' writing would find their bytes used
+        // again.
+        runs.iter()
+            .flat_map(Run::extents)
+            .for_each(|extent| space.release(extent));
+        figures.merges += 1;
+        figures.merged_records += written;
+        Ok(next)
+    }
+
+    /// Writes the merged records as the newest run of a level, with the level's filter.
+    pub(super) fn install(
+        &mut self,
+        space: &dyn Space,
+        level: usize,
+        mut merge: Merge<'_>,
+        mut fold: Option<Fold>,
+        entries: u64,
+        bytes: u64,
+    ) -> Result<u64> {
+        let (form, kind) = (self.form(), self.options.kind);
+        let (alphabet, fresh) = (self.alphabet, self.prefix_bits(entries));
+        let place = &self.levels[level - 1];
+        let index = place.runs.len() as u32;
+        let old = place.filter.clone();
+        let prefix_bits = old.as_ref().map_or(fresh, Filter::prefix_bits);
+        let layout = match kind {
+            Kind::Leveled | Kind::Tiered => Layout::Packed,
+            Kind::Interpolated | Kind::Routed | Kind::Refined => Layout::Buckets,
+        };
+        let mut writer = RunWriter::new(space, form, layout, prefix_bits, bytes)?;
+        let mut latest = None;
+        if kind == Kind::Routed {
+            let extent = old.as_ref().and_then(|filter| filter.extents().first().copied());
+            let shape = Latest::new(prefix_bits, alphabet.character_bits())?;
+            latest = Some(LatestWriter::new(space, form, shape, extent, index)?);
+        }
+        let mut written = 0;
+        while let Some(mut entry) = merge.next()? {
+            if let Some(fold) = &mut fold
+                && !fold.keeps(&entry, space)?
+            {
+                if let Body::Outside(extent) = entry.body {
+                    space.release(extent);
+                }
+                continue;
+            }
+            if let Some(latest) = &mut latest {
+                entry.previous = latest.push(entry.fingerprint)?;
+            }
+            writer.push(&entry)?;
+            written += 1;
+        }
+        merge.end();
+        let run = writer.finish()?;
+        let mut filter = latest.map(LatestWriter::finish).transpose()?;
+        if kind == Kind::Refined {
+            let characters = Characters {
+                alphabet,
+                prefix_bits,
+                level: self.check_level(level, prefix_bits),
+            };
+            filter = Some(refine(space, form, old.as_ref(), characters, &run, index)?);
+        }
+        old.iter()
+            .flat_map(Filter::extents)
+            .for_each(|extent| space.release(extent));
+        let place = &mut self.levels[level - 1];
+        place.filter = filter;
+        place.runs.push(run);
+        Ok(written)
+    }
+
+    /// Returns which check character a level uses: its own, while the fingerprint has one.
+    pub(super) fn check_level(&self, level: usize, prefix_bits: u32) -> u32 {
+        let free = self.family.width().saturating_sub(prefix_bits) / self.alphabet.character_bits();
+        (level as u32).min(free.max(1))
+    }
+}
+
+impl<S: Space> Boa<S> {
+    /// Creates an empty table in a space.
+    ///
+    /// # Errors
+    /// `Error::Shape` when no table has the options.
+    pub fn create(space: S, options: Options) -> Result<Boa<S>> {
+        let state = State::new(options.checked()?)?;
+        Ok(Boa {
+            space,
+            state,
+            committed: None,
+            figures: Cell::default(),
+        })
+    }
+
+    /// Opens the table of the last commit.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is none.
+    pub fn open(space: S) -> Result<Boa<S>> {
+        let (extent, bytes) = read_state(&space, ROOT_KIND)?;
+        let state = State::decode(&bytes).map_err(|error| error.within(extent.at))?;
+        Ok(Boa {
+            space,
+            state,
+            committed: Some(extent),
+            figures: Cell::default(),
+        })
+    }
+
+    /// Makes the table durable as it is now, its buffer included.
+    ///
+    /// # Errors
+    /// When the space cannot: the last commit stands.
+    pub fn commit(&mut self) -> Result<()> {
+        let state = self.state.encode();
+        commit_state(&self.space, ROOT_KIND, &state, &mut self.committed)
+    }
+
+    /// Puts a key in, or replaces its value.
+    ///
+    /// # Errors
+    /// When the space fails: the table is as before.
+    pub fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.put(key, Some(value))
+    }
+
+    /// Deletes a key, whether or not it is there.
+    ///
+    /// # Errors
+    /// As [`Boa::insert`].
+    pub fn delete(&mut self, key: &[u8]) -> Result<()> {
+        self.put(key, None)
+    }
+
+    fn put(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        let bytes = crate::records::entry_bytes(self.state.family.width(), (key.len() + 5) as u64)
+            + value.map_or(0, <[u8]>::len) as u64;
+        if self.rebuild_is_due() {
+            self.rebuild()?;
+        }
+        let full = self.state.options.block_bytes() as u64;
+        // More than once after a rebuild for longer fingerprints, which fills the buffer again.
+        while self.state.buffer_bytes + bytes > full && !self.state.buffer.is_empty() {
+            self.flush()?;
+        }
+        // The fingerprint comes last: a flush may have made the function longer.
+        let entry = Entry::new(self.state.family.of(key), key, value)?;
+        self.state.buffer_bytes += entry.bytes(self.state.family.width());
+        self.state.buffer.push(entry);
+        match value {
+            Some(_) => self.state.puts += 1,
+            None => self.state.deletes += 1,
+        }
+        Ok(())
+    }
+
+    /// Writes the buffer to the levels.
+    fn flush(&mut self) -> Result<()> {
+        let level = self.state.destination();
+        let entries = self.state.buffer.len() as u64
+            + self.state.levels[..level - 1]
+                .iter()
+                .flat_map(|level| &level.runs)
+                .map(|run| run.entries)
+                .sum::<u64>();
+        let opens = self
+            .state
+            .levels
+            .get(level - 1)
+            .is_none_or(|level| level.runs.is_empty());
+        if opens && !self.state.fits(level, entries) && self.state.family.width() < 128 {
+            return self.widen();
+        }
+        let mut figures = self.figures.get();
+        let draft = Draft::new(&self.space);
+        let next = self.state.flushed(&draft, &mut figures)?;
+        draft.keep();
+        self.state = next;
+        self.figures.set(figures);
+        Ok(())
+    }
+
+    /// Returns the options, with the fingerprint length that the table has now.
+    #[must_use]
+    pub fn options(&self) -> Options {
+        Options {
+            fingerprint_bits: self.state.family.width(),
+            ..self.state.options
+        }
+    }
+
+    /// Returns what the table has done.
+    #[must_use]
+    pub fn figures(&self) -> Figures {
+        self.figures.get()
+    }
+
+    /// Returns how many runs each level has.
+    #[must_use]
+    pub fn runs(&self) -> Vec<usize> {
+        self.state.levels.iter().map(|level| level.runs.len()).collect()
+    }
+
+    /// Returns, for each run, the bytes of its fullest bucket and the mean of all.
+    #[must_use]
+    pub fn buckets(&self) -> Vec<(u64, f64)> {
+        let runs = self.state.levels.iter().flat_map(|level| &level.runs);
+        runs.map(|run| (run.fullest, run.bytes as f64 / run.buckets as f64))
+            .collect()
+    }
+
+    /// Returns, for each level, its records and the bytes of its filter.
+    #[must_use]
+    pub fn filter_bytes(&self) -> Vec<(u64, u64)> {
+        let levels = self.state.levels.iter().filter(|level| !level.runs.is_empty());
+        levels
+            .map(|level| {
+                let filter = level
+                    .filter
+                    .iter()
+                    .flat_map(Filter::extents)
+                    .map(|extent| extent.bytes)
+                    .sum();
+                (level.runs.iter().map(|run| run.entries).sum(), filter)
+            })
+            .collect()
+    }
+
+    /// Returns the space.
+    pub fn space(&self) -> &S {
+        &self.space
+    }
+
+    /// Gives the space back.
+    #[must_use]
+    pub fn into_space(self) -> S {
+        self.space
+    }
+}

@@ -1,0 +1,153 @@
+//! What a bundle of trees is made like.
+
+use super::schedule::beta_for;
+use crate::blocks::{Error, Machine, Result};
+use alluvium_filters::fingerprint::{Alphabet, Family, Independence};
+
+/// How characters come to the levels that need them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Schedule {
+    /// The ruler's schedule: each level writes what the next needs, in runs that are merged
+    /// ever more at once (Conway §2.5).
+    Ruler,
+    /// Only every β-th level writes; the others merge what it wrote when they are full (§2.7).
+    Every {
+        /// β, 1 to 64.
+        beta: u32,
+    },
+}
+
+/// The options of a bundle of trees.
+///
+/// ```
+/// use research_hashes::bot::BotOptions;
+/// let options = BotOptions::new(4096, 1 << 20).planned_for(1 << 24, 64);
+/// assert!(options.checked().is_ok());
+/// assert!(options.for_asymmetry(0.5, 1 << 24).unwrap_err().to_string().contains("at least 1"));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BotOptions {
+    /// λ: the degree of trees; a power of two from 2 to 256.
+    pub growth: u32,
+    /// B and M in bytes, or nothing of either for the cache-oblivious BOT.
+    pub machine: Machine,
+    /// Bits of a fingerprint at first, 8 to 128.
+    pub fingerprint_bits: u32,
+    /// How independent fingerprints are.
+    pub independence: Independence,
+    /// The seed of the fingerprints.
+    pub seed: u128,
+    /// s: for how many levels sketches are kept. A table that outgrows them is rebuilt for
+    /// twice as many.
+    pub levels: u32,
+    /// How characters come to the levels that need them.
+    pub schedule: Schedule,
+}
+
+impl BotOptions {
+    /// Returns the usual options: λ = 4, fingerprints of 64 bits, six levels, the ruler's
+    /// schedule.
+    #[must_use]
+    pub fn new(block_bytes: u32, memory_bytes: u64) -> BotOptions {
+        BotOptions {
+            growth: 4,
+            machine: Machine::Blocks {
+                block_bytes,
+                memory_bytes,
+            },
+            fingerprint_bits: 64,
+            independence: Independence::Words(32),
+            seed: 0,
+            levels: 6,
+            schedule: Schedule::Ruler,
+        }
+    }
+
+    /// Returns the usual options of the cache-oblivious BOT.
+    #[must_use]
+    pub fn oblivious() -> BotOptions {
+        BotOptions {
+            machine: Machine::Oblivious,
+            levels: 10,
+            ..BotOptions::new(4096, 1 << 20)
+        }
+    }
+
+    /// Returns the options with as many levels as `records` records need, `leaf` of them to a
+    /// leaf.
+    #[must_use]
+    pub fn planned_for(self, records: u64, leaf: u64) -> BotOptions {
+        let leaves = (records / leaf.max(1)).max(2);
+        let levels = (leaves as f64).log2() / f64::from(self.growth.max(2)).log2();
+        BotOptions {
+            levels: levels.ceil() as u32 + 1,
+            ..self
+        }
+    }
+
+    /// Returns the options with β chosen for a device on which a write costs `omega` reads, and
+    /// `records` records: β = ω (λ + log_λ N / β), no more than memory and levels allow.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] when `omega` is less than 1 or no number, or the machine has no blocks.
+    pub fn for_asymmetry(self, omega: f64, records: u64) -> Result<BotOptions> {
+        if !omega.is_finite() || omega < 1.0 {
+            let instead = "at least 1; where writes are cheaper than reads, the ruler's schedule is right";
+            return Err(Error::shape(
+                format!("a write that costs {omega} reads (ω)"),
+                instead,
+            ));
+        }
+        let Machine::Blocks {
+            block_bytes,
+            memory_bytes,
+        } = self.machine
+        else {
+            return Err(Error::shape("β without blocks", "blocks of a known length"));
+        };
+        let lambda = f64::from(self.growth.max(2));
+        let levels = (records.max(2) as f64).log2() / lambda.log2();
+        // β ≤ ⌊log_λ (M / (B log_λ N))⌋: the runs of β levels are merged at once.
+        let streams = memory_bytes as f64 / f64::from(block_bytes) / levels.max(1.0);
+        let most = (streams.max(1.0).log2() / lambda.log2()).floor() as u32;
+        let beta = beta_for(omega, self.growth, levels, most.min(self.levels).min(64));
+        Ok(BotOptions {
+            schedule: Schedule::Every { beta },
+            ..self
+        })
+    }
+
+    /// Returns the options, if a table can have them.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] that says which cannot be, and what can.
+    pub fn checked(self) -> Result<BotOptions> {
+        self.machine.checked()?;
+        Alphabet::new(self.fingerprint_bits, self.growth)?;
+        self.family()?;
+        if !(1..=60).contains(&self.levels) {
+            return Err(Error::shape(format!("{} levels", self.levels), "1 to 60 levels"));
+        }
+        if let Schedule::Every { beta } = self.schedule
+            && !(1..=64).contains(&beta)
+        {
+            return Err(Error::shape(
+                format!("a queue on every {beta}-th level (β)"),
+                "1 to 64",
+            ));
+        }
+        Ok(self)
+    }
+
+    pub(super) fn family(&self) -> Result<Family> {
+        Ok(Family::new(self.seed, self.fingerprint_bits, self.independence)?)
+    }
+
+    /// Returns the bytes of a leaf that is full; zero for one record.
+    pub(super) fn leaf_bytes(&self) -> u64 {
+        match self.machine {
+            Machine::Blocks { block_bytes, .. } => u64::from(block_bytes),
+            Machine::Oblivious => 0,
+        }
+    }
+}

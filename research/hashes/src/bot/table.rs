@@ -1,0 +1,392 @@
+//! A bundle of trees: the buffer, the log, and the cascade that makes trees grow.
+
+use super::format::ROOT_KIND;
+use super::node::{Grow, Node};
+use super::options::BotOptions;
+use super::queue::{Cut, Queue, Ways};
+use super::tape::Tape;
+use crate::blocks::{Draft, Error, Extent, Result, Space, commit_state, read_state};
+use crate::records::{Entry, entry_bytes};
+use alluvium_filters::fingerprint::{Alphabet, Family, WideFingerprint};
+use std::cell::RefCell;
+
+/// All that a table is.
+#[derive(Clone, Debug)]
+pub(super) struct State {
+    pub(super) options: BotOptions,
+    pub(super) family: Family,
+    pub(super) alphabet: Alphabet,
+    /// log2 of the records of a leaf, once there was one.
+    pub(super) base_bits: Option<u32>,
+    pub(super) log: Tape,
+    pub(super) queue: Queue,
+    /// The root of each level, of which the first is level 1.
+    pub(super) roots: Vec<Option<Root>>,
+    pub(super) buffer: Vec<Entry>,
+    pub(super) buffer_bytes: u64,
+    pub(super) puts: u64,
+    pub(super) deletes: u64,
+}
+
+/// The root of a level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Root {
+    pub(super) extent: Extent,
+    /// How many children it has: fewer than λ (T2).
+    pub(super) degree: u32,
+}
+
+/// What a bundle of trees has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BotFigures {
+    /// Rebuilds.
+    pub rebuilds: u64,
+    /// Bytes that were appended to the log since the last rebuild.
+    pub log_bytes: u64,
+    /// How often each level became full, level 1 first.
+    pub promotions: Vec<u64>,
+    /// The most runs that were merged for each level, of which the first is level 0.
+    pub arity: Vec<u64>,
+    /// Bits that were written to the queue for each level.
+    pub queue_bits: Vec<u64>,
+    /// Nodes that lookups read.
+    pub nodes_read: u64,
+    /// Entries that lookups met in roots with the key's prefix.
+    pub root_entries: u64,
+    /// Those of them that are not the key's and whose check character was the key's.
+    pub root_passes: u64,
+    /// Entries that came alive to a node below a root.
+    pub inner_entries: u64,
+    /// Those of them whose check character was the key's.
+    pub inner_passes: u64,
+    /// Leaves that lookups searched.
+    pub leaves_searched: u64,
+}
+
+/// A hash table in external memory that is a bundle of trees.
+///
+/// Operations that fail change nothing. What is not committed is lost in a crash: a log above
+/// the table has it.
+///
+/// ```
+/// use research_hashes::blocks::MemorySpace;
+/// use research_hashes::bot::{Bot, BotOptions};
+/// let mut table = Bot::create(MemorySpace::new(512, 1 << 24), BotOptions::new(512, 16384))?;
+/// for key in 0u32..1000 {
+///     table.insert(&key.to_le_bytes(), b"value")?;
+/// }
+/// table.delete(&7u32.to_le_bytes())?;
+/// assert_eq!(table.get(&8u32.to_le_bytes())?.as_deref(), Some(&b"value"[..]));
+/// assert_eq!(table.get(&7u32.to_le_bytes())?, None);
+/// table.commit()?;
+/// let again = Bot::open(table.into_space().crashed())?;
+/// assert_eq!(again.get(&7u32.to_le_bytes())?, None);
+/// # Ok::<(), research_hashes::blocks::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Bot<S> {
+    pub(super) space: S,
+    pub(super) state: State,
+    pub(super) committed: Option<Extent>,
+    pub(super) figures: RefCell<BotFigures>,
+}
+
+impl State {
+    pub(super) fn new(options: BotOptions) -> Result<State> {
+        Ok(State {
+            options,
+            family: options.family()?,
+            alphabet: Alphabet::new(options.fingerprint_bits, options.growth)?,
+            base_bits: None,
+            log: Tape::default(),
+            queue: Queue::new(options.levels),
+            roots: vec![None; options.levels as usize],
+            buffer: Vec::new(),
+            buffer_bytes: 0,
+            puts: 0,
+            deletes: 0,
+        })
+    }
+
+    /// Returns whether fingerprints hold the prefixes and check characters of `levels` levels.
+    pub(super) fn fits(&self, base_bits: u32, levels: u32) -> bool {
+        let prefix = base_bits + (levels + 1) * self.alphabet.character_bits();
+        self.alphabet.fits(prefix, levels) && prefix <= 60
+    }
+
+    pub(super) fn cut(&self) -> Cut {
+        let (alphabet, last) = (self.alphabet, self.options.levels);
+        Cut {
+            alphabet,
+            base_bits: self.base_bits.unwrap_or(0),
+            last,
+        }
+    }
+
+    pub(super) fn ways<'s>(&self, space: &'s dyn Space) -> Ways<'s> {
+        Ways {
+            space,
+            machine: self.options.machine,
+            cut: self.cut(),
+            schedule: self.options.schedule,
+        }
+    }
+
+    /// Returns whether the next leaf would fill the last level.
+    pub(super) fn is_full(&self) -> bool {
+        self.roots
+            .iter()
+            .all(|root| root.is_some_and(|root| root.degree + 1 == self.options.growth))
+    }
+
+    /// Returns how many leaves there are.
+    pub(super) fn leaves(&self) -> u64 {
+        let growth = u64::from(self.options.growth);
+        let degrees = self
+            .roots
+            .iter()
+            .map(|root| u64::from(root.map_or(0, |root| root.degree)));
+        degrees.rev().fold(0u64, |sum, degree| {
+            sum.saturating_mul(growth).saturating_add(degree)
+        })
+    }
+
+    /// Returns the state with the buffer as a new leaf.
+    pub(super) fn with_leaf(&self, space: &dyn Space, figures: &mut BotFigures) -> Result<State> {
+        let mut next = self.clone();
+        let buffer = std::mem::take(&mut next.buffer);
+        next.buffer_bytes = 0;
+        if next.base_bits.is_none() {
+            next.base_bits = Some((buffer.len().max(1) as u64).next_power_of_two().ilog2());
+        }
+        let machine = next.options.machine;
+        let ways = next.ways(space);
+        let mut bytes = Vec::new();
+        buffer
+            .iter()
+            .for_each(|entry| entry.encode(next.family.width(), &mut bytes));
+        let leaf = Extent {
+            at: next.log.bytes(),
+            bytes: bytes.len() as u64,
+        };
+        next.log.append(space, machine, &bytes)?;
+        next.log.pad(space, machine)?;
+        next.log.entries += buffer.len() as u64;
+        figures.log_bytes += next.log.bytes() - leaf.at;
+        let records: Vec<WideFingerprint> = buffer.iter().map(|entry| entry.fingerprint).collect();
+        next.queue.add_leaf(ways, &records)?;
+        let mut items: Vec<_> = records
+            .iter()
+            .map(|&record| ways.cut.item(record, 1..2))
+            .collect();
+        items.sort_by_key(|item| item.prefix);
+        let old = next.root(space, 1)?;
+        let mut grow = Grow::new(ways, old.as_ref(), 1, leaf, items.len() as u64)?;
+        for item in items {
+            grow.push(item.prefix, ways.cut.first(item))?;
+        }
+        let root = grow.finish()?;
+        old.iter().for_each(|old| space.release(old.extent));
+        next.cascade(space, root, figures)?;
+        Ok(next)
+    }
+
+    /// Puts a root of level 1 in place and makes each full root a child of the next level's.
+    fn cascade(&mut self, space: &dyn Space, root: Node, figures: &mut BotFigures) -> Result<()> {
+        let ways = self.ways(space);
+        let (mut level, mut root) = (1, root);
+        while root.children.len() as u32 == self.options.growth {
+            assert!(
+                level < self.options.levels,
+                "a table is rebuilt before its last level is full"
+            );
+            figures.promotions.resize(self.options.levels as usize, 0);
+            figures.promotions[level as usize - 1] += 1;
+            self.roots[level as usize - 1] = None;
+            level += 1;
+            let old = self.root(space, level)?;
+            let entries = root.head.geometry.entries();
+            let mut grow = Grow::new(ways, old.as_ref(), level, root.extent, entries)?;
+            self.queue
+                .promote(ways, level, &mut |prefix, sketch| grow.push(prefix, sketch))?;
+            root = grow.finish()?;
+            old.iter().for_each(|old| space.release(old.extent));
+        }
+        let degree = root.children.len() as u32;
+        self.roots[level as usize - 1] = Some(Root {
+            extent: root.extent,
+            degree,
+        });
+        Ok(())
+    }
+
+    /// Reads the root of a level.
+    pub(super) fn root(&self, space: &dyn Space, level: u32) -> Result<Option<Node>> {
+        let root = self.roots.get(level as usize - 1).copied().flatten();
+        root.map(|root| Node::read(space, root.extent, level, self.options.growth))
+            .transpose()
+    }
+}
+
+impl<S: Space> Bot<S> {
+    /// Creates an empty table in a space.
+    ///
+    /// # Errors
+    /// `Error::Shape` when no table has the options.
+    pub fn create(space: S, options: BotOptions) -> Result<Bot<S>> {
+        let state = State::new(options.checked()?)?;
+        Ok(Bot {
+            space,
+            state,
+            committed: None,
+            figures: RefCell::default(),
+        })
+    }
+
+    /// Opens the table of the last commit.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is none.
+    pub fn open(space: S) -> Result<Bot<S>> {
+        let (extent, bytes) = read_state(&space, ROOT_KIND)?;
+        let state = State::decode(&bytes).map_err(|error| error.within(extent.at))?;
+        Ok(Bot {
+            space,
+            state,
+            committed: Some(extent),
+            figures: RefCell::default(),
+        })
+    }
+
+    /// Makes the table durable as it is now, its buffer included.
+    ///
+    /// # Errors
+    /// When the space cannot: the last commit stands.
+    pub fn commit(&mut self) -> Result<()> {
+        self.state.log.seal(&self.space)?;
+        for tape in &mut self.state.queue.tapes {
+            tape.seal(&self.space)?;
+        }
+        let state = self.state.encode();
+        commit_state(&self.space, ROOT_KIND, &state, &mut self.committed)
+    }
+
+    /// Puts a key in, or replaces its value.
+    ///
+    /// # Errors
+    /// When the space fails: the table is as before.
+    pub fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.put(key, Some(value))
+    }
+
+    /// Deletes a key, whether or not it is there.
+    ///
+    /// # Errors
+    /// As [`Bot::insert`].
+    pub fn delete(&mut self, key: &[u8]) -> Result<()> {
+        self.put(key, None)
+    }
+
+    fn put(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        if self.rebuild_is_due() {
+            self.rebuild()?;
+        }
+        let body = (key.len() + value.map_or(0, <[u8]>::len) + 5) as u64;
+        let bytes = entry_bytes(self.state.family.width(), body);
+        let full = self.state.options.leaf_bytes();
+        // More than once after a rebuild for more levels, which fills the buffer again.
+        while self.state.buffer_bytes + bytes > full && !self.state.buffer.is_empty() {
+            self.flush()?;
+        }
+        // The fingerprint comes last: a rebuild may have made the function longer.
+        let entry = Entry::new(self.state.family.of(key), key, value)?;
+        self.state.buffer_bytes += entry.bytes(self.state.family.width());
+        self.state.buffer.push(entry);
+        match value {
+            Some(_) => self.state.puts += 1,
+            None => self.state.deletes += 1,
+        }
+        Ok(())
+    }
+
+    /// Makes the buffer a leaf; a table that has no level for it is rebuilt with more first.
+    fn flush(&mut self) -> Result<()> {
+        let base = self.state.base_bits.unwrap_or_else(|| {
+            (self.state.buffer.len().max(1) as u64)
+                .next_power_of_two()
+                .ilog2()
+        });
+        let grows = !self.state.fits(base, self.state.options.levels) || self.state.is_full();
+        if grows {
+            return self.grow(base);
+        }
+        let mut figures = self.figures.borrow().clone();
+        let draft = Draft::new(&self.space);
+        let next = self.state.with_leaf(&draft, &mut figures)?;
+        draft.keep();
+        self.figures.replace(figures);
+        self.state = next;
+        Ok(())
+    }
+
+    /// Returns the options, with the levels and fingerprints that the table has now.
+    #[must_use]
+    pub fn options(&self) -> BotOptions {
+        self.state.options
+    }
+
+    /// Returns what the table has done.
+    #[must_use]
+    pub fn figures(&self) -> BotFigures {
+        let figures = self.figures.borrow().clone();
+        let queue = &self.state.queue;
+        BotFigures {
+            arity: queue.arity.clone(),
+            queue_bits: queue.written_bits.clone(),
+            ..figures
+        }
+    }
+
+    /// Returns the bytes of the log.
+    #[must_use]
+    pub fn log_bytes(&self) -> u64 {
+        self.state.log.bytes()
+    }
+
+    /// Returns the bytes of the queue, and how many of them are in memory.
+    #[must_use]
+    pub fn queue_bytes(&self) -> (u64, u64) {
+        let tapes = &self.state.queue.tapes;
+        let tails = tapes.iter().map(|tape| tape.tail.len() as u64).sum();
+        (tapes.iter().map(Tape::bytes).sum(), tails)
+    }
+
+    /// Returns the degree of each level's root; zero for an empty level.
+    #[must_use]
+    pub fn degrees(&self) -> Vec<u32> {
+        self.state
+            .roots
+            .iter()
+            .map(|root| root.map_or(0, |root| root.degree))
+            .collect()
+    }
+
+    /// Returns the space.
+    pub fn space(&self) -> &S {
+        &self.space
+    }
+
+    /// Gives the space back.
+    #[must_use]
+    pub fn into_space(self) -> S {
+        self.space
+    }
+}
+
+impl State {
+    /// Refuses a shape that no fingerprint is long enough for.
+    pub(super) fn too_deep(base_bits: u32, levels: u32) -> Error {
+        let what = format!("{levels} levels over leaves of 2^{base_bits} records");
+        Error::shape(what, "a larger λ, or fewer records")
+    }
+}

@@ -1,0 +1,48 @@
+//! The hashed form of a key, in whose order a sorted store lies.
+
+use alluvium_filters::{hash, trie::key_of};
+
+/// Two hashes of a key, 128 bits: keys that differ have equal ones about never, as long as
+/// clients do not know the seed.
+///
+/// ```
+/// use research_hashes::silt::HashedKey;
+/// let key = HashedKey::of(7, b"apple");
+/// assert_eq!(key, HashedKey::of(7, b"apple"));
+/// assert_ne!(key, HashedKey::of(7, b"pear"));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HashedKey {
+    first: u64,
+    second: u64,
+}
+
+impl HashedKey {
+    /// The bytes of a hashed key.
+    pub const BYTES: u32 = 16;
+
+    /// Hashes a key under a store's seed.
+    #[must_use]
+    pub fn of(seed: u64, key: &[u8]) -> HashedKey {
+        HashedKey {
+            first: hash(seed, key),
+            second: hash(seed ^ 0x9e37_79b9_7f4a_7c15, key),
+        }
+    }
+
+    /// Returns the bytes, which sort as hashed keys do: what tries are built of.
+    #[must_use]
+    pub fn bytes(self) -> [u8; Self::BYTES as usize] {
+        let mut bytes = [0; Self::BYTES as usize];
+        bytes[..8].copy_from_slice(&key_of(self.first));
+        bytes[8..].copy_from_slice(&key_of(self.second));
+        bytes
+    }
+
+    /// Returns the half that cuckoo tables use: the other one decides where a sorted store has
+    /// it.
+    #[must_use]
+    pub fn tag_hash(self) -> u64 {
+        self.second
+    }
+}

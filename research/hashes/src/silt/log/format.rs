@@ -1,0 +1,230 @@
+//! The bytes of a log record, version 1. All integers little-endian.
+//!
+//! ```text
+//! OFFSET   SIZE  MEANING
+//!      0      8  XXH3-64 of the record's other bytes, without the zeros at its end, with the log's
+//!                number as its seed
+//!      8      1  kind: 1 put, 2 delete
+//!      9      1  zero
+//!     10      2  bytes of the key, k
+//!     12      4  bytes of the value, v; 0 for a delete
+//!     16      k  key
+//! 16 + k      v  value
+//!      …      …  zeros, up to a multiple of 16
+//! ```
+//!
+//! A log is records without a gap. It ends where no record is: at its last byte, at zeros, or
+//! at a record that was torn.
+#![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+
+use crate::silt::{Error, Result};
+use alluvium_base::bytes::{Reader, Truncated, Writer};
+use alluvium_base::checksum::seeded;
+
+/// Records begin at multiples of this: 32 bits number the units of a log of 64 GiB.
+pub const UNIT: u64 = 16;
+
+/// The most bytes of a value.
+pub const MAX_VALUE_BYTES: u32 = 1 << 26;
+
+const HEADER_BYTES: usize = 16;
+const CHECKSUM_BYTES: usize = 8;
+
+/// What a record does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The key has the value.
+    Put = 1,
+    /// The key is not there.
+    Delete = 2,
+}
+
+/// A record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record<'b> {
+    /// What it does.
+    pub kind: Kind,
+    /// The key.
+    pub key: &'b [u8],
+    /// The value; nothing for a delete.
+    pub value: &'b [u8],
+}
+
+impl<'b> Record<'b> {
+    /// Appends the record to a log with a number.
+    ///
+    /// ```
+    /// use research_hashes::silt::log::{Kind, Record};
+    /// let (mut log, record) = (Vec::new(), Record { kind: Kind::Put, key: b"k", value: b"value" });
+    /// record.encode(5, &mut log)?;
+    /// assert_eq!(Record::decode(5, &log, 0)?, (record, 32));
+    /// assert!(Record::decode(6, &log, 0).is_err(), "of another log");
+    /// # Ok::<(), research_hashes::silt::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::TooLong`] when the key or the value is.
+    pub fn encode(&self, log: u64, out: &mut Vec<u8>) -> Result<()> {
+        let (key_bytes, value_bytes) = (self.key.len(), self.value.len());
+        if key_bytes > u16::MAX.into() || value_bytes > MAX_VALUE_BYTES as usize {
+            return Err(Error::TooLong {
+                key_bytes,
+                value_bytes,
+                what: "a record",
+                most: MAX_VALUE_BYTES.into(),
+            });
+        }
+        let mut rest = Vec::with_capacity(HEADER_BYTES + key_bytes + value_bytes);
+        Writer::new(&mut rest)
+            .u8(self.kind as u8)
+            .u8(0)
+            .u16(key_bytes as u16)
+            .u32(value_bytes as u32)
+            .bytes(self.key)
+            .bytes(self.value);
+        let end = out.len() + (CHECKSUM_BYTES + rest.len()).next_multiple_of(UNIT as usize);
+        Writer::new(out).u64(seeded(log, &rest)).bytes(&rest);
+        out.resize(end, 0);
+        Ok(())
+    }
+
+    /// Reads the record at the beginning of some bytes, which begin at byte `at` of their log.
+    /// Returns it and its bytes, those of the zeros included.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] when no record of this log is there.
+    pub fn decode(log: u64, bytes: &'b [u8], at: u64) -> Result<(Record<'b>, u64)> {
+        let bad = |what, expected: String, found: String| Error::Corrupt {
+            structure: "log record",
+            at,
+            what,
+            expected,
+            found,
+        };
+        let mut reader = Reader::new(bytes);
+        let mut read = || -> std::result::Result<_, Truncated> {
+            let (sum, kind, zero) = (reader.u64()?, reader.u8()?, reader.u8()?);
+            let (key_bytes, value_bytes) = (reader.u16()?, reader.u32()?);
+            let (key, value) = (reader.take(key_bytes.into())?, reader.take(value_bytes as usize)?);
+            Ok((sum, kind, zero, key, value, reader.position()))
+        };
+        let (sum, kind, zero, key, value, end) =
+            read().map_err(|short| bad("length", "a whole record".into(), short.to_string()))?;
+        let computed = seeded(log, bytes.get(CHECKSUM_BYTES..end).unwrap_or_default());
+        if sum != computed {
+            return Err(bad("checksum", format!("{computed:016x}"), format!("{sum:016x}")));
+        }
+        let kind = match (kind, zero) {
+            (1, 0) => Kind::Put,
+            (2, 0) if value.is_empty() => Kind::Delete,
+            _ => {
+                return Err(bad(
+                    "kind",
+                    "1 or 2, then 0".into(),
+                    format!("{kind}, then {zero}"),
+                ));
+            }
+        };
+        Ok((
+            Record { kind, key, value },
+            end.next_multiple_of(UNIT as usize) as u64,
+        ))
+    }
+}
+
+/// Reads the records of a log in order, up to its end.
+#[derive(Clone, Debug)]
+pub struct Scan<'b> {
+    log: u64,
+    bytes: &'b [u8],
+    at: u64,
+}
+
+impl<'b> Scan<'b> {
+    /// Begins at the first record of a log.
+    #[must_use]
+    pub fn new(log: u64, bytes: &'b [u8]) -> Scan<'b> {
+        Scan { log, bytes, at: 0 }
+    }
+
+    /// Returns the byte up to which records were read: after the last one, where the log ends.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.at
+    }
+}
+
+impl<'b> Iterator for Scan<'b> {
+    /// The record, and the unit at which it begins.
+    type Item = (u32, Record<'b>);
+
+    fn next(&mut self) -> Option<(u32, Record<'b>)> {
+        let bytes = self.bytes.get(self.at as usize..)?;
+        let (record, len) = Record::decode(self.log, bytes, self.at).ok()?;
+        let unit = u32::try_from(self.at / UNIT).ok()?;
+        self.at += len;
+        Some((unit, record))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bytes_of_a_record_are_these() {
+        let mut log = Vec::new();
+        let record = Record {
+            kind: Kind::Put,
+            key: b"key",
+            value: b"value",
+        };
+        record.encode(3, &mut log).unwrap();
+        let rest = b"\x01\0\x03\0\x05\0\0\0keyvalue";
+        let mut expected = seeded(3, rest).to_le_bytes().to_vec();
+        expected.extend(rest);
+        expected.resize(32, 0);
+        assert_eq!(log, expected);
+    }
+
+    #[test]
+    fn a_log_is_read_up_to_the_record_that_was_torn() {
+        let mut log = Vec::new();
+        let keys: Vec<Vec<u8>> = (0..50u8).map(|key| vec![key; usize::from(key)]).collect();
+        let mut ends = Vec::new();
+        for (number, key) in keys.iter().enumerate() {
+            let (kind, value) = if number % 3 == 0 {
+                (Kind::Delete, &b""[..])
+            } else {
+                (Kind::Put, &b"value"[..])
+            };
+            Record { kind, key, value }.encode(1, &mut log).unwrap();
+            ends.push(log.len() as u64);
+        }
+        for len in 0..=log.len() {
+            let mut scan = Scan::new(1, &log[..len]);
+            let read: Vec<&[u8]> = scan.by_ref().map(|(_, record)| record.key).collect();
+            // A record whose zeros alone are missing is whole.
+            let whole = read.len();
+            assert!(read.iter().zip(&keys).all(|(read, key)| read == key));
+            assert!(whole == 50 || ends[whole] > len as u64, "{whole} at {len}");
+            assert!(whole == 0 || ends[whole - 1] < len as u64 + UNIT);
+        }
+        let mut random = fastrand::Rng::with_seed(1);
+        for _ in 0..2000 {
+            let mut damaged = log.clone();
+            let at = random.usize(..log.len());
+            damaged[at] ^= 1 << random.u8(0..8);
+            let read: Vec<_> = Scan::new(1, &damaged).collect();
+            let before = ends.partition_point(|&end| end <= at as u64);
+            let all = Scan::new(1, &log);
+            assert!(
+                read.iter()
+                    .zip(all)
+                    .take(before)
+                    .all(|(read, expected)| *read == expected)
+            );
+            assert!(read.len() == before || read.len() == 50, "{} at {at}", read.len());
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Where a log's records are: a cuckoo table in memory.
+
+use crate::silt::HashedKey;
+use research_filters::cuckoo::{Shape, Slot, Table, encode};
+
+/// The index of a log store: hashed keys to the units at which their newest records begin.
+#[derive(Clone, Debug)]
+pub struct LogIndex {
+    table: Table,
+}
+
+/// What became of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Put {
+    /// The key had no record in the log.
+    Added,
+    /// The key had a record at this unit.
+    Replaced(u32),
+    /// There is no place for another key: the log is to be frozen, and the record to be
+    /// appended to the next one. The index is as it was.
+    Full,
+}
+
+impl LogIndex {
+    /// Creates an empty index. The seed decides which entries an insertion moves.
+    #[must_use]
+    pub fn new(shape: Shape, seed: u64) -> LogIndex {
+        LogIndex {
+            table: Table::new(shape, seed),
+        }
+    }
+
+    /// Returns how many keys have a record.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        self.table.len()
+    }
+
+    /// Returns whether no key has a record.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
+    /// Returns the memory of the table in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.table.bytes()
+    }
+
+    /// Returns the table's shape.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        self.table.shape()
+    }
+
+    /// Finds the unit of a key's newest record. `is_key` reads the record at a unit and says
+    /// whether it is the key's.
+    ///
+    /// # Errors
+    /// What `is_key` returns.
+    pub fn find<E>(
+        &self,
+        key: HashedKey,
+        is_key: impl FnMut(u32) -> Result<bool, E>,
+    ) -> Result<Option<u32>, E> {
+        Ok(self.slot(key, is_key)?.map(|(_, unit)| unit))
+    }
+
+    /// Enters the unit of a key's newest record, in place of the one before (S2): otherwise
+    /// eight updates of one key would fill both of its buckets.
+    ///
+    /// # Errors
+    /// What `is_key` returns.
+    pub fn put<E>(
+        &mut self,
+        key: HashedKey,
+        unit: u32,
+        is_key: impl FnMut(u32) -> Result<bool, E>,
+    ) -> Result<Put, E> {
+        if let Some((slot, before)) = self.slot(key, is_key)? {
+            self.table.set(slot, unit);
+            return Ok(Put::Replaced(before));
+        }
+        let is_added = self.table.insert(key.tag_hash(), unit).is_ok();
+        Ok(if is_added { Put::Added } else { Put::Full })
+    }
+
+    fn slot<E>(
+        &self,
+        key: HashedKey,
+        mut is_key: impl FnMut(u32) -> Result<bool, E>,
+    ) -> Result<Option<(Slot, u32)>, E> {
+        for (slot, unit) in self.table.candidates(key.tag_hash()) {
+            if is_key(unit)? {
+                return Ok(Some((slot, unit)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the units of all records in the index, in the order of their slots.
+    pub fn entries(&self) -> impl Iterator<Item = (Slot, u32)> {
+        self.table.entries()
+    }
+
+    /// Returns the bytes of the hash filter of the store that this log is converted to.
+    #[must_use]
+    pub fn filter(&self) -> Vec<u8> {
+        encode(&self.table)
+    }
+}

@@ -1,0 +1,166 @@
+//! The Lab: a register of the experiments in the research that Alluvium builds on, with the
+//! published figures, and what measures ours.
+//!
+//! *Knows*: what each experiment shows and where it was published; how it is run on the engines at
+//! hand; what came of it, as figures, plots and a page.
+//!
+//! *Does not know*: how an engine is driven or what a phase is: that is `alluvium-bench`.
+//!
+//! *Read in this order*: `entry.rs` (what an entry says), `seed_0/s5_order.rs` (one of them),
+//! `documents.rs`, `plan.rs` (from a size to jobs), `measured.rs` (from rows to figures), `run.rs`,
+//! `results.rs` (on disk), `table.rs`, `plot.rs`, `page.rs`; `oracles/` (numbers that no
+//! measurement needs); `main.rs` and `verbs/` (the program).
+//!
+//! Invariants:
+//!
+//! - **L1** An id is that of one experiment; its part before the slash is a document of
+//!   `documents.rs`.
+//! - **L2** A published value is one that the document states, or is marked as derived from such
+//!   values.
+//! - **L3** Our figures are measured by `run`, or are not there. An experiment whose structure is
+//!   not built says which one it waits for.
+
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+mod device;
+mod documents;
+mod entry;
+mod measured;
+pub mod oracles;
+mod page;
+mod plan;
+mod plot;
+mod results;
+mod run;
+mod scratch;
+mod seed_0;
+mod seed_1;
+mod seed_2;
+mod seed_3;
+mod seed_4;
+mod table;
+
+pub use documents::{DOCUMENTS, Document, document};
+pub use entry::{At, Axis, Engines, Experiment, Form, Measure, Point, Published, Study, Value, Work, figure};
+pub use measured::{Line, Measured, Of, Spot, Taken};
+pub use page::{Entry, GENERATOR, page};
+pub use plan::{Base, Scale, Size, Step, Threads, Wanted};
+pub use plot::plot;
+pub use results::{Figures, Results, file};
+pub use run::{Request, Surroundings, check, run};
+pub use seed_0::Inserts;
+pub use table::{Place, places};
+
+/// All experiments, document by document.
+pub fn experiments() -> impl Iterator<Item = &'static Experiment> {
+    seed_0::EXPERIMENTS
+        .into_iter()
+        .chain(seed_1::experiments())
+        .chain(seed_2::EXPERIMENTS)
+        .chain(seed_3::EXPERIMENTS)
+        .chain(seed_4::EXPERIMENTS)
+}
+
+/// The experiment of an id; capitals and small letters are alike.
+#[must_use]
+pub fn find(id: &str) -> Option<&'static Experiment> {
+    experiments().find(|experiment| experiment.id.eq_ignore_ascii_case(id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn ids_are_unique_and_name_a_document() {
+        let mut ids = BTreeSet::new();
+        for experiment in experiments() {
+            assert!(
+                ids.insert(experiment.id.to_ascii_lowercase()),
+                "{}",
+                experiment.id
+            );
+            assert!(document(experiment.document()).is_some(), "{}", experiment.id);
+            let (_, name) = experiment.id.split_once('/').unwrap();
+            assert!(
+                !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric()),
+                "{}: ids become names of files",
+                experiment.id
+            );
+            assert!(find(&experiment.id.to_lowercase()).is_some());
+        }
+        for name in ["S1", "S2", "S3", "S4", "S5", "S6", "S7", "S8", "S9"] {
+            assert!(
+                ids.contains(&format!("seed-0/{name}").to_ascii_lowercase()),
+                "{name}"
+            );
+        }
+        for id in ["", "S1", "seed-0", "seed-0/", "seed-0/S1/..", "../seed-0/S1"] {
+            assert!(find(id).is_none(), "{id}");
+        }
+    }
+
+    #[test]
+    fn every_entry_is_complete() {
+        for experiment in experiments() {
+            let id = experiment.id;
+            for text in [
+                experiment.title,
+                experiment.shows,
+                experiment.section,
+                experiment.figure,
+                experiment.setting,
+            ] {
+                assert!(!text.trim().is_empty(), "{id}");
+            }
+            assert!(experiment.section.starts_with('§'), "{id}");
+            let sentence = experiment
+                .shows
+                .strip_suffix('.')
+                .unwrap_or_else(|| panic!("{id}"));
+            assert!(!sentence.contains(". "), "{id}: what it shows is one sentence");
+            assert!(!experiment.differs.is_empty(), "{id}: our machine is another one");
+            assert!(!experiment.measures.is_empty(), "{id}");
+            let is_stated = |measure: &Measure| !measure.published.is_empty();
+            assert!(
+                experiment.measures.iter().any(is_stated),
+                "{id}: no published value"
+            );
+            let names: BTreeSet<&str> = experiment.measures.iter().map(|measure| measure.name).collect();
+            assert_eq!(
+                names.len(),
+                experiment.measures.len(),
+                "{id}: measures are found by name"
+            );
+            for measure in experiment.measures {
+                check_measure(id, measure);
+            }
+        }
+    }
+
+    fn check_measure(id: &str, measure: &Measure) {
+        assert!(!measure.unit.is_empty() && !measure.axis.name.is_empty(), "{id}");
+        assert!(
+            !measure.published.is_empty() || !measure.note.is_empty(),
+            "{id}, {}: a measure without a published value says why",
+            measure.name
+        );
+        for published in measure.published {
+            assert!(
+                !published.name.is_empty() && published.section.starts_with('§'),
+                "{id}"
+            );
+            assert!(!published.points.is_empty(), "{id}");
+            for point in published.points {
+                let is_number = point.at.number().is_some();
+                assert_eq!(
+                    is_number,
+                    measure.axis.form != Form::Names,
+                    "{id}, {}",
+                    measure.name
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Results on disk: one JSON file for each experiment and size.
+
+use super::entry::{At, Experiment};
+use super::measured::{Line, Measured};
+use super::plan::Size;
+use alluvium_bench::report::machine::Machine;
+use alluvium_bench::run::Failure;
+use anyhow::{Context, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// The form of the file.
+const FORM: u32 = 1;
+/// A longer file is none of ours.
+const MOST_BYTES: u64 = 64 << 20;
+/// A greater figure is none of ours, and no axis shows it.
+const MOST: f64 = 1e15;
+
+/// What one run of an experiment has measured.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Results {
+    /// The form of this file.
+    pub form: u32,
+    /// The experiment.
+    pub id: String,
+    /// How large it was run.
+    pub size: Size,
+    /// The version of Alluvium.
+    pub version: String,
+    /// The command line that repeats it.
+    pub command: String,
+    /// Where it ran.
+    pub machine: Machine,
+    /// What was asked for: records, memory, threads.
+    pub setup: Vec<(String, String)>,
+    /// The settings of every engine.
+    pub settings: Vec<(String, Vec<(String, String)>)>,
+    /// What a reader must know of this run.
+    pub notes: Vec<String>,
+    /// What failed, and why.
+    pub failures: Vec<Failure>,
+    /// Our figures, measure by measure.
+    pub figures: Vec<Figures>,
+    /// What they were made of.
+    pub measured: Measured,
+}
+
+/// Our figures of one measure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    /// The measure.
+    pub measure: String,
+    /// Its unit.
+    pub unit: String,
+    /// The figures.
+    pub lines: Vec<Line>,
+}
+
+impl Results {
+    /// The form of files that this version writes.
+    pub(super) const FORM: u32 = FORM;
+
+    /// The lines of a measure.
+    #[must_use]
+    pub fn lines(&self, measure: &str) -> &[Line] {
+        let found = self.figures.iter().find(|figures| figures.measure == measure);
+        found.map_or(&[], |figures| &figures.lines)
+    }
+
+    /// Writes the file into a directory, which is made if it is not there. The file that was there
+    /// before is replaced at once or not at all.
+    ///
+    /// # Errors
+    /// As the file system says.
+    pub fn write(&self, directory: &Path, experiment: &Experiment) -> Result<PathBuf> {
+        fs::create_dir_all(directory).with_context(|| format!("making {}", directory.display()))?;
+        let path = file(directory, experiment, self.size);
+        let part = path.with_extension("json.part");
+        let text = serde_json::to_string_pretty(self)? + "\n";
+        fs::write(&part, text).with_context(|| format!("writing {}", part.display()))?;
+        fs::rename(&part, &path)
+            .with_context(|| format!("renaming {} to {}", part.display(), path.display()))?;
+        Ok(path)
+    }
+
+    /// Reads the results of an experiment from a directory; none if there are none.
+    ///
+    /// # Errors
+    /// As the file system says; when the file does not hold results of this experiment.
+    pub fn read(directory: &Path, experiment: &Experiment, size: Size) -> Result<Option<Results>> {
+        let path = file(directory, experiment, size);
+        let file = match fs::File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error).with_context(|| format!("reading {}", path.display())),
+        };
+        let mut text = String::new();
+        file.take(MOST_BYTES + 1)
+            .read_to_string(&mut text)
+            .with_context(|| format!("reading {}", path.display()))?;
+        let wrong = || {
+            format!(
+                "{} does not hold results of `alluvium-lab run {}`: remove it and run that again",
+                path.display(),
+                experiment.id
+            )
+        };
+        ensure!(text.len() as u64 <= MOST_BYTES, "{}: it is too long", wrong());
+        let results: Results = serde_json::from_str(&text).with_context(wrong)?;
+        results.check(experiment, size).with_context(wrong)?;
+        Ok(Some(results))
+    }
+
+    fn check(&self, experiment: &Experiment, size: Size) -> Result<()> {
+        ensure!(
+            self.form == FORM,
+            "its form is {}, and this version reads {FORM}",
+            self.form
+        );
+        ensure!(
+            self.id == experiment.id && self.size == size,
+            "it says that it is {:?}, {}",
+            self.id,
+            self.size.name()
+        );
+        for line in self.figures.iter().flat_map(|figures| &figures.lines) {
+            for spot in &line.points {
+                let place = match spot.at {
+                    At::Number(number) => number,
+                    At::Name(_) => 0.0,
+                };
+                if ![place, spot.value]
+                    .iter()
+                    .all(|number| (0.0..MOST).contains(number))
+                {
+                    bail!(
+                        "the figure {} of {:?} at {} is impossible",
+                        spot.value,
+                        line.name,
+                        spot.at
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The file of an experiment's results.
+#[must_use]
+pub fn file(directory: &Path, experiment: &Experiment, size: Size) -> PathBuf {
+    // Ids are constants of the register: letters, digits, dashes and one slash.
+    directory.join(format!(
+        "{}.{}.json",
+        experiment.id.replace('/', "-"),
+        size.name()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Spot, find};
+
+    fn results(experiment: &Experiment) -> Results {
+        Results {
+            form: FORM,
+            id: experiment.id.into(),
+            size: Size::Quick,
+            version: "0".into(),
+            command: "alluvium-lab run".into(),
+            machine: Machine::default(),
+            setup: Vec::new(),
+            settings: Vec::new(),
+            notes: Vec::new(),
+            failures: Vec::new(),
+            figures: vec![Figures {
+                measure: "throughput".into(),
+                unit: "a second".into(),
+                lines: vec![Line {
+                    name: "alluvium".into(),
+                    points: vec![Spot {
+                        at: At::Number(50.0),
+                        value: 1.0 / 3.0,
+                    }],
+                }],
+            }],
+            measured: Measured::default(),
+        }
+    }
+
+    #[test]
+    fn results_are_read_as_they_were_written() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().join("made");
+        let experiment = find("seed-0/S5").unwrap();
+        assert!(
+            Results::read(&directory, experiment, Size::Quick)
+                .unwrap()
+                .is_none()
+        );
+        let written = results(experiment);
+        let path = written.write(&directory, experiment).unwrap();
+        assert_eq!(path, directory.join("seed-0-S5.quick.json"));
+        let read = Results::read(&directory, experiment, Size::Quick)
+            .unwrap()
+            .unwrap();
+        assert_eq!(read.figures, written.figures);
+        assert_eq!(read.lines("throughput").len(), 1);
+        assert!(read.lines("weather").is_empty());
+        assert!(
+            Results::read(&directory, experiment, Size::Full)
+                .unwrap()
+                .is_none()
+        );
+        let names = fs::read_dir(&directory).unwrap().count();
+        assert_eq!(names, 1, "nothing else is left");
+    }
+
+    #[test]
+    fn files_that_are_no_results_are_refused_by_name() {
+        let place = tempfile::tempdir().unwrap();
+        let experiment = find("seed-0/S5").unwrap();
+        let path = file(place.path(), experiment, Size::Quick);
+        let of = |change: &dyn Fn(&mut Results)| {
+            let mut results = results(experiment);
+            change(&mut results);
+            serde_json::to_string(&results).unwrap()
+        };
+        for text in [
+            "{}".to_owned(),
+            "<html>".to_owned(),
+            of(&|results| results.form = 2),
+            of(&|results| results.id = "seed-0/S6".into()),
+            of(&|results| results.size = Size::Full),
+            of(&|results| results.figures[0].lines[0].points[0].value = 1e300),
+            of(&|results| results.figures[0].lines[0].points[0].value = -1.0),
+            of(&|results| results.figures[0].lines[0].points[0].at = At::Number(1e300)),
+        ] {
+            fs::write(&path, text).unwrap();
+            let error = format!(
+                "{:#}",
+                Results::read(place.path(), experiment, Size::Quick).unwrap_err()
+            );
+            assert!(error.contains("seed-0-S5.quick.json"), "{error}");
+            assert!(error.contains("does not hold results"), "{error}");
+        }
+        fs::write(&path, [0xff, 0xfe]).unwrap();
+        assert!(Results::read(place.path(), experiment, Size::Quick).is_err());
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert!(Results::read(place.path(), experiment, Size::Quick).is_err());
+    }
+}

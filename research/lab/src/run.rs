@@ -1,0 +1,359 @@
+//! Runs an experiment: its steps one after the other, each engine in a process of its own, and what
+//! came of them as figures.
+
+use super::entry::{Engines, Experiment, Study, Work, figure};
+use super::measured::{Measured, Taken};
+use super::plan::{Base, Size, Step, Wanted};
+use super::results::{Figures, Results};
+use alluvium_bench::report::Report;
+use alluvium_bench::report::machine::Machine;
+use alluvium_bench::run::{self, Cap, Files, Loads, Orders, Outcome, Runner};
+use anyhow::{Context, Result, bail, ensure};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// How large.
+    pub size: Size,
+    /// What else a person asks for.
+    pub wanted: Wanted,
+    /// Which engines run it.
+    pub engines: Vec<String>,
+    /// Where their files are made, and removed in the end.
+    pub directory: PathBuf,
+    /// The command line that repeats it.
+    pub command: String,
+}
+
+/// Where an experiment runs: what starts children, and what keeps them within memory.
+#[derive(Clone, Copy)]
+pub struct Surroundings<'a> {
+    /// Starts children and hears them.
+    pub runner: &'a dyn Runner,
+    /// Decides whether a process can be kept within a number of bytes, and says so if not.
+    pub cap: &'a dyn Fn(u64) -> Cap,
+    /// Hears what is done next.
+    pub say: &'a dyn Fn(&str),
+}
+
+impl std::fmt::Debug for Surroundings<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Surroundings").finish_non_exhaustive()
+    }
+}
+
+/// Whether an experiment can be run as it is asked for; nothing is measured, and nothing is made.
+///
+/// # Errors
+/// When it waits for a structure; when what is asked for makes no sense.
+pub fn check(experiment: &Experiment, request: &Request) -> Result<()> {
+    ensure!(
+        request.wanted.records != Some(0),
+        "--records 0: there would be nothing to measure"
+    );
+    match &experiment.work {
+        Work::Waits(structure) => bail!(waiting(experiment, structure)),
+        Work::Here { most, .. } | Work::Study(Study { most, .. }) => {
+            let keys = request.wanted.records.unwrap_or_default();
+            ensure!(
+                keys <= *most,
+                "--records {keys}: {} takes {most} at most",
+                experiment.id
+            );
+            Ok(())
+        }
+        Work::Engines(engines) => {
+            ensure!(
+                !request.engines.is_empty() && request.engines.iter().all(|engine| !engine.is_empty()),
+                "--engines: there is no engine to measure"
+            );
+            steps(engines, request).map(drop)
+        }
+    }
+}
+
+fn waiting(experiment: &Experiment, structure: &str) -> String {
+    format!(
+        "{} cannot be run yet: it waits for {structure}, which is not built",
+        experiment.id
+    )
+}
+
+/// What the steps have in common, and the steps.
+fn steps(engines: &Engines, request: &Request) -> Result<(Base, Vec<Step>)> {
+    let scale = match request.size {
+        Size::Quick => &engines.quick,
+        Size::Full => &engines.full,
+    };
+    let base = Base::new(request.size, scale, &request.wanted, request.directory.clone())?;
+    let steps = (engines.steps)(&base)?;
+    Ok((base, steps))
+}
+
+/// Runs an experiment; none when it was stopped.
+///
+/// # Errors
+/// When it waits for a structure; when what is asked for makes no sense; when nothing could be
+/// measured.
+pub fn run(
+    experiment: &Experiment,
+    request: &Request,
+    surroundings: Surroundings<'_>,
+) -> Result<Option<Results>> {
+    check(experiment, request)?;
+    match &experiment.work {
+        Work::Waits(structure) => bail!(waiting(experiment, structure)),
+        Work::Here {
+            quick, full, measure, ..
+        } => {
+            let usual = match request.size {
+                Size::Quick => *quick,
+                Size::Full => *full,
+            };
+            let keys = request.wanted.records.unwrap_or(usual);
+            let machine = Machine::here(Path::new("."));
+            let measured = measure(keys)?;
+            let mut results = results(experiment, request, machine);
+            results.setup.push(("keys".into(), figure(keys as f64)));
+            Ok(Some(finished(experiment, results, measured)))
+        }
+        Work::Study(study) => in_study(experiment, study, request, surroundings),
+        Work::Engines(engines) => on_engines(experiment, engines, request, surroundings),
+    }
+}
+
+/// A study in a process of its own, in a directory that is empty before and afterwards.
+fn in_study(
+    experiment: &Experiment,
+    study: &Study,
+    request: &Request,
+    surroundings: Surroundings<'_>,
+) -> Result<Option<Results>> {
+    let usual = match request.size {
+        Size::Quick => study.quick,
+        Size::Full => study.full,
+    };
+    let records = request.wanted.records.unwrap_or(usual);
+    let mut command = surroundings.runner.study(study.name)?;
+    let directory = &request.directory;
+    std::fs::create_dir_all(directory).with_context(|| format!("making {}", directory.display()))?;
+    let mut results = results(experiment, request, Machine::here(directory));
+    (surroundings.say)(&format!("{}, {} records", experiment.id, figure(records as f64)));
+    let place = directory.join(study.name);
+    command.arg(&place).arg(records.to_string());
+    command.stdin(Stdio::null()).stderr(Stdio::inherit());
+    let output = command
+        .output()
+        .with_context(|| format!("starting the study {}", study.name))?;
+    if place.exists() {
+        // It was stopped before it could remove its files.
+        std::fs::remove_dir_all(&place).with_context(|| format!("removing {}", place.display()))?;
+    }
+    if surroundings.runner.is_stopped() {
+        return Ok(None);
+    }
+    ensure!(
+        output.status.success(),
+        "the study {} has failed: {}; what it says is above",
+        study.name,
+        output.status
+    );
+    let measured: Measured = serde_json::from_slice(&output.stdout).with_context(|| {
+        format!(
+            "what the study {} has printed is no measurement: build alluvium-rivals again",
+            study.name
+        )
+    })?;
+    results.setup.push(("records".into(), figure(records as f64)));
+    Ok(Some(finished(experiment, results, measured)))
+}
+
+fn on_engines(
+    experiment: &Experiment,
+    engines: &Engines,
+    request: &Request,
+    surroundings: Surroundings<'_>,
+) -> Result<Option<Results>> {
+    let (base, steps) = steps(engines, request)?;
+    for engine in &request.engines {
+        // Before the first is measured it is known that there is every other.
+        surroundings.runner.command(engine)?;
+    }
+    let directory = &request.directory;
+    std::fs::create_dir_all(directory).with_context(|| format!("making {}", directory.display()))?;
+    let mut results = results(experiment, request, Machine::here(directory));
+    results.setup = setup(&base, &steps);
+    let mut measured = Measured::default();
+    for step in &steps {
+        (surroundings.say)(&format!("{}, {}", experiment.id, step.at));
+        let cap = (surroundings.cap)(step.job.cap);
+        if cap == Cap::None && measured.steps.is_empty() {
+            results.notes.push(
+                "No control group kept the process within its memory: engines were told the number, and the page cache took what there was."
+                    .into(),
+            );
+        }
+        let orders = Orders {
+            engines: request.engines.clone(),
+            repetitions: 1,
+            loads: Loads::Each,
+            job: step.job.clone(),
+            cap,
+            files: Files::Removed,
+        };
+        let outcome = match run::run(&orders, surroundings.runner) {
+            Ok(outcome) => outcome,
+            // What the steps before have measured stands.
+            Err(error) if !measured.steps.is_empty() => failed(step, &error),
+            Err(error) => return Err(error),
+        };
+        if outcome.was_stopped {
+            return Ok(None);
+        }
+        keep(step, outcome, &mut results, &mut measured);
+    }
+    Ok(Some(finished(experiment, results, measured)))
+}
+
+/// An outcome that holds nothing but a failure.
+fn failed(step: &Step, error: &anyhow::Error) -> Outcome {
+    Outcome {
+        failures: vec![run::Failure {
+            engine: step.at.to_string(),
+            repetition: 1,
+            why: format!("{error:#}"),
+        }],
+        ..Outcome::default()
+    }
+}
+
+fn keep(step: &Step, outcome: Outcome, results: &mut Results, measured: &mut Measured) {
+    let report = Report::new(Machine::default(), Vec::new(), outcome);
+    results.failures.extend(report.failures);
+    for settings in report.settings {
+        if !results.settings.iter().any(|(engine, _)| *engine == settings.0) {
+            results.settings.push(settings);
+        }
+    }
+    if !report.results.is_empty() {
+        measured.steps.push(Taken {
+            at: step.at.clone(),
+            rows: report.results,
+        });
+    }
+}
+
+fn results(experiment: &Experiment, request: &Request, machine: Machine) -> Results {
+    let mut notes = Vec::new();
+    if let Some(note) = busy(&machine) {
+        notes.push(note);
+    }
+    if cfg!(debug_assertions) {
+        notes.push("This was a debug build: its times say nothing.".into());
+    }
+    Results {
+        form: Results::FORM,
+        id: experiment.id.into(),
+        size: request.size,
+        version: env!("CARGO_PKG_VERSION").into(),
+        command: request.command.clone(),
+        machine,
+        setup: Vec::new(),
+        settings: Vec::new(),
+        notes,
+        failures: Vec::new(),
+        figures: Vec::new(),
+        measured: Measured::default(),
+    }
+}
+
+/// Says so if others wanted the processors when it began.
+fn busy(machine: &Machine) -> Option<String> {
+    let load: f64 = machine.load.parse().ok()?;
+    let cores = machine.cores.max(1);
+    (load > 0.3 * cores as f64).then(|| {
+        format!(
+            "The machine was busy: {load} processes wanted its {cores} processors before the run began. Judge by counts before times."
+        )
+    })
+}
+
+/// What was asked for, in words.
+fn setup(base: &Base, steps: &[Step]) -> Vec<(String, String)> {
+    let job = &base.job;
+    let mut caps: Vec<u64> = steps.iter().map(|step| step.job.cap).collect();
+    caps.dedup();
+    let share = |cap: &u64| {
+        let percent = 100.0 * *cap as f64 / base.data().max(1) as f64;
+        format!("{} MiB ({} % of the data)", cap >> 20, figure(percent))
+    };
+    let mut threads: Vec<String> = steps.iter().map(|step| step.job.threads.to_string()).collect();
+    threads.dedup();
+    let text = |name: &str, text: String| (name.to_owned(), text);
+    vec![
+        text(
+            "data",
+            format!(
+                "{} records of {} bytes, {} MB",
+                figure(job.records as f64),
+                job.record_bytes(),
+                figure(base.data() as f64 / 1e6)
+            ),
+        ),
+        text(
+            "memory",
+            caps.iter().map(share).collect::<Vec<String>>().join(", "),
+        ),
+        text("threads", threads.join(", ")),
+        text("log", "on, no sync for each write".into()),
+        text("seed", job.seed.to_string()),
+    ]
+}
+
+/// Makes the figures.
+fn finished(experiment: &Experiment, mut results: Results, measured: Measured) -> Results {
+    let figures = experiment.measures.iter().map(|measure| Figures {
+        measure: measure.name.into(),
+        unit: measure.unit.into(),
+        lines: (measure.ours)(&measured),
+    });
+    results.figures = figures.collect();
+    results.notes.extend(measured.notes.iter().cloned());
+    results.measured = measured;
+    results
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_experiment_whose_structure_is_not_built_says_which() {
+        let experiment = Experiment {
+            id: "seed-0/X1",
+            title: "A structure that is not built",
+            shows: "Nothing yet.",
+            section: "§1",
+            figure: "none",
+            setting: "none",
+            differs: &[],
+            measures: &[],
+            work: Work::Waits("a tree of time"),
+        };
+        let request = Request {
+            size: Size::Quick,
+            wanted: Wanted::default(),
+            engines: Vec::new(),
+            directory: PathBuf::new(),
+            command: String::new(),
+        };
+        let refused = check(&experiment, &request).unwrap_err().to_string();
+        assert!(
+            refused.contains("seed-0/X1 cannot be run yet: it waits for a tree of time"),
+            "{refused}"
+        );
+        assert_eq!(experiment.waits_for(), Some("a tree of time"));
+    }
+}

@@ -1,0 +1,410 @@
+//! H1: what the law and the theorem of bundles of trees say, and what ours are as a structure of a
+//! store.
+//!
+//! Leaves lie on the second tier of the store, lists on the first: so pages of either are told
+//! apart where a lookup fetches them.
+
+use super::theorems::{HITS, OPERATION, RECORDS, an_operation, here, hits};
+use crate::entry::{At, Axis, Experiment, Form, Measure, Published, Value, at, named};
+use crate::measured::{Line, Measured, Spot, name};
+use alluvium_base::{Message, message::LAST};
+use alluvium_device::memory::MemoryDirectory;
+use alluvium_dictionary::contract::{Dictionary as _, Lookup as _, Progress, Reader as _};
+use alluvium_dictionary::fetch::{Blocking, Fetch, found};
+use alluvium_dictionary::gather::Gather;
+use alluvium_dictionary::home::Home;
+use alluvium_dictionary::key::Key;
+use alluvium_dictionary::memtable::Memtable;
+use alluvium_dictionary::rules::OneKeyspace;
+use alluvium_dictionary::share::Share;
+use alluvium_hashes::hashed::trees::Cut;
+use alluvium_hashes::hashed::{Hashed, HashedForm, HashedOptions};
+use alluvium_storage::extents::{Class, ExtentOptions};
+use alluvium_storage::store::{Store, StoreOptions};
+use alluvium_storage::{Directories, NodePointer, NodeRef};
+use anyhow::{Result, ensure};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::task::Poll;
+
+const VAIN: &str = "leaves read in vain";
+const WRITTEN: &str = "entries written";
+
+/// λ.
+const GROWTHS: [u16; 3] = [2, 4, 16];
+/// The one whose counts are shown as they are.
+const SHOWN: u16 = 4;
+/// Records of a leaf, and the most hash stores that it is made of. With one more for each of these,
+/// as a merge expects them, they have prefixes of 8 bits.
+const LEAF: u64 = 252;
+const STORES: u32 = 4;
+/// Fewer records than a lookup could be counted of.
+const LEAST: u64 = 1 << 10;
+/// A number that no key has.
+const ABSENT: u64 = 1 << 40;
+
+pub(super) const H1: Experiment = Experiment {
+    id: "seed-0/H1",
+    title: "A bundle of trees in a store",
+    shows: "Lists of sketches lead to few leaves in vain, and a record costs a few entries of its hash for each level.",
+    section: "§2.5 and §2.7",
+    figure: "Lemma 9, Theorem 4",
+    setting: "A law and a bound, no measurement: N items, growth factor λ, every β-th level writes queues.",
+    differs: &[
+        "The document proves and measures nothing. Ours counts entries and pages of keyspaces as users have them, of leaves of 252 records. The levels are \
+         those of full counters, in which most is read.",
+        "A leaf is a run with an index of its own, and the queue has whole hashes: an entry of it is longer than the document's characters.",
+    ],
+    measures: &[
+        Measure {
+            name: "counts",
+            unit: "entries or pages for an operation",
+            axis: super::theorems::OPERATIONS,
+            published: &[Published {
+                name: "β-asymmetric BOT",
+                section: "§2.1",
+                points: &[
+                    named("insert, entries", Value::Said("O(λ log_λ N + (1/β) log_λ N)")),
+                    named("query, lists", Value::Said("O(D log_λ N)")),
+                    named("query, leaves", Value::Said("D, and those in vain")),
+                ],
+            }],
+            note: "At the most records of λ = 4. D is how often the key was written: once.",
+            ours: an_operation,
+        },
+        Measure {
+            name: VAIN,
+            unit: "times λ^−height",
+            axis: Axis {
+                name: "height of a level's tree",
+                form: Form::Linear,
+            },
+            published: &[Published {
+                name: "document",
+                section: "§2.5",
+                points: &[
+                    at(1.0, Value::Below(1.0)),
+                    at(2.0, Value::Below(1.0)),
+                    at(3.0, Value::Below(1.0)),
+                    at(4.0, Value::Below(1.0)),
+                ],
+            }],
+            note: "Of absent keys, in a store with one level whose root has λ − 1 children. A root passes fewer than 1/λ, and each height below 1/λ of these.",
+            ours: |measured| measured.under(VAIN),
+        },
+        Measure {
+            name: WRITTEN,
+            unit: "times the bound",
+            axis: RECORDS,
+            published: &[],
+            note: "The bound for a record: (λ + 1) / 2 entries on each of log_λ (leaves) levels, a digest of its leaf, and one for every β levels.",
+            ours: |measured| measured.under(WRITTEN),
+        },
+        Measure {
+            name: "pages that a hit reads",
+            unit: "pages",
+            axis: RECORDS,
+            published: &[],
+            note: "Lists, and records of leaves: one of these is the key's own.",
+            ours: hits,
+        },
+    ],
+    work: here(measure),
+};
+
+/// Nodes that lookups fetch, of which it counts lists and leaves.
+struct Counting<'g> {
+    from: Blocking<'g>,
+    /// Pages of the first and of the second tier.
+    pages: [Cell<u64>; 2],
+}
+
+impl<'g> Counting<'g> {
+    fn new(from: Blocking<'g>) -> Counting<'g> {
+        Counting {
+            from,
+            pages: Default::default(),
+        }
+    }
+
+    fn count(&self, pointer: &NodePointer) {
+        let pages = &self.pages[usize::from(pointer.tier).min(1)];
+        pages.set(pages.get() + 1);
+    }
+}
+
+impl Fetch for Counting<'_> {
+    fn peek(&self, pointer: &NodePointer) -> Option<NodeRef<'_>> {
+        let node = self.from.peek(pointer)?;
+        self.count(pointer);
+        Some(node)
+    }
+
+    fn miss(&self, pointers: &[NodePointer]) -> Poll<alluvium_storage::Result<Vec<NodeRef<'_>>>> {
+        pointers.iter().for_each(|pointer| self.count(pointer));
+        self.from.miss(pointers)
+    }
+
+    fn blocking(&self) -> &Blocking<'_> {
+        &self.from
+    }
+}
+
+/// Pages of a lookup, on average.
+#[derive(Clone, Copy, Debug)]
+struct Read {
+    lists: f64,
+    leaves: f64,
+}
+
+/// A bundle of trees of one part, on two tiers in memory.
+struct Bundle {
+    lambda: u16,
+    hashed: Hashed,
+    leaves: u64,
+}
+
+impl Bundle {
+    fn create(lambda: u16) -> Result<Bundle> {
+        let memory = || Arc::new(MemoryDirectory::new());
+        let options = StoreOptions {
+            extents: ExtentOptions {
+                // What merges write goes to the second tier.
+                planned_bytes: Some(0),
+                ..ExtentOptions::default()
+            },
+            ..StoreOptions::default()
+        };
+        let store = Store::create(Directories::from(memory()).and(memory()), &options, b"")?;
+        let home = Home {
+            store: Arc::new(store),
+            schema: Arc::new(OneKeyspace::default()),
+            horizon: Arc::default(),
+        };
+        let options = HashedOptions {
+            form: HashedForm::Bot { lambda },
+            parts_log: 0,
+            least_young: 2,
+            most_young: STORES,
+            ..HashedOptions::default()
+        };
+        let hashed = Hashed::create(home, options, 0)?;
+        Ok(Bundle {
+            lambda,
+            hashed,
+            leaves: 0,
+        })
+    }
+
+    /// Writes records until there are this many leaves.
+    fn grow(&mut self, leaves: u64) -> Result<()> {
+        let stores = u64::from(self.lambda).min(STORES.into());
+        let each = LEAF / stores;
+        for store in self.leaves * stores..leaves * stores {
+            self.put(each * store..each * (store + 1))?;
+            while let Some(mut step) = self.hashed.next_step()? {
+                while step.poll(LEAF as usize)? == Progress::More {}
+            }
+        }
+        self.leaves = leaves;
+        let stats = self.hashed.stats();
+        ensure!(
+            stats.hash_stores == 0 && stats.runs == leaves,
+            "{} of {leaves} leaves, and {} hash stores",
+            stats.runs,
+            stats.hash_stores
+        );
+        Ok(())
+    }
+
+    fn put(&self, numbers: std::ops::Range<u64>) -> Result<()> {
+        let memtable = Memtable::new(1 << 20);
+        let mut last = self.hashed.cut();
+        for number in numbers {
+            last += 1;
+            let value = number.to_le_bytes();
+            let taken = memtable.insert(&number.to_be_bytes(), Message::put(last, &value));
+            ensure!(taken.is_ok(), "a memtable takes the {LEAF} records of a leaf");
+        }
+        let share = Share::whole(Arc::new(memtable), last);
+        let mut writing = self.hashed.incorporate(share, Class::Normal)?;
+        while writing.poll(LEAF as usize)? == Progress::More {}
+        Ok(writing.publish()?)
+    }
+
+    /// Looks keys up, all of which are there, or none.
+    fn look(&self, is_there: bool, numbers: impl Iterator<Item = u64>) -> Result<Read> {
+        let reader = self.hashed.reader();
+        let fetch = Counting::new(reader.nodes());
+        let mut count = 0u64;
+        for number in numbers {
+            let (mut gather, mut search) = (Gather::new(LAST, 0, None), reader.new_search());
+            let key = number.to_be_bytes();
+            found(reader.search(Key::new(&key), &mut gather, &mut search, &fetch))?;
+            ensure!(
+                gather.finish().is_some() == is_there,
+                "key {number} is missing, or there in vain"
+            );
+            count += 1;
+        }
+        let [lists, leaves] = fetch.pages.map(|pages| pages.get() as f64 / count.max(1) as f64);
+        Ok(Read { lists, leaves })
+    }
+
+    /// Looks up keys that are there, all over them.
+    fn hits(&self, lookups: u64) -> Result<Read> {
+        let records = self.leaves * LEAF;
+        let step = (records / lookups).max(1) as usize;
+        self.look(true, (0..records).step_by(step))
+    }
+
+    /// Entries of lists that were written for each record.
+    fn written(&self) -> f64 {
+        self.hashed.stats().merged_entries as f64 / (self.leaves * LEAF) as f64
+    }
+
+    /// What the theorem allows of them with its constant, for trees of heights up to this one.
+    fn bound(&self, heights: u64) -> f64 {
+        let (lambda, heights) = (f64::from(self.lambda), heights as f64);
+        let cut = Cut::of_leaf(0, self.lambda.ilog2() as u8, LEAF);
+        heights * (lambda + 1.0) / 2.0 + 1.0 + (heights / f64::from(cut.beta())).floor()
+    }
+}
+
+/// What was counted at one λ, place by place.
+#[derive(Default)]
+struct Counts {
+    vain: Vec<Spot>,
+    written: Vec<Spot>,
+    lists: Vec<Spot>,
+    leaves: Vec<Spot>,
+    /// Of the most records: entries written for one, and what a hit reads.
+    last: Option<(f64, Read)>,
+}
+
+/// Counts as many heights as the keys suffice for, and one in any case.
+fn count(lambda: u16, keys: u64) -> Result<Counts> {
+    let lookups = (keys / 4).clamp(2000, 50_000);
+    let factor = u64::from(lambda);
+    let most = (keys / LEAF).max(factor - 1);
+    let (mut bundle, mut counts) = (Bundle::create(lambda)?, Counts::default());
+    for height in 1.. {
+        // One level, whose root has all children but one.
+        let leaves = (factor - 1) * factor.pow(height - 1);
+        if leaves > most {
+            break;
+        }
+        bundle.grow(leaves)?;
+        let read = bundle.look(false, ABSENT..ABSENT + lookups)?;
+        counts.vain.push(Spot {
+            at: At::Number(f64::from(height)),
+            value: read.leaves * factor.pow(height) as f64,
+        });
+        // All levels up to it are as full.
+        let leaves = factor.pow(height) - 1;
+        if leaves > most {
+            break;
+        }
+        bundle.grow(leaves)?;
+        let (written, read) = (bundle.written(), bundle.hits(lookups)?);
+        let spot = |value| Spot {
+            at: At::Number((leaves * LEAF) as f64),
+            value,
+        };
+        counts.written.push(spot(written / bundle.bound(height.into())));
+        counts.lists.push(spot(read.lists));
+        counts.leaves.push(spot(read.leaves));
+        counts.last = Some((written, read));
+    }
+    Ok(counts)
+}
+
+/// Counts for each λ.
+fn measure(keys: u64) -> Result<Measured> {
+    ensure!(
+        keys >= LEAST,
+        "--records {keys}: fewer than {LEAST} are too few leaves of {LEAF}"
+    );
+    let mut counts = Vec::new();
+    for lambda in GROWTHS {
+        let counted = count(lambda, keys)?;
+        if let (SHOWN, Some((written, read))) = (lambda, counted.last) {
+            let places = [
+                ("insert, entries", written),
+                ("query, lists", read.lists),
+                ("query, leaves", read.leaves),
+            ];
+            let spot = |(place, value)| Spot {
+                at: name(place),
+                value,
+            };
+            counts.push(Line {
+                name: format!("{OPERATION}, alluvium, λ = {SHOWN}"),
+                points: places.into_iter().map(spot).collect(),
+            });
+        }
+        let lines = [
+            (VAIN, "", counted.vain),
+            (WRITTEN, "", counted.written),
+            (HITS, ", lists", counted.lists),
+            (HITS, ", records", counted.leaves),
+        ];
+        counts.extend(lines.map(|(what, of, points)| Line {
+            name: format!("{what}, λ = {lambda}{of}"),
+            points,
+        }));
+    }
+    Ok(Measured {
+        counts,
+        ..Measured::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::theorems::log;
+    use super::*;
+
+    #[test]
+    fn lists_keep_the_law_and_the_bound_in_a_store() {
+        let measured = measure(1 << 14).unwrap();
+        let vain = measured.under(VAIN);
+        let written = measured.under(WRITTEN);
+        assert_eq!((vain.len(), written.len()), (3, 3));
+        for (lines, heights) in [(&vain, [7, 3, 1]), (&written, [6, 3, 1])] {
+            let points: Vec<usize> = lines.iter().map(|line| line.points.len()).collect();
+            assert_eq!(points, heights);
+        }
+        for (lambda, line) in GROWTHS.into_iter().zip(&vain) {
+            // There are about λ − 1 entries for λ prefixes.
+            let expected = (1.0 - 1.0 / f64::from(lambda)) * LEAF as f64 / 256.0;
+            for spot in &line.points {
+                let times = f64::from(lambda).powf(spot.at.number().unwrap());
+                // Four standard deviations of 4096 lookups.
+                let spread = 4.0 * (expected * times / 4096.0).sqrt();
+                assert!(
+                    (spot.value - expected).abs() <= spread + 0.1 * expected,
+                    "λ = {lambda}: {spot:?}, {expected} expected"
+                );
+            }
+        }
+        for spot in written.iter().flat_map(|line| &line.points) {
+            assert!((0.6..=1.0).contains(&spot.value), "{spot:?}");
+        }
+        for line in hits(&measured) {
+            let is_of_records = line.name.ends_with("records");
+            for spot in &line.points {
+                let levels = log(2.0, spot.at.number().unwrap() / LEAF as f64 + 1.0);
+                let most = if is_of_records {
+                    2.1
+                } else {
+                    levels * (levels + 3.0) / 2.0 + 1.0
+                };
+                assert!((1.0..=most).contains(&spot.value), "{}: {spot:?}", line.name);
+            }
+        }
+        let shown = an_operation(&measured);
+        assert_eq!(shown[0].points.len(), 3);
+        assert!(measure(100).is_err());
+    }
+}

@@ -1,0 +1,248 @@
+//! B2, B4 and B6: simulations of insertion buffers before the leaves of a B-tree.
+
+use crate::entry::{At, Axis, Experiment, Form, Measure, Published, Value, Work, at};
+use crate::measured::{Line, Measured, Spot};
+use research_models::recycling::{Choice, InsertionBuffer, Keys, LeafWeights};
+use anyhow::{Result, ensure};
+
+pub(super) const SEED: u64 = 1;
+
+const LEAVES: Axis = Axis {
+    name: "keys of a full leaf",
+    form: Form::Logarithmic,
+};
+
+const SIMULATED: &[&str] = &[
+    "A simulation, as in the document: machines make no difference, only the seed of the random numbers does.",
+];
+
+pub(super) const B2: Experiment = Experiment {
+    id: "seed-0/B2",
+    title: "How even the leaves of a B-tree are",
+    shows: "No leaf of a B-tree is much more probable than another, whatever the distribution of its keys.",
+    section: "§5.6",
+    figure: "Figure 5.2",
+    setting: "Independent keys, uniform, Pareto or normal; leaves of at most 160 keys split in halves.",
+    differs: SIMULATED,
+    measures: &[Measure {
+        name: "the most probable leaf",
+        unit: "times the average leaf",
+        axis: LEAVES,
+        published: &[Published {
+            name: "largest",
+            section: "§5.6",
+            points: &[at(160.0, Value::Below(2.0))],
+        }],
+        note: "Splits are by rank, so the distribution of keys makes no difference: one line stands for all.",
+        ours: |measured| measured.counts.clone(),
+    }],
+    work: Work::Here {
+        quick: 200_000,
+        full: 4_000_000,
+        most: 100_000_000,
+        measure: weights,
+    },
+};
+
+pub(super) const INSERTED: Axis = Axis {
+    name: "keys inserted",
+    form: Form::Logarithmic,
+};
+
+pub(super) const B4: Experiment = Experiment {
+    id: "seed-0/B4",
+    title: "How many keys one flush of a leaf takes along",
+    shows: "The leaf with most keys takes more than the next in order, which takes more than that of a random key, and the difference shrinks.",
+    section: "§5.6",
+    figure: "Figure 5.4",
+    setting: "A buffer of 2,500 keys before leaves of at most 160; the rate over 50,000 inserts.",
+    differs: SIMULATED,
+    measures: &[Measure {
+        name: "keys a flush",
+        unit: "keys",
+        axis: INSERTED,
+        published: &[Published {
+            name: "golden gate / random ball",
+            section: "§5.6",
+            points: &[at(
+                100_000.0,
+                Value::Said("about 1.3 at first, less with more leaves"),
+            )],
+        }],
+        note: "",
+        ours: |measured| measured.counts.clone(),
+    }],
+    work: Work::Here {
+        quick: 200_000,
+        full: 1_000_000,
+        most: 10_000_000,
+        measure: flushes,
+    },
+};
+
+const BUFFERS: Axis = Axis {
+    name: "keys of the buffer",
+    form: Form::Logarithmic,
+};
+
+pub(super) const B6: Experiment = Experiment {
+    id: "seed-0/B6",
+    title: "A larger insertion buffer",
+    shows: "The keys that a flush takes along grow about linearly with the buffer.",
+    section: "§5.6",
+    figure: "Figure 5.5f",
+    setting: "InnoDB, buffers of 8 to 128 MB, 11 million uniform inserts, the rate over the last million.",
+    differs: &[
+        "Ours is the simulation of Figure 5.4, not InnoDB: its buffer has 1 to 8 times 2,500 keys before 1/160 of all keys as leaves.",
+    ],
+    measures: &[Measure {
+        name: "keys a flush beyond the first",
+        unit: "times those of the smallest buffer",
+        axis: BUFFERS,
+        published: &[Published {
+            name: "linear",
+            section: "§5.6",
+            points: &[
+                at(2_500.0, Value::Is(1.0)),
+                at(20_000.0, Value::Said("about linear")),
+            ],
+        }],
+        note: "A flush takes at least one key, which no buffer is needed for.",
+        ours: |measured| measured.counts.clone(),
+    }],
+    work: Work::Here {
+        quick: 500_000,
+        full: 2_000_000,
+        most: 10_000_000,
+        measure: buffers,
+    },
+};
+
+/// What the document's buffer holds, and a leaf.
+pub(super) const BUFFERED: usize = 2_500;
+pub(super) const LEAF: usize = 160;
+/// Over how many inserts a rate is measured.
+const WINDOW: usize = 50_000;
+
+fn weights(keys: u64) -> Result<Measured> {
+    let mut lines = ["largest", "95th percentile"].map(|name| Line {
+        name: name.into(),
+        points: Vec::new(),
+    });
+    for leaf in [40, 160, 640] {
+        let leaves = LeafWeights::grow(usize::try_from(keys)?, leaf, SEED)?;
+        for (line, value) in lines.iter_mut().zip([leaves.largest(), leaves.quantile(0.95)]) {
+            line.points.push(spot(leaf as f64, value));
+        }
+    }
+    Ok(counts(lines.into()))
+}
+
+fn flushes(keys: u64) -> Result<Measured> {
+    let choices = [
+        ("fullest bin", Choice::FullestBin),
+        ("golden gate", Choice::GoldenGate),
+        ("random ball", Choice::RandomBall),
+    ];
+    let mut lines = Vec::new();
+    for (name, choice) in choices {
+        let rates = fill(keys, BUFFERED, choice)?;
+        // Every point of a logarithmic axis once: 50, 100, 200, 400 thousand, and the end.
+        let window = rates.first().map_or(1, |(inserts, _)| *inserts);
+        let is_last = |inserts: usize| inserts == rates.len() * window;
+        let wanted = |inserts: usize| is_last(inserts) || (inserts / window).is_power_of_two();
+        let points = rates.iter().filter(|(inserts, _)| wanted(*inserts));
+        lines.push(Line {
+            name: name.into(),
+            points: points
+                .map(|&(inserts, rate)| spot(inserts as f64, rate))
+                .collect(),
+        });
+    }
+    Ok(counts(lines))
+}
+
+fn buffers(keys: u64) -> Result<Measured> {
+    let choices = [
+        ("golden gate", Choice::GoldenGate),
+        ("random ball", Choice::RandomBall),
+    ];
+    let mut lines = Vec::new();
+    for (name, choice) in choices {
+        let mut points: Vec<Spot> = Vec::new();
+        let mut smallest = None;
+        for buffered in [1, 2, 4, 8].map(|times| times * BUFFERED) {
+            let rates = fill(keys, buffered, choice)?;
+            let beyond = rates.last().map_or(0.0, |(_, rate)| rate - 1.0);
+            let smallest = *smallest.get_or_insert(beyond);
+            ensure!(
+                smallest > 0.0,
+                "--records {keys}: so few keys are all in the buffer"
+            );
+            points.push(spot(buffered as f64, beyond / smallest));
+        }
+        lines.push(Line {
+            name: name.into(),
+            points,
+        });
+    }
+    Ok(counts(lines))
+}
+
+/// Inserts keys, and returns the keys of a flush over each window.
+pub(super) fn fill(keys: u64, buffered: usize, choice: Choice) -> Result<Vec<(usize, f64)>> {
+    let keys = usize::try_from(keys)?;
+    let (window, buffered) = window_of(keys, buffered);
+    let buffer = InsertionBuffer {
+        keys: Keys::Uniform { below: 1000.0 },
+        buffered,
+        leaf: LEAF,
+        choice,
+    };
+    let flushed = buffer.fill(keys, window, SEED)?;
+    Ok(flushed
+        .iter()
+        .map(|flushed| (flushed.inserts, flushed.rate))
+        .collect())
+}
+
+/// Returns over how many inserts a rate is measured, and the buffer: fewer keys are for a look.
+pub(super) fn window_of(keys: usize, buffered: usize) -> (usize, usize) {
+    (WINDOW.min(keys / 4).max(1), buffered.min(keys / 16).max(1))
+}
+
+pub(super) fn spot(place: f64, value: f64) -> Spot {
+    Spot {
+        at: At::Number(place),
+        value,
+    }
+}
+
+pub(super) fn counts(counts: Vec<Line>) -> Measured {
+    Measured {
+        counts,
+        ..Measured::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measured::value_at;
+
+    #[test]
+    fn leaves_are_even_and_flushes_are_as_the_document_says() {
+        let leaves = weights(50_000).unwrap().counts;
+        let largest = value_at(&leaves[0], 160.0).unwrap();
+        assert!((1.2..2.0).contains(&largest), "{largest}");
+        let rates = flushes(100_000).unwrap().counts;
+        let [full, gate, ball] = [0, 1, 2].map(|line: usize| value_at(&rates[line], 100_000.0).unwrap());
+        assert!(full > gate && gate > ball && ball > 1.0, "{full} {gate} {ball}");
+        let growth = buffers(500_000).unwrap().counts;
+        for line in &growth {
+            let most = value_at(line, 20_000.0).unwrap();
+            assert!((6.0..14.0).contains(&most), "{line:?}");
+        }
+        assert_eq!(flushes(2_000).unwrap().counts.len(), 3);
+    }
+}

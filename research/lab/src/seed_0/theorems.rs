@@ -1,0 +1,319 @@
+//! T2 to T5: what the theorems of chapter 2 say of its hash tables, and what ours transfer.
+//!
+//! The chapter has no experiment. Ours inserts records, and looks some up from a cold memory, in a
+//! space that counts the transfer of each block.
+
+use super::counted::{self, Counts, Table};
+use crate::entry::{At, Axis, Experiment, Form, Measure, Published, Value, Work, named};
+use crate::measured::{Line, Measured, Spot, name};
+use anyhow::{Result, ensure};
+
+pub(super) const OPERATIONS: Axis = Axis {
+    name: "operation",
+    form: Form::Names,
+};
+
+pub(super) const RECORDS: Axis = Axis {
+    name: "records",
+    form: Form::Logarithmic,
+};
+
+const SETTING: &str = "A bound, not a measurement: N items, M of them in memory, blocks of B, growth factor λ; D is how often the key was inserted or deleted.";
+
+const DIFFERS: &[&str] = &[
+    "The document proves bounds and measures nothing. Ours counts block transfers for growing N, of records of 28 bytes in blocks of 1 KiB with 32 KiB of \
+     memory.",
+    "Hash functions are assumed to be independent, which the bound does not need: it names a degree.",
+];
+
+const UNIT: &str = "I/Os for an operation";
+
+const INSERTS: &str = "inserts";
+pub(super) const HITS: &str = "lookups that find";
+const MISSES: &str = "lookups that do not";
+pub(super) const OPERATION: &str = "an operation";
+
+/// Growth factors.
+const GROWTHS: [u32; 4] = [2, 4, 16, 64];
+/// The one whose transfers are shown as they are.
+const SHOWN: u32 = 4;
+/// Fewer keys fit the memory.
+const LEAST: u64 = 1 << 10;
+
+pub(super) const T2: Experiment = Experiment {
+    id: "seed-0/T2",
+    title: "I/Os of a BOA, the bundle of arrays",
+    shows: "A bundle of arrays with routing filters meets the optimal trade-off between insertions and queries in external memory.",
+    section: "§2.3 and §2.4",
+    figure: "Theorem 2",
+    setting: SETTING,
+    differs: DIFFERS,
+    measures: &[
+        Measure {
+            name: "I/Os",
+            unit: UNIT,
+            axis: OPERATIONS,
+            published: &[Published {
+                name: "BOA",
+                section: "§2.1",
+                points: &[
+                    named("insert", Value::Said("O((λ + log_{M/B} N + log_λ N) / B)")),
+                    named("query", Value::Said("O(D log_λ N)")),
+                ],
+            }],
+            note: "",
+            ours: an_operation,
+        },
+        against_bound(INSERTS, inserts),
+        against_bound(HITS, hits),
+        against_bound(MISSES, misses),
+    ],
+    work: here(boa),
+};
+
+pub(super) const T3: Experiment = Experiment {
+    id: "seed-0/T3",
+    title: "I/Os of a BOT, the bundle of trees",
+    shows: "A bundle of trees over one log, which never moves a record, is optimal over a larger range of growth factors.",
+    section: "§2.5",
+    figure: "Theorem 3",
+    setting: SETTING,
+    differs: DIFFERS,
+    measures: &[
+        Measure {
+            name: "I/Os",
+            unit: UNIT,
+            axis: OPERATIONS,
+            published: &[Published {
+                name: "BOT",
+                section: "§2.1",
+                points: &[
+                    named("insert", Value::Said("O((λ + log_{M/B} N + log log M) / B)")),
+                    named("query", Value::Said("O(D log_λ N)")),
+                ],
+            }],
+            note: "",
+            ours: an_operation,
+        },
+        against_bound(INSERTS, inserts),
+        against_bound(HITS, hits),
+        against_bound(MISSES, misses),
+    ],
+    work: here(bot),
+};
+
+pub(super) const T4: Experiment = Experiment {
+    id: "seed-0/T4",
+    title: "Reads and writes of an asymmetric BOT",
+    shows: "Where writes are dearer than reads, a BOT can trade some of its writes for reads.",
+    section: "§2.7",
+    figure: "Theorem 4",
+    setting: SETTING,
+    differs: DIFFERS,
+    measures: &[
+        Measure {
+            name: "I/Os",
+            unit: UNIT,
+            axis: OPERATIONS,
+            published: &[Published {
+                name: "β-asymmetric BOT",
+                section: "§2.1",
+                points: &[
+                    named("insert, writes", Value::Said("O((λ + (1/β) log_λ N) / B)")),
+                    named("insert, reads", Value::Said("O((λ + β) / B)")),
+                    named("query, reads", Value::Said("O(D log_λ N)")),
+                ],
+            }],
+            note: "The bound of reads leaves out a term of its own proof: (1/β) log_λ N.",
+            ours: an_operation,
+        },
+        against_bound(INSERTS, inserts),
+        against_bound(HITS, hits),
+        against_bound(MISSES, misses),
+    ],
+    work: here(asymmetric),
+};
+
+pub(super) const T5: Experiment = Experiment {
+    id: "seed-0/T5",
+    title: "I/Os of a cache-oblivious BOT",
+    shows: "A hash table that knows neither the size of blocks nor that of memory meets the bounds of the BOT.",
+    section: "§2.6",
+    figure: "Theorem 5",
+    setting: SETTING,
+    differs: DIFFERS,
+    measures: &[
+        Measure {
+            name: "I/Os",
+            unit: UNIT,
+            axis: OPERATIONS,
+            published: &[Published {
+                name: "COBOT",
+                section: "§2.6",
+                points: &[
+                    named("insert", Value::Said("O((λ + log_{M/B} N + log log M) / B)")),
+                    named("query", Value::Said("O(D log_λ N)")),
+                ],
+            }],
+            note: "",
+            ours: an_operation,
+        },
+        against_bound(INSERTS, inserts),
+        against_bound(HITS, hits),
+        against_bound(MISSES, misses),
+    ],
+    work: here(oblivious),
+};
+
+/// Counts of a table, at a number of keys.
+pub(super) const fn here(measure: fn(u64) -> Result<Measured>) -> Work {
+    Work::Here {
+        quick: 1 << 14,
+        full: 1 << 20,
+        // The blocks are in memory.
+        most: 1 << 24,
+        measure,
+    }
+}
+
+/// Our counts, as multiples of the bound without its constant.
+const fn against_bound(what: &'static str, ours: fn(&Measured) -> Vec<Line>) -> Measure {
+    Measure {
+        name: what,
+        unit: "times the bound without its constant",
+        axis: RECORDS,
+        published: &[],
+        note: "The theorem says that each line, one for each λ, stays below a constant however many records there are.",
+        ours,
+    }
+}
+
+fn inserts(measured: &Measured) -> Vec<Line> {
+    measured.under(INSERTS)
+}
+
+pub(super) fn hits(measured: &Measured) -> Vec<Line> {
+    measured.under(HITS)
+}
+
+fn misses(measured: &Measured) -> Vec<Line> {
+    measured.under(MISSES)
+}
+
+pub(super) fn an_operation(measured: &Measured) -> Vec<Line> {
+    measured.under(OPERATION)
+}
+
+fn boa(keys: u64) -> Result<Measured> {
+    measure(keys, Table::Refined, log)
+}
+
+fn bot(keys: u64) -> Result<Measured> {
+    measure(keys, Table::Trees, |_, _| counted::memory_records().log2().log2())
+}
+
+fn oblivious(keys: u64) -> Result<Measured> {
+    measure(keys, Table::Oblivious, |_, _| {
+        counted::memory_records().log2().log2()
+    })
+}
+
+fn asymmetric(keys: u64) -> Result<Measured> {
+    let beta = f64::from(counted::BETA);
+    measure(keys, Table::Asymmetric, move |lambda, n| {
+        beta + log(lambda, n) / beta
+    })
+}
+
+pub(super) fn log(base: f64, value: f64) -> f64 {
+    value.ln() / base.ln()
+}
+
+/// Counts a table's transfers for growing numbers of keys. `extra` is what its theorem adds to λ
+/// and to log_{M/B} N for an insert.
+fn measure(keys: u64, table: Table, extra: impl Fn(f64, f64) -> f64) -> Result<Measured> {
+    ensure!(
+        keys >= LEAST,
+        "--records {keys}: fewer than {LEAST} keys fit the memory"
+    );
+    let mut counts = Vec::new();
+    for growth in GROWTHS {
+        let lambda = f64::from(growth);
+        let lines = [INSERTS, HITS, MISSES].map(|what| format!("{what}, λ = {growth}"));
+        let mut lines = lines.map(|name| Line {
+            name,
+            points: Vec::new(),
+        });
+        let sizes = (0..)
+            .map(|step| LEAST << (2 * step))
+            .take_while(|&records| records < keys);
+        for records in sizes.chain([keys]) {
+            let counted = table.count(growth, records)?;
+            let n = records as f64;
+            let merging = log(counted::memory_records() / counted::block_records(), n);
+            let bound = lambda + merging + extra(lambda, n);
+            let levels = log(lambda, n);
+            let values = [
+                (counted.insert_reads + counted.insert_writes) * counted::block_records() / bound,
+                counted.hit / levels,
+                counted.miss / levels,
+            ];
+            for (line, value) in lines.iter_mut().zip(values) {
+                let at = At::Number(n);
+                line.points.push(Spot { at, value });
+            }
+            if growth == SHOWN && records == keys {
+                counts.push(an_operation_of(table, &counted));
+            }
+        }
+        counts.extend(lines);
+    }
+    Ok(Measured {
+        counts,
+        ..Measured::default()
+    })
+}
+
+/// The transfers themselves, at the places that the theorem names.
+fn an_operation_of(table: Table, counted: &Counts) -> Line {
+    let (reads, writes) = (counted.insert_reads, counted.insert_writes);
+    let places = match table {
+        Table::Asymmetric => vec![
+            ("insert, writes", writes),
+            ("insert, reads", reads),
+            ("query, reads", counted.hit),
+        ],
+        Table::Refined | Table::Trees | Table::Oblivious => {
+            vec![("insert", reads + writes), ("query", counted.hit)]
+        }
+    };
+    let spot = |(place, value)| Spot {
+        at: name(place),
+        value,
+    };
+    Line {
+        name: format!("{OPERATION}, alluvium, λ = {SHOWN}"),
+        points: places.into_iter().map(spot).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn transfers_stay_within_a_constant_of_the_bounds() {
+        for count in [boa, bot, asymmetric, oblivious] {
+            let measured = count(4 * LEAST).unwrap();
+            let shown = an_operation(&measured);
+            assert!(!shown.is_empty() && shown[0].points.len() >= 2);
+            for lines in [inserts(&measured), hits(&measured), misses(&measured)] {
+                assert_eq!(lines.len(), GROWTHS.len());
+                for spot in lines.iter().flat_map(|line| &line.points) {
+                    assert!(spot.value >= 0.0 && spot.value < 6.0, "{spot:?}");
+                }
+            }
+        }
+        assert!(boa(100).is_err());
+    }
+}

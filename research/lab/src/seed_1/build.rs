@@ -1,0 +1,282 @@
+//! E1, E2 and E8: how fast an index is built.
+
+use super::harness::{
+    LARGE, LEAST_MEMORY, Records, SMALL, Scratch, at_name, at_number, line, lines, thousands,
+};
+use super::{DEVICE, EPH, KEYS, SETTING, perfect};
+use crate::entry::{Axis, Experiment, Form, Measure, Published, Value, Work, named};
+use crate::measured::Measured;
+use alluvium_hashes::index::{Index, Kind};
+use anyhow::Result;
+
+const RATE: &str = "rate";
+const BUFFER: &str = "buffer";
+const SIZE: &str = "size";
+const BITS: &str = "bits";
+
+/// Records for each part of the memory: 4 GiB of 16.
+const DATA_TO_MEMORY: u64 = 4;
+
+const CORES: Axis = Axis {
+    name: "cores",
+    form: Form::Names,
+};
+
+const UNIT: &str = "thousands of keys a second";
+
+pub(super) const E1: Experiment = Experiment {
+    id: "seed-1/E1",
+    title: "Building an index of 1 KB records",
+    shows: "An index of tries is built faster than one of perfect hashes, because sorted records need no permutation.",
+    section: "§3.4",
+    figure: "Table 3.3, Figure 3.7",
+    setting: SETTING,
+    differs: &[
+        KEYS,
+        DEVICE,
+        EPH,
+        "The full size has 4 million records of 1,020 bytes and a quarter of their bytes as memory; the document has 16 million and 4 GiB. Records come \
+         from a generator, not from a file.",
+    ],
+    measures: &[
+        Measure {
+            name: "keys a second",
+            unit: UNIT,
+            axis: CORES,
+            published: &[
+                Published {
+                    name: "ECT",
+                    section: "§3.4",
+                    points: &[
+                        named("1 core", Value::Is(138.0)),
+                        named("4 cores", Value::Is(151.0)),
+                    ],
+                },
+                Published {
+                    name: "EPH-Sort",
+                    section: "§3.4",
+                    points: &[
+                        named("1 core", Value::Is(122.0)),
+                        named("4 cores", Value::Is(141.0)),
+                    ],
+                },
+                Published {
+                    name: "EPH-Part",
+                    section: "§3.4",
+                    points: &[
+                        named("1 core", Value::Is(114.0)),
+                        named("4 cores", Value::Is(119.0)),
+                    ],
+                },
+            ],
+            note: "",
+            ours: |measured| lines(measured, RATE),
+        },
+        Measure {
+            name: "keys a second by memory",
+            unit: UNIT,
+            axis: Axis {
+                name: "memory, as a part of the records' bytes",
+                form: Form::Logarithmic,
+            },
+            published: &[],
+            note: "The document has a curve here, whose heights it does not state.",
+            ours: |measured| lines(measured, BUFFER),
+        },
+    ],
+    work: Work::Here {
+        quick: 30_000,
+        full: 4_000_000,
+        most: 20_000_000,
+        measure: |count| rates(LARGE, count, &[1.0 / 64.0, 1.0 / 16.0, 0.25]),
+    },
+};
+
+pub(super) const E8: Experiment = Experiment {
+    id: "seed-1/E8",
+    title: "Building an index of small records",
+    shows: "With records of a few bytes the tries are built faster still than perfect hashes, and take fewer bits.",
+    section: "§3.4",
+    figure: "Table 3.5",
+    setting: SETTING,
+    differs: &[
+        KEYS,
+        DEVICE,
+        EPH,
+        "The document has 1,000 million records; the full size has 100 million of 16 bytes. Both are sorted with their hashes, 32 bytes each, of which the \
+         file keeps 16.",
+    ],
+    measures: &[
+        Measure {
+            name: "keys a second",
+            unit: UNIT,
+            axis: CORES,
+            published: &[
+                Published {
+                    name: "ECT",
+                    section: "§3.4",
+                    points: &[
+                        named("1 core", Value::Is(455.0)),
+                        named("4 cores", Value::Is(591.0)),
+                    ],
+                },
+                Published {
+                    name: "EPH-Sort",
+                    section: "§3.4",
+                    points: &[
+                        named("1 core", Value::Is(322.0)),
+                        named("4 cores", Value::Is(385.0)),
+                    ],
+                },
+                Published {
+                    name: "EPH-Part",
+                    section: "§3.4",
+                    points: &[
+                        named("1 core", Value::Is(369.0)),
+                        named("4 cores", Value::Is(371.0)),
+                    ],
+                },
+            ],
+            note: "",
+            ours: |measured| lines(measured, RATE),
+        },
+        Measure {
+            name: "size",
+            unit: "bits a key",
+            axis: Axis {
+                name: "index",
+                form: Form::Names,
+            },
+            published: &[Published {
+                name: "document",
+                section: "§3.4",
+                points: &[
+                    named("tries", Value::Is(2.51)),
+                    named("perfect hashes", Value::Between(3.85, 3.87)),
+                ],
+            }],
+            note: "",
+            ours: |measured| lines(measured, BITS),
+        },
+    ],
+    work: Work::Here {
+        quick: 200_000,
+        full: 100_000_000,
+        most: 1_000_000_000,
+        measure: |count| rates(SMALL, count, &[0.25]),
+    },
+};
+
+pub(super) const E2: Experiment = Experiment {
+    id: "seed-1/E2",
+    title: "Building indexes of growing data",
+    shows: "The speed of building depends little on how many records there are.",
+    section: "§3.4",
+    figure: "Figure 3.8",
+    setting: SETTING,
+    differs: &[
+        KEYS,
+        DEVICE,
+        "The memory for sorting stays a quarter of the largest size's bytes, as the document's stays 4 GiB.",
+    ],
+    measures: &[Measure {
+        name: "speed against that of the largest size",
+        unit: "times",
+        axis: Axis {
+            name: "part of the largest size",
+            form: Form::Linear,
+        },
+        published: &[Published {
+            name: "ECT",
+            section: "§3.4",
+            points: &[crate::entry::at(0.25, Value::Said("about flat"))],
+        }],
+        note: "The document has a curve whose heights it does not state.",
+        ours: |measured| lines(measured, SIZE),
+    }],
+    work: Work::Here {
+        quick: 40_000,
+        full: 4_000_000,
+        most: 20_000_000,
+        measure: sizes,
+    },
+};
+
+/// How fast an index is built with parts of the records' bytes as memory; with the last part,
+/// beside perfect hashes.
+fn rates(records: Records, count: u64, parts: &[f64]) -> Result<Measured> {
+    let bytes = records.bytes(count);
+    let (mut sweep, mut bits) = (Vec::new(), Vec::new());
+    let mut rate = 0.0;
+    for &part in parts {
+        let scratch = Scratch::new()?;
+        let memory = ((bytes as f64 * part) as u64).max(LEAST_MEMORY);
+        rate = thousands(
+            count,
+            records.build(&scratch, count, records.options(Kind::Dense, memory))?,
+        );
+        sweep.push(at_number(memory as f64 / bytes as f64, rate));
+        if bits.is_empty() {
+            let stat = Index::open(&*scratch.directory, super::harness::NAME)?.stat();
+            bits.push(at_name("tries", stat.bits_per_key));
+        }
+    }
+    let scratch = Scratch::new()?;
+    let perfect = perfect::build(records, &scratch, count, bytes / DATA_TO_MEMORY)?;
+    bits.push(at_name(
+        "perfect hashes",
+        perfect.index.len() as f64 * 8.0 / count as f64,
+    ));
+    let perfect = thousands(count, perfect.took);
+    Ok(Measured {
+        counts: vec![
+            line(RATE, "tries", vec![at_name("1 core", rate)]),
+            line(
+                RATE,
+                "perfect hashes after sorting",
+                vec![at_name("1 core", perfect)],
+            ),
+            line(BUFFER, "tries", sweep),
+            line(BITS, "alluvium", bits),
+        ],
+        ..Measured::default()
+    })
+}
+
+fn sizes(count: u64) -> Result<Measured> {
+    let memory = LARGE.bytes(count) / DATA_TO_MEMORY;
+    let mut rates = Vec::new();
+    for part in 1..=4u64 {
+        let scratch = Scratch::new()?;
+        let count = (count * part / 4).max(1);
+        let took = LARGE.build(&scratch, count, LARGE.options(Kind::Dense, memory))?;
+        rates.push((part as f64 / 4.0, thousands(count, took)));
+    }
+    let largest = rates.last().map_or(1.0, |&(_, rate)| rate);
+    let points = rates
+        .into_iter()
+        .map(|(part, rate)| at_number(part, rate / largest));
+    Ok(Measured {
+        counts: vec![line(SIZE, "tries", points.collect())],
+        ..Measured::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_indexes_are_built_and_tries_take_the_bits_that_the_document_says() {
+        let measured = rates(SMALL, 60_000, &[0.25]).unwrap();
+        let bits = &lines(&measured, BITS)[0].points;
+        assert!((bits[0].value / 2.51 - 1.0).abs() < 0.015, "{bits:?}");
+        assert!(bits[1].value > 2.6 && bits[1].value < 3.0, "{bits:?}");
+        assert!(
+            lines(&measured, RATE)
+                .iter()
+                .all(|line| line.points[0].value > 0.0)
+        );
+        assert_eq!(lines(&sizes(400).unwrap(), SIZE)[0].points[3].value, 1.0);
+    }
+}

@@ -1,0 +1,116 @@
+//! Records of a measurement, and lines of its figures.
+
+use crate::entry::At;
+use crate::measured::{Line, Measured, Spot, name};
+pub(super) use crate::scratch::Scratch;
+use alluvium_hashes::index::{Builder, Kind, Options};
+use anyhow::Result;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The name of the index in its directory.
+pub(super) const NAME: &str = "index";
+
+/// The least memory that a sort takes.
+pub(super) const LEAST_MEMORY: u64 = 8 << 20;
+
+/// Records of a length; the key has 20 bytes, or 8 in the small ones.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Records {
+    pub(super) key_bytes: u32,
+    pub(super) value_bytes: u32,
+}
+
+/// As in most experiments.
+pub(super) const LARGE: Records = Records {
+    key_bytes: 20,
+    value_bytes: 1000,
+};
+
+/// As in the experiment of small items.
+pub(super) const SMALL: Records = Records {
+    key_bytes: 8,
+    value_bytes: 8,
+};
+
+impl Records {
+    pub(super) fn options(self, kind: Kind, memory: u64) -> Options {
+        let mut options = Options::new(self.key_bytes, self.value_bytes);
+        options.kind = kind;
+        options.memory_bytes = usize::try_from(memory.max(LEAST_MEMORY)).unwrap_or(usize::MAX);
+        options
+    }
+
+    /// Bytes of a number of records.
+    pub(super) fn bytes(self, count: u64) -> u64 {
+        count * u64::from(self.key_bytes + self.value_bytes)
+    }
+
+    /// The key of a number, and a value for it.
+    pub(super) fn record(self, number: u64, key: &mut Vec<u8>, value: &mut Vec<u8>) {
+        key.clear();
+        key.extend(number.to_le_bytes());
+        key.resize(self.key_bytes as usize, 0x55);
+        value.clear();
+        value.extend(number.wrapping_mul(0x9e37_79b9).to_le_bytes());
+        value.resize(self.value_bytes as usize, 0xaa);
+    }
+
+    /// Calls with each of some records.
+    pub(super) fn each(
+        self,
+        numbers: std::ops::Range<u64>,
+        mut take: impl FnMut(&[u8], &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let (mut key, mut value) = (Vec::new(), Vec::new());
+        for number in numbers {
+            self.record(number, &mut key, &mut value);
+            take(&key, &value)?;
+        }
+        Ok(())
+    }
+
+    /// Builds an index of the first `count` numbers; how long that took.
+    pub(super) fn build(self, scratch: &Scratch, count: u64, options: Options) -> Result<Duration> {
+        let started = Instant::now();
+        let mut builder = Builder::new(Arc::clone(&scratch.directory) as _, NAME, options)?;
+        self.each(0..count, |key, value| Ok(builder.push(key, value)?))?;
+        anyhow::ensure!(builder.finish()? == count, "every key is another");
+        Ok(started.elapsed())
+    }
+}
+
+/// Thousands a second.
+pub(super) fn thousands(count: u64, took: Duration) -> f64 {
+    count as f64 / took.as_secs_f64() / 1000.0
+}
+
+/// A line of a measure: its name before the colon is the measure's.
+pub(super) fn line(measure: &str, whose: &str, points: Vec<(At, f64)>) -> Line {
+    Line {
+        name: format!("{measure}: {whose}"),
+        points: points.into_iter().map(|(at, value)| Spot { at, value }).collect(),
+    }
+}
+
+/// A figure at a name.
+pub(super) fn at_name(place: &'static str, value: f64) -> (At, f64) {
+    (name(place), value)
+}
+
+/// A figure at a number.
+pub(super) fn at_number(number: f64, value: f64) -> (At, f64) {
+    (At::Number(number), value)
+}
+
+/// The lines of one measure.
+pub(super) fn lines(measured: &Measured, measure: &str) -> Vec<Line> {
+    let of = |line: &Line| {
+        let whose = line.name.strip_prefix(measure)?.strip_prefix(": ")?;
+        Some(Line {
+            name: whose.to_owned(),
+            points: line.points.clone(),
+        })
+    };
+    measured.counts.iter().filter_map(of).collect()
+}

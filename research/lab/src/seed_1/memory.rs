@@ -1,0 +1,271 @@
+//! S6, S7 and S14: memory for each entry, and reads of a lookup.
+
+use super::harness::{at_name, line, lines};
+use super::ours::{self, Ours};
+use super::silt::{SET, Silt, proportioned, steady};
+use super::{COMPOSED, OURS, SILT_SETTING};
+use crate::entry::{Axis, Experiment, Form, Measure, Published, Value, Work, named};
+use crate::measured::{Line, Measured};
+use alluvium::HashedOptions;
+use anyhow::Result;
+
+const MEMORY: &str = "memory";
+const READS: &str = "reads";
+const WRITES: &str = "writes";
+const TIMES: &str = "times";
+
+const MOMENTS: Axis = Axis {
+    name: "when",
+    form: Form::Names,
+};
+const STORES: Axis = Axis {
+    name: "stores",
+    form: Form::Names,
+};
+
+pub(super) const S6: Experiment = Experiment {
+    id: "seed-1/S6",
+    title: "Memory of a store that is updated",
+    shows: "The indexes of a store take 0.7 bytes of memory an entry.",
+    section: "§2.5",
+    figure: "in the text",
+    setting: SILT_SETTING,
+    differs: &[
+        COMPOSED,
+        OURS,
+        "The document inserts 50 million entries on top of 50 million; here as many are updated as there are.",
+    ],
+    measures: &[Measure {
+        name: "memory",
+        unit: "bytes an entry",
+        axis: MOMENTS,
+        published: &[
+            Published {
+                name: "document, entries of 1 KiB",
+                section: "§2.5",
+                points: &[named("at most", Value::Below(0.69))],
+            },
+            Published {
+                name: "document, entries of 64 bytes",
+                section: "§2.5",
+                points: &[named("at most", Value::Below(0.60))],
+            },
+        ],
+        note: "A memtable's own memory is not counted, as the document's write buffers are not.",
+        ours: |measured| lines(measured, MEMORY),
+    }],
+    work: Work::Here {
+        quick: 100_000,
+        full: 20_000_000,
+        most: 100_000_000,
+        measure: memory,
+    },
+};
+
+pub(super) const S7: Experiment = Experiment {
+    id: "seed-1/S7",
+    title: "Memory without some of the stores",
+    shows: "With logs alone memory is ten times that of all three stores together.",
+    section: "§2.5",
+    figure: "Figure 2.10",
+    setting: SILT_SETTING,
+    differs: &[
+        COMPOSED,
+        "Entries are inserted once. Without a sorted store hash stores stay; without hash stores each log is merged as soon as it is full.",
+    ],
+    measures: &[Measure {
+        name: "memory against that of all stores",
+        unit: "times",
+        axis: STORES,
+        published: &[Published {
+            name: "document",
+            section: "§2.5",
+            points: &[
+                named("log", Value::About(10.0)),
+                named("log and hash", Value::About(4.0)),
+                named("log and sorted", Value::About(2.0)),
+                named("all", Value::Is(1.0)),
+            ],
+        }],
+        note: "With a log and a sorted store the document's logs wait for long merges; here none waits, and the memory is that of the trie and one log.",
+        ours: |measured| lines(measured, TIMES),
+    }],
+    work: Work::Here {
+        quick: 60_000,
+        full: 4_000_000,
+        most: 25_000_000,
+        measure: without,
+    },
+};
+
+pub(super) const S14: Experiment = Experiment {
+    id: "seed-1/S14",
+    title: "Memory, reads and writes together",
+    shows: "A store keeps 0.7 bytes of memory an entry and reads the device 1.01 times a lookup.",
+    section: "§2.1",
+    figure: "in the text",
+    setting: SILT_SETTING,
+    differs: &[
+        COMPOSED,
+        OURS,
+        "Reads of SILT are entries, and those of alluvium pages that a lookup asks its cache for, whether or not they are there.",
+    ],
+    measures: &[
+        Measure {
+            name: "memory",
+            unit: "bytes an entry",
+            axis: MOMENTS,
+            published: &[Published {
+                name: "document",
+                section: "§2.1",
+                points: &[named("on average", Value::Is(0.7))],
+            }],
+            note: "",
+            ours: |measured| lines(measured, MEMORY),
+        },
+        Measure {
+            name: "reads of a lookup",
+            unit: "reads",
+            axis: MOMENTS,
+            published: &[Published {
+                name: "document",
+                section: "§2.1",
+                points: &[named("on average", Value::Is(1.01))],
+            }],
+            note: "",
+            ours: |measured| lines(measured, READS),
+        },
+        Measure {
+            name: "bytes written",
+            unit: "for each byte of updates",
+            axis: MOMENTS,
+            published: &[Published {
+                name: "document",
+                section: "§2.4",
+                points: &[named("on average", Value::Is(5.4))],
+            }],
+            note: "",
+            ours: |measured| lines(measured, WRITES),
+        },
+    ],
+    work: Work::Here {
+        quick: 100_000,
+        full: 20_000_000,
+        most: 100_000_000,
+        measure: memory,
+    },
+};
+
+fn of_ours(name: &str, ours: &Ours) -> [Line; 3] {
+    [
+        line(
+            MEMORY,
+            name,
+            vec![
+                at_name("on average", ours.memory_bytes),
+                at_name("at most", ours.most_memory_bytes),
+                at_name("at rest", ours.rest_memory_bytes),
+            ],
+        ),
+        line(
+            READS,
+            name,
+            vec![
+                at_name("on average", ours.busy_hit_pages),
+                at_name("at rest", ours.hit_pages),
+                at_name("at rest, absent", ours.miss_pages),
+            ],
+        ),
+        line(
+            WRITES,
+            name,
+            vec![at_name("on average", ours.write_amplification)],
+        ),
+    ]
+}
+
+fn memory(count: u64) -> Result<Measured> {
+    let (shape, keys) = proportioned(count, SET)?;
+    let silt = steady(keys, shape, SET)?;
+    let mut counts = vec![
+        line(
+            MEMORY,
+            "SILT",
+            vec![
+                at_name("on average", silt.memory_bytes),
+                at_name("at most", silt.most_memory_bytes),
+            ],
+        ),
+        line(READS, "SILT", vec![at_name("on average", silt.reads)]),
+        line(
+            WRITES,
+            "SILT",
+            vec![at_name("on average", silt.write_amplification)],
+        ),
+    ];
+    for (name, index) in [
+        ("alluvium, PaCHash", HashedOptions::pachash()),
+        ("alluvium, trie", HashedOptions::trie()),
+    ] {
+        counts.extend(of_ours(name, &ours::measure(count, index)?));
+    }
+    Ok(Measured {
+        counts,
+        ..Measured::default()
+    })
+}
+
+/// The memory of stores that merge never, at each log, and as the document's do.
+fn without(count: u64) -> Result<Measured> {
+    let (shape, keys) = proportioned(count, SET)?;
+    let filled = |set: u64| -> Result<Silt> {
+        let mut silt = Silt::new(shape, set);
+        (0..keys).try_for_each(|key| silt.put(key))?;
+        Ok(silt)
+    };
+    let hash = filled(u64::MAX)?;
+    // A table for each log that would be kept, at the load that it had when it was full.
+    let slots = f64::from(shape.slots());
+    let load = hash.counted.loads / hash.counted.tables as f64;
+    let log = 6.0 * keys as f64 / load;
+    let mut sorted = filled(1)?;
+    sorted.freeze()?;
+    let all = {
+        let mut silt = filled(SET)?;
+        // On average half a set of hash stores is there.
+        while silt.hash_stores() < SET / 2 {
+            silt.freeze()?;
+        }
+        silt.memory_bytes() as f64
+    };
+    let points = vec![
+        at_name("log", log.max(6.0 * slots) / all),
+        at_name("log and hash", hash.memory_bytes() as f64 / all),
+        at_name("log and sorted", sorted.memory_bytes() as f64 / all),
+        at_name("all", 1.0),
+    ];
+    Ok(Measured {
+        counts: vec![line(TIMES, "SILT", points)],
+        ..Measured::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fewer_stores_take_more_memory() {
+        let times = lines(&without(30_000).unwrap(), TIMES).remove(0).points;
+        let of = |name: &str| {
+            times
+                .iter()
+                .find(|point| point.at.to_string() == name)
+                .unwrap()
+                .value
+        };
+        assert!((7.0..12.0).contains(&of("log")), "{times:?}");
+        assert!((2.0..5.0).contains(&of("log and hash")), "{times:?}");
+        assert!(of("log and sorted") < 1.5, "{times:?}");
+    }
+}

@@ -1,0 +1,288 @@
+//! M4, M7, M9, M10: tables in memory without a network, by skew, access mode and kind.
+
+use super::requests::{Mix, Skew, TINY};
+use super::tables::Kind;
+use super::{LOCAL, SETTING};
+use crate::entry::{Axis, Experiment, Form, Measure, Published, Value, Work, named};
+use crate::measured::Measured;
+use crate::seed_1::harness::{at_name, line, lines};
+use anyhow::{Result, ensure};
+
+const RATE: &str = "rate";
+const QUOTIENT: &str = "quotient";
+
+const QUICK: u64 = 100_000;
+const FULL: u64 = 16 << 20;
+/// The document's items, and some more.
+const MOST: u64 = 256 << 20;
+
+const PLACES: Axis = Axis {
+    name: "requests",
+    form: Form::Names,
+};
+
+/// The workloads of the document: how often keys are asked for, and gets in a hundred requests.
+const WORKLOADS: [(&str, Skew, u32); 4] = [
+    ("uniform, 50 % gets", Skew::Uniform, 50),
+    ("uniform, 95 % gets", Skew::Uniform, 95),
+    ("skewed, 50 % gets", Skew::Zipf, 50),
+    ("skewed, 95 % gets", Skew::Zipf, 95),
+];
+
+const MILLIONS: Measure = Measure {
+    name: "requests a second",
+    unit: "millions",
+    axis: PLACES,
+    published: &[],
+    note: "What the quotient is made of. The document shows these rates in figures without numbers.",
+    ours: |measured| lines(measured, RATE),
+};
+
+pub(super) const M4: Experiment = Experiment {
+    id: "seed-1/M4",
+    title: "A table in memory under skew",
+    shows: "Skewed requests are served about as fast as uniform ones: hot items stay in the processor's cache.",
+    section: "§5.4",
+    figure: "Figure 5.12",
+    setting: SETTING,
+    differs: &[LOCAL],
+    measures: &[
+        Measure {
+            name: "skewed / uniform",
+            unit: "times",
+            published: &[Published {
+                name: "document",
+                section: "§5.4",
+                points: &[
+                    named("50 % gets", Value::Said("at least comparable")),
+                    named("95 % gets", Value::Said("at least comparable")),
+                ],
+            }],
+            note: "EREW: each thread has its partition.",
+            ours: |measured| lines(measured, QUOTIENT),
+            ..MILLIONS
+        },
+        MILLIONS,
+    ],
+    work: Work::Here {
+        quick: QUICK,
+        full: FULL,
+        most: MOST,
+        measure: under_skew,
+    },
+};
+
+pub(super) const M7: Experiment = Experiment {
+    id: "seed-1/M7",
+    title: "Access modes of a table in memory",
+    shows: "Exclusive partitions are never far from the best; where all threads write everything it is never the best.",
+    section: "§5.4",
+    figure: "Figure 5.16",
+    setting: SETTING,
+    differs: &[LOCAL],
+    measures: &[Measure {
+        published: &[
+            Published {
+                name: "EREW, document",
+                section: "§5.4",
+                points: &[named("uniform, 50 % gets", Value::Said("consistently good"))],
+            },
+            Published {
+                name: "CREW, document",
+                section: "§5.4",
+                points: &[named("skewed, 95 % gets", Value::Said("slightly ahead"))],
+            },
+            Published {
+                name: "CRCW, document",
+                section: "§5.4",
+                points: &[named("uniform, 50 % gets", Value::Said("never the best"))],
+            },
+        ],
+        ..MILLIONS
+    }],
+    work: Work::Here {
+        quick: QUICK,
+        full: FULL,
+        most: MOST,
+        measure: by_mode,
+    },
+};
+
+pub(super) const M9: Experiment = Experiment {
+    id: "seed-1/M9",
+    title: "A table beside an ordered map",
+    shows: "A partitioned ordered map serves a small part of what a partitioned table does.",
+    section: "§5.4",
+    figure: "Table 5.2",
+    setting: SETTING,
+    differs: &[
+        LOCAL,
+        "The document's ordered map is Masstree, with a partition for each core. Ours is the B-tree map of Rust's standard library, partitioned likewise: a stand-in. It fetches nothing ahead.",
+    ],
+    measures: &[
+        Measure {
+            name: "ordered map / table",
+            unit: "times",
+            published: &[Published {
+                name: "document",
+                section: "§5.4",
+                points: &[
+                    named("50 % gets", Value::Derived(0.082)),
+                    named("95 % gets", Value::Derived(0.273)),
+                ],
+            }],
+            note: "Skewed requests.",
+            ours: |measured| lines(measured, QUOTIENT),
+            ..MILLIONS
+        },
+        MILLIONS,
+    ],
+    work: Work::Here {
+        quick: QUICK,
+        full: FULL,
+        most: 64 << 20,
+        measure: beside_ordered,
+    },
+};
+
+pub(super) const M10: Experiment = Experiment {
+    id: "seed-1/M10",
+    title: "A cache beside a store that loses nothing",
+    shows: "To lose nothing costs little: allocated items and chained buckets beside a log and an index that forget.",
+    section: "§5.4",
+    figure: "Text",
+    setting: SETTING,
+    differs: &[LOCAL],
+    measures: &[
+        Measure {
+            name: "store / cache",
+            unit: "times",
+            published: &[Published {
+                name: "document",
+                section: "§5.4",
+                points: &[named("uniform, 50 % gets", Value::Said("a minor difference"))],
+            }],
+            note: "",
+            ours: |measured| lines(measured, QUOTIENT),
+            ..MILLIONS
+        },
+        MILLIONS,
+    ],
+    work: Work::Here {
+        quick: QUICK,
+        full: FULL,
+        most: MOST,
+        measure: beside_lossless,
+    },
+};
+
+/// Millions of requests a second of a kind of table, by workload.
+fn rates(kind: Kind, count: u64) -> Result<[f64; 4]> {
+    ensure!(count > 0, "a table has keys");
+    let mut rates = [0.0; 4];
+    for (rate, (_, skew, get_percent)) in rates.iter_mut().zip(WORKLOADS) {
+        *rate = kind.rate(Mix {
+            items: TINY,
+            count,
+            skew,
+            get_percent,
+        })?;
+    }
+    Ok(rates)
+}
+
+/// The line of a kind's rates.
+fn by_workload(whose: &str, rates: [f64; 4]) -> crate::measured::Line {
+    let points = WORKLOADS
+        .iter()
+        .zip(rates)
+        .map(|(workload, rate)| at_name(workload.0, rate));
+    line(RATE, whose, points.collect())
+}
+
+fn under_skew(count: u64) -> Result<Measured> {
+    let rates = rates(Kind::Exclusive, count)?;
+    let quotients = vec![
+        at_name("50 % gets", rates[2] / rates[0]),
+        at_name("95 % gets", rates[3] / rates[1]),
+    ];
+    Ok(Measured {
+        counts: vec![
+            line(QUOTIENT, "alluvium", quotients),
+            by_workload("alluvium", rates),
+        ],
+        ..Measured::default()
+    })
+}
+
+fn by_mode(count: u64) -> Result<Measured> {
+    let mut counts = Vec::new();
+    for (whose, kind) in [
+        ("EREW", Kind::Exclusive),
+        ("CREW", Kind::OneWrites),
+        ("CRCW", Kind::AllWrite),
+    ] {
+        counts.push(by_workload(whose, rates(kind, count)?));
+    }
+    Ok(Measured {
+        counts,
+        ..Measured::default()
+    })
+}
+
+fn beside_ordered(count: u64) -> Result<Measured> {
+    let (table, map) = (rates(Kind::Exclusive, count)?, rates(Kind::Ordered, count)?);
+    let quotients = vec![
+        at_name("50 % gets", map[2] / table[2]),
+        at_name("95 % gets", map[3] / table[3]),
+    ];
+    Ok(Measured {
+        counts: vec![
+            line(QUOTIENT, "alluvium", quotients),
+            by_workload("table", table),
+            by_workload("ordered map", map),
+        ],
+        ..Measured::default()
+    })
+}
+
+fn beside_lossless(count: u64) -> Result<Measured> {
+    let (cache, store) = (rates(Kind::Exclusive, count)?, rates(Kind::Lossless, count)?);
+    let quotients = WORKLOADS.iter().enumerate();
+    let quotients = quotients.map(|(at, workload)| at_name(workload.0, store[at] / cache[at]));
+    Ok(Measured {
+        counts: vec![
+            line(QUOTIENT, "alluvium", quotients.collect()),
+            by_workload("cache", cache),
+            by_workload("store", store),
+        ],
+        ..Measured::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_workload_has_a_figure_of_each_kind_of_table() {
+        for (measured, rows) in [
+            (under_skew(2000).unwrap(), 1),
+            (by_mode(2000).unwrap(), 3),
+            (beside_ordered(2000).unwrap(), 2),
+            (beside_lossless(2000).unwrap(), 2),
+        ] {
+            let found = lines(&measured, RATE);
+            assert_eq!(found.len(), rows);
+            for line in found.iter().chain(&lines(&measured, QUOTIENT)) {
+                assert!(line.points.iter().all(|point| point.value > 0.0), "{line:?}");
+            }
+            assert!(found.iter().all(|line| line.points.len() == WORKLOADS.len()));
+        }
+    }
+
+    #[test]
+    fn a_table_without_keys_is_refused() {
+        assert!(under_skew(0).is_err());
+    }
+}

@@ -1,0 +1,560 @@
+//! M1, M2, M3, M5, M6, M8, M11: requests that come by rings of memory and by datagrams.
+
+use super::requests::{Items, LARGE, Mix, SEED, SMALL, Skew, TINY};
+use super::{LOOPBACK, SETTING};
+use crate::entry::{Axis, Experiment, Form, Measure, Published, Value, Work, at, named};
+use crate::measured::Measured;
+use crate::seed_1::harness::{at_name, at_number, line, lines};
+use alluvium_server::datagram::Direction;
+use alluvium_server::datagram::format::Outcome;
+use alluvium_server::{CacheMemory, CacheServer, DatagramAnswer, DatagramClient, DatagramOptions};
+use alluvium_server::{DatagramRequest, RingClient, RingOptions, ServerOptions};
+use anyhow::{Result, ensure};
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+const RATE: &str = "rate";
+
+/// Requests under way at once.
+const BATCH: usize = 64;
+
+/// Of a hundred gets, those that must find their item.
+const LEAST_HITS: usize = 90;
+
+/// The most requests of one measurement: loopback is slow.
+const MOST_REQUESTS: usize = 2 << 20;
+
+const QUICK: u64 = 5000;
+const FULL: u64 = 1 << 20;
+const MOST: u64 = 32 << 20;
+
+const NAMES: Axis = Axis {
+    name: "requests",
+    form: Form::Names,
+};
+
+const BY_RINGS: Measure = Measure {
+    name: "requests a second",
+    unit: "millions",
+    axis: NAMES,
+    published: &[],
+    note: "By rings of memory: what requests cost apart from the system's network. One thread asks, one port answers.",
+    ours: |measured| lines(measured, RATE),
+};
+
+pub(super) const M1: Experiment = Experiment {
+    id: "seed-1/M1",
+    title: "A server of tiny items",
+    shows: "A server of 16 cores answers 66 to 77 million requests a second; skew costs a seventh at most.",
+    section: "§5.4",
+    figure: "Figure 5.10",
+    setting: SETTING,
+    differs: &[LOOPBACK],
+    measures: &[Measure {
+        published: &[Published {
+            name: "document, 16 cores",
+            section: "§5.4",
+            points: &[
+                named("uniform", Value::Between(75.5, 76.9)),
+                named("skewed", Value::Between(65.6, 70.5)),
+            ],
+        }],
+        ..BY_RINGS
+    }],
+    work: Work::Here {
+        quick: QUICK,
+        full: FULL,
+        most: MOST,
+        measure: tiny,
+    },
+};
+
+pub(super) const M2: Experiment = Experiment {
+    id: "seed-1/M2",
+    title: "A server of small and of large items",
+    shows: "Larger items are bounded by the network.",
+    section: "§5.4",
+    figure: "Figure 5.10",
+    setting: SETTING,
+    differs: &[LOOPBACK],
+    measures: &[Measure {
+        published: &[Published {
+            name: "document, 16 cores",
+            section: "§5.4",
+            points: &[
+                named("large, 50 % gets", Value::Between(12.6, 14.6)),
+                named("large, 95 % gets", Value::Between(8.6, 9.4)),
+            ],
+        }],
+        ..BY_RINGS
+    }],
+    work: Work::Here {
+        quick: QUICK,
+        full: FULL,
+        most: 4 << 20,
+        measure: sizes,
+    },
+};
+
+pub(super) const M3: Experiment = Experiment {
+    id: "seed-1/M3",
+    title: "Bursts under skew",
+    shows: "The port with most requests receives more of them by each call, and pays less for each.",
+    section: "§5.4",
+    figure: "Figure 5.11",
+    setting: SETTING,
+    differs: &[
+        LOOPBACK,
+        "8 ports; hits of the processor's caches cannot be counted here.",
+        "Our client has one request about a key under way, so that they stay in order: under skew it waits for hot keys, and bursts get shorter where the document's get longer.",
+    ],
+    measures: &[Measure {
+        name: "datagrams received together",
+        unit: "datagrams",
+        axis: NAMES,
+        published: &[Published {
+            name: "document",
+            section: "§5.4",
+            points: &[
+                named("uniform", Value::Is(10.2)),
+                named("skewed", Value::Is(17.3)),
+            ],
+        }],
+        note: "Of the port with most.",
+        ours: |measured| lines(measured, RATE),
+    }],
+    work: Work::Here {
+        quick: QUICK,
+        full: FULL,
+        most: MOST,
+        measure: bursts,
+    },
+};
+
+pub(super) const M5: Experiment = Experiment {
+    id: "seed-1/M5",
+    title: "Latency",
+    shows: "Requests are answered in 24 to 52 microseconds, up to 69 million of them a second.",
+    section: "§5.4",
+    figure: "Figure 5.13",
+    setting: SETTING,
+    differs: &[
+        LOOPBACK,
+        "One request is under way at a time: the latency of an idle server.",
+    ],
+    measures: &[Measure {
+        name: "latency",
+        unit: "µs",
+        axis: Axis {
+            name: "part of the requests",
+            form: Form::Names,
+        },
+        published: &[Published {
+            name: "document",
+            section: "§5.4",
+            points: &[named("5 %", Value::Is(24.0)), named("95 %", Value::Is(52.0))],
+        }],
+        note: "Uniform, 50 % gets, tiny items.",
+        ours: |measured| lines(measured, RATE),
+    }],
+    work: Work::Here {
+        quick: QUICK,
+        full: 200_000,
+        most: MOST,
+        measure: latency,
+    },
+};
+
+pub(super) const M6: Experiment = Experiment {
+    id: "seed-1/M6",
+    title: "Ports and partitions",
+    shows: "Throughput grows with the cores that serve ports, almost in proportion.",
+    section: "§5.4",
+    figure: "Figures 5.14 and 5.15",
+    setting: SETTING,
+    differs: &[
+        LOOPBACK,
+        "Ports beyond the processors share them: what is seen is what a port costs.",
+    ],
+    measures: &[Measure {
+        name: "requests a second",
+        unit: "millions",
+        axis: Axis {
+            name: "ports",
+            form: Form::Logarithmic,
+        },
+        published: &[Published {
+            name: "document",
+            section: "§5.4",
+            points: &[at(16.0, Value::Said("near 16 times one core"))],
+        }],
+        note: "Datagrams, uniform, 50 % gets, tiny items.",
+        ours: |measured| lines(measured, RATE),
+    }],
+    work: Work::Here {
+        quick: QUICK,
+        full: FULL,
+        most: MOST,
+        measure: ports,
+    },
+};
+
+pub(super) const M8: Experiment = Experiment {
+    id: "seed-1/M8",
+    title: "Who finds the core that has a key",
+    shows: "Where software hands requests over between cores, throughput is 40 to 44 % of what clients reach who address the core.",
+    section: "§5.4",
+    figure: "Table 5.1",
+    setting: SETTING,
+    differs: &[LOOPBACK],
+    measures: &[Measure {
+        name: "software / client",
+        unit: "times",
+        axis: NAMES,
+        published: &[Published {
+            name: "document",
+            section: "§5.4",
+            points: &[
+                named("uniform", Value::Derived(33.9 / 76.9)),
+                named("skewed", Value::Derived(28.1 / 70.4)),
+            ],
+        }],
+        note: "Two ports, 50 % gets, tiny items.",
+        ours: |measured| lines(measured, RATE),
+    }],
+    work: Work::Here {
+        quick: QUICK,
+        full: FULL,
+        most: MOST,
+        measure: direction,
+    },
+};
+
+pub(super) const M11: Experiment = Experiment {
+    id: "seed-1/M11",
+    title: "What a client makes",
+    shows: "A client machine of 12 cores makes over 40 million requests a second, the hashing of keys included.",
+    section: "§5.4",
+    figure: "Text",
+    setting: SETTING,
+    differs: &["One thread; requests are written, not sent."],
+    measures: &[Measure {
+        name: "requests a second",
+        unit: "millions",
+        axis: NAMES,
+        published: &[Published {
+            name: "document, 12 cores",
+            section: "§5.4",
+            points: &[named("tiny", Value::Said("more than 40"))],
+        }],
+        note: "",
+        ours: |measured| lines(measured, RATE),
+    }],
+    work: Work::Here {
+        quick: QUICK,
+        full: FULL,
+        most: MOST,
+        measure: made,
+    },
+};
+
+/// A way to a cache.
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    Rings,
+    Datagrams,
+}
+
+enum Client {
+    Rings(RingClient),
+    Datagrams(Box<DatagramClient>),
+}
+
+impl Client {
+    /// Has requests executed. Returns how many gets found a value.
+    fn ask(&mut self, requests: &[DatagramRequest<'_>]) -> Result<usize> {
+        let mut found = 0;
+        match self {
+            Client::Rings(client) => client.exchange(requests, |_, outcome, value| {
+                found += usize::from(outcome == Outcome::Done && !value.is_empty());
+            })?,
+            Client::Datagrams(client) => {
+                let answers = client.execute(requests)?;
+                let has_value = |answer: &&DatagramAnswer| matches!(answer, DatagramAnswer::Done(value) if !value.is_empty());
+                found = answers.iter().filter(has_value).count();
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// A cache with all items of a mix, and a client of it.
+struct Cache {
+    server: CacheServer,
+    client: Client,
+}
+
+impl Drop for Cache {
+    fn drop(&mut self) {
+        self.server.stop();
+        self.server.join();
+    }
+}
+
+impl Cache {
+    fn start(mix: Mix, way: Way, ports: usize, direction: Direction) -> Result<Cache> {
+        ensure!(mix.count > 0, "a cache has keys");
+        let bytes = mix.count as usize * (mix.items.bytes() + 64) * 2 + (32 << 20);
+        let options = ServerOptions {
+            loops: Some(1),
+            ..ServerOptions::default()
+        };
+        let server = CacheServer::start(CacheMemory::new(bytes as u64), options)?;
+        let client = match way {
+            Way::Rings => {
+                let options = RingOptions {
+                    direction,
+                    ..RingOptions::new(ports, 1)
+                };
+                Client::Rings(server.serve_rings(&options)?.remove(0))
+            }
+            Way::Datagrams => {
+                let options = DatagramOptions {
+                    ports,
+                    direction,
+                    ..DatagramOptions::new(([127, 0, 0, 1], 0).into())
+                };
+                let mut client = DatagramClient::connect(server.serve_datagrams(&options)?, None)?;
+                client.set_direction(direction);
+                Client::Datagrams(Box::new(client))
+            }
+        };
+        let mut cache = Cache { server, client };
+        cache.fill(mix)?;
+        Ok(cache)
+    }
+
+    fn fill(&mut self, mix: Mix) -> Result<()> {
+        let numbers: Vec<u64> = (0..mix.count).collect();
+        for batch in numbers.chunks(BATCH) {
+            let keys = keys(mix.items, batch.iter().copied());
+            let sets: Vec<_> = keys
+                .iter()
+                .map(|key| DatagramRequest::Set(&key[..mix.items.key_bytes], mix.items.value(), None))
+                .collect();
+            self.client.ask(&sets)?;
+        }
+        Ok(())
+    }
+
+    /// Has the requests of a mix executed, `batch` of them at once. Calls with what each batch
+    /// took.
+    /// Returns millions of requests a second.
+    fn serve(&mut self, mix: Mix, batch: usize, mut took: impl FnMut(Duration)) -> Result<f64> {
+        let drawn: Vec<_> = mix.draw().take(MOST_REQUESTS).collect();
+        let (mut gets, mut found) = (0, 0);
+        let began = Instant::now();
+        for drawn in drawn.chunks(batch) {
+            let keys = keys(mix.items, drawn.iter().map(|drawn| drawn.number));
+            let requests: Vec<_> = keys
+                .iter()
+                .zip(drawn)
+                .map(|(key, drawn)| match (&key[..mix.items.key_bytes], drawn.is_get) {
+                    (key, true) => DatagramRequest::Get(key),
+                    (key, false) => DatagramRequest::Set(key, mix.items.value(), None),
+                })
+                .collect();
+            let asked = Instant::now();
+            found += self.client.ask(&requests)?;
+            took(asked.elapsed());
+            gets += drawn.iter().filter(|drawn| drawn.is_get).count();
+        }
+        let seconds = began.elapsed().as_secs_f64();
+        ensure!(
+            found * 100 >= gets * LEAST_HITS,
+            "{found} of {gets} gets found their item"
+        );
+        Ok(drawn.len() as f64 / seconds / 1e6)
+    }
+}
+
+fn keys(items: Items, numbers: impl Iterator<Item = u64>) -> Vec<[u8; 128]> {
+    numbers
+        .map(|number| {
+            let mut key = [0; 128];
+            items.write_key(number, &mut key);
+            key
+        })
+        .collect()
+}
+
+fn mix(items: Items, count: u64, skew: Skew, get_percent: u32) -> Mix {
+    Mix {
+        items,
+        count,
+        skew,
+        get_percent,
+    }
+}
+
+fn measured(points: Vec<(crate::entry::At, f64)>) -> Measured {
+    Measured {
+        counts: vec![line(RATE, "alluvium", points)],
+        ..Measured::default()
+    }
+}
+
+const SKEWS: [(&str, Skew); 2] = [("uniform", Skew::Uniform), ("skewed", Skew::Zipf)];
+
+fn tiny(count: u64) -> Result<Measured> {
+    let mut points = Vec::new();
+    for (name, skew) in SKEWS {
+        let mix = mix(TINY, count, skew, 50);
+        let mut cache = Cache::start(mix, Way::Rings, 1, Direction::Client)?;
+        points.push(at_name(name, cache.serve(mix, BATCH, |_| ())?));
+    }
+    Ok(measured(points))
+}
+
+fn sizes(count: u64) -> Result<Measured> {
+    let mut points = Vec::new();
+    for (items, names) in [
+        (SMALL, ["small, 50 % gets", "small, 95 % gets"]),
+        (LARGE, ["large, 50 % gets", "large, 95 % gets"]),
+    ] {
+        for (name, get_percent) in names.into_iter().zip([50, 95]) {
+            let mix = mix(items, count, Skew::Uniform, get_percent);
+            let mut cache = Cache::start(mix, Way::Rings, 1, Direction::Client)?;
+            points.push(at_name(name, cache.serve(mix, BATCH, |_| ())?));
+        }
+    }
+    Ok(measured(points))
+}
+
+fn bursts(count: u64) -> Result<Measured> {
+    const PORTS: usize = 8;
+    let mut points = Vec::new();
+    for (name, skew) in SKEWS {
+        let mix = mix(TINY, count, skew, 50);
+        let mut cache = Cache::start(mix, Way::Datagrams, PORTS, Direction::Client)?;
+        let before = cache.server.datagram_figures();
+        cache.serve(mix, 2 * BATCH, |_| ())?;
+        let after = cache.server.datagram_figures();
+        let received = before
+            .iter()
+            .zip(after)
+            .map(|(before, after)| (after.datagrams - before.datagrams, after.bursts - before.bursts));
+        let (datagrams, bursts) = received.max().unwrap_or_default();
+        ensure!(bursts > 0, "a port has received datagrams");
+        points.push(at_name(name, datagrams as f64 / bursts as f64));
+    }
+    Ok(measured(points))
+}
+
+fn latency(count: u64) -> Result<Measured> {
+    let mut counts = Vec::new();
+    for (whose, way) in [("rings", Way::Rings), ("datagrams", Way::Datagrams)] {
+        let mix = mix(TINY, count, Skew::Uniform, 50);
+        let mut cache = Cache::start(mix, way, 1, Direction::Client)?;
+        let mut all = Vec::new();
+        cache.serve(mix, 1, |took| all.push(took))?;
+        all.sort_unstable();
+        let part = |percent: usize| all[all.len() * percent / 100].as_secs_f64() * 1e6;
+        let points = [("5 %", 5), ("50 %", 50), ("95 %", 95)];
+        let points = points.map(|(name, percent)| at_name(name, part(percent)));
+        counts.push(line(RATE, whose, points.to_vec()));
+    }
+    Ok(Measured {
+        counts,
+        ..Measured::default()
+    })
+}
+
+fn ports(count: u64) -> Result<Measured> {
+    let mut points = Vec::new();
+    for ports in [1, 2, 4, 8, 16] {
+        let mix = mix(TINY, count, Skew::Uniform, 50);
+        let mut cache = Cache::start(mix, Way::Datagrams, ports, Direction::Client)?;
+        points.push(at_number(ports as f64, cache.serve(mix, 2 * BATCH, |_| ())?));
+    }
+    Ok(measured(points))
+}
+
+fn direction(count: u64) -> Result<Measured> {
+    let mut counts = Vec::new();
+    for (whose, way) in [("rings", Way::Rings), ("datagrams", Way::Datagrams)] {
+        let mut points = Vec::new();
+        for (name, skew) in SKEWS {
+            let mix = mix(TINY, count, skew, 50);
+            let rate = |direction| Cache::start(mix, way, 2, direction)?.serve(mix, BATCH, |_| ());
+            points.push(at_name(
+                name,
+                rate(Direction::Software)? / rate(Direction::Client)?,
+            ));
+        }
+        counts.push(line(RATE, whose, points));
+    }
+    Ok(Measured {
+        counts,
+        ..Measured::default()
+    })
+}
+
+fn made(count: u64) -> Result<Measured> {
+    use alluvium_server::datagram::format::{self, Datagram, Header, Operation, Way};
+    ensure!(count > 0, "requests have keys");
+    let mut points = Vec::new();
+    for (name, items) in [("tiny", TINY), ("small", SMALL), ("large", LARGE)] {
+        let mut frame = [0; 2048];
+        let mut key = [0; 128];
+        let mut random = fastrand::Rng::with_seed(SEED);
+        let requests = MOST_REQUESTS as u64 / 8 + count;
+        let began = Instant::now();
+        for sequence in 0..requests {
+            items.write_key(random.u64(..count), &mut key);
+            let key = &key[..items.key_bytes];
+            let is_get = random.bool();
+            let header = Header {
+                operation: if is_get { Operation::Get } else { Operation::Set },
+                way: Way::Request,
+                sequence: sequence as u32,
+                client: SEED,
+                hash: alluvium_base::checksum::seeded(SEED, key),
+                expires_in_ms: 0,
+                echo: 0,
+            };
+            let value = if is_get { &[] } else { items.value() };
+            let length = format::write(&Datagram { header, key, value }, &mut frame);
+            ensure!(
+                black_box(length).is_some(),
+                "a frame has space for the longest request"
+            );
+        }
+        let seconds = began.elapsed().as_secs_f64();
+        points.push(at_name(name, requests as f64 / seconds / 1e6));
+    }
+    Ok(measured(points))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_place_has_a_figure() {
+        for (measure, count) in [
+            (tiny as fn(u64) -> Result<Measured>, 2),
+            (sizes, 4),
+            (bursts, 2),
+            (latency, 3),
+            (ports, 5),
+            (direction, 2),
+            (made, 3),
+        ] {
+            for line in lines(&measure(300).unwrap(), RATE) {
+                assert_eq!(line.points.len(), count, "{line:?}");
+                assert!(line.points.iter().all(|point| point.value > 0.0), "{line:?}");
+            }
+        }
+    }
+}

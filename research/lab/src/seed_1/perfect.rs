@@ -1,0 +1,106 @@
+//! External perfect hashing over sorted records, to be measured against.
+
+use super::harness::{Records, Scratch};
+use alluvium_device::{Batch, Buffer, Device, Directory, FileOptions};
+use research_filters::perfect::{Builder, buckets};
+use alluvium_hashes::index::format::{HASH_BYTES, hash_of};
+use alluvium_storage::sort::{Layout, Options, Sorter};
+use anyhow::Result;
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How much is written at once, in bytes.
+const AT_ONCE: usize = 1 << 20;
+
+/// A file of records in the order of their places, and the function that leads to them.
+pub(super) struct Perfect {
+    pub(super) index: Vec<u8>,
+    pub(super) device: Arc<dyn Device>,
+    pub(super) took: Duration,
+}
+
+/// Records of the bucket that is being filled, and the file's bytes that wait to be written.
+struct Waiting {
+    bucket: Vec<Vec<u8>>,
+    out: Vec<u8>,
+}
+
+/// Sorts records by hash, finds a function for each bucket, and writes its records in the order
+/// that the function gives.
+pub(super) fn build(records: Records, scratch: &Scratch, count: u64, memory: u64) -> Result<Perfect> {
+    let started = Instant::now();
+    let options = records.options(alluvium_hashes::index::Kind::Dense, memory);
+    let record_bytes = options.shape.record_bytes();
+    let layout = Layout::Fixed {
+        record_bytes: (HASH_BYTES + record_bytes) as u32,
+        key_offset: 0,
+        key_bytes: HASH_BYTES as u32,
+    };
+    let sort = Options {
+        memory_bytes: options.memory_bytes,
+        ..Options::new(layout)
+    };
+    let mut sorter = Sorter::new(Arc::clone(&scratch.directory) as _, "perfect", sort)?;
+    let mut record = Vec::new();
+    records.each(0..count, |key, value| {
+        record.clear();
+        record.extend_from_slice(&hash_of(0, key));
+        record.extend_from_slice(key);
+        record.extend_from_slice(value);
+        Ok(sorter.push_record(&record)?)
+    })?;
+    let device = scratch.directory.create("perfect.data", FileOptions::DIRECT)?;
+    device.grow(records.bytes(count).next_multiple_of(AT_ONCE as u64) + AT_ONCE as u64)?;
+    let waiting = RefCell::new(Waiting {
+        bucket: Vec::new(),
+        out: Vec::new(),
+    });
+    let mut builder = Builder::new(HASH_BYTES as u32, buckets(count), |_, places: &[u8]| {
+        let Waiting { bucket, out } = &mut *waiting.borrow_mut();
+        // The record that was just pushed opens the next bucket.
+        let mut order: Vec<usize> = (0..places.len()).collect();
+        order.sort_unstable_by_key(|&at| places[at]);
+        for at in order {
+            out.extend_from_slice(&bucket[at]);
+        }
+        bucket.drain(..places.len());
+    })?;
+    let mut sorted = sorter.finish()?;
+    let mut offset = 0;
+    while let Some(record) = sorted.next()? {
+        let (hash, record) = record.value().split_at(HASH_BYTES);
+        builder.push(hash)?;
+        let mut waiting = waiting.borrow_mut();
+        waiting.bucket.push(record.to_vec());
+        while waiting.out.len() >= AT_ONCE {
+            offset = write(&*device, offset, &mut waiting.out, AT_ONCE)?;
+        }
+    }
+    let index = builder.finish()?;
+    let mut waiting = waiting.into_inner();
+    let left = waiting.out.len();
+    write(&*device, offset, &mut waiting.out, left)?;
+    device.sync(alluvium_base::Purpose::Other)?;
+    Ok(Perfect {
+        index,
+        device,
+        took: started.elapsed(),
+    })
+}
+
+/// Writes the first bytes of what waits. Returns where the next ones go.
+fn write(device: &dyn Device, offset: u64, out: &mut Vec<u8>, bytes: usize) -> Result<u64> {
+    if bytes == 0 {
+        return Ok(offset);
+    }
+    let mut batch = Batch::with_capacity(1);
+    batch.write(
+        offset,
+        Buffer::padded(&out[..bytes]),
+        alluvium_base::Purpose::Other,
+    );
+    device.run(batch)?;
+    out.drain(..bytes);
+    Ok(offset + bytes as u64)
+}

@@ -1,0 +1,474 @@
+//! S9 to S12: how fast indexes are, and how fast stores are written, converted, merged and read.
+
+use super::harness::{at_name, at_number, line, lines, thousands};
+use super::ours::{self, RECORD};
+use super::silt::{SET, Silt, TAG_BITS, proportioned};
+use super::{COMPOSED, OURS, SILT_SETTING};
+use crate::entry::{Axis, Experiment, Form, Measure, Published, Value, Work, at, named};
+use crate::measured::Measured;
+use alluvium::HashedOptions;
+use research_filters::cuckoo::{Filter, Shape, Table};
+use alluvium_filters::trie::{Builder, Codes, Index, Shape as TrieShape, key_of};
+use alluvium_filters::{hash, pachash};
+use research_hashes::silt::HashedKey;
+use research_hashes::silt::log::LogIndex;
+use anyhow::{Result, ensure};
+use std::convert::Infallible;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+const RATE: &str = "rate";
+const LOAD: &str = "load";
+const COMBINED: &str = "combined";
+
+const UNIT: &str = "thousands a second";
+const OPERATIONS: Axis = Axis {
+    name: "operation",
+    form: Form::Names,
+};
+const CORE: &str = "The processor is another: compare the order of the rates.";
+
+/// The most lookups that are timed.
+const LOOKUPS: u64 = 10_000_000;
+/// Filters of the combined index, and how many tables are filled for their load.
+const FILTERS: usize = 32;
+const TABLES: u64 = 20;
+
+pub(super) const S9: Experiment = Experiment {
+    id: "seed-1/S9",
+    title: "Rates of indexes on one core",
+    shows: "Cuckoo tables take ten million inserts a second, and tries 208,000 lookups.",
+    section: "§2.5",
+    figure: "Table 2.5",
+    setting: SILT_SETTING,
+    differs: &[
+        CORE,
+        "The document has 126 million keys of 20 bytes, hashed before; ours are hashes of 8 bytes. A cuckoo table has 2^15 buckets: keys go to the next one when it is full.",
+    ],
+    measures: &[
+        Measure {
+            name: "rate",
+            unit: UNIT,
+            axis: OPERATIONS,
+            published: &[Published {
+                name: "document",
+                section: "§2.5",
+                points: &[
+                    named("cuckoo insert", Value::Is(10_182.0)),
+                    named("cuckoo lookup", Value::Is(1_840.0)),
+                    named("trie build", Value::Is(7_603.0)),
+                    named("trie lookup", Value::Is(208.0)),
+                ],
+            }],
+            note: "The document's cuckoo lookups go to one of many tables in memory.",
+            ours: |measured| lines(measured, RATE),
+        },
+        Measure {
+            name: "load of a cuckoo table when an insert fails first",
+            unit: "share of slots",
+            axis: Axis {
+                name: "buckets",
+                form: Form::Logarithmic,
+            },
+            published: &[Published {
+                name: "document",
+                section: "§2.3",
+                points: &[at(32_768.0, Value::About(0.93))],
+            }],
+            note: "Variant A, in which a tag is the other bucket; 4 slots a bucket, 128 displacements, the mean of 20 tables.",
+            ours: |measured| lines(measured, LOAD),
+        },
+    ],
+    work: Work::Here {
+        quick: 300_000,
+        full: 30_000_000,
+        most: 126_000_000,
+        measure: indexes,
+    },
+};
+
+pub(super) const S10: Experiment = Experiment {
+    id: "seed-1/S10",
+    title: "Rate of all indexes together",
+    shows: "A core looks 57,500 keys a second up in 32 filters and a trie.",
+    section: "§2.5",
+    figure: "in the text",
+    setting: SILT_SETTING,
+    differs: &[
+        CORE,
+        "Keys are looked up that no filter has, as the document computes it.",
+    ],
+    measures: &[Measure {
+        name: "lookups",
+        unit: UNIT,
+        axis: Axis {
+            name: "index",
+            form: Form::Names,
+        },
+        published: &[Published {
+            name: "document",
+            section: "§2.5",
+            points: &[named("32 filters and a trie", Value::Is(57.5))],
+        }],
+        note: "",
+        ours: |measured| lines(measured, COMBINED),
+    }],
+    work: Work::Here {
+        quick: 200_000,
+        full: 10_000_000,
+        most: 100_000_000,
+        measure: combined,
+    },
+};
+
+pub(super) const S11: Experiment = Experiment {
+    id: "seed-1/S11",
+    title: "Rates of writing, converting and merging",
+    shows: "Puts are as fast as the device writes, conversions a third of that, merges an eighth.",
+    section: "§2.5",
+    figure: "Table 2.6",
+    setting: SILT_SETTING,
+    differs: &[
+        COMPOSED,
+        OURS,
+        "The document's entries have 1 KiB and its rates are those of its devices; SILT's here are of the indexes and keys alone, without a device. alluvium has entries of 64 bytes, \
+         puts log and acknowledge each batch of a thousand, and a memtable is the conversion.",
+    ],
+    measures: &[Measure {
+        name: "rate",
+        unit: "thousands of entries a second",
+        axis: OPERATIONS,
+        published: &[Published {
+            name: "document, 1 KiB",
+            section: "§2.5",
+            points: &[
+                named("put", Value::Is(204.6)),
+                named("convert", Value::Is(67.96)),
+                named("merge", Value::Is(26.76)),
+            ],
+        }],
+        note: "“put and merge” is a load and all that it leads to, to its end.",
+        ours: |measured| lines(measured, RATE),
+    }],
+    work: Work::Here {
+        quick: 100_000,
+        full: 10_000_000,
+        most: 100_000_000,
+        measure: construction,
+    },
+};
+
+pub(super) const S12: Experiment = Experiment {
+    id: "seed-1/S12",
+    title: "Lookups by the store that answers",
+    shows: "Each store answers about as often a second as the device reads, and misses of logs and hash stores cost no read.",
+    section: "§2.5",
+    figure: "Table 2.7",
+    setting: SILT_SETTING,
+    differs: &[
+        OURS,
+        "Log and hash store are measured as indexes, without a device; the sorted store as a keyspace at rest, whose cache has a sixteenth of the data.",
+    ],
+    measures: &[Measure {
+        name: "lookups",
+        unit: UNIT,
+        axis: OPERATIONS,
+        published: &[Published {
+            name: "document",
+            section: "§2.5",
+            points: &[
+                named("sorted, hit", Value::Is(46.57)),
+                named("sorted, miss", Value::Is(46.61)),
+                named("hash, hit", Value::Is(44.93)),
+                named("hash, miss", Value::Is(7_264.0)),
+                named("log, hit", Value::Is(46.79)),
+                named("log, miss", Value::Is(7_086.0)),
+            ],
+        }],
+        note: "Hits of log and hash store read an entry in the document; here they end at its number.",
+        ours: |measured| lines(measured, RATE),
+    }],
+    work: Work::Here {
+        quick: 100_000,
+        full: 10_000_000,
+        most: 100_000_000,
+        measure: by_store,
+    },
+};
+
+/// The document's table.
+fn shape() -> Result<Shape> {
+    Ok(Shape::alternate(TAG_BITS)?)
+}
+
+fn hash_of(number: u64) -> u64 {
+    hash(7, &number.to_le_bytes())
+}
+
+/// Fills tables one after the other, and returns them.
+fn tables(keys: u64, shape: Shape) -> Vec<Table> {
+    let mut tables = vec![Table::new(shape, 1)];
+    for number in 0..keys {
+        let table = tables.last_mut().expect("there is one");
+        if table.insert(hash_of(number), 0).is_err() {
+            let mut next = Table::new(shape, number);
+            next.insert(hash_of(number), 0)
+                .expect("an empty table takes a key");
+            tables.push(next);
+        }
+    }
+    tables
+}
+
+fn timed<T>(run: impl FnOnce() -> T) -> (T, Duration) {
+    let started = Instant::now();
+    let made = run();
+    (made, started.elapsed())
+}
+
+/// A trie of keys, and how long it took to build.
+fn trie(keys: u64, codes: &Codes) -> Result<(Vec<u64>, Vec<u8>, Duration)> {
+    let mut hashes: Vec<u64> = (0..keys).map(hash_of).collect();
+    hashes.sort_unstable();
+    hashes.dedup();
+    let (bytes, took) = timed(|| -> Result<Vec<u8>> {
+        // Buckets of 64 keys, as the document's second chapter has them.
+        let shape = TrieShape {
+            keys_per_bucket: 64,
+            ..TrieShape::new(8)
+        };
+        let mut builder = Builder::new(codes, shape, shape.buckets(hashes.len() as u64))?;
+        for &hash in &hashes {
+            builder.push(&key_of(hash))?;
+        }
+        Ok(builder.finish())
+    });
+    Ok((hashes, bytes?, took))
+}
+
+fn indexes(keys: u64) -> Result<Measured> {
+    let lookups = keys.min(LOOKUPS);
+    let (tables, inserting) = timed(|| tables(keys, shape().expect("15 bits are possible")));
+    let mut random = fastrand::Rng::with_seed(5);
+    let (found, looking) = timed(|| {
+        let find = |_| {
+            let table = &tables[random.usize(..tables.len())];
+            table.candidates(hash_of(random.u64(..keys))).count() as u64
+        };
+        (0..lookups).map(find).sum::<u64>()
+    });
+    ensure!(black_box(found) > 0, "some keys are in the table that was asked");
+    let codes = Codes::new(64);
+    let (hashes, bytes, building) = trie(keys, &codes)?;
+    let index = Index::open(&codes, 8, &bytes)?;
+    let (right, ranking) = timed(|| {
+        let find = |_| {
+            let at = random.usize(..hashes.len());
+            let found = index.lookup(&key_of(hashes[at])).ok().flatten();
+            u64::from(found == Some(at as u64))
+        };
+        (0..lookups).map(find).sum::<u64>()
+    });
+    ensure!(right == lookups, "the trie has lost a key");
+    let pachash = leaf_rate(&hashes, lookups)?;
+    let points = vec![
+        at_name("cuckoo insert", thousands(keys, inserting)),
+        at_name("cuckoo lookup", thousands(lookups, looking)),
+        at_name("trie build", thousands(hashes.len() as u64, building)),
+        at_name("trie lookup", thousands(lookups, ranking)),
+        at_name("PaCHash lookup", pachash),
+    ];
+    let loads = [10u32, 12, 15].map(|bits| {
+        let shape = Shape::alternate(bits).expect("such tags are possible");
+        let mean = (0..TABLES).map(|seed| first_failure(shape, seed)).sum::<f64>() / TABLES as f64;
+        at_number(f64::from(shape.buckets()), mean)
+    });
+    Ok(Measured {
+        counts: vec![
+            line(RATE, "alluvium", points),
+            line(LOAD, "alluvium", loads.to_vec()),
+        ],
+        ..Measured::default()
+    })
+}
+
+/// How full a table is when an insert fails first.
+fn first_failure(shape: Shape, seed: u64) -> f64 {
+    let mut table = Table::new(shape, seed);
+    let mut random = fastrand::Rng::with_seed(seed);
+    while table.insert(random.u64(..), 0).is_ok() {}
+    table.load()
+}
+
+/// Thousands of lookups a second of the leaf of a hash, of leaves of 60 records.
+fn leaf_rate(hashes: &[u64], lookups: u64) -> Result<f64> {
+    const LEAF: u32 = 4096;
+    const RECORDS: usize = 60;
+    let leaves = hashes.chunks(RECORDS);
+    let shape = pachash::Shape::with_bins(leaves.len() as u64 * u64::from(LEAF), LEAF, 8)?;
+    let mut builder = pachash::Builder::new(shape);
+    for leaf in leaves {
+        builder.push(leaf[0], 1)?;
+        builder.push(leaf[leaf.len() - 1], u64::from(LEAF) - 1)?;
+    }
+    let bytes = builder.finish()?;
+    let index = pachash::Index::open(&bytes)?;
+    let mut random = fastrand::Rng::with_seed(9);
+    let (right, took) = timed(|| {
+        let find = |_| {
+            let at = random.usize(..hashes.len());
+            let found = index.blocks(hashes[at]).unwrap_or_default();
+            u64::from(found.contains(&((at / RECORDS) as u64)))
+        };
+        (0..lookups).map(find).sum::<u64>()
+    });
+    ensure!(right == lookups, "the index has lost a key");
+    Ok(thousands(lookups, took))
+}
+
+fn combined(keys: u64) -> Result<Measured> {
+    let lookups = (keys / 4).clamp(1, 1_000_000);
+    let shape = shape()?;
+    let codes = Codes::new(64);
+    let (_, bytes, _) = trie(keys, &codes)?;
+    let index = Index::open(&codes, 8, &bytes)?;
+    let filters: Vec<Vec<u8>> = (0..FILTERS as u64)
+        .map(|number| {
+            let mut log = LogIndex::new(shape, number);
+            let is_key = |_| Ok::<_, Infallible>(false);
+            // Full to the load at which the first insert fails, about.
+            for key in 0..u64::from(shape.slots()) * 93 / 100 {
+                let key = HashedKey::of(number, &key.to_le_bytes());
+                let Ok(_) = log.put(key, 0, is_key);
+            }
+            log.filter()
+        })
+        .collect();
+    let opened: Result<Vec<Filter<'_>>, _> = filters.iter().map(|bytes| Filter::open(bytes)).collect();
+    let opened = opened?;
+    let (hits, took) = timed(|| {
+        let look = |number: u64| {
+            let hash = hash_of(keys + number);
+            let in_filters = opened.iter().filter(|filter| filter.may_hold(hash)).count() as u64;
+            let rank = index.lookup(&key_of(hash)).ok().flatten();
+            in_filters + u64::from(black_box(rank).is_some())
+        };
+        (0..lookups).map(look).sum::<u64>()
+    });
+    black_box(hits);
+    let points = vec![at_name("32 filters and a trie", thousands(lookups, took))];
+    Ok(Measured {
+        counts: vec![line(COMBINED, "alluvium", points)],
+        ..Measured::default()
+    })
+}
+
+fn construction(keys: u64) -> Result<Measured> {
+    let (shape, count) = proportioned(keys, SET)?;
+    // Half of a set is merged at once where there is no sorted store yet, as in the document.
+    let mut silt = Silt::new(shape, u64::MAX);
+    let (put, took) = timed(|| (0..count).try_for_each(|key| silt.put(key)));
+    put?;
+    let putting = took.saturating_sub(silt.counted.converting);
+    let converted = silt.counted;
+    silt.merge()?;
+    let merging = silt.counted.merging;
+    let ours = ours::measure(keys, HashedOptions::pachash())?;
+    let entries = (converted.loads * f64::from(shape.slots())) as u64;
+    Ok(Measured {
+        counts: vec![
+            line(
+                RATE,
+                "SILT, without a device",
+                vec![
+                    at_name("put", thousands(count, putting)),
+                    at_name("convert", thousands(entries, converted.converting)),
+                    at_name("merge", thousands(silt.counted.taken, merging)),
+                ],
+            ),
+            line(
+                RATE,
+                "alluvium, 64 bytes",
+                vec![
+                    at_name("put", thousands(keys, ours.load)),
+                    at_name("put and merge", thousands(keys, ours.load_and_merges)),
+                ],
+            ),
+        ],
+        ..Measured::default()
+    })
+}
+
+fn by_store(keys: u64) -> Result<Measured> {
+    let shape = shape()?;
+    let full = u64::from(shape.slots()) * 92 / 100;
+    let mut log = LogIndex::new(shape, 1);
+    let hashed = |number: u64| HashedKey::of(3, &number.to_le_bytes());
+    for number in 0..full {
+        let Ok(_) = log.put(hashed(number), number as u32, |_| Ok::<_, Infallible>(false));
+    }
+    let filter = log.filter();
+    let filter = Filter::open(&filter)?;
+    let lookups = keys.min(LOOKUPS);
+    let in_log = |first: u64| {
+        timed(|| {
+            let find = |number: u64| {
+                let number = first + number % full;
+                let is_key = |unit: u32| Ok::<_, Infallible>(u64::from(unit) == number);
+                let Ok(found) = log.find(hashed(number), is_key);
+                u64::from(found.is_some())
+            };
+            (0..lookups).map(find).sum::<u64>()
+        })
+    };
+    let in_filter = |first: u64| {
+        timed(|| {
+            let find = |number: u64| u64::from(filter.may_hold(hashed(first + number % full).tag_hash()));
+            (0..lookups).map(find).sum::<u64>()
+        })
+    };
+    let (log_hits, log_misses) = (in_log(0), in_log(1 << 40));
+    let (hash_hits, hash_misses) = (in_filter(0), in_filter(1 << 40));
+    ensure!(log_misses.0 == 0 && log_hits.0 > 0, "the log has what was put");
+    ensure!(hash_hits.0 > 100 * hash_misses.0, "the filter tells keys apart");
+    let ours = ours::measure(keys, HashedOptions::pachash())?;
+    let rate = |(count, took): (u64, Duration)| thousands(count, took);
+    let points = vec![
+        at_name("sorted, hit", rate(ours.hits)),
+        at_name("sorted, miss", rate(ours.misses)),
+        at_name("hash, hit", thousands(lookups, hash_hits.1)),
+        at_name("hash, miss", thousands(lookups, hash_misses.1)),
+        at_name("log, hit", thousands(lookups, log_hits.1)),
+        at_name("log, miss", thousands(lookups, log_misses.1)),
+    ];
+    Ok(Measured {
+        counts: vec![line(RATE, &format!("alluvium, {RECORD} bytes"), points)],
+        ..Measured::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_fill_as_far_as_the_document_says_and_every_rate_is_there() {
+        let measured = indexes(20_000).unwrap();
+        assert_eq!(lines(&measured, RATE)[0].points.len(), 5);
+        let loads = &lines(&measured, LOAD)[0].points;
+        let of_document = loads.last().unwrap();
+        assert!((0.92..0.95).contains(&of_document.value), "{loads:?}");
+        let combined = combined(20_000).unwrap();
+        let stores = by_store(20_000).unwrap();
+        let construction = construction(20_000).unwrap();
+        for (measured, what, points) in [
+            (&combined, COMBINED, 1),
+            (&stores, RATE, 6),
+            (&construction, RATE, 3),
+        ] {
+            let found = &lines(measured, what)[0].points;
+            assert_eq!(found.len(), points);
+            assert!(found.iter().all(|point| point.value > 0.0), "{found:?}");
+        }
+    }
+}

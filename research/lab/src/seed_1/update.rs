@@ -1,0 +1,92 @@
+//! E4: updating an index by batches, instead of building it again.
+
+use super::harness::{LARGE, NAME, Scratch, at_number, line, lines};
+use super::{DEVICE, KEYS, SETTING};
+use crate::entry::{Axis, Experiment, Form, Measure, Published, Value, Work, at};
+use crate::measured::Measured;
+use alluvium_hashes::index::{Kind, Updater};
+use anyhow::Result;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const GAIN: &str = "gain";
+const BATCHES: u64 = 5;
+
+pub(super) const E4: Experiment = Experiment {
+    id: "seed-1/E4",
+    title: "Updating an index by batches",
+    shows: "Merging batches into a sorted store is more than a fifth faster than building it again after each, at five batches.",
+    section: "§3.4",
+    figure: "Figure 3.9",
+    setting: SETTING,
+    differs: &[
+        KEYS,
+        DEVICE,
+        "The document begins with 4 million records and adds 4 million five times; the full size begins with 1 million and adds as many. The memory for \
+         sorting is a quarter of the bytes of the last size.",
+    ],
+    measures: &[Measure {
+        name: "time to build after each batch, against that of updates",
+        unit: "times",
+        axis: Axis {
+            name: "batches",
+            form: Form::Linear,
+        },
+        published: &[Published {
+            name: "rebuilt / updated",
+            section: "§3.4",
+            points: &[at(5.0, Value::Said("more than 1.2"))],
+        }],
+        note: "Times of all batches so far, the first build included on both sides.",
+        ours: |measured| lines(measured, GAIN),
+    }],
+    work: Work::Here {
+        quick: 8_000,
+        full: 1_000_000,
+        most: 4_000_000,
+        measure,
+    },
+};
+
+fn measure(count: u64) -> Result<Measured> {
+    let memory = LARGE.bytes(count * (BATCHES + 1)) / 4;
+    let options = LARGE.options(Kind::Dense, memory);
+    let scratch = Scratch::new()?;
+    let first = LARGE.build(&scratch, count, options)?;
+    let (mut updated, mut rebuilt) = (first, first);
+    let mut points = Vec::new();
+    for batch in 1..=BATCHES {
+        updated += update(&scratch, count * batch..count * (batch + 1), options.memory_bytes)?;
+        let other = Scratch::new()?;
+        rebuilt += LARGE.build(&other, count * (batch + 1), options)?;
+        points.push(at_number(
+            batch as f64,
+            rebuilt.as_secs_f64() / updated.as_secs_f64(),
+        ));
+    }
+    Ok(Measured {
+        counts: vec![line(GAIN, "alluvium", points)],
+        ..Measured::default()
+    })
+}
+
+fn update(scratch: &Scratch, numbers: std::ops::Range<u64>, memory: usize) -> Result<Duration> {
+    let started = Instant::now();
+    let end = numbers.end;
+    let mut updater = Updater::new(Arc::clone(&scratch.directory) as _, NAME, memory)?;
+    LARGE.each(numbers, |key, value| Ok(updater.put(key, value)?))?;
+    anyhow::ensure!(updater.finish()? == end, "every key is another");
+    Ok(started.elapsed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_batch_has_a_figure() {
+        let points = lines(&measure(300).unwrap(), GAIN).remove(0).points;
+        assert_eq!(points.len(), 5);
+        assert!(points.iter().all(|point| point.value > 0.0));
+    }
+}

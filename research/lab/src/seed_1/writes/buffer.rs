@@ -1,0 +1,136 @@
+//! A5 and A9: large write buffers, with LevelDB's sizes and with the best ones.
+
+use super::{NO_LEVELDB, POPULARITIES, SETTING, SIMULATED, Sheet, place, popularity, simulate};
+use crate::entry::{Axis, Experiment, Form, Measure, Published, Value, Work, at};
+use crate::measured::Measured;
+use alluvium_model::lsm::LevelDb;
+use anyhow::Result;
+
+const UNIFORM: &str = "uniform";
+const SKEWED: &str = "Zipf 0.99";
+const SAVED: &str = "saved";
+
+/// Parts of all keys that the buffer holds: LevelDB's own is the least, of 10 million keys.
+const PARTS: [f64; 6] = [0.000_42, 0.001, 0.003, 0.01, 0.03, 0.1];
+
+const BUFFER: Axis = Axis {
+    name: "write buffer, share of all keys",
+    form: Form::Logarithmic,
+};
+
+pub(super) const A5: Experiment = Experiment {
+    id: "seed-1/A5",
+    title: "LevelDB's write amplification over its write buffer",
+    shows: "A larger write buffer saves writes; the model strays from the simulation as it grows, for uniform keys only.",
+    section: "§4.4.4",
+    figure: "Figure 4.11",
+    setting: SETTING,
+    differs: &[SIMULATED, NO_LEVELDB],
+    measures: &[
+        Measure {
+            name: "write amplification, uniform keys",
+            unit: "items for each insert",
+            axis: BUFFER,
+            published: &[Published {
+                name: "model and LevelDB",
+                section: "§4.4.4",
+                points: &[
+                    at(0.000_42, Value::Derived(19.34)),
+                    at(0.1, Value::Said("the error grows with the buffer")),
+                ],
+            }],
+            note: "The document draws curves, for 10 million keys.",
+            ours: |measured| measured.under(UNIFORM),
+        },
+        Measure {
+            name: "write amplification, Zipf 0.99",
+            unit: "items for each insert",
+            axis: BUFFER,
+            published: &[],
+            note: "The document draws curves, for 10 million keys.",
+            ours: |measured| measured.under(SKEWED),
+        },
+    ],
+    work: Work::Here {
+        quick: 300_000,
+        full: 10_000_000,
+        most: super::MOST_SIMULATED,
+        measure: over_buffer,
+    },
+};
+
+/// LevelDB's shape with a buffer of its own. Levels that the buffer fills at once are not there.
+fn shape(keys: u64, part: f64) -> Result<LevelDb> {
+    let mut shape = LevelDb::standard(keys as f64)?;
+    shape.log = (keys as f64 * part).max(1.0);
+    let merged = shape.log * shape.tables;
+    shape.sizes.retain(|size| *size > merged);
+    Ok(shape)
+}
+
+fn over_buffer(keys: u64) -> Result<Measured> {
+    let keys = keys.max(super::FEWEST);
+    let mut sheet = Sheet::default();
+    for (name, skew) in POPULARITIES {
+        let popularity = popularity(keys, skew)?;
+        for part in PARTS {
+            let shape = shape(keys, part)?;
+            sheet.put(name, "model", place(part), shape.estimate(&popularity)?.total());
+            sheet.put(name, "simulation", place(part), simulate(&shape, &popularity)?);
+        }
+    }
+    Ok(sheet.measured())
+}
+
+pub(super) const A9: Experiment = Experiment {
+    id: "seed-1/A9",
+    title: "What the best level sizes save with a large write buffer",
+    shows: "With a large write buffer the best sizes save most.",
+    section: "§4.6.3",
+    figure: "Figure 4.16",
+    setting: SETTING,
+    differs: &[SIMULATED, NO_LEVELDB],
+    measures: &[Measure {
+        name: "writes saved by the best sizes",
+        unit: "%",
+        axis: BUFFER,
+        published: &[Published {
+            name: "LevelDB, uniform",
+            section: "§4.6.3",
+            points: &[at(0.1, Value::Is(30.5))],
+        }],
+        note: "The document's largest buffer holds 1 of 10 million items.",
+        ours: |measured| measured.under(SAVED),
+    }],
+    work: Work::Here {
+        quick: 300_000,
+        full: 10_000_000,
+        most: super::MOST_SIMULATED,
+        measure: of_optimum,
+    },
+};
+
+fn of_optimum(keys: u64) -> Result<Measured> {
+    let keys = keys.max(super::FEWEST);
+    let mut sheet = Sheet::default();
+    let popularity = popularity(keys, 0.0)?;
+    for part in PARTS {
+        let standard = LevelDb {
+            log: (keys as f64 * part).max(1.0),
+            ..LevelDb::standard(keys as f64)?
+        };
+        if standard.sizes.is_empty() {
+            continue;
+        }
+        let best = standard.optimise(&popularity)?;
+        let saved = |before: f64, after: f64| 100.0 * (1.0 - after / before);
+        let computed = saved(standard.estimate(&popularity)?.total(), best.costs.total());
+        sheet.put(SAVED, "model", place(part), computed);
+        let simulated = saved(
+            simulate(&standard, &popularity)?,
+            simulate(&best.shape, &popularity)?,
+        );
+        sheet.put(SAVED, "simulation", place(part), simulated);
+    }
+    Ok(sheet.measured())
+}

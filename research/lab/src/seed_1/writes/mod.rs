@@ -1,0 +1,102 @@
+//! A1 to A13: what stores that merge tables write, by the model of chapter 4 and by a simulation
+//! with keys alone; A1 measures LevelDB itself.
+//!
+//! Names are those of the figures and tables of sections 4.2 to 4.6 in their order.
+
+mod buffer;
+mod optimum;
+mod policy;
+mod rate;
+mod size;
+mod skew;
+mod stages;
+mod unique;
+
+use crate::entry::{At, Axis, Experiment, Form};
+use crate::measured::{Line, Measured, Spot};
+use alluvium_model::Popularity;
+use alluvium_model::lsm::LevelDb;
+use alluvium_model::lsm::simulate::Rules;
+use anyhow::Result;
+
+/// All of them.
+pub(super) const EXPERIMENTS: [&Experiment; 13] = [
+    &rate::A1,
+    &unique::A2,
+    &skew::A3,
+    &size::A4,
+    &buffer::A5,
+    &stages::A6,
+    &optimum::A7,
+    &optimum::A8,
+    &buffer::A9,
+    &optimum::A10,
+    &policy::A11,
+    &skew::A12,
+    &size::A13,
+];
+
+/// How the document comes to its figures.
+const SETTING: &str = "Computed, simulated, and measured on LevelDB 1.18: items of 1,000 bytes, tables of 2 MiB, a log of 4 MiB, each key inserted once and three requests for each key.";
+
+/// What holds of every simulation here.
+const SIMULATED: &str = "Simulations have as many keys as the size says, not the document's 100 million: compare them with the model of as many.";
+
+/// What holds of LevelDB itself here.
+const NO_LEVELDB: &str = "LevelDB itself is not run: `alluvium-rivals leveldb-writes` counts what it writes, beside model and simulation.";
+
+const KEYS: Axis = Axis {
+    name: "keys",
+    form: Form::Logarithmic,
+};
+
+/// The two popularities of most figures.
+const POPULARITIES: [(&str, f64); 2] = [("uniform", 0.0), ("Zipf 0.99", 0.99)];
+
+/// The fewest keys: LevelDB's first level is smaller. Of fewer, as many are taken.
+const FEWEST: u64 = 20_000;
+
+/// The most keys that a size that says nothing else simulates.
+const MOST_SIMULATED: u64 = 100_000_000;
+
+/// What was computed, line by line. A line's name is what it measures, a comma, and whose it is.
+#[derive(Default)]
+struct Sheet {
+    lines: Vec<Line>,
+}
+
+impl Sheet {
+    fn put(&mut self, what: &str, whose: &str, at: At, value: f64) {
+        let name = format!("{what}, {whose}");
+        let spot = Spot { at, value };
+        match self.lines.iter_mut().find(|line| line.name == name) {
+            Some(line) => line.points.push(spot),
+            None => self.lines.push(Line {
+                name,
+                points: vec![spot],
+            }),
+        }
+    }
+
+    fn measured(self) -> Measured {
+        Measured {
+            counts: self.lines,
+            ..Measured::default()
+        }
+    }
+}
+
+/// Returns the popularity of `keys` keys.
+fn popularity(keys: u64, skew: f64) -> Result<Popularity> {
+    Ok(Popularity::zipf(keys, skew)?)
+}
+
+/// Returns what a simulation of a shape writes for each insert.
+fn simulate(shape: &LevelDb, popularity: &Popularity) -> Result<f64> {
+    Ok(Rules::new(shape.clone()).run(popularity, 1)?.total())
+}
+
+/// A place at a number of keys or requests.
+fn place(number: f64) -> At {
+    At::Number(number)
+}

@@ -1,0 +1,411 @@
+//! Trees in pages, the thesis's five workloads, and figures by name.
+
+use crate::entry::At;
+use crate::measured::{Line, Measured, Spot};
+use crate::scratch::Scratch;
+use alluvium_bench::workload::keys::scatter;
+use alluvium_bench::workload::zipf::Zipf;
+use alluvium_trees::paged::beps::{BepsTree, RootStyle, TreeOptions};
+use alluvium_trees::paged::bplus::BplusTree;
+use alluvium_trees::paged::buffer::{Arena, PageBuffer, PinPolicy, Pool, PoolOptions, QueuePolicy};
+use alluvium_trees::paged::node::Last;
+use alluvium_trees::paged::{Place, Result as PagedResult};
+use anyhow::{Result, ensure};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Bytes of a key and of a value.
+pub(super) const KEY: usize = 8;
+pub(super) const VALUE: usize = 100;
+/// Bytes of a page of the thesis.
+pub(super) const PAGE: usize = 16 << 10;
+/// ε that the thesis chose, in hundredths.
+pub(super) const CHOSEN: u32 = 80;
+/// The longest that a workload runs: what was done until then is measured.
+const LIMIT: Duration = Duration::from_secs(60);
+/// The fewest pages of memory that a pool has here.
+const LEAST_PAGES: usize = 48;
+
+/// Which tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sort {
+    /// The Bε-tree, its root without buffer.
+    Separate,
+    /// The Bε-tree with a buffer in its root.
+    NoRoot,
+    Bplus,
+}
+
+/// Where the pages of a tree are.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Pages {
+    /// In memory, without a table: the thesis's optimal buffer.
+    Memory,
+    /// In a file.
+    File {
+        memory_bytes: usize,
+        policy: QueuePolicy,
+        pins: PinPolicy,
+    },
+}
+
+impl Pages {
+    /// Those in a file, with memory for a part of as many pairs.
+    pub(super) fn file(pairs: u64, part: u64, pins: PinPolicy) -> Pages {
+        let bytes = pairs * (KEY + VALUE) as u64 / part;
+        Pages::File {
+            memory_bytes: usize::try_from(bytes).unwrap_or(usize::MAX),
+            policy: QueuePolicy::Quarter,
+            pins,
+        }
+    }
+}
+
+/// What is built.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    pub(super) sort: Sort,
+    pub(super) epsilon_percent: u32,
+    pub(super) page_bytes: usize,
+    pub(super) pages: Pages,
+}
+
+impl Plan {
+    /// A tree in memory, as the thesis has it.
+    pub(super) fn in_memory(sort: Sort, epsilon_percent: u32) -> Plan {
+        Plan {
+            sort,
+            epsilon_percent,
+            page_bytes: PAGE,
+            pages: Pages::Memory,
+        }
+    }
+}
+
+/// A buffer that tells how many pages its tree has.
+trait Buffer: PageBuffer {
+    fn used(&self) -> u64;
+    /// Pages that were read and written.
+    fn moved(&self) -> u64;
+}
+
+impl Buffer for Arena {
+    fn used(&self) -> u64 {
+        self.pages_in_use()
+    }
+    fn moved(&self) -> u64 {
+        0
+    }
+}
+
+impl Buffer for Pool {
+    fn used(&self) -> u64 {
+        let counted = self.statistics();
+        counted.pages - counted.free
+    }
+    fn moved(&self) -> u64 {
+        let counted = self.statistics();
+        counted.reads + counted.writes + counted.images
+    }
+}
+
+/// What is asked of each tree here.
+trait Tree: Sync {
+    fn insert(&self, key: &[u8], value: &[u8]) -> PagedResult<()>;
+    fn update(&self, key: &[u8], value: &[u8]) -> PagedResult<()>;
+    fn get(&self, key: &[u8], value: &mut Vec<u8>) -> PagedResult<bool>;
+    fn used(&self) -> u64;
+    fn moved(&self) -> u64;
+    fn height(&self) -> PagedResult<u32>;
+}
+
+macro_rules! tree {
+    ($tree:ident) => {
+        impl<B: Buffer> Tree for $tree<B> {
+            fn insert(&self, key: &[u8], value: &[u8]) -> PagedResult<()> {
+                $tree::insert(self, key, value)
+            }
+            fn update(&self, key: &[u8], value: &[u8]) -> PagedResult<()> {
+                $tree::update(self, key, value)
+            }
+            fn get(&self, key: &[u8], value: &mut Vec<u8>) -> PagedResult<bool> {
+                self.get_into(key, value)
+            }
+            fn used(&self) -> u64 {
+                self.buffer().used()
+            }
+            fn moved(&self) -> u64 {
+                self.buffer().moved()
+            }
+            fn height(&self) -> PagedResult<u32> {
+                Ok(self.examine()?.height)
+            }
+        }
+    };
+}
+
+tree!(BepsTree);
+tree!(BplusTree);
+
+/// A tree that is measured.
+pub(super) struct Subject {
+    tree: Box<dyn Tree>,
+    /// Dropped behind the tree.
+    _scratch: Option<Scratch>,
+}
+
+impl Subject {
+    pub(super) fn new(plan: Plan) -> Result<Subject> {
+        let mut options = TreeOptions::new(KEY, VALUE);
+        options.sizes.epsilon_percent = plan.epsilon_percent;
+        options.root = match plan.sort {
+            Sort::NoRoot => RootStyle::Buffered,
+            Sort::Separate | Sort::Bplus => RootStyle::Separate,
+        };
+        let is_bplus = plan.sort == Sort::Bplus;
+        let Pages::File {
+            memory_bytes,
+            policy,
+            pins,
+        } = plan.pages
+        else {
+            let arena = Arena::new(plan.page_bytes)?;
+            return Ok(Subject {
+                tree: match is_bplus {
+                    true => Box::new(BplusTree::create(arena, KEY, VALUE, Arc::new(Last))?),
+                    false => Box::new(BepsTree::create(arena, options)?),
+                },
+                _scratch: None,
+            });
+        };
+        let pool = PoolOptions {
+            page_bytes: plan.page_bytes,
+            memory_bytes: memory_bytes.max(LEAST_PAGES * plan.page_bytes),
+            policy,
+            pins,
+            ..PoolOptions::default()
+        };
+        let scratch = Scratch::new()?;
+        let place = Place {
+            directory: &*scratch.directory,
+            name: "pages",
+        };
+        let tree: Box<dyn Tree> = match is_bplus {
+            true => Box::new(BplusTree::create_in(
+                place,
+                1,
+                pool,
+                (KEY, VALUE),
+                Arc::new(Last),
+            )?),
+            false => Box::new(BepsTree::create_in(place, 1, pool, options)?),
+        };
+        Ok(Subject {
+            tree,
+            _scratch: Some(scratch),
+        })
+    }
+
+    /// Levels of the tree, 1 for a leaf alone.
+    pub(super) fn height(&self) -> Result<f64> {
+        Ok(f64::from(self.tree.height()?))
+    }
+
+    /// Pages of the tree.
+    pub(super) fn pages(&self) -> f64 {
+        self.tree.used() as f64
+    }
+
+    /// Pages that were read and written.
+    pub(super) fn moved(&self) -> f64 {
+        self.tree.moved() as f64
+    }
+
+    /// Does a workload's operations by a number of threads; thousands a second.
+    pub(super) fn run(&self, work: Workload, draw: &Draw, operations: u64, threads: u64) -> Result<f64> {
+        ensure!(
+            operations >= threads && threads > 0,
+            "--records {operations}: {threads} threads need one each"
+        );
+        let done = AtomicU64::new(0);
+        let started = Instant::now();
+        std::thread::scope(|scope| {
+            let done = &done;
+            let threads: Vec<_> = (0..threads)
+                .map(|thread| {
+                    let random = fastrand::Rng::with_seed(work.seed() + thread);
+                    scope.spawn(move || {
+                        let own = self.run_one(work, draw, operations / threads, random, started)?;
+                        done.fetch_add(own, Ordering::Relaxed);
+                        Ok(())
+                    })
+                })
+                .collect();
+            let mut ended = threads.into_iter().map(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            });
+            ended.try_for_each(|ended: Result<()>| ended)
+        })?;
+        let seconds = started.elapsed().as_secs_f64();
+        Ok(done.into_inner() as f64 / seconds.max(1e-9) / 1000.0)
+    }
+
+    fn run_one(
+        &self,
+        work: Workload,
+        draw: &Draw,
+        most: u64,
+        mut random: fastrand::Rng,
+        started: Instant,
+    ) -> Result<u64> {
+        let (inserts, updates) = work.shares();
+        let mut value = [7; VALUE];
+        let mut found = Vec::with_capacity(VALUE);
+        for own in 0..most {
+            if own % 64 == 63 && started.elapsed() > LIMIT {
+                return Ok(own);
+            }
+            let key = draw.key(&mut random);
+            let kind = random.u8(..100);
+            value[..KEY].copy_from_slice(&key);
+            if kind < inserts {
+                self.tree.insert(&key, &value)?;
+            } else if kind < inserts + updates {
+                self.tree.update(&key, &value)?;
+            } else if self.tree.get(&key, &mut found)? {
+                ensure!(found == value, "the value of another key was found");
+            }
+        }
+        Ok(most)
+    }
+}
+
+/// The workloads of section 6.2 (Figure 6.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Workload {
+    /// Inserts into an empty tree.
+    Load,
+    /// Inserts after as many.
+    Inserts,
+    Reads,
+    /// Reads, and an insert in twenty operations.
+    FewInserts,
+    /// Reads, and an update in two operations.
+    Updates,
+}
+
+impl Workload {
+    /// How many of a hundred operations are inserts, and how many updates.
+    fn shares(self) -> (u8, u8) {
+        match self {
+            Workload::Load | Workload::Inserts => (100, 0),
+            Workload::Reads => (0, 0),
+            Workload::FewInserts => (5, 0),
+            Workload::Updates => (0, 50),
+        }
+    }
+
+    fn seed(self) -> u64 {
+        1000 * (self as u64 + 1)
+    }
+}
+
+/// Draws keys, with repetition.
+pub(super) enum Draw {
+    Uniform(u64),
+    Zipf(Zipf),
+}
+
+impl Draw {
+    /// By Zipf's law, as in most experiments of the thesis.
+    pub(super) fn zipf(keys: u64) -> Draw {
+        Draw::Zipf(Zipf::new(keys))
+    }
+
+    fn key(&self, random: &mut fastrand::Rng) -> [u8; KEY] {
+        let rank = match self {
+            Draw::Uniform(keys) => random.u64(..*keys),
+            Draw::Zipf(zipf) => zipf.draw(random),
+        };
+        scatter(rank).to_be_bytes()
+    }
+}
+
+/// Figures by their line's name, in the order in which they come.
+#[derive(Default)]
+pub(super) struct Lines(Vec<Line>);
+
+impl Lines {
+    /// Adds a figure to a measure's line.
+    pub(super) fn add(&mut self, measure: &str, line: &str, at: At, value: f64) {
+        let name = format!("{measure}, {line}");
+        let spot = Spot { at, value };
+        match self.0.iter_mut().find(|line| line.name == name) {
+            Some(line) => line.points.push(spot),
+            None => self.0.push(Line {
+                name,
+                points: vec![spot],
+            }),
+        }
+    }
+
+    pub(super) fn measured(self) -> Measured {
+        Measured {
+            counts: self.0,
+            ..Measured::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tree_does_every_workload_in_memory_and_in_a_file() {
+        let draw = Draw::zipf(3000);
+        let file = Pages::file(3000, 4, PinPolicy::Optimistic);
+        for pages in [Pages::Memory, file] {
+            for sort in [Sort::Separate, Sort::NoRoot, Sort::Bplus] {
+                let plan = Plan {
+                    page_bytes: 1024,
+                    pages,
+                    ..Plan::in_memory(sort, CHOSEN)
+                };
+                let subject = Subject::new(plan).unwrap();
+                for work in [
+                    Workload::Load,
+                    Workload::Inserts,
+                    Workload::Reads,
+                    Workload::FewInserts,
+                    Workload::Updates,
+                ] {
+                    assert!(subject.run(work, &draw, 3000, 2).unwrap() > 0.0);
+                }
+                assert!(subject.height().unwrap() >= 3.0 && subject.pages() > 100.0);
+                let is_file = matches!(pages, Pages::File { .. });
+                assert_eq!(subject.moved() > 0.0, is_file, "{sort:?}");
+            }
+        }
+        let refused = Subject::new(Plan::in_memory(Sort::Bplus, 100)).unwrap();
+        assert!(refused.run(Workload::Load, &draw, 1, 2).is_err());
+    }
+
+    #[test]
+    fn figures_of_a_line_stay_together() {
+        let mut lines = Lines::default();
+        for number in 0..3 {
+            lines.add("reads", "one", At::Number(f64::from(number)), 1.0);
+            lines.add("reads", "two", At::Number(f64::from(number)), 2.0);
+        }
+        let under = lines.measured().under("reads");
+        let counted: Vec<(&str, usize)> = under
+            .iter()
+            .map(|line| (&line.name[..], line.points.len()))
+            .collect();
+        assert_eq!(counted, [("one", 3), ("two", 3)]);
+    }
+}

@@ -1,0 +1,170 @@
+//! E1 and E2: how ε divides a node.
+
+use super::harness::{CHOSEN, Draw, KEY, Lines, PAGE, Plan, Sort, Subject, VALUE, Workload};
+use super::{EPSILON, KEYS, MACHINE, NODES, SETTING, THOUSANDS};
+use crate::entry::{At, Experiment, Measure, Published, Value, Work, at};
+use crate::measured::Measured;
+use alluvium_trees::paged::buffer::PAGE_HEADER;
+use alluvium_trees::paged::node::{Shape, TreeSizes, divide};
+use anyhow::Result;
+
+const PIVOTS: &str = "pivots";
+const MESSAGES: &str = "messages";
+const INSERTS: &str = "inserts";
+
+/// Bytes of a node, a pivot and a message of the thesis, whose messages have 128 bytes.
+const THESIS: (usize, usize, usize) = (16_180, 16, 128);
+
+pub(super) const E1: Experiment = Experiment {
+    id: "seed-2/E1",
+    title: "Pivots of a node by ε",
+    shows: "Below an ε of 0.36 a node has as few pivots as it can, and from 0.45 on their number rises visibly.",
+    section: "§6.2",
+    figure: "Figure 6.2",
+    setting: SETTING,
+    differs: &[NODES, "The numbers of pivots are computed, not measured."],
+    measures: &[Measure {
+        name: "pivots of a node",
+        unit: "pivots",
+        axis: EPSILON,
+        published: &[Published {
+            name: "document",
+            section: "§6.2",
+            points: &[
+                at(0.0, Value::Derived(3.0)),
+                at(0.35, Value::Derived(3.0)),
+                at(0.36, Value::Derived(5.0)),
+                at(0.8, Value::Derived(147.0)),
+            ],
+        }],
+        note: "Derived from the document's formula, with pages and messages of its sizes.",
+        ours: |measured| measured.under(PIVOTS),
+    }],
+    work: Work::Here {
+        quick: 1,
+        full: 1,
+        most: 1 << 40,
+        measure: |_| layouts(),
+    },
+};
+
+pub(super) const E2: Experiment = Experiment {
+    id: "seed-2/E2",
+    title: "Messages of a node by ε, and inserts",
+    shows: "A node has about as many messages up to an ε of 0.75, to which inserts become a little faster, and slower behind 0.8.",
+    section: "§6.2",
+    figure: "Figures 6.1 and 6.2",
+    setting: SETTING,
+    differs: &[MACHINE, KEYS, NODES],
+    measures: &[
+        Measure {
+            name: "messages of a node",
+            unit: "messages",
+            axis: EPSILON,
+            published: &[Published {
+                name: "document",
+                section: "§6.2",
+                points: &[
+                    at(0.35, Value::Derived(127.0)),
+                    at(0.75, Value::Derived(116.0)),
+                    at(0.8, Value::Derived(109.0)),
+                    at(0.9, Value::Derived(79.0)),
+                    at(1.0, Value::Derived(1.0)),
+                ],
+            }],
+            note: "Derived from the document's formula, with pages and messages of its sizes.",
+            ours: |measured| measured.under(MESSAGES),
+        },
+        Measure {
+            name: "inserts",
+            unit: THOUSANDS,
+            axis: EPSILON,
+            published: &[Published {
+                name: "document",
+                section: "§6.2",
+                points: &[
+                    at(0.75, Value::Said("about the most")),
+                    at(0.8, Value::Said("falls behind it")),
+                ],
+            }],
+            note: "One thread, in memory, after as many inserts.",
+            ours: |measured| measured.under(INSERTS),
+        },
+    ],
+    work: Work::Here {
+        quick: 300_000,
+        full: 4_000_000,
+        most: 50_000_000,
+        measure: inserts,
+    },
+};
+
+/// ε in hundredths where the document's curves have their bends.
+pub(super) const EPSILONS: [u32; 15] = [0, 30, 35, 36, 40, 50, 60, 65, 70, 75, CHOSEN, 90, 95, 98, 100];
+
+/// A place on the axis of ε.
+pub(super) fn place(epsilon_percent: u32) -> At {
+    At::Number(f64::from(epsilon_percent) / 100.0)
+}
+
+/// Returns pivots and messages of our nodes.
+fn ours(epsilon_percent: u32) -> Result<(usize, usize)> {
+    let sizes = TreeSizes {
+        key_limit: KEY,
+        value_limit: VALUE,
+        epsilon_percent,
+    };
+    let shape = Shape::new(PAGE - PAGE_HEADER, sizes)?;
+    Ok((shape.pivots.capacity(), shape.buffer.capacity()))
+}
+
+fn add_layouts(lines: &mut Lines) -> Result<()> {
+    for epsilon in 0..=100 {
+        let (bytes, pivot, message) = THESIS;
+        for (name, (pivots, messages)) in [
+            ("its formula", divide(bytes, epsilon, pivot, message)),
+            ("ours", ours(epsilon)?),
+        ] {
+            lines.add(PIVOTS, name, place(epsilon), pivots as f64);
+            lines.add(MESSAGES, name, place(epsilon), messages as f64);
+        }
+    }
+    Ok(())
+}
+
+fn layouts() -> Result<Measured> {
+    let mut lines = Lines::default();
+    add_layouts(&mut lines)?;
+    Ok(lines.measured())
+}
+
+fn inserts(keys: u64) -> Result<Measured> {
+    let mut lines = Lines::default();
+    add_layouts(&mut lines)?;
+    let draw = Draw::zipf(keys);
+    for epsilon in EPSILONS {
+        let subject = Subject::new(Plan::in_memory(Sort::Separate, epsilon))?;
+        subject.run(Workload::Load, &draw, keys, 1)?;
+        let rate = subject.run(Workload::Inserts, &draw, keys, 1)?;
+        lines.add(INSERTS, "Bε-tree", place(epsilon), rate);
+    }
+    Ok(lines.measured())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measured::value_at;
+
+    #[test]
+    fn the_formula_gives_what_the_document_plots() {
+        let measured = layouts().unwrap();
+        let pivots = &measured.under(PIVOTS)[0];
+        for (epsilon, expected) in [(0.0, 3.0), (0.35, 3.0), (0.36, 5.0), (0.7, 57.0), (0.8, 147.0)] {
+            assert_eq!(value_at(pivots, epsilon), Some(expected));
+        }
+        let messages = &measured.under(MESSAGES)[0];
+        assert_eq!(value_at(messages, 0.8), Some(109.0));
+        assert_eq!(measured.under(PIVOTS)[1].points.len(), 101);
+    }
+}

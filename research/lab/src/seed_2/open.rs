@@ -1,0 +1,180 @@
+//! N1 and Q1: what the thesis leaves open, the size of nodes and the order of eviction.
+
+use super::harness::{CHOSEN, Draw, Lines, PAGE, Pages, Plan, Sort, Subject, Workload};
+use super::{KEYS, MACHINE, NODES, SETTING, THOUSANDS};
+use crate::entry::{At, Axis, Experiment, Form, Measure, Published, Value, Work, at, named};
+use crate::measured::{Measured, name};
+use alluvium_trees::paged::buffer::{PinPolicy, QueuePolicy};
+use anyhow::Result;
+
+const INSERTS: &str = "inserts";
+const READS: &str = "reads";
+const MOVED: &str = "moved";
+
+const NODE: Axis = Axis {
+    name: "KiB of a node",
+    form: Form::Logarithmic,
+};
+const POLICY: Axis = Axis {
+    name: "evicted first",
+    form: Form::Names,
+};
+
+const FIFO: &str = "pages used once";
+const QUARTER: &str = "those, while they are a quarter";
+
+pub(super) const N1: Experiment = Experiment {
+    id: "seed-2/N1",
+    title: "Nodes of other sizes",
+    shows: "Larger nodes should help I/O and make latches coarser, says the thesis, which has one size.",
+    section: "§8",
+    figure: "Future work",
+    setting: SETTING,
+    differs: &[
+        MACHINE,
+        KEYS,
+        NODES,
+        "One thread, a file, data four times the memory.",
+    ],
+    measures: &[
+        Measure {
+            name: "further inserts",
+            unit: THOUSANDS,
+            axis: NODE,
+            published: &[Published {
+                name: "document",
+                section: "§8",
+                points: &[at(16.0, Value::Said("its only size"))],
+            }],
+            note: "",
+            ours: |measured| measured.under(INSERTS),
+        },
+        Measure {
+            name: "reads",
+            unit: THOUSANDS,
+            axis: NODE,
+            published: &[],
+            note: "The document does not vary the size.",
+            ours: |measured| measured.under(READS),
+        },
+    ],
+    work: Work::Here {
+        quick: 200_000,
+        full: 1_000_000,
+        most: 20_000_000,
+        measure: sizes,
+    },
+};
+
+pub(super) const Q1: Experiment = Experiment {
+    id: "seed-2/Q1",
+    title: "Which pages are evicted first",
+    shows: "The thesis evicts pages that were used once before all others, so that a full buffer of pages used twice keeps no new one.",
+    section: "§5.1.2",
+    figure: "Listing 5.2",
+    setting: SETTING,
+    differs: &[
+        MACHINE,
+        KEYS,
+        NODES,
+        "One thread, a file, data four times the memory. The second way is Kin of the full 2Q: a quarter of the frames is for pages that were used once.",
+    ],
+    measures: &[
+        Measure {
+            name: "pages read and written",
+            unit: "for a read",
+            axis: POLICY,
+            published: &[Published {
+                name: "document",
+                section: "§5.1.2",
+                points: &[named(FIFO, Value::Said("its way"))],
+            }],
+            note: "",
+            ours: |measured| measured.under(MOVED),
+        },
+        Measure {
+            name: "reads",
+            unit: THOUSANDS,
+            axis: POLICY,
+            published: &[],
+            note: "The document compares no other way.",
+            ours: |measured| measured.under(READS),
+        },
+    ],
+    work: Work::Here {
+        quick: 200_000,
+        full: 1_000_000,
+        most: 20_000_000,
+        measure: policies,
+    },
+};
+
+fn sizes(keys: u64) -> Result<Measured> {
+    let mut lines = Lines::default();
+    let draw = Draw::zipf(keys);
+    for kib in [1, 4, 16, 64] {
+        for (tree, sort) in [("Bε-tree", Sort::Separate), ("B⁺-tree", Sort::Bplus)] {
+            let subject = Subject::new(Plan {
+                sort,
+                epsilon_percent: CHOSEN,
+                page_bytes: kib << 10,
+                pages: Pages::file(keys, 4, PinPolicy::Optimistic),
+            })?;
+            subject.run(Workload::Load, &draw, keys, 1)?;
+            let place = || At::Number(kib as f64);
+            let inserts = subject.run(Workload::Inserts, &draw, keys, 1)?;
+            lines.add(INSERTS, tree, place(), inserts);
+            let reads = subject.run(Workload::Reads, &draw, keys, 1)?;
+            lines.add(READS, tree, place(), reads);
+        }
+    }
+    Ok(lines.measured())
+}
+
+fn policies(keys: u64) -> Result<Measured> {
+    let mut lines = Lines::default();
+    let draw = Draw::zipf(keys);
+    for (place, policy) in [(FIFO, QueuePolicy::Fifo), (QUARTER, QueuePolicy::Quarter)] {
+        for (tree, sort) in [("Bε-tree", Sort::Separate), ("B⁺-tree", Sort::Bplus)] {
+            let Pages::File {
+                memory_bytes, pins, ..
+            } = Pages::file(keys, 4, PinPolicy::Optimistic)
+            else {
+                continue;
+            };
+            let subject = Subject::new(Plan {
+                sort,
+                epsilon_percent: CHOSEN,
+                page_bytes: PAGE,
+                pages: Pages::File {
+                    memory_bytes,
+                    policy,
+                    pins,
+                },
+            })?;
+            subject.run(Workload::Load, &draw, keys, 1)?;
+            let before = subject.moved();
+            let reads = subject.run(Workload::Reads, &draw, keys, 1)?;
+            lines.add(READS, tree, name(place), reads);
+            lines.add(MOVED, tree, name(place), (subject.moved() - before) / keys as f64);
+        }
+    }
+    Ok(lines.measured())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_size_and_policy_has_its_figures() {
+        let sizes = sizes(500).unwrap();
+        for lines in [sizes.under(INSERTS), sizes.under(READS)] {
+            assert!(lines.len() == 2 && lines.iter().all(|line| line.points.len() == 4));
+        }
+        let policies = policies(500).unwrap();
+        for lines in [policies.under(MOVED), policies.under(READS)] {
+            assert!(lines.len() == 2 && lines.iter().all(|line| line.points.len() == 2));
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! What S5 measures of large pairs whose values are apart from their leaves: bytes written, and how
+//! often a scan jumps. Both are counted.
+
+use super::harness::{KEY, Shape, Store, key, line};
+use super::stitching::{COPY_ALL, F0, F3, F15, K, PAGE_VALUE, shuffled};
+use crate::entry::{Axis, Form, Measure};
+use crate::measured::{Line, Measured, name};
+use alluvium::LevelsOptions;
+use anyhow::Result;
+
+const WRITTEN: &str = "written apart";
+const JUMPS: &str = "jumps apart";
+const LONG_WRITTEN: &str = "written apart of 64 KiB";
+const LONG_JUMPS: &str = "jumps apart of 64 KiB";
+const PASSED_ON: &str = "copy all but values";
+const DEFRAGMENTED: &str = "f = 0, defragmented";
+
+/// Large pairs.
+#[derive(Clone, Copy)]
+struct Pairs {
+    /// One in this many of the small ones.
+    fewer: u64,
+    value_bytes: usize,
+    /// Pairs of a sequence: two megabytes of values.
+    sequence: u64,
+    written: &'static str,
+    jumps: &'static str,
+}
+
+/// A page of the document.
+const PAGES: Pairs = Pairs {
+    fewer: 20,
+    value_bytes: PAGE_VALUE,
+    sequence: 540,
+    written: WRITTEN,
+    jumps: JUMPS,
+};
+/// Sixteen of them. A sequence has less than a leaf of keys.
+const LONG: Pairs = Pairs {
+    fewer: 320,
+    value_bytes: (64 << 10) - KEY,
+    sequence: 30,
+    written: LONG_WRITTEN,
+    jumps: LONG_JUMPS,
+};
+/// Scans after which what they pay for was written again.
+const SCANS: usize = 12;
+
+const WAYS: Axis = Axis {
+    name: "threshold",
+    form: Form::Names,
+};
+
+pub(super) const WRITES: Measure = Measure {
+    name: "bytes written, pairs of 4 KiB",
+    unit: "for each of the user's",
+    axis: WAYS,
+    published: &[],
+    note: "Values are apart from their leaves, and move with what is copied but where it says otherwise. Sequences have 540 pairs.",
+    ours: |measured| measured.under(WRITTEN),
+};
+
+pub(super) const SEEKS: Measure = Measure {
+    name: "jumps of a scan, pairs of 4 KiB",
+    unit: "for each pair",
+    axis: WAYS,
+    published: &[],
+    note: "A jump is a read that does not lie behind the one before.",
+    ours: |measured| measured.under(JUMPS),
+};
+
+pub(super) const LONG_WRITES: Measure = Measure {
+    name: "bytes written, pairs of 64 KiB",
+    note: "As with 4 KiB. Sequences have 30 pairs, less than a leaf: of their keys little is taken over, and values stay only where they are passed on.",
+    ours: |measured| measured.under(LONG_WRITTEN),
+    ..WRITES
+};
+
+pub(super) const LONG_SEEKS: Measure = Measure {
+    name: "jumps of a scan, pairs of 64 KiB",
+    ours: |measured| measured.under(LONG_JUMPS),
+    ..SEEKS
+};
+
+fn ways() -> [(&'static str, LevelsOptions); 6] {
+    let samt = || LevelsOptions::samt(K);
+    [
+        (F0, samt().stitch(0).move_values()),
+        (F3, samt().stitch(3).move_values()),
+        (F15, samt().stitch(15).move_values()),
+        (COPY_ALL, samt().move_values()),
+        (PASSED_ON, samt()),
+        (DEFRAGMENTED, samt().stitch(0).move_values().defragment(100)),
+    ]
+}
+
+/// Units, and how often a sequence is appended to each.
+fn units(records: u64, sequence: u64) -> (u64, u64) {
+    let sequences = (records / sequence).max(1);
+    let units = (sequences as f64).sqrt().round().max(1.0) as u64;
+    (units, (sequences / units).max(1))
+}
+
+fn keys((units, passes): (u64, u64), sequence: u64) -> impl Iterator<Item = [u8; KEY]> {
+    (0..passes).flat_map(move |pass| {
+        let units = shuffled(units, pass).into_iter();
+        units.flat_map(move |unit| (0..sequence).map(move |place| key(unit, pass * sequence + place)))
+    })
+}
+
+/// Loads and scans a store in each way.
+fn measure(pairs: Pairs, small_records: u64) -> Result<Vec<Line>> {
+    let records = (small_records / pairs.fewer).max(1);
+    let sequence = pairs.sequence.min(records);
+    let (units, passes) = units(records, sequence);
+    let count = units * passes * sequence;
+    let shape = Shape::of(sequence, pairs.value_bytes).apart();
+    let (mut written, mut jumps) = (Vec::new(), Vec::new());
+    for (way, levels) in ways() {
+        let store = Store::new(shape, &levels)?;
+        store.load(keys((units, passes), sequence))?;
+        if way == DEFRAGMENTED {
+            for _ in 0..SCANS {
+                store.jumps(count)?;
+                store.work()?;
+            }
+        }
+        written.push((name(way), store.amplification()));
+        jumps.push((name(way), store.jumps(count)?));
+    }
+    Ok(vec![
+        line(pairs.written, "Alluvium", written),
+        line(pairs.jumps, "Alluvium", jumps),
+    ])
+}
+
+/// Adds them to what was measured of small pairs.
+pub(super) fn beside(mut measured: Measured, small_records: u64) -> Result<Measured> {
+    measured.counts.extend(measure(PAGES, small_records)?);
+    measured.counts.extend(measure(LONG, small_records)?);
+    Ok(measured)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(line: &Line, way: &'static str) -> f64 {
+        let spot = line.points.iter().find(|spot| spot.at == name(way));
+        spot.unwrap().value
+    }
+
+    #[test]
+    fn the_threshold_decides_what_is_written_and_how_often_scans_jump() {
+        let lines = measure(PAGES, 20 * 12_000).unwrap();
+        let of = |line: usize, way: &'static str| value(&lines[line], way);
+        println!("{lines:?}");
+        let (written, jumps) = (|way: &'static str| of(0, way), |way: &'static str| of(1, way));
+        assert!(written(F0) < written(F15) && written(F15) <= written(COPY_ALL) * 1.01);
+        assert!(
+            written(F0) * 1.3 < written(COPY_ALL),
+            "large values are taken over"
+        );
+        assert!(jumps(COPY_ALL) <= jumps(F0) && jumps(DEFRAGMENTED) <= jumps(F0));
+    }
+
+    #[test]
+    fn long_values_are_written_once_where_they_are_passed_on() {
+        let lines = measure(LONG, 320 * 400).unwrap();
+        println!("{lines:?}");
+        let of = |line: usize, way: &'static str| value(&lines[line], way);
+        assert!(of(0, PASSED_ON) < 1.2 && of(0, PASSED_ON) * 1.3 < of(0, COPY_ALL));
+    }
+}

@@ -1,0 +1,135 @@
+//! G3 once more, of whole engines: our levels by the number of runs that are merged at once, beside
+//! engines of others.
+
+use super::policies::{HBASE, K4, K8, K64, POLICIES, STATED_INSERTS, STATED_LOOKUPS};
+use alluvium_bench::engine::EngineOption;
+use crate::entry::{Engines, Experiment, Measure, Work};
+use crate::measured::{Line, Measured, name};
+use crate::plan::{Base, LEAST_CAP, Scale, Step, Threads};
+use anyhow::Result;
+
+/// What each policy is called as a structure of a keyspace.
+const STRUCTURES: [(&str, &str); 4] = [
+    (K4, "levels,samt,k=4"),
+    (K8, "levels,samt,k=8"),
+    (K64, "levels,samt,k=64"),
+    (HBASE, "levels,cola,r=3"),
+];
+
+pub(super) const G3E: Experiment = Experiment {
+    id: "seed-3/G3E",
+    title: "Inserts and lookups of whole engines, by the number of runs that are merged at once",
+    shows: "Merging more runs at once makes inserts faster, and lookups hardly slower; other engines that merge by size lie between.",
+    section: "§5.3.2",
+    figure: "Figure 5.7",
+    setting: "Pairs of 1 KB in four trees, ten threads, 4.84 GB of memory, an Intel X-25M. Cassandra is a SAMT, HBase a COLA.",
+    differs: &[
+        "One keyspace, a thread for each processor. Memory, page cache included, is a quarter of the data, as in the document; 48 MiB are the least. Memtables are what the memory allows, so that few runs are merged at the quick size.",
+        "Cassandra and HBase are stood in for by RocksDB: `--engines alluvium,rocksdb-universal`. It has one setting, its own, and is measured beside each of ours.",
+    ],
+    measures: &[
+        Measure {
+            name: "inserts",
+            unit: "a second",
+            axis: POLICIES,
+            published: STATED_INSERTS,
+            note: "Over the whole load.",
+            ours: |measured| rate_of(measured, "load"),
+        },
+        Measure {
+            name: "bytes moved in the load",
+            unit: "for a byte of a record",
+            axis: POLICIES,
+            published: &[],
+            note: "As the system counts them at the device, with what an engine does afterwards.",
+            ours: |measured| measured.by_step(|of| of.load_amplification()),
+        },
+        Measure {
+            name: "lookups of keys that are there",
+            unit: "a second",
+            axis: POLICIES,
+            published: STATED_LOOKUPS,
+            note: "The document's device does 3,768 reads a second.",
+            ours: |measured| rate_of(measured, "c"),
+        },
+    ],
+    work: Work::Engines(Engines {
+        quick: QUICK,
+        full: Scale {
+            records: 8_000_000,
+            warm_ms: 10_000,
+            run_ms: 30_000,
+            settle_ms: 60_000,
+            ..QUICK
+        },
+        steps,
+    }),
+};
+
+const QUICK: Scale = Scale {
+    records: 300_000,
+    value_bytes: 1000,
+    threads: Threads::Processors,
+    cap: LEAST_CAP,
+    warm_ms: 200,
+    run_ms: 1500,
+    settle_ms: 2000,
+};
+
+fn rate_of(measured: &Measured, phase: &str) -> Vec<Line> {
+    measured.by_step(|of| Some(of.phase(phase)?.ops_per_s))
+}
+
+fn steps(base: &Base) -> Result<Vec<Step>> {
+    base.refuse_memory("it is a quarter of the data")?;
+    let step = |(place, structure): (&'static str, &str)| {
+        let mut step = base.step(name(place), &["load", "c:uniform"])?;
+        step.job.cap = (base.data() / 4).max(LEAST_CAP);
+        step.job.options.push(EngineOption {
+            engine: "alluvium".to_owned(),
+            name: "structure".to_owned(),
+            value: structure.to_owned(),
+        });
+        Ok(step)
+    };
+    STRUCTURES.into_iter().map(step).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measured::Taken;
+    use crate::plan::{Size, Wanted};
+    use alluvium_bench::run::Row;
+
+    #[test]
+    fn each_policy_is_a_step_and_others_have_lines_beside_ours() {
+        let wanted = Wanted::default();
+        let base = Base::new(Size::Full, &QUICK, &wanted, "here".into()).unwrap();
+        let steps = steps(&base).unwrap();
+        let rows = |engine: &str| Row {
+            engine: engine.to_owned(),
+            phase: "load".to_owned(),
+            ops_per_s: 1000.0,
+            ..Row::default()
+        };
+        let taken = steps.iter().map(|step| Taken {
+            at: step.at.clone(),
+            rows: vec![rows("alluvium"), rows("rocksdb-universal")],
+        });
+        let measured = Measured {
+            steps: taken.collect(),
+            ..Measured::default()
+        };
+        let lines = rate_of(&measured, "load");
+        let names: Vec<&str> = lines.iter().map(|line| &*line.name).collect();
+        assert_eq!(names, ["alluvium", "rocksdb-universal"]);
+        assert!(lines.iter().all(|line| line.points.len() == STRUCTURES.len()));
+        assert!(rate_of(&measured, "c").is_empty());
+        for (step, (_, structure)) in steps.iter().zip(STRUCTURES) {
+            assert!(structure.parse::<alluvium::Structure>().is_ok(), "{structure}");
+            assert_eq!(step.job.options[0].value, structure);
+            assert_eq!(step.job.cap, base.data() / 4);
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! S8: random inserts into levels, beside an ideal log-structured file system with a tree over it.
+//!
+//! The mock is the document's (§6.3.4): a binary tree that is copied on write, of which the upper
+//! parents are in memory as keys and pointers alone. Its cache is always clean and its tree never
+//! rebalanced. An insert faults two parents at most, and appends the value with the parents below
+//! those in memory.
+
+use super::harness::{KEY, LEVELS, Shape, Store, key, line, per_second};
+use crate::entry::{At, Axis, Experiment, Form, Measure, Published, Value, Work, at};
+use crate::measured::Measured;
+use crate::scratch::Scratch;
+use alluvium::LevelsOptions;
+use alluvium_base::Purpose;
+use alluvium_device::{Buffer, Device, Directory, FileOptions};
+use anyhow::Result;
+use std::time::{Duration, Instant};
+
+const RATES: &str = "rates";
+const VALUE: usize = 16;
+/// Bytes of a parent in memory, and on the device.
+const PARENT: u64 = 16;
+const BLOCK: u64 = 4096;
+/// Parents that an insert faults, at most.
+const MOST_FAULTS: u32 = 2;
+/// Of 100 million records, the document's memory holds the parents of 2²⁵.
+const DATA_TO_PARENTS: u64 = 3;
+/// Appends are written together.
+const APPEND: usize = 1 << 20;
+/// Inserts that the mock is timed for at each size: after them its rate does not change.
+const SAMPLE: u64 = 20_000;
+/// Places on the axis: a sixteenth of the records, an eighth and so on.
+const STEPS: u32 = 5;
+
+pub(super) const S8: Experiment = Experiment {
+    id: "seed-3/S8",
+    title: "Random inserts beside a log-structured file system",
+    shows: "An ideal log-structured tree is fast while its parents fit memory, and then waits for reads, which levels never do.",
+    section: "§6.3.4",
+    figure: "Figure 6.17",
+    setting: "100 million small pairs on an Intel X-25M; the mock's parents fit memory up to 2²⁵ keys.",
+    differs: &[
+        LEVELS,
+        "The mock keeps the parents of a third of the records in memory, and is timed for some thousand inserts at each size.",
+    ],
+    measures: &[Measure {
+        name: "inserts",
+        unit: "a second",
+        axis: Axis {
+            name: "keys that there are",
+            form: Form::Logarithmic,
+        },
+        published: &[
+            Published {
+                name: "LSM",
+                section: "§6.3.4",
+                points: &[at(100_000_000.0, Value::Is(136_000.0))],
+            },
+            Published {
+                name: "mock of a log-structured file system",
+                section: "§6.3.4",
+                points: &[at(100_000_000.0, Value::Is(5407.0))],
+            },
+        ],
+        note: "",
+        ours: |measured| measured.under(RATES),
+    }],
+    work: Work::Here {
+        quick: 1_000_000,
+        full: 100_000_000,
+        most: 1 << 32,
+        measure,
+    },
+};
+
+/// Sizes at which both are looked at.
+fn sizes(records: u64) -> impl Iterator<Item = u64> {
+    (0..STEPS).rev().map(move |step| (records >> step).max(1))
+}
+
+/// An ideal tree over a log.
+struct Mock {
+    file: std::sync::Arc<dyn Device>,
+    /// Bytes that a full tree has on the device.
+    span: u64,
+    parents_in_memory: u64,
+    appended: usize,
+    end: u64,
+    random: fastrand::Rng,
+    _scratch: Scratch,
+}
+
+impl Mock {
+    fn new(records: u64) -> Result<Mock> {
+        let scratch = Scratch::new()?;
+        let file = scratch.directory.create("log", FileOptions::DIRECT)?;
+        let span = (records * PARENT).next_multiple_of(APPEND as u64);
+        file.grow(span)?;
+        // What is read must be there, or the file system would make it up.
+        for at in (0..span).step_by(APPEND) {
+            file.write_at(at, Buffer::zeroed(APPEND), Purpose::Other)?;
+        }
+        Ok(Mock {
+            file,
+            span,
+            parents_in_memory: (records / DATA_TO_PARENTS).max(1),
+            appended: 0,
+            end: 0,
+            random: fastrand::Rng::with_seed(6),
+            _scratch: scratch,
+        })
+    }
+
+    /// One insert into a tree of `keys` keys.
+    fn insert(&mut self, keys: u64) -> Result<()> {
+        let (levels, in_memory) = (keys.max(2).ilog2(), self.parents_in_memory.max(2).ilog2());
+        let below = levels.saturating_sub(in_memory);
+        for _ in 0..below.min(MOST_FAULTS) {
+            let block = self.random.u64(..(self.span / BLOCK).max(1));
+            self.file.read_at(block * BLOCK, BLOCK as usize, Purpose::Other)?;
+        }
+        self.appended += KEY + VALUE + (u64::from(below) * PARENT) as usize;
+        if self.appended >= APPEND {
+            self.append()?;
+        }
+        Ok(())
+    }
+
+    fn append(&mut self) -> Result<()> {
+        self.appended = 0;
+        if self.end >= self.span {
+            // The log is cleaned for nothing.
+            self.end = 0;
+        }
+        self.file
+            .write_at(self.end, Buffer::zeroed(APPEND), Purpose::Other)?;
+        self.end += APPEND as u64;
+        Ok(())
+    }
+
+    fn time(&mut self, keys: u64) -> Result<(u64, Duration)> {
+        let count = SAMPLE.min(keys);
+        let started = Instant::now();
+        for _ in 0..count {
+            self.insert(keys)?;
+        }
+        self.append()?;
+        Ok((count, started.elapsed()))
+    }
+}
+
+fn measure(records: u64) -> Result<Measured> {
+    let mut mock = Mock::new(records)?;
+    let mut mocked = Vec::new();
+    for keys in sizes(records) {
+        let (count, took) = mock.time(keys)?;
+        mocked.push((At::Number(keys as f64), per_second(count, took)));
+    }
+    drop(mock);
+    let store = Store::new(Shape::of(records / 64, VALUE), &LevelsOptions::samt(4))?;
+    let (mut loaded, mut ours) = (0, Vec::new());
+    let mut random = fastrand::Rng::with_seed(7);
+    for keys in sizes(records) {
+        let some = (loaded..keys).map(|number| key(random.u64(..), number));
+        let (count, took) = store.load(some)?;
+        if count > 0 {
+            ours.push((At::Number(keys as f64), per_second(count, took)));
+        }
+        loaded = keys;
+    }
+    Ok(Measured {
+        counts: vec![
+            line(RATES, "Alluvium, levels", ours),
+            line(RATES, "mock of a log-structured file system", mocked),
+        ],
+        ..Measured::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parents_that_are_not_in_memory_are_read() {
+        let mut mock = Mock::new(1 << 16).unwrap();
+        let reads = |mock: &Mock| mock._scratch.directory.counters().snapshot().total().reads;
+        mock.time(1 << 8).unwrap();
+        assert_eq!(reads(&mock), 0, "all parents are in memory");
+        mock.time(1 << 16).unwrap();
+        assert_eq!(reads(&mock), 2 * SAMPLE, "2¹⁴ parents of 2¹⁶ keys are");
+        let measured = measure(2000).unwrap();
+        assert!(measured.under(RATES).iter().all(|line| line.points.len() >= 4));
+    }
+}

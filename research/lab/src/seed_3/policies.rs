@@ -1,0 +1,254 @@
+//! G3 and G4: how many runs are merged at once, beside a COLA, and pairs of all sizes.
+//!
+//! The document's Cassandra merges as our SAMT does, and its HBase as a COLA with a ratio of 3. G4
+//! has no merges, and compares with the rate at which the device appends.
+
+use super::harness::{KEY, LEVELS, Shape, Store, key, line, mb_s, per_second};
+use super::stitching::shuffled;
+use crate::entry::{At, Axis, Experiment, Form, Measure, Published, Value, Work, at, named};
+use crate::measured::{Measured, name};
+use crate::scratch::Scratch;
+use alluvium::LevelsOptions;
+use alluvium_base::Purpose;
+use alluvium_device::{Buffer, Directory, FileOptions};
+use anyhow::Result;
+use std::time::{Duration, Instant};
+
+const INSERTS: &str = "inserts";
+const LOOKUPS: &str = "lookups";
+const WRITTEN: &str = "written";
+const SLOWDOWN: &str = "slowdown";
+
+pub(super) const K4: &str = "SAMT, K = 4";
+pub(super) const K8: &str = "SAMT, K = 8";
+pub(super) const K64: &str = "SAMT, K = 64";
+pub(super) const HBASE: &str = "COLA, R = 3";
+
+/// Bytes of G3's values: pairs of a kilobyte.
+const VALUE: usize = 1008;
+/// Memtables of G3's data.
+const MEMTABLES: u64 = 160;
+const MOST_LOOKUPS: u64 = 20_000;
+
+pub(super) const POLICIES: Axis = Axis {
+    name: "policy",
+    form: Form::Names,
+};
+
+/// Inserts a second that the document states.
+pub(super) const STATED_INSERTS: &[Published] = &[
+    Published {
+        name: "GTSSLv1",
+        section: "§5.3.2",
+        points: &[
+            named(K4, Value::Is(22_780.0)),
+            named(K8, Value::Is(32_240.0)),
+            named(K64, Value::Is(83_050.0)),
+        ],
+    },
+    Published {
+        name: "Cassandra",
+        section: "§5.3.2",
+        points: &[
+            named(K4, Value::Is(16_970.0)),
+            named(K8, Value::Is(20_306.0)),
+            named(K64, Value::Is(21_780.0)),
+        ],
+    },
+];
+
+/// Lookups a second that it states.
+pub(super) const STATED_LOOKUPS: &[Published] = &[Published {
+    name: "GTSSLv1",
+    section: "§5.3.2",
+    points: &[named(K4, Value::About(3300.0)), named(K8, Value::Is(3150.0))],
+}];
+
+pub(super) const G3: Experiment = Experiment {
+    id: "seed-3/G3",
+    title: "Inserts and lookups by the number of runs that are merged at once",
+    shows: "Merging more runs at once makes inserts faster, and as long as filters are asked, lookups hardly slower.",
+    section: "§5.3.2",
+    figure: "Figure 5.7",
+    setting: "Pairs of 1 KB in four trees, ten threads, 4.84 GB of memory, an Intel X-25M. Cassandra is a SAMT, HBase a COLA.",
+    differs: &[
+        LEVELS,
+        "One tree, one thread. The largest K is 64, where the document has 80.",
+        "HBase is stood in for by our own COLA.",
+    ],
+    measures: &[
+        Measure {
+            name: "inserts",
+            unit: "a second",
+            axis: POLICIES,
+            published: STATED_INSERTS,
+            note: "",
+            ours: |measured| measured.under(INSERTS),
+        },
+        Measure {
+            name: "bytes written",
+            unit: "for each of the user's",
+            axis: POLICIES,
+            published: &[],
+            note: "Counted, so that it is the same on every device.",
+            ours: |measured| measured.under(WRITTEN),
+        },
+        Measure {
+            name: "lookups of keys that are there",
+            unit: "a second",
+            axis: POLICIES,
+            published: STATED_LOOKUPS,
+            note: "The document's device does 3,768 reads a second.",
+            ours: |measured| measured.under(LOOKUPS),
+        },
+    ],
+    work: Work::Here {
+        quick: 40_000,
+        full: 20_000_000,
+        most: 1 << 28,
+        measure: fanouts,
+    },
+};
+
+pub(super) const G4: Experiment = Experiment {
+    id: "seed-3/G4",
+    title: "Inserts of pairs of all sizes, beside what the device appends",
+    shows: "Small pairs cost processors, and large ones what the device takes.",
+    section: "§5.3.2",
+    figure: "Figure 5.8",
+    setting: "Pairs of 64 bytes to 512 KB in random order, commits without waiting, no merges; slowdown against 110 MB/s.",
+    differs: &[
+        LEVELS,
+        "The device's own rate is measured by appending a megabyte at a time.",
+    ],
+    measures: &[Measure {
+        name: "slowdown against appends",
+        unit: "times",
+        axis: Axis {
+            name: "bytes of a pair",
+            form: Form::Logarithmic,
+        },
+        published: &[
+            Published {
+                name: "GTSSLv1",
+                section: "§5.3.2",
+                points: &[at(524_288.0, Value::Is(1.1))],
+            },
+            Published {
+                name: "Cassandra",
+                section: "§5.3.2",
+                points: &[at(64.0, Value::Is(99.2)), at(524_288.0, Value::About(2.0))],
+            },
+        ],
+        note: "Levels log each pair and write it to a run, unless it is as large as a memtable.",
+        ours: |measured| measured.under(SLOWDOWN),
+    }],
+    work: Work::Here {
+        quick: 20_000,
+        full: 2_000_000,
+        most: 1 << 28,
+        measure: sizes,
+    },
+};
+
+fn fanouts(records: u64) -> Result<Measured> {
+    let shape = Shape::of((records / MEMTABLES).max(16), VALUE);
+    let order = shuffled(records, 1);
+    let mut random = fastrand::Rng::with_seed(2);
+    let asked: Vec<[u8; KEY]> = (0..records.min(MOST_LOOKUPS))
+        .map(|_| key(random.u64(..records), 0))
+        .collect();
+    let (mut inserts, mut written, mut lookups) = (Vec::new(), Vec::new(), Vec::new());
+    for (place, levels) in [
+        (K4, LevelsOptions::samt(4)),
+        (K8, LevelsOptions::samt(8)),
+        (K64, LevelsOptions::samt(64)),
+        (HBASE, LevelsOptions::cola(3)),
+    ] {
+        let store = Store::new(shape, &levels)?;
+        let (count, took) = store.load(order.iter().map(|&number| key(number, 0)))?;
+        inserts.push((name(place), per_second(count, took)));
+        written.push((name(place), store.amplification()));
+        let took = store.reopen()?.look(&asked)?;
+        lookups.push((name(place), per_second(asked.len() as u64, took)));
+    }
+    Ok(Measured {
+        counts: vec![
+            line(INSERTS, "Alluvium", inserts),
+            line(WRITTEN, "Alluvium", written),
+            line(LOOKUPS, "Alluvium", lookups),
+        ],
+        ..Measured::default()
+    })
+}
+
+/// Bytes of a pair.
+const PAIRS: [u64; 6] = [64, 512, 4 << 10, 32 << 10, 128 << 10, 512 << 10];
+/// What is written of each size for each record: enough for some memtables.
+const BYTES: u64 = 2048;
+const APPEND: usize = 1 << 20;
+
+/// Appends as many bytes, a megabyte at a time.
+fn append(bytes: u64) -> Result<Duration> {
+    let scratch = Scratch::new()?;
+    let file = scratch.directory.create("appended", FileOptions::DIRECT)?;
+    let span = bytes.next_multiple_of(APPEND as u64);
+    file.grow(span)?;
+    let started = Instant::now();
+    for offset in (0..span).step_by(APPEND) {
+        file.write_at(offset, Buffer::zeroed(APPEND), Purpose::Other)?;
+    }
+    Ok(started.elapsed())
+}
+
+fn sizes(records: u64) -> Result<Measured> {
+    let total = (records * BYTES).max(1 << 20);
+    let appended = mb_s(total.next_multiple_of(APPEND as u64), append(total)?);
+    let mut points = Vec::new();
+    for pair in PAIRS {
+        let value_bytes = pair as usize - KEY;
+        let count = (total / pair).max(1);
+        let shape = Shape::of((count / 16).max(1), value_bytes);
+        let store = Store::new(shape, &LevelsOptions::never())?;
+        let keys = shuffled(count, pair).into_iter().map(|number| key(number, 0));
+        let (count, took) = store.load(keys)?;
+        let rate = mb_s(count * pair, took);
+        points.push((At::Number(pair as f64), appended / rate.max(1e-9)));
+    }
+    Ok(Measured {
+        counts: vec![line(SLOWDOWN, "Alluvium", points)],
+        ..Measured::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_runs_at_once_are_written_less_often() {
+        let measured = fanouts(3000).unwrap();
+        let written = &measured.under(WRITTEN)[0].points;
+        let of = |place: usize| written[place].value;
+        println!("{written:?}");
+        assert!(of(0) > of(1) && of(1) > of(2), "K = 4, 8, 64: {written:?}");
+        assert!(
+            of(3) > of(1),
+            "a COLA writes more than a SAMT with K = 8: {written:?}"
+        );
+        assert!(
+            measured.under(LOOKUPS)[0]
+                .points
+                .iter()
+                .all(|spot| spot.value > 0.0)
+        );
+    }
+
+    #[test]
+    fn pairs_of_every_size_are_inserted() {
+        let measured = sizes(600).unwrap();
+        let points = &measured.under(SLOWDOWN)[0].points;
+        assert_eq!(points.len(), PAIRS.len());
+        assert!(points.iter().all(|spot| spot.value > 0.0), "{points:?}");
+    }
+}

@@ -1,0 +1,163 @@
+//! S9: what stitching is still worth if the filters of merged runs are made of keys, as Bloom
+//! filters are, so that leaves that are taken over are read after all.
+
+use super::harness::{LEVELS, Store, line, mb_s};
+use super::stitching::{COPY_ALL, K, Workload, appends, sequences};
+use crate::entry::{Axis, Experiment, Form, Measure, Published, Value, Work, named};
+use crate::measured::{Measured, name};
+use alluvium::LevelsOptions;
+use anyhow::Result;
+
+const MERGED: &str = "f = 0, filters merged";
+const REHASHED: &str = "f = 0, keys rehashed";
+const WAYS: [&str; 3] = [MERGED, REHASHED, COPY_ALL];
+
+const SEQUENCES: &str = "long sequences";
+const APPENDS: &str = "appends at random places";
+const INSERTS: &str = "inserts";
+const READ: &str = "read";
+const WRITTEN: &str = "written";
+
+const AXIS: Axis = Axis {
+    name: "what merges do",
+    form: Form::Names,
+};
+const NONE: &[Published] = &[];
+
+/// Loads a store in each way.
+fn each_way(measured: &mut Measured, of: &str, (shape, _, keys): &Workload) -> Result<()> {
+    let (mut inserts, mut read, mut written) = (Vec::new(), Vec::new(), Vec::new());
+    for way in WAYS {
+        let levels = LevelsOptions::samt(K);
+        let (shape, levels) = match way {
+            MERGED => (*shape, levels.stitch(0)),
+            REHASHED => (shape.rehashed(), levels.stitch(0)),
+            _ => (*shape, levels),
+        };
+        let store = Store::new(shape, &levels)?;
+        let (count, took) = store.load(keys())?;
+        inserts.push((name(way), mb_s(count * shape.record_bytes(), took)));
+        read.push((name(way), store.read_by_merges()));
+        written.push((name(way), store.amplification()));
+    }
+    for (what, points) in [(INSERTS, inserts), (READ, read), (WRITTEN, written)] {
+        measured
+            .counts
+            .push(line(&format!("{what} of {of}"), "Alluvium", points));
+    }
+    Ok(())
+}
+
+fn measure(records: u64) -> Result<Measured> {
+    let mut measured = Measured::default();
+    each_way(&mut measured, SEQUENCES, &sequences(records))?;
+    each_way(&mut measured, APPENDS, &appends(records))?;
+    Ok(measured)
+}
+
+const BYTES: &str = "for each of the user's";
+const COUNTED: &str = "Counted, so that it is the same on every device.";
+
+pub(super) const S9: Experiment = Experiment {
+    id: "seed-3/S9",
+    title: "Stitching with filters that are made of keys",
+    shows: "If filters are made of keys, as Bloom filters are, merges read what they take over, and most of what stitching gains is lost.",
+    section: "§6.1.2",
+    figure: "Section 6.1.2",
+    setting: "A SAMT with K = 4 and Bloom filters on an Intel X-25M; the rates of S2, of which the document says that rehashing leaves 5 MB/s above a SAMT that copies everything.",
+    differs: &[
+        LEVELS,
+        "Filters are maplets in each case; those that are made of keys are what a merge of filters would have given.",
+    ],
+    measures: &[
+        Measure {
+            name: "inserts, long sequences",
+            unit: "MB/s",
+            axis: AXIS,
+            published: &[Published {
+                name: "VT-tree",
+                section: "§6.1.2, §6.3.2",
+                points: &[
+                    named(MERGED, Value::Is(85.0)),
+                    named(REHASHED, Value::About(33.0)),
+                    named(COPY_ALL, Value::Is(28.0)),
+                ],
+            }],
+            note: "",
+            ours: |measured| measured.under("inserts of long sequences"),
+        },
+        Measure {
+            name: "bytes read by merges, long sequences",
+            unit: BYTES,
+            axis: AXIS,
+            published: NONE,
+            note: COUNTED,
+            ours: |measured| measured.under("read of long sequences"),
+        },
+        Measure {
+            name: "bytes written, long sequences",
+            unit: BYTES,
+            axis: AXIS,
+            published: NONE,
+            note: COUNTED,
+            ours: |measured| measured.under("written of long sequences"),
+        },
+        Measure {
+            name: "appends at random places",
+            unit: "MB/s",
+            axis: AXIS,
+            published: &[Published {
+                name: "VT-tree",
+                section: "§6.3.2",
+                points: &[named(MERGED, Value::Is(57.0)), named(COPY_ALL, Value::Is(23.0))],
+            }],
+            note: "The document says nothing of rehashing here.",
+            ours: |measured| measured.under("inserts of appends at random places"),
+        },
+        Measure {
+            name: "bytes read by merges, appends at random places",
+            unit: BYTES,
+            axis: AXIS,
+            published: NONE,
+            note: COUNTED,
+            ours: |measured| measured.under("read of appends at random places"),
+        },
+        Measure {
+            name: "bytes written, appends at random places",
+            unit: BYTES,
+            axis: AXIS,
+            published: NONE,
+            note: COUNTED,
+            ours: |measured| measured.under("written of appends at random places"),
+        },
+    ],
+    work: Work::Here {
+        quick: 20_000,
+        full: 2_611_200,
+        most: 1 << 24,
+        measure,
+    },
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rehashing_reads_what_copying_reads_and_writes_what_stitching_writes() {
+        let measured = measure(4000).unwrap();
+        for workload in [SEQUENCES, APPENDS] {
+            let of = |what: &str| {
+                let lines = measured.under(&format!("{what} of {workload}"));
+                let points: Vec<f64> = lines[0].points.iter().map(|spot| spot.value).collect();
+                points
+            };
+            let (read, written) = (of(READ), of(WRITTEN));
+            println!("{workload}: read {read:?}, written {written:?}");
+            assert!(read[0] * 10.0 < read[1], "{workload}: keys are read, {read:?}");
+            assert!(read[1] > read[2] * 0.8, "{workload}: nearly all, {read:?}");
+            let same = (written[0] - written[1]).abs() < written[0] * 0.02;
+            assert!(same && written[1] * 2.0 < written[2], "{workload}: {written:?}");
+        }
+    }
+}

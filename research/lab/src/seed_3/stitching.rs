@@ -1,0 +1,415 @@
+//! S1 to S3 and S5: what a VT-tree writes and scans, by the threshold f above which leaves are
+//! taken over unread.
+
+use super::apart;
+use super::harness::{BATCH, KEY, LEVELS, Shape, Store, key, line, mb_s};
+use crate::entry::{At, Axis, Experiment, Form, Measure, Published, Value, Work, at, named};
+use crate::measured::{Measured, name};
+use alluvium::LevelsOptions;
+use anyhow::Result;
+
+const INSERTS: &str = "inserts";
+const SCANS: &str = "scans";
+
+/// Runs that are merged at once.
+pub(super) const K: u32 = 4;
+/// The largest threshold of the document: everything is copied.
+pub(super) const COPY_ALL: &str = "copy all";
+const NEVER: &str = "no merges";
+pub(super) const F0: &str = "f = 0";
+pub(super) const F3: &str = "f = 3";
+pub(super) const F15: &str = "f = 15";
+
+/// Bytes of values: a page holds a pair, as in the document.
+pub(super) const PAGE_VALUE: usize = 3800;
+const SMALL_VALUE: usize = 48;
+
+const THRESHOLDS: Axis = Axis {
+    name: "threshold",
+    form: Form::Names,
+};
+const CLUSTERS: Axis = Axis {
+    name: "neighbours that are inserted together",
+    form: Form::Logarithmic,
+};
+
+fn levels(threshold: &str) -> LevelsOptions {
+    let samt = LevelsOptions::samt(K);
+    match threshold {
+        F0 => samt.stitch(0),
+        F3 => samt.stitch(3),
+        F15 => samt.stitch(15),
+        NEVER => LevelsOptions::never(),
+        _ => samt,
+    }
+}
+
+/// How many units are appended to, and how often each: as 2,040 and 1,280 of the document. They are
+/// whole commits, so that a memtable has each unit once.
+fn units(records: u64) -> (u64, u64) {
+    let units = (records as f64 * 2040.0 / 1280.0).sqrt();
+    let commits = (units / BATCH as f64).round() as u64 * BATCH;
+    let units = if commits > 0 {
+        commits
+    } else {
+        units.max(1.0) as u64
+    };
+    (units, (records / units).max(1))
+}
+
+/// The numbers below `count` in an order that looks random: each once.
+pub(super) fn shuffled(count: u64, seed: u64) -> Vec<u64> {
+    let mut all: Vec<u64> = (0..count).collect();
+    fastrand::Rng::with_seed(seed).shuffle(&mut all);
+    all
+}
+
+/// Loads and scans a store for each threshold.
+fn each_threshold(
+    thresholds: &[&'static str],
+    shape: Shape,
+    records: u64,
+    keys: impl Fn() -> Box<dyn Iterator<Item = [u8; KEY]>>,
+) -> Result<Measured> {
+    let shape = shape.with_memory(records);
+    let (mut inserts, mut scans) = (Vec::new(), Vec::new());
+    for &threshold in thresholds {
+        let store = Store::new(shape, &levels(threshold))?;
+        let (count, took) = store.load(keys())?;
+        inserts.push((name(threshold), mb_s(count * shape.record_bytes(), took)));
+        let (bytes, took) = store.reopen()?.scan(records)?;
+        scans.push((name(threshold), mb_s(bytes, took)));
+    }
+    Ok(Measured {
+        counts: vec![line(INSERTS, "Alluvium", inserts), line(SCANS, "Alluvium", scans)],
+        ..Measured::default()
+    })
+}
+
+/// A workload: its shape, how many records it has, and their keys.
+pub(super) type Workload = (Shape, u64, Box<dyn Fn() -> Keys>);
+type Keys = Box<dyn Iterator<Item = [u8; KEY]>>;
+
+/// Appends to one unit after the other, in an order that looks random.
+pub(super) fn appends(records: u64) -> Workload {
+    let (units, passes) = units(records);
+    let pass = move |pass| shuffled(units, pass).into_iter().map(move |unit| key(unit, pass));
+    let keys = move || Box::new((0..passes).flat_map(pass)) as Keys;
+    (Shape::of(units, PAGE_VALUE), units * passes, Box::new(keys))
+}
+
+fn random_append(records: u64) -> Result<Measured> {
+    let (shape, count, keys) = appends(records);
+    each_threshold(&[F0, F3, F15, COPY_ALL, NEVER], shape, count, keys)
+}
+
+/// A record in this many is a whole run of the document: 16,384 pairs, eight memtables.
+const RUN_TIMES: u64 = 8;
+
+/// Long sequences, each behind or before all others.
+pub(super) fn sequences(records: u64) -> Workload {
+    let (units, _) = units(records);
+    let run = (units * RUN_TIMES).min(records);
+    let runs = (records / run).max(1);
+    let places = move |unit| (0..run).map(move |place| key(unit, place));
+    let keys = move || Box::new(shuffled(runs, 2).into_iter().flat_map(places)) as Keys;
+    (Shape::of(units, PAGE_VALUE), run * runs, Box::new(keys))
+}
+
+fn sequential(records: u64) -> Result<Measured> {
+    let (shape, count, keys) = sequences(records);
+    each_threshold(&[F0, F15, COPY_ALL, NEVER], shape, count, keys)
+}
+
+fn random_insertion(records: u64) -> Result<Measured> {
+    let (units, _) = units(records);
+    let shape = Shape::of(units, PAGE_VALUE).with_memory(records);
+    let mut counts = Vec::new();
+    for threshold in [F0, F15, COPY_ALL] {
+        let mut points = Vec::new();
+        for cluster in [1u64, 4, 16] {
+            let store = Store::new(shape, &levels(threshold))?;
+            let clusters = (records / cluster).max(1);
+            let places = move |at: u64| (0..cluster).map(move |place| key(at * cluster + place, 0));
+            let (count, took) = store.load(shuffled(clusters, 3).into_iter().flat_map(places))?;
+            points.push((
+                At::Number(cluster as f64),
+                mb_s(count * shape.record_bytes(), took),
+            ));
+        }
+        counts.push(line(INSERTS, threshold, points));
+    }
+    Ok(Measured {
+        counts,
+        ..Measured::default()
+    })
+}
+
+/// Small pairs come in sequences, each to one unit.
+const SEQUENCE: u64 = 64;
+
+fn small_tuples(records: u64) -> Result<Measured> {
+    let (units, passes) = units((records / SEQUENCE).max(1));
+    let shape = Shape::of(units * SEQUENCE, SMALL_VALUE);
+    let all = [F0, F3, F15, COPY_ALL];
+    let measured = each_threshold(&all, shape, units * passes * SEQUENCE, || {
+        let sequence = |unit, pass| (0..SEQUENCE).map(move |place| key(unit, pass * SEQUENCE + place));
+        let pass = move |pass| {
+            shuffled(units, pass)
+                .into_iter()
+                .flat_map(move |unit| sequence(unit, pass))
+        };
+        Box::new((0..passes).flat_map(pass))
+    })?;
+    apart::beside(measured, records)
+}
+
+const INSERTED: fn(&Measured) -> Vec<crate::measured::Line> = |measured| measured.under(INSERTS);
+const SCANNED: fn(&Measured) -> Vec<crate::measured::Line> = |measured| measured.under(SCANS);
+
+const SETTING: &str = "GTSSLv2 with K = 4 and a cache of 8 MB, pairs of 4 KiB, 10 GB in all, 3 GB of memory, on an Intel X-25M.";
+const DIFFERS: &[&str] = &[
+    LEVELS,
+    "Runs are asked through maplets, and keys have 16 bytes.",
+    "Files are read past the system's cache; ours has a quarter of the data's size instead.",
+];
+const VT_TREE: &str = "VT-tree";
+
+pub(super) const S1: Experiment = Experiment {
+    id: "seed-3/S1",
+    title: "Appending at random places, by the threshold of stitching",
+    shows: "A small threshold makes appends at random places cheap and scans dear, and a large one the reverse.",
+    section: "§6.3.2",
+    figure: "Figures 6.10 and 6.11",
+    setting: SETTING,
+    differs: DIFFERS,
+    measures: &[
+        Measure {
+            name: "appends",
+            unit: "MB/s",
+            axis: THRESHOLDS,
+            published: &[Published {
+                name: VT_TREE,
+                section: "§6.3.2",
+                points: &[
+                    named(F0, Value::Is(57.0)),
+                    named(F3, Value::Is(47.0)),
+                    named(F15, Value::Is(31.0)),
+                    named(COPY_ALL, Value::Is(23.0)),
+                    named(NEVER, Value::Is(90.0)),
+                ],
+            }],
+            note: "",
+            ours: INSERTED,
+        },
+        Measure {
+            name: "scans afterwards",
+            unit: "MB/s",
+            axis: THRESHOLDS,
+            published: &[Published {
+                name: VT_TREE,
+                section: "§6.3.2",
+                points: &[
+                    named(F0, Value::Is(16.0)),
+                    named(F3, Value::Is(63.0)),
+                    named(F15, Value::Is(81.0)),
+                    named(COPY_ALL, Value::Is(131.0)),
+                ],
+            }],
+            note: "Our scans read ahead in several runs at once.",
+            ours: SCANNED,
+        },
+    ],
+    work: Work::Here {
+        quick: 20_000,
+        full: 2_611_200,
+        most: 1 << 24,
+        measure: random_append,
+    },
+};
+
+pub(super) const S2: Experiment = Experiment {
+    id: "seed-3/S2",
+    title: "Long sequences, by the threshold of stitching",
+    shows: "Long sequences are written once with any threshold, and three times as fast as where all is copied.",
+    section: "§6.3.2",
+    figure: "Figure 6.12",
+    setting: SETTING,
+    differs: DIFFERS,
+    measures: &[
+        Measure {
+            name: "inserts",
+            unit: "MB/s",
+            axis: THRESHOLDS,
+            published: &[Published {
+                name: VT_TREE,
+                section: "§6.3.2",
+                points: &[
+                    named(F0, Value::Is(85.0)),
+                    named(F15, Value::Is(87.0)),
+                    named(COPY_ALL, Value::Is(28.0)),
+                    named(NEVER, Value::Is(91.0)),
+                ],
+            }],
+            note: "",
+            ours: INSERTED,
+        },
+        Measure {
+            name: "scans afterwards",
+            unit: "MB/s",
+            axis: THRESHOLDS,
+            published: &[Published {
+                name: VT_TREE,
+                section: "§6.3.2",
+                points: &[
+                    named(F0, Value::Is(152.0)),
+                    named(F15, Value::Is(158.0)),
+                    named(COPY_ALL, Value::Is(149.0)),
+                    named(NEVER, Value::Is(25.0)),
+                ],
+            }],
+            note: "",
+            ours: SCANNED,
+        },
+    ],
+    work: Work::Here {
+        quick: 20_000,
+        full: 2_611_200,
+        most: 1 << 24,
+        measure: sequential,
+    },
+};
+
+pub(super) const S3: Experiment = Experiment {
+    id: "seed-3/S3",
+    title: "Inserts at random places, alone and with neighbours",
+    shows: "A threshold above the number of neighbours that come together costs random inserts nothing.",
+    section: "§6.3.2",
+    figure: "Figure 6.13",
+    setting: SETTING,
+    differs: DIFFERS,
+    measures: &[Measure {
+        name: "inserts",
+        unit: "MB/s",
+        axis: CLUSTERS,
+        published: &[Published {
+            name: "f above the neighbours",
+            section: "§6.3.2",
+            points: &[
+                at(1.0, Value::About(24.0)),
+                at(4.0, Value::About(24.0)),
+                at(16.0, Value::About(24.0)),
+            ],
+        }],
+        note: "The document says that f = 0 is half as fast with one neighbour as with sixteen.",
+        ours: INSERTED,
+    }],
+    work: Work::Here {
+        quick: 10_000,
+        full: 1_000_000,
+        most: 1 << 24,
+        measure: random_insertion,
+    },
+};
+
+pub(super) const S5: Experiment = Experiment {
+    id: "seed-3/S5",
+    title: "Sequences of small pairs, by the threshold of stitching",
+    shows: "With pairs of 64 bytes, which cost processors more than devices, stitching makes appends twice as fast.",
+    section: "§6.3.2",
+    figure: "Figure 6.14",
+    setting: "As in S1, with pairs of 64 bytes that come in sequences of 64.",
+    differs: DIFFERS,
+    measures: &[
+        Measure {
+            name: "appends",
+            unit: "MB/s",
+            axis: THRESHOLDS,
+            published: &[Published {
+                name: VT_TREE,
+                section: "§6.3.2",
+                points: &[
+                    named(F0, Value::Is(18.2)),
+                    named(F3, Value::Is(14.5)),
+                    named(F15, Value::Is(11.4)),
+                    named(COPY_ALL, Value::Is(9.3)),
+                ],
+            }],
+            note: "",
+            ours: INSERTED,
+        },
+        Measure {
+            name: "scans afterwards",
+            unit: "MB/s",
+            axis: THRESHOLDS,
+            published: &[Published {
+                name: VT_TREE,
+                section: "§6.3.2",
+                points: &[named(F0, Value::Is(21.0)), named(COPY_ALL, Value::Is(28.9))],
+            }],
+            note: "",
+            ours: SCANNED,
+        },
+        apart::WRITES,
+        apart::SEEKS,
+        apart::LONG_WRITES,
+        apart::LONG_SEEKS,
+    ],
+    work: Work::Here {
+        quick: 400_000,
+        full: 40_000_000,
+        most: 1 << 28,
+        measure: small_tuples,
+    },
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_and_passes_have_the_ratio_of_the_document() {
+        assert_eq!(units(2040 * 1280), (2040, 1280));
+        for records in [1, 10, 2000, 20_000] {
+            let (units, passes) = units(records);
+            assert!(
+                units * passes <= records.max(1) && units * passes * 2 > records,
+                "{records}"
+            );
+        }
+    }
+
+    /// Leaves of different runs have keys between each other's bounds in the index, and overlap in
+    /// none: what is taken over depends on f alone.
+    #[test]
+    fn appends_at_random_places_write_the_less_the_smaller_the_threshold() {
+        let (shape, _, keys) = appends(16_000);
+        let written = [F0, F3, F15, COPY_ALL].map(|threshold| {
+            let store = Store::new(shape, &levels(threshold)).unwrap();
+            store.load(keys()).unwrap();
+            store.amplification()
+        });
+        println!("{written:?}");
+        assert!(written[0] < 1.3, "{written:?}");
+        assert!(
+            written.windows(2).all(|pair| pair[0] * 1.1 < pair[1]),
+            "{written:?}"
+        );
+    }
+
+    #[test]
+    fn every_experiment_of_stitching_is_measured_at_a_small_size() {
+        for experiment in [&S1, &S2, &S3, &S5] {
+            let Work::Here { measure, .. } = experiment.work else {
+                panic!("{}", experiment.id);
+            };
+            let measured = measure(600).unwrap();
+            for line in &measured.counts {
+                assert!(line.points.len() >= 3, "{}: {line:?}", experiment.id);
+                // A scan may jump nowhere.
+                let least = if line.name.starts_with("jumps") { -1.0 } else { 0.0 };
+                assert!(line.points.iter().all(|spot| spot.value > least), "{line:?}");
+            }
+        }
+    }
+}

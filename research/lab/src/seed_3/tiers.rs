@@ -1,0 +1,271 @@
+//! G1 and G2: a small fast device before a large slow one.
+//!
+//! Both devices are directories under that for temporary files, slowed down to the pace of the
+//! document's: seeks and transfers cost what they cost there.
+
+use super::harness::{KEY, VALUE_THRESHOLD, key, line, per_second};
+use crate::entry::{Axis, Experiment, Form, Measure, Published, Value, Work, named};
+use crate::measured::{Measured, name};
+use crate::scratch::Scratch;
+use alluvium::simulation::{OpenIn as _, Scale};
+use alluvium::{Db, Durability, Keyspace, KeyspaceOptions, LevelsOptions, Options, Structure, WriteBatch};
+use alluvium_base::MIB;
+use alluvium_device::{Directory, ThrottledDirectory};
+use alluvium_model::Affine;
+use alluvium_storage::Directories;
+use alluvium_storage::log::LogOptions;
+use anyhow::{Result, ensure};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+const WARM: &str = "warm";
+const INSERTS: &str = "inserts";
+const NEWEST: &str = "newest";
+const SLOW: &str = "one slow device";
+const BOTH: &str = "a fast one before it";
+
+/// Accesses a second and megabytes a second of the document's devices.
+const DISK: (u64, u64) = (250, 100);
+const FLASH: (u64, u64) = (3800, 240);
+
+/// Of 16 GB of data: the newest memtable, the fast device, the set that is read.
+const DATA_TO_MEMTABLE: u64 = 64;
+const DATA_TO_FAST: u64 = 3;
+const DATA_TO_HOT: u64 = 16;
+/// The cache holds the nodes of indexes, and a few of the set's: the document's memory, 900 MB,
+/// does not hold the set either.
+const DATA_TO_CACHE: u64 = 40;
+const LEAST_MEMTABLE: u64 = 256 << 10;
+const LEAST_CACHE: u64 = MIB;
+/// Bytes of copies for each of the set that is read: pages have cold neighbours in them.
+const HOT_TO_COPIES: u64 = 8;
+
+/// How often each key of the set is read before it counts, and when it counts.
+const WARMING: u64 = 3;
+/// After as many reads the background has its turn. It writes an extent of copies at most, of which
+/// these leaves fill a quarter.
+const READS_TO_STEP: u64 = 64;
+/// The most reads that are timed: a disk does some hundreds a second.
+const MOST_TIMED: u64 = 3000;
+
+const DIFFERS: &[&str] = &[
+    "Both devices are directories under the system's directory for temporary files, at the pace of the document's disk (250 accesses a second, 100 MB/s) and flash (3,800, 240 MB/s).",
+    "What is read often is copied by pages, beside the levels; the document puts pairs into its newest level again.",
+    "Levels go to tiers by their sizes; all sizes shrink with the number of records.",
+];
+const DEVICES: Axis = Axis {
+    name: "devices",
+    form: Form::Names,
+};
+
+pub(super) const G1: Experiment = Experiment {
+    id: "seed-3/G1",
+    title: "A set of keys that is read again and again from a slow device",
+    shows: "What is read from the slow device comes to the fast one, and is read at its pace from then on.",
+    section: "§5.3.1",
+    figure: "Figure 5.5",
+    setting: "16 GB in pairs of 4 KB, a set of 1 GB of them is read; 900 MB of memory, flash for 5 GB, disks.",
+    differs: DIFFERS,
+    measures: &[Measure {
+        name: "lookups in the set",
+        unit: "a second",
+        axis: Axis {
+            name: "state",
+            form: Form::Names,
+        },
+        published: &[Published {
+            name: "GTSSLv1",
+            section: "§5.3.1",
+            points: &[named("cold", Value::Is(243.8)), named(WARM, Value::Is(1815.93))],
+        }],
+        note: "The document's mean counts the time until the set is on the fast device.",
+        ours: |measured| measured.under(WARM),
+    }],
+    work: Work::Here {
+        quick: 10_000,
+        full: 4_000_000,
+        most: 1 << 26,
+        measure: hot_set,
+    },
+};
+
+pub(super) const G2: Experiment = Experiment {
+    id: "seed-3/G2",
+    title: "Inserts and lookups of new keys, with a fast device and without",
+    shows: "With a fast device before the slow one inserts are faster by a third, and new keys are read at the pace of the fast one.",
+    section: "§5.3.1",
+    figure: "Figure 5.6",
+    setting: "16 GB in pairs of 1 KB, without a cache of reads; lookups from the newest key to the oldest.",
+    differs: DIFFERS,
+    measures: &[
+        Measure {
+            name: "inserts",
+            unit: "times those with one slow device",
+            axis: DEVICES,
+            published: &[Published {
+                name: "GTSSLv1",
+                section: "§5.3.1",
+                points: &[named(BOTH, Value::Is(1.33))],
+            }],
+            note: "",
+            ours: |measured| measured.under(INSERTS),
+        },
+        Measure {
+            name: "lookups of the newest sixth",
+            unit: "a second",
+            axis: DEVICES,
+            published: &[Published {
+                name: "GTSSLv1",
+                section: "§5.3.1",
+                points: &[named(SLOW, Value::Is(316.0)), named(BOTH, Value::Is(2338.0))],
+            }],
+            note: "",
+            ours: |measured| measured.under(NEWEST),
+        },
+    ],
+    work: Work::Here {
+        quick: 20_000,
+        full: 16_000_000,
+        most: 1 << 28,
+        measure: insert_and_look,
+    },
+};
+
+/// A directory at the pace of a device.
+fn paced(scratch: &Scratch, (accesses, mb): (u64, u64)) -> Arc<dyn Directory> {
+    let clock = Affine::new(1_000_000_000 / accesses, 1_000_000_000, mb * 1_000_000);
+    let directory: Arc<dyn Directory> = Arc::clone(&scratch.directory) as _;
+    Arc::new(ThrottledDirectory::new(directory, Box::new(clock)))
+}
+
+/// A store on one slow device, or with a fast one before it.
+struct Store {
+    db: Db,
+    keyspace: Keyspace,
+    value_bytes: usize,
+    _scratches: [Scratch; 2],
+}
+
+impl Store {
+    fn new(has_fast: bool, records: u64, value_bytes: usize, copies: u64) -> Result<Store> {
+        let scratches = [Scratch::new()?, Scratch::new()?];
+        let data = records * (KEY + value_bytes) as u64;
+        let mut scale = Scale::small(0x61, (data / DATA_TO_MEMTABLE).max(LEAST_MEMTABLE), 0);
+        scale.cache = (data / DATA_TO_CACHE).max(LEAST_CACHE);
+        scale.log = LogOptions::with_limit((8 * scale.memtable).max(4 << 20));
+        scale.extents.planned_bytes = Some(data / DATA_TO_FAST);
+        let slow = paced(&scratches[1], DISK);
+        let directories = match has_fast {
+            true => Directories::from(paced(&scratches[0], FLASH)).and(slow),
+            false => Directories::from(slow),
+        };
+        let options = Options::new()
+            .durability(Durability::Memory)
+            .record_memory(0)
+            .copy_hot(copies)
+            .simulated(scale, || 0);
+        let db = options.create_in(directories)?;
+        let levels = KeyspaceOptions::new()
+            .structure(Structure::Levels(LevelsOptions::samt(4)))
+            .value_threshold(VALUE_THRESHOLD);
+        let keyspace = db.keyspace_with("records", &levels)?;
+        Ok(Store {
+            db,
+            keyspace,
+            value_bytes,
+            _scratches: scratches,
+        })
+    }
+
+    /// Inserts numbers from 0 on; keys are in no order.
+    fn load(&self, records: u64) -> Result<Duration> {
+        let started = Instant::now();
+        let mut batch = WriteBatch::new();
+        for number in 0..records {
+            batch.put(
+                &self.keyspace,
+                key(scattered(number), number),
+                vec![7; self.value_bytes],
+            )?;
+            if number % 64 == 63 {
+                self.db.write(&std::mem::take(&mut batch))?;
+            }
+        }
+        self.db.write(&batch)?;
+        self.db.checkpoint()?;
+        while self.db.work()? {}
+        Ok(started.elapsed())
+    }
+
+    /// Looks numbers up; how many a second.
+    fn look(&self, numbers: impl Iterator<Item = u64>) -> Result<f64> {
+        let (mut count, started) = (0, Instant::now());
+        for number in numbers {
+            let found = self.keyspace.get(key(scattered(number), number))?;
+            ensure!(found.is_some(), "record {number} is missing");
+            count += 1;
+            if count % READS_TO_STEP == 0 {
+                while self.db.work()? {}
+            }
+        }
+        Ok(per_second(count, started.elapsed()))
+    }
+}
+
+fn scattered(number: u64) -> u64 {
+    number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+fn hot_set(records: u64) -> Result<Measured> {
+    const VALUE: usize = 3800;
+    let hot = (records / DATA_TO_HOT).clamp(1, records);
+    let copies = (hot * (KEY + VALUE) as u64 * HOT_TO_COPIES).max(8 * MIB);
+    let store = Store::new(true, records, VALUE, copies)?;
+    store.load(records)?;
+    // The oldest ones lie on the slow device.
+    let timed = hot.min(MOST_TIMED);
+    let cold = store.look(0..timed)?;
+    for _ in 0..WARMING {
+        store.look(0..hot)?;
+    }
+    let warm = store.look(0..timed)?;
+    let points = vec![(name("cold"), cold), (name(WARM), warm)];
+    Ok(Measured {
+        counts: vec![line(WARM, "Alluvium, levels", points)],
+        ..Measured::default()
+    })
+}
+
+fn insert_and_look(records: u64) -> Result<Measured> {
+    const VALUE: usize = 1008;
+    let (mut rates, mut newest) = (Vec::new(), Vec::new());
+    let sixth = (records / 6).clamp(1, MOST_TIMED);
+    for (place, has_fast) in [(SLOW, false), (BOTH, true)] {
+        let store = Store::new(has_fast, records, VALUE, 0)?;
+        rates.push(per_second(records, store.load(records)?));
+        newest.push((name(place), store.look((records - sixth..records).rev())?));
+    }
+    let times = vec![(name(BOTH), rates[1] / rates[0])];
+    Ok(Measured {
+        counts: vec![
+            line(INSERTS, "Alluvium, levels", times),
+            line(NEWEST, "Alluvium, levels", newest),
+        ],
+        ..Measured::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_experiments_are_measured_at_a_small_size() {
+        let measured = hot_set(300).unwrap();
+        assert_eq!(measured.under(WARM)[0].points.len(), 2);
+        let measured = insert_and_look(600).unwrap();
+        let newest = &measured.under(NEWEST)[0].points;
+        assert!(newest.len() == 2 && newest.iter().all(|spot| spot.value > 0.0));
+        assert_eq!(measured.under(INSERTS)[0].points.len(), 1);
+    }
+}

@@ -1,0 +1,280 @@
+//! C5: node sizes of a Bε-tree, on a disk; and what each step of the ladder is worth.
+
+use super::c4_b_tree::{NODES, PLACES, SLOW_RECORDS, TABLE_2};
+use super::sweep::{
+    Curve, DISKS, Fanout, OPERATIONS, Place, Point, Subject, best, beyond, by_disk, curve, insert_us,
+    largest, line, query_us,
+};
+use crate::entry::{Experiment, Measure, Published, Value, Work, at, named};
+use crate::measured::{Line, Measured, Spot, name};
+use alluvium_model::presets::{HITACHI_1TB_2009, HardDisk};
+use research_trees::affine::Variant;
+use anyhow::{Result, ensure};
+
+const INSERT: &str = "inserts";
+const QUERY: &str = "queries";
+const BEST: &str = "best";
+const LARGE: &str = "large";
+const ALPHA: &str = "alpha";
+const RMS: &str = "rms";
+
+const DISK: &HardDisk = &HITACHI_1TB_2009;
+
+const fn with_16(name: &'static str, variant: Variant) -> Subject {
+    Subject {
+        name,
+        variant,
+        fanout: Fanout::Fixed(16),
+        leaf_block_kib: None,
+        least_kib: 64,
+        most_kib: 32 << 10,
+    }
+}
+
+/// The ladder with TokuDB's fanout, its last step with √B children, and with leaves that are read
+/// in blocks of the same size whatever the node, as TokuDB's basement nodes are.
+pub(super) const SUBJECTS: [Subject; 6] = [
+    with_16("V0, F = 16", Variant::Naive),
+    with_16("V1, F = 16", Variant::Segmented),
+    with_16("V2, F = 16", Variant::ParentPivots),
+    with_16("V3, F = 16", Variant::WeightBalanced),
+    Subject {
+        fanout: Fanout::Root,
+        ..with_16("V3, F = √B", Variant::WeightBalanced)
+    },
+    Subject {
+        leaf_block_kib: Some(64),
+        ..with_16("V3, F = 16, leaf blocks of 64 KiB", Variant::WeightBalanced)
+    },
+];
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    id: "seed-4/C5",
+    title: "Node sizes of a Bε-tree on a disk",
+    shows: "A Bε-tree on a disk wants nodes of megabytes, and hardly loses with larger ones.",
+    section: "§5",
+    figure: "Figure 3",
+    setting: "TokuDB without compression, 16 GiB of pairs below 4 GiB of memory on a hard disk, nodes of 64 KiB to 4 MiB.",
+    differs: &[
+        "Ours are Alluvium's trees of the document's section 4, loaded in order and aged by inserts: V0 reads whole nodes, V1 segments, V2 has pivots in the parent, V3 balances weights.",
+        "TokuDB reads leaves in basement nodes of one size. The last line does so, with 64 KiB; the others read a part of F.",
+        "The root alone is in memory, whose size is that of a node.",
+        "The affine disk is the 1 TB Hitachi of Table 2, charged exactly. The slowed device takes as long in real time; it is measured from a million records on.",
+    ],
+    measures: &[
+        Measure {
+            name: "time of an insert",
+            unit: "µs",
+            axis: NODES,
+            published: &[Published {
+                name: "TokuDB",
+                section: "§5",
+                points: &[at(4096.0, Value::Said("the best"))],
+            }],
+            note: "",
+            ours: |measured| measured.under(INSERT),
+        },
+        Measure {
+            name: "time of a query",
+            unit: "µs",
+            axis: NODES,
+            published: &[Published {
+                name: "TokuDB",
+                section: "§5",
+                points: &[at(512.0, Value::Said("the best"))],
+            }],
+            note: "",
+            ours: |measured| measured.under(QUERY),
+        },
+        Measure {
+            name: "best nodes",
+            unit: "KiB",
+            axis: PLACES,
+            published: &[Published {
+                name: "TokuDB",
+                section: "§5",
+                points: &[named(INSERT, Value::Is(4096.0)), named(QUERY, Value::Is(512.0))],
+            }],
+            note: "",
+            ours: |measured| measured.under(BEST),
+        },
+        Measure {
+            name: "best nodes on each disk",
+            unit: "KiB",
+            axis: TABLE_2,
+            published: &[],
+            note: "The same counts, charged as each disk of Table 2 would.",
+            ours: |measured| measured.under(DISKS),
+        },
+        Measure {
+            name: "nodes up to four times as large",
+            unit: "times the best",
+            axis: PLACES,
+            published: &[Published {
+                name: "TokuDB",
+                section: "§5",
+                points: &[named(INSERT, Value::Said("loses slightly"))],
+            }],
+            note: "The largest that the data allows, up to that size.",
+            ours: |measured| measured.under(LARGE),
+        },
+        Measure {
+            name: "α of the curves of Table 3",
+            unit: "for an element",
+            axis: PLACES,
+            published: &[Published {
+                name: "TokuDB",
+                section: "§5",
+                points: &[named("both", Value::Is(1.583_574_35e-3))],
+            }],
+            note: "The document's α of Figures 2 and 3 have the same digits, ten times apart: one is probably a misprint. Ours is for 116 bytes.",
+            ours: |measured| measured.under(ALPHA),
+        },
+        Measure {
+            name: "error of the curves",
+            unit: "µs (RMS)",
+            axis: PLACES,
+            published: &[Published {
+                name: "TokuDB",
+                section: "§5",
+                points: &[named("both", Value::Is(18.7))],
+            }],
+            note: "",
+            ours: |measured| measured.under(RMS),
+        },
+    ],
+    work: Work::Here {
+        quick: 1 << 18,
+        full: 1 << 22,
+        most: 1 << 28,
+        measure,
+    },
+};
+
+/// Curves of Table 3, up to the logarithm of N/M and constants: of inserts with a fixed fanout and
+/// with √B children, and of whole nodes that are read. A segment's curve is 1 + αB/F.
+fn curves(subject: &Subject, points: &[Point]) -> [(&'static str, Option<Curve>); 2] {
+    let insert = match subject.fanout {
+        Fanout::Fixed(_) => curve(points, insert_us, f64::recip),
+        Fanout::Root => curve(points, insert_us, |elements| {
+            (elements.sqrt() * elements.ln()).recip()
+        }),
+    };
+    let mut query = curve(points, query_us, |elements| elements.ln().recip());
+    if let (Fanout::Fixed(fanout), false) = (subject.fanout, subject.variant == Variant::Naive) {
+        query = curve(points, query_us, |_| 1.0).map(|found| Curve {
+            alpha: found.alpha * f64::from(fanout),
+            ..found
+        });
+    }
+    [(INSERT, insert), (QUERY, query)]
+}
+
+fn measure(records: u64) -> Result<Measured> {
+    ensure!(records >= 100, "--records {records}: a tree has 100 at least");
+    let mut counts = Vec::new();
+    for subject in &SUBJECTS {
+        sweep(&mut counts, subject, "affine disk", Place::Clock(DISK), records)?;
+    }
+    // In real time the first and the last step of the ladder are enough.
+    for subject in [&SUBJECTS[0], &SUBJECTS[3]] {
+        sweep(&mut counts, subject, "this device", Place::Here, records)?;
+        if records >= SLOW_RECORDS {
+            sweep(
+                &mut counts,
+                subject,
+                "slowed device",
+                Place::Throttled(DISK),
+                records,
+            )?;
+        }
+    }
+    counts.retain(|line| !line.points.is_empty());
+    Ok(Measured {
+        counts,
+        ..Measured::default()
+    })
+}
+
+fn sweep(counts: &mut Vec<Line>, subject: &Subject, at: &str, place: Place<'_>, records: u64) -> Result<()> {
+    let who = format!("{}, {at}", subject.name);
+    let points = subject.sweep(place, records)?;
+    if matches!(place, Place::Clock(_)) {
+        counts.extend(by_disk(subject.name, &points));
+    }
+    counts.push(line(INSERT, &who, &points, insert_us));
+    counts.push(line(QUERY, &who, &points, query_us));
+    let of = |what: &str, spots: Vec<(&'static str, f64)>| Line {
+        name: format!("{what}, {who}"),
+        points: spots
+            .into_iter()
+            .map(|(place, value)| Spot {
+                at: name(place),
+                value,
+            })
+            .collect(),
+    };
+    let bests = [
+        (INSERT, best(&points, insert_us)),
+        (QUERY, best(&points, query_us)),
+    ];
+    counts.push(of(BEST, bests.to_vec()));
+    let large = OPERATIONS.into_iter().filter_map(|(what, figure)| {
+        let times = beyond(&points, largest(&points, 4.0 * best(&points, figure)), figure)?;
+        Some((what, times))
+    });
+    counts.push(of(LARGE, large.collect()));
+    let curves = curves(subject, &points);
+    let found = |of: fn(Curve) -> f64| {
+        let all = curves
+            .iter()
+            .filter_map(|(what, curve)| Some((*what, of((*curve)?))));
+        all.collect::<Vec<_>>()
+    };
+    counts.push(of(ALPHA, found(|curve| curve.alpha)));
+    counts.push(of(RMS, found(|curve| curve.rms)));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measured::value_at;
+
+    #[test]
+    fn segments_make_queries_cheaper_and_inserts_cost_a_share_of_a_read() {
+        let measured = measure(2000).unwrap();
+        let (inserts, queries) = (measured.under(INSERT), measured.under(QUERY));
+        assert_eq!((inserts.len(), queries.len()), (8, 8));
+        let [naive, segmented, parent, balanced] =
+            [0, 1, 2, 3].map(|at: usize| value_at(&queries[at], 256.0).unwrap());
+        assert!(
+            naive > parent && segmented > parent,
+            "{naive} {segmented} {parent}"
+        );
+        assert!(balanced <= 1.2 * parent, "{balanced} {parent}");
+        assert!(measure(1).is_err());
+    }
+
+    #[test]
+    fn nodes_beyond_the_best_cost_inserts_little() {
+        // A disk whose bytes cost 16 times as much: nodes are best that have a 16th, 1 to 8 MiB
+        // of the disk itself.
+        let disk = HardDisk {
+            transfer_ns: 16 * DISK.transfer_ns,
+            ..*DISK
+        };
+        let points = SUBJECTS[4].sweep(Place::Clock(&disk), 60_000).unwrap();
+        let least = best(&points, insert_us);
+        assert!((64.0..=512.0).contains(&least), "{points:?}");
+        let last = points.last().map_or(0.0, |point| f64::from(point.kib));
+        assert!(least < last, "{points:?}");
+        let times = beyond(&points, 2.0 * least, insert_us).unwrap();
+        assert!(times < 1.5, "{times} {points:?}");
+        let spread = |of: super::super::sweep::Figure| {
+            let most = points.iter().map(of).fold(0.0, f64::max);
+            most / points.iter().map(of).fold(f64::INFINITY, f64::min)
+        };
+        assert!(spread(query_us) < 2.0, "{points:?}");
+    }
+}

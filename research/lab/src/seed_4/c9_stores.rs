@@ -1,0 +1,151 @@
+//! C9: pages of whole stores that are B-trees, on the device at hand: Berkeley DB, and a keyspace
+//! of ours in pages.
+
+use super::c4_b_tree::NODES;
+use alluvium_bench::engine::EngineOption;
+use crate::entry::{At, Engines, Experiment, Measure, Published, Value, Work, at};
+use crate::measured::{Line, Measured};
+use crate::plan::{Base, LEAST_CAP, Scale, Step, Threads};
+use anyhow::Result;
+
+/// What Berkeley DB can have for a page, and our stores, too.
+const KIB: [u32; 5] = [4, 8, 16, 32, 64];
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    id: "seed-4/C9",
+    title: "Pages of stores that are B-trees, on a device",
+    shows: "Whole stores with B-trees are best with pages above 4 KiB on a disk, and with small ones on a device whose setup costs little.",
+    section: "§5",
+    figure: "Figure 2",
+    setting: "BerkeleyDB with 16 GiB of pairs below 4 GiB of memory on a hard disk, nodes of 4 KiB to 1 MiB.",
+    differs: &[
+        "The device is the one at hand, with its own setup: only on a hard disk are figures comparable. Memory, page cache included, is a quarter of the data, as in the document; 48 MiB are the least.",
+        "Berkeley DB has pages of 64 KiB at most. `--engines alluvium,berkeley-db` measures both; Alluvium's keyspace is a B⁺-tree in pages, behind its log and a memtable.",
+        "Keys have 24 bytes and come in random order from the first on, where the document adds a thousandth to what is loaded.",
+    ],
+    measures: &[
+        Measure {
+            name: "time of an insert",
+            unit: "µs",
+            axis: NODES,
+            published: &[Published {
+                name: "BerkeleyDB",
+                section: "§5",
+                points: &[at(64.0, Value::Said("the best, above its default"))],
+            }],
+            note: "Over the whole load.",
+            ours: |measured| time_of(measured, "load"),
+        },
+        Measure {
+            name: "time of a query",
+            unit: "µs",
+            axis: NODES,
+            published: &[],
+            note: "The document draws it and states no figure.",
+            ours: |measured| time_of(measured, "c"),
+        },
+        Measure {
+            name: "bytes moved in the load",
+            unit: "for a byte of a record",
+            axis: NODES,
+            published: &[],
+            note: "As the system counts them at the device, with what an engine does afterwards.",
+            ours: |measured| measured.by_step(|of| of.load_amplification()),
+        },
+    ],
+    work: Work::Engines(Engines {
+        quick: QUICK,
+        full: Scale {
+            records: 8_000_000,
+            warm_ms: 10_000,
+            run_ms: 30_000,
+            settle_ms: 60_000,
+            ..QUICK
+        },
+        steps,
+    }),
+};
+
+const QUICK: Scale = Scale {
+    records: 1_000_000,
+    value_bytes: 100,
+    threads: Threads::One,
+    cap: LEAST_CAP,
+    warm_ms: 200,
+    run_ms: 1500,
+    settle_ms: 2000,
+};
+
+fn time_of(measured: &Measured, phase: &str) -> Vec<Line> {
+    measured.by_step(|of| {
+        let row = of.phase(phase)?;
+        (row.ops_per_s > 0.0).then(|| 1e6 / row.ops_per_s)
+    })
+}
+
+fn steps(base: &Base) -> Result<Vec<Step>> {
+    base.refuse_memory("it is a quarter of the data")?;
+    let step = |kib: u32| {
+        let mut step = base.step(At::Number(f64::from(kib)), &["load", "c:uniform"])?;
+        step.job.cap = (base.data() / 4).max(LEAST_CAP);
+        let bytes = kib << 10;
+        for (engine, name, value) in [
+            ("berkeley-db", "page-bytes", bytes.to_string()),
+            (
+                "alluvium",
+                "structure",
+                format!("paged,bplus,node={bytes},key=24,value=128"),
+            ),
+        ] {
+            step.job.options.push(EngineOption {
+                engine: engine.to_owned(),
+                name: name.to_owned(),
+                value,
+            });
+        }
+        Ok(step)
+    };
+    KIB.into_iter().map(step).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measured::Taken;
+    use crate::plan::{Size, Wanted};
+    use alluvium_bench::run::Row;
+
+    #[test]
+    fn each_page_is_a_step_with_a_quarter_of_the_data_in_memory() {
+        let wanted = Wanted {
+            records: Some(4_000_000),
+            ..Wanted::default()
+        };
+        let base = Base::new(Size::Quick, &QUICK, &wanted, "here".into()).unwrap();
+        let steps = steps(&base).unwrap();
+        assert_eq!(steps.len(), KIB.len());
+        for (step, kib) in steps.iter().zip(KIB) {
+            assert_eq!(step.at, At::Number(f64::from(kib)));
+            assert_eq!(step.job.cap, base.data() / 4);
+            let bytes = (kib << 10).to_string();
+            let options = step.job.options.iter();
+            assert!(options.clone().all(|option| option.value.contains(&bytes)));
+            assert_eq!(options.count(), 2);
+        }
+        let row = Row {
+            engine: "berkeley-db".to_owned(),
+            phase: "load".to_owned(),
+            ops_per_s: 50_000.0,
+            ..Row::default()
+        };
+        let measured = Measured {
+            steps: vec![Taken {
+                at: At::Number(4.0),
+                rows: vec![row],
+            }],
+            ..Measured::default()
+        };
+        assert_eq!(time_of(&measured, "load")[0].points[0].value, 20.0);
+        assert!(time_of(&measured, "c").is_empty());
+    }
+}

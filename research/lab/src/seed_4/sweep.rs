@@ -1,0 +1,410 @@
+//! Node sizes, swept: dictionaries of the affine model on a disk that is charged exactly, and on
+//! the device at hand.
+
+use crate::entry::At;
+use crate::measured::{Line, Spot, name};
+use crate::scratch::Scratch;
+use alluvium_device::Directory;
+use alluvium_device::ThrottledDirectory;
+use alluvium_model::fit::affine::fit_relative;
+use alluvium_model::presets::{HARD_DISKS, HardDisk};
+use research_trees::affine::{AffineOptions, AffineTree, FileSpace, MemorySpace, Meter, Space, Variant};
+use alluvium_trees::paged::node::Last;
+use anyhow::Result;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Bytes of a key, of an element, and of an element as it is stored.
+const KEY: usize = 16;
+const ELEMENT: usize = 116;
+const STORED: u64 = ELEMENT as u64 + 6;
+/// Keys leave gaps, into which inserts go.
+const GAP: u64 = 1000;
+/// Data has at least as many nodes, so that a tree is more than its root.
+const NODES: u64 = 12;
+/// How many node sizes there are at least, however few records.
+const LEAST_SIZES: usize = 3;
+
+/// How many children nodes have.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Fanout {
+    /// As many, whatever the node (TokuDB).
+    Fixed(u32),
+    /// The root of the elements of a node.
+    Root,
+}
+
+/// A tree of the sweep.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Subject {
+    pub(super) name: &'static str,
+    pub(super) variant: Variant,
+    pub(super) fanout: Fanout,
+    /// KiB of a sub-block of a leaf; none for a node's by its fanout.
+    pub(super) leaf_block_kib: Option<u32>,
+    /// The smallest node in KiB.
+    pub(super) least_kib: u32,
+    /// The largest node in KiB.
+    pub(super) most_kib: u32,
+}
+
+/// Where trees are.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Place<'a> {
+    /// On a disk of the affine model, which is charged for each request.
+    Clock(&'a HardDisk),
+    /// On the device at hand, past the page cache.
+    Here,
+    /// On the device at hand, which takes as long as a disk would.
+    Throttled(&'a HardDisk),
+}
+
+/// What an operation took, at one node size.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Point {
+    pub(super) kib: u32,
+    pub(super) insert_us: f64,
+    pub(super) query_us: f64,
+    /// What was counted, where requests are charged.
+    pub(super) insert: Requests,
+    pub(super) query: Requests,
+}
+
+/// What one operation asks of a disk, on average.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Requests {
+    count: f64,
+    bytes: f64,
+}
+
+impl Requests {
+    fn of(meter: Meter, operations: u64) -> Requests {
+        Requests {
+            count: (meter.reads + meter.writes) as f64 / operations as f64,
+            bytes: (meter.read_bytes + meter.written_bytes) as f64 / operations as f64,
+        }
+    }
+
+    /// Returns what they take on a disk.
+    fn us(self, disk: &HardDisk) -> f64 {
+        (self.count + disk.alpha() / 4096.0 * self.bytes) * disk.setup_ns as f64 / 1e3
+    }
+}
+
+impl Point {
+    /// Returns the same counts on another disk.
+    pub(super) fn on(self, disk: &HardDisk) -> Point {
+        Point {
+            insert_us: self.insert.us(disk),
+            query_us: self.query.us(disk),
+            ..self
+        }
+    }
+}
+
+impl Subject {
+    fn options(&self, kib: u32) -> AffineOptions {
+        let node_bytes = kib << 10;
+        let elements = node_bytes / ELEMENT as u32;
+        let fanout = match self.fanout {
+            Fanout::Fixed(children) => children,
+            Fanout::Root => f64::from(elements).sqrt().floor() as u32,
+        };
+        AffineOptions {
+            node_bytes,
+            fanout,
+            element_bytes: ELEMENT as u32,
+            leaf_block_bytes: self.leaf_block_kib.map(|kib| kib << 10),
+            variant: self.variant,
+            // The root alone is in memory. A quarter of the data, as in the document, would hold
+            // all nodes of a B-tree but its leaves, and no size would matter.
+            memory_bytes: 0,
+        }
+    }
+
+    /// Returns the node sizes in KiB that data of this number of records allows.
+    pub(super) fn sizes(&self, records: u64) -> Vec<u32> {
+        let most = (records * STORED / NODES) >> 10;
+        let all = (0..)
+            .map(|step| self.least_kib << step)
+            .take_while(|kib| *kib <= self.most_kib);
+        let sizes = all
+            .enumerate()
+            .filter(|(at, kib)| *at < LEAST_SIZES || u64::from(*kib) <= most);
+        sizes.map(|(_, kib)| kib).collect()
+    }
+
+    /// Measures all node sizes at a place.
+    pub(super) fn sweep(&self, place: Place<'_>, records: u64) -> Result<Vec<Point>> {
+        self.sizes(records)
+            .into_iter()
+            .map(|kib| {
+                let options = self.options(kib);
+                match place {
+                    Place::Clock(disk) => on_clock(disk, kib, options, records),
+                    Place::Here => here(kib, options, records, None),
+                    Place::Throttled(disk) => here(kib, options, records, Some(disk)),
+                }
+            })
+            .collect()
+    }
+}
+
+fn key(number: u64) -> Vec<u8> {
+    format!("{number:0KEY$}").into_bytes()
+}
+
+/// Loads a tree, and ages it: buffers are as full as they stay.
+fn load<S: Space>(space: S, options: AffineOptions, records: u64) -> Result<AffineTree<S>> {
+    let mut tree = AffineTree::create(space, options, Arc::new(Last))?;
+    let value = vec![b'v'; ELEMENT - KEY];
+    tree.load_sorted((0..records).map(|number| (key(number * GAP), value.clone())))?;
+    insert(&mut tree, records, aging(options, records), 1)?;
+    tree.commit(b"")?;
+    Ok(tree)
+}
+
+/// Returns how many inserts age a tree: a hundredth of it, and a few times what the root takes.
+fn aging(options: AffineOptions, records: u64) -> u64 {
+    match options.variant {
+        Variant::BTree => (records / 100).min(2000),
+        _ => (records / 100)
+            .max(3 * u64::from(options.node_bytes) / ELEMENT as u64)
+            .min(records),
+    }
+}
+
+fn insert<S: Space>(tree: &mut AffineTree<S>, records: u64, count: u64, seed: u64) -> Result<()> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let value = vec![b'w'; ELEMENT - KEY];
+    for _ in 0..count {
+        tree.insert(&key(random.u64(0..records * GAP)), &value)?;
+    }
+    Ok(())
+}
+
+fn query<S: Space>(tree: &AffineTree<S>, records: u64, count: u64) -> Result<()> {
+    let mut random = fastrand::Rng::with_seed(7);
+    for _ in 0..count {
+        tree.get(&key(random.u64(0..records) * GAP))?;
+    }
+    Ok(())
+}
+
+/// How many operations are measured: of inserts as many as fill the root twice.
+fn counts(options: AffineOptions, records: u64) -> (u64, u64) {
+    let filling = match options.variant {
+        Variant::BTree => 1000,
+        _ => 2 * u64::from(options.node_bytes) / ELEMENT as u64,
+    };
+    (filling.max(1000).min(records.max(1000)), 500)
+}
+
+fn on_clock(disk: &HardDisk, kib: u32, options: AffineOptions, records: u64) -> Result<Point> {
+    let mut tree = load(MemorySpace::new(1 << 44), options, records)?;
+    let (inserts, queries) = counts(options, records);
+    let before = tree.space().meter();
+    query(&tree, records, queries)?;
+    let between = tree.space().meter();
+    insert(&mut tree, records, inserts, 2)?;
+    let after = tree.space().meter();
+    let point = Point {
+        kib,
+        insert: Requests::of(after.since(between), inserts),
+        query: Requests::of(between.since(before), queries),
+        ..Point::default()
+    };
+    Ok(point.on(disk))
+}
+
+const FILE: &str = "dictionary";
+
+fn here(kib: u32, options: AffineOptions, records: u64, disk: Option<&HardDisk>) -> Result<Point> {
+    let scratch = Scratch::new()?;
+    drop(load(
+        FileSpace::create(&*scratch.directory, FILE)?,
+        options,
+        records,
+    )?);
+    let directory: Arc<dyn Directory> = match disk {
+        None => scratch.directory.clone(),
+        Some(disk) => Arc::new(ThrottledDirectory::new(
+            scratch.directory.clone(),
+            Box::new(disk.clock()),
+        )),
+    };
+    let space = FileSpace::open(&*directory, FILE)?;
+    let (mut tree, _) = AffineTree::open(space, options.memory_bytes, Arc::new(Last))?;
+    let (mut inserts, mut queries) = counts(options, records);
+    if disk.is_some() {
+        // Each takes tens of milliseconds. Messages that stay in the root cost nothing.
+        queries = 40;
+        inserts = if options.variant == Variant::BTree {
+            40
+        } else {
+            inserts
+        };
+    }
+    let start = Instant::now();
+    query(&tree, records, queries)?;
+    let query_us = start.elapsed().as_secs_f64() * 1e6 / queries as f64;
+    let start = Instant::now();
+    insert(&mut tree, records, inserts, 2)?;
+    let insert_us = start.elapsed().as_secs_f64() * 1e6 / inserts as f64;
+    Ok(Point {
+        kib,
+        insert_us,
+        query_us,
+        ..Point::default()
+    })
+}
+
+/// Returns a line of one figure of a sweep.
+pub(super) fn line(what: &str, who: &str, points: &[Point], of: Figure) -> Line {
+    let spot = |point: &Point| Spot {
+        at: At::Number(f64::from(point.kib)),
+        value: of(point),
+    };
+    Line {
+        name: format!("{what}, {who}"),
+        points: points.iter().map(spot).collect(),
+    }
+}
+
+/// Returns the points of a line that others have measured, in microseconds of any one figure.
+pub(super) fn points_of(line: &Line) -> Vec<Point> {
+    let point = |spot: &Spot| {
+        Some(Point {
+            kib: spot.at.number()? as u32,
+            insert_us: spot.value,
+            query_us: spot.value,
+            ..Point::default()
+        })
+    };
+    line.points.iter().filter_map(point).collect()
+}
+
+/// Returns the node size in KiB at which a figure is least.
+pub(super) fn best(points: &[Point], of: Figure) -> f64 {
+    let least = points.iter().min_by(|one, other| of(one).total_cmp(&of(other)));
+    least.map_or(0.0, |point| f64::from(point.kib))
+}
+
+/// What an insert took.
+pub(super) fn insert_us(point: &Point) -> f64 {
+    point.insert_us
+}
+
+/// What a query took.
+pub(super) fn query_us(point: &Point) -> f64 {
+    point.query_us
+}
+
+/// A figure of a point.
+pub(super) type Figure = fn(&Point) -> f64;
+/// Both operations, by their names on an axis.
+pub(super) const OPERATIONS: [(&str, Figure); 2] = [("inserts", insert_us), ("queries", query_us)];
+
+/// Returns the largest node size in KiB that was measured, up to a size.
+pub(super) fn largest(points: &[Point], kib: f64) -> f64 {
+    let sizes = points.iter().map(|point| f64::from(point.kib));
+    sizes.filter(|size| *size <= kib).fold(0.0, f64::max)
+}
+
+/// Figures that begin so are the best nodes on each disk of Table 2.
+pub(super) const DISKS: &str = "disks";
+
+/// Returns the best nodes on each disk of Table 2, from one sweep of counts.
+pub(super) fn by_disk(who: &str, points: &[Point]) -> Vec<Line> {
+    let line = |(what, figure): (&str, Figure)| Line {
+        name: format!("{DISKS}, {who}, {what}"),
+        points: HARD_DISKS
+            .iter()
+            .map(|disk| {
+                let there: Vec<Point> = points.iter().map(|point| point.on(disk)).collect();
+                Spot {
+                    at: name(disk.name),
+                    value: best(&there, figure),
+                }
+            })
+            .collect(),
+    };
+    OPERATIONS.map(line).to_vec()
+}
+
+/// Returns a figure at a node size, as a multiple of the least; none if that was not measured.
+pub(super) fn beyond(points: &[Point], kib: f64, of: Figure) -> Option<f64> {
+    let point = points.iter().find(|point| f64::from(point.kib) == kib)?;
+    let least = points.iter().map(of).fold(f64::INFINITY, f64::min);
+    (least > 0.0).then(|| of(point) / least)
+}
+
+/// A curve c(1 + αB)·g(B) of Table 3 through points: α for an element, and the root of the mean
+/// square of the errors.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Curve {
+    pub(super) alpha: f64,
+    pub(super) rms: f64,
+}
+
+/// Fits a curve; none where the points contradict it.
+pub(super) fn curve(points: &[Point], of: Figure, shape: fn(f64) -> f64) -> Option<Curve> {
+    let elements = |point: &Point| f64::from(point.kib) * 1024.0 / ELEMENT as f64;
+    let samples = points
+        .iter()
+        .map(|point| (elements(point) as u64, of(point) / shape(elements(point))));
+    let fit = fit_relative(&samples.collect::<Vec<_>>()).ok()?;
+    let error = |point: &Point| fit.seconds(elements(point)) * shape(elements(point)) - of(point);
+    let squares: f64 = points.iter().map(|point| error(point).powi(2)).sum();
+    Some(Curve {
+        alpha: fit.alpha(1),
+        rms: (squares / points.len() as f64).sqrt(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_curve_is_found_again_from_its_points() {
+        let points: Vec<Point> = (2..12)
+            .map(|step| {
+                let elements = f64::from(1 << step) * 1024.0 / ELEMENT as f64;
+                let insert_us = 15.0 * (1.0 + 2e-4 * elements) / elements.ln();
+                Point {
+                    kib: 1 << step,
+                    insert_us,
+                    query_us: 1.0,
+                    ..Point::default()
+                }
+            })
+            .collect();
+        let found = curve(&points, |point| point.insert_us, |elements| elements.ln().recip()).unwrap();
+        assert!(
+            (found.alpha / 2e-4 - 1.0).abs() < 0.02 && found.rms < 0.05,
+            "{found:?}"
+        );
+        let insert_us = |point: &Point| point.insert_us;
+        assert_eq!(best(&points, insert_us), 128.0);
+        let times = beyond(&points, 2048.0, insert_us).unwrap();
+        assert!((1.5..4.0).contains(&times), "{times}");
+        assert_eq!(beyond(&points, 128.0, insert_us), Some(1.0));
+        assert_eq!(beyond(&points, 4096.0, insert_us), None);
+    }
+
+    #[test]
+    fn sizes_are_those_that_data_allows_and_three_at_least() {
+        let subject = Subject {
+            name: "B-tree",
+            variant: Variant::BTree,
+            fanout: Fanout::Root,
+            leaf_block_kib: None,
+            least_kib: 4,
+            most_kib: 16 << 10,
+        };
+        assert_eq!(subject.sizes(2000), [4, 8, 16]);
+        assert_eq!(subject.sizes(1 << 19).last(), Some(&4096));
+        assert_eq!(subject.sizes(1 << 30).last(), Some(&(16 << 10)));
+    }
+}

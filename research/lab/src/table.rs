@@ -1,0 +1,78 @@
+//! Published values and ours, side by side, as text.
+
+use super::entry::{At, Form, Measure, figure};
+use super::measured::Line;
+
+/// A place of a measure, with what is there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Place {
+    /// The place.
+    pub at: At,
+    /// What each of the measure's published series has there; empty if nothing.
+    pub published: Vec<String>,
+    /// What each of our lines has there; empty if nothing.
+    pub ours: Vec<String>,
+}
+
+/// All places of a measure that a document or we have a value for; numbers in their order.
+#[must_use]
+pub fn places(measure: &Measure, ours: &[Line]) -> Vec<Place> {
+    let stated = measure.published.iter().flat_map(|published| published.points);
+    let stated = stated.map(|point| &point.at);
+    let measured = ours
+        .iter()
+        .flat_map(|line| line.points.iter().map(|spot| &spot.at));
+    let mut all: Vec<&At> = Vec::new();
+    for at in stated.chain(measured) {
+        if !all.contains(&at) {
+            all.push(at);
+        }
+    }
+    if measure.axis.form != Form::Names {
+        let number = |at: &At| at.number().unwrap_or(f64::MAX);
+        all.sort_by(|one, other| number(one).total_cmp(&number(other)));
+    }
+    all.into_iter().map(|at| place(measure, ours, at)).collect()
+}
+
+fn place(measure: &Measure, ours: &[Line], at: &At) -> Place {
+    let published = measure.published.iter().map(|published| {
+        let points = published.points.iter().filter(|point| point.at == *at);
+        let values: Vec<String> = points.map(|point| point.value.to_string()).collect();
+        values.join("; ")
+    });
+    let ours = ours.iter().map(|line| {
+        let spot = line.points.iter().find(|spot| spot.at == *at);
+        spot.map_or_else(String::new, |spot| figure(spot.value))
+    });
+    Place {
+        at: at.clone(),
+        published: published.collect(),
+        ours: ours.collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Spot, find};
+
+    #[test]
+    fn values_stand_beside_each_other_in_the_order_of_their_numbers() {
+        let measure = &find("seed-0/S5").unwrap().measures[0];
+        let spot = |at, value| Spot {
+            at: At::Number(at),
+            value,
+        };
+        let ours = Line {
+            name: "alluvium".into(),
+            points: vec![spot(100.0, 2000.4), spot(90.0, 1.0)],
+        };
+        let rows = places(measure, &[ours]);
+        let shown: Vec<String> = rows
+            .iter()
+            .map(|row| format!("{}|{}|{}", row.at, row.published.join("|"), row.ours.join("|")))
+            .collect();
+        assert_eq!(shown, ["0|349|430|", "50||521|", "90|||1", "100|614|866|2,000"]);
+    }
+}

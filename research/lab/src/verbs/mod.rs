@@ -1,0 +1,100 @@
+//! What the program does, a file for each verb.
+
+mod list;
+mod oracles;
+mod report;
+mod run;
+
+use alluvium_cli::kit::{self, Bytes, Exit, usage};
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+
+const EXAMPLES: &str = "\
+Examples:
+  alluvium-lab list
+  alluvium-lab run seed-0/S5 --quick
+  alluvium-lab report
+  alluvium-lab oracles";
+
+/// Run the experiments of the research that Alluvium builds on, and show published figures and ours
+/// side by side.
+#[derive(Debug, Parser)]
+#[command(name = "alluvium-lab", version, after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    context: Context,
+    /// What to do.
+    #[command(subcommand)]
+    what: What,
+}
+
+/// What is common to all verbs.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Context {
+    /// Print JSON for programs instead of text for people.
+    #[arg(long, global = true)]
+    json: bool,
+    /// The memory that a measured process may take in all, as in 512M or 2G [default: as the size
+    /// of the experiment says].
+    #[arg(long, global = true, value_name = "SIZE", value_parser = kit::parse)]
+    memory: Option<Bytes>,
+}
+
+/// What the program can do.
+#[derive(Debug, Subcommand)]
+enum What {
+    /// List all experiments: what they measure, where they were published, and whether they have
+    /// results.
+    List(list::Verb),
+    /// Run experiments, and keep what they measure.
+    Run(Box<run::Verb>),
+    /// Compute numbers of the research by our models, and print both as Markdown.
+    Oracles(oracles::Verb),
+    /// Write one page of HTML with published figures and ours side by side.
+    Report(report::Verb),
+    /// Be the child in which an engine is measured; the runner starts it.
+    #[command(subcommand, hide = true)]
+    Bench(Bench),
+}
+
+/// The words by which the runner starts its children.
+#[derive(Clone, Copy, Debug, Subcommand)]
+enum Bench {
+    /// Read a job from standard input, and do it.
+    Child,
+}
+
+/// Where results are.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Place {
+    /// The directory with the results.
+    #[arg(long, value_name = "PATH", default_value = "alluvium-lab")]
+    pub(crate) results: PathBuf,
+}
+
+impl Arguments {
+    pub(crate) fn run(self) -> Result<Exit> {
+        let context = &self.context;
+        match self.what {
+            What::List(verb) => verb.run(context),
+            What::Run(verb) => verb.run(context),
+            What::Oracles(verb) => verb.run(context),
+            What::Report(verb) => verb.run(),
+            What::Bench(Bench::Child) => Ok(kit::run_child()),
+        }
+    }
+}
+
+impl Place {
+    /// Refuses a file where a directory is wanted.
+    fn check(&self) -> Result<()> {
+        if self.results.exists() && !self.results.is_dir() {
+            return Err(usage(format!(
+                "--results {}: that is a file, and results are kept in a directory",
+                self.results.display()
+            )));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,273 @@
+//! `alluvium-lab run`: measures experiments, and keeps what came of them.
+
+use super::{Context, Place};
+use alluvium_cli::kit::{Exit, Output, Screen, cap_or_none, failure, listen, note, usage};
+use alluvium_lab::{Experiment, Request, Results, Size, Surroundings, Wanted, Work};
+use alluvium_bench::run::Cap;
+use alluvium_bench::workload::phase::{Amount, parse_amount, parse_records};
+use anyhow::Result;
+use clap::Args;
+use serde_json::Value;
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+
+/// Some experiments.
+#[derive(Args, Debug)]
+#[command(after_help = RUN_EXAMPLES)]
+pub(crate) struct Verb {
+    /// The experiments, as `alluvium-lab list` names them.
+    #[arg(value_name = "ID", required = true)]
+    pub(crate) ids: Vec<String>,
+    /// Take seconds: small data, which does not keep the document's ratio to memory. This is the
+    /// default.
+    #[arg(long, conflicts_with = "full")]
+    pub(crate) quick: bool,
+    /// Take minutes to hours: a tenth of the document's data, up to 8 GB.
+    #[arg(long)]
+    pub(crate) full: bool,
+    /// The engines, separated by commas; those other than alluvium are in the program
+    /// alluvium-rivals.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "alluvium")]
+    pub(crate) engines: Vec<String>,
+    /// How many records, or keys, instead of those of the size.
+    #[arg(long, value_name = "N", value_parser = parse_records)]
+    pub(crate) records: Option<u64>,
+    /// What is done before a phase is measured: operations, as in 20M, or a time, as in 8s
+    /// [default: as the size says].
+    #[arg(long, value_name = "AMOUNT", value_parser = parse_amount)]
+    pub(crate) warm: Option<Amount>,
+    /// What is measured of a phase [default: as the size says].
+    #[arg(long, value_name = "AMOUNT", value_parser = parse_amount)]
+    pub(crate) run: Option<Amount>,
+    /// How long an engine may go on by itself after a load, at most [default: as the size says].
+    #[arg(long, value_name = "TIME", value_parser = parse_amount)]
+    pub(crate) settle: Option<Amount>,
+    /// No control group: engines are told the memory, and the page cache takes what there is. So it
+    /// is without root, too, which is said.
+    #[arg(long)]
+    pub(crate) no_cap: bool,
+    /// Where the stores are made, and removed in the end: a directory that is empty, or not there
+    /// yet.
+    #[arg(long, value_name = "PATH", default_value = "alluvium-lab-data")]
+    pub(crate) directory: PathBuf,
+    #[command(flatten)]
+    pub(crate) place: Place,
+}
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  alluvium-lab run seed-0/S5
+  alluvium-lab run seed-0/S7 seed-0/S8 --full --directory /fast-disk/lab
+  alluvium-lab run seed-0/S1 --engines alluvium,rocksdb    # quotients need both
+
+--memory is what a process may take in all, page cache included [default: as the size says].";
+
+/// An id is not longer than this; more of it is not repeated in an error.
+const MOST_LETTERS: usize = 60;
+
+impl Verb {
+    pub(super) fn run(&self, context: &Context) -> Result<Exit> {
+        // All is known to make sense before the first is measured.
+        let mut all = Vec::new();
+        for id in &self.ids {
+            let experiment = find(id)?;
+            let request = self.request(context, experiment);
+            alluvium_lab::check(experiment, &request).map_err(usage)?;
+            all.push((experiment, request));
+        }
+        self.place.check()?;
+        if all.iter().any(|(experiment, _)| makes_stores(experiment)) {
+            self.check_directory()?;
+        }
+        listen()?;
+        let mut failures = Vec::new();
+        let mut values = Vec::new();
+        for (experiment, request) in all {
+            let results = self.run_one(experiment, &request)?;
+            let path = results.write(&self.place.results, experiment)?;
+            note(&format!("{} is in {}", experiment.id, path.display()));
+            for note in &results.measured.notes {
+                note(&format!("{}: {note}", experiment.id));
+            }
+            failures.extend(
+                results
+                    .failures
+                    .iter()
+                    .map(|failure| format!("{}: {failure}", experiment.id)),
+            );
+            if context.json {
+                values.push(serde_json::to_value(&results)?);
+            } else {
+                print(experiment, &results)?;
+            }
+        }
+        if context.json {
+            let mut out = Output::new();
+            out.json(&Value::Array(values))?;
+            out.flush()?;
+        }
+        if failures.is_empty() {
+            return Ok(Exit::Done);
+        }
+        Err(failure(
+            Exit::Failed,
+            format!("the results lack what failed: {}", failures.join("; ")),
+        ))
+    }
+
+    fn request(&self, context: &Context, experiment: &Experiment) -> Request {
+        Request {
+            size: self.size(),
+            wanted: Wanted {
+                records: self.records,
+                cap: context.memory.map(|memory| memory.0),
+                warm: self.warm,
+                run: self.run,
+                settle: self.settle,
+            },
+            engines: self.engines.clone(),
+            directory: self.directory.clone(),
+            command: self.command(context, experiment),
+        }
+    }
+
+    fn run_one(&self, experiment: &'static Experiment, request: &Request) -> Result<Results> {
+        let cap = |bytes: u64| {
+            if self.no_cap {
+                Cap::None
+            } else {
+                cap_or_none(bytes)
+            }
+        };
+        let surroundings = Surroundings {
+            runner: &Screen,
+            cap: &cap,
+            say: &|text| note(text),
+        };
+        let was_there = self.directory.exists();
+        let results = alluvium_lab::run(experiment, request, surroundings);
+        if !was_there {
+            // Only if it is empty.
+            let _ = fs::remove_dir(&self.directory);
+        }
+        results?.ok_or_else(|| {
+            failure(
+                Exit::Interrupted,
+                format!(
+                    "stopped: {} has no results, and its files are gone",
+                    experiment.id
+                ),
+            )
+        })
+    }
+
+    fn size(&self) -> Size {
+        if self.full { Size::Full } else { Size::Quick }
+    }
+
+    /// Refuses a directory that holds anything: what is made there has names that may be taken.
+    fn check_directory(&self) -> Result<()> {
+        let path = self.directory.display();
+        let mut entries = match fs::read_dir(&self.directory) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(usage(format!("--directory {path}: {error}"))),
+        };
+        if entries.next().is_some() {
+            return Err(usage(format!(
+                "--directory {path}: it is not empty; name a directory that is, or one that is not there yet"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Returns the command line that repeats this.
+    fn command(&self, context: &Context, experiment: &Experiment) -> String {
+        let mut command = format!("alluvium-lab run {} --{}", experiment.id, self.size().name());
+        let mut add = |name: &str, value: Option<String>| {
+            if let Some(value) = value {
+                command.push_str(&format!(" --{name} {value}"));
+            }
+        };
+        let amount = |amount: Amount| match amount {
+            Amount::Operations(operations) => operations.to_string(),
+            Amount::Milliseconds(milliseconds) => format!("{milliseconds}ms"),
+        };
+        let is_engines = matches!(experiment.work, Work::Engines(_));
+        let engines = self.engines.join(",");
+        add(
+            "engines",
+            (is_engines && engines != "alluvium").then_some(engines),
+        );
+        add("records", self.records.map(|records| records.to_string()));
+        if is_engines {
+            add("warm", self.warm.map(amount));
+            add("run", self.run.map(amount));
+            add("settle", self.settle.map(amount));
+            add("memory", context.memory.map(|memory| memory.0.to_string()));
+            if self.no_cap {
+                command.push_str(" --no-cap");
+            }
+        }
+        command
+    }
+}
+
+/// Returns the experiment of an id that can be run.
+fn find(id: &str) -> Result<&'static Experiment> {
+    let Some(experiment) = alluvium_lab::find(id) else {
+        let id: String = id.chars().take(MOST_LETTERS).collect();
+        return Err(usage(format!(
+            "ID {id:?}: there is no such experiment; `alluvium-lab list` says which there are"
+        )));
+    };
+    if let Some(structure) = experiment.waits_for() {
+        return Err(failure(
+            Exit::Failed,
+            format!(
+                "{} cannot be run yet: it waits for {structure}, which is not built",
+                experiment.id
+            ),
+        ));
+    }
+    Ok(experiment)
+}
+
+/// Returns whether it makes files that are somewhere: those of engines, or of a study.
+fn makes_stores(experiment: &Experiment) -> bool {
+    matches!(experiment.work, Work::Engines(_) | Work::Study(_))
+}
+
+/// Published figures and ours, side by side.
+fn print(experiment: &Experiment, results: &Results) -> Result<()> {
+    let mut rows = Vec::new();
+    for measure in experiment.measures {
+        let lines = results.lines(measure.name);
+        let names = measure.published.iter().map(|published| published.name);
+        let names: Vec<&str> = names.collect();
+        let ours: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
+        for place in alluvium_lab::places(measure, lines) {
+            rows.push(vec![
+                measure.name.to_owned(),
+                place.at.to_string(),
+                joined(&names, &place.published),
+                joined(&ours, &place.ours),
+                measure.unit.to_owned(),
+            ]);
+        }
+    }
+    let mut out = Output::new();
+    out.table(&["measure", "at", "published", "ours", "unit"], &rows)?;
+    Ok(out.flush()?)
+}
+
+/// Values with the names of those that have them.
+fn joined(names: &[&str], values: &[String]) -> String {
+    let named = names.iter().zip(values).filter(|(_, value)| !value.is_empty());
+    let named: Vec<String> = named.map(|(name, value)| format!("{name}: {value}")).collect();
+    if named.is_empty() {
+        return "-".to_owned();
+    }
+    named.join("; ")
+}

@@ -1,0 +1,150 @@
+//! The game, played: rates with their intervals (Conway §5.3).
+
+use super::Strategy;
+use super::board::Board;
+use alluvium_model::parameter::{BadParameter, positive, require};
+use alluvium_model::{Alias, Random};
+
+/// A game of ball recycling.
+///
+/// ```
+/// use research_models::recycling::{Choice, Game};
+/// let game = Game::new(&[1.0; 100], 1000, Choice::GoldenGate)?;
+/// let outcome = game.play(2_000, 20_000, 1)?;
+/// assert!((outcome.rate - 2.0 * 1000.0 / 101.0).abs() < 0.1, "{outcome:?}");
+/// # Ok::<(), alluvium_model::BadParameter>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Game {
+    weights: Vec<f64>,
+    balls: usize,
+    strategy: Strategy,
+    bins: Alias,
+}
+
+/// What was measured while a game was played.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// Balls taken in a round, on average: the recycling rate.
+    pub rate: f64,
+    /// How far the true rate may be away, with a confidence of 95 %: by means of batches.
+    pub half_width: f64,
+    /// The mean of the squares of the balls taken, divided by the rate.
+    pub second_moment: f64,
+    /// For each bin, the share of rounds that chose it.
+    pub chosen: Vec<f64>,
+    /// For each bin, the balls taken when it was chosen, on average; 0 if it never was.
+    pub taken: Vec<f64>,
+}
+
+/// How many batches an interval is computed from.
+const BATCHES: u64 = 32;
+
+/// Student's t for 31 degrees of freedom and 95 %.
+const STUDENT: f64 = 2.0395;
+
+impl Game {
+    /// Creates a game in which a ball falls into a bin in proportion to its weight.
+    ///
+    /// # Errors
+    /// [`BadParameter`] if a bin has no weight, there are no bins or no balls, or 2^31 of them,
+    /// or a strategy keeps a bin that is not there, or none.
+    pub fn new(weights: &[f64], balls: usize, strategy: impl Into<Strategy>) -> Result<Game, BadParameter> {
+        for &weight in weights {
+            positive("the weight of a bin", weight)?;
+        }
+        let countable = (1..1 << 31).contains(&balls);
+        require("the balls", balls as f64, countable, "at least 1, and below 2^31")?;
+        let strategy = strategy.into();
+        if let Some(kept) = &strategy.kept {
+            require("the kept bins", kept.len() as f64, !kept.is_empty(), "at least 1")?;
+            for &bin in kept {
+                require("a kept bin", bin as f64, bin < weights.len(), "one of the bins")?;
+            }
+        }
+        let bins = Alias::new(weights)?;
+        let sum: f64 = weights.iter().sum();
+        Ok(Game {
+            weights: weights.iter().map(|weight| weight / sum).collect(),
+            balls,
+            strategy,
+            bins,
+        })
+    }
+
+    /// Returns the probability of each bin.
+    #[must_use]
+    pub fn probabilities(&self) -> &[f64] {
+        &self.weights
+    }
+
+    /// Plays `warm_up` rounds that do not count, then at least `rounds` that do.
+    ///
+    /// # Errors
+    /// [`BadParameter`] unless `rounds` is at least 32: an interval needs batches.
+    pub fn play(&self, warm_up: u64, rounds: u64, seed: u64) -> Result<Outcome, BadParameter> {
+        require("the rounds", rounds as f64, rounds >= BATCHES, "at least 32")?;
+        let mut random = Random::from_seed(seed);
+        let mut board = Board::new(&self.weights, self.balls, &self.strategy);
+        for _ in 0..self.balls {
+            board.put(self.bins.draw(&mut random));
+        }
+        for _ in 0..warm_up {
+            self.round(&mut board, &mut random);
+        }
+        let batch = rounds.div_ceil(BATCHES);
+        let mut chosen = vec![0_u64; self.weights.len()];
+        let mut taken = vec![0_u64; self.weights.len()];
+        let (mut means, mut squares) = (Vec::new(), 0.0);
+        for _ in 0..BATCHES {
+            let mut sum = 0;
+            for _ in 0..batch {
+                let (bin, balls) = self.round(&mut board, &mut random);
+                chosen[bin] += 1;
+                taken[bin] += u64::from(balls);
+                sum += u64::from(balls);
+                squares += f64::from(balls).powi(2);
+            }
+            means.push(sum as f64 / batch as f64);
+        }
+        Ok(outcome(&means, squares, batch * BATCHES, &chosen, &taken))
+    }
+
+    /// Plays a round (R1), and returns the bin and how many balls it had.
+    fn round(&self, board: &mut Board, random: &mut Random) -> (usize, u32) {
+        let bin = board.choose(random);
+        let balls = board.empty(bin);
+        assert!(balls > 0, "R1: {bin} has balls");
+        for _ in 0..balls {
+            board.put(self.bins.draw(random));
+        }
+        (bin, balls)
+    }
+}
+
+fn outcome(means: &[f64], squares: f64, rounds: u64, chosen: &[u64], taken: &[u64]) -> Outcome {
+    let count = means.len() as f64;
+    let rate = means.iter().sum::<f64>() / count;
+    let spread: f64 = means.iter().map(|mean| (mean - rate).powi(2)).sum();
+    let deviation = (spread / (count - 1.0) / count).sqrt();
+    Outcome {
+        rate,
+        half_width: STUDENT * deviation,
+        second_moment: squares / rounds as f64 / rate,
+        chosen: chosen
+            .iter()
+            .map(|&chosen| chosen as f64 / rounds as f64)
+            .collect(),
+        taken: chosen
+            .iter()
+            .zip(taken)
+            .map(|(&chosen, &taken)| {
+                if chosen == 0 {
+                    0.0
+                } else {
+                    taken as f64 / chosen as f64
+                }
+            })
+            .collect(),
+    }
+}

@@ -1,0 +1,106 @@
+//! The program `alluvium-rivals`: `alluvium bench` starts it for every engine that is not its own.
+
+use alluvium_rivals::studies::STUDIES;
+use alluvium_rivals::{ENGINES, TRANSACTIONAL};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let verb = std::env::args().nth(1);
+    match verb.as_deref() {
+        Some("engines") => {
+            for engine in ENGINES {
+                println!("{}", engine.name);
+            }
+            ExitCode::SUCCESS
+        }
+        Some("child") => alluvium_bench::run::child(ENGINES),
+        Some("transactional-engines") => {
+            for engine in TRANSACTIONAL {
+                println!("{}", engine.name);
+            }
+            ExitCode::SUCCESS
+        }
+        Some("studies") => {
+            for study in STUDIES {
+                println!("{}", study.name);
+            }
+            ExitCode::SUCCESS
+        }
+        Some("study") => study(),
+        #[cfg(feature = "leveldb")]
+        Some("leveldb-writes") => leveldb_writes(),
+        Some("transactions-child") => alluvium_bench::transactions::child(TRANSACTIONAL),
+        _ => {
+            eprintln!(
+                "alluvium-rivals: `alluvium bench ycsb --engines …` starts this; by itself it only says what it was built with: `alluvium-rivals engines`"
+            );
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Makes a study, and prints what it has measured as JSON: `study NAME DIRECTORY RECORDS`.
+fn study() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(2).collect();
+    let [name, directory, records] = &words[..] else {
+        eprintln!("alluvium-rivals study NAME DIRECTORY RECORDS: `alluvium-lab run` starts this");
+        return ExitCode::from(2);
+    };
+    let found = STUDIES.iter().find(|study| study.name == name);
+    let (Some(study), Ok(records)) = (found, records.parse()) else {
+        let names: Vec<&str> = STUDIES.iter().map(|study| study.name).collect();
+        eprintln!(
+            "alluvium-rivals study {name:?} {records:?}: write one of {}, and a number of records",
+            names.join(", ")
+        );
+        return ExitCode::from(2);
+    };
+    alluvium_bench::run::end_with_parent();
+    let made = study.make(directory.as_ref(), records);
+    match made.and_then(|measured| Ok(serde_json::to_string(&measured)?)) {
+        Ok(text) => {
+            println!("{text}");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("alluvium-rivals study {name}: {error:#}");
+            ExitCode::from(3)
+        }
+    }
+}
+
+/// Counts what LevelDB writes: `leveldb-writes DIRECTORY KEYS SKEW ROUNDS`.
+#[cfg(feature = "leveldb")]
+fn leveldb_writes() -> ExitCode {
+    use alluvium_rivals::leveldb_writes::{Study, count};
+    let words: Vec<String> = std::env::args().skip(2).collect();
+    let [directory, keys, skew, rounds] = &words[..] else {
+        eprintln!(
+            "alluvium-rivals leveldb-writes DIRECTORY KEYS SKEW ROUNDS: an empty directory, and three numbers"
+        );
+        return ExitCode::from(2);
+    };
+    let (Ok(keys), Ok(skew), Ok(rounds)) = (keys.parse(), skew.parse(), rounds.parse()) else {
+        eprintln!("alluvium-rivals leveldb-writes: KEYS, SKEW and ROUNDS are numbers, as in 1000000 0.99 3");
+        return ExitCode::from(2);
+    };
+    let study = Study {
+        keys,
+        skew,
+        rounds,
+        seed: 1,
+    };
+    match count(directory.as_ref(), &study) {
+        Ok(written) => {
+            println!(
+                "{keys} keys, skew {skew}, {} inserts: LevelDB {:.2}, model {:.2}, simulation {:.2}",
+                written.inserts, written.counted, written.model, written.simulated
+            );
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("alluvium-rivals leveldb-writes: {error:#}");
+            ExitCode::from(3)
+        }
+    }
+}

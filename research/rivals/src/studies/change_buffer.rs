@@ -1,0 +1,224 @@
+//! InnoDB with its change buffer and without: random keys in a secondary index, in batches of
+//! rows (Conway 2020, §5.5 and §5.6).
+
+use super::{Place, line};
+use crate::mariadb::{Buffering, Client, Programs, Server};
+use alluvium_lab::{Inserts, Measured};
+use alluvium_model::Random;
+use anyhow::{Result, ensure};
+use std::fmt::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// The smallest buffer pool that InnoDB takes, and its page.
+const POOL: u64 = 6 << 20;
+const PAGE: u64 = 16 << 10;
+/// Rows of a batch, which is a transaction as in the document, and of a statement.
+const BATCH: u64 = 10_000;
+const STATEMENT: u64 = 1000;
+/// An entry of the index has a key and a primary key of 8 bytes, and as many others that a page
+/// holds 160 of them.
+const TABLE: &str = "CREATE DATABASE study;\nUSE study;\nCREATE TABLE rows_of_it (id BIGINT UNSIGNED AUTO_INCREMENT PRIMARY KEY, k BIGINT UNSIGNED NOT NULL, \
+                     pad CHAR(76) CHARACTER SET latin1 NOT NULL DEFAULT \
+                     '0123456789012345678901234567890123456789012345678901234567890123456789012345', KEY of_k (k, pad)) ENGINE=InnoDB;";
+
+const COUNTERS: [&str; 4] = [
+    "Innodb_ibuf_merges",
+    "Innodb_ibuf_merged_inserts",
+    "Innodb_pages_read",
+    "Innodb_pages_written",
+];
+
+/// Counters of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Counts {
+    merges: u64,
+    merged: u64,
+    pages: u64,
+}
+
+/// What a window has measured.
+#[derive(Clone, Copy, Debug)]
+struct Window {
+    place: f64,
+    insert_us: f64,
+    pages: f64,
+    /// Records of a merge; none if there was none.
+    rate: Option<f64>,
+}
+
+pub(super) fn measure(directory: &Path, records: u64) -> Result<Measured> {
+    let programs = match Programs::find()? {
+        Ok(programs) => programs,
+        Err(why) => {
+            return Ok(Measured {
+                notes: vec![why],
+                ..Measured::default()
+            });
+        }
+    };
+    let inserts = Inserts::with_memory(records, POOL / PAGE * Inserts::LEAF as u64)?;
+    let mut windows = Vec::new();
+    for buffering in [Buffering::All, Buffering::None] {
+        windows.push(run(&programs, directory, buffering, records, &inserts)?);
+    }
+    let mut counts = lines(&windows[0], &windows[1]);
+    counts.extend(inserts.ours()?);
+    Ok(Measured {
+        counts,
+        notes: vec![format!("MariaDB {}", programs.version)],
+        ..Measured::default()
+    })
+}
+
+fn lines(with: &[Window], without: &[Window]) -> Vec<alluvium_lab::Line> {
+    let of = |windows: &[Window], figure: fn(&Window) -> Option<f64>| -> Vec<(f64, f64)> {
+        let spot = |window: &Window| Some((window.place, figure(window)?));
+        windows.iter().filter_map(spot).collect()
+    };
+    let quotient = |figure: fn(&Window) -> f64| -> Vec<(f64, f64)> {
+        let pairs = with.iter().zip(without);
+        let pairs = pairs.filter(|(_, without)| figure(without) > 0.0);
+        pairs
+            .map(|(with, without)| (with.place, figure(with) / figure(without)))
+            .collect()
+    };
+    let mut all = vec![
+        line(
+            "ratio of times, mariadb".into(),
+            &quotient(|window| window.insert_us),
+        ),
+        line("ratio, mariadb".into(), &quotient(|window| window.pages)),
+    ];
+    for (title, windows) in [("mariadb, buffered", with), ("mariadb, not buffered", without)] {
+        all.push(line(
+            format!("time, {title}"),
+            &of(windows, |window| Some(window.insert_us)),
+        ));
+        all.push(line(
+            format!("pages, {title}"),
+            &of(windows, |window| Some(window.pages)),
+        ));
+        all.push(line(
+            format!("rates, {title}"),
+            &of(windows, |window| window.rate),
+        ));
+    }
+    all.retain(|line| !line.points.is_empty());
+    all
+}
+
+/// Starts a server, inserts rows, and returns what each window has measured.
+fn run(
+    programs: &Programs,
+    directory: &Path,
+    buffering: Buffering,
+    records: u64,
+    inserts: &Inserts,
+) -> Result<Vec<Window>> {
+    let place = Place::new(&directory.join(buffering.name()))?;
+    let server = Server::start(programs, place.path(), POOL, buffering)?;
+    let mut client = Client::connect(&server)?;
+    client.ask(TABLE)?;
+    let mut random = Random::from_seed(1);
+    let (mut windows, mut inserted) = (Vec::new(), 0);
+    let (mut before, mut spent) = (count(&mut client)?, Duration::ZERO);
+    while inserted < records {
+        // A batch ends where a window does.
+        let rows = (1..=BATCH.min(records - inserted))
+            .find(|rows| inserts.begins(inserted + rows) || inserts.ends(inserted + rows).is_some())
+            .unwrap_or(BATCH.min(records - inserted));
+        let text = batch(rows, &mut random);
+        let start = Instant::now();
+        client.ask(&text)?;
+        spent += start.elapsed();
+        inserted += rows;
+        if let Some(place) = inserts.ends(inserted) {
+            let after = count(&mut client)?;
+            windows.push(window(place, inserts.window(), spent, before, after));
+        }
+        if inserts.begins(inserted) {
+            (before, spent) = (count(&mut client)?, Duration::ZERO);
+        }
+    }
+    let rows = client.ask("SELECT COUNT(*) FROM rows_of_it;")?;
+    ensure!(
+        rows == [records.to_string()],
+        "MariaDB has {rows:?} rows of {records}"
+    );
+    Ok(windows)
+}
+
+fn batch(rows: u64, random: &mut Random) -> String {
+    let mut text = String::from("BEGIN;\n");
+    for row in 0..rows {
+        let begins = row.is_multiple_of(STATEMENT);
+        if begins && row > 0 {
+            text.push_str(";\n");
+        }
+        text.push_str(if begins {
+            "INSERT INTO rows_of_it (k) VALUES "
+        } else {
+            ","
+        });
+        // Writing to a text does not fail.
+        let _ = write!(text, "({})", random.bits());
+    }
+    text.push_str(";\nCOMMIT;");
+    text
+}
+
+fn count(client: &mut Client) -> Result<Counts> {
+    let [merges, merged, reads, writes] = client.counters(COUNTERS)?;
+    Ok(Counts {
+        merges,
+        merged,
+        pages: reads + writes,
+    })
+}
+
+fn window(place: f64, rows: u64, spent: Duration, before: Counts, after: Counts) -> Window {
+    let merges = after.merges - before.merges;
+    Window {
+        place,
+        insert_us: spent.as_secs_f64() * 1e6 / rows as f64,
+        pages: (after.pages - before.pages) as f64 / rows as f64,
+        rate: (merges > 0).then(|| (after.merged - before.merged) as f64 / merges as f64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_is_one_transaction_of_statements() {
+        let text = batch(1001, &mut Random::from_seed(1));
+        assert!(text.starts_with("BEGIN;\nINSERT INTO rows_of_it (k) VALUES ("));
+        assert_eq!(text.matches("INSERT").count(), 2);
+        assert_eq!(text.matches('(').count(), 2 + 1001, "{text}");
+        assert!(text.ends_with(");\nCOMMIT;"));
+    }
+
+    #[test]
+    fn a_window_has_its_own_counts_and_a_rate_if_there_were_merges() {
+        let [before, after] = [(1, 2, 3), (5, 22, 103)].map(|(merges, merged, pages)| Counts {
+            merges,
+            merged,
+            pages,
+        });
+        let found = window(2e5, 50, Duration::from_millis(1), before, after);
+        assert_eq!((found.insert_us, found.pages, found.rate), (20.0, 2.0, Some(5.0)));
+        assert_eq!(window(2e5, 50, Duration::ZERO, after, after).rate, None);
+        let lines = lines(
+            &[found],
+            &[window(2e5, 50, Duration::from_millis(2), before, after)],
+        );
+        let names: Vec<&str> = lines.iter().map(|line| line.name.as_str()).collect();
+        assert!(
+            names.contains(&"ratio of times, mariadb") && names.len() == 8,
+            "{names:?}"
+        );
+        assert_eq!(lines[0].points[0].value, 0.5);
+    }
+}

@@ -1,0 +1,48 @@
+//! Random inserts into Berkeley DB, which has no buffer before its leaves: once the leaves do not
+//! fit its cache any more, each insert reads one and writes one (Conway 2020, §5.5, Figure 5.1).
+
+use super::line;
+use crate::berkeley::{Logging, Sizes, Store};
+use alluvium_lab::{Inserts, Measured};
+use alluvium_model::Random;
+use anyhow::{Result, ensure};
+use std::path::Path;
+
+/// Bytes of a page, as InnoDB has.
+const PAGE: u32 = 16 << 10;
+/// Bytes that a leaf's entry in the node above takes, about.
+const ENTRY: u64 = 40;
+/// The library does not work with less.
+const LEAST_CACHE: u64 = 512 << 10;
+
+pub(super) fn measure(directory: &Path, records: u64) -> Result<Measured> {
+    let inserts = Inserts::new(records)?;
+    let leaves = records / Inserts::LEAF as u64 * 2;
+    // Nodes above leaves are in the same cache; those of the tree beside it take no memory.
+    let cache_bytes = (inserts.memory_bytes() + leaves * ENTRY).max(LEAST_CACHE);
+    let sizes = Sizes {
+        page_bytes: PAGE,
+        cache_bytes,
+    };
+    let store = Store::open(directory, sizes, Logging::None)?;
+    let (mut random, mut before) = (Random::from_seed(1), store.pages()?);
+    let mut points = Vec::new();
+    for inserted in 1..=records {
+        store.put(&random.bits().to_be_bytes(), &Inserts::ROW)?;
+        if let Some(place) = inserts.ends(inserted) {
+            let moved = store.pages()?.since(before).moved();
+            points.push((place, moved as f64 / inserts.window() as f64));
+        }
+        if inserts.begins(inserted) {
+            before = store.pages()?;
+        }
+    }
+    ensure!(!points.is_empty(), "nothing was measured");
+    store.close()?;
+    let mut counts = vec![line("pages, berkeley-db".into(), &points)];
+    counts.extend(inserts.ours()?);
+    Ok(Measured {
+        counts,
+        ..Measured::default()
+    })
+}

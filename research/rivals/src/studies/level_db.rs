@@ -1,0 +1,51 @@
+//! How fast LevelDB takes inserts, beside what it writes for them: stores of several sizes, keys
+//! that are equally popular and keys of Zipf's law (Lim 2015, §4.2 and Figure 4.3).
+
+use super::{Place, line};
+use crate::leveldb::writes::{Rate, Study, rate};
+use alluvium_lab::Measured;
+use anyhow::{Result, ensure};
+use std::path::Path;
+
+/// Sizes of stores, in tenths of the largest.
+const TENTHS: [u64; 4] = [1, 2, 5, 10];
+/// The fewest keys: LevelDB's first level holds the smallest store then.
+const FEWEST: u64 = 100_000;
+
+pub(super) fn measure(directory: &Path, records: u64) -> Result<Measured> {
+    ensure!(
+        records >= FEWEST,
+        "--records {records}: {FEWEST} are the fewest of which stores have several levels"
+    );
+    let mut counts = Vec::new();
+    for (name, skew) in [("uniform", 0.0), ("Zipf 0.99", 0.99)] {
+        let mut points: Vec<(f64, Rate)> = Vec::new();
+        for tenths in TENTHS {
+            let keys = records / 10 * tenths;
+            let place = Place::new(&directory.join(format!("{name}-{keys}")))?;
+            let study = Study {
+                keys,
+                skew,
+                rounds: 1.0,
+                seed: 1,
+            };
+            points.push((keys as f64, rate(place.path(), &study)?));
+        }
+        let written = |rate: &Rate| rate.written;
+        let inserts = |rate: &Rate| rate.inserts;
+        counts.push(line(format!("written, {name}"), &figures(&points, written)));
+        counts.push(line(format!("inserts, {name}"), &figures(&points, inserts)));
+        let by_written = points.iter().map(|(_, rate)| (rate.written, rate.inserts));
+        let mut by_written: Vec<(f64, f64)> = by_written.collect();
+        by_written.sort_by(|a, b| a.0.total_cmp(&b.0));
+        counts.push(line(format!("inserts by written, {name}"), &by_written));
+    }
+    Ok(Measured {
+        counts,
+        ..Measured::default()
+    })
+}
+
+fn figures(points: &[(f64, Rate)], figure: fn(&Rate) -> f64) -> Vec<(f64, f64)> {
+    points.iter().map(|(keys, rate)| (*keys, figure(rate))).collect()
+}

@@ -1,0 +1,124 @@
+//! Pages of Berkeley DB, of 4 to 64 KiB: what an insert and a query move, with a cache that holds a
+//! sixteenth of the data (Bender et al. 2021, §5 and Figure 2).
+//!
+//! Debian builds the library without direct I/O, so that times are those of the page cache. Pages
+//! are counted, and charged as a disk would be: each is a request of its own.
+
+use super::{Place, line};
+use crate::berkeley::{Logging, Pages, Sizes, Store};
+use alluvium_lab::Measured;
+use alluvium_model::Random;
+use alluvium_model::presets::HITACHI_1TB_2009;
+use anyhow::{Result, ensure};
+use std::path::Path;
+use std::time::Instant;
+
+/// Bytes of a key, and of its value.
+const KEY: usize = 16;
+const VALUE: usize = 100;
+/// Bytes of a pair as it is stored: two entries with their places, at least.
+const STORED: u64 = 128;
+/// Keys leave gaps, into which inserts go.
+const GAP: u64 = 1000;
+/// The cache holds one part in as many of the data, and as many bytes at least.
+const PART: u64 = 16;
+const LEAST_CACHE: u64 = 1 << 20;
+/// One insert for this number of records ages the tree.
+const AGING: u64 = 20;
+const KIB: [u32; 5] = [4, 8, 16, 32, 64];
+
+pub(super) fn measure(directory: &Path, records: u64) -> Result<Measured> {
+    ensure!(
+        records >= 20_000,
+        "--records {records}: 20000 are the fewest that a cache does not hold"
+    );
+    let mut points: Vec<(f64, Point)> = Vec::new();
+    for kib in KIB {
+        let place = Place::new(&directory.join(format!("{kib}-kib")))?;
+        points.push((f64::from(kib), at(place.path(), kib << 10, records)?));
+    }
+    let of = |what: &str, figure: fn(&Point) -> f64| {
+        let all: Vec<(f64, f64)> = points.iter().map(|(kib, point)| (*kib, figure(point))).collect();
+        line(format!("{what}, berkeley-db"), &all)
+    };
+    Ok(Measured {
+        counts: vec![
+            of("inserts", |point| point.insert.disk_us),
+            of("queries", |point| point.query.disk_us),
+            of("pages of inserts", |point| point.insert.pages),
+            of("pages of queries", |point| point.query.pages),
+            of("time of inserts", |point| point.insert.here_us),
+            of("time of queries", |point| point.query.here_us),
+        ],
+        ..Measured::default()
+    })
+}
+
+/// What one operation took.
+struct Cost {
+    /// Pages that were read and written.
+    pages: f64,
+    /// On a disk of the affine model.
+    disk_us: f64,
+    /// Here, through the page cache.
+    here_us: f64,
+}
+
+struct Point {
+    insert: Cost,
+    query: Cost,
+}
+
+fn key(number: u64) -> Vec<u8> {
+    format!("{number:0KEY$}").into_bytes()
+}
+
+fn at(directory: &Path, page_bytes: u32, records: u64) -> Result<Point> {
+    let sizes = Sizes {
+        page_bytes,
+        cache_bytes: (records * STORED / PART).max(LEAST_CACHE),
+    };
+    let store = Store::open(directory, sizes, Logging::None)?;
+    let value = [b'v'; VALUE];
+    for number in 0..records {
+        store.put(&key(number * GAP), &value)?;
+    }
+    let (mut random, keys) = (Random::from_seed(1), usize::try_from(records)?);
+    let mut insert = |count: u64| -> Result<()> {
+        for _ in 0..count {
+            store.put(&key(random.below(keys * GAP as usize) as u64), &value)?;
+        }
+        Ok(())
+    };
+    insert(records / AGING)?;
+    let count = (records / 100).clamp(1000, 20_000);
+    let inserts = timed(&store, page_bytes, count, || insert(count))?;
+    let (mut random, mut buffer) = (Random::from_seed(2), vec![0; 4 * VALUE]);
+    let queries = timed(&store, page_bytes, count, || {
+        for _ in 0..count {
+            let number = random.below(keys) as u64;
+            let found = store.get(&key(number * GAP), &mut buffer)?;
+            ensure!(found == Some(&value), "Berkeley DB has lost record {number}");
+        }
+        Ok(())
+    })?;
+    store.close()?;
+    Ok(Point {
+        insert: inserts,
+        query: queries,
+    })
+}
+
+/// Does `count` operations, and returns what each took.
+fn timed(store: &Store, page_bytes: u32, count: u64, work: impl FnOnce() -> Result<()>) -> Result<Cost> {
+    let (before, start): (Pages, Instant) = (store.pages()?, Instant::now());
+    work()?;
+    let here_us = start.elapsed().as_secs_f64() * 1e6 / count as f64;
+    let pages = store.pages()?.since(before).moved() as f64 / count as f64;
+    let page_us = HITACHI_1TB_2009.clock().cost_ns(u64::from(page_bytes)) as f64 / 1e3;
+    Ok(Cost {
+        pages,
+        disk_us: pages * page_us,
+        here_us,
+    })
+}

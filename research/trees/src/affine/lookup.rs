@@ -1,0 +1,102 @@
+//! Point queries: messages on the way down, then one sub-block of a leaf.
+//!
+//! Below the nodes in memory a query reads, for each level: a whole node (B-tree, V0); the node's
+//! index and one segment (V1); one segment (V2, V3), since the index came with the segment above.
+
+use super::error::Result;
+use super::figures::Cause;
+use super::node::{Bytes, Child, Link, Msg, joined};
+use super::space::Space;
+use super::store::Piece;
+use super::tree::AffineTree;
+use alluvium_trees::paged::node::{Action, Operator};
+
+/// What is known of a key so far: the messages of the levels above, as one.
+struct Search<'a> {
+    key: &'a [u8],
+    younger: Option<Msg>,
+}
+
+impl Search<'_> {
+    /// Adds an older message, and returns whether what lies below matters no more.
+    fn meet(&mut self, operator: &dyn Operator, older: &Msg) -> bool {
+        debug_assert!(*older.key == *self.key, "a message is about the key");
+        let all = match self.younger.take() {
+            Some(younger) => joined(operator, older, younger),
+            None => older.clone(),
+        };
+        let is_final = all.action != Action::Update;
+        self.younger = Some(all);
+        is_final
+    }
+
+    fn value(self) -> Option<Vec<u8>> {
+        let message = self.younger.filter(|message| message.action == Action::Insert);
+        message.map(|message| message.operand.into_vec())
+    }
+}
+
+impl<S: Space> AffineTree<S> {
+    /// Returns the value of a key.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`](super::Error::Damaged), [`Error::Poisoned`](super::Error::Poisoned), or
+    /// as the space says.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.usable()?;
+        let mut search = Search { key, younger: None };
+        let mut node = &self.root;
+        let (mut child, mut height) = loop {
+            let child = &node.children[node.find(key)];
+            if self.meets(&mut search, child) {
+                return Ok(search.value());
+            }
+            match &child.node {
+                Some(inner) => node = inner,
+                None => break (child.link.clone(), node.height - 1),
+            }
+        };
+        while let Some(link) = child.take() {
+            let piece = self.read_part_of(&link, height, key)?;
+            if height == 0 {
+                return self.finish(search, &piece);
+            }
+            let below = self.child_of(&piece, height, self.indexes())?;
+            if self.meets(&mut search, &below) {
+                return Ok(search.value());
+            }
+            (child, height) = (below.link, height - 1);
+        }
+        unreachable!("a child that is not in memory is on the disk")
+    }
+
+    fn meets(&self, search: &mut Search<'_>, child: &Child) -> bool {
+        let found = child.buffer.get(search.key);
+        found.is_some_and(|older| search.meet(&*self.operator, older))
+    }
+
+    /// Reads the part of a node that a key belongs to, as the variant does.
+    fn read_part_of(&self, link: &Link, height: u8, key: &[u8]) -> Result<Piece> {
+        if self.options.variant.reads_whole_nodes() {
+            let (index, mut pieces) = self.read_whole(Cause::Query, link, height, self.indexes())?;
+            return Ok(pieces.swap_remove(index.find(key)));
+        }
+        let (index, base) = self.read_index(link, height)?;
+        let at = index.find(key);
+        let mut pieces = self.read_parts(&index, base, at..=at)?;
+        Ok(pieces.swap_remove(0))
+    }
+
+    /// Applies what is known to the pair of a leaf.
+    fn finish(&self, search: Search<'_>, block: &Piece) -> Result<Option<Vec<u8>>> {
+        let mut pairs = Vec::new();
+        super::format::decode_pairs(&block.bytes, block.at, &mut pairs)?;
+        let found = pairs.binary_search_by(|pair| (*pair.key).cmp(search.key));
+        let value: Option<Bytes> = found.ok().map(|at| pairs.swap_remove(at).value);
+        let value = match search.younger {
+            Some(message) => super::node::applied(&*self.operator, value, message),
+            None => value,
+        };
+        Ok(value.map(<[u8]>::into_vec))
+    }
+}

@@ -1,0 +1,407 @@
+//! Nodes in memory: children, the messages for them, and leaves.
+
+use super::space::Extent;
+use alluvium_trees::paged::node::{Action, Operator, merge};
+use std::sync::Arc;
+
+/// Bytes in memory of their own, as long as they are.
+pub(super) type Bytes = Box<[u8]>;
+
+/// Bytes of a pair and of a message beside key and value.
+pub(super) const PAIR_HEAD: usize = 6;
+pub(super) const MESSAGE_HEAD: usize = 7;
+
+/// A message about a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Msg {
+    pub(super) key: Bytes,
+    pub(super) action: Action,
+    pub(super) operand: Bytes,
+}
+
+impl Msg {
+    /// Returns its bytes as it is stored.
+    pub(super) fn bytes(&self) -> usize {
+        MESSAGE_HEAD + self.key.len() + self.operand.len()
+    }
+}
+
+/// A key and its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Pair {
+    pub(super) key: Bytes,
+    pub(super) value: Bytes,
+}
+
+impl Pair {
+    /// Returns its bytes as it is stored.
+    pub(super) fn bytes(&self) -> usize {
+        PAIR_HEAD + self.key.len() + self.value.len()
+    }
+}
+
+/// Returns the bytes of a leaf.
+pub(super) fn leaf_bytes(pairs: &[Pair]) -> usize {
+    pairs.iter().map(Pair::bytes).sum()
+}
+
+/// Where a part of a node lies: the segment for one child, or a sub-block of a leaf.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    /// The first key that belongs to it; empty for the first part of all.
+    pub(super) from: Bytes,
+    /// Its bytes, behind those of the parts before it.
+    pub(super) bytes: u32,
+    pub(super) sum: u64,
+    /// The child, in a node that is no leaf.
+    pub(super) below: Option<Below>,
+}
+
+/// Where a child lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Below {
+    pub(super) extent: Extent,
+    /// Leaves below it, itself included.
+    pub(super) weight: u64,
+    /// Bytes and checksum of the child's index, if it is in front of the child.
+    pub(super) front: Option<(u32, u64)>,
+}
+
+/// The pivots of a node and where its parts are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Index {
+    pub(super) height: u8,
+    pub(super) parts: Vec<Part>,
+}
+
+impl Index {
+    /// Returns the part that a key belongs to.
+    pub(super) fn find(&self, key: &[u8]) -> usize {
+        debug_assert!(!self.parts.is_empty(), "a node has parts");
+        let behind = self.parts.partition_point(|part| *part.from <= *key);
+        behind.saturating_sub(1)
+    }
+
+    /// Returns where a part begins, behind the index if that is in front.
+    pub(super) fn offset(&self, part: usize) -> u64 {
+        debug_assert!(part <= self.parts.len(), "the part is one of the node");
+        self.parts
+            .iter()
+            .take(part)
+            .map(|part| u64::from(part.bytes))
+            .sum()
+    }
+}
+
+/// Where a node is stored, and where its pivots are.
+#[derive(Clone, Debug)]
+pub(super) struct Link {
+    pub(super) extent: Extent,
+    pub(super) pivots: Pivots,
+}
+
+/// Where the pivots of a node are.
+#[derive(Clone, Debug)]
+pub(super) enum Pivots {
+    /// At the parent (AF2).
+    Parent(Arc<Index>),
+    /// In front of the node: their bytes and checksum.
+    Front(u32, u64),
+}
+
+/// A child of a node, and the messages for it.
+#[derive(Debug)]
+pub(super) struct Child {
+    /// The first key that belongs to it; empty for the first child of all.
+    pub(super) from: Bytes,
+    /// Leaves below it, itself included.
+    pub(super) weight: u64,
+    pub(super) buffer: Buffer,
+    /// Where it is stored, if that is how it is now.
+    pub(super) link: Option<Link>,
+    /// It, if it is in memory.
+    pub(super) node: Option<Box<Inner>>,
+}
+
+/// A node with children.
+#[derive(Debug)]
+pub(super) struct Inner {
+    /// One more than that of its children; leaves have none.
+    pub(super) height: u8,
+    pub(super) children: Vec<Child>,
+}
+
+/// A node.
+#[derive(Debug)]
+pub(super) enum Body {
+    Leaf(Vec<Pair>),
+    Inner(Inner),
+}
+
+impl Child {
+    /// Returns a child without messages: a node that was written, or one in memory.
+    pub(super) fn new(from: Bytes, weight: u64, link: Option<Link>, node: Option<Box<Inner>>) -> Child {
+        assert!(
+            link.is_some() || node.is_some(),
+            "a child is in memory or on the disk"
+        );
+        let buffer = Buffer::default();
+        Child {
+            from,
+            weight,
+            buffer,
+            link,
+            node,
+        }
+    }
+}
+
+/// The messages for a child, in key order, one for each key.
+#[derive(Debug, Default)]
+pub(super) struct Buffer {
+    messages: Vec<Msg>,
+    bytes: usize,
+}
+
+impl Buffer {
+    pub(super) fn of(messages: Vec<Msg>) -> Buffer {
+        debug_assert!(
+            messages.is_sorted_by(|one, next| one.key < next.key),
+            "messages are in key order"
+        );
+        let bytes = messages.iter().map(Msg::bytes).sum();
+        Buffer { messages, bytes }
+    }
+
+    /// Returns their bytes as they are stored.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn messages(&self) -> &[Msg] {
+        &self.messages
+    }
+
+    /// Takes them all.
+    pub(super) fn take(&mut self) -> Vec<Msg> {
+        self.bytes = 0;
+        std::mem::take(&mut self.messages)
+    }
+
+    /// Returns the message about a key.
+    pub(super) fn get(&self, key: &[u8]) -> Option<&Msg> {
+        let found = self.messages.binary_search_by(|other| (*other.key).cmp(key));
+        found.ok().map(|at| &self.messages[at])
+    }
+
+    /// Adds a message in place of the one about its key.
+    pub(super) fn put(&mut self, message: Msg) {
+        self.bytes += message.bytes();
+        match self
+            .messages
+            .binary_search_by(|other| other.key.cmp(&message.key))
+        {
+            Ok(at) => {
+                let before = std::mem::replace(&mut self.messages[at], message);
+                self.bytes -= before.bytes();
+            }
+            Err(at) => self.messages.insert(at, message),
+        }
+        debug_assert!(
+            self.bytes >= self.messages.len() * MESSAGE_HEAD,
+            "each message is counted"
+        );
+    }
+}
+
+impl Inner {
+    /// Returns the leaves below.
+    pub(super) fn weight(&self) -> u64 {
+        self.children.iter().map(|child| child.weight).sum()
+    }
+
+    /// Returns the child that a key belongs to.
+    pub(super) fn find(&self, key: &[u8]) -> usize {
+        debug_assert!(!self.children.is_empty(), "a node has children");
+        let behind = self.children.partition_point(|child| *child.from <= *key);
+        behind.saturating_sub(1)
+    }
+
+    /// Adds younger messages to those for the children.
+    pub(super) fn deliver(&mut self, operator: &dyn Operator, messages: Vec<Msg>) {
+        assert!(!self.children.is_empty(), "a node has children");
+        let mut shares: Vec<Vec<Msg>> = self.children.iter().map(|_| Vec::new()).collect();
+        let mut at = 0;
+        for message in messages {
+            while self
+                .children
+                .get(at + 1)
+                .is_some_and(|next| *next.from <= *message.key)
+            {
+                at += 1;
+            }
+            shares[at].push(message);
+        }
+        for (child, share) in self.children.iter_mut().zip(shares) {
+            if !share.is_empty() {
+                let older = child.buffer.take();
+                child.buffer = Buffer::of(join(operator, older, share));
+            }
+        }
+    }
+}
+
+/// Returns the message that an older and a younger one about a key are together.
+pub(super) fn joined(operator: &dyn Operator, older: &Msg, younger: Msg) -> Msg {
+    debug_assert!(older.key == younger.key, "they are about one key");
+    if younger.action != Action::Update {
+        return younger;
+    }
+    let mut operand = Vec::new();
+    let before = (older.action, &*older.operand);
+    let action = merge(
+        operator,
+        before,
+        (younger.action, &*younger.operand),
+        &mut operand,
+    );
+    let (key, operand) = (younger.key, operand.into_boxed_slice());
+    Msg { key, action, operand }
+}
+
+/// Merges older and younger messages, both in key order, one for each key.
+pub(super) fn join(operator: &dyn Operator, older: Vec<Msg>, younger: Vec<Msg>) -> Vec<Msg> {
+    let mut out = Vec::with_capacity(older.len() + younger.len());
+    let mut older = older.into_iter().peekable();
+    for message in younger {
+        while let Some(before) = older.next_if(|before| before.key < message.key) {
+            out.push(before);
+        }
+        match older.next_if(|before| before.key == message.key) {
+            Some(before) => out.push(joined(operator, &before, message)),
+            None => out.push(message),
+        }
+    }
+    out.extend(older);
+    debug_assert!(
+        out.is_sorted_by(|one, next| one.key < next.key),
+        "messages are in key order"
+    );
+    out
+}
+
+/// Returns the value of a key after a message, if it has one.
+pub(super) fn applied(operator: &dyn Operator, value: Option<Bytes>, message: Msg) -> Option<Bytes> {
+    match (message.action, value) {
+        (Action::Insert, _) => Some(message.operand),
+        (Action::Delete, _) | (Action::Update, None) => None,
+        (Action::Update, Some(value)) => {
+            let mut both = Vec::new();
+            operator.combine(&value, &message.operand, &mut both);
+            Some(both.into_boxed_slice())
+        }
+    }
+}
+
+/// Applies messages to the pairs of a leaf, both in key order.
+pub(super) fn apply(operator: &dyn Operator, pairs: Vec<Pair>, messages: Vec<Msg>) -> Vec<Pair> {
+    let mut out = Vec::with_capacity(pairs.len() + messages.len());
+    let mut pairs = pairs.into_iter().peekable();
+    for message in messages {
+        while let Some(pair) = pairs.next_if(|pair| pair.key < message.key) {
+            out.push(pair);
+        }
+        let found = pairs.next_if(|pair| pair.key == message.key);
+        let key = message.key.clone();
+        if let Some(value) = applied(operator, found.map(|pair| pair.value), message) {
+            out.push(Pair { key, value });
+        }
+    }
+    out.extend(pairs);
+    debug_assert!(
+        out.is_sorted_by(|one, next| one.key < next.key),
+        "pairs are in key order"
+    );
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alluvium_trees::paged::node::Last;
+
+    #[derive(Debug)]
+    struct Append;
+    impl Operator for Append {
+        fn combine(&self, older: &[u8], younger: &[u8], into: &mut Vec<u8>) {
+            into.extend_from_slice(older);
+            into.extend_from_slice(younger);
+        }
+    }
+
+    fn msg(key: &str, action: Action, operand: &str) -> Msg {
+        let (key, operand) = (key.as_bytes().into(), operand.as_bytes().into());
+        Msg { key, action, operand }
+    }
+
+    fn pair(key: &str, value: &str) -> Pair {
+        let (key, value) = (key.as_bytes().into(), value.as_bytes().into());
+        Pair { key, value }
+    }
+
+    #[test]
+    fn younger_messages_meet_older_ones_of_their_key() {
+        use Action::{Delete, Insert, Update};
+        let older = vec![
+            msg("a", Insert, "1"),
+            msg("c", Update, "2"),
+            msg("d", Delete, ""),
+            msg("f", Insert, "3"),
+        ];
+        let younger = vec![
+            msg("a", Update, "x"),
+            msg("b", Delete, ""),
+            msg("c", Update, "y"),
+            msg("d", Update, "z"),
+        ];
+        let both = join(&Append, older, younger);
+        let expected = [
+            msg("a", Insert, "1x"),
+            msg("b", Delete, ""),
+            msg("c", Update, "2y"),
+            msg("d", Delete, ""),
+            msg("f", Insert, "3"),
+        ];
+        assert_eq!(both, expected);
+        let pairs = vec![pair("b", "B"), pair("c", "C"), pair("e", "E")];
+        let leaf = apply(&Append, pairs, both);
+        assert_eq!(
+            leaf,
+            [pair("a", "1x"), pair("c", "C2y"), pair("e", "E"), pair("f", "3")]
+        );
+    }
+
+    #[test]
+    fn messages_go_to_the_child_of_their_key() {
+        let empty = || {
+            Some(Box::new(Inner {
+                height: 1,
+                children: Vec::new(),
+            }))
+        };
+        let child = |from: &str| Child::new(from.as_bytes().into(), 1, None, empty());
+        let mut node = Inner {
+            height: 2,
+            children: vec![child(""), child("c"), child("f")],
+        };
+        let sent = ["a", "c", "d", "f", "z"].map(|key| msg(key, Action::Delete, ""));
+        node.deliver(&Last, sent.to_vec());
+        let counts: Vec<usize> = node
+            .children
+            .iter()
+            .map(|child| child.buffer.messages().len())
+            .collect();
+        assert_eq!(counts, [1, 2, 2]);
+        assert_eq!((node.find(b"b"), node.find(b"c"), node.find(b"")), (0, 1, 0));
+    }
+}

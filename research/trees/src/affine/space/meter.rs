@@ -1,0 +1,78 @@
+//! Requests, counted, and what they cost in the affine model.
+
+/// What was read or written in one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// As many bytes were read.
+    Read(u64),
+    /// As many bytes were written.
+    Write(u64),
+}
+
+/// Requests and their bytes.
+///
+/// ```
+/// use research_trees::affine::{Meter, Request};
+/// let mut meter = Meter::default();
+/// meter.count(Request::Read(100));
+/// meter.count(Request::Write(300));
+/// assert_eq!(meter.cost(0.01), 6.0); // two setups, and four hundredths of a hundred bytes
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Meter {
+    /// Requests that read.
+    pub reads: u64,
+    /// Bytes that were read.
+    pub read_bytes: u64,
+    /// Requests that wrote.
+    pub writes: u64,
+    /// Bytes that were written.
+    pub written_bytes: u64,
+}
+
+impl Meter {
+    /// Counts a request.
+    pub fn count(&mut self, request: Request) {
+        match request {
+            Request::Read(bytes) => {
+                self.reads += 1;
+                self.read_bytes += bytes;
+            }
+            Request::Write(bytes) => {
+                self.writes += 1;
+                self.written_bytes += bytes;
+            }
+        }
+    }
+
+    /// Returns the cost in setups: 1 + αx for each request of x bytes (Definition 2), with α for
+    /// one byte.
+    #[must_use]
+    pub fn cost(&self, alpha_byte: f64) -> f64 {
+        let bytes = self.read_bytes + self.written_bytes;
+        (self.reads + self.writes) as f64 + alpha_byte * bytes as f64
+    }
+
+    /// Returns what was counted since `before`.
+    #[must_use]
+    pub fn since(&self, before: Meter) -> Meter {
+        assert!(
+            before.reads <= self.reads && before.writes <= self.writes,
+            "counts only grow"
+        );
+        Meter {
+            reads: self.reads - before.reads,
+            read_bytes: self.read_bytes - before.read_bytes,
+            writes: self.writes - before.writes,
+            written_bytes: self.written_bytes - before.written_bytes,
+        }
+    }
+
+    /// Adds what another has counted.
+    pub fn add(&mut self, other: Meter) {
+        self.reads += other.reads;
+        self.read_bytes += other.read_bytes;
+        self.writes += other.writes;
+        self.written_bytes += other.written_bytes;
+    }
+}

@@ -1,0 +1,106 @@
+//! Dictionaries of all variants: answers, crashes, faults, and the costs that are proved.
+
+mod costs;
+mod crashes;
+mod faults;
+mod model;
+mod theorems;
+
+use super::*;
+use alluvium_trees::paged::node::{Action, Operator};
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Updates append, and the last 16 bytes count. So their order matters.
+#[derive(Debug)]
+struct Append;
+
+impl Operator for Append {
+    fn combine(&self, older: &[u8], younger: &[u8], into: &mut Vec<u8>) {
+        let both = [older, younger].concat();
+        into.extend_from_slice(&both[both.len().saturating_sub(16)..]);
+    }
+}
+
+fn options(variant: Variant, node_bytes: u32, fanout: u32, element_bytes: u32) -> AffineOptions {
+    AffineOptions {
+        node_bytes,
+        fanout,
+        element_bytes,
+        leaf_block_bytes: None,
+        variant,
+        memory_bytes: 0,
+    }
+}
+
+fn created(options: AffineOptions) -> AffineTree<MemorySpace> {
+    AffineTree::create(MemorySpace::new(1 << 40), options, Arc::new(Append)).unwrap()
+}
+
+fn contents<S: Space>(tree: &AffineTree<S>) -> Model {
+    let mut found = Model::new();
+    tree.scan(b"", None, &mut |key, value| {
+        let before = found.insert(key.to_vec(), value.to_vec());
+        assert!(before.is_none(), "a key comes once");
+        ControlFlow::Continue(())
+    })
+    .unwrap();
+    found
+}
+
+#[track_caller]
+fn sound<S: Space>(tree: &AffineTree<S>) -> Checked {
+    let checked = tree.check().unwrap();
+    assert!(checked.violations.is_empty(), "{:#?}", checked.violations);
+    checked
+}
+
+/// One change, drawn from a small set of keys.
+fn change(random: &mut fastrand::Rng, keys: u32) -> (Vec<u8>, Action, Vec<u8>) {
+    let key = format!("{:06}", random.u32(0..keys)).into_bytes();
+    let operand: Vec<u8> = (0..random.usize(0..12)).map(|_| random.u8(b'a'..=b'z')).collect();
+    match random.u32(0..10) {
+        0..6 => (key, Action::Insert, operand),
+        6..8 => (key, Action::Update, operand),
+        _ => (key, Action::Delete, Vec::new()),
+    }
+}
+
+fn change_model(model: &mut Model, (key, action, operand): &(Vec<u8>, Action, Vec<u8>)) {
+    match action {
+        Action::Insert => {
+            model.insert(key.clone(), operand.clone());
+        }
+        Action::Delete => {
+            model.remove(key);
+        }
+        Action::Update => {
+            if let Some(value) = model.get_mut(key) {
+                let mut both = Vec::new();
+                Append.combine(value, operand, &mut both);
+                *value = both;
+            }
+        }
+    }
+}
+
+fn change_tree<S: Space>(
+    tree: &mut AffineTree<S>,
+    (key, action, operand): &(Vec<u8>, Action, Vec<u8>),
+) -> Result<()> {
+    match action {
+        Action::Insert => tree.insert(key, operand),
+        Action::Update => tree.update(key, operand),
+        Action::Delete => tree.delete(key),
+    }
+}
+
+/// Key and value of an element of `bytes` bytes in all.
+fn element(number: u64, bytes: usize) -> (Vec<u8>, Vec<u8>) {
+    let key = format!("{number:016}").into_bytes();
+    let value = vec![b'v'; bytes - 6 - key.len()];
+    (key, value)
+}

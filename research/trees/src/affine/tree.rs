@@ -1,0 +1,314 @@
+//! The dictionary: what it holds, and how it is made, opened, written to and committed.
+
+use super::error::{Error, Result};
+use super::figures::Figures;
+use super::format::{MOST_OWN, Root};
+use super::node::{Bytes, Inner, MESSAGE_HEAD, Msg, Pivots};
+use super::options::AffineOptions;
+use super::space::Space;
+use alluvium_trees::paged::node::{Action, Operator};
+use std::cell::OnceCell;
+use std::fmt;
+use std::sync::Arc;
+
+/// An ordered dictionary whose costs are proved in the affine model.
+///
+/// Writes go to the root, in memory, and reach the disk in steps. What a commit holds survives a
+/// crash; what came after it is lost with one.
+///
+/// ```
+/// use research_trees::affine::{AffineOptions, AffineTree, MemorySpace};
+/// use alluvium_trees::paged::node::Last;
+/// use std::sync::Arc;
+/// let options = AffineOptions { node_bytes: 8192, fanout: 8, ..AffineOptions::default() };
+/// let mut tree = AffineTree::create(MemorySpace::new(1 << 20), options, Arc::new(Last))?;
+/// tree.insert(b"Elbe", b"1094")?;
+/// tree.insert(b"Oder", b"840")?;
+/// tree.delete(b"Elbe")?;
+/// assert_eq!(tree.get(b"Oder")?.unwrap(), b"840");
+/// assert_eq!(tree.get(b"Elbe")?, None);
+/// tree.commit(b"")?;
+/// let space = tree.space().crashed();
+/// let (tree, _) = AffineTree::open(space, 0, Arc::new(Last))?;
+/// assert_eq!(tree.get(b"Oder")?.unwrap(), b"840");
+/// # Ok::<(), research_trees::affine::Error>(())
+/// ```
+pub struct AffineTree<S> {
+    pub(super) space: S,
+    pub(super) options: AffineOptions,
+    pub(super) operator: Arc<dyn Operator>,
+    /// Always in memory, with the messages for its children.
+    pub(super) root: Inner,
+    /// Nodes of each height, leaves first.
+    pub(super) levels: Vec<u64>,
+    /// Nodes of this height and above are in memory.
+    pub(super) resident_height: u8,
+    /// The root, as the last commit wrote it.
+    pub(super) durable_root: Option<super::space::Extent>,
+    pub(super) figures: Figures,
+    broken: OnceCell<String>,
+}
+
+/// What a step did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Messages were moved, and more may have to be.
+    Moved,
+    /// There is nothing to do.
+    Done,
+}
+
+impl<S: Space> AffineTree<S> {
+    /// Creates an empty dictionary in a space, and commits it.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`], or as the space says.
+    pub fn create(space: S, options: AffineOptions, operator: Arc<dyn Operator>) -> Result<AffineTree<S>> {
+        let mut tree = AffineTree::empty(space, options.checked()?, operator);
+        let leaf = tree.keep_leaf(Bytes::default(), &[])?;
+        tree.root.children.push(leaf);
+        tree.commit(b"")?;
+        Ok(tree)
+    }
+
+    fn empty(space: S, options: AffineOptions, operator: Arc<dyn Operator>) -> AffineTree<S> {
+        let root = Inner {
+            height: 1,
+            children: Vec::new(),
+        };
+        AffineTree {
+            space,
+            options,
+            operator,
+            root,
+            levels: vec![0, 1],
+            resident_height: 1,
+            durable_root: None,
+            figures: Figures::default(),
+            broken: OnceCell::new(),
+        }
+    }
+
+    /// Opens a dictionary at its last commit, with memory for the nodes of its upper levels.
+    /// Returns it with what its owner has committed.
+    ///
+    /// # Errors
+    /// [`Error::NotADictionary`], [`Error::Damaged`], or as the space says.
+    pub fn open(
+        space: S,
+        memory_bytes: u64,
+        operator: Arc<dyn Operator>,
+    ) -> Result<(AffineTree<S>, Vec<u8>)> {
+        let bytes = space.root().ok_or_else(|| Error::NotADictionary {
+            place: "the space".to_owned(),
+            why: "nothing was committed in it".to_owned(),
+        })?;
+        let root = Root::decode(&bytes, memory_bytes)?;
+        let mut tree = AffineTree::empty(space, root.options, operator);
+        let link = super::node::Link {
+            extent: root.extent,
+            pivots: Pivots::Front(root.front.0, root.front.1),
+        };
+        let height = root.levels.len() as u8 - 1;
+        tree.root = tree.load_root(&link, height)?;
+        tree.levels = root.levels;
+        tree.durable_root = Some(root.extent);
+        tree.resident_height = height;
+        tree.choose_resident()?;
+        Ok((tree, root.own))
+    }
+
+    /// Sets the value of a key.
+    ///
+    /// # Errors
+    /// [`Error::TooLong`] for a pair that no segment takes; [`Error::Poisoned`] after an earlier
+    /// failure, or as the space says: the dictionary refuses work from then on.
+    pub fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.write(key, Action::Insert, value)
+    }
+
+    /// Combines the value of a key with another by the operator, if the key has one (an upsert of
+    /// the source).
+    ///
+    /// # Errors
+    /// As [`AffineTree::insert`]. A value that updates have made too long ends work where it meets
+    /// its leaf.
+    pub fn update(&mut self, key: &[u8], operand: &[u8]) -> Result<()> {
+        self.write(key, Action::Update, operand)
+    }
+
+    /// Takes a key away.
+    ///
+    /// # Errors
+    /// As [`AffineTree::insert`].
+    pub fn delete(&mut self, key: &[u8]) -> Result<()> {
+        self.write(key, Action::Delete, &[])
+    }
+
+    fn write(&mut self, key: &[u8], action: Action, operand: &[u8]) -> Result<()> {
+        self.offer(key, action, operand)?;
+        while self.step()? == Progress::Moved {}
+        Ok(())
+    }
+
+    /// Puts a message into the root, in memory. [`AffineTree::step`] moves messages on: until it is
+    /// done, a buffer may be over its limit (AF1).
+    ///
+    /// # Errors
+    /// As [`AffineTree::insert`].
+    pub fn offer(&mut self, key: &[u8], action: Action, operand: &[u8]) -> Result<()> {
+        self.usable()?;
+        let (len, limit) = (
+            MESSAGE_HEAD + key.len() + operand.len(),
+            self.options.pair_limit(),
+        );
+        if len > limit || key.len() > usize::from(u16::MAX) {
+            return Err(Error::TooLong { len, limit });
+        }
+        let message = Msg {
+            key: key.into(),
+            action,
+            operand: operand.into(),
+        };
+        let at = self.root.find(key);
+        let buffer = &mut self.root.children[at].buffer;
+        let message = match buffer.get(key) {
+            Some(older) => super::node::joined(&*self.operator, older, message),
+            None => message,
+        };
+        if message.bytes() > limit {
+            let len = message.bytes();
+            return Err(Error::TooLong { len, limit });
+        }
+        buffer.put(message);
+        Ok(())
+    }
+
+    /// Moves messages of one child of the root that has too many of them, with all that follows
+    /// below: one flush, and the flushes, splits and rebuilds that it makes necessary.
+    ///
+    /// # Errors
+    /// As the space says: the dictionary refuses work from then on.
+    pub fn step(&mut self) -> Result<Progress> {
+        self.usable()?;
+        let Some(at) = self.over_full(&self.root) else {
+            return Ok(Progress::Done);
+        };
+        let moved = self.flush_root(at);
+        self.judge(moved)?;
+        Ok(Progress::Moved)
+    }
+
+    /// Makes all that was written durable, with up to 512 bytes of the owner.
+    ///
+    /// # Errors
+    /// As the space says: the commit before stands, and the dictionary refuses work from then on.
+    ///
+    /// # Panics
+    /// When the owner has more bytes.
+    pub fn commit(&mut self, own: &[u8]) -> Result<()> {
+        assert!(own.len() <= MOST_OWN, "an owner has {MOST_OWN} bytes at most");
+        self.usable()?;
+        let done = self.write_out(own);
+        self.judge(done)
+    }
+
+    fn write_out(&mut self, own: &[u8]) -> Result<()> {
+        let mut root = std::mem::replace(
+            &mut self.root,
+            Inner {
+                height: 1,
+                children: Vec::new(),
+            },
+        );
+        self.store_dirty(&mut root)?;
+        let (link, _) = self.store_root(&root)?;
+        self.root = root;
+        let Pivots::Front(bytes, sum) = link.pivots else {
+            unreachable!("the pivots of the root have no parent");
+        };
+        if let Some(before) = self.durable_root.take() {
+            self.free(before);
+        }
+        let kept = Root {
+            options: self.options,
+            extent: link.extent,
+            front: (bytes, sum),
+            levels: self.levels.clone(),
+            own: own.to_vec(),
+        };
+        self.space.commit(&kept.encode())?;
+        self.durable_root = Some(link.extent);
+        Ok(())
+    }
+
+    /// Returns the space.
+    #[must_use]
+    pub fn space(&self) -> &S {
+        &self.space
+    }
+
+    /// Returns the options.
+    #[must_use]
+    pub fn options(&self) -> &AffineOptions {
+        &self.options
+    }
+
+    /// Returns what was counted since the dictionary was opened.
+    #[must_use]
+    pub fn figures(&self) -> &Figures {
+        &self.figures
+    }
+
+    /// Returns the root's height: how many levels are below it.
+    #[must_use]
+    pub fn height(&self) -> u8 {
+        self.root.height
+    }
+
+    /// Returns how many nodes each height has, leaves first.
+    #[must_use]
+    pub fn levels(&self) -> &[u64] {
+        &self.levels
+    }
+
+    /// Returns the least height whose nodes are in memory: a query reads once for each level below
+    /// it, with the layouts V2 and V3.
+    #[must_use]
+    pub fn resident_height(&self) -> u8 {
+        self.resident_height
+    }
+
+    /// Returns whether the dictionary takes work.
+    pub(super) fn usable(&self) -> Result<()> {
+        match self.broken.get() {
+            None => Ok(()),
+            Some(cause) => Err(Error::Poisoned { cause: cause.clone() }),
+        }
+    }
+
+    /// Refuses work from now on when a step failed: what it took out of a node may be lost.
+    pub(super) fn judge<T>(&self, result: Result<T>) -> Result<T> {
+        if let Err(error) = &result {
+            self.broken.get_or_init(|| error.to_string());
+        }
+        result
+    }
+
+    /// Returns the child with most messages, if they are more than a segment takes (AF1).
+    pub(super) fn over_full(&self, node: &Inner) -> Option<usize> {
+        let limit = self.options.segment_bytes();
+        let sizes = node.children.iter().map(|child| child.buffer.bytes()).enumerate();
+        let (at, most) = sizes.max_by_key(|&(at, bytes)| (bytes, std::cmp::Reverse(at)))?;
+        (most > limit).then_some(at)
+    }
+}
+
+impl<S> fmt::Debug for AffineTree<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AffineTree")
+            .field("options", &self.options)
+            .field("levels", &self.levels)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,357 @@
+//! A B-tree with a buffer before its leaves: the insertion buffer of InnoDB, and others
+//! (Conway §5).
+//!
+//! Records wait in memory until the buffer is full. Then a policy chooses a leaf, and all records
+//! that wait for it are written there: one page is read and written for all of them. How many that
+//! are is the *rate*, which is what the buffer saves.
+//!
+//! This is a subject of measurements, not a store: only leaves are on the device, and nothing
+//! reopens them. What waits, and which leaf has which keys, is gone with the process. Leaves that
+//! deletes have emptied stay.
+//!
+//! *Knows*: records that wait, leaves in pages, which of those are in memory, and every page that
+//! is read and written.
+//!
+//! *Does not know*: logs, checkpoints, threads; how keys are distributed.
+//!
+//! *Read in this order*: this file, `policy.rs` (which leaf), `waiting.rs` (the buffer),
+//! `format.rs` (bytes of a leaf), `leaves.rs` (pages, and those in memory), `flush.rs`, `check.rs`.
+//!
+//! Invariants:
+//!
+//! - **IB1** A leaf has the keys from its fence up to the next; the first fence is the empty key.
+//! - **IB2** What waits for a key is newer than what its leaf has.
+//! - **IB3** With absorption nothing waits for a leaf that is in memory.
+//! - **IB4** A leaf in memory that is not dirty is that on the device.
+
+mod check;
+mod flush;
+pub mod format;
+mod leaves;
+mod policy;
+#[cfg(test)]
+mod tests;
+mod waiting;
+
+pub use policy::Policy;
+
+use alluvium_base::Purpose;
+use alluvium_device::Device;
+use alluvium_model::Random;
+use alluvium_storage::{Error, Result};
+use leaves::Leaves;
+use policy::Fullest;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+use waiting::Waiting;
+
+/// A key and its value.
+pub type Record = (Box<[u8]>, Box<[u8]>);
+
+/// Whether leaves that are in memory take part of the buffer's work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absorption {
+    /// All records go through the buffer.
+    Off,
+    /// Records of a leaf in memory go there at once, and a leaf that is read takes what waits for
+    /// it.
+    On,
+}
+
+/// What a tree is made with.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// The bytes of a leaf's page.
+    pub page_bytes: u32,
+    /// The most records of a leaf; fewer if the page is full before.
+    pub leaf_records: usize,
+    /// How many records wait at most. A flush follows when as many do.
+    pub waiting_records: usize,
+    /// Which leaf is flushed.
+    pub policy: Policy,
+    /// Whether leaves in memory absorb records.
+    pub absorption: Absorption,
+    /// How many leaves are kept in memory, those used last.
+    pub leaves_in_memory: usize,
+    /// What random choices are drawn from.
+    pub seed: u64,
+}
+
+/// What was counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Puts and deletes.
+    pub changes: u64,
+    /// Leaves that were read.
+    pub reads: u64,
+    /// Leaves that were written.
+    pub writes: u64,
+    /// How often a policy chose a leaf.
+    pub flushes: u64,
+    /// How many records those flushes took.
+    pub flushed: u64,
+    /// How many records leaves in memory took, without a flush.
+    pub absorbed: u64,
+}
+
+impl Counts {
+    /// Returns the records of a flush, on average; 0 if there was none.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        if self.flushes == 0 {
+            return 0.0;
+        }
+        self.flushed as f64 / self.flushes as f64
+    }
+
+    /// Returns what was counted since.
+    #[must_use]
+    pub fn since(&self, before: &Counts) -> Counts {
+        debug_assert!(before.changes <= self.changes, "what was counted before");
+        Counts {
+            changes: self.changes - before.changes,
+            reads: self.reads - before.reads,
+            writes: self.writes - before.writes,
+            flushes: self.flushes - before.flushes,
+            flushed: self.flushed - before.flushed,
+            absorbed: self.absorbed - before.absorbed,
+        }
+    }
+}
+
+/// A B-tree whose leaves have a buffer before them.
+///
+/// ```
+/// use alluvium_device::{Directory, FileOptions, memory::MemoryDirectory};
+/// use research_trees::insertion::{Absorption, Options, Policy, Tree};
+/// let file = MemoryDirectory::new().create("leaves", FileOptions::DIRECT)?;
+/// let mut tree = Tree::new(file, Options {
+///     page_bytes: 4096,
+///     leaf_records: 160,
+///     waiting_records: 100,
+///     policy: Policy::GoldenGate,
+///     absorption: Absorption::Off,
+///     leaves_in_memory: 0,
+///     seed: 1,
+/// })?;
+/// for key in 0..1000_u32 {
+///     tree.put(&key.wrapping_mul(0x9E37_79B9).to_be_bytes(), b"value")?;
+/// }
+/// assert_eq!(tree.get(&0x9E37_79B9_u32.to_be_bytes())?.as_deref(), Some(&b"value"[..]));
+/// assert!(tree.counts().rate() > 10.0, "a flush takes many records while there are few leaves");
+/// # Ok::<(), alluvium_storage::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Tree {
+    options: Options,
+    leaves: Leaves,
+    /// The least key of each leaf (IB1), and its number.
+    fences: BTreeMap<Box<[u8]>, u32>,
+    /// The same by number.
+    fence_of: Vec<Box<[u8]>>,
+    waiting: Waiting,
+    /// How much waits for each leaf, where the policy asks for it.
+    fullest: Option<Fullest>,
+    /// Where the last flushed leaf ends; none at the end of all keys.
+    gate: Option<Box<[u8]>>,
+    random: Random,
+    counts: Counts,
+}
+
+impl Tree {
+    /// Returns an empty tree, whose leaves will be in an empty file.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] unless pages are 512 bytes to 1 MiB in steps of 512, leaves have two
+    /// records, something may wait where there is a policy, and the file is empty.
+    pub fn new(device: Arc<dyn Device>, options: Options) -> Result<Tree> {
+        let refuse = |option, why: String| Err(Error::BadOption { option, why });
+        let page = options.page_bytes;
+        if page == 0 || !page.is_multiple_of(alluvium_device::BLOCK as u32) || page > 1 << 20 {
+            let why = format!("pages of {page} bytes; take a multiple of 512, up to 1 MiB");
+            return refuse("page_bytes", why);
+        }
+        if options.leaf_records < 2 {
+            let why = format!("leaves of {} records; take at least 2", options.leaf_records);
+            return refuse("leaf_records", why);
+        }
+        if (options.waiting_records == 0) != (options.policy == Policy::None) {
+            let why = format!(
+                "{} records wait, with the policy {:?}; a buffer has both or neither",
+                options.waiting_records, options.policy
+            );
+            return refuse("waiting_records", why);
+        }
+        if !device.is_empty() {
+            let why = format!("{} has {} bytes; name an empty file", device.name(), device.len());
+            return refuse("file", why);
+        }
+        Ok(Tree {
+            options,
+            leaves: Leaves::new(device, page as usize, options.leaves_in_memory, options.seed),
+            fences: BTreeMap::from([(Box::default(), 0)]),
+            fence_of: vec![Box::default()],
+            waiting: Waiting::default(),
+            fullest: (options.policy == Policy::FullestBin).then(Fullest::default),
+            gate: None,
+            random: Random::from_seed(options.seed),
+            counts: Counts::default(),
+        })
+    }
+
+    /// Writes a record, in place of one with the same key.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] if the record is longer than a page; [`Error::Corrupt`] with the place;
+    /// or as the device says. After these two the record waits, nothing is lost, and later changes
+    /// try again what failed.
+    pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        if !format::fits(key, value, self.options.page_bytes as usize) {
+            let why = format!(
+                "a key of {} bytes with a value of {} does not fit a page of {}: take larger pages",
+                key.len(),
+                value.len(),
+                self.options.page_bytes
+            );
+            return Err(Error::BadOption {
+                option: "record",
+                why,
+            });
+        }
+        self.change(key, Some(value.into()))
+    }
+
+    /// Deletes a key, if it is there.
+    ///
+    /// # Errors
+    /// As [`put`](Tree::put).
+    pub fn delete(&mut self, key: &[u8]) -> Result<()> {
+        self.change(key, None)
+    }
+
+    fn change(&mut self, key: &[u8], value: Option<Box<[u8]>>) -> Result<()> {
+        self.counts.changes += 1;
+        let leaf = self.leaf_of(key);
+        if self.options.policy == Policy::None {
+            return self.apply(leaf, (key.into(), value));
+        }
+        if self.options.absorption == Absorption::On && self.leaves.has(leaf) {
+            self.counts.absorbed += 1;
+            return self.apply(leaf, (key.into(), value));
+        }
+        if self.waiting.put(key, value)
+            && let Some(fullest) = &mut self.fullest
+        {
+            fullest.add(leaf);
+        }
+        while self.waiting.len() >= self.options.waiting_records {
+            self.flush()?;
+        }
+        assert!(
+            self.waiting.len() < self.options.waiting_records,
+            "a flush takes something"
+        );
+        Ok(())
+    }
+
+    /// Returns the value of a key.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] with the place, or as the device says.
+    pub fn get(&mut self, key: &[u8]) -> Result<Option<Box<[u8]>>> {
+        if let Some((_, value)) = self.waiting.get(key) {
+            // IB2
+            return Ok(value.clone());
+        }
+        let leaf = self.leaf_of(key);
+        self.leaves.load(leaf, Purpose::Lookup, &mut self.counts)?;
+        let records = self.leaves.records(leaf);
+        let at = records.binary_search_by(|(found, _)| (**found).cmp(key));
+        let value = at.ok().map(|at| records[at].1.clone());
+        self.absorb(leaf);
+        self.leaves.trim(&mut self.counts)?;
+        Ok(value)
+    }
+
+    /// Returns the first records from a key on, at most `most` of them.
+    ///
+    /// # Errors
+    /// As [`get`](Tree::get).
+    pub fn scan(&mut self, from: &[u8], most: usize) -> Result<Vec<Record>> {
+        let mut found: Vec<Record> = Vec::new();
+        let mut at: Box<[u8]> = from.into();
+        while found.len() < most {
+            let (leaf, end) = (self.leaf_of(&at), self.end_of(&at));
+            self.leaves.load(leaf, Purpose::Scan, &mut self.counts)?;
+            let records = self.leaves.records(leaf);
+            let start = records.partition_point(|(key, _)| **key < *at);
+            let mut records = records[start..].to_vec();
+            flush::merge(&mut records, self.waiting.range(&at, end.as_deref()));
+            found.extend(records);
+            self.absorb(leaf);
+            self.leaves.trim(&mut self.counts)?;
+            match end {
+                Some(end) => at = end,
+                None => break,
+            }
+        }
+        found.truncate(most);
+        Ok(found)
+    }
+
+    /// Writes all that waits to its leaves, and all leaves that are dirty.
+    ///
+    /// # Errors
+    /// As [`put`](Tree::put).
+    pub fn settle(&mut self) -> Result<()> {
+        while let Some(key) = self.waiting.at_or_after(&[]) {
+            let key: Box<[u8]> = key.into();
+            self.flush_leaf_of(&key)?;
+        }
+        self.leaves.write_all(&mut self.counts)
+    }
+
+    /// Returns what was counted.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Returns how many leaves there are.
+    #[must_use]
+    pub fn leaves(&self) -> usize {
+        self.fences.len()
+    }
+
+    /// Returns how many records wait.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Returns the least key of each leaf, in order; the first is empty (IB1).
+    pub fn fences(&self) -> impl Iterator<Item = &[u8]> {
+        self.fences.keys().map(|fence| &**fence)
+    }
+
+    /// Returns the leaf that a key belongs to.
+    fn leaf_of(&self, key: &[u8]) -> u32 {
+        let up_to = (Bound::Unbounded, Bound::Included(key));
+        let before = self.fences.range::<[u8], _>(up_to).next_back();
+        *before.expect("IB1: the first fence is before all keys").1
+    }
+
+    /// Returns where the leaf of a key ends.
+    fn end_of(&self, key: &[u8]) -> Option<Box<[u8]>> {
+        let above = (Bound::Excluded(key), Bound::Unbounded);
+        let next = self.fences.range::<[u8], _>(above).next();
+        next.map(|(fence, _)| fence.clone())
+    }
+
+    /// Reads every leaf, and returns what is wrong with the tree.
+    #[must_use]
+    pub fn check(&self) -> Vec<Error> {
+        check::check(self)
+    }
+}

@@ -1,0 +1,191 @@
+//! Where everything lies: levels, nodes and entries, from the number of keys alone (PD1).
+
+use super::format::Header;
+use super::shape::Shape;
+use research_models::pdam::VanEmdeBoas;
+use alluvium_storage::{Place, Structure};
+
+/// One level of nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Level {
+    /// The number of its first node, of all nodes.
+    pub(super) first: u64,
+    /// How many nodes it has.
+    pub(super) nodes: u64,
+    /// How many entries its nodes could have if there were no last one: keys, or children.
+    below: u64,
+}
+
+/// Where the entries of a tree lie.
+#[derive(Clone, Debug)]
+pub(super) struct Layout {
+    pub(super) shape: Shape,
+    pub(super) id: u64,
+    pub(super) keys: u64,
+    /// From the leaves up.
+    pub(super) levels: Vec<Level>,
+    /// The order of entries in a leaf, and in a node above.
+    orders: [VanEmdeBoas; 2],
+    /// The file, for errors.
+    file: String,
+}
+
+/// Where an entry is in its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slot {
+    /// The block of the node.
+    pub(super) block: u64,
+    /// The entry of the block.
+    pub(super) entry: usize,
+}
+
+impl Layout {
+    /// Returns the layout of a header; none if the tree would have more bytes than a file.
+    pub(super) fn new(header: &Header, file: &str) -> Option<Layout> {
+        let shape = header.shape;
+        let order = |level| {
+            let order = VanEmdeBoas::of(shape.node_entries(level));
+            order.expect("PD1: a node has entries, and few")
+        };
+        let levels = levels(&shape, header.keys)?;
+        let bytes = count(&levels).checked_mul(shape.node_bytes())?;
+        bytes
+            .checked_add(u64::from(shape.block_bytes()))
+            .filter(|&bytes| i64::try_from(bytes).is_ok())?;
+        Some(Layout {
+            shape,
+            id: header.id,
+            keys: header.keys,
+            levels,
+            orders: [order(0), order(1)],
+            file: file.to_owned(),
+        })
+    }
+
+    /// Returns the level that is a single node, from the leaves; none if there are no keys.
+    pub(super) fn root(&self) -> Option<usize> {
+        self.levels.len().checked_sub(1)
+    }
+
+    /// Returns how many entries a node of a level has.
+    pub(super) fn entries(&self, level: usize, node: u64) -> u64 {
+        let Level { nodes, below, .. } = self.levels[level];
+        assert!(node < nodes, "PD1: node {node} of {nodes}");
+        if level == 0 {
+            let each = self.shape.node_entries(0);
+            return each.min(below - node * each);
+        }
+        let fanout = self.shape.fanout();
+        fanout.min(below - node * fanout) - 1
+    }
+
+    /// Returns the order of the entries in nodes of a level.
+    pub(super) fn order(&self, level: usize) -> &VanEmdeBoas {
+        &self.orders[level.min(1)]
+    }
+
+    /// Returns where a position of the binary search tree in a node lies.
+    pub(super) fn slot(&self, level: usize, position: u64) -> Slot {
+        let place = self.order(level).place(position);
+        let each = self.shape.block_entries(level);
+        let block = place / each;
+        debug_assert!(block < u64::from(self.shape.node_blocks()), "PD1");
+        Slot {
+            block,
+            entry: (place % each) as usize,
+        }
+    }
+
+    /// Returns the number of a node of a level, of all nodes.
+    pub(super) fn number(&self, level: usize, node: u64) -> u64 {
+        debug_assert!(node < self.levels[level].nodes, "PD1");
+        self.levels[level].first + node
+    }
+
+    /// Returns the number of a block of a node, of all blocks of the file.
+    pub(super) fn block_number(&self, number: u64, block: u64) -> u64 {
+        debug_assert!(block < u64::from(self.shape.node_blocks()), "PD1");
+        1 + number * u64::from(self.shape.node_blocks()) + block
+    }
+
+    /// Returns where a block of a node begins in the file.
+    pub(super) fn offset(&self, number: u64, block: u64) -> u64 {
+        self.block_number(number, block) * u64::from(self.shape.block_bytes())
+    }
+
+    /// Returns the bytes of the file.
+    pub(super) fn file_bytes(&self) -> u64 {
+        u64::from(self.shape.block_bytes()) + count(&self.levels) * self.shape.node_bytes()
+    }
+
+    /// Returns the place of a block, for errors.
+    pub(super) fn place(&self, number: u64, block: u64) -> Place {
+        Place::new(Structure::Node, &*self.file, self.offset(number, block))
+    }
+}
+
+/// Returns how many nodes levels have.
+fn count(levels: &[Level]) -> u64 {
+    levels.last().map_or(0, |top| top.first + top.nodes)
+}
+
+/// Returns the levels of a number of keys; none if there would be too many nodes.
+fn levels(shape: &Shape, keys: u64) -> Option<Vec<Level>> {
+    let mut levels: Vec<Level> = Vec::new();
+    let (mut below, mut each) = (keys, shape.node_entries(0));
+    while below > 0 {
+        let first = levels.last().map_or(0, |level| level.first + level.nodes);
+        let nodes = below.div_ceil(each);
+        first.checked_add(nodes)?;
+        levels.push(Level { first, nodes, below });
+        if nodes == 1 {
+            break;
+        }
+        (below, each) = (nodes, shape.fanout());
+    }
+    Some(levels)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(keys: u64) -> Layout {
+        let shape = Shape::new(512, 2, 100, 20).unwrap();
+        Layout::new(&Header { shape, id: 1, keys }, "tree").unwrap()
+    }
+
+    #[test]
+    fn every_level_holds_the_level_below_it_and_the_last_is_one_node() {
+        for keys in [0, 1, 8, 9, 88, 89, 97, 1000, 123_456] {
+            let layout = layout(keys);
+            let held = |level: usize| -> u64 {
+                let nodes = 0..layout.levels[level].nodes;
+                nodes.map(|node| layout.entries(level, node)).sum()
+            };
+            let mut nodes = 0;
+            for level in 0..layout.levels.len() {
+                if level == 0 {
+                    assert_eq!(held(0), keys);
+                } else {
+                    // A node has a child more than keys.
+                    let children = held(level) + layout.levels[level].nodes;
+                    assert_eq!(children, layout.levels[level - 1].nodes, "PD1");
+                }
+                assert_eq!(layout.levels[level].first, nodes);
+                nodes += layout.levels[level].nodes;
+            }
+            assert_eq!(layout.file_bytes(), 512 + nodes * 1024);
+            assert_eq!(layout.root().is_some(), keys > 0);
+            assert!(layout.root().is_none_or(|root| layout.levels[root].nodes == 1));
+        }
+    }
+
+    #[test]
+    fn trees_larger_than_any_file_have_no_layout() {
+        let shape = Shape::new(512, 8, 8, 8).unwrap();
+        let header = |keys| Header { shape, id: 1, keys };
+        assert!(Layout::new(&header(u64::MAX), "tree").is_none());
+        assert!(Layout::new(&header(1 << 58), "tree").is_some());
+    }
+}

@@ -1,0 +1,292 @@
+//! Many searches at a time: in each step of the device they share its P slots (Bender §6).
+//!
+//! A step is planned, read and supplied. What is planned does not depend on how it is read, so
+//! that tests also play steps without a device.
+
+use super::Tree;
+use super::walk::{Progress, Until, Walk};
+use alluvium_base::Purpose;
+use alluvium_device::{Batch, Buffer};
+use research_models::pdam::shares;
+use alluvium_storage::{Error, Result};
+use std::ops::Range;
+
+/// What is read beyond the block that a search needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadAhead {
+    /// Nothing: what is left of a step's slots is lost.
+    None,
+    /// The whole node. Clients take turns if the slots of a step do not suffice for all.
+    Node,
+    /// As much of the node as each client's share of the step's slots.
+    Shared,
+}
+
+/// What is done with slots that are left when each client has its share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remainder {
+    /// Clients get them in turn, one each.
+    InTurn,
+    /// There must be none.
+    Refused,
+}
+
+/// Blocks of a node that are read in one request for one client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The client.
+    pub reader: usize,
+    /// The number of the node, of all nodes.
+    pub node: u64,
+    /// The blocks of the node.
+    pub blocks: Range<u64>,
+}
+
+/// The most clients: each keeps a node's blocks.
+const MOST_READERS: usize = 1 << 16;
+
+/// Clients that search a tree.
+///
+/// ```
+/// use alluvium_device::{Directory, FileOptions, memory::MemoryDirectory};
+/// use research_trees::pdam::{ReadAhead, Readers, Remainder, Shape, Tree};
+/// let file = MemoryDirectory::new().create("tree", FileOptions::DIRECT)?;
+/// let records = (0..5000_u64).map(|key| (key.to_be_bytes(), []));
+/// let tree = Tree::build(file, Shape::new(512, 8, 8, 0)?, 1, records)?;
+/// let mut readers = Readers::new(&tree, ReadAhead::Shared, 8, Remainder::Refused)?;
+/// readers.seek(0, &7_u64.to_be_bytes())?;
+/// readers.seek(1, &5000_u64.to_be_bytes())?;
+/// let mut answers = Vec::new();
+/// while readers.waiting() > 0 {
+///     answers.extend(readers.step()?);
+/// }
+/// answers.sort();
+/// assert_eq!(answers, [(0, Some(Box::default())), (1, None)]);
+/// # Ok::<(), alluvium_storage::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Readers<'t> {
+    tree: &'t Tree,
+    ahead: ReadAhead,
+    slots: u32,
+    remainder: Remainder,
+    /// The search of each client that has one.
+    walks: Vec<Option<Walk>>,
+    /// Clients that were answered and not yet reported.
+    answered: Vec<Answer>,
+    steps: u64,
+    blocks: u64,
+}
+
+/// A client, and the value that it found, if any.
+pub type Answer = (usize, Option<Box<[u8]>>);
+
+impl<'t> Readers<'t> {
+    /// Returns clients of a tree on a device that reads `slots` blocks in a step.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] unless there is a slot, and if nodes are to be read whole that have
+    /// more blocks than a step.
+    pub fn new(tree: &'t Tree, ahead: ReadAhead, slots: u32, remainder: Remainder) -> Result<Readers<'t>> {
+        let refuse = |why: String| Err(Error::BadOption { option: "slots", why });
+        let node_blocks = tree.layout.shape.node_blocks();
+        if slots == 0 {
+            return refuse("a step without blocks; take at least 1".into());
+        }
+        if ahead == ReadAhead::Node && slots < node_blocks {
+            return refuse(format!(
+                "a step has {slots} blocks and a node {node_blocks}: it cannot be read whole in a step"
+            ));
+        }
+        Ok(Readers {
+            tree,
+            ahead,
+            slots,
+            remainder,
+            walks: Vec::new(),
+            answered: Vec::new(),
+            steps: 0,
+            blocks: 0,
+        })
+    }
+
+    /// Gives a client a key to search. Clients may come and go between any two steps.
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] if the key has another length than those of the tree, or the client's
+    /// number is 65,536 or more; [`Error::Corrupt`] never, as nothing is read.
+    ///
+    /// # Panics
+    /// When the client waits for an answer already.
+    pub fn seek(&mut self, reader: usize, key: &[u8]) -> Result<()> {
+        if reader >= MOST_READERS {
+            let why = format!("client {reader}; numbers below {MOST_READERS} are for clients");
+            return Err(Error::BadOption {
+                option: "reader",
+                why,
+            });
+        }
+        let mut walk = Walk::new(&self.tree.layout, key, Until::Record)?;
+        if self.walks.len() <= reader {
+            self.walks.resize_with(reader + 1, || None);
+        }
+        assert!(
+            self.walks[reader].is_none(),
+            "client {reader} searches one key at a time"
+        );
+        match walk.advance(&self.tree.layout)? {
+            Progress::Found(value) => self.answered.push((reader, value)),
+            progress => {
+                assert!(matches!(progress, Progress::Wants { .. }), "PD1: a root is read");
+                self.walks[reader] = Some(walk);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns how many clients wait for an answer.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.walks.iter().flatten().count() + self.answered.len()
+    }
+
+    /// Returns how many steps there were.
+    #[must_use]
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// Returns how many blocks were read.
+    #[must_use]
+    pub fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// Reads what one step of the device gives, and returns the clients that have their answer.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] with the place, [`Error::BadOption`] if slots are left that are refused,
+    /// or as the device says.
+    pub fn step(&mut self) -> Result<Vec<Answer>> {
+        let runs = self.plan()?;
+        let layout = &self.tree.layout;
+        let mut batch = Batch::with_capacity(runs.len());
+        for run in &runs {
+            let len = (run.blocks.end - run.blocks.start) * u64::from(layout.shape.block_bytes());
+            let offset = layout.offset(run.node, run.blocks.start);
+            batch.read(offset, Buffer::zeroed(len as usize), Purpose::Lookup);
+        }
+        let buffers = if runs.is_empty() {
+            Vec::new()
+        } else {
+            self.tree.device.run(batch)?
+        };
+        self.supply(runs.into_iter().zip(buffers))
+    }
+
+    /// Returns what is read in the next step: at most as many blocks as there are slots, and for
+    /// each client blocks of one node (PD2).
+    ///
+    /// # Errors
+    /// [`Error::BadOption`] if slots are left that are refused.
+    pub fn plan(&mut self) -> Result<Vec<Run>> {
+        let layout = &self.tree.layout;
+        let mut wants = Vec::new();
+        for (reader, walk) in self.walks.iter_mut().enumerate() {
+            let Some(walk) = walk else { continue };
+            if let Progress::Wants { node, block } = walk.advance(layout)? {
+                wants.push((reader, node, block));
+            }
+        }
+        let shares = self.share(wants.len())?;
+        let blocks = u64::from(layout.shape.node_blocks());
+        let runs = wants.into_iter().zip(shares).filter(|(_, share)| *share > 0);
+        let runs: Vec<Run> = runs
+            .map(|((reader, node, block), share)| Run {
+                reader,
+                node,
+                blocks: around(block, share, blocks),
+            })
+            .collect();
+        let count: u64 = runs.iter().map(|run| run.blocks.end - run.blocks.start).sum();
+        assert!(
+            count <= u64::from(self.slots),
+            "PD2: {count} blocks in {} slots",
+            self.slots
+        );
+        self.steps += u64::from(!runs.is_empty());
+        self.blocks += count;
+        Ok(runs)
+    }
+
+    /// Returns how many blocks each of the clients gets in this step.
+    fn share(&self, clients: usize) -> Result<Vec<u64>> {
+        let slots = u64::from(self.slots);
+        if clients == 0 {
+            return Ok(Vec::new());
+        }
+        if self.remainder == Remainder::Refused && slots % clients as u64 != 0 {
+            let why = format!(
+                "{slots} blocks of a step do not divide by {clients} clients: take a number that they \
+                 divide by, or have the remainder given in turn"
+            );
+            return Err(Error::BadOption { option: "slots", why });
+        }
+        let node = u64::from(self.tree.layout.shape.node_blocks());
+        // Nodes that are read whole take their slots together.
+        let unit = if self.ahead == ReadAhead::Node { node } else { 1 };
+        let mut shares = shares(clients, slots / unit, self.steps);
+        for share in &mut shares {
+            *share = match self.ahead {
+                ReadAhead::None | ReadAhead::Node => unit * (*share).min(1),
+                ReadAhead::Shared => (*share).min(node),
+            };
+        }
+        debug_assert!(shares.iter().sum::<u64>() <= slots, "PD2");
+        Ok(shares)
+    }
+
+    /// Gives clients what was read for them, and returns those that have their answer.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] with the place.
+    pub fn supply(&mut self, read: impl IntoIterator<Item = (Run, Buffer)>) -> Result<Vec<Answer>> {
+        let mut answered = std::mem::take(&mut self.answered);
+        for (run, blocks) in read {
+            let walk = self.walks[run.reader].as_mut().expect("a client that waits");
+            walk.supply(run.blocks.start, blocks);
+            if let Progress::Found(value) = walk.advance(&self.tree.layout)? {
+                self.walks[run.reader] = None;
+                answered.push((run.reader, value));
+            }
+        }
+        Ok(answered)
+    }
+}
+
+/// Returns `share` blocks of a node of `blocks`, the wanted one among them: those behind it, as
+/// searches go on there, and those before it where the node ends (PD2).
+fn around(wanted: u64, share: u64, blocks: u64) -> Range<u64> {
+    assert!(wanted < blocks && share > 0, "PD2: block {wanted} of {blocks}");
+    let from = wanted.min(blocks.saturating_sub(share));
+    from..(from + share).min(blocks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_has_the_wanted_block_and_stays_in_its_node() {
+        for blocks in 1..=9 {
+            for wanted in 0..blocks {
+                for share in 1..=12 {
+                    let run = around(wanted, share, blocks);
+                    assert!(run.contains(&wanted) && run.end <= blocks, "PD2");
+                    assert_eq!(run.end - run.start, share.min(blocks));
+                }
+            }
+        }
+        assert_eq!((around(2, 3, 8), around(7, 3, 8)), (2..5, 5..8));
+    }
+}
