@@ -5,8 +5,7 @@ use crate::sizes::{self, Bytes};
 use crate::tier::{self, Tier};
 use crate::verbs::{
     advise, backup, bench, check, compact, completions, delete, export, get, import, index, inspect,
-    keyspaces, man, model, probe, put, repair, scan, serve, sort, stats, tiers, transaction,
-    transactions,
+    keyspaces, man, model, probe, put, repair, scan, serve, sort, stats, tiers, transaction, transactions,
 };
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;

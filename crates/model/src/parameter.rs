@@ -22,12 +22,7 @@ impl fmt::Display for BadParameter {
 impl std::error::Error for BadParameter {}
 
 /// Returns a value if its rule holds, or the error that names it.
-pub fn require(
-    name: &'static str,
-    value: f64,
-    holds: bool,
-    must: &'static str,
-) -> Result<f64, BadParameter> {
+pub fn require(name: &'static str, value: f64, holds: bool, must: &'static str) -> Result<f64, BadParameter> {
     if holds {
         Ok(value)
     } else {
@@ -46,12 +41,7 @@ pub fn positive(name: &'static str, value: f64) -> Result<f64, BadParameter> {
 }
 
 /// Returns a finite value of at least `least`, which `must` says in words.
-pub fn at_least(
-    name: &'static str,
-    value: f64,
-    least: f64,
-    must: &'static str,
-) -> Result<f64, BadParameter> {
+pub fn at_least(name: &'static str, value: f64, least: f64, must: &'static str) -> Result<f64, BadParameter> {
     require(name, value, value.is_finite() && value >= least, must)
 }
 

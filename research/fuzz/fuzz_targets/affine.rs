@@ -3,8 +3,8 @@
 
 #![no_main]
 
-use research_trees::affine;
 use libfuzzer_sys::fuzz_target;
+use research_trees::affine;
 
 fuzz_target!(|input: &[u8]| {
     let _ = affine::decode(input);

@@ -6,9 +6,9 @@
 //! whose check has nothing to say.
 #![no_main]
 
-use research_filters::cuckoo::{Filter, Shape, Table, encode};
 use alluvium_filters::hash;
 use libfuzzer_sys::fuzz_target;
+use research_filters::cuckoo::{Filter, Shape, Table, encode};
 
 fuzz_target!(|input: &[u8]| {
     read(input);

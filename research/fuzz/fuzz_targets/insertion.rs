@@ -6,8 +6,8 @@
 
 use alluvium_base::checksum::checksum;
 use alluvium_storage::{Place, Structure};
-use research_trees::insertion::format::{decode, encode, fits};
 use libfuzzer_sys::fuzz_target;
+use research_trees::insertion::format::{decode, encode, fits};
 
 fuzz_target!(|input: &[u8]| {
     let place = Place::new(Structure::Node, "leaves", 0);

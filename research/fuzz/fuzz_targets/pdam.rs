@@ -9,9 +9,9 @@ use alluvium_base::Purpose;
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_device::{Buffer, Device, Directory, FileOptions};
 use alluvium_storage::{Place, Structure};
+use libfuzzer_sys::fuzz_target;
 use research_trees::pdam::format::{Header, seal};
 use research_trees::pdam::{Shape, Tree};
-use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
 
 fuzz_target!(|input: &[u8]| {

@@ -6,8 +6,8 @@
 //! index every key has the place that the builder told, and the check has nothing to say.
 #![no_main]
 
-use research_filters::perfect::{Builder, Index};
 use libfuzzer_sys::fuzz_target;
+use research_filters::perfect::{Builder, Index};
 
 fuzz_target!(|input: &[u8]| {
     read(input, &[[0x5a; 9]]);

@@ -5,9 +5,9 @@
 //! Invariants: no panic, no endless loop; what is read is written the same again.
 #![no_main]
 
+use libfuzzer_sys::fuzz_target;
 use research_hashes::silt::log::Scan;
 use research_hashes::silt::slots::Layout;
-use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
     let Some((&slot_bytes, rest)) = input.split_first() else {

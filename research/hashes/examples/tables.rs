@@ -10,9 +10,9 @@
 //! ```
 
 use alluvium_filters::fingerprint::Independence;
-use alluvium_hashes::blocks::{MemorySpace, Result, Transfers};
-use alluvium_hashes::boa::{Boa, Kind, Options};
-use alluvium_hashes::bot::{Bot, BotOptions, Schedule};
+use research_hashes::blocks::{MemorySpace, Result, Transfers};
+use research_hashes::boa::{Boa, Kind, Options};
+use research_hashes::bot::{Bot, BotOptions, Schedule};
 use std::collections::HashMap;
 
 /// Bytes of a block and of the memory: 32 records or so, and 32 blocks.

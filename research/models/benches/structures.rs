@@ -7,8 +7,8 @@
 
 use alluvium_model::lsm::simulate::{LevelChoice, Pace, Rules, TableChoice};
 use alluvium_model::lsm::{LevelDb, Stage};
-use research_models::recycling::{Choice, Game, InsertionBuffer, Keys};
 use alluvium_model::{BadParameter, Popularity};
+use research_models::recycling::{Choice, Game, InsertionBuffer, Keys};
 use std::time::Instant;
 
 const SKEWS: [f64; 2] = [0.0, 0.99];

@@ -73,13 +73,7 @@ pub struct Child {
 /// The child that a node flushes to next, if it must. `draw` is a number drawn at random, `turn`
 /// the number of flushes so far.
 #[must_use]
-pub fn flush(
-    shape: &Shape,
-    victim: Victim,
-    children: &[Child],
-    draw: u64,
-    turn: u64,
-) -> Option<usize> {
+pub fn flush(shape: &Shape, victim: Victim, children: &[Child], draw: u64, turn: u64) -> Option<usize> {
     let crowded = children.iter().enumerate().max_by_key(|(_, child)| child.runs)?;
     if crowded.1.runs > shape.most_runs() {
         return Some(crowded.0);

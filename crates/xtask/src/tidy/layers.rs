@@ -49,10 +49,7 @@ fn refuse(workspace: &Workspace, member: &Crate, name: &str, used: Use) -> Optio
     let other = workspace.packages.iter().find(of_workspace)?;
     let other = crates::named(Workspace::crate_of(&other.folder))?;
     let (allowed, way) = match used {
-        Use::Normal => (
-            member.may_use(other.name) || member.name == other.name,
-            "uses",
-        ),
+        Use::Normal => (member.may_use(other.name) || member.name == other.name, "uses"),
         // Tests may want features of their own crate.
         Use::Development => (
             member.name == other.name || member.may_test_with(other),

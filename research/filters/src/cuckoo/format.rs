@@ -17,10 +17,10 @@
 
 use super::shape::{MAX_BUCKET_BITS, SLOTS, Shape};
 use super::table::Table;
-use alluvium_filters::bits::{BitWriter, TAIL_BYTES, take};
 use crate::{Error, Result};
 use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_base::checksum;
+use alluvium_filters::bits::{BitWriter, TAIL_BYTES, take};
 
 /// What errors call the structure.
 pub(super) const WHAT: &str = "cuckoo filter";

@@ -4,8 +4,8 @@ use super::format::{Header, Start, bucket, encode, head};
 use super::graph::find;
 use super::index::Index;
 use super::shape::{DEFAULT_KEYS_PER_BUCKET, KEY_BYTES, MAX_BUCKET_KEYS, MAX_BUCKETS, third};
-use alluvium_filters::bits::{BitWriter, take};
 use crate::{Error, Result};
+use alluvium_filters::bits::{BitWriter, take};
 use std::fmt;
 
 /// Builds an index, a bucket at a time. After each bucket that has keys, the owner is told the

@@ -33,10 +33,10 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::shape::{KEY_BYTES, MAX_BUCKETS};
-use alluvium_filters::bits::{TAIL_BYTES, take};
 use crate::{Error, Result};
 use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_base::checksum;
+use alluvium_filters::bits::{TAIL_BYTES, take};
 
 /// What errors call the structure.
 pub(super) const WHAT: &str = "perfect hash index";

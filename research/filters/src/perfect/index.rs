@@ -3,8 +3,8 @@
 use super::format::{Header, WHAT, bucket};
 use super::graph::{UNUSED, vertices};
 use super::shape::{MAX_BUCKET_KEYS, third};
-use alluvium_filters::bits::take;
 use crate::{Error, Result};
+use alluvium_filters::bits::take;
 use std::ops::Range;
 
 /// An index of perfect hash functions in bytes. Any number of threads may look up at once.

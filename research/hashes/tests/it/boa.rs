@@ -1,8 +1,8 @@
 //! What the theory says of tables of levels.
 
 use crate::support::{KINDS, boa, key};
-use alluvium_hashes::blocks::Machine;
-use alluvium_hashes::boa::{Kind, Options};
+use research_hashes::blocks::Machine;
+use research_hashes::boa::{Kind, Options};
 
 #[test]
 fn impossible_options_are_refused_by_name() {
@@ -44,7 +44,7 @@ fn impossible_options_are_refused_by_name() {
 }
 
 /// Inserts `count` keys of 5 bytes with values of 8.
-fn filled(options: Options, count: u64) -> alluvium_hashes::boa::Boa<alluvium_hashes::blocks::MemorySpace> {
+fn filled(options: Options, count: u64) -> research_hashes::boa::Boa<research_hashes::blocks::MemorySpace> {
     let mut table = boa(options);
     for number in 0..count {
         table.insert(&key(number), &number.to_le_bytes()).unwrap();
@@ -105,8 +105,8 @@ fn an_interpolated_lookup_reads_two_blocks_at_most_nearly_always() {
         growth: 256,
         ..Options::new(Kind::Interpolated, 1024, 1 << 20)
     };
-    let mut table = alluvium_hashes::boa::Boa::create(
-        alluvium_hashes::blocks::MemorySpace::new(1024, 1 << 32).with_meter(1024, 1024),
+    let mut table = research_hashes::boa::Boa::create(
+        research_hashes::blocks::MemorySpace::new(1024, 1 << 32).with_meter(1024, 1024),
         options,
     )
     .unwrap();
@@ -193,8 +193,8 @@ fn merges_take_more_passes_when_memory_is_short() {
             growth: 64,
             ..Options::new(Kind::Tiered, 256, memory)
         };
-        let space = alluvium_hashes::blocks::MemorySpace::new(256, 1 << 32).with_meter(256, memory);
-        let mut table = alluvium_hashes::boa::Boa::create(space, options).unwrap();
+        let space = research_hashes::blocks::MemorySpace::new(256, 1 << 32).with_meter(256, memory);
+        let mut table = research_hashes::boa::Boa::create(space, options).unwrap();
         for number in 0..20_000 {
             table.insert(&key(number), &[0; 8]).unwrap();
         }

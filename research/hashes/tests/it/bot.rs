@@ -3,8 +3,8 @@
 use crate::faults::{damage_everywhere, fail_at_every_write};
 use crate::support::{Mix, Model, agree, bot, bots, drive, key};
 use alluvium_filters::fingerprint::Independence;
-use alluvium_hashes::blocks::{Machine, MemorySpace};
-use alluvium_hashes::bot::{Bot, BotOptions, Schedule};
+use research_hashes::blocks::{Machine, MemorySpace};
+use research_hashes::bot::{Bot, BotOptions, Schedule};
 
 #[test]
 fn a_hundred_thousand_mixed_operations_on_each_bundle_of_trees() {

@@ -1,8 +1,8 @@
 //! Writes that fail, crashes at every write, damage.
 
 use crate::support::{KINDS, Mix, Model, Table, agree, boa, key};
-use alluvium_hashes::blocks::Fault;
-use alluvium_hashes::boa::Options;
+use research_hashes::blocks::Fault;
+use research_hashes::boa::Options;
 
 /// What an operation of the story does.
 fn operate<T: Table>(table: &mut T, model: &mut Model, at: u64, mix: Mix) -> bool {

@@ -2,7 +2,7 @@
 
 use crate::support::{KINDS, Mix, agree, boa, drive, key};
 use alluvium_filters::fingerprint::Independence;
-use alluvium_hashes::boa::{Duplicates, Kind, Options};
+use research_hashes::boa::{Duplicates, Kind, Options};
 
 fn options(kind: Kind) -> Options {
     Options::new(kind, 512, 8192)

@@ -1,10 +1,10 @@
 //! SILT's three stores put together in memory, against a map.
 
-use alluvium_filters::cuckoo::{Filter, Shape};
 use alluvium_filters::trie::{Codes, Index};
-use alluvium_hashes::silt::log::{Kind, LogIndex, Put, Record, Scan, UNIT};
-use alluvium_hashes::silt::slots::{Layout, Slot, State};
-use alluvium_hashes::silt::{Error, HashedKey, Keyed, SortedBuilder, Young, convert, merge};
+use research_filters::cuckoo::{Filter, Shape};
+use research_hashes::silt::log::{Kind, LogIndex, Put, Record, Scan, UNIT};
+use research_hashes::silt::slots::{Layout, Slot, State};
+use research_hashes::silt::{Error, HashedKey, Keyed, SortedBuilder, Young, convert, merge};
 use std::collections::BTreeMap;
 
 const SEED: u64 = 77;

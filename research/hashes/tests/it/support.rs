@@ -1,8 +1,8 @@
 //! What the tests share: one way to drive every table.
 
-use alluvium_hashes::blocks::{Extent, MemorySpace, Result};
-use alluvium_hashes::boa::{Boa, Kind, Options};
-use alluvium_hashes::bot::{Bot, BotOptions, Schedule};
+use research_hashes::blocks::{Extent, MemorySpace, Result};
+use research_hashes::boa::{Boa, Kind, Options};
+use research_hashes::bot::{Bot, BotOptions, Schedule};
 use std::collections::HashMap;
 
 /// A table under test.

@@ -4,9 +4,9 @@
 use super::Section;
 use alluvium_model::Random;
 use alluvium_model::fit::{affine, parallel};
-use research_models::pdam::{Nodes, Tree};
 use alluvium_model::presets::{HARD_DISKS, SOLID_STATES};
 use anyhow::Result;
+use research_models::pdam::{Nodes, Tree};
 
 /// How much a sample is off at most, as a share.
 const NOISE: f64 = 0.03;

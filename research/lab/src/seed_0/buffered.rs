@@ -7,9 +7,9 @@ use crate::measured::{Line, Measured, Spot, name};
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_device::{Directory, FileOptions};
 use alluvium_model::Random;
+use anyhow::{Result, ensure};
 use research_models::recycling::Choice;
 use research_trees::insertion::{Absorption, Options, Policy, Tree};
-use anyhow::{Result, ensure};
 
 const RATES: &str = "rates";
 const GAIN: &str = "gain";

@@ -1,10 +1,10 @@
 //! Block transfers of the hash tables of chapter 2, counted.
 
 use alluvium_filters::fingerprint::Independence;
+use anyhow::{Result, ensure};
 use research_hashes::blocks::{self, MemorySpace, Transfers};
 use research_hashes::boa::{Boa, Kind, Options};
 use research_hashes::bot::{Bot, BotOptions, Schedule};
-use anyhow::{Result, ensure};
 
 /// Bytes of a block.
 const BLOCK: u32 = 1024;

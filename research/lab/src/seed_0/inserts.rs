@@ -6,8 +6,8 @@ use crate::measured::{Line, Spot};
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_device::{Directory, FileOptions};
 use alluvium_model::Random;
-use research_trees::insertion::{Absorption, Options, Policy, Tree};
 use anyhow::{Result, ensure};
+use research_trees::insertion::{Absorption, Options, Policy, Tree};
 
 /// Figures that begin so are pages for an insert, or parts of those without a buffer.
 pub(super) const PAGES: &str = "pages";

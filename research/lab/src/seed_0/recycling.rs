@@ -2,8 +2,8 @@
 
 use crate::entry::{At, Axis, Experiment, Form, Measure, Published, Value, Work, at};
 use crate::measured::{Line, Measured, Spot};
-use research_models::recycling::{Choice, InsertionBuffer, Keys, LeafWeights};
 use anyhow::{Result, ensure};
+use research_models::recycling::{Choice, InsertionBuffer, Keys, LeafWeights};
 
 pub(super) const SEED: u64 = 1;
 

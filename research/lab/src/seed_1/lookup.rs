@@ -6,10 +6,10 @@ use super::{DEVICE, EPH, KEYS, SETTING};
 use crate::entry::{Axis, Experiment, Form, Measure, Published, Value, Work, named};
 use crate::measured::Measured;
 use alluvium_device::BLOCK;
-use research_filters::perfect::Index as PerfectIndex;
 use alluvium_hashes::index::format::{HASH_BYTES, hash_of};
 use alluvium_hashes::index::{Index, Kind};
 use anyhow::{Context, Result, ensure};
+use research_filters::perfect::Index as PerfectIndex;
 use std::time::{Duration, Instant};
 
 const RATE: &str = "rate";

@@ -2,10 +2,10 @@
 
 use super::harness::{Records, Scratch};
 use alluvium_device::{Batch, Buffer, Device, Directory, FileOptions};
-use research_filters::perfect::{Builder, buckets};
 use alluvium_hashes::index::format::{HASH_BYTES, hash_of};
 use alluvium_storage::sort::{Layout, Options, Sorter};
 use anyhow::Result;
+use research_filters::perfect::{Builder, buckets};
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,10 +1,10 @@
 //! S1 to S5 and S8: a store in hashed keyspaces beside what its device can do.
 
 use super::SILT_SETTING;
-use alluvium_bench::engine::EngineOption;
 use crate::entry::{Axis, Engines, Experiment, Form, Measure, Published, Value, Work, named};
 use crate::measured::{Line, Measured, name, thousands_per_s};
 use crate::plan::{Base, Scale, Step, Threads};
+use alluvium_bench::engine::EngineOption;
 use alluvium_bench::run::Row;
 use anyhow::Result;
 

@@ -1,13 +1,13 @@
 //! SILT as its document has it: log store, hash stores and sorted store, with real indexes over
 //! keys in memory. What it would write and read is counted in entries.
 
-use research_filters::cuckoo::{Filter, Shape};
 use alluvium_filters::trie::{Builder, Codes, Index, Shape as TrieShape};
+use alluvium_model::silt::{Costs, Silt as Model};
+use anyhow::{Result, ensure};
+use research_filters::cuckoo::{Filter, Shape};
 use research_hashes::silt::log::{LogIndex, Put};
 use research_hashes::silt::slots::State;
 use research_hashes::silt::{HashedKey, Keyed, Young, merge};
-use alluvium_model::silt::{Costs, Silt as Model};
-use anyhow::{Result, ensure};
 use std::convert::Infallible;
 use std::mem::{replace, take};
 use std::time::{Duration, Instant};

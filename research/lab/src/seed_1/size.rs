@@ -4,9 +4,10 @@ use super::harness::{at_name, at_number, line, lines};
 use super::{EPH, KEYS, SETTING};
 use crate::entry::{Axis, Experiment, Form, Measure, Published, Value, Work, at, named};
 use crate::measured::Measured;
+use alluvium_filters::hash;
 use alluvium_filters::trie::{Builder, Codes, Index, Shape, key_of};
-use alluvium_filters::{hash, perfect};
 use anyhow::Result;
+use research_filters::perfect;
 use std::hint::black_box;
 use std::time::Instant;
 

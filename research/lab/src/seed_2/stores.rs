@@ -1,10 +1,10 @@
 //! K2, K4 and K5: a store whose keyspace is kept in such pages, beside RocksDB.
 
 use super::{MACHINE, SETTING};
-use alluvium_bench::engine::EngineOption;
 use crate::entry::{Axis, Engines, Experiment, Form, Measure, Published, Value, Work, at, named};
 use crate::measured::{Line, Measured, against, name, thousands_per_s};
 use crate::plan::{Base, LEAST_CAP, Scale, Step, Threads, threads};
+use alluvium_bench::engine::EngineOption;
 use anyhow::Result;
 
 pub(super) const STRUCTURE: Axis = Axis {

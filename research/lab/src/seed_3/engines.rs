@@ -2,10 +2,10 @@
 //! engines of others.
 
 use super::policies::{HBASE, K4, K8, K64, POLICIES, STATED_INSERTS, STATED_LOOKUPS};
-use alluvium_bench::engine::EngineOption;
 use crate::entry::{Engines, Experiment, Measure, Work};
 use crate::measured::{Line, Measured, name};
 use crate::plan::{Base, LEAST_CAP, Scale, Step, Threads};
+use alluvium_bench::engine::EngineOption;
 use anyhow::Result;
 
 /// What each policy is called as a structure of a keyspace.

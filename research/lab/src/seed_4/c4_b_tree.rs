@@ -8,8 +8,8 @@ use crate::entry::{Axis, Experiment, Form, Measure, Published, Value, Work, at, 
 use crate::measured::{Line, Measured, Spot, name};
 use alluvium_model::nodes;
 use alluvium_model::presets::{HARD_DISKS, HITACHI_1TB_2009, HardDisk};
-use research_trees::affine::Variant;
 use anyhow::{Result, ensure};
+use research_trees::affine::Variant;
 
 const INSERT: &str = "inserts";
 const QUERY: &str = "queries";

@@ -8,8 +8,8 @@ use super::sweep::{
 use crate::entry::{Experiment, Measure, Published, Value, Work, at, named};
 use crate::measured::{Line, Measured, Spot, name};
 use alluvium_model::presets::{HITACHI_1TB_2009, HardDisk};
-use research_trees::affine::Variant;
 use anyhow::{Result, ensure};
+use research_trees::affine::Variant;
 
 const INSERT: &str = "inserts";
 const QUERY: &str = "queries";

@@ -6,9 +6,9 @@ use crate::measured::{Line, Measured, Spot};
 use crate::scratch::Scratch;
 use alluvium_device::{Directory, FileOptions};
 use alluvium_model::Random;
+use anyhow::{Context, Result, ensure};
 use research_models::pdam::{Nodes, Tree};
 use research_trees::pdam::{self, ReadAhead, Readers, Remainder, Shape};
-use anyhow::{Context, Result, ensure};
 use std::time::Instant;
 
 /// Keys of a block, and the blocks that a device moves in a step.

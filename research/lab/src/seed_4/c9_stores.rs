@@ -2,10 +2,10 @@
 //! of ours in pages.
 
 use super::c4_b_tree::NODES;
-use alluvium_bench::engine::EngineOption;
 use crate::entry::{At, Engines, Experiment, Measure, Published, Value, Work, at};
 use crate::measured::{Line, Measured};
 use crate::plan::{Base, LEAST_CAP, Scale, Step, Threads};
+use alluvium_bench::engine::EngineOption;
 use anyhow::Result;
 
 /// What Berkeley DB can have for a page, and our stores, too.

@@ -8,9 +8,9 @@ use alluvium_device::Directory;
 use alluvium_device::ThrottledDirectory;
 use alluvium_model::fit::affine::fit_relative;
 use alluvium_model::presets::{HARD_DISKS, HardDisk};
-use research_trees::affine::{AffineOptions, AffineTree, FileSpace, MemorySpace, Meter, Space, Variant};
 use alluvium_trees::paged::node::Last;
 use anyhow::Result;
+use research_trees::affine::{AffineOptions, AffineTree, FileSpace, MemorySpace, Meter, Space, Variant};
 use std::sync::Arc;
 use std::time::Instant;
 

@@ -1,10 +1,10 @@
 //! `alluvium-lab run`: measures experiments, and keeps what came of them.
 
 use super::{Context, Place};
-use alluvium_cli::kit::{Exit, Output, Screen, cap_or_none, failure, listen, note, usage};
-use alluvium_lab::{Experiment, Request, Results, Size, Surroundings, Wanted, Work};
 use alluvium_bench::run::Cap;
 use alluvium_bench::workload::phase::{Amount, parse_amount, parse_records};
+use alluvium_cli::kit::{Exit, Output, Screen, cap_or_none, failure, listen, note, usage};
+use alluvium_lab::{Experiment, Request, Results, Size, Surroundings, Wanted, Work};
 use anyhow::Result;
 use clap::Args;
 use serde_json::Value;
@@ -87,8 +87,8 @@ impl Verb {
             let results = self.run_one(experiment, &request)?;
             let path = results.write(&self.place.results, experiment)?;
             note(&format!("{} is in {}", experiment.id, path.display()));
-            for note in &results.measured.notes {
-                note(&format!("{}: {note}", experiment.id));
+            for remark in &results.measured.notes {
+                note(&format!("{}: {remark}", experiment.id));
             }
             failures.extend(
                 results

@@ -1,10 +1,10 @@
 //! The page of the Lab: well formed, whole, and safe against what stands in results.
 
+use alluvium_bench::report::machine::Machine;
+use alluvium_bench::run::Failure;
 use alluvium_lab::{
     At, Entry, Experiment, Figures, GENERATOR, Line, Measured, Results, Size, Spot, experiments, page,
 };
-use alluvium_bench::report::machine::Machine;
-use alluvium_bench::run::Failure;
 
 const HOSTILE: &str = "<script>alert(1)</script> \"quoted\" & 'more'";
 

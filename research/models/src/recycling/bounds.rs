@@ -79,7 +79,7 @@ pub fn aggressive_empty(rate: f64, outside: f64) -> Result<f64, BadParameter> {
 /// As [`upper`].
 pub fn golden_gate(bins: &Popularity, balls: f64) -> Result<f64, BadParameter> {
     let thrown = 2.0 * checked(balls)? / (1.0 + bins.sum_of_squares());
-    Ok((thrown / bins.unique_of(thrown)).max(1.0))
+    Ok((thrown / bins.unique(thrown)?).max(1.0))
 }
 
 /// Estimates the rate of Random Ball.

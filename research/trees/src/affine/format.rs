@@ -62,8 +62,8 @@ use super::error::{Error, Result};
 use super::node::{Below, Index, Msg, Pair, Part};
 use super::options::{AffineOptions, Variant};
 use super::space::Extent;
-use alluvium_trees::paged::node::Action;
 use alluvium_base::bytes::{Reader, Writer};
+use alluvium_trees::paged::node::Action;
 
 /// A root that says how large sub-blocks are, and one of before, when none was chosen.
 const VERSION: u8 = 2;

@@ -5,8 +5,8 @@ use super::layout::Layout;
 use super::shape::Shape;
 use alluvium_base::Purpose;
 use alluvium_device::{BLOCK, Batch, Buffer, Device};
-use research_models::pdam::VanEmdeBoas;
 use alluvium_storage::{Error, Place, Result, Structure};
+use research_models::pdam::VanEmdeBoas;
 
 /// How many bytes are written together: nodes lie one behind the other.
 const WRITTEN_TOGETHER: u64 = 4 << 20;

@@ -2,8 +2,8 @@
 
 use super::format::Header;
 use super::shape::Shape;
-use research_models::pdam::VanEmdeBoas;
 use alluvium_storage::{Place, Structure};
+use research_models::pdam::VanEmdeBoas;
 
 /// One level of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

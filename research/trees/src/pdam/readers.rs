@@ -7,8 +7,8 @@ use super::Tree;
 use super::walk::{Progress, Until, Walk};
 use alluvium_base::Purpose;
 use alluvium_device::{Batch, Buffer};
-use research_models::pdam::shares;
 use alluvium_storage::{Error, Result};
+use research_models::pdam::shares;
 use std::ops::Range;
 
 /// What is read beyond the block that a search needs.

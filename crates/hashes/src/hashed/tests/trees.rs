@@ -3,8 +3,6 @@
 
 use super::bundles::{check, get, merge, put};
 use super::{Dictionary, Files, Hashed, Home, Key, Progress, bundle, grove, home};
-use crate::blocks::MemorySpace;
-use crate::bot::{Bot, BotOptions, Schedule};
 use crate::hashed::state::Level;
 use crate::hashed::trees::{Child, Cut, Descent, List, Tree};
 use crate::hashed::{HashedOptions, survey};
@@ -136,39 +134,8 @@ fn false_positives_of_a_level_are_one_in_lambda_for_each_of_its_heights() {
     }
 }
 
-/// The stand-alone BOT of the same λ and β with as many records, whose blocks of 4 KiB are counted
-/// below a memory of 16: blocks written for an insert, nodes and leaves read for a hit.
-fn alone(lambda: u16, heights: u32, beta: u32, records: u64) -> [f64; 3] {
-    let options = BotOptions {
-        growth: lambda.into(),
-        levels: heights + 4,
-        schedule: Schedule::Every { beta },
-        ..BotOptions::new(4096, 1 << 16)
-    };
-    let space = MemorySpace::new(256, 1 << 32).with_meter(4096, 1 << 16);
-    let mut table = Bot::create(space, options).unwrap();
-    for number in 0..records {
-        table
-            .insert(&number.to_be_bytes(), &number.to_le_bytes())
-            .unwrap();
-    }
-    let written = table.space().transfers(0).writes as f64 / records as f64;
-    let before = table.figures();
-    let asked: Vec<u64> = (0..records).step_by(61).collect();
-    for number in &asked {
-        assert!(table.get(&number.to_be_bytes()).unwrap().is_some());
-    }
-    let (after, asked) = (table.figures(), asked.len() as f64);
-    let each = |after: u64, before: u64| (after - before) as f64 / asked;
-    [
-        written,
-        each(after.nodes_read, before.nodes_read),
-        each(after.leaves_searched, before.leaves_searched),
-    ]
-}
-
 /// What is written for a record: its hash in a list of each height, (λ + 1) / 2 times, and in
-/// digests; a lookup reads a leaf. Beside the stand-alone BOT.
+/// digests; a lookup reads a leaf.
 #[test]
 fn inserts_cost_what_the_theorem_says_and_lookups_a_leaf() {
     for (lambda, leaves) in [(2u16, 63u64), (4, 63), (16, 255)] {
@@ -182,12 +149,10 @@ fn inserts_cost_what_the_theorem_says_and_lookups_a_leaf() {
         // (λ + 1) / 2 on each height; a digest of the leaf, and one for each β heights.
         let theorem = heights * (factor + 1.0) / 2.0 + 1.0 + (heights / f64::from(beta)).floor();
         let bits = 3.0 * factor.log2() + 3.0;
-        let [blocks, nodes, searched] = alone(lambda, heights as u32, beta.into(), records);
         let (found, lists) = found_in(&home, &hashed, records);
         println!(
             "λ = {lambda}, β = {beta}, {leaves} leaves: {written:.2} entries written a record (theorem {theorem:.2}), \
-             {:.4} blocks; a hit asks {lists:.2} lists and reads {found:.3} leaves. \
-             Stand-alone: {blocks:.4} blocks an insert, log and queue too; {nodes:.2} nodes, {searched:.3} leaves a hit",
+             {:.4} blocks; a hit asks {lists:.2} lists and reads {found:.3} leaves",
             written * bits / 8.0 / 4096.0,
         );
         // The last λ − 1 children of each root did not make it full.
