@@ -54,8 +54,8 @@
 //! - **U2** A run is in order of hashes; of a key, the newest message comes first (R1).
 //! - **U3** A level of a bundle of arrays has fewer than λ runs: one character is left for none.
 //!
-//! U4 to U6, of routing filters, are in `routing/mod.rs`; V1 to V4, of routing trees, and how they differ from Conway's, in `trees/mod.rs`. Where this differs from
-//! Conway's BOA:
+//! U4 to U6, of routing filters, are in `routing/mod.rs`; V1 to V4, of routing trees, and how they
+//! differ from Conway's, in `trees/mod.rs`. Where this differs from Conway's BOA:
 //!
 //! - The first level is that of hash stores, each with a filter of its own in memory: writing a
 //!   memtable out waits for no merge. λ of them become one run of the first level here.
