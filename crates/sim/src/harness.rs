@@ -6,7 +6,7 @@
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `ALLUVIUM_SIM_POINTS` | images judged over all stories of a test |
+//! | `ALLUVIUM_SIM_POINTS` | images judged over all stories of a test; `x10` for ten times its own number |
 //! | `ALLUVIUM_SIM_WORKERS` | threads that judge them |
 //! | `ALLUVIUM_SIM_SEED` | the first seed, 1 otherwise |
 //! | `ALLUVIUM_SIM_RUNS` | runs of which the traces are compared |
@@ -14,7 +14,7 @@
 //!
 //! [`replay`] has two more, for one failure.
 
-use crate::environment::{number, wanted};
+use crate::environment::{number, points, wanted};
 use crate::saboteur::Sabotage;
 use crate::story::Story;
 use crate::{Campaign, FaultCampaign, Finding, Settings, replay};
@@ -37,7 +37,8 @@ pub struct Crashes {
     /// The command that runs the test which calls [`Crashes::survive`], for the line that replays a
     /// finding.
     pub command: &'static str,
-    /// Images judged over all stories, unless the environment says otherwise.
+    /// Images judged over all stories, unless the environment says otherwise. Each test has a number
+    /// of its own, with which it takes about ten seconds at most.
     pub points: u64,
     /// Images that may be judged to make the finding of a planted mistake small.
     pub effort: u64,
@@ -71,7 +72,7 @@ impl Crashes {
     pub fn survive<S: Story + Debug>(&self, stories: impl IntoIterator<Item = S>) -> Survey {
         let stories: Vec<S> = stories.into_iter().collect();
         assert!(!stories.is_empty(), "a test has a story");
-        let points = number("ALLUVIUM_SIM_POINTS", self.points);
+        let points = points(self.points);
         let workers = number("ALLUVIUM_SIM_WORKERS", 1);
         let mut survey = Survey {
             is_large: points >= LARGE && replay::requested().is_none(),

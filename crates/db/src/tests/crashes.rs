@@ -3,7 +3,7 @@
 
 use super::story::Whole;
 use crate::HashedForm;
-use alluvium_sim::environment::number;
+use alluvium_sim::environment::{number, points};
 use alluvium_sim::{Campaign, FaultCampaign, Settings};
 use alluvium_storage::log::Access;
 use std::collections::BTreeMap;
@@ -51,7 +51,7 @@ const STORIES: [Whole; 4] = [
 
 #[test]
 fn a_store_with_both_kinds_survives_every_crash() {
-    let points = number("ALLUVIUM_SIM_POINTS", POINTS);
+    let points = points(POINTS);
     let mut met: BTreeMap<&str, u64> = BTreeMap::new();
     for story in STORIES {
         let settings = Settings {

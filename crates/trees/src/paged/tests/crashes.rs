@@ -12,7 +12,7 @@ use crate::paged::store::Place;
 use alluvium_base::ErrorKind;
 use alluvium_device::Operation;
 use alluvium_device::simulated::{Failure, Fault, SimDirectory, Survival};
-use alluvium_sim::environment::number;
+use alluvium_sim::environment::{number, points};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -240,10 +240,7 @@ fn a_crash_at_every_moment_leaves_a_checkpoint_of_each_tree() {
         Sort::Bplus(Merging::Never),
         Sort::Adaptive(Merging::UnderFull),
     ];
-    let (wanted, mut seed) = (
-        number("ALLUVIUM_SIM_POINTS", 5000),
-        number("ALLUVIUM_SIM_SEED", 1),
-    );
+    let (wanted, mut seed) = (points(5000), number("ALLUVIUM_SIM_SEED", 1));
     let mut points = 0;
     while points < wanted {
         for (at, sort) in sorts.into_iter().enumerate() {

@@ -9,7 +9,7 @@
 
 use super::*;
 use alluvium_device::simulated::{SimDirectory, Survival};
-use alluvium_sim::environment::number;
+use alluvium_sim::environment::{number, points};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -97,7 +97,7 @@ fn run(variant: Variant, seed: u64, points: u64) -> u64 {
 
 #[test]
 fn affine_dictionaries_survive_every_crash() {
-    let points = number("ALLUVIUM_SIM_POINTS", 2000);
+    let points = points(2000);
     let seed = number("ALLUVIUM_SIM_SEED", 1);
     let mut seen = 0;
     for (at, variant) in (0..).zip(Variant::ALL) {
