@@ -37,6 +37,26 @@ pub fn points(own: u64) -> u64 {
     sized(&text, own).unwrap_or_else(|| panic!("ALLUVIUM_SIM_POINTS is a number, or x and a number"))
 }
 
+/// Returns the first of two amounts of work, or the second where `ALLUVIUM_TESTS=all` asks for every
+/// part of each test: the gate tries some, `.ci/nightly` all of them.
+///
+/// ```
+/// use alluvium_sim::environment::effort;
+/// let every_page = (0..100).step_by(effort(7, 1));
+/// assert!(every_page.count() >= 15);
+/// ```
+///
+/// # Panics
+/// When the variable is set to something else.
+#[must_use]
+pub fn effort<T>(gate: T, all: T) -> T {
+    match std::env::var("ALLUVIUM_TESTS").as_deref() {
+        Err(_) => gate,
+        Ok("all") => all,
+        Ok(other) => panic!("ALLUVIUM_TESTS is {other:?}: all is the only value"),
+    }
+}
+
 /// Returns the number that `text` stands for where the test's own one is `own`.
 fn sized(text: &str, own: u64) -> Option<u64> {
     match text.strip_prefix('x') {

@@ -7,6 +7,7 @@
 //! | variable | meaning |
 //! |---|---|
 //! | `ALLUVIUM_SIM_POINTS` | images judged over all stories of a test; `x10` for ten times its own number |
+//! | `ALLUVIUM_TESTS` | `all`: every planted mistake, every part of each test |
 //! | `ALLUVIUM_SIM_WORKERS` | threads that judge them |
 //! | `ALLUVIUM_SIM_SEED` | the first seed, 1 otherwise |
 //! | `ALLUVIUM_SIM_RUNS` | runs of which the traces are compared |
@@ -14,7 +15,7 @@
 //!
 //! [`replay`] has two more, for one failure.
 
-use crate::environment::{number, points, wanted};
+use crate::environment::{effort, number, points, wanted};
 use crate::saboteur::Sabotage;
 use crate::story::Story;
 use crate::{Campaign, FaultCampaign, Finding, Settings, replay};
@@ -121,7 +122,7 @@ impl Crashes {
         }
     }
 
-    /// Finds the mistake in each of these stories, and replays it.
+    /// Finds the mistake in each of these stories, and replays it; in the gate, in the first two.
     ///
     /// # Panics
     /// When a story survives, or its replay line finds something else.
@@ -129,18 +130,19 @@ impl Crashes {
         &self,
         stories: impl IntoIterator<Item = S>,
     ) -> Vec<Finding> {
-        let stories = stories.into_iter();
+        let stories = stories.into_iter().take(effort(2, usize::MAX));
         stories
             .map(|story| self.find(&story, &self.settings, &format!("{story:?}")))
             .collect()
     }
 
-    /// Plants each of these bugs under a story that is right, finds it, and replays it.
+    /// Plants each of these bugs under a story that is right, finds it, and replays it; in the gate,
+    /// the first two.
     ///
     /// # Panics
     /// When the story survives a bug, or the replay line finds something else.
     pub fn find_bugs<S: Story + Clone + Debug>(&self, story: &S, bugs: &[Sabotage]) {
-        for bug in bugs {
+        for bug in bugs.iter().take(effort(2, usize::MAX)) {
             let settings = Settings {
                 sabotage: Some(*bug),
                 ..self.settings.clone()

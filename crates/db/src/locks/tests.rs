@@ -91,7 +91,7 @@ fn what_is_counted_under_the_locks_is_counted_right() {
     let table = LockTable::new(1 << 16);
     let keys: Vec<[u8; 1]> = (0..6).map(|key| [key]).collect();
     let counts: Vec<AtomicUsize> = keys.iter().map(|_| AtomicUsize::new(0)).collect();
-    const TURNS: usize = 2_000;
+    const TURNS: usize = 500;
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let (table, keys, counts) = (&table, &keys, &counts);

@@ -5,6 +5,7 @@ use crate::simulation::{OpenIn as _, Scale};
 use crate::{Error, HashedForm, HashedOptions, KeyspaceOptions, Options, Stats, Structure, WriteBatch};
 use alluvium_base::Purpose;
 use alluvium_model::structures::{Machine, Operations, Structure as Model, Workload};
+use alluvium_sim::environment::effort;
 use std::sync::Arc;
 
 fn boa(lambda: u16, refined: bool) -> KeyspaceOptions {
@@ -142,7 +143,7 @@ fn the_model_says_what_updates_write() {
         };
         (bot(lambda), model, 0.4)
     });
-    for (options, model, near) in arrays.into_iter().chain(trees) {
+    for (options, model, near) in arrays.into_iter().chain(trees).step_by(effort(2, 1)) {
         let db = small().open_in(memory()).unwrap();
         let k = db.keyspace_with("k", &options).unwrap();
         let put = |numbers: &mut dyn Iterator<Item = u64>| {

@@ -3,7 +3,7 @@
 
 use super::story::Whole;
 use crate::HashedForm;
-use alluvium_sim::environment::{number, points};
+use alluvium_sim::environment::{effort, number, points};
 use alluvium_sim::{Campaign, FaultCampaign, Settings};
 use alluvium_storage::log::Access;
 use std::collections::BTreeMap;
@@ -88,6 +88,6 @@ fn a_store_with_both_kinds_survives_every_fault() {
             ..Settings::default()
         };
         let campaign = FaultCampaign::new(story).settings(settings).command(COMMAND);
-        campaign.seeds(1, 1).every(151).run().expect_clean();
+        campaign.seeds(1, 1).every(effort(1201, 151)).run().expect_clean();
     }
 }

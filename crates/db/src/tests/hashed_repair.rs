@@ -6,6 +6,7 @@ use crate::tiers::overlaid;
 use crate::{Db, ErrorKind, HashedForm, HashedOptions, KeyspaceOptions, RepairReport, Structure};
 use alluvium_base::Purpose;
 use alluvium_device::{Directory, FileOptions};
+use alluvium_sim::environment::effort;
 use alluvium_storage::Directories;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -180,10 +181,13 @@ fn damage_to_any_page_of_a_bundle_of_trees_loses_what_the_report_says_and_nothin
 fn damage_any_page(options: &KeyspaceOptions, tiers: usize) {
     let own = directories(tiers);
     let before = filled(&own, options);
+    // The gate damages some of the pages.
+    let every = effort(5, 1);
     let all_pages = (0..tiers as u8).flat_map(|tier| {
         let name = format!("tier-{tier}.data");
         let pages = pages(own.get(tier).unwrap(), &name);
-        (0..pages).map(move |page| (tier, page))
+        let pages = (0..pages).step_by(every);
+        pages.map(move |page| (tier, page))
     });
     let (mut met, mut damaged, mut refused) = (BTreeSet::new(), 0, 0);
     for (tier, page) in all_pages {
@@ -227,7 +231,7 @@ fn damage_any_page(options: &KeyspaceOptions, tiers: usize) {
         assert_eq!(all(&db), after, "page {page}");
         db.close().unwrap();
     }
-    assert!(damaged > 40 && refused < 6, "{damaged} pages, {refused} refused");
+    assert!(damaged > 40 / every && refused < 6, "{damaged} pages, {refused} refused");
     let all = [
         "a value in",
         "all records of a hash store",
@@ -235,7 +239,7 @@ fn damage_any_page(options: &KeyspaceOptions, tiers: usize) {
         "records of a hash store",
         "records of part",
     ];
-    assert!(met.iter().copied().eq(all), "{met:?}");
+    assert!(every > 1 || met.iter().copied().eq(all), "{met:?}");
 }
 
 #[test]
