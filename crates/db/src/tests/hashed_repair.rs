@@ -231,7 +231,10 @@ fn damage_any_page(options: &KeyspaceOptions, tiers: usize) {
         assert_eq!(all(&db), after, "page {page}");
         db.close().unwrap();
     }
-    assert!(damaged > 40 / every && refused < 6, "{damaged} pages, {refused} refused");
+    assert!(
+        damaged > 40 / every && refused < 6,
+        "{damaged} pages, {refused} refused"
+    );
     let all = [
         "a value in",
         "all records of a hash store",

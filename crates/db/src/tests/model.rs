@@ -5,6 +5,7 @@ use super::{directories, one_of_each, small};
 use crate::hashed_options::UNNAMED;
 use crate::simulation::{OpenIn as _, Simulated as _};
 use crate::{Db, HashedForm, Keyspace, KeyspaceOptions, Snapshot, WriteBatch};
+use alluvium_sim::environment::effort;
 use alluvium_storage::Directories;
 use std::collections::BTreeMap;
 
@@ -213,7 +214,7 @@ fn a_history_has_the_same_answers_in_every_kind() {
             },
         });
         let mut world = World::new(seed, tiers, fast_bytes);
-        for _ in 0..STEPS {
+        for _ in 0..effort(STEPS / 3, STEPS) {
             world.step();
         }
         world.compare();

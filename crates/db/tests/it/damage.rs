@@ -16,6 +16,7 @@ use alluvium::{Compression, Db, KeyspaceOptions, Options};
 use alluvium_base::Purpose;
 use alluvium_device::simulated::{SimDirectory, Survival};
 use alluvium_device::{Directory, FileOptions};
+use alluvium_sim::environment::effort;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -242,6 +243,9 @@ fn used_blocks(world: &SimDirectory) -> Vec<(String, u64)> {
     blocks
 }
 
-fn size(variable: &str, default: usize) -> usize {
+/// Returns how many cases there are: a few in the gate, `all` in `.ci/nightly`, or what a variable
+/// says.
+fn size(variable: &str, all: usize) -> usize {
+    let default = effort(all / 5, all);
     std::env::var(variable).map_or(default, |size| size.parse().expect("a number of cases"))
 }

@@ -9,6 +9,7 @@ use alluvium::{Error, Keyspace, Options};
 use alluvium_device::forward::{ForwardDevice, ForwardDirectory};
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_device::{Batch, Device, Directory, FileOptions, Mapping, Result, Ticket};
+use alluvium_sim::environment::effort;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -410,17 +411,18 @@ fn after_failure(
     assert!(fuses.has_blown());
 }
 
-/// How often the story is told with a panic somewhere, for each that may panic.
+/// How often the story is told with a panic somewhere, for each that may panic; in the gate, an eighth
+/// as often.
 const RUNS: i64 = 700;
 
 /// Tells stories with a panic of one kind at every call, of several seeds, about so often.
 fn tell(which: usize, least_calls: i64) {
-    let mut told = 0;
+    let (mut told, runs) = (0, effort(RUNS / 8, RUNS));
     for seed in 0.. {
         let calls = story(seed, STEPS, 0, which, -1).each()[which].calls();
         assert!(calls >= least_calls, "fuse {which}: {calls} calls");
         // Half of the runs in each of two seeds, at least.
-        let step = (2 * calls / RUNS).max(1);
+        let step = (2 * calls / runs).max(1);
         for at in (0..calls).step_by(step as usize) {
             let fuses = story(seed, STEPS, 0, which, at);
             assert!(
@@ -429,7 +431,7 @@ fn tell(which: usize, least_calls: i64) {
             );
             told += 1;
         }
-        if told >= RUNS {
+        if told >= runs {
             return;
         }
     }

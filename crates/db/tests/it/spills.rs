@@ -5,6 +5,7 @@ use alluvium::{
     Change, Concurrency, Db, ErrorKind, Isolation, Keyspace, KeyspaceOptions, Options, Savepoint, Structure,
     Transaction, TransactionOptions,
 };
+use alluvium_sim::environment::effort;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
@@ -188,17 +189,17 @@ fn everything(keyspaces: &[Keyspace; 2]) -> [State; 2] {
 
 #[test]
 fn a_transaction_reads_and_commits_what_it_has_spilled() {
-    run_all("tiered", 60);
+    run_all("tiered", effort(12, 60));
 }
 
 #[test]
 fn a_transaction_spills_to_several_structures_at_once() {
-    run_all("levels,k=2", 40);
-    run_all("levels,never", 12);
-    run_all("hashed", 12);
-    run_all("hashed,form=boa,lambda=2,refined=no", 6);
-    run_all("hashed,form=bot,lambda=2", 6);
-    run_all("paged,node=8192,key=800,value=64", 6);
+    run_all("levels,k=2", effort(8, 40));
+    run_all("levels,never", effort(4, 12));
+    run_all("hashed", effort(4, 12));
+    run_all("hashed,form=boa,lambda=2,refined=no", effort(2, 6));
+    run_all("hashed,form=bot,lambda=2", effort(2, 6));
+    run_all("paged,node=8192,key=800,value=64", effort(2, 6));
 }
 
 /// Structures of each kind.

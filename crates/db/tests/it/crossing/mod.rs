@@ -29,6 +29,7 @@ mod world;
 mod writing;
 
 use alluvium_sim::Coverage;
+use alluvium_sim::environment::effort;
 use draw::Draw;
 use model::Rule;
 use ops::Operation;
@@ -79,7 +80,7 @@ fn show(failing: &Failing) -> String {
 fn a_store_of_all_structures_answers_as_its_model_does() {
     let first = number("ALLUVIUM_CROSSING_SEED", SEED);
     let len = number("ALLUVIUM_CROSSING_LENGTH", LENGTH as u64) as usize;
-    let steps = number("ALLUVIUM_CROSSING_STEPS", STEPS as u64) as usize;
+    let steps = number("ALLUVIUM_CROSSING_STEPS", effort(STEPS as u64 / 3, STEPS as u64)) as usize;
     let coverage = Coverage::new();
     for seed in first..first + steps.div_ceil(len) as u64 {
         if let Some(failing) = explore(seed, len, Rule::Right, &coverage) {
