@@ -105,13 +105,14 @@ impl Crashes {
         survey
     }
 
-    /// Runs each story twice from the same seeds, the second time on another thread.
+    /// Runs each story twice from the same seeds, the second time on another thread; in the gate, the
+    /// first story.
     ///
     /// # Panics
     /// When the two did not do the same (X1).
     pub fn repeat<S: Story + Clone + Debug>(&self, stories: impl IntoIterator<Item = S>, runs: u64) {
         let runs = number("ALLUVIUM_SIM_RUNS", runs);
-        for story in stories {
+        for story in stories.into_iter().take(effort(1, usize::MAX)) {
             let trace = || {
                 let campaign = self.campaign(story.clone(), self.settings.clone());
                 campaign.points(u64::MAX).runs(runs).run().tally.trace
@@ -177,7 +178,8 @@ pub struct Faults {
     /// The command that runs the test which calls [`Faults::survive`], for the line that replays a
     /// finding.
     pub command: &'static str,
-    /// One call in this many fails, unless the environment asks for more seeds: then each does.
+    /// One call in this many fails, and in the gate one in four times as many, unless the environment
+    /// asks for more seeds: then each does.
     pub every: u64,
 }
 
@@ -194,7 +196,10 @@ impl Faults {
     /// When a story does not survive, with the command that replays it.
     pub fn survive<S: Story + Debug>(&self, stories: impl IntoIterator<Item = S>) {
         let seeds = wanted("ALLUVIUM_SIM_FAULT_SEEDS");
-        let every = if seeds.is_some() { 1 } else { self.every };
+        let every = match seeds {
+            Some(_) => 1,
+            None => self.every * effort(4, 1),
+        };
         for story in stories {
             println!("{story:?}");
             let report = self

@@ -73,7 +73,7 @@ pub struct Workspace {
     pub packages: Vec<Package>,
     /// Every file that is not built, relative to the workspace.
     pub files: BTreeSet<String>,
-    /// The text of `.ci/run`.
+    /// The text of `.ci/run` and `.ci/nightly`.
     pub ci: String,
     /// The numbers that may only go down.
     pub ratchet: Ratchet,
@@ -118,11 +118,9 @@ impl Workspace {
             .filter(|path| path.ends_with(".md"))
             .map(document)
             .collect::<Result<_>>()?;
-        let ci = if files.contains(".ci/run") {
-            read(".ci/run")?
-        } else {
-            String::new()
-        };
+        let runs = [".ci/run", ".ci/nightly"];
+        let runs = runs.iter().filter(|path| files.contains(**path));
+        let ci = runs.map(|path| read(path)).collect::<Result<String>>()?;
         let ratchet = Ratchet::parse(&read(Ratchet::PATH)?)?;
         let language = if files.contains(Limits::PATH) {
             Limits::parse(&read(Limits::PATH)?)?
