@@ -6,8 +6,8 @@
 //!
 //! *Read in this order*: this file, `tiers.rs` (each directory), `tier_outline.rs` (its runs),
 //! `latencies.rs` (what is timed, and how it stays cheap),
-//! `distribution.rs` (the same, counted by how long), `list.rs` (all numbers as a list, and as a
-//! table), `forecast.rs` (predictions as such), `publish.rs` (the list for the `metrics` crate,
+//! `distribution.rs` (the same, counted by how long), `register.rs` (what each number is called and
+//! means), `list.rs` (all numbers as a list, and as a table), `forecast.rs` (predictions as such), `publish.rs` (the list for the `metrics` crate,
 //! behind the feature of that name).
 
 mod distribution;
@@ -16,6 +16,7 @@ mod latencies;
 mod list;
 #[cfg(feature = "metrics")]
 mod publish;
+mod register;
 mod tier_outline;
 mod tiers;
 

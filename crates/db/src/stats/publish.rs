@@ -36,8 +36,8 @@ impl Stats {
                 Unit::Count | Unit::Ratio => metrics::Unit::Count,
             };
             match figure.nature {
-                Nature::Counter => metrics::describe_counter!(name, unit, ""),
-                Nature::Gauge => metrics::describe_gauge!(name, unit, ""),
+                Nature::Counter => metrics::describe_counter!(name, unit, figure.help),
+                Nature::Gauge => metrics::describe_gauge!(name, unit, figure.help),
             }
         }
     }

@@ -5,19 +5,14 @@ use super::{open, predicted};
 use crate::health::{self, Level, Vitals};
 use crate::process;
 use crate::shared::Shared;
-use alluvium::{DeviceCounts, Purpose};
+use alluvium::{Figure, Nature, Purpose, Unit};
 use std::sync::atomic::Ordering;
 
 /// Everything, in the text format of Prometheus.
 pub(super) fn text(shared: &Shared) -> String {
     let mut text = Text::default();
     server(shared, &mut text);
-    operations(shared, &mut text);
-    device(shared, &mut text);
-    caches(shared, &mut text);
-    space(shared, &mut text);
-    work(shared, &mut text);
-    due(shared, &mut text);
+    store(shared, &mut text);
     open::write(shared, &mut text);
     predicted::write(shared, &mut text);
     health(shared, &mut text);
@@ -211,37 +206,186 @@ fn counted(shared: &Shared, text: &mut Text) {
     }
 }
 
-fn operations(shared: &Shared, text: &mut Text) {
-    use Kind::{Counter, Gauge};
-    let stats = shared.store.db.stats();
-    let done = &stats.operations;
-    let kinds = [
-        ("commit", done.commits),
-        ("put", done.puts),
-        ("delete", done.deletes),
-        ("merge", done.merges),
-        ("range_delete", done.range_deletes),
-        ("get", done.gets),
-        ("multi_get", done.multi_gets),
-        ("multi_get_key", done.multi_get_keys),
-        ("scan", done.scans),
-        ("scanned_key", done.scanned),
-    ];
-    let kinds = kinds.map(|(name, count)| (name, count as f64));
-    text.each(
-        "operations_total",
-        Counter,
-        "Operations of the store, by kind.",
-        "kind",
-        &kinds,
-    );
-    let written = stats.written_bytes as f64;
+/// A family of the store's figures: its name, the label that tells its numbers apart, what it means,
+/// and for each word of the label the figures that are added up. Without a label it is one number,
+/// and its first figure says what it means.
+struct Family {
+    name: &'static str,
+    label: Option<(&'static str, &'static str)>,
+    of: &'static [(&'static str, &'static [&'static str])],
+}
+
+const fn one(name: &'static str, of: &'static [(&'static str, &'static [&'static str])]) -> Family {
+    Family {
+        name,
+        label: None,
+        of,
+    }
+}
+
+const fn each(
+    name: &'static str,
+    label: &'static str,
+    help: &'static str,
+    of: &'static [(&'static str, &'static [&'static str])],
+) -> Family {
+    Family {
+        name,
+        label: Some((label, help)),
+        of,
+    }
+}
+
+/// The store's figures by the names that Prometheus has for them.
+#[rustfmt::skip]
+const FAMILIES: &[Family] = &[
+    each("operations_total", "kind",
+        "Operations of the store, by kind.", &[
+        ("commit", &["operations.commits"]),
+        ("put", &["operations.puts"]),
+        ("delete", &["operations.deletes"]),
+        ("merge", &["operations.merges"]),
+        ("range_delete", &["operations.range_deletes"]),
+        ("get", &["operations.gets"]),
+        ("multi_get", &["operations.multi_gets"]),
+        ("multi_get_key", &["operations.multi_get_keys"]),
+        ("scan", &["operations.scans"]),
+        ("scanned_key", &["operations.scanned"]),
+    ]),
+    one("user_written_bytes_total", &[("", &["operations.written_bytes"])]),
+    each("amplification_ratio", "kind",
+        "Bytes written to the device for each of the user's, device reads for each key looked up, bytes in use for each that something refers to; since the store was opened.", &[
+        ("write", &["amplification.write"]),
+        ("read", &["amplification.read"]),
+        ("space", &["amplification.space"]),
+    ]),
+    each("cache_hits_total", "cache",
+        "What was asked of a cache and in it.", &[
+        ("pages", &["cache.pages.hits"]),
+        ("records", &["cache.records.hits"]),
+    ]),
+    each("cache_misses_total", "cache",
+        "What was asked of a cache and not in it.", &[
+        ("pages", &["cache.pages.misses", "cache.pages.joined"]),
+        ("records", &["cache.records.misses"]),
+    ]),
+    one("cache_page_evictions_total", &[("", &["cache.pages.evictions"])]),
+    each("memory_bytes", "owner",
+        "Memory that the store takes, by owner.", &[
+        ("memtables", &["memory.memtables"]),
+        ("log", &["memory.log"]),
+        ("pages", &["memory.pages"]),
+        ("records", &["memory.records"]),
+        ("tree", &["memory.tree"]),
+        ("tables", &["memory.tables"]),
+        ("transactions", &["memory.transactions"]),
+        ("clients", &["memory.beside"]),
+    ]),
+    one("memory_budget_bytes", &[("", &["memory.budget"])]),
+    each("space_bytes", "state",
+        "Bytes of the data files, by what they are.", &[
+        ("live", &["space.live_bytes"]),
+        ("dead", &["space.dead_bytes"]),
+        ("free", &["space.free_bytes"]),
+    ]),
+    one("data_file_bytes", &[("", &["space.file_bytes"])]),
+    one("log_bytes", &[("", &["log.live_bytes"])]),
+    one("log_limit_bytes", &[("", &["log.limit_bytes"])]),
+    one("log_syncs_total", &[("", &["log.syncs"])]),
+    one("writer_waits_total", &[("", &["work.waits"])]),
+    one("writer_delay_seconds_total", &[("", &["work.delayed"])]),
+    one("background_rest_seconds_total", &[("", &["work.capped"])]),
+    one("checkpoints_total", &[("", &["work.checkpoints"])]),
+    one("incorporations_total", &[("", &["work.incorporations"])]),
+    one("incorporated_bytes_total", &[("", &["work.incorporated_bytes"])]),
+    one("compacted_bytes_total", &[("", &["work.compacted_bytes"])]),
+    one("flushes_total", &[("", &["work.flushes"])]),
+    one("splits_total", &[("", &["work.leaf_splits", "work.index_splits"])]),
+    each("compactions", "state",
+        "Compactions that are due and under way.", &[
+        ("pending", &["debt.pending_jobs"]),
+        ("running", &["debt.running_jobs"]),
+    ]),
+    each("compaction_bytes", "state",
+        "Bytes that compactions which are due and under way will read.", &[
+        ("pending", &["debt.pending_bytes"]),
+        ("running", &["debt.running_bytes"]),
+    ]),
+    one("sealed_memtables", &[("", &["debt.sealed_memtables"])]),
+    one("tree_height", &[("", &["tree.height"])]),
+    one("tree_runs", &[("", &["tree.runs"])]),
+];
+
+/// What the store counts, from its list of figures.
+fn store(shared: &Shared, text: &mut Text) {
+    let figures = shared.store.db.stats().list();
+    let find = |name: &str| figures.iter().find(|figure| figure.name == name);
+    for family in FAMILIES {
+        let Some(first) = family
+            .of
+            .iter()
+            .flat_map(|(_, names)| *names)
+            .find_map(|name| find(name))
+        else {
+            // A ratio, while there is nothing to divide by.
+            continue;
+        };
+        let value = |names: &[&str]| {
+            let known: Vec<f64> = names
+                .iter()
+                .filter_map(|name| find(name))
+                .map(in_seconds)
+                .collect();
+            (!known.is_empty()).then(|| known.iter().sum::<f64>())
+        };
+        match family.label {
+            None => {
+                let value = value(family.of[0].1).unwrap_or_default();
+                text.one(family.name, kind_of(first), first.help, value);
+            }
+            Some((label, help)) => {
+                let known = family
+                    .of
+                    .iter()
+                    .filter_map(|(word, names)| Some((*word, value(names)?)));
+                let known: Vec<(&str, f64)> = known.collect();
+                text.each(family.name, kind_of(first), help, label, &known);
+            }
+        }
+    }
+    device(&figures, text);
+    durations(shared, text);
+    let last = shared.store.db.sequence() as f64;
     text.one(
-        "user_written_bytes_total",
-        Counter,
-        "Bytes of keys and values that were written by users.",
-        written,
+        "last_commit",
+        Kind::Gauge,
+        "The number of the last commit that everybody sees.",
+        last,
     );
+}
+
+/// What the device was asked for, by purpose.
+fn device(figures: &[Figure], text: &mut Text) {
+    for (name, of) in [
+        ("device_reads_total", "reads"),
+        ("device_writes_total", "writes"),
+        ("device_syncs_total", "syncs"),
+        ("device_read_bytes_total", "read_bytes"),
+        ("device_written_bytes_total", "written_bytes"),
+    ] {
+        let of_purpose = |purpose: Purpose| {
+            let figure = format!("device.{}.{of}", purpose.name());
+            figures.iter().find(|one| one.name == figure)
+        };
+        let help = of_purpose(Purpose::ALL[0]).map_or("", |figure| figure.help);
+        let value = |purpose: Purpose| of_purpose(purpose).map_or(0.0, |figure| figure.value);
+        let values = Purpose::ALL.map(|purpose| (purpose.name(), value(purpose)));
+        text.each(name, Kind::Counter, help, "purpose", &values);
+    }
+}
+
+/// How long operations of the store took.
+fn durations(shared: &Shared, text: &mut Text) {
     let times = shared.store.db.distributions();
     text.family(
         "operation_duration_seconds",
@@ -256,246 +400,19 @@ fn operations(shared: &Shared, text: &mut Text) {
     ] {
         text.histogram("operation_duration_seconds", "operation", word, times);
     }
-    let ratios = [
-        ("write", stats.write_amplification()),
-        ("read", stats.read_amplification()),
-        ("space", stats.space_amplification()),
-    ];
-    let known: Vec<(&str, f64)> = ratios
-        .iter()
-        .filter_map(|(name, ratio)| Some((*name, (*ratio)?)))
-        .collect();
-    text.each(
-        "amplification_ratio",
-        Gauge,
-        "Bytes written to the device for each of the user's, device reads for each key looked up, bytes in use for each that something refers to; since the store was opened.",
-        "kind",
-        &known,
-    );
 }
 
-fn device(shared: &Shared, text: &mut Text) {
-    let stats = shared.store.db.stats();
-    let counts = Purpose::ALL.map(|purpose| (purpose.name(), stats.device.of(purpose)));
-    for (name, help, of) in [
-        (
-            "device_reads_total",
-            "Reads of the device, by purpose.",
-            (|counts: &DeviceCounts| counts.reads) as fn(&DeviceCounts) -> u64,
-        ),
-        (
-            "device_writes_total",
-            "Writes to the device, by purpose.",
-            |counts| counts.writes,
-        ),
-        (
-            "device_syncs_total",
-            "Syncs of the device, by purpose.",
-            |counts| counts.syncs,
-        ),
-        (
-            "device_read_bytes_total",
-            "Bytes read from the device, by purpose.",
-            |counts| counts.read_bytes,
-        ),
-        (
-            "device_written_bytes_total",
-            "Bytes written to the device, by purpose.",
-            |counts| counts.written_bytes,
-        ),
-    ] {
-        let values = counts.map(|(purpose, counts)| (purpose, of(&counts) as f64));
-        text.each(name, Kind::Counter, help, "purpose", &values);
+fn kind_of(figure: &Figure) -> Kind {
+    match figure.nature {
+        Nature::Counter => Kind::Counter,
+        Nature::Gauge => Kind::Gauge,
     }
 }
 
-fn caches(shared: &Shared, text: &mut Text) {
-    use Kind::{Counter, Gauge};
-    let stats = shared.store.db.stats();
-    let (pages, records) = (&stats.cache, &stats.records);
-    let hits = [("pages", pages.hits as f64), ("records", records.hits as f64)];
-    text.each(
-        "cache_hits_total",
-        Counter,
-        "What was asked of a cache and in it.",
-        "cache",
-        &hits,
-    );
-    let misses = [
-        ("pages", (pages.misses + pages.joined) as f64),
-        ("records", records.misses as f64),
-    ];
-    text.each(
-        "cache_misses_total",
-        Counter,
-        "What was asked of a cache and not in it.",
-        "cache",
-        &misses,
-    );
-    text.one(
-        "cache_page_evictions_total",
-        Counter,
-        "Pages that made room for others.",
-        pages.evictions as f64,
-    );
-    let memory = &stats.memory;
-    let owners = [
-        ("memtables", memory.memtables),
-        ("log", memory.log),
-        ("pages", memory.pages),
-        ("records", memory.records),
-        ("tree", memory.tree),
-        ("tables", memory.tables),
-        ("transactions", memory.transactions),
-        ("clients", memory.beside),
-    ];
-    text.each(
-        "memory_bytes",
-        Gauge,
-        "Memory that the store takes, by owner.",
-        "owner",
-        &owners.map(|(name, bytes)| (name, bytes as f64)),
-    );
-    text.one(
-        "memory_budget_bytes",
-        Gauge,
-        "Memory that the store may take in all.",
-        memory.budget as f64,
-    );
-}
-
-fn space(shared: &Shared, text: &mut Text) {
-    use Kind::{Counter, Gauge};
-    let stats = shared.store.db.stats();
-    let (space, log) = (&stats.space, &stats.log);
-    let states = [
-        ("live", space.live_bytes),
-        ("dead", space.dead_bytes),
-        ("free", space.free_bytes),
-    ];
-    let states = states.map(|(name, bytes)| (name, bytes as f64));
-    text.each(
-        "space_bytes",
-        Gauge,
-        "Bytes of the data files, by what they are.",
-        "state",
-        &states,
-    );
-    text.one(
-        "data_file_bytes",
-        Gauge,
-        "How long the data files are, holes included.",
-        space.file_bytes as f64,
-    );
-    text.one(
-        "log_bytes",
-        Gauge,
-        "Bytes of the log that are not released.",
-        log.live_bytes as f64,
-    );
-    text.one(
-        "log_limit_bytes",
-        Gauge,
-        "Bytes that the log may have.",
-        log.limit_bytes as f64,
-    );
-    text.one("log_syncs_total", Counter, "Syncs of the log.", log.syncs as f64);
-}
-
-fn work(shared: &Shared, text: &mut Text) {
-    let stats = shared.store.db.stats();
-    let tree = &stats.tree;
-    for (name, help, value) in [
-        (
-            "writer_waits_total",
-            "How often a writer came to a stop because the background was behind.",
-            stats.waits as f64,
-        ),
-        (
-            "writer_delay_seconds_total",
-            "Seconds that writers were held back, a little at a time.",
-            stats.delays.total_us() as f64 / 1e6,
-        ),
-        (
-            "background_rest_seconds_total",
-            "Seconds that compactions rested because of their caps.",
-            stats.capped_us as f64 / 1e6,
-        ),
-        (
-            "checkpoints_total",
-            "Checkpoints that were made.",
-            stats.checkpoints as f64,
-        ),
-        (
-            "incorporations_total",
-            "Memtables that were written out.",
-            tree.incorporations as f64,
-        ),
-        (
-            "incorporated_bytes_total",
-            "Bytes of runs that were written from memtables.",
-            tree.incorporated_bytes as f64,
-        ),
-        (
-            "compacted_bytes_total",
-            "Bytes of runs that compactions wrote.",
-            tree.compacted_bytes as f64,
-        ),
-        ("flushes_total", "Flushes of the tree.", tree.shape.flushes as f64),
-        (
-            "splits_total",
-            "Nodes of the tree that were cut.",
-            (tree.shape.leaf_splits + tree.shape.index_splits) as f64,
-        ),
-    ] {
-        text.one(name, Kind::Counter, help, value);
-    }
-}
-
-fn due(shared: &Shared, text: &mut Text) {
-    use Kind::Gauge;
-    let stats = shared.store.db.stats();
-    let debt = &stats.debt;
-    let jobs = [
-        ("pending", debt.pending_jobs as f64),
-        ("running", debt.running_jobs as f64),
-    ];
-    text.each(
-        "compactions",
-        Gauge,
-        "Compactions that are due and under way.",
-        "state",
-        &jobs,
-    );
-    let bytes = [
-        ("pending", debt.pending_bytes as f64),
-        ("running", debt.running_bytes as f64),
-    ];
-    text.each(
-        "compaction_bytes",
-        Gauge,
-        "Bytes that compactions which are due and under way will read.",
-        "state",
-        &bytes,
-    );
-    for (name, help, value) in [
-        (
-            "sealed_memtables",
-            "Memtables that wait to be written out.",
-            stats.sealed_memtables as f64,
-        ),
-        ("tree_height", "Levels of the tree.", f64::from(stats.tree_height)),
-        (
-            "tree_runs",
-            "The most runs that lie on the way of a lookup.",
-            stats.tree_runs as f64,
-        ),
-        (
-            "last_commit",
-            "The number of the last commit that everybody sees.",
-            shared.store.db.sequence() as f64,
-        ),
-    ] {
-        text.one(name, Gauge, help, value);
+/// Returns a value as Prometheus has it: times are in seconds.
+fn in_seconds(figure: &Figure) -> f64 {
+    match figure.unit {
+        Unit::Nanoseconds => figure.value / 1e9,
+        _ => figure.value,
     }
 }

@@ -55,7 +55,9 @@ pub fn check(workspace: &Workspace) -> Vec<Finding> {
                     .any(|word| word == *feature)
         };
         for feature in package.features.iter().filter(untested) {
-            let text = format!("nothing tests the feature {feature}: name it in a command of .ci/run or .ci/nightly");
+            let text = format!(
+                "nothing tests the feature {feature}: name it in a command of .ci/run or .ci/nightly"
+            );
             findings.push(Finding::new(&format!("{}/Cargo.toml", package.folder), 1, text));
         }
     }

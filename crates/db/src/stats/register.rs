@@ -1,0 +1,254 @@
+//! The register of figures: what each is called, what it counts, what it means, and where it is read.
+//!
+//! `Stats::list`, the recorder of the `metrics` crate and the server's metrics all read it, so that a
+//! figure that is added here is everywhere.
+
+use super::{Nature, Stats, Unit};
+
+/// A figure of the register.
+pub(super) struct Row {
+    pub(super) name: &'static str,
+    pub(super) unit: Unit,
+    pub(super) nature: Nature,
+    pub(super) help: &'static str,
+    /// Reads it; none where there is nothing to tell.
+    pub(super) read: fn(&Stats) -> Option<f64>,
+}
+
+/// A number as it stands in [`Stats`].
+trait Number {
+    fn number(self) -> Option<f64>;
+}
+
+impl Number for u64 {
+    fn number(self) -> Option<f64> {
+        Some(self as f64)
+    }
+}
+
+impl Number for usize {
+    fn number(self) -> Option<f64> {
+        Some(self as f64)
+    }
+}
+
+impl Number for u8 {
+    fn number(self) -> Option<f64> {
+        Some(f64::from(self))
+    }
+}
+
+impl Number for Option<f64> {
+    fn number(self) -> Option<f64> {
+        self
+    }
+}
+
+/// Makes rows of `"name", Unit, Nature, read, "help";`.
+macro_rules! rows {
+    ($($name:literal, $unit:ident, $nature:ident, |$stats:ident| $read:expr, $help:literal;)*) => {
+        &[$(Row {
+            name: $name,
+            unit: Unit::$unit,
+            nature: Nature::$nature,
+            help: $help,
+            read: |$stats| $read.number(),
+        }),*]
+    };
+}
+
+/// What users asked for.
+pub(super) const OPERATIONS: &[Row] = rows! {
+    "operations.commits", Count, Counter, |s| s.operations.commits,
+        "Commits: batches, and writes outside of any.";
+    "operations.puts", Count, Counter, |s| s.operations.puts, "Puts in commits.";
+    "operations.deletes", Count, Counter, |s| s.operations.deletes, "Deletes in commits.";
+    "operations.merges", Count, Counter, |s| s.operations.merges, "Merges in commits.";
+    "operations.range_deletes", Count, Counter, |s| s.operations.range_deletes, "Range deletes in commits.";
+    "operations.gets", Count, Counter, |s| s.operations.gets, "Gets of one key.";
+    "operations.multi_gets", Count, Counter, |s| s.operations.multi_gets, "Gets of many keys at once.";
+    "operations.multi_get_keys", Count, Counter, |s| s.operations.multi_get_keys,
+        "Keys of gets of many keys.";
+    "operations.scans", Count, Counter, |s| s.operations.scans, "Scans that were begun.";
+    "operations.scanned", Count, Counter, |s| s.operations.scanned, "Keys that scans returned.";
+    "operations.found", Count, Counter, |s| s.operations.found, "Lookups of one key that found a value.";
+    "operations.found_reads", Count, Counter, |s| s.operations.found_reads,
+        "Nodes that lookups which found a value waited for.";
+    "operations.absent", Count, Counter, |s| s.operations.absent, "Lookups of one key that found no value.";
+    "operations.absent_reads", Count, Counter, |s| s.operations.absent_reads,
+        "Nodes that lookups which found no value waited for.";
+    "operations.written_bytes", Bytes, Counter, |s| s.written_bytes,
+        "Bytes of keys and values that were written by users.";
+    "transactions.begun", Count, Counter, |s| s.transactions.begun, "Transactions that were begun.";
+    "transactions.committed", Count, Counter, |s| s.transactions.committed,
+        "Transactions that were committed.";
+    "transactions.rolled_back", Count, Counter, |s| s.transactions.rolled_back,
+        "Transactions that were rolled back.";
+    "transactions.conflicts", Count, Counter, |s| s.transactions.conflicts,
+        "Commits that were refused because of another transaction.";
+    "transactions.deadlocks", Count, Counter, |s| s.transactions.deadlocks,
+        "Transactions that were refused because of a deadlock.";
+    "transactions.timeouts", Count, Counter, |s| s.transactions.timeouts,
+        "Transactions that waited too long for a lock.";
+    "transactions.open", Count, Gauge, |s| s.transactions.open, "Transactions that are open.";
+    "transactions.oldest_ms", Count, Gauge, |s| s.transactions.oldest_ms,
+        "Age of the oldest open transaction, in milliseconds.";
+    "transactions.write_bytes", Bytes, Gauge, |s| s.transactions.write_bytes,
+        "Memory that the writes of open transactions take.";
+    "transactions.spilled_bytes", Bytes, Gauge, |s| s.transactions.spilled_bytes,
+        "Bytes that open transactions have written to disk.";
+};
+
+/// What it cost, for each of the users'.
+pub(super) const AMPLIFICATION: &[Row] = rows! {
+    "amplification.write", Ratio, Gauge, |s| s.write_amplification(),
+        "Bytes written to the device for each byte of users' writes.";
+    "amplification.read", Ratio, Gauge, |s| s.read_amplification(),
+        "Device reads that lookups waited for, for each key looked up.";
+    "amplification.space", Ratio, Gauge, |s| s.space_amplification(),
+        "Bytes in use for each byte that something refers to.";
+};
+
+/// Caches and memory.
+pub(super) const CACHES: &[Row] = rows! {
+    "cache.pages.hit_rate", Ratio, Gauge, |s| s.page_hit_rate(),
+        "Share of node reads that the page cache answered.";
+    "cache.pages.hits", Count, Counter, |s| s.cache.hits, "Node reads that the page cache answered.";
+    "cache.pages.misses", Count, Counter, |s| s.cache.misses, "Node reads that went to the device.";
+    "cache.pages.joined", Count, Counter, |s| s.cache.joined, "Node reads that waited for one under way.";
+    "cache.pages.evictions", Count, Counter, |s| s.cache.evictions, "Pages that were evicted for others.";
+    "cache.pages.failures", Count, Counter, |s| s.cache.failures, "Node reads that failed.";
+    "cache.pages.resident_bytes", Bytes, Gauge, |s| s.cache.resident_bytes, "Memory of cached pages.";
+    "cache.pages.pinned_bytes", Bytes, Gauge, |s| s.cache.pinned_bytes,
+        "Memory of cached pages that readers hold.";
+    "cache.records.hit_rate", Ratio, Gauge, |s| s.record_hit_rate(),
+        "Share of lookups that the record cache answered.";
+    "cache.records.hits", Count, Counter, |s| s.records.hits, "Lookups that the record cache answered.";
+    "cache.records.misses", Count, Counter, |s| s.records.misses,
+        "Lookups that the record cache did not answer.";
+    "cache.records.ghost_hits", Count, Counter, |s| s.records.ghost_hits,
+        "Lookups of records that the cache evicted a short while ago.";
+    "cache.records.records", Count, Gauge, |s| s.records.records, "Records in the record cache.";
+    "memory.budget", Bytes, Gauge, |s| s.memory.budget, "Memory that the store may take in all.";
+    "memory.total", Bytes, Gauge, |s| s.memory.total(), "Memory that the store takes in all.";
+    "memory.memtables", Bytes, Gauge, |s| s.memory.memtables, "Memory of memtables.";
+    "memory.log", Bytes, Gauge, |s| s.memory.log, "Memory of the log.";
+    "memory.pages", Bytes, Gauge, |s| s.memory.pages, "Memory of the page cache.";
+    "memory.records", Bytes, Gauge, |s| s.memory.records, "Memory of the record cache.";
+    "memory.tree", Bytes, Gauge, |s| s.memory.tree, "Memory of structures: trunks, filters, indexes.";
+    "memory.tables", Bytes, Gauge, |s| s.memory.tables, "Memory of tables: extents, catalog, locks.";
+    "memory.beside", Bytes, Gauge, |s| s.memory.beside, "Memory that the program takes beside the store, as it has said.";
+    "memory.transactions", Bytes, Gauge, |s| s.memory.transactions, "Memory of open transactions.";
+};
+
+/// Space of the data files.
+pub(super) const SPACE: &[Row] = rows! {
+    "space.file_bytes", Bytes, Gauge, |s| s.space.file_bytes, "Length of the data files, holes included.";
+    "space.live_extent_bytes", Bytes, Gauge, |s| s.space.live_extent_bytes, "Bytes of extents in use.";
+    "space.live_bytes", Bytes, Gauge, |s| s.space.live_bytes, "Bytes that something refers to.";
+    "space.dead_bytes", Bytes, Gauge, |s| s.space.dead_bytes,
+        "Bytes that are free once no reader and no checkpoint needs them.";
+    "space.free_bytes", Bytes, Gauge, |s| s.space.free_bytes, "Bytes of the data files that are free.";
+    "space.hole_bytes", Bytes, Gauge, |s| s.space.hole_bytes, "Free bytes that the file system has back.";
+    "space.reserve_bytes", Bytes, Gauge, |s| s.space.reserve_bytes, "Bytes kept for what frees space.";
+};
+
+/// The log.
+pub(super) const LOG: &[Row] = rows! {
+    "log.limit_bytes", Bytes, Gauge, |s| s.log.limit_bytes, "Bytes that the log may have.";
+    "log.live_bytes", Bytes, Gauge, |s| s.log.live_bytes, "Bytes of the log that are not released.";
+    "log.disk_bytes", Bytes, Gauge, |s| s.log.disk_bytes, "Bytes of the files of the log.";
+    "log.syncs", Count, Counter, |s| s.log.syncs, "Syncs of the log.";
+    "log.commit_rounds", Count, Counter, |s| s.log.commit_rounds,
+        "Rounds in which commits were made durable together.";
+};
+
+/// Levels, hashed keyspaces and pages that are written in place.
+pub(super) const STRUCTURES: &[Row] = rows! {
+    "levels.levels", Count, Gauge, |s| s.levels.as_ref().map(|levels| levels.levels as f64),
+        "Levels of runs.";
+    "levels.runs", Count, Gauge, |s| s.levels.as_ref().map(|levels| levels.runs as f64), "Runs in levels.";
+    "levels.jumps", Count, Gauge, |s| s.levels.as_ref().map(|levels| levels.jumps as f64),
+        "The most places of runs that a scan jumps between.";
+    "levels.leaves_taken_over", Count, Counter, |s| s.levels.as_ref().map(|levels| levels.taken_over as f64),
+        "Leaves that merges took over unread.";
+    "levels.defragmented_runs", Count, Counter, |s| s.levels.as_ref().map(|levels| levels.defragmented_runs as f64),
+        "Runs that were written again for scans.";
+    "levels.defragmented_bytes", Bytes, Counter, |s| s.levels.as_ref().map(|levels| levels.defragmented_bytes as f64),
+        "Bytes of runs that were written again for scans.";
+    "hashed.memory_bytes", Bytes, Gauge, |s| s.hashed.as_ref().map(|hashed| hashed.memory_bytes as f64),
+        "Memory of the hashed structure.";
+    "hashed.device_bytes", Bytes, Gauge, |s| s.hashed.as_ref().map(|hashed| hashed.device_bytes as f64),
+        "Bytes of the hashed structure on disk.";
+    "hashed.filter_bytes", Bytes, Gauge, |s| s.hashed.as_ref().map(|hashed| hashed.filter_bytes as f64),
+        "Bytes of its filters on disk.";
+    "hashed.hash_stores", Count, Gauge, |s| s.hashed.as_ref().map(|hashed| hashed.hash_stores as f64),
+        "Hash stores that are not merged yet.";
+    "hashed.hash_store_records", Count, Gauge, |s| s.hashed.as_ref().map(|hashed| hashed.hash_store_records as f64),
+        "Records in hash stores.";
+    "hashed.sorted_records", Count, Gauge, |s| s.hashed.as_ref().map(|hashed| hashed.sorted_records as f64),
+        "Records in parts.";
+    "hashed.runs", Count, Gauge, |s| s.hashed.as_ref().map(|hashed| hashed.runs as f64),
+        "Runs of the hashed structure.";
+    "hashed.levels", Count, Gauge, |s| s.hashed.as_ref().map(|hashed| hashed.levels as f64),
+        "Levels of the hashed structure.";
+    "hashed.tombstones", Count, Gauge, |s| s.hashed.as_ref().map(|hashed| hashed.tombstones as f64),
+        "Deletes that older runs still need.";
+    "hashed.merges", Count, Counter, |s| s.hashed.as_ref().map(|hashed| hashed.merges as f64),
+        "Merges of the hashed structure.";
+    "hashed.merged_records", Count, Counter, |s| s.hashed.as_ref().map(|hashed| hashed.merged_records as f64),
+        "Records that these merges wrote.";
+    "paged.file_bytes", Bytes, Gauge, |s| s.paged.file_bytes,
+        "Length of the file of pages that are written in place.";
+    "paged.journal_bytes", Bytes, Gauge, |s| s.paged.journal_bytes, "Bytes of the journal of these pages.";
+    "paged.pages", Count, Gauge, |s| s.paged.pages, "Pages that are written in place.";
+    "paged.free_pages", Count, Gauge, |s| s.paged.free_pages, "Pages that are free.";
+    "paged.hits", Count, Counter, |s| s.paged.hits, "Page reads that were answered from memory.";
+    "paged.reads", Count, Counter, |s| s.paged.reads, "Pages that were read.";
+    "paged.writes", Count, Counter, |s| s.paged.writes, "Pages that were written.";
+    "paged.images", Count, Counter, |s| s.paged.images, "Images of pages that were written to the journal.";
+};
+
+/// What the background has done and has to do.
+pub(super) const WORK: &[Row] = rows! {
+    "work.waits", Count, Counter, |s| s.waits,
+        "Times that a writer stopped because background work was behind.";
+    "work.cap_yields", Count, Counter, |s| s.cap_yields,
+        "Slices of compactions that were done beyond the caps, so that writers go on.";
+    "work.checkpoints", Count, Counter, |s| s.checkpoints, "Checkpoints that were made.";
+    "work.incorporations", Count, Counter, |s| s.tree.incorporations, "Memtables that were written out.";
+    "work.flushes", Count, Counter, |s| s.tree.shape.flushes, "Flushes of the tree.";
+    "work.adoptions", Count, Counter, |s| s.tree.shape.adoptions, "Runs that were taken over unread.";
+    "work.leaf_splits", Count, Counter, |s| s.tree.shape.leaf_splits, "Leaves of the tree that were split.";
+    "work.index_splits", Count, Counter, |s| s.tree.shape.index_splits,
+        "Index nodes of the tree that were split.";
+    "work.merges", Count, Counter, |s| s.tree.shape.merges, "Nodes of the tree that were merged.";
+    "work.compacted_records_read", Count, Counter, |s| s.tree.compacted.0, "Records that compactions read.";
+    "work.compacted_records_written", Count, Counter, |s| s.tree.compacted.1,
+        "Records that compactions wrote.";
+    "work.rewritten_records", Count, Counter, |s| s.tree.rewritten,
+        "Records that were written again to drop old versions.";
+    "work.incorporated_bytes", Bytes, Counter, |s| s.tree.incorporated_bytes,
+        "Bytes of runs that were written from memtables.";
+    "work.compacted_bytes", Bytes, Counter, |s| s.tree.compacted_bytes,
+        "Bytes of runs that compactions wrote.";
+    "work.delayed", Nanoseconds, Counter, |s| (s.delays.total_us() * 1000),
+        "Time that writers were held back.";
+    "work.delayed_for_runs", Nanoseconds, Counter, |s| (s.delays.runs_us * 1000),
+        "Time that writers were held back for too many runs.";
+    "work.delayed_for_memtables", Nanoseconds, Counter, |s| (s.delays.memtables_us * 1000),
+        "Time that writers were held back for memtables that were not written out.";
+    "work.capped", Nanoseconds, Counter, |s| (s.capped_us * 1000),
+        "Time that compactions rested because of their caps.";
+    "debt.sealed_memtables", Count, Gauge, |s| s.sealed_memtables, "Memtables that wait to be written out.";
+    "debt.pending_jobs", Count, Gauge, |s| s.debt.pending_jobs, "Compactions that are due.";
+    "debt.running_jobs", Count, Gauge, |s| s.debt.running_jobs, "Compactions under way.";
+    "debt.snapshots", Count, Gauge, |s| s.snapshots, "Snapshots that are open.";
+    "debt.held_commits", Count, Gauge, |s| s.held_commits, "Commits since the oldest snapshot.";
+    "tree.height", Count, Gauge, |s| s.tree_height, "Levels of the tree.";
+    "tree.runs", Count, Gauge, |s| s.tree_runs, "The most runs that lie on the way of a lookup.";
+    "debt.pending_bytes", Bytes, Gauge, |s| s.debt.pending_bytes,
+        "Bytes that compactions which are due will read.";
+    "debt.running_bytes", Bytes, Gauge, |s| s.debt.running_bytes,
+        "Bytes that compactions under way will read.";
+};
