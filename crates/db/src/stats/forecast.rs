@@ -20,6 +20,12 @@ impl Forecast {
             name: format!("forecast.{}.{name}", row.what.name()),
             unit: unit(row.what),
             nature: Nature::Gauge,
+            help: match name {
+                "measured" => "What was measured of it.",
+                "predicted" => "What the model predicts of it.",
+                "p10" => "In one case of ten it is less than this.",
+                _ => "In one case of ten it is more than this.",
+            },
             value,
         };
         let mut figures = Vec::new();
