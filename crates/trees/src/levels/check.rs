@@ -46,7 +46,7 @@ pub fn reached(files: Files<'_>, root: &[u8]) -> Result<Vec<Reached>> {
         .for_each(|(extent, live)| add(extent, live));
     for name in contents.newest_first() {
         let member = name.open_from(files, Purpose::Recovery)?;
-        let of_run = member.run.extents().iter().map(|used| (used.extent, used.live));
+        let of_run = member.uses().map(|used| (used.extent, used.live));
         of_run
             .chain(member.maplet.extents())
             .for_each(|(extent, live)| add(extent, live));
@@ -82,8 +82,8 @@ struct Check<'c> {
     findings: Findings,
     total_bytes: u64,
     tell: &'c mut dyn FnMut(Checked) -> Result<()>,
-    /// By where the footer is.
-    runs: BTreeMap<(u8, u64, u64, u64), RunName>,
+    /// By where the footer is, each with the ranges in which it counts.
+    runs: BTreeMap<(u8, u64, u64, u64), (RunName, Vec<KeyRange>)>,
 }
 
 impl<'c> Check<'c> {
@@ -100,7 +100,11 @@ impl<'c> Check<'c> {
     fn add(&mut self, name: RunName) {
         let at = &name.run;
         let place = (at.tier, at.offset, at.birth, at.checksum);
-        self.runs.insert(place, name);
+        let range = name.range.clone();
+        let (_, within) = self.runs.entry(place).or_insert_with(|| (name, Vec::new()));
+        if !within.contains(&range) {
+            within.push(range);
+        }
     }
 
     fn root(&mut self, root: &[u8]) {
@@ -114,9 +118,9 @@ impl<'c> Check<'c> {
     }
 
     fn all(&mut self) -> Result<()> {
-        for name in std::mem::take(&mut self.runs).into_values() {
+        for (name, within) in std::mem::take(&mut self.runs).into_values() {
             match name.open_from(self.files, Purpose::Check) {
-                Ok(member) => self.member(&member),
+                Ok(member) => self.member(&member, &within),
                 Err(error) => {
                     self.findings.read.footers.add(&name.run);
                     let found = format!("run of {}, footer or filter: {error}", name.run.place());
@@ -137,15 +141,15 @@ impl<'c> Check<'c> {
         })
     }
 
-    /// Everything that a reader of a run can reach.
-    fn member(&mut self, member: &Member) {
+    /// Everything that a reader of a run can reach in the ranges in which it counts.
+    fn member(&mut self, member: &Member, within: &[KeyRange]) {
         let (run, maplet) = (&member.run, &member.maplet);
         let Findings { found, read, .. } = &mut self.findings;
         let place = run.pointer().place();
         let bits = maplet.geometry().fingerprint_bits();
         let mut fingerprints: Vec<Fingerprint> = Vec::new();
         let mut tell = |key: &[u8]| fingerprints.push(Fingerprint::of(Key::new(key).hash(), bits));
-        let said = run.check_within(self.files, &[KeyRange::everything()], &mut tell, read);
+        let said = run.check_within(self.files, within, &mut tell, read);
         let is_sound = said.is_empty();
         found.extend(said.into_iter().map(|what| format!("run of {place}: {what}")));
         let said = maplet.check_from(self.files, read);
@@ -227,8 +231,9 @@ impl Levels {
 }
 
 impl PartialEq for Member {
-    /// Whether both are the same run.
+    /// Whether both are the same part of the same run.
     fn eq(&self, other: &Member) -> bool {
-        self.ages == other.ages && self.run.pointer() == other.run.pointer()
+        let is_same_run = self.run.pointer() == other.run.pointer();
+        self.ages == other.ages && is_same_run && self.range == other.range
     }
 }

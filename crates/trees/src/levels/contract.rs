@@ -27,7 +27,8 @@ impl Levels {
         let guard = store.epochs().pin();
         let version = self.shared.version.load();
         for member in &version.newest_first {
-            let weight = member.run.weigh(range, store.cache(), &guard, Purpose::Other)?;
+            let range = member.range.intersect(range);
+            let weight = member.run.weigh(&range, store.cache(), &guard, Purpose::Other)?;
             debug_assert!(weight.tombstones <= weight.records, "deletes are records");
             tell(member, weight);
         }
@@ -50,7 +51,7 @@ impl Dictionary for Levels {
     }
 
     fn next_step(&self) -> Result<Option<Box<dyn contract::Step>>> {
-        let step = self.next_merge();
+        let step = self.judge(self.next_merge())?;
         Ok(step.map(|step| Box::new(step) as Box<dyn contract::Step>))
     }
 
@@ -107,11 +108,13 @@ impl Dictionary for Levels {
         let store = &self.shared.home.store;
         let _guard = store.epochs().pin();
         let version = self.shared.version.load();
-        let maplets: Vec<_> = version
-            .newest_first
-            .iter()
-            .map(|member| member.maplet.clone())
-            .collect();
+        let mut maplets: Vec<Maplet> = Vec::new();
+        for member in &version.newest_first {
+            // Parts of a run have one filter.
+            if maplets.iter().all(|maplet| maplet.pointer() != member.maplet.pointer()) {
+                maplets.push(member.maplet.clone());
+            }
+        }
         let records: u64 = maplets.iter().map(Maplet::entries).sum();
         Ok(DistinctKeys {
             keys: different_keys(&maplets, store.tiers())?,

@@ -12,10 +12,11 @@
 
 use super::Levels;
 use super::policy::Merge;
-use super::state::{Kept, Member, Version, bytes_of};
+use super::state::{Kept, Member, Version, bytes_of, groups};
 use crate::run::Run;
 use crate::stitch::{MOST_PERCENT, Stitching};
 use alluvium_base::DeviceProfile;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A row of leaves stays where it lies if it is this many times as long as what the device moves
@@ -117,9 +118,12 @@ impl Levels {
         }
         let tiers = shared.home.store.tiers();
         let mut places = Vec::new();
+        // What was merged in slices lies in pieces until it is merged again.
+        let is_one_run = |group: &[Arc<Member>]| group.len() == 1 && group[0].is_whole();
         let mut candidates = Vec::new();
         for (level, runs) in version.levels.iter().enumerate() {
-            for (place, member) in runs.iter().enumerate() {
+            for (place, group) in groups(runs).enumerate() {
+                let member = &group[0];
                 let is_lost = |member: &Member| {
                     let mut extents = member.extents();
                     tiers.has_unreadable() && extents.any(|extent| tiers.is_unreadable(extent.tier))
@@ -134,7 +138,7 @@ impl Levels {
                 candidates.push(Candidate {
                     bytes,
                     jumps: member.run.jumps(),
-                    is_free: member.run.jumps() > 0 && !is_lost(member) && stays(),
+                    is_free: is_one_run(group) && member.run.jumps() > 0 && !is_lost(member) && stays(),
                 });
                 places.push((level, place));
             }

@@ -1,11 +1,11 @@
-//! The bytes of a levels structure at a checkpoint, version 1. All integers little-endian; a
-//! *varint* is LEB128 of at most 10 bytes.
+//! The bytes of a levels structure at a checkpoint, version 2. All integers little-endian; a
+//! *varint* is LEB128 of at most 10 bytes. In version 1 every run counted for all keys.
 //!
 //! The root of them has the version: `crates/dictionary/src/blob/format.rs`. The contents:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
-//!      0     1  bits of a fingerprint
+//!      0     1  bits of a fingerprint; 128 more if not every run counts for all keys
 //!      1        length of the policy (varint), the policy as text, with what is kept of stitching
 //!               age of the next run (varint)
 //!               levels (varint), newest first, each:
@@ -13,6 +13,9 @@
 //!                   the first of its ages (varint), the last less the first (varint),
 //!                   the least sequence number of its records (varint),
 //!                   pointer to its footer (32), pointer to its maplet (32)
+//!                   if not every run counts for all keys, those of which it does:
+//!                     length of the least (varint), the least,
+//!                     0, or length of the end and 1 (varint), the end, which is not one of them
 //! ```
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
@@ -23,6 +26,7 @@ use crate::run::Run;
 use crate::stitch::Stitching;
 use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_base::{Purpose, Sequence};
+use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::read::Files;
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, NodePointer, PageSize, Place, Result};
@@ -30,6 +34,9 @@ use std::sync::Arc;
 
 /// The most levels: each is at least twice as large as the one above it.
 const MOST_LEVELS: u64 = 4096;
+
+/// Added to the bits of a fingerprint where runs are named with their keys.
+const HAS_RANGES: u8 = 128;
 
 /// A run as the contents name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +49,8 @@ pub struct RunName {
     pub run: NodePointer,
     /// Where the directory of its maplet is.
     pub maplet: NodePointer,
+    /// The keys of which it counts.
+    pub range: KeyRange,
 }
 
 /// What a structure consists of.
@@ -66,6 +75,7 @@ impl Contents {
             base: member.run.base(),
             run: *member.run.pointer(),
             maplet: *member.maplet.pointer(),
+            range: member.range.clone(),
         };
         let levels = version.levels.iter();
         Contents {
@@ -80,7 +90,10 @@ impl Contents {
     /// Returns their bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = vec![self.fingerprint_bits];
+        let everything = KeyRange::everything();
+        let has_ranges = self.newest_first().any(|name| name.range != everything);
+        assert!(self.fingerprint_bits < HAS_RANGES, "fingerprints are short");
+        let mut out = vec![self.fingerprint_bits | if has_ranges { HAS_RANGES } else { 0 }];
         let policy = format!("{}{}", self.policy, self.stitching);
         Writer::new(&mut out)
             .varint(policy.len() as u64)
@@ -97,6 +110,9 @@ impl Contents {
                     .varint(name.base);
                 name.run.encode(&mut out);
                 name.maplet.encode(&mut out);
+                if has_ranges {
+                    encode_range(&name.range, &mut out);
+                }
             }
         }
         out
@@ -138,6 +154,16 @@ impl Contents {
     }
 }
 
+/// Appends the keys of which a run counts.
+fn encode_range(range: &KeyRange, out: &mut Vec<u8>) {
+    let mut writer = Writer::new(out);
+    writer.varint(range.low.len() as u64).bytes(&range.low);
+    match &range.high {
+        None => writer.varint(0),
+        Some(high) => writer.varint(high.len() as u64 + 1).bytes(high),
+    };
+}
+
 impl RunName {
     /// Opens the run and its maplet, whether or not the store is open.
     pub(super) fn open_from(&self, files: Files<'_>, purpose: Purpose) -> Result<Member> {
@@ -145,6 +171,7 @@ impl RunName {
             ages: self.ages,
             run: Run::open_from(files, &self.run, purpose)?.based(self.base),
             maplet: Maplet::open_from(files, &self.maplet, purpose)?,
+            range: self.range.clone(),
         })
     }
 }
@@ -172,7 +199,8 @@ impl<'b> Decoder<'b> {
     }
 
     fn contents(&mut self) -> Result<Contents> {
-        let fingerprint_bits = self.read(Reader::u8)?;
+        let first = self.read(Reader::u8)?;
+        let (fingerprint_bits, has_ranges) = (first & !HAS_RANGES, first & HAS_RANGES != 0);
         let len = usize::try_from(self.read(Reader::varint)?).unwrap_or(usize::MAX);
         let text = self.read(|reader| reader.take(len))?;
         let said = std::str::from_utf8(text).ok();
@@ -190,7 +218,7 @@ impl<'b> Decoder<'b> {
         // What is newer has been read before: ages fall from one level to the next.
         let mut above = next_age;
         for _ in 0..count {
-            let level = self.level(above)?;
+            let level = self.level(above, has_ranges)?;
             above = level.first().map_or(above, |oldest: &RunName| oldest.ages.0);
             levels.push(level);
         }
@@ -203,28 +231,61 @@ impl<'b> Decoder<'b> {
         })
     }
 
-    fn level(&mut self, above: Age) -> Result<Vec<RunName>> {
+    fn level(&mut self, above: Age, has_ranges: bool) -> Result<Vec<RunName>> {
         let mut level: Vec<RunName> = Vec::new();
         // A count that is not true ends with the bytes: every run takes some.
         for _ in 0..self.read(Reader::varint)? {
             let first = self.read(Reader::varint)?;
             let more = self.read(Reader::varint)?;
             let last = first.saturating_add(more);
-            let is_newer = level.last().is_none_or(|older| older.ages.1 < first);
-            if !is_newer || last >= above {
+            let ages = (first, last);
+            let before = level.last();
+            let is_newer = before.is_none_or(|older| older.ages.1 < first);
+            let is_beside = before.is_some_and(|other| other.ages == ages);
+            let end = before.and_then(|other| other.range.high.clone());
+            if !(is_newer || is_beside && has_ranges) || last >= above {
                 return Err(self.bad("the age of a run", format!("{first} to {last}")));
             }
             let base = self.read(Reader::varint)?;
             let run = NodePointer::decode(&mut self.reader, self.place, self.page_size)?;
             let maplet = NodePointer::decode(&mut self.reader, self.place, self.page_size)?;
+            let range = match has_ranges {
+                true => self.range()?,
+                false => KeyRange::everything(),
+            };
+            if is_beside && end.is_none_or(|end| end > range.low) {
+                return Err(self.bad("keys that no other run of its age has", format!("{range:?}")));
+            }
             level.push(RunName {
-                ages: (first, last),
+                ages,
                 base,
                 run,
                 maplet,
+                range,
             });
         }
         Ok(level)
+    }
+
+    /// Reads the keys of which a run counts.
+    fn range(&mut self) -> Result<KeyRange> {
+        let low = self.read(Reader::varint)?;
+        let low = self.key(low)?;
+        let high = match self.read(Reader::varint)? {
+            0 => None,
+            len => Some(self.key(len - 1)?),
+        };
+        let range = KeyRange::new(low, high);
+        match range.is_empty() {
+            true => Err(self.bad("keys of which a run counts", format!("{range:?}"))),
+            false => Ok(range),
+        }
+    }
+
+    /// Reads a key of this length.
+    fn key(&mut self, len: u64) -> Result<&'b [u8]> {
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        self.read(|reader| reader.take(len))
     }
 }
 
@@ -256,6 +317,7 @@ mod tests {
             base: 300,
             run: node_at(at << 17),
             maplet: node_at((at + 1) << 17),
+            range: KeyRange::everything(),
         };
         Contents {
             fingerprint_bits: 40,
@@ -309,6 +371,40 @@ mod tests {
         );
         let newest: Vec<u64> = example().newest_first().map(|name| name.ages.1).collect();
         assert_eq!(newest, [8, 7, 6]);
+    }
+
+    /// A run that counts for some keys, and another of its age for those behind.
+    fn in_parts() -> Contents {
+        let mut contents = example();
+        let whole = contents.levels[2][0].clone();
+        let part = |low: &[u8], high: Option<&[u8]>| RunName {
+            range: KeyRange::new(low, high),
+            ..whole.clone()
+        };
+        contents.levels[2] = vec![part(b"", Some(b"ko")), part(b"ma", None)];
+        contents
+    }
+
+    #[test]
+    fn runs_are_named_with_the_keys_of_which_they_count() {
+        let bytes = in_parts().encode();
+        assert_eq!(bytes[0], 128 + 40);
+        assert!(bytes.ends_with(&[&pointer_bytes(6)[..], b"\x02ma\x00"].concat()));
+        let first = [&pointer_bytes(6)[..], b"\x00\x03ko\x00\x06"].concat();
+        assert!(bytes.windows(first.len()).any(|window| window == first));
+        let decode = |bytes: &[u8]| Contents::decode(bytes, &place(), PageSize::MIN);
+        assert_eq!(decode(&bytes).unwrap(), in_parts());
+        for len in 0..bytes.len() {
+            assert!(decode(&bytes[..len]).is_err(), "{len} bytes");
+        }
+        for (low, high) in [(&b"kn"[..], None), (&b"z"[..], Some(&b"y"[..]))] {
+            let mut wrong = in_parts();
+            wrong.levels[2][1].range = KeyRange::new(low, high);
+            assert!(decode(&wrong.encode()).is_err(), "{low:?} to {high:?}");
+        }
+        let mut endless = in_parts();
+        endless.levels[2][0].range.high = None;
+        assert!(decode(&endless.encode()).is_err(), "keys that two runs of an age have");
     }
 
     #[test]

@@ -67,11 +67,8 @@ impl Ingest {
             if runs.len() <= level {
                 runs.resize(level + 1, Vec::new());
             }
-            runs[level].push(Arc::new(Member {
-                ages: (age, age),
-                run,
-                maplet: piece.maplet.maplet.clone(),
-            }));
+            let maplet = piece.maplet.maplet.clone();
+            runs[level].push(Arc::new(Member::whole((age, age), run, maplet)));
             age += 1;
         }
         // Nothing can fail any more.

@@ -10,6 +10,7 @@ use alluvium_dictionary::contract::{Progress, Step};
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::read::{Amounts, Files};
 use alluvium_storage::{Error, Result};
+use std::sync::Arc;
 
 impl Levels {
     /// Writes runs with damaged leaves, index nodes or values again, without these, and runs with
@@ -23,9 +24,17 @@ impl Levels {
     /// When a merge is under way.
     pub fn mend(&self) -> Result<Mended> {
         let mut mended = Mended::default();
-        let within = [KeyRange::everything()];
         let files = Files::of(&self.shared.home.store);
-        for member in &self.version().newest_first {
+        let version = self.version();
+        let mut damaged = Vec::new();
+        for member in &version.newest_first {
+            // Parts of a run that stands in several places are looked at together.
+            let is_same = |other: &&Arc<Member>| other.run.pointer() == member.run.pointer();
+            let parts: Vec<&Arc<Member>> = version.newest_first.iter().filter(is_same).collect();
+            if !Arc::ptr_eq(parts[0], member) {
+                continue;
+            }
+            let within: Vec<KeyRange> = parts.iter().map(|part| part.range.clone()).collect();
             let nodes = member.run.damaged_within(files, &within);
             let has_bad_filter = has_bad_filter(member, files);
             if nodes.is_empty() && !has_bad_filter {
@@ -33,21 +42,30 @@ impl Levels {
             }
             if !nodes.is_empty() {
                 mended.note(&nodes, &within, &*self.shared.home.schema);
-                member
-                    .run
+            }
+            for part in parts.iter().filter(|_| !nodes.is_empty()) {
+                part.run
                     .leave_out(nodes.iter().map(|node| node.pointer).collect());
             }
-            let mut step = MergeStep::again(self, member);
-            let written = loop {
-                match step.poll(usize::MAX) {
-                    Ok(Progress::More) => {}
-                    other => break other,
-                }
-            };
-            let is_written = mended.judge(written.map(|_| ()))?;
+            damaged.push((parts, has_bad_filter));
+        }
+        for (parts, has_bad_filter) in damaged {
+            let mut is_written = true;
+            for part in parts {
+                is_written &= mended.judge(self.write_again(part))?;
+            }
             mended.filters += u64::from(is_written && has_bad_filter);
         }
         Ok(mended)
+    }
+
+    /// Writes a run again, unless that is done: parts that have become one are written together.
+    fn write_again(&self, member: &Arc<Member>) -> Result<()> {
+        let Some(mut step) = MergeStep::again(self, member) else {
+            return Ok(());
+        };
+        while step.poll(usize::MAX)? == Progress::More {}
+        Ok(())
     }
 }
 

@@ -4,11 +4,12 @@
 use super::Levels;
 use super::defragment;
 use super::policy::{self, Merge};
-use super::state::{Age, Kept, Member, Version, Written, bytes_of};
+use super::state::{Age, Kept, Member, Runs, Version, Written, bytes_of, groups};
+use super::sweep::left_of;
 use crate::fuse::{Fused, Plan, Source};
 use crate::maplet::{self, Merger};
 use crate::merge_memory::merge_bytes;
-use crate::run::Built;
+use crate::run::{Built, Use};
 use crate::stitch::{Filters, Rules, Stitched, Stitching};
 use alluvium_base::Purpose;
 use alluvium_dictionary::contract::{Progress, Step};
@@ -17,6 +18,7 @@ use alluvium_dictionary::placement;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::Result;
 use alluvium_storage::extents::{Class, Extent};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -28,6 +30,8 @@ pub struct MergeStep {
     merge: Merge,
     /// Newest first; they stay until it is over, for nothing else takes busy runs away.
     inputs: Vec<Arc<Member>>,
+    /// The keys of which it takes them; all of theirs if absent.
+    slice: Option<KeyRange>,
     reason: Reason,
     older: Older,
     phase: Phase,
@@ -50,6 +54,8 @@ enum Reason {
     Waded,
     /// A repair: a run is written again where it stands.
     Repair,
+    /// Scarce space: all runs become one in a slice of their keys.
+    Slice,
 }
 
 #[derive(Debug)]
@@ -63,10 +69,26 @@ enum Phase {
 
 impl Levels {
     /// Begins the merge that is due, if one is.
-    pub(super) fn next_merge(&self) -> Option<MergeStep> {
+    ///
+    /// # Errors
+    /// As [`Levels::next_slice`].
+    pub(super) fn next_merge(&self) -> Result<Option<MergeStep>> {
         let mut kept = self.shared.kept.lock();
         let version = self.version();
-        let (merge, reason) = self.due(&mut kept, &version)?;
+        if let Some(step) = self.next_slice(&mut kept, &version)? {
+            return Ok(Some(step));
+        }
+        // What is free is for slices, as long as there are any.
+        let is_scarce = self.shared.is_scarce.load(Ordering::Relaxed);
+        if is_scarce && self.is_sweeping(&kept, &version) {
+            return Ok(None);
+        }
+        Ok(self.next_whole(&mut kept, &version))
+    }
+
+    /// Begins the merge of whole runs that is due, if one is.
+    fn next_whole(&self, kept: &mut Kept, version: &Version) -> Option<MergeStep> {
+        let (merge, reason) = self.due(kept, version)?;
         if reason == Reason::Lift {
             // It is tried once.
             kept.shrunk = None;
@@ -75,13 +97,33 @@ impl Levels {
         if matches!(reason, Reason::All | Reason::Waded) {
             self.shared.waded.forget();
         }
-        Some(self.begun(&mut kept, &version, merge, reason))
+        let inputs = inputs(version, &merge);
+        Some(self.begun(kept, version, merge, inputs, reason))
     }
 
-    fn begun(&self, kept: &mut Kept, version: &Version, merge: Merge, reason: Reason) -> MergeStep {
-        let inputs = inputs(version, &merge);
-        for input in &inputs {
-            let is_free = kept.busy.insert(input.ages.0);
+    /// Begins to merge a slice.
+    pub(super) fn begin_slice(&self, kept: &mut Kept, version: &Version, slice: KeyRange) -> MergeStep {
+        let view = kept.view(version, &self.shared.options, self.shared.home.store.tiers());
+        let merge = view.all().expect("nothing else is under way");
+        let runs = version.newest_first.iter();
+        let inputs = runs.filter(|member| !member.range.intersect(&slice).is_empty());
+        let inputs = inputs.cloned().collect();
+        let mut step = self.begun(kept, version, merge, inputs, Reason::Slice);
+        // All that may be older is in it.
+        (step.slice, step.older) = (Some(slice), Older::None);
+        step
+    }
+
+    fn begun(
+        &self,
+        kept: &mut Kept,
+        version: &Version,
+        merge: Merge,
+        inputs: Vec<Arc<Member>>,
+        reason: Reason,
+    ) -> MergeStep {
+        for group in groups(&inputs) {
+            let is_free = kept.busy.insert(group[0].ages.0);
             assert!(is_free, "a run is merged once (V4)");
         }
         let number = kept.next_job;
@@ -98,6 +140,7 @@ impl Levels {
             number,
             merge,
             inputs,
+            slice: None,
             reason,
             older: if is_oldest { Older::None } else { Older::Elsewhere },
             phase: Phase::Due,
@@ -108,7 +151,7 @@ impl Levels {
     /// Returns the memory that a merge of these runs takes, about.
     fn memory_of_merge(&self, inputs: &[Arc<Member>]) -> u64 {
         let runs = || inputs.iter().map(|member| &member.run);
-        let bytes = runs().map(bytes_of).sum();
+        let bytes = inputs.iter().map(|member| member.bytes()).sum();
         let records = runs().map(|run| run.summary().records).sum();
         let deletes = runs().map(|run| run.range_deletes().len() as u64).sum();
         let device = self.shared.home.store.device();
@@ -169,7 +212,8 @@ impl Levels {
     pub(super) fn steps(&self) -> u64 {
         let mut kept = self.shared.kept.lock();
         let version = self.version();
-        let is_due = self.due(&mut kept, &version).is_some() || kept.wants_all;
+        let is_sweeping = self.is_sweeping(&kept, &version);
+        let is_due = is_sweeping || self.due(&mut kept, &version).is_some() || kept.wants_all;
         kept.jobs.len() as u64 + u64::from(is_due)
     }
 
@@ -179,7 +223,7 @@ impl Levels {
         let mut kept = self.shared.kept.lock();
         let version = self.version();
         let is_due = self.due(&mut kept, &version).is_some();
-        !kept.jobs.is_empty() || (is_due && !kept.is_cramped)
+        !kept.jobs.is_empty() || (is_due && !kept.is_cramped) || self.is_sweeping(&kept, &version)
     }
 }
 
@@ -190,30 +234,31 @@ fn inputs(version: &Version, merge: &Merge) -> Vec<Arc<Member>> {
         let Some(runs) = version.levels.get(level) else {
             continue;
         };
+        let runs: Vec<&[Arc<Member>]> = groups(runs).collect();
         let taken = match level == merge.from {
             true => &runs[merge.skips..merge.skips + merge.runs],
             false => &runs[..],
         };
-        inputs.extend(taken.iter().rev().cloned());
+        inputs.extend(taken.iter().rev().flat_map(|parts| parts.iter().rev()).cloned());
     }
     assert!(!inputs.is_empty(), "a merge takes runs");
     inputs
 }
 
 impl MergeStep {
-    /// Begins to write a run again, for a repair. It stays in its place.
+    /// Begins to write a run again, for a repair, with the parts that have become one with it. It
+    /// stays in its place. None where the structure does not have the run any more.
     ///
     /// # Panics
-    /// When a merge is under way, or the structure does not have the run.
-    pub(super) fn again(levels: &Levels, member: &Arc<Member>) -> MergeStep {
+    /// When a merge is under way.
+    pub(super) fn again(levels: &Levels, member: &Arc<Member>) -> Option<MergeStep> {
         let mut kept = levels.shared.kept.lock();
         assert!(kept.jobs.is_empty(), "nothing else changes what is repaired");
         let version = levels.version();
-        let place = |runs: &Vec<Arc<Member>>| runs.iter().position(|run| Arc::ptr_eq(run, member));
+        let has_it = |parts: &[Arc<Member>]| parts.iter().any(|run| Arc::ptr_eq(run, member));
+        let place = |runs: &Vec<Arc<Member>>| groups(runs).position(has_it);
         let mut places = version.levels.iter().enumerate();
-        let (level, skips) = places
-            .find_map(|(level, runs)| Some((level, place(runs)?)))
-            .expect("a run of the structure");
+        let (level, skips) = places.find_map(|(level, runs)| Some((level, place(runs)?)))?;
         let merge = Merge {
             from: level,
             runs: 1,
@@ -221,11 +266,13 @@ impl MergeStep {
             to: level,
             into: level,
         };
-        levels.begun(&mut kept, &version, merge, Reason::Repair)
+        let inputs = inputs(&version, &merge);
+        Some(levels.begun(&mut kept, &version, merge, inputs, Reason::Repair))
     }
 
     fn class(&self) -> Class {
         match self.levels.shared.is_scarce.load(Ordering::Relaxed) {
+            _ if self.reason == Reason::Slice => Class::Freeing,
             true if matches!(self.reason, Reason::All | Reason::Repair) => Class::Freeing,
             true => Class::Essential,
             // Another tier may have the space.
@@ -247,13 +294,14 @@ impl MergeStep {
 
     fn begin(&self) -> Result<Fused<Stitched>> {
         let shared = &self.levels.shared;
-        let bytes = self.inputs.iter().map(|member| bytes_of(&member.run)).sum();
+        let bytes = self.inputs.iter().map(|member| member.bytes()).sum();
         let tier = self.levels.tier(self.merge.into, bytes);
         let left = self.left_behind(tier);
         let stitching = match self.reason {
             Reason::Scans => defragment::stitching(&self.inputs[0].run, shared.home.store.device()),
             // The filter that knows the keys of leaves that are not read may be damaged.
-            Reason::Repair => Stitching {
+            // What a slice takes over unread would not come free.
+            Reason::Repair | Reason::Slice => Stitching {
                 threshold: u32::MAX,
                 ..shared.options.stitching
             },
@@ -269,7 +317,10 @@ impl MergeStep {
         };
         let sources = self.inputs.iter().map(|member| Source {
             run: member.run.clone(),
-            range: KeyRange::everything(),
+            range: match &self.slice {
+                Some(slice) => member.range.intersect(slice),
+                None => member.range.clone(),
+            },
         });
         let plan = Plan {
             rule: shared.home.horizon.rule(self.older),
@@ -296,7 +347,7 @@ impl MergeStep {
     /// The inputs' extents that lie on another tier, which the merge takes along.
     fn left_behind(&self, tier: u8) -> Vec<Extent> {
         let store = &self.levels.shared.home.store;
-        let used = self.inputs.iter().flat_map(|member| member.run.extents());
+        let used = self.inputs.iter().flat_map(|member| member.uses());
         let extents = used.map(|used| used.extent);
         let lifts = |extent: &Extent| self.reason == Reason::Lift && extent.tier > tier;
         extents
@@ -307,10 +358,18 @@ impl MergeStep {
     /// Those of the inputs' extents of which all runs together need less than half, and those that
     /// lie on another tier.
     fn sparse(&self, left: Vec<Extent>) -> Vec<Extent> {
-        let live = self.levels.version().live_bytes();
-        let used = self.inputs.iter().flat_map(|member| member.run.extents());
+        let version = self.levels.version();
+        let live = version.live_bytes();
+        let used = self.inputs.iter().flat_map(|member| member.uses());
         let is_sparse = |extent: &Extent| 2 * live.get(extent).copied().unwrap_or(0) < extent.bytes();
         let mut sparse: Vec<Extent> = used.map(|used| used.extent).filter(is_sparse).collect();
+        if let Some(slice) = &self.slice {
+            // Of others, what is copied would not come free with the slice.
+            let lies_within = |used: &&Use| slice.contains(&used.low) && slice.contains(&used.high);
+            let all = version.newest_first.iter().flat_map(|member| member.uses());
+            let cut: BTreeSet<Extent> = all.filter(|used| !lies_within(used)).map(|used| used.extent).collect();
+            sparse.retain(|extent| !cut.contains(extent));
+        }
         sparse.extend(left);
         sparse.sort_unstable();
         sparse.dedup();
@@ -403,8 +462,68 @@ impl MergeStep {
         }
     }
 
+    /// Puts the result in the place of a slice of the inputs. It stands beside what is left of the
+    /// oldest of them.
+    fn install_slice(&mut self, slice: &KeyRange, result: Option<Written>) {
+        let levels = self.levels.clone();
+        let store = &levels.shared.home.store;
+        let mut kept = levels.shared.kept.lock();
+        let version = levels.version();
+        let oldest = self.inputs.last().expect("a merge takes runs");
+        let is_input = |member: &Arc<Member>| self.inputs.iter().any(|input| Arc::ptr_eq(input, member));
+        let has_oldest = |level: &Vec<Arc<Member>>| level.iter().any(|member| Arc::ptr_eq(member, oldest));
+        let place = version.levels.iter().position(has_oldest);
+        let place = place.expect("busy runs stay where they are (V4)");
+        let mut runs = Runs::new();
+        let mut left: Vec<Arc<Member>> = Vec::new();
+        for level in &version.levels {
+            let mut after = Vec::new();
+            for member in level {
+                if is_input(member) {
+                    let parts: Vec<_> = left_of(member, slice).collect();
+                    left.extend(parts.iter().cloned());
+                    after.extend(parts);
+                } else {
+                    after.push(Arc::clone(member));
+                }
+            }
+            runs.push(after);
+        }
+        if let Some(written) = result {
+            let whole = written.install(store, oldest.ages);
+            self.note(whole.run.summary().bytes);
+            let level = &mut runs[place];
+            level.push(Arc::new(Member {
+                range: slice.clone(),
+                ..whole
+            }));
+            level.sort_by(|one, other| (one.ages.0, &one.range.low).cmp(&(other.ages.0, &other.range.low)));
+        }
+        let before = self.inputs.iter().flat_map(|member| member.extents());
+        let after = left.iter().flat_map(|member| member.extents());
+        let mut references: BTreeMap<Extent, i64> = BTreeMap::new();
+        before.for_each(|extent| *references.entry(extent).or_default() -= 1);
+        after.for_each(|extent| *references.entry(extent).or_default() += 1);
+        for (&extent, &more) in &references {
+            (0..more).for_each(|_| store.extents().retain(extent));
+        }
+        levels.show(runs, version.cut, version.next_age);
+        let epoch = store.epochs().current();
+        for (&extent, &more) in &references {
+            (more..0).for_each(|_| {
+                store.extents().release(extent, epoch);
+            });
+        }
+        kept.is_cramped = false;
+        kept.pass(slice);
+        self.end(&mut kept);
+    }
+
     /// Puts the result in the place of the inputs.
     fn install(&mut self, result: Option<(Written, usize)>) {
+        if let Some(slice) = self.slice.clone() {
+            return self.install_slice(&slice, result.map(|(written, _)| written));
+        }
         let levels = self.levels.clone();
         let mut kept = levels.shared.kept.lock();
         let version = levels.version();
@@ -425,7 +544,7 @@ impl MergeStep {
             }
             self.note(member.run.summary().bytes);
             let bytes = bytes_of(&member.run);
-            let taken: u64 = self.inputs.iter().map(|input| bytes_of(&input.run)).sum();
+            let taken: u64 = self.inputs.iter().map(|input| input.bytes()).sum();
             if 2 * bytes <= taken {
                 kept.shrunk = Some(member.ages.0);
             }
@@ -445,9 +564,12 @@ impl MergeStep {
         let ledger = &self.levels.shared.ledger;
         match self.reason {
             Reason::Scans => ledger.note_defragmented(bytes),
-            Reason::Policy | Reason::All | Reason::Lift | Reason::Waded | Reason::Repair => {
-                ledger.note_written(bytes);
-            }
+            Reason::Policy
+            | Reason::All
+            | Reason::Lift
+            | Reason::Waded
+            | Reason::Repair
+            | Reason::Slice => ledger.note_written(bytes),
         }
     }
 
@@ -492,7 +614,12 @@ impl Step for MergeStep {
         let result = self.go_on(records);
         let result = self.levels.judge(result);
         if let Err(error) = &result {
-            self.levels.shared.kept.lock().is_cramped |= error.is_full();
+            let mut kept = self.levels.shared.kept.lock();
+            match self.reason {
+                Reason::Slice if error.is_full() => kept.sweep.shrink(),
+                _ => kept.is_cramped |= error.is_full(),
+            }
+            drop(kept);
             if self.reason == Reason::Scans {
                 // It is tried again when scans have paid once more.
                 self.inputs[0].run.forget_jumps();

@@ -12,7 +12,7 @@
 //!
 //! *Read in this order*: `options.rs`, `policy.rs` (every decision), `state.rs` (a version),
 //! `structure.rs` (the front), `incorporate.rs`, `merge.rs` (with `crate::stitch`: leaves that a
-//! merge takes over unread), `defragment.rs`, `waded.rs` (what scans skip), `ingest.rs`, `read.rs`,
+//! merge takes over unread), `sweep.rs` (slices, on a full disk), `defragment.rs`, `waded.rs` (what scans skip), `ingest.rs`, `read.rs`,
 //! `scan.rs`, `format.rs`, `check.rs`, `mend.rs` (damaged leaves), `contract.rs`.
 //!
 //! These are the structures that Spillane 2012 compares in chapter 5, SAMT for one, as one that has
@@ -24,11 +24,14 @@
 //! - **V1** A version never changes. What it refers to stays readable while a guard that was pinned
 //!   before its successor was published is alive.
 //! - **V2** From level to level, and from the newest run of a level to its oldest, ages fall and do
-//!   not overlap: every message about a key is newer than those about it in later runs.
+//!   not overlap: every message about a key is newer than those about it in later runs. Parts of
+//!   the same ages are neighbours.
 //! - **V3** Every key of a run is in the run's filter.
 //! - **V4** A run that a merge reads stays where it is until the merge is over, and is in no other
 //!   merge.
 //! - **V5** No message is above the version's cut.
+//! - **V6** A run counts for a range of keys only where slices of it were merged. It needs the
+//!   extents of that range, and parts of the same ages have no key in common.
 
 mod check;
 mod contract;
@@ -44,6 +47,7 @@ mod read;
 mod scan;
 mod state;
 mod structure;
+mod sweep;
 mod waded;
 
 pub use check::{check_files, reached};

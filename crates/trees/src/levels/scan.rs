@@ -290,11 +290,12 @@ fn memtables<'m>(
 
 /// The runs that have anything in a range, newest first, each with about how many records.
 fn shares(version: &Version, range: &KeyRange) -> Vec<Share> {
-    let runs = version.newest_first.iter().map(|member| &member.run);
-    let within = runs.filter(|run| range.overlaps(run.low(), run.high()));
-    within
-        .map(|run| (run.clone(), range.clone(), run.summary().records as f64))
-        .collect()
+    let runs = version.newest_first.iter().filter(|member| member.overlaps(range));
+    runs.map(|member| {
+        let within = member.range.intersect(range);
+        (member.run.clone(), within, member.run.summary().records as f64)
+    })
+    .collect()
 }
 
 impl contract::Scan for Iter {

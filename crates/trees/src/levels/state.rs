@@ -2,8 +2,9 @@
 
 use super::options::{LevelsOptions, Policy};
 use super::policy::{RunView, View};
+use super::sweep::Sweep;
 use crate::maplet::{self, Maplet, MapletSpec};
-use crate::run::{Built, Run, RunOptions};
+use crate::run::{Built, Run, RunOptions, Use};
 use crate::stitch::Stitching;
 use alluvium_base::{Purpose, Sequence};
 use alluvium_dictionary::blob::Blob;
@@ -17,7 +18,7 @@ use std::sync::Arc;
 /// The order in which runs have come: a later one is newer in all that it says.
 pub(super) type Age = u64;
 
-/// A run of a level, with its filter.
+/// A run of a level, or the part of it that counts, with its filter.
 #[derive(Clone, Debug)]
 pub(super) struct Member {
     /// The first and the last of the runs that have become this one, by when they came (V2).
@@ -25,9 +26,53 @@ pub(super) struct Member {
     pub(super) run: Run,
     /// All keys of the run are in it, under 0 (V3).
     pub(super) maplet: Maplet,
+    /// The keys of which the run counts: a slice has merged the others (V6).
+    pub(super) range: KeyRange,
 }
 
 impl Member {
+    /// Creates a member of a whole run.
+    pub(super) fn whole(ages: (Age, Age), run: Run, maplet: Maplet) -> Member {
+        Member {
+            ages,
+            run,
+            maplet,
+            range: KeyRange::everything(),
+        }
+    }
+
+    /// Returns the part of it within a range; none where the run has nothing there.
+    pub(super) fn within(&self, range: &KeyRange) -> Option<Member> {
+        let range = self.range.intersect(range);
+        let is_some = range.overlaps(self.run.low(), self.run.high());
+        is_some.then(|| Member { range, ..self.clone() })
+    }
+
+    /// Returns whether all of the run counts.
+    pub(super) fn is_whole(&self) -> bool {
+        self.range.contains(self.run.low()) && self.range.contains(self.run.high())
+    }
+
+    /// Returns whether it may say something of a key in a range.
+    pub(super) fn overlaps(&self, range: &KeyRange) -> bool {
+        let range = self.range.intersect(range);
+        range.overlaps(self.run.low(), self.run.high())
+    }
+
+    /// Returns its bytes, with those that others wrote; of a part those of all that it shares
+    /// extents with, about.
+    pub(super) fn bytes(&self) -> u64 {
+        match self.is_whole() {
+            true => bytes_of(&self.run),
+            false => self.uses().map(|used| used.live).sum(),
+        }
+    }
+
+    /// The extents of the run that it needs.
+    pub(super) fn uses(&self) -> impl Iterator<Item = &Use> {
+        self.run.extents_for(&self.range).map(|(_, used)| used)
+    }
+
     pub(super) fn memory_bytes(&self) -> u64 {
         self.run.memory_bytes() as u64 + self.maplet.memory_bytes() + size_of::<Member>() as u64
     }
@@ -35,12 +80,12 @@ impl Member {
     /// Returns whether it may say something of a key.
     #[inline]
     pub(super) fn touches(&self, key: &[u8]) -> bool {
-        self.run.low() <= key && key <= self.run.high()
+        self.run.low() <= key && key <= self.run.high() && self.range.contains(key)
     }
 
     /// The extents that it uses, each as often as it does.
     pub(super) fn extents(&self) -> impl Iterator<Item = Extent> + '_ {
-        let of_run = self.run.extents().iter().map(|used| used.extent);
+        let of_run = self.uses().map(|used| used.extent);
         of_run.chain(self.maplet.extents().map(|(extent, _)| extent))
     }
 }
@@ -62,11 +107,7 @@ impl Written {
     /// Makes it a member, whose extents belong to the generation that is being built.
     pub(super) fn install(self, store: &Store, ages: (Age, Age)) -> Member {
         install_extents(store, &self.built, &self.maplet);
-        Member {
-            ages,
-            run: self.built.run,
-            maplet: self.maplet.maplet,
-        }
+        Member::whole(ages, self.built.run, self.maplet.maplet)
     }
 }
 
@@ -79,7 +120,8 @@ pub(super) fn install_extents(store: &Store, built: &Built, maplet: &maplet::Wri
     inherited.for_each(|used| extents.retain(used.extent));
 }
 
-/// The runs of each level, oldest first; lower levels are newer.
+/// The runs of each level, oldest first; lower levels are newer. Parts that have become one are
+/// neighbours, in the order of their keys.
 pub(super) type Runs = Vec<Vec<Arc<Member>>>;
 
 /// One state of the structure. It never changes (V1).
@@ -116,13 +158,18 @@ impl Version {
     pub(super) fn is_ordered(&self) -> bool {
         let runs = &self.newest_first;
         let has_age = |member: &Arc<Member>| member.ages.0 <= member.ages.1 && member.ages.1 < self.next_age;
-        runs.iter().all(has_age) && runs.is_sorted_by(|newer, older| newer.ages.0 > older.ages.1)
+        let is_newer = |newer: &Arc<Member>, older: &Arc<Member>| newer.ages.0 > older.ages.1;
+        let is_beside = |one: &Arc<Member>, next: &Arc<Member>| {
+            one.ages == next.ages && next.range.ends_before(&one.range.low)
+        };
+        runs.iter().all(has_age)
+            && runs.is_sorted_by(|newer, older| is_newer(newer, older) || is_beside(newer, older))
     }
 
     /// Returns whether it has anything in a range.
     pub(super) fn touches(&self, range: &KeyRange) -> bool {
         let mut runs = self.newest_first.iter();
-        runs.any(|member| range.overlaps(member.run.low(), member.run.high()))
+        runs.any(|member| member.overlaps(range))
     }
 
     /// Returns the bytes of all runs down to a level, and of all runs.
@@ -130,7 +177,7 @@ impl Version {
         let sizes = self
             .levels
             .iter()
-            .map(|runs| runs.iter().map(|member| bytes_of(&member.run)).sum());
+            .map(|runs| runs.iter().map(|member| member.bytes()).sum());
         let sizes: Vec<u64> = sizes.collect();
         let newer = sizes.iter().take(level.saturating_add(1)).sum();
         (newer, sizes.iter().sum())
@@ -139,7 +186,7 @@ impl Version {
     /// Returns what all runs together need of each extent of a run, in bytes.
     pub(super) fn live_bytes(&self) -> BTreeMap<Extent, u64> {
         let mut live = BTreeMap::new();
-        for used in self.newest_first.iter().flat_map(|member| member.run.extents()) {
+        for used in self.newest_first.iter().flat_map(|member| member.uses()) {
             *live.entry(used.extent).or_default() += used.live;
         }
         live
@@ -150,6 +197,11 @@ impl Version {
 pub(super) fn newest_first(levels: &Runs) -> Box<[Arc<Member>]> {
     let runs = levels.iter().flat_map(|level| level.iter().rev());
     runs.cloned().collect()
+}
+
+/// Returns the runs of a level as merges see them: parts that have become one are one.
+pub(super) fn groups(level: &[Arc<Member>]) -> impl DoubleEndedIterator<Item = &[Arc<Member>]> {
+    level.chunk_by(|one, next| one.ages == next.ages)
 }
 
 /// Returns the bytes of a run, with those that others wrote.
@@ -175,6 +227,8 @@ pub(super) struct Kept {
     pub(super) wants_all: bool,
     /// Whether the last merge found no space.
     pub(super) is_cramped: bool,
+    /// How far everything has been merged in slices, while space is scarce.
+    pub(super) sweep: Sweep,
     /// A run that became so small that it may belong to a faster tier than it was written to.
     pub(super) shrunk: Option<Age>,
 }
@@ -188,18 +242,18 @@ impl Kept {
             extents.any(|extent| tiers.is_unreadable(extent.tier))
         };
         let any = tiers.has_unreadable();
-        let view = |member: &Arc<Member>| {
-            let is_lost = any && is_out_of_reach(member);
+        let view = |group: &[Arc<Member>]| {
+            let is_lost = any && group.iter().any(|member| is_out_of_reach(member));
             RunView {
-                bytes: bytes_of(&member.run),
-                is_busy: is_lost || self.busy.contains(&member.ages.0),
+                bytes: group.iter().map(|member| member.bytes()).sum(),
+                is_busy: is_lost || self.busy.contains(&group[0].ages.0),
                 is_lost,
             }
         };
         let levels = version.levels.iter();
         View {
             unit_bytes: options.unit_bytes,
-            levels: levels.map(|level| level.iter().map(view).collect()).collect(),
+            levels: levels.map(|level| groups(level).map(view).collect()).collect(),
             wants_all: self.wants_all,
         }
     }

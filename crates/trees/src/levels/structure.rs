@@ -4,7 +4,7 @@ use super::defragment::Ledger;
 use super::format::Contents;
 use super::options::LevelsOptions;
 use super::policy;
-use super::state::{Age, Kept, Member, Runs, Version, newest_first};
+use super::state::{Age, Kept, Member, Runs, Version, groups, newest_first};
 use super::waded::Waded;
 use crate::scanning::Held;
 use crate::stitch::Stitching;
@@ -201,7 +201,8 @@ impl Levels {
     /// Returns how many runs each level has.
     #[must_use]
     pub fn runs(&self) -> Vec<usize> {
-        self.version().levels.iter().map(Vec::len).collect()
+        let version = self.version();
+        version.levels.iter().map(|level| groups(level).count()).collect()
     }
 
     /// Returns what it has, and what was done since it was opened.
@@ -238,7 +239,7 @@ impl Levels {
     #[must_use]
     pub fn crowding(&self) -> u64 {
         let version = self.shared.version.load();
-        let runs = version.levels.first().map_or(0, Vec::len);
+        let runs = version.levels.first().map_or(0, |level| groups(level).count());
         policy::crowding(&self.shared.options.policy, runs)
     }
 
@@ -272,6 +273,17 @@ impl Levels {
     /// Makes a version with other runs the current one. What only the old one had is unlinked.
     /// `kept` is what is held while that goes on.
     pub(super) fn publish(&self, _kept: &mut Kept, levels: Runs, cut: Sequence, next_age: Age) {
+        let gone = self.show(levels, cut, next_age);
+        let store = &self.shared.home.store;
+        let epoch = store.epochs().current();
+        for extent in gone.iter().flat_map(|member| member.extents()) {
+            store.extents().release(extent, epoch);
+        }
+    }
+
+    /// Makes a version with other runs the current one. Returns those that only the old one had:
+    /// their extents are the caller's to unlink.
+    pub(super) fn show(&self, levels: Runs, cut: Sequence, next_age: Age) -> Vec<Arc<Member>> {
         let old = self.version();
         assert!(cut >= old.cut, "a structure does not forget commits");
         assert!(next_age >= old.next_age, "ages rise (V2)");
@@ -301,11 +313,7 @@ impl Levels {
             .cloned()
             .collect();
         self.shared.version.store(Arc::new(version));
-        let store = &self.shared.home.store;
-        let epoch = store.epochs().current();
-        for extent in gone.iter().flat_map(|member| member.extents()) {
-            store.extents().release(extent, epoch);
-        }
+        gone
     }
 
     /// Raises the cut.

@@ -1,0 +1,316 @@
+//! Merges in slices, for a disk that has no space for a merge of whole runs.
+//!
+//! While space is scarce everything is merged slice by slice, in the order of keys: what all runs
+//! have in a slice becomes one run, and they count for the other keys only (V6). A slice is as
+//! large as the space that is free allows. What it replaces comes free by a checkpoint, before the
+//! next one begins: so that the space suffices in the end, however little there is.
+//!
+//! Slices are merged where that frees space: where deletes are. Where a user wants all of it to
+//! become one run, every slice is.
+
+use super::Levels;
+use super::merge::MergeStep;
+use super::options::Policy;
+use super::state::{Age, Kept, Member, Version};
+use crate::run::Weight;
+use alluvium_base::{MIB, Purpose};
+use alluvium_dictionary::merge::Older;
+use alluvium_dictionary::range::KeyRange;
+use alluvium_storage::extents::UNIT;
+use alluvium_storage::{Guard, Result};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// A slice is merged for its deletes where they are at least this part of its records.
+const WORTH_PART: u64 = 16;
+
+/// The most bytes of a slice.
+const MOST_BYTES: u64 = 64 * MIB;
+
+/// What a slice takes beside its records: the ends of extents, a filter, a footer.
+const SLACK: u64 = 3 * UNIT;
+
+/// A slice takes this part of the free space at most: deletes go on meanwhile, and checkpoints.
+const FREE_PART: u64 = 2;
+
+/// A slice ends at one of the first of so many pieces, at most, of the largest run.
+const MOST_PIECES: usize = 1 << 16;
+
+const _: () = assert!(FREE_PART > 1 && SLACK < MOST_BYTES, "slices leave space");
+
+/// How far everything has been merged in slices.
+#[derive(Debug, Default)]
+pub(super) struct Sweep {
+    /// The age of the next run when it began: what came later is for another one.
+    of: Age,
+    /// Whether every slice is merged, as a user wants.
+    takes_all: bool,
+    /// The first key that is not done.
+    next: Box<[u8]>,
+    is_over: bool,
+    /// How often in a row a slice was made smaller, because there was less space than it seemed.
+    halvings: u32,
+}
+
+/// What there is in a range of keys.
+#[derive(Clone, Copy, Debug, Default)]
+struct Amount {
+    weight: Weight,
+    /// Deletes that no reader needs any more.
+    deletes: u64,
+    /// How many runs have anything there, and whether one of them has deleted a range.
+    runs: usize,
+    has_range_deletes: bool,
+}
+
+impl Kept {
+    /// Goes on behind a slice that was merged, or is not worth it.
+    pub(super) fn pass(&mut self, slice: &KeyRange) {
+        self.sweep.halvings = 0;
+        match &slice.high {
+            Some(high) => self.sweep.next.clone_from(high),
+            None => self.end_sweep(),
+        }
+    }
+
+    /// Nothing is left to merge in slices.
+    fn end_sweep(&mut self) {
+        self.sweep.is_over = true;
+        if std::mem::take(&mut self.sweep.takes_all) {
+            self.wants_all = false;
+        }
+    }
+}
+
+impl Sweep {
+    /// Makes the next slices smaller: one found no space.
+    pub(super) fn shrink(&mut self) {
+        self.halvings += 1;
+    }
+
+    /// Returns the most bytes of a slice where so many are free.
+    fn most_bytes(&self, free_bytes: u64) -> u64 {
+        let most = (free_bytes / FREE_PART).saturating_sub(SLACK).min(MOST_BYTES);
+        most.checked_shr(self.halvings).unwrap_or(0)
+    }
+}
+
+impl Levels {
+    /// Returns whether slices are left that may free space, or that a user waits for.
+    pub(super) fn is_sweeping(&self, kept: &Kept, version: &Version) -> bool {
+        let sweep = &kept.sweep;
+        let is_scarce = self.shared.is_scarce.load(Ordering::Relaxed);
+        let goes_on = sweep.takes_all && kept.wants_all && !sweep.is_over;
+        let is_known = sweep.of == version.next_age && sweep.takes_all >= kept.wants_all;
+        let is_left = !(sweep.is_over && is_known);
+        let may_begin = kept.wants_all || self.shared.options.policy != Policy::Never;
+        !version.newest_first.is_empty() && (goes_on || is_scarce && is_left && may_begin)
+    }
+
+    /// Begins to merge the next slice, if one is due and there is space for it.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when an index node is damaged; as the
+    /// device says.
+    pub(super) fn next_slice(&self, kept: &mut Kept, version: &Version) -> Result<Option<MergeStep>> {
+        if !kept.jobs.is_empty() || !self.is_sweeping(kept, version) {
+            return Ok(None);
+        }
+        let begins = kept.sweep.is_over || kept.sweep.takes_all < kept.wants_all;
+        if begins || kept.sweep.of == 0 {
+            kept.sweep = Sweep {
+                of: version.next_age,
+                takes_all: kept.wants_all,
+                ..Sweep::default()
+            };
+        }
+        let guard = self.shared.home.store.epochs().pin();
+        let slice = self.choose_slice(kept, version, &guard)?;
+        Ok(slice.map(|slice| self.begin_slice(kept, version, slice)))
+    }
+
+    /// Chooses the next slice. Passes by those that are not worth a merge; none where it must wait
+    /// for space.
+    fn choose_slice(&self, kept: &mut Kept, version: &Version, guard: &Guard) -> Result<Option<KeyRange>> {
+        let shared = &self.shared;
+        let view = kept.view(version, &shared.options, shared.home.store.tiers());
+        let Some(merge) = view.all().filter(|_| !view.has_lost()) else {
+            kept.sweep.is_over = true;
+            return Ok(None);
+        };
+        let usage = shared.home.store.extents().usage();
+        let tier = self.tier(merge.into, 0);
+        let free = usage.tiers.get(usize::from(tier)).copied().unwrap_or_default();
+        let most = kept.sweep.most_bytes(free.backed_bytes);
+        // What comes free by a checkpoint is waited for.
+        let is_coming = free.dead_bytes > 0;
+        if is_coming && free.dead_bytes >= free.backed_bytes.min(MOST_BYTES) {
+            return Ok(None);
+        }
+        if most < UNIT {
+            kept.sweep.is_over = !is_coming;
+            return Ok(None);
+        }
+        loop {
+            let rest = KeyRange::new(&kept.sweep.next, None);
+            let amount = self.amount(version, &rest, guard)?;
+            if !kept.sweep.is_worth(&amount, true) {
+                kept.end_sweep();
+                return Ok(None);
+            }
+            let end = self.end_of_slice(version, &rest, amount.weight.bytes, most, guard)?;
+            let slice = KeyRange::new(&rest.low, end.as_deref());
+            let amount = self.amount(version, &slice, guard)?;
+            if kept.sweep.is_worth(&amount, false) {
+                return Ok(Some(slice));
+            }
+            kept.pass(&slice);
+            if kept.sweep.is_over {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Returns what there is in a range, from index nodes alone.
+    fn amount(&self, version: &Version, range: &KeyRange, guard: &Guard) -> Result<Amount> {
+        let home = &self.shared.home;
+        let horizon = home.horizon.rule(Older::None).horizon;
+        let mut amount = Amount::default();
+        for member in version.newest_first.iter().filter(|member| member.overlaps(range)) {
+            let within = member.range.intersect(range);
+            let weight = member
+                .run
+                .weigh(&within, home.store.cache(), guard, Purpose::Other)?;
+            amount.weight = amount.weight + weight;
+            amount.runs += 1;
+            let summary = member.run.summary();
+            if summary.lowest_sequence.max(member.run.base()) <= horizon {
+                amount.deletes += weight.tombstones;
+                amount.has_range_deletes |= member.run.range_deletes().touching(&within) > 0;
+            }
+        }
+        Ok(amount)
+    }
+
+    /// Returns where the slice ends that begins with a range of so many bytes; none where it takes
+    /// all of it.
+    fn end_of_slice(
+        &self,
+        version: &Version,
+        rest: &KeyRange,
+        bytes: u64,
+        most: u64,
+        guard: &Guard,
+    ) -> Result<Option<Box<[u8]>>> {
+        if bytes <= most {
+            return Ok(None);
+        }
+        let cache = self.shared.home.store.cache();
+        let mut wanted = usize::try_from(bytes / most.max(1) + 1).unwrap_or(MOST_PIECES);
+        loop {
+            wanted = (2 * wanted).min(MOST_PIECES);
+            let mut end: Option<Box<[u8]>> = None;
+            for member in version.newest_first.iter().filter(|member| member.overlaps(rest)) {
+                let within = member.range.intersect(rest);
+                let weight = member.run.weigh(&within, cache, guard, Purpose::Other)?;
+                let share = u128::from(weight.bytes) * wanted as u128 / u128::from(bytes.max(1));
+                let pieces = (share as usize).max(1);
+                let pieces = member
+                    .run
+                    .separators(&within, pieces, cache, guard, Purpose::Other)?;
+                let second = pieces.into_iter().nth(1).map(|piece| piece.low);
+                if second.is_some() && (end.is_none() || second < end) {
+                    end = second;
+                }
+            }
+            let slice = KeyRange::new(&rest.low, end.as_deref());
+            let amount = self.amount(version, &slice, guard)?;
+            if amount.weight.bytes <= most || wanted >= MOST_PIECES {
+                return Ok(end);
+            }
+        }
+    }
+}
+
+impl Sweep {
+    /// Returns whether a merge of what is in a range may free anything, or frees enough.
+    fn is_worth(&self, amount: &Amount, may_be_little: bool) -> bool {
+        let Amount { deletes, weight, .. } = *amount;
+        let has_deletes = match may_be_little {
+            true => deletes > 0,
+            false => deletes > 0 && deletes * WORTH_PART >= weight.records,
+        };
+        has_deletes || amount.has_range_deletes || (self.takes_all && amount.runs > 1)
+    }
+}
+
+/// Returns the parts that are left of runs of which a slice is merged.
+pub(super) fn left_of(member: &Member, slice: &KeyRange) -> impl Iterator<Item = Arc<Member>> {
+    let below = KeyRange::new(&[], Some(&slice.low));
+    let behind = slice.high.as_deref().map(|high| KeyRange::new(high, None));
+    let parts = [member.within(&below), behind.and_then(|range| member.within(&range))];
+    parts.into_iter().flatten().map(Arc::new)
+}
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slice_leaves_half_of_the_free_space_and_is_halved_where_that_was_not_enough() {
+        let mut sweep = Sweep::default();
+        let most = |sweep: &Sweep, units: u64| sweep.most_bytes(units * UNIT) / UNIT;
+        assert_eq!([0, 6, 8, 26].map(|units| most(&sweep, units)), [0, 0, 1, 10]);
+        assert_eq!(sweep.most_bytes(u64::MAX), MOST_BYTES);
+        sweep.shrink();
+        assert_eq!(most(&sweep, 26), 5);
+        (0..70).for_each(|_| sweep.shrink());
+        assert_eq!(most(&sweep, 1 << 20), 0);
+    }
+
+    #[test]
+    fn a_sweep_of_everything_ends_behind_its_last_slice_and_is_what_a_user_waits_for() {
+        let mut kept = Kept {
+            wants_all: true,
+            ..Kept::default()
+        };
+        (kept.sweep.takes_all, kept.sweep.halvings) = (true, 3);
+        kept.pass(&KeyRange::new(b"a", Some(b"k")));
+        assert_eq!((&*kept.sweep.next, kept.sweep.halvings), (&b"k"[..], 0));
+        assert!(kept.wants_all && !kept.sweep.is_over);
+        kept.pass(&KeyRange::new(b"k", None));
+        assert!(!kept.wants_all && kept.sweep.is_over);
+    }
+
+    #[test]
+    fn a_slice_is_merged_where_deletes_are() {
+        let amount = |records, deletes| Amount {
+            weight: Weight {
+                records,
+                ..Weight::default()
+            },
+            deletes,
+            runs: 2,
+            has_range_deletes: false,
+        };
+        let sweep = Sweep::default();
+        let is_worth = |amount: &Amount| sweep.is_worth(amount, false);
+        assert!(is_worth(&amount(160, 10)) && !is_worth(&amount(160, 9)));
+        assert!(!is_worth(&amount(0, 0)) && sweep.is_worth(&amount(160, 9), true));
+        let ranges = Amount {
+            has_range_deletes: true,
+            ..amount(160, 0)
+        };
+        assert!(is_worth(&ranges));
+        let all = Sweep {
+            takes_all: true,
+            ..Sweep::default()
+        };
+        assert!(all.is_worth(&amount(160, 0), false));
+        let one = Amount {
+            runs: 1,
+            ..amount(160, 0)
+        };
+        assert!(!all.is_worth(&one, false), "one run is one already");
+    }
+}
