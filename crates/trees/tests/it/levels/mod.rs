@@ -8,6 +8,7 @@ mod differential;
 mod rehash;
 mod rules;
 mod scans;
+mod slices;
 mod story;
 
 use crate::history::History;
