@@ -145,6 +145,13 @@ impl Extents {
         extent.map(|extent| self.abandon(extent)).is_ok()
     }
 
+    /// Keeps as much of a tier's reserve for compactions that free space as one of them takes. The
+    /// reserve grows with that, as far as an eighth of what is used.
+    pub fn keep_for_freeing(&self, tier: u8, bytes: u64) {
+        let units = bytes.div_ceil(UNIT).min(u64::from(MAX_TIER_UNITS)) as u32;
+        self.shared.lock(tier).freeing = units;
+    }
+
     /// Gives up an extent of a step that is not installed. Its writes must be over, and no cache
     /// may hold a part of it: the next owner may write to it in the same generation.
     ///

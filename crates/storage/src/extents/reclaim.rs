@@ -199,7 +199,7 @@ impl Shared {
         let mut given = 0;
         let mut tier = slot.tier.lock();
         while given < bytes {
-            let leaves = class.leaves(tier.reserve(&slot.limits));
+            let leaves = class.leaves(tier.reserve(&slot.limits), tier.freeing);
             let spare = tier.occupying().saturating_sub(leaves);
             let most = (bytes - given).div_ceil(UNIT).min(MAX_PUNCH.into()) as u32;
             let most = most.min(spare);

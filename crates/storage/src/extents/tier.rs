@@ -111,6 +111,8 @@ pub(super) struct Tier {
     pub(super) counts: Counts,
     /// The file is being grown or shortened outside the lock.
     pub(super) resizing: bool,
+    /// Units that one compaction which frees space takes.
+    pub(super) freeing: u32,
 }
 
 impl Tier {
@@ -134,6 +136,7 @@ impl Tier {
             backed: self.backed.count(),
             backed_longest: self.backed.longest(),
             reserve: self.reserve(limits),
+            freeing: self.freeing,
             unknown: self.occupying() - self.backed.count(),
             refused: false,
             probed: false,
@@ -146,7 +149,9 @@ impl Tier {
             self.backed.count() <= self.free.count(),
             "backed units are free ones"
         );
-        policy::reserve(self.used(), limits.reserve_bounds(), limits.start())
+        let (wanted, most) = limits.reserve_bounds();
+        let wanted = policy::wanted_reserve(wanted, self.freeing);
+        policy::reserve(self.used(), (wanted, most), limits.start())
     }
 
     /// Returns the units that are not free.
