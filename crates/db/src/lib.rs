@@ -125,6 +125,7 @@ mod workload;
 mod write_set;
 
 pub use alluvium_base::{DeviceProfile, Purpose};
+pub use alluvium_device::heap::give_freed_memory_back;
 pub use alluvium_device::{Counts as DeviceCounts, Snapshot as DeviceStats};
 pub use alluvium_dictionary::merge::{
     BadOperand, Candidate, CompactionFilter, Operator as MergeOperator, Verdict,

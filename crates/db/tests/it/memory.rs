@@ -67,7 +67,19 @@ const ROWS: &[Row] = &[
     row("compact", "loaded", compact),
     row("load, levels", "levels", load_levels),
     row("compact, levels", "levels", compact),
-    row("keys of 64 KiB, hashed", "hashed", long_keys_in_hashed),
+    row("keys of 64 KiB, hashed", "hashed", |at, memory| {
+        long_keys(at, memory, "hashed")
+    }),
+    row("keys of 64 KiB, tiered", "long keys", |at, memory| {
+        long_keys(at, memory, "tiered")
+    }),
+    row("open, keys of 64 KiB", "long keys", open_long_keys),
+    row("compact, keys of 64 KiB", "long keys", compact),
+    row("keys of 64 KiB, levels", "long keys, levels", |at, memory| {
+        long_keys(at, memory, "levels,k=4")
+    }),
+    row("open, 64 KiB, levels", "long keys, levels", open_long_keys),
+    row("200 threads", "threads", threads),
     row("10,000 keyspaces", "keyspaces", keyspaces),
     row("ingest", "ingested", ingest),
     row("batch of a million puts", "batch", batch),
@@ -232,10 +244,10 @@ fn load_levels(path: &Path, memory: u64) -> u64 {
     0
 }
 
-/// Merges and walks come to keys that are not in their leaves.
-fn long_keys_in_hashed(path: &Path, memory: u64) -> u64 {
+/// Merges and walks come to keys that are longer than a leaf.
+fn long_keys(path: &Path, memory: u64, structure: &str) -> u64 {
     let db = Options::new().memory(memory).open(path).unwrap();
-    let keyspace = keyspace_in(&db, "hashed");
+    let keyspace = keyspace_in(&db, structure);
     let count = much(1200, 4000);
     for number in 0..count {
         let mut long = number.to_be_bytes().to_vec();
@@ -243,6 +255,56 @@ fn long_keys_in_hashed(path: &Path, memory: u64) -> u64 {
         keyspace.put(&long, VALUE).unwrap();
     }
     assert_eq!(keyspace.unordered().map(Result::unwrap).count() as u64, count);
+    db.close().unwrap();
+    0
+}
+
+fn open_long_keys(path: &Path, memory: u64) -> u64 {
+    let (db, keyspace) = open(path, memory);
+    let count = much(1200, 4000);
+    for number in 0..count {
+        let mut long = number.to_be_bytes().to_vec();
+        long.resize(MAX_KEY, b'k');
+        assert!(keyspace.get(&long).unwrap().is_some(), "{number}");
+        let next = keyspace.range(&number.to_be_bytes()[..]..).next().unwrap().unwrap();
+        assert!(next.0 == long, "{number}");
+    }
+    assert_eq!(keyspace.iter().rev().count() as u64, count);
+    assert_eq!(db.check().unwrap(), Vec::<String>::new());
+    db.close().unwrap();
+    0
+}
+
+/// Each reads, walks, writes and commits transactions.
+fn threads(path: &Path, memory: u64) -> u64 {
+    // Otherwise heaps of threads keep what the store has freed.
+    alluvium::give_freed_memory_back();
+    let (db, keyspace) = open(path, memory);
+    std::thread::scope(|scope| {
+        for thread in 0..200u64 {
+            let (db, keyspace) = (&db, &keyspace);
+            scope.spawn(move || {
+                let mut random = fastrand::Rng::with_seed(thread);
+                for step in 0..much(150, 2000) {
+                    let key = (thread * 1_000_000 + step % 300).to_be_bytes();
+                    match random.u32(0..4) {
+                        0 => {
+                            let value = vec![thread as u8; random.usize(1..3000)];
+                            keyspace.put(key, value).unwrap();
+                        }
+                        1 => drop(keyspace.get(key).unwrap()),
+                        2 => db
+                            .transaction(|transaction| {
+                                transaction.get(keyspace, key)?;
+                                transaction.put(keyspace, key, [1; 100])
+                            })
+                            .unwrap(),
+                        _ => assert!(keyspace.range(key..).take(5).all(|pair| pair.is_ok())),
+                    }
+                }
+            });
+        }
+    });
     db.close().unwrap();
     0
 }

@@ -27,7 +27,7 @@ impl Layers {
             if gather.is_decided() || deleted > Some(sequence) {
                 break;
             }
-            if let Some(piece) = layer.piece_of(key.bytes()) {
+            for piece in layer.pieces_at(key.bytes()) {
                 piece.gather(key, sequence, store, &guard, gather)?;
             }
         }
@@ -51,15 +51,12 @@ pub(super) fn hand_over(
 }
 
 impl Layer {
-    /// Returns the run that a key is in, if it is in any (Y2).
-    fn piece_of(&self, key: &[u8]) -> Option<&Piece> {
+    /// Returns the runs that a key may be in: one at most has it (Y2). There are several only where
+    /// keys are long and begin alike, because bounds of runs are rounded then.
+    fn pieces_at(&self, key: &[u8]) -> impl Iterator<Item = &Piece> {
         let behind = self.pieces.partition_point(|piece| piece.built.run.low() <= key);
-        let piece = &self.pieces[behind.checked_sub(1)?];
-        debug_assert!(
-            piece.built.run.low() <= key,
-            "runs of a layer are in the order of their keys"
-        );
-        (key <= piece.built.run.high()).then_some(piece)
+        let before = self.pieces[..behind].iter().rev();
+        before.take_while(move |piece| key <= piece.built.run.high())
     }
 }
 

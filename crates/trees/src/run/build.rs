@@ -5,7 +5,7 @@ use super::format::encode_long;
 use super::index::{Child, Full, IndexBuilder, LeafKeys, Sums};
 use super::leaf::{Entry, LeafBuilder};
 use super::options::RunOptions;
-use super::spans::Spans;
+use super::spans::{Spans, rounded_down};
 use super::units::ValueUnits;
 use super::{Run, Summary, separator};
 use alluvium_base::{Kind, MIB, Sequence};
@@ -471,8 +471,9 @@ impl Builder {
         }
         self.separator.clear();
         if self.summary.records == 0 {
-            self.first_key = key.to_vec();
-            self.separator.extend_from_slice(key);
+            // No leaf is before it to be told from.
+            self.first_key = rounded_down(key).to_vec();
+            self.separator.extend_from_slice(&self.first_key);
         } else if let Some(fence) = self.fence.take() {
             self.separator = fence;
         } else if new {

@@ -3,6 +3,7 @@
 use super::build::{Builder, note_sequence};
 use super::footer::{Details, Footer};
 use super::index::{Child, IndexBuilder};
+use super::spans::{bounds, rounded_up};
 use super::units::ValueUnits;
 use super::{Run, Use};
 use alluvium_dictionary::deletes::{Draft, RangeDeletes};
@@ -91,6 +92,7 @@ impl Builder {
             self.last_key = fence;
         }
         let (low, high) = self.bounds(&range_deletes);
+        let last = rounded_up(&self.last_key).into();
         let (root, cached) = self.finish_index(&low, &high)?;
         let mut claimed = Claimed {
             extents: Arc::clone(&self.extents),
@@ -111,7 +113,7 @@ impl Builder {
             summary: self.summary,
             low,
             high,
-            last: take(&mut self.last_key).into(),
+            last,
             root,
             uses,
             range_deletes,
@@ -128,7 +130,8 @@ impl Builder {
         Arc::new(Draft::merged(&[(&*indexed, &everything), (&listed, &everything)]).finish())
     }
 
-    /// Returns the smallest and the largest key touched.
+    /// Returns bounds of the keys touched: the smallest and the largest of them, rounded outwards
+    /// where they are long.
     fn bounds(&self, range_deletes: &RangeDeletes) -> (Box<[u8]>, Box<[u8]>) {
         let records = (self.summary.records > 0).then_some((&self.first_key[..], &self.last_key[..]));
         let (first, last) = range_deletes.bounds().unzip();
@@ -142,7 +145,7 @@ impl Builder {
             .into_iter()
             .chain(last.as_deref())
             .max();
-        (low.unwrap_or_default().into(), high.unwrap_or_default().into())
+        bounds(low.unwrap_or_default(), high.unwrap_or_default())
     }
 
     /// Writes the last leaf and the index nodes below the root: the root's bytes, and what was

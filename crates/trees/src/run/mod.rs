@@ -155,7 +155,7 @@ struct Inner {
     summary: Summary,
     low: Box<[u8]>,
     high: Box<[u8]>,
-    /// The largest key of a record.
+    /// The largest key of a record, or a shorter one above it.
     last: Box<[u8]>,
     /// The root, with its layout; none without records.
     root: Option<(index::Layout, Vec<u8>)>,
@@ -201,14 +201,15 @@ impl Run {
         &self.inner.summary
     }
 
-    /// Returns the smallest key that a record or a range delete touches.
+    /// Returns the smallest key that a record or a range delete touches; a shorter one below it
+    /// where it is long.
     #[must_use]
     pub fn low(&self) -> &[u8] {
         &self.inner.low
     }
 
     /// Returns the largest key that a record or a range delete touches, where a range delete's end
-    /// counts.
+    /// counts; a shorter one above it where it is long.
     #[must_use]
     pub fn high(&self) -> &[u8] {
         &self.inner.high
@@ -241,8 +242,8 @@ impl Run {
     }
 
     /// Those of its extents that a range of keys needs, with their places among all of them. The
-    /// bounds of extents are rounded where keys are long, those of the run are not: a trunk on disk
-    /// names the runs that touch a pivot's range.
+    /// bounds of extents are rounded where keys are long, and so are those of the run, unless an
+    /// earlier version wrote it: a trunk on disk names the runs that touch a pivot's range.
     pub fn extents_for<'a>(&'a self, range: &'a KeyRange) -> impl Iterator<Item = (usize, &'a Use)> {
         let touched = range.overlaps(self.low(), self.high());
         let needs = move |used: &Use| touched && range.overlaps(&used.low, &used.high);

@@ -100,12 +100,12 @@ pub(super) fn bounds(low: &[u8], high: &[u8]) -> (Box<[u8]>, Box<[u8]>) {
 }
 
 /// Returns a short key at or below `key`.
-fn rounded_down(key: &[u8]) -> &[u8] {
+pub(super) fn rounded_down(key: &[u8]) -> &[u8] {
     &key[..key.len().min(MAX_BOUND)]
 }
 
 /// Returns a short key at or above `key`, if there is one.
-fn rounded_up(key: &[u8]) -> std::borrow::Cow<'_, [u8]> {
+pub(super) fn rounded_up(key: &[u8]) -> std::borrow::Cow<'_, [u8]> {
     if key.len() <= MAX_BOUND {
         return key.into();
     }

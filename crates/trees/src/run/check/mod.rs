@@ -11,7 +11,7 @@ use super::find::record_of;
 use super::footer::Footer;
 use super::leaf::Layout;
 use super::load::{assemble, is_long, load_from};
-use super::spans::Spans;
+use super::spans::{Spans, rounded_up};
 use super::units::ValueUnits;
 use super::{Bad, DamagedNode, Holds, Run, Summary, Violation, format, index};
 use alluvium_base::{Kind, Purpose, Sequence};
@@ -525,6 +525,7 @@ impl Checker<'_> {
         }
         if let Some((last, _)) = &self.last
             && **last != *self.run.inner.last
+            && *rounded_up(last) != *self.run.inner.last
             && (self.adopted == 0 || **last > *self.run.inner.last)
         {
             self.violations.push(Violation::Summary {
