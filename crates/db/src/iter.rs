@@ -252,6 +252,11 @@ impl Iter {
     /// ```
     #[must_use]
     pub fn without_long_values(mut self) -> Iter {
+        self.leave_out_long_values();
+        self
+    }
+
+    pub(crate) fn leave_out_long_values(&mut self) {
         self.leaves_out_long_values = true;
         if let Some(front) = &mut self.front {
             front.leave_out_long_values();
@@ -259,7 +264,6 @@ impl Iter {
         if let Some(back) = &mut self.back {
             back.leave_out_long_values();
         }
-        self
     }
 
     /// Returns an iterator over the keys alone, from either end. Values are not copied, and those

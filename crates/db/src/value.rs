@@ -1,5 +1,6 @@
 //! Values as they are handed out.
 
+use alluvium_dictionary::batch::LongValues;
 use alluvium_dictionary::found::Found;
 use std::cmp::Ordering;
 use std::fmt;
@@ -29,6 +30,14 @@ pub struct Value(Found);
 impl Value {
     pub(crate) fn new(found: Found) -> Value {
         Value(found)
+    }
+
+    /// Returns what a reader gets of the value who may leave long ones out.
+    pub(crate) fn shown(self, long_values: LongValues) -> Value {
+        match long_values.shown(&self).len() == self.len() {
+            true => self,
+            false => Value::default(),
+        }
     }
 
     /// Returns the bytes; copies them if they are in a cached page.

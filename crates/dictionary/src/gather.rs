@@ -1,6 +1,7 @@
 //! What is known of a key while its messages come, newest first, until older ones make no
 //! difference.
 
+use crate::batch::LongValues;
 use crate::fetch;
 use crate::found::{Found, Part, Room};
 use crate::key::Key;
@@ -67,6 +68,8 @@ pub struct Known {
     part: Option<Part>,
     /// Whether it may be.
     holds: bool,
+    /// What becomes of a long value that no operand lies upon.
+    long_values: LongValues,
 }
 
 /// Whether older messages make a difference.
@@ -101,6 +104,20 @@ impl<'op> Gather<'op> {
     pub fn holding(mut self) -> Gather<'op> {
         self.known.holds = true;
         self
+    }
+
+    /// Takes a long value for an empty one, and does not read one outside leaves, unless operands
+    /// of a merge lie upon it.
+    #[must_use]
+    pub fn leaving_out_long_values(mut self) -> Gather<'op> {
+        self.known.long_values = LongValues::LeftOut;
+        self
+    }
+
+    /// Returns whether it takes long values for empty ones.
+    #[must_use]
+    pub fn leaves_out_long_values(&self) -> bool {
+        self.known.long_values == LongValues::LeftOut
     }
 
     /// Returns whether older messages make no difference any more.
@@ -331,8 +348,13 @@ impl Known {
             false => (&mut self.value, holds.then_some(&mut self.part)),
         };
         bytes.clear();
+        let long_values = match is_operand || self.count > 0 {
+            true => LongValues::Read,
+            false => self.long_values,
+        };
         match &record.value {
-            Value::Inline(inline) => bytes.extend_from_slice(inline),
+            Value::Inline(inline) => bytes.extend_from_slice(long_values.shown(inline)),
+            Value::Separate(_) if long_values == LongValues::LeftOut => {}
             Value::Separate(pointer) => ready!(load(pointer, Room { bytes, part }))?,
         }
         if is_operand {
@@ -438,6 +460,26 @@ mod tests {
         assert!(gather.message(&Message::put(1, b"x")).is_break());
         assert_eq!(gather.value(), Some(&b"x"[..]));
         assert_eq!(gather.value(), Some(&b"x"[..]));
+    }
+
+    #[test]
+    fn long_values_are_left_out_unless_operands_lie_upon_them() {
+        let long = vec![b'v'; 2000];
+        let feed = |messages: &[Message<'_>], operator: Option<&'static dyn Operator>| {
+            let mut gather = Gather::new(LAST, 0, operator).leaving_out_long_values();
+            for message in messages {
+                let _ = gather.message(message);
+            }
+            gather.finish()
+        };
+        assert_eq!(feed(&[Message::put(1, &long)], None), Some(Vec::new()));
+        assert_eq!(feed(&[Message::put(1, b"short")], None), Some(b"short".to_vec()));
+        assert_eq!(feed(&[Message::delete(2), Message::put(1, &long)], None), None);
+        let merged = feed(
+            &[Message::merge(2, b"end"), Message::put(1, &long)],
+            Some(&Append),
+        );
+        assert_eq!(merged.map(|value| value.len()), Some(2003));
     }
 
     #[test]

@@ -24,6 +24,7 @@ use crate::stats::Began;
 use crate::unordered::Unordered;
 use crate::{Durability, Error, Result, Value, WriteBatch};
 use alluvium_base::Kind;
+use alluvium_dictionary::batch::LongValues;
 use alluvium_dictionary::merge::Operator;
 use alluvium_dictionary::range::KeyRange;
 use smallvec::SmallVec;
@@ -93,6 +94,15 @@ impl Keyspace {
 
     pub(crate) fn operator(&self) -> Option<&dyn Operator> {
         self.open.definition.rules.operator.as_deref()
+    }
+
+    /// Returns what becomes of long values that writes of a transaction may lie upon: none is left
+    /// out where these may be operands of a merge.
+    pub(crate) fn without_operands(&self, long_values: LongValues) -> LongValues {
+        match self.operator() {
+            Some(_) => LongValues::Read,
+            None => long_values,
+        }
     }
 
     pub(crate) fn check_operand(&self, operand: &[u8]) -> Result<()> {
@@ -375,7 +385,12 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::get`].
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.get(key)?.is_some())
+        self.open.definition.alive()?;
+        let key = format::tree_key(&self.open.definition.prefix, key.as_ref());
+        let engine = &self.open.shared.engine;
+        let is_there = engine.contains(&key, &self.open.definition, At::Now)?;
+        engine.tallies.add([(Tally::Gets, 1)]);
+        Ok(is_there)
     }
 
     /// Returns the values of many keys, in the order of the keys. Device reads for all of them run
@@ -406,6 +421,40 @@ impl Keyspace {
         began.over(&self.open.shared.recorders.multi_get);
         self.open.shared.count_multi_get(keys.len());
         Ok(found.into_iter().map(|value| value.map(Value::new)).collect())
+    }
+
+    /// Returns the values of many keys, in the order of the keys. Values that are longer than 1 KiB
+    /// come as empty ones, and those that lie outside leaves are not read: for callers that look at
+    /// keys, and at values where they are short.
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// let rivers = db.keyspace("rivers")?;
+    /// rivers.put("Elbe", "1094 km")?;
+    /// rivers.put("Oder", "a long story ".repeat(1000))?;
+    /// let found = rivers.multi_get_without_long_values(["Elbe", "Oder", "Styx"])?;
+    /// assert_eq!(found[0].as_deref(), Some(&b"1094 km"[..]));
+    /// assert_eq!(found[1].as_deref(), Some(&b""[..]));
+    /// assert!(found[2].is_none());
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn multi_get_without_long_values<K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Result<Vec<Option<Value>>> {
+        self.open.definition.alive()?;
+        let prefix = &self.open.definition.prefix;
+        let keys = keys.into_iter().map(|key| format::tree_key(prefix, key.as_ref()));
+        let keys: Vec<TreeKey> = keys.collect();
+        let engine = &self.open.shared.engine;
+        let found = engine.multi_get_without_long_values(&keys, &self.open.definition, At::Now)?;
+        self.open.shared.count_multi_get(keys.len());
+        let short = |value| Value::new(value).shown(LongValues::LeftOut);
+        Ok(found.into_iter().map(|value| value.map(short)).collect())
     }
 
     /// Returns the values of many keys if all of them can be found in memory, and `None` otherwise.

@@ -13,6 +13,7 @@ use crate::iter::Iter;
 use crate::lock_manager::Mode;
 use crate::pin::Pinned;
 use crate::{Keyspace, Result, Value};
+use alluvium_dictionary::batch::LongValues;
 use alluvium_dictionary::range::KeyRange;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -32,6 +33,7 @@ pub(super) struct LockedWalk<'t> {
     front: VecDeque<Pair>,
     back: VecDeque<Pair>,
     stretch: usize,
+    long_values: LongValues,
     has_failed: bool,
 }
 
@@ -51,8 +53,14 @@ impl<'t> LockedWalk<'t> {
             front: VecDeque::new(),
             back: VecDeque::new(),
             stretch: 1,
+            long_values: LongValues::Read,
             has_failed: false,
         }
+    }
+
+    /// Leaves long values out of the stretches that are read from now on.
+    pub(super) fn leave_out_long_values(&mut self) {
+        self.long_values = LongValues::LeftOut;
     }
 
     fn step(&mut self, end: End) -> Option<Result<Pair>> {
@@ -133,6 +141,9 @@ impl<'t> LockedWalk<'t> {
 
     fn read(&self, end: End, range: KeyRange, pinned: Pinned, most: usize) -> Result<VecDeque<Pair>> {
         let mut iter = Iter::new(self.keyspace.handle(), range, Some(Arc::new(pinned)));
+        if self.long_values == LongValues::LeftOut {
+            iter.leave_out_long_values();
+        }
         match end {
             End::Front => iter.take(most).collect(),
             End::Back => std::iter::from_fn(|| iter.next_back()).take(most).collect(),

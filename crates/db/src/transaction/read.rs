@@ -7,6 +7,7 @@ use crate::fault::{Fault, is_planted};
 use crate::format::TreeKey;
 use crate::lock_manager::Mode;
 use crate::{Error, Keyspace, Result, Value};
+use alluvium_dictionary::batch::LongValues;
 
 /// What a transaction is to do with a key that it reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +25,7 @@ impl Transaction {
     /// [`Error::TransactionTooOld`], [`Error::TransactionLimit`]. Of a locking transaction also
     /// [`Error::Deadlock`] and [`Error::LockTimedOut`].
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        self.get_for(keyspace, key.as_ref(), Purpose::Read)
+        self.get_for(keyspace, key.as_ref(), Purpose::Read, LongValues::Read)
     }
 
     /// Returns whether a key has a value.
@@ -32,7 +33,8 @@ impl Transaction {
     /// # Errors
     /// As [`Transaction::get`].
     pub fn contains(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.get(keyspace, key)?.is_some())
+        let found = self.get_for(keyspace, key.as_ref(), Purpose::Read, LongValues::LeftOut)?;
+        Ok(found.is_some())
     }
 
     /// Returns the value of a key which no other may change before the transaction is committed: as
@@ -57,21 +59,30 @@ impl Transaction {
     /// As [`Transaction::get`]; [`Error::Conflict`] at once if the transaction is locking, its
     /// isolation is that of a snapshot, and the key was changed since the transaction began.
     pub fn get_for_update(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
-        self.get_for(keyspace, key.as_ref(), Purpose::Update)
+        self.get_for(keyspace, key.as_ref(), Purpose::Update, LongValues::Read)
     }
 
-    pub(super) fn get_for(&self, keyspace: &Keyspace, key: &[u8], purpose: Purpose) -> Result<Option<Value>> {
+    /// Returns the value of a key. A long one that is left out comes as an empty one, or as it is.
+    pub(super) fn get_for(
+        &self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        purpose: Purpose,
+        long_values: LongValues,
+    ) -> Result<Option<Value>> {
+        let long_values = keyspace.without_operands(long_values);
         let read = || {
             let key = Transaction::tree_key(keyspace, key);
             self.depend_on(keyspace, std::slice::from_ref(&key), purpose)?;
             let _entered = self.enter(keyspace)?;
             let (engine, now_ms) = (self.engine(), self.handle.open.now_ms);
-            let found = engine.get_by_clock(&key, keyspace.definition(), self.at(), now_ms)?;
+            let found = engine.get_by_clock(&key, keyspace.definition(), long_values, self.at(), now_ms)?;
             engine.tallies.add([(Tally::Gets, 1)]);
             Ok(found.map(Value::new))
         };
         drop(self.enter(keyspace)?);
-        let read = || self.spilled.over(keyspace, key, self.handle.open.now_ms, read);
+        let now_ms = self.handle.open.now_ms;
+        let read = || self.spilled.over((keyspace, long_values), key, now_ms, read);
         match self.writes.get(&keyspace.number()) {
             Some(own) if !is_planted(Fault::OwnWritesAreHidden) => own.own_or(key, read),
             _ => read(),
@@ -95,7 +106,9 @@ impl Transaction {
         for key in &keys {
             let is_asked = own.is_none_or(|own| own.asks_store(key.as_ref()));
             spilled.push(match is_asked {
-                true => self.spilled.say(keyspace, key.as_ref(), now_ms)?,
+                true => self
+                    .spilled
+                    .say((keyspace, LongValues::Read), key.as_ref(), now_ms)?,
                 // Nothing below makes a difference.
                 false => Said::Value(None),
             });

@@ -11,6 +11,7 @@ use crate::structure::Structure;
 use crate::write_set::{End, Upper, WriteSet, bad_base, merged_over};
 use crate::{Error, Keyspace, Result, Value};
 use alluvium_base::message::LAST;
+use alluvium_dictionary::batch::LongValues;
 use alluvium_dictionary::contract::{Ingest, Walk};
 use alluvium_dictionary::gather::Gather;
 use alluvium_dictionary::key::Key;
@@ -200,12 +201,17 @@ impl Spilled {
     }
 
     /// Returns what was spilled of a key.
-    pub(super) fn say(&self, keyspace: &Keyspace, key: &[u8], now_ms: u64) -> Result<Said> {
+    pub(super) fn say(
+        &self,
+        (keyspace, long_values): (&Keyspace, LongValues),
+        key: &[u8],
+        now_ms: u64,
+    ) -> Result<Said> {
         let Some(runs) = self.runs_of(keyspace) else {
             return Ok(Said::Nothing);
         };
         let name = format::tree_key(&keyspace.definition().prefix, key);
-        let mut gather = Gather::new(LAST, now_ms, keyspace.operator());
+        let mut gather = gather_of(keyspace, now_ms, long_values);
         runs.read(|ingest| Ok(ingest.gather(Key::new(&name), &mut gather)?))?;
         Said::of(gather).map_err(|bad| bad_base(keyspace, key, bad))
     }
@@ -214,7 +220,7 @@ impl Spilled {
     /// if the value depends on it.
     pub(super) fn over(
         &self,
-        keyspace: &Keyspace,
+        (keyspace, long_values): (&Keyspace, LongValues),
         key: &[u8],
         now_ms: u64,
         read: impl FnOnce() -> Result<Option<Value>>,
@@ -222,7 +228,7 @@ impl Spilled {
         if self.is_empty() {
             return read();
         }
-        let said = self.say(keyspace, key, now_ms)?;
+        let said = self.say((keyspace, long_values), key, now_ms)?;
         let base = if said.asks_store() { read()? } else { None };
         said.over(keyspace, key, base)
     }
@@ -241,6 +247,7 @@ impl Spilled {
         Ok(Some(SpilledWalk {
             keyspace: keyspace.clone(),
             now_ms,
+            long_values: LongValues::Read,
             left: range.clone(),
             front: Side::new(begin(Direction::Forward)?),
             back: Side::new(begin(Direction::Backward)?),
@@ -281,6 +288,15 @@ impl Spilled {
             let high = [&stretch.last[..], &[0]].concat();
             (&stretch.definition, KeyRange::new(&stretch.first, Some(&high)))
         })
+    }
+}
+
+/// Returns what knows nothing of a spilled key yet.
+fn gather_of(keyspace: &Keyspace, now_ms: u64, long_values: LongValues) -> Gather<'_> {
+    let gather = Gather::new(LAST, now_ms, keyspace.operator());
+    match long_values {
+        LongValues::Read => gather,
+        LongValues::LeftOut => gather.leaving_out_long_values(),
     }
 }
 
@@ -326,11 +342,11 @@ impl Side {
         }
     }
 
-    fn fill(&mut self, keyspace: &Keyspace, now_ms: u64) -> Result<()> {
+    fn fill(&mut self, keyspace: &Keyspace, now_ms: u64, long_values: LongValues) -> Result<()> {
         if self.next.is_some() || self.is_over {
             return Ok(());
         }
-        let mut gather = Gather::new(LAST, now_ms, keyspace.operator());
+        let mut gather = gather_of(keyspace, now_ms, long_values);
         match self.walk.next(&mut gather)?.map(<[u8]>::to_vec) {
             Some(key) => self.next = Some((key, Said::of(gather))),
             None => self.is_over = true,
@@ -343,6 +359,7 @@ impl Side {
 pub(super) struct SpilledWalk {
     keyspace: Keyspace,
     now_ms: u64,
+    long_values: LongValues,
     /// The keys of the dictionary that neither end has taken.
     left: KeyRange,
     front: Side,
@@ -364,9 +381,13 @@ impl SpilledWalk {
 }
 
 impl Upper for SpilledWalk {
+    fn leave_out_long_values(&mut self) {
+        self.long_values = LongValues::LeftOut;
+    }
+
     fn peek(&mut self, end: End) -> Result<Option<&[u8]>> {
-        let (keyspace, now_ms) = (self.keyspace.clone(), self.now_ms);
-        self.side(end).fill(&keyspace, now_ms)?;
+        let (keyspace, now_ms, long_values) = (self.keyspace.clone(), self.now_ms, self.long_values);
+        self.side(end).fill(&keyspace, now_ms, long_values)?;
         let prefix = self.prefix();
         let next = match end {
             End::Front => &self.front.next,

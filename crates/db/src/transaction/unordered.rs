@@ -1,12 +1,14 @@
 //! Walks over all keys in no order that means anything, with the transaction's own writes.
 
 use super::Transaction;
+use super::read::Purpose;
 use super::spilled::{Said, SpilledWalk};
 use crate::lock_manager::Mode;
 use crate::pin::Pinned;
 use crate::unordered::Unordered;
 use crate::write_set::{End, Own, Upper};
 use crate::{Keyspace, Result, Value};
+use alluvium_dictionary::batch::LongValues;
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -21,6 +23,7 @@ pub struct TransactionUnordered<'t> {
     keyspace: Keyspace,
     /// What it goes over, in this order; nothing before it has begun.
     sources: Option<Sources<'t>>,
+    long_values: LongValues,
     is_over: bool,
 }
 
@@ -65,6 +68,7 @@ impl Transaction {
             transaction: self,
             keyspace: keyspace.clone(),
             sources: None,
+            long_values: LongValues::Read,
             is_over: false,
         }
     }
@@ -86,7 +90,7 @@ impl Transaction {
         Ok(())
     }
 
-    fn sources(&self, keyspace: &Keyspace) -> Result<Sources<'_>> {
+    fn sources(&self, keyspace: &Keyspace, long_values: LongValues) -> Result<Sources<'_>> {
         self.depend_on_all(keyspace)?;
         let now_ms = self.handle.open.now_ms;
         let _entered = self.enter(keyspace)?;
@@ -97,10 +101,14 @@ impl Transaction {
         };
         let all = (Bound::Unbounded, Bound::Unbounded);
         let own = self.writes.get(&keyspace.number());
+        let store = Unordered::new(keyspace.handle(), Some(Arc::new(pinned.by_clock(now_ms))));
         Ok(Sources {
             own: own.map(|own| Own::new(own, all)),
             spilled: self.spilled.walk(keyspace, &keyspace.whole(), now_ms)?,
-            store: Unordered::new(keyspace.handle(), Some(Arc::new(pinned.by_clock(now_ms)))),
+            store: match long_values {
+                LongValues::Read => store,
+                LongValues::LeftOut => store.without_long_values(),
+            },
         })
     }
 
@@ -115,7 +123,9 @@ impl Transaction {
         if self.has_own(keyspace, key) {
             return Ok(true);
         }
-        let said = self.spilled.say(keyspace, key, self.handle.open.now_ms)?;
+        let said = self
+            .spilled
+            .say((keyspace, LongValues::LeftOut), key, self.handle.open.now_ms)?;
         Ok(!matches!(said, Said::Nothing))
     }
 }
@@ -133,24 +143,37 @@ fn next_key(writes: &mut Option<impl Upper>) -> Result<Option<Vec<u8>>> {
     Ok(key)
 }
 
-impl TransactionUnordered<'_> {
+impl<'t> TransactionUnordered<'t> {
+    /// Hands out values that are longer than 1 KiB as empty ones, and does not read those that lie
+    /// outside leaves, unless operands of a merge may lie upon them: see
+    /// [`Unordered::without_long_values`].
+    #[must_use]
+    pub fn without_long_values(mut self) -> TransactionUnordered<'t> {
+        self.long_values = LongValues::LeftOut;
+        self.sources = None;
+        self
+    }
+
     fn step(&mut self) -> Result<Option<Pair>> {
         let (transaction, keyspace) = (self.transaction, &self.keyspace);
+        let long_values = self.long_values;
+        let read = |key: &[u8]| transaction.get_for(keyspace, key, Purpose::Read, long_values);
+        let shown = |value: Value| value.shown(long_values);
         let sources = match &mut self.sources {
             Some(sources) => sources,
-            none => none.insert(transaction.sources(keyspace)?),
+            none => none.insert(transaction.sources(keyspace, self.long_values)?),
         };
         drop(transaction.enter(keyspace)?);
         while let Some(key) = next_key(&mut sources.own)? {
-            if let Some(value) = transaction.get(keyspace, &key)? {
-                return Ok(Some((key, value)));
+            if let Some(value) = read(&key)? {
+                return Ok(Some((key, shown(value))));
             }
         }
         while let Some(key) = next_key(&mut sources.spilled)? {
             if !transaction.has_own(keyspace, &key)
-                && let Some(value) = transaction.get(keyspace, &key)?
+                && let Some(value) = read(&key)?
             {
-                return Ok(Some((key, value)));
+                return Ok(Some((key, shown(value))));
             }
         }
         for pair in sources.store.by_ref() {

@@ -8,7 +8,7 @@ use crate::fault::{Fault, is_planted};
 use crate::format;
 use crate::iter::{self, Iter};
 use crate::pin::Pinned;
-use crate::write_set::{Overlay, Own, slices};
+use crate::write_set::{Below, Overlay, Own, slices};
 use crate::{Error, Keyspace, Result, Value};
 use alluvium_dictionary::range::KeyRange;
 use std::fmt;
@@ -26,6 +26,16 @@ pub(super) enum Base<'t> {
     Locked(LockedWalk<'t>),
     /// The walk could not begin.
     Failed(Option<Error>),
+}
+
+impl Below for Base<'_> {
+    fn leave_out_long_values(&mut self) {
+        match self {
+            Base::Then(iter) => iter.leave_out_long_values(),
+            Base::Locked(walk) => walk.leave_out_long_values(),
+            Base::Failed(_) => {}
+        }
+    }
 }
 
 impl Iterator for Base<'_> {
@@ -54,7 +64,7 @@ impl DoubleEndedIterator for Base<'_> {
 /// depends on what the iterator has passed over, absent keys included, and on no more.
 pub struct TransactionIter<'t> {
     transaction: &'t Transaction,
-    definition: Arc<Definition>,
+    keyspace: Keyspace,
     overlay: Overlay<Overlay<Base<'t>, SpilledWalk>, Own<'t>>,
     /// The keys of the dictionary that it walks over.
     range: KeyRange,
@@ -69,7 +79,7 @@ pub struct TransactionIter<'t> {
 impl fmt::Debug for TransactionIter<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TransactionIter")
-            .field("keyspace", &self.definition.name())
+            .field("keyspace", &self.keyspace.name())
             .field("range", &self.range)
             .finish_non_exhaustive()
     }
@@ -115,7 +125,7 @@ impl Transaction {
         let own = own.filter(|_| !is_planted(Fault::WalksMissOwnWrites));
         TransactionIter {
             transaction: self,
-            definition: Arc::clone(definition),
+            keyspace: keyspace.clone(),
             overlay: Overlay::new(own.map(|own| Own::new(own, bounds)), base),
             range,
             tracked: None,
@@ -158,7 +168,29 @@ enum End {
     Back,
 }
 
-impl TransactionIter<'_> {
+impl<'t> TransactionIter<'t> {
+    /// Hands out values that are longer than 1 KiB as empty ones, and does not read those that lie
+    /// outside leaves, unless operands of a merge may lie upon them: see
+    /// [`Iter::without_long_values`](crate::Iter::without_long_values).
+    ///
+    /// ```
+    /// # let place = tempfile::tempdir().unwrap();
+    /// # let db = alluvium::Db::open(place.path().join("store"))?;
+    /// let rivers = db.keyspace("rivers")?;
+    /// rivers.put("Elbe", "a long story ".repeat(1000))?;
+    /// let mut survey = db.begin();
+    /// survey.put(&rivers, "Oder", "840 km")?;
+    /// let pairs: Result<Vec<_>, _> = survey.iter(&rivers).without_long_values().collect();
+    /// let lens = pairs?.iter().map(|(_, value)| value.len()).collect::<Vec<_>>();
+    /// assert_eq!(lens, [0, 6]);
+    /// # Ok::<(), alluvium::Error>(())
+    /// ```
+    #[must_use]
+    pub fn without_long_values(mut self) -> TransactionIter<'t> {
+        self.overlay.leave_out_long_values_of(&self.keyspace);
+        self
+    }
+
     fn step(&mut self, end: End) -> Option<Result<Pair>> {
         if self.is_over {
             return None;
@@ -181,7 +213,7 @@ impl TransactionIter<'_> {
                 };
                 let last = last.get_or_insert_default();
                 last.clear();
-                last.extend_from_slice(&self.definition.prefix);
+                last.extend_from_slice(&self.keyspace.definition().prefix);
                 last.extend_from_slice(key);
             }
             // It goes on behind a value that cannot be read.
@@ -200,7 +232,7 @@ impl TransactionIter<'_> {
         }
         let mut tracker = transaction.tracker.lock();
         let most = transaction.options.max_tracked;
-        self.tracked = Some(tracker.begin_walk(&self.definition, &self.range, most)?);
+        self.tracked = Some(tracker.begin_walk(self.keyspace.definition(), &self.range, most)?);
         transaction.tell_reads(tracker.len());
         Ok(())
     }

@@ -9,6 +9,7 @@ use crate::iter;
 use crate::lock_manager::Mode;
 use crate::write_set::WriteSet;
 use crate::{Error, Keyspace, Result, Value};
+use alluvium_dictionary::batch::LongValues;
 use alluvium_dictionary::range::KeyRange;
 use std::ops::Bound;
 use std::time::SystemTime;
@@ -129,7 +130,7 @@ impl Transaction {
         let key = checked_key(key.as_ref())?;
         let found = match is_planted(Fault::CompareAndSetIsUntracked) {
             true => self.get_untracked(keyspace, key)?,
-            false => self.get_for(keyspace, key, Purpose::Update)?,
+            false => self.get_for(keyspace, key, Purpose::Update, LongValues::Read)?,
         };
         if found.as_deref() != expected {
             return Ok(false);
@@ -145,7 +146,7 @@ impl Transaction {
     fn get_untracked(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Value>> {
         let now_ms = self.handle.open.now_ms;
         let read = || keyspace.get_at(key, self.at());
-        let read = || self.spilled.over(keyspace, key, now_ms, read);
+        let read = || self.spilled.over((keyspace, LongValues::Read), key, now_ms, read);
         match self.writes.get(&keyspace.number()) {
             Some(own) => own.own_or(key, read),
             None => read(),

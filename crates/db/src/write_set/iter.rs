@@ -1,9 +1,10 @@
 //! Walks over what a store has with the writes of a set laid over it.
 
-use super::write::Write;
+use super::write::{OwnWrite, Write};
 use super::{Bounds, WriteSet};
 use crate::ranges::Key;
-use crate::{Iter, Result, Value};
+use crate::{Iter, Keyspace, Result, Value};
+use alluvium_dictionary::batch::LongValues;
 use std::cmp::Ordering;
 use std::collections::btree_map;
 use std::fmt;
@@ -11,6 +12,18 @@ use std::ops::Bound;
 
 /// A key and its value.
 type Pair = (Vec<u8>, Value);
+
+/// A walk that may leave long values out.
+pub(crate) trait Below: DoubleEndedIterator<Item = Result<Pair>> {
+    /// Hands out long values as empty ones from now on, and reads none outside leaves.
+    fn leave_out_long_values(&mut self);
+}
+
+impl Below for Iter {
+    fn leave_out_long_values(&mut self) {
+        Iter::leave_out_long_values(self);
+    }
+}
 
 /// An iterator of which the next element from either end can be looked at.
 struct Ends<I: DoubleEndedIterator> {
@@ -64,6 +77,9 @@ pub(crate) enum End {
 
 /// Writes that are laid over what lies below, by key.
 pub(crate) trait Upper {
+    /// Hands out long values as empty ones from now on.
+    fn leave_out_long_values(&mut self);
+
     /// Looks at the next key of an end.
     fn peek(&mut self, end: End) -> Result<Option<&[u8]>>;
 
@@ -79,6 +95,7 @@ pub(crate) struct Own<'w> {
     set: &'w WriteSet,
     /// Nothing if there are no keys within the bounds.
     writes: Option<Ends<btree_map::Range<'w, Key, Write>>>,
+    long_values: LongValues,
 }
 
 impl<'w> Own<'w> {
@@ -87,11 +104,16 @@ impl<'w> Own<'w> {
         Own {
             set,
             writes: has_keys(bounds).then(|| range(set)),
+            long_values: LongValues::Read,
         }
     }
 }
 
 impl Upper for Own<'_> {
+    fn leave_out_long_values(&mut self) {
+        self.long_values = LongValues::LeftOut;
+    }
+
     fn peek(&mut self, end: End) -> Result<Option<&[u8]>> {
         let next = self.writes.as_mut().and_then(|writes| writes.peek(end));
         Ok(next.map(|(key, _)| &key[..]))
@@ -101,6 +123,12 @@ impl Upper for Own<'_> {
         let Some((key, write)) = self.writes.as_mut().and_then(|writes| writes.take(end)) else {
             return Ok(None);
         };
+        // What is to be shown as an empty one is not copied.
+        if let OwnWrite::Put(value) = write.own(self.set.now_ms)
+            && self.long_values.shown(value).len() < value.len()
+        {
+            return Ok(Some((key.to_vec(), Some(Value::default()))));
+        }
         Ok(Some((key.to_vec(), self.set.read_over(key, write, below)?)))
     }
 
@@ -111,7 +139,17 @@ impl Upper for Own<'_> {
 
 /// An iterator over keys and values, from either end: what the store has, with the writes of a
 /// [`WriteSet`] over it.
-pub struct WriteSetIter<'w>(pub(super) Overlay<Iter, Own<'w>>);
+pub struct WriteSetIter<'w> {
+    overlay: Overlay<Iter, Own<'w>>,
+    set: &'w WriteSet,
+}
+
+impl<'w> WriteSetIter<'w> {
+    pub(super) fn new(set: &'w WriteSet, bounds: Bounds<'_>, base: Iter) -> WriteSetIter<'w> {
+        let overlay = Overlay::new(Some(Own::new(set, bounds)), base);
+        WriteSetIter { overlay, set }
+    }
+}
 
 impl fmt::Debug for WriteSetIter<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -123,13 +161,24 @@ impl fmt::Debug for WriteSetIter<'_> {
 pub(crate) struct Overlay<B: DoubleEndedIterator, U> {
     base: Ends<B>,
     upper: Option<U>,
+    long_values: LongValues,
 }
 
-impl<B: DoubleEndedIterator<Item = Result<Pair>>, U: Upper> Overlay<B, U> {
+impl<B: Below, U: Upper> Overlay<B, U> {
     pub(crate) fn new(upper: Option<U>, base: B) -> Overlay<B, U> {
         Overlay {
             base: Ends::new(base),
             upper,
+            long_values: LongValues::Read,
+        }
+    }
+
+    /// Hands out long values as empty ones from now on, and reads none outside leaves that no
+    /// operand of a merge in `keyspace` may lie upon.
+    pub(crate) fn leave_out_long_values_of(&mut self, keyspace: &Keyspace) {
+        self.long_values = LongValues::LeftOut;
+        if keyspace.without_operands(LongValues::LeftOut) == LongValues::LeftOut {
+            self.leave_out_long_values();
         }
     }
 
@@ -171,6 +220,12 @@ impl<B: DoubleEndedIterator<Item = Result<Pair>>, U: Upper> Overlay<B, U> {
     }
 
     fn step(&mut self, end: End) -> Result<Option<Pair>> {
+        let next = self.step_over(end)?;
+        let long_values = self.long_values;
+        Ok(next.map(|(key, value)| (key, value.shown(long_values))))
+    }
+
+    fn step_over(&mut self, end: End) -> Result<Option<Pair>> {
         loop {
             let Some(order) = self.compare(end)? else {
                 return Ok(None);
@@ -193,6 +248,16 @@ impl<B: DoubleEndedIterator<Item = Result<Pair>>, U: Upper> Overlay<B, U> {
     }
 }
 
+impl<B: Below, U: Upper> Below for Overlay<B, U> {
+    fn leave_out_long_values(&mut self) {
+        self.long_values = LongValues::LeftOut;
+        self.base.iter.leave_out_long_values();
+        if let Some(upper) = &mut self.upper {
+            upper.leave_out_long_values();
+        }
+    }
+}
+
 /// Whether there are keys between bounds: a map panics about bounds in the wrong order.
 fn has_keys(bounds: Bounds<'_>) -> bool {
     match bounds {
@@ -203,7 +268,7 @@ fn has_keys(bounds: Bounds<'_>) -> bool {
     }
 }
 
-impl<B: DoubleEndedIterator<Item = Result<Pair>>, U: Upper> Iterator for Overlay<B, U> {
+impl<B: Below, U: Upper> Iterator for Overlay<B, U> {
     type Item = Result<Pair>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -211,9 +276,20 @@ impl<B: DoubleEndedIterator<Item = Result<Pair>>, U: Upper> Iterator for Overlay
     }
 }
 
-impl<B: DoubleEndedIterator<Item = Result<Pair>>, U: Upper> DoubleEndedIterator for Overlay<B, U> {
+impl<B: Below, U: Upper> DoubleEndedIterator for Overlay<B, U> {
     fn next_back(&mut self) -> Option<Self::Item> {
         self.step(End::Back).transpose()
+    }
+}
+
+impl<'w> WriteSetIter<'w> {
+    /// Hands out values that are longer than 1 KiB as empty ones, and does not read those that lie
+    /// outside leaves, unless operands of a merge may lie upon them: see
+    /// [`Iter::without_long_values`].
+    #[must_use]
+    pub fn without_long_values(mut self) -> WriteSetIter<'w> {
+        self.overlay.leave_out_long_values_of(self.set.keyspace());
+        self
     }
 }
 
@@ -221,12 +297,12 @@ impl Iterator for WriteSetIter<'_> {
     type Item = Result<Pair>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.0.next()
+        self.overlay.next()
     }
 }
 
 impl DoubleEndedIterator for WriteSetIter<'_> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.0.next_back()
+        self.overlay.next_back()
     }
 }

@@ -25,7 +25,7 @@ mod write;
 mod writes;
 
 pub use iter::WriteSetIter;
-pub(crate) use iter::{End, Overlay, Own, Upper};
+pub(crate) use iter::{Below, End, Overlay, Own, Upper};
 pub use write::OwnWrite;
 
 use crate::batch::expiry_ms;
@@ -360,8 +360,7 @@ impl WriteSet {
     #[must_use]
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> WriteSetIter<'_> {
         let bounds = slices(&range);
-        let base = self.keyspace.range::<&[u8]>(bounds);
-        WriteSetIter(Overlay::new(Some(Own::new(self, bounds)), base))
+        WriteSetIter::new(self, bounds, self.keyspace.range::<&[u8]>(bounds))
     }
 
     /// Returns an iterator over the keys within bounds and their values: those of a snapshot, with
@@ -377,7 +376,7 @@ impl WriteSet {
     ) -> WriteSetIter<'_> {
         let bounds = slices(&range);
         let base = snapshot.range::<&[u8]>(&self.keyspace, bounds);
-        WriteSetIter(Overlay::new(Some(Own::new(self, bounds)), base))
+        WriteSetIter::new(self, bounds, base)
     }
 
     /// Adds all writes to a batch, which commits them together with what else it has.

@@ -1,6 +1,9 @@
-//! Walks that leave out long values, and walks over keys.
+//! Walks and lookups that leave out long values, and walks over keys.
 
-use alluvium::{Db, Keyspace, KeyspaceOptions, Options, Structure};
+use alluvium::{
+    Concurrency, Db, Keyspace, KeyspaceOptions, Options, Structure, Transaction, TransactionOptions, Value,
+    WriteSet,
+};
 use alluvium_base::Purpose;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -74,7 +77,7 @@ fn without_long(there: &BTreeMap<Vec<u8>, Vec<u8>>) -> Vec<(Vec<u8>, Vec<u8>)> {
 
 fn check(keyspace: &Keyspace, there: &BTreeMap<Vec<u8>, Vec<u8>>, structure: &str) {
     let expected = without_long(there);
-    let owned = |pair: alluvium::Result<(Vec<u8>, alluvium::Value)>| {
+    let owned = |pair: alluvium::Result<(Vec<u8>, Value)>| {
         let (key, value) = pair.unwrap();
         (key, value.to_vec())
     };
@@ -179,5 +182,161 @@ fn walks_over_keys_read_no_value_outside_leaves() {
         assert_eq!(keyspace.unordered().count(), KEYS);
         let read = scanned(&db) - before;
         assert!(read > 2_000_000, "{structure}: {read} bytes");
+    }
+}
+
+/// Checks walks and lookups of a transaction that leave out long values against those that do not.
+fn check_within(transaction: &Transaction, keyspace: &Keyspace, ordered: bool, case: &str) -> usize {
+    let pairs = |walk: &mut dyn Iterator<Item = alluvium::Result<(Vec<u8>, Value)>>| {
+        walk.map(|pair| pair.map(|(key, value)| (key, value.to_vec())).unwrap())
+            .collect::<BTreeMap<_, _>>()
+    };
+    let there = pairs(&mut transaction.unordered(keyspace));
+    let short = pairs(&mut transaction.unordered(keyspace).without_long_values());
+    assert!(short.into_iter().eq(without_long(&there)), "{case}");
+    for index in 0..2 * KEYS {
+        let is_there = transaction.contains(keyspace, key(index)).unwrap();
+        assert_eq!(is_there, there.contains_key(&key(index)), "{case}: {index}");
+    }
+    if ordered {
+        assert_eq!(pairs(&mut transaction.iter(keyspace)), there, "{case}");
+        let mut walk = transaction.iter(keyspace).without_long_values();
+        let forward = pairs(&mut walk);
+        let mut walk = transaction.iter(keyspace).without_long_values();
+        let back = pairs(&mut std::iter::from_fn(|| walk.next_back()));
+        assert!(
+            forward == back && forward.into_iter().eq(without_long(&there)),
+            "{case}"
+        );
+    }
+    there.len()
+}
+
+#[test]
+fn transactions_walk_without_long_values_over_their_own_writes_and_those_that_they_spilled() {
+    for (structure, longest) in STRUCTURES {
+        for operator in [true, false] {
+            for (concurrency, memory) in [
+                (Concurrency::Optimistic, 1 << 20),
+                (Concurrency::Locking, 1 << 20),
+                (Concurrency::Optimistic, 3000),
+            ] {
+                if structure.starts_with("volatile") && memory == 3000 {
+                    continue;
+                }
+                let case = format!("{structure}, operator {operator}, {concurrency:?}, {memory}");
+                let place = tempfile::tempdir().unwrap();
+                let db = Options::new()
+                    .memory(16 << 20)
+                    .open(place.path().join("store"))
+                    .unwrap();
+                let options = match operator {
+                    true => options(structure),
+                    false => KeyspaceOptions::new().structure(structure.parse().unwrap()),
+                };
+                let keyspace = db.keyspace_with("k", &options).unwrap();
+                filled(&keyspace, longest);
+                db.checkpoint().unwrap();
+                let how = TransactionOptions::new().concurrency(concurrency).memory(memory);
+                let mut transaction = db.begin_with(&how);
+                let ordered = !structure.starts_with("hashed");
+                let before = check_within(&transaction, &keyspace, ordered, &case);
+                for index in (0..2 * KEYS).step_by(5) {
+                    let long = vec![b'o'; longest];
+                    transaction.put(&keyspace, key(index), long).unwrap();
+                    transaction.put(&keyspace, key(index + 1), "short").unwrap();
+                    transaction.delete(&keyspace, key(index + 2)).unwrap();
+                    // Operands lie upon long values of the store, of which the length counts.
+                    if operator && longest + 3 <= 100_003 && !structure.starts_with("paged") {
+                        transaction.merge(&keyspace, key(index + 3), "end").unwrap();
+                    }
+                }
+                let after = check_within(&transaction, &keyspace, ordered, &case);
+                assert!(
+                    after > before / 2 && after < 2 * KEYS,
+                    "{case}: {before}, {after}"
+                );
+                transaction.commit().unwrap();
+                let transaction = db.begin();
+                assert_eq!(
+                    check_within(&transaction, &keyspace, ordered, &case),
+                    after,
+                    "{case}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn write_sets_walk_without_long_values() {
+    for operator in [true, false] {
+        let place = tempfile::tempdir().unwrap();
+        let db = Options::new()
+            .memory(16 << 20)
+            .open(place.path().join("s"))
+            .unwrap();
+        let options = match operator {
+            true => options("tiered"),
+            false => KeyspaceOptions::new(),
+        };
+        let keyspace = db.keyspace_with("k", &options).unwrap();
+        filled(&keyspace, 100_000);
+        db.checkpoint().unwrap();
+        let mut writes = WriteSet::new(&keyspace);
+        for index in (0..2 * KEYS).step_by(5) {
+            writes.put(key(index), vec![b'o'; 50_000]);
+            writes.delete(key(index + 1));
+            if operator {
+                writes.merge(key(index + 2), "end").unwrap();
+            }
+        }
+        let owned = |pair: alluvium::Result<(Vec<u8>, Value)>| {
+            pair.map(|(key, value)| (key, value.to_vec())).unwrap()
+        };
+        let there: BTreeMap<_, _> = writes.iter().map(owned).collect();
+        let short: Vec<_> = writes.iter().without_long_values().map(owned).collect();
+        assert_eq!(short, without_long(&there));
+        let back: Vec<_> = writes.iter().without_long_values().rev().map(owned).collect();
+        assert!(back.into_iter().rev().eq(short));
+        let before = scanned(&db);
+        let walk = writes.range(key(30)..key(40)).without_long_values();
+        assert!(walk.count() > 5);
+        let read = scanned(&db) - before;
+        assert!(operator || read < 100_000, "{read} bytes");
+    }
+}
+
+#[test]
+fn lookups_without_long_values_read_none_outside_leaves() {
+    for structure in ["tiered", "levels,k=4", "hashed", "hashed,form=bot"] {
+        let place = tempfile::tempdir().unwrap();
+        let open = || Options::new().memory(16 << 20).open(place.path()).unwrap();
+        let db = open();
+        let options = KeyspaceOptions::new().structure(structure.parse().unwrap());
+        let keyspace = db.keyspace_with("k", &options).unwrap();
+        for index in 0..KEYS {
+            let len = [50_000, 10][index % 2];
+            keyspace.put(key(index), vec![index as u8; len]).unwrap();
+        }
+        db.close().unwrap();
+        let db = open();
+        let keyspace = db.existing_keyspace("k").unwrap();
+        let names: Vec<_> = (0..KEYS + 5).map(key).collect();
+        let found = keyspace.multi_get_without_long_values(&names).unwrap();
+        for (index, value) in found.iter().enumerate() {
+            let expected = (index < KEYS).then(|| vec![index as u8; [0, 10][index % 2]]);
+            assert_eq!(value.as_deref(), expected.as_deref(), "{structure}: {index}");
+            assert_eq!(
+                keyspace.contains(key(index)).unwrap(),
+                index < KEYS,
+                "{structure}"
+            );
+        }
+        let read = db.stats().device.of(Purpose::Lookup).read_bytes;
+        assert!(read < 300_000, "{structure}: {read} bytes");
+        // Nothing empty was kept for others.
+        let value = keyspace.get(key(0)).unwrap().unwrap();
+        assert_eq!(value.len(), 50_000, "{structure}");
     }
 }

@@ -146,14 +146,14 @@ fn scan_hashed(
     wish: &Wish<'_>,
     reply: &mut Reply<'_>,
 ) -> Done {
+    if transaction.is_within() {
+        return scan_all_hashed(transaction, wish, reply);
+    }
     let page = transaction.some_keys(cursor, wish.count, MOST_BYTES)?;
     let names: Vec<Vec<u8>> = page.keys.into_iter().filter(|name| wish.fits(name)).collect();
     let mut found = Vec::new();
-    let at_once = LOOKED_UP.min(transaction.store.sizes.most());
-    for names in names.chunks(at_once) {
-        let place = |name: &Vec<u8>| format::record_key(transaction.database, name);
-        let places: Vec<InnerKey> = names.iter().map(place).collect();
-        for (name, record) in names.iter().zip(transaction.multi_get(&places)?) {
+    for names in names.chunks(LOOKED_UP) {
+        for (name, record) in names.iter().zip(transaction.short_records(names)?) {
             let Some(record) = record else { continue };
             if read(&record, transaction.now_ms)?.is_some_and(|entry| wish.wants(&entry)) {
                 found.push(name);
@@ -161,6 +161,22 @@ fn scan_hashed(
         }
     }
     begin(reply, page.next, found.len());
+    found.iter().for_each(|name| reply.bulk(name));
+    Ok(())
+}
+
+/// The same in the transaction of a client: it shows all keys at once, for those that the
+/// transaction has written have no place among the hashes.
+fn scan_all_hashed(transaction: &Transaction<'_>, wish: &Wish<'_>, reply: &mut Reply<'_>) -> Done {
+    let (start, end) = format::records(transaction.database);
+    let mut found = Vec::new();
+    let mut walk = transaction.walk_records(start, end)?;
+    while let Some((name, record)) = walk.lend()? {
+        if wish.fits(name) && read(record, transaction.now_ms)?.is_some_and(|entry| wish.wants(&entry)) {
+            found.push(name.to_vec());
+        }
+    }
+    begin(reply, 0, found.len());
     found.iter().for_each(|name| reply.bulk(name));
     Ok(())
 }

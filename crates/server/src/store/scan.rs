@@ -21,12 +21,25 @@ pub(crate) enum Direction {
     Backward,
 }
 
+/// The longest value that is shown of records in memory where long ones may come as empty ones.
+const SHORT: usize = 1 << 10;
+
 /// Which values a walk reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Values {
     All,
     /// Long ones may come as empty ones, which no record is: see [`Iter::without_long_values`].
     Short,
+}
+
+impl Values {
+    /// Returns what a walk shows of a value in memory.
+    pub(super) fn shown(self, value: &[u8]) -> &[u8] {
+        match self {
+            Values::Short if value.len() > SHORT => &[],
+            Values::Short | Values::All => value,
+        }
+    }
 }
 
 /// Keys and values in order. What the transaction has written goes before what the store has.
@@ -65,18 +78,18 @@ impl<'t> Scan<'t> {
         };
         let walk = match (&transaction.within, &transaction.writes) {
             (Some(within), writes) => {
-                let writes = writes.as_deref();
-                Walk::Within(Box::new(within.walk(
-                    transaction.store,
-                    writes,
-                    range.clone(),
-                    direction,
-                )))
+                let way = (direction, values);
+                let walk = within.walk(transaction.store, writes.as_deref(), range.clone(), way);
+                Walk::Within(Box::new(walk))
             }
             (None, None) => Walk::Store(Box::new(store())),
             (None, Some(writes)) => {
                 let (start, end) = transaction.vacancies.narrow(start, end);
                 let walk = writes.range(&start[..]..&end[..]);
+                let walk = match values {
+                    Values::All => walk,
+                    Values::Short => walk.without_long_values(),
+                };
                 looks = Some((&transaction.vacancies, start, end));
                 Walk::Own(Box::new(walk))
             }

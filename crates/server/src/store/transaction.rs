@@ -442,7 +442,7 @@ impl<'s> Transaction<'s> {
     }
 
     /// Returns whether it is a part of the transaction of a client.
-    pub(super) fn is_within(&self) -> bool {
+    pub(crate) fn is_within(&self) -> bool {
         self.within.is_some()
     }
 

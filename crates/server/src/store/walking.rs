@@ -6,7 +6,7 @@
 //! What such a walk meets is as old as the walk: SCAN looks each key up once more.
 
 use super::own_records::OwnRecords;
-use super::scan::{Direction, LentPair, Pair, Scan};
+use super::scan::{Direction, LentPair, Pair, Scan, Values};
 use super::transaction::Transaction;
 use crate::error::Failure;
 use crate::model::format::{self, InnerKey};
@@ -120,10 +120,12 @@ impl Transaction<'_> {
         }))
     }
 
-    /// The records of the database that the transaction itself has written.
+    /// The records of the database that the transaction itself has written. Long ones come as empty
+    /// ones.
     fn own_pairs(&self) -> Vec<Pair> {
         let own = self.records.iter().flat_map(|records| records.of(self.database));
-        own.map(|(key, record)| (key.to_vec(), record.to_vec())).collect()
+        own.map(|(key, record)| (key.to_vec(), Values::Short.shown(record).to_vec()))
+            .collect()
     }
 
     /// Whether the transaction has deleted all that the store has of the database.
@@ -195,23 +197,32 @@ impl Transaction<'_> {
         (self.client, self.database)
     }
 
-    /// All keys of hashed records.
-    fn all_keys(&self) -> Result<Page, Failure> {
-        let (start, end) = format::records(self.database);
-        let mut walk = self.walk_records(start, end)?;
-        let mut keys = Vec::new();
-        while let Some((key, _)) = walk.lend()? {
-            keys.push(key.to_vec());
+    /// Returns what hashed records have, by their user's keys. Long values come as empty ones.
+    pub(crate) fn short_records(&self, names: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, Failure> {
+        let mut records: Vec<Option<Vec<u8>>> = Vec::with_capacity(names.len());
+        let mut unknown = Vec::new();
+        for (index, name) in names.iter().enumerate() {
+            let place = format::record_key(self.database, name);
+            let own = self.records.as_ref().and_then(|records| records.own(&place));
+            records.push(own.flatten().map(|record| Values::Short.shown(record).to_vec()));
+            if own.is_none() {
+                unknown.push(index);
+            }
         }
-        Ok(Page { keys, next: 0 })
+        let Some(space) = self.store.records.existing(self.database) else {
+            return Ok(records);
+        };
+        let _may_wait = waits::may_wait();
+        let asked = unknown.iter().map(|&index| &names[index]);
+        let found = space.multi_get_without_long_values(asked)?;
+        for (index, record) in unknown.into_iter().zip(found) {
+            records[index] = record.map(Value::into_vec);
+        }
+        Ok(records)
     }
 
-    /// Returns about `count` keys of hashed records, from where a cursor says. In the transaction
-    /// of a client they are all, for those that it has written have no place among the hashes.
+    /// Returns about `count` keys of hashed records, from where a cursor says.
     pub(crate) fn some_keys(&self, cursor: u64, count: usize, most_bytes: usize) -> Result<Page, Failure> {
-        if self.is_within() {
-            return self.all_keys();
-        }
         let _may_wait = waits::may_wait();
         let database = self.database;
         let place = match cursor {

@@ -4,7 +4,7 @@
 use super::Store;
 use super::marks::MarkChanges;
 use super::own_records::OwnRecords;
-use super::scan::{Direction, Pair};
+use super::scan::{Direction, Pair, Values};
 use super::transaction::Transaction;
 use crate::error::Failure;
 use crate::model::format::InnerKey;
@@ -60,13 +60,14 @@ impl<'s> Within<'s> {
         store: &Store,
         writes: Option<&'t WriteSet>,
         range: Range<&[u8]>,
-        direction: Direction,
+        (direction, values): (Direction, Values),
     ) -> WithinWalk<'t> {
         let own = |(key, _): &(InnerKey, u64)| {
             let is_within = range.contains(&&key[..]);
             let value = writes?.own(key).filter(|_| is_within)?.value()?;
-            Some((key.to_vec(), value.to_vec()))
+            Some((key.to_vec(), values.shown(value).to_vec()))
         };
+        let base = self.base.range(&store.data, range.clone());
         let mut own: Vec<Pair> = self.wrote.iter().filter_map(own).collect();
         own.sort_unstable();
         own.dedup();
@@ -74,7 +75,10 @@ impl<'s> Within<'s> {
             own.reverse();
         }
         WithinWalk {
-            base: self.base.range(&store.data, range),
+            base: match values {
+                Values::All => base,
+                Values::Short => base.without_long_values(),
+            },
             next: None,
             writes,
             own: own.into(),
@@ -82,14 +86,16 @@ impl<'s> Within<'s> {
         }
     }
 
-    /// Walks over the hashed records of a database as the client's transaction sees them.
+    /// Walks over the hashed records of a database as the client's transaction sees them. Long
+    /// values may come as empty ones.
     pub(super) fn walk_hashed(
         &self,
         store: &Store,
         database: u8,
     ) -> Result<TransactionUnordered<'s>, Failure> {
         // It depends on keys that are not there, too, which only a keyspace can say.
-        Ok(self.base.unordered(store.records.space(database)?))
+        let walk = self.base.unordered(store.records.space(database)?);
+        Ok(walk.without_long_values())
     }
 
     pub(super) fn wrote(&mut self, key: &InnerKey, expires_ms: u64) {

@@ -32,6 +32,11 @@ fn scanned(db: &Db) -> u64 {
     db.stats().device.of(alluvium_base::Purpose::Scan).read_bytes
 }
 
+/// Bytes that lookups have read from the device.
+fn looked_up(db: &Db) -> u64 {
+    db.stats().device.of(alluvium_base::Purpose::Lookup).read_bytes
+}
+
 #[test]
 pub(crate) fn walks_over_keys_read_no_long_values() {
     let fixture = Fixture::new();
@@ -57,24 +62,36 @@ pub(crate) fn walks_over_keys_read_no_long_values() {
         both.starts_with("[:33 [") && both.matches("long").count() == 3,
         "{both}"
     );
+    // Scans of hashed keys look each of them up once more.
+    let lookups = looked_up(&db);
+    check_scans(&mut client, 30);
+    let read = looked_up(&db) - lookups;
+    assert!(read < 400_000, "{read} bytes");
+    // With writes of its own, in MULTI and in BEGIN.
+    client.script("MULTI => OK");
+    client.send(&[b"SET", b"long:own", long.as_bytes()]);
+    assert_eq!(client.reply(), "QUEUED");
+    client.script("DEL long:00 => QUEUED\nSCAN 0 COUNT 1000 TYPE string => QUEUED\nDBSIZE => QUEUED");
+    let replies = client.ask("EXEC");
+    assert!(replies.starts_with("[OK :1 ["), "{replies}");
+    assert!(replies.ends_with(" :33]") && replies.matches("long").count() == 30);
+    client.script("BEGIN => OK");
+    client.send(&[b"SET", b"long:mine", long.as_bytes()]);
+    assert_eq!(client.reply(), "OK");
+    client.script("DEL long:02 => :1\nDBSIZE => :33");
+    check_scans(&mut client, 30);
+    client.script("COMMIT => OK");
+    check_scans(&mut client, 30);
     if !is_hashed {
         assert_eq!(
             client
-                .ask("SCAN 0 COUNT 1000 TYPE string")
-                .matches("long")
-                .count(),
-            30
-        );
-        client.script("SCAN 0 COUNT 1000 TYPE list => [\"0\" [\"list\"]]");
-        assert_eq!(
-            client
-                .ask("RANGE [long:01 + LIMIT 10 KEYSONLY")
+                .ask("RANGE [long:03 + LIMIT 10 KEYSONLY")
                 .matches("long")
                 .count(),
             10
         );
         assert_eq!(
-            client.ask("REVRANGE (long:05 - KEYSONLY").matches("long").count(),
+            client.ask("REVRANGE (long:07 - KEYSONLY").matches("long").count(),
             5
         );
     }
@@ -88,6 +105,13 @@ pub(crate) fn walks_over_keys_read_no_long_values() {
         );
     }
     assert_eq!(client.ask("STRLEN long:07"), ":100000");
+}
+
+/// Scans over all keys of this test, of which some are long.
+fn check_scans(client: &mut Client, long: usize) {
+    let strings = client.ask("SCAN 0 COUNT 1000 TYPE string");
+    assert_eq!(strings.matches("long").count(), long, "{strings}");
+    client.script("SCAN 0 COUNT 1000 TYPE list => [\"0\" [\"list\"]]");
 }
 
 #[test]

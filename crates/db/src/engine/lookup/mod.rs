@@ -138,7 +138,7 @@ impl Engine {
         moment: &Moment,
         reads: Option<u64>,
     ) -> Result<Option<Found>> {
-        let offers = offers && !gather.expires();
+        let offers = offers && !gather.expires() && !gather.leaves_out_long_values();
         let answer = gather
             .found()
             .map_err(|bad| self.catalog.named(bad.under_operands_of(key.bytes())))?;

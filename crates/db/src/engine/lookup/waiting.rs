@@ -7,11 +7,13 @@ use crate::engine::Engine;
 use crate::engine::queue::Slot;
 use crate::engine::readers::Reader;
 use crate::format::TreeKey;
+use alluvium_dictionary::batch::LongValues;
 use alluvium_dictionary::contract::Reader as _;
 use alluvium_dictionary::fetch;
 use alluvium_dictionary::found::Found;
 use alluvium_dictionary::gather::Gather;
 use alluvium_dictionary::key::Key;
+use alluvium_dictionary::merge::Operator;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -26,10 +28,29 @@ struct Begun<'k, 'op> {
     offers: SmallVec<[bool; 64]>,
 }
 
+/// Returns what knows nothing of a key yet.
+fn gather_of<'op>(
+    moment: &Moment,
+    operator: Option<&'op dyn Operator>,
+    long_values: LongValues,
+) -> Gather<'op> {
+    let gather = Gather::new(moment.sequence, moment.now_ms, operator).holding();
+    match long_values {
+        LongValues::Read => gather,
+        LongValues::LeftOut => gather.leaving_out_long_values(),
+    }
+}
+
 impl Engine {
     /// Returns the value of a key of this keyspace.
     pub(crate) fn get(&self, key: &[u8], definition: &Definition, at: At) -> Result<Option<Found>> {
-        self.get_with(key, definition, || self.moment(at))
+        self.get_with(key, definition, LongValues::Read, || self.moment(at))
+    }
+
+    /// Returns whether a key of this keyspace has a value.
+    pub(crate) fn contains(&self, key: &[u8], definition: &Definition, at: At) -> Result<bool> {
+        let found = self.get_with(key, definition, LongValues::LeftOut, || self.moment(at))?;
+        Ok(found.is_some())
     }
 
     /// As [`Engine::get`], for a reader by another clock: the time in milliseconds since 1970.
@@ -37,10 +58,12 @@ impl Engine {
         &self,
         key: &[u8],
         definition: &Definition,
+        long_values: LongValues,
         at: At,
         now_ms: u64,
     ) -> Result<Option<Found>> {
-        self.get_with(key, definition, || self.moment(at).by_clock(now_ms))
+        let moment = || self.moment(at).by_clock(now_ms);
+        self.get_with(key, definition, long_values, moment)
     }
 
     #[inline]
@@ -48,6 +71,7 @@ impl Engine {
         &self,
         key: &[u8],
         definition: &Definition,
+        long_values: LongValues,
         moment: impl Fn() -> Moment,
     ) -> Result<Option<Found>> {
         let key = Key::new(key);
@@ -62,7 +86,7 @@ impl Engine {
                 continue;
             }
             let operator = rules.operator.as_deref();
-            let mut gather = Gather::new(moment.sequence, moment.now_ms, operator).holding();
+            let mut gather = gather_of(&moment, operator, long_values);
             let offers = self.begin(&mut gather, key, &moment, &slots, reader.cut(), rules);
             if !gather.is_decided() {
                 reader.gather(key, &mut gather)?;
@@ -83,7 +107,24 @@ impl Engine {
             reader.gather_many(keys, gathers)?;
             Ok(true)
         };
-        let found = self.read_many(keys, definition, || self.moment(at), gather)?;
+        let moment = || self.moment(at);
+        let found = self.read_many(keys, definition, LongValues::Read, moment, gather)?;
+        Ok(found.expect("everything is found where the device is waited for"))
+    }
+
+    /// As [`Engine::multi_get`], but long values come as empty ones.
+    pub(crate) fn multi_get_without_long_values(
+        &self,
+        keys: &[TreeKey],
+        definition: &Definition,
+        at: At,
+    ) -> Result<Vec<Option<Found>>> {
+        let gather = |reader: &Reader<'_>, keys: &[Key<'_>], gathers: &mut [Gather<'_>]| {
+            reader.gather_many(keys, gathers)?;
+            Ok(true)
+        };
+        let moment = || self.moment(at);
+        let found = self.read_many(keys, definition, LongValues::LeftOut, moment, gather)?;
         Ok(found.expect("everything is found where the device is waited for"))
     }
 
@@ -100,7 +141,7 @@ impl Engine {
             Ok(true)
         };
         let moment = || self.moment(at).by_clock(now_ms);
-        let found = self.read_many(keys, definition, moment, gather)?;
+        let found = self.read_many(keys, definition, LongValues::Read, moment, gather)?;
         Ok(found.expect("everything is found where the device is waited for"))
     }
 
@@ -114,7 +155,8 @@ impl Engine {
         let gather = |reader: &Reader<'_>, keys: &[Key<'_>], gathers: &mut [Gather<'_>]| {
             Ok(reader.gather_many_in_memory(keys, gathers)?)
         };
-        self.read_many(keys, definition, || self.moment(at), gather)
+        let moment = || self.moment(at);
+        self.read_many(keys, definition, LongValues::Read, moment, gather)
     }
 
     /// Reads many keys. `gather` asks the dictionary, and returns whether everything was found.
@@ -122,6 +164,7 @@ impl Engine {
         &self,
         keys: &[TreeKey],
         definition: &Definition,
+        long_values: LongValues,
         moment: impl Fn() -> Moment,
         gather: impl Fn(&Reader<'_>, &[Key<'_>], &mut [Gather<'_>]) -> Result<bool>,
     ) -> Result<Option<Vec<Option<Found>>>> {
@@ -137,7 +180,7 @@ impl Engine {
                 keys,
                 mut gathers,
                 offers,
-            } = self.begin_many(keys, &moment, &slots, &reader, definition);
+            } = self.begin_many((keys, long_values), &moment, &slots, &reader, definition);
             if !gather(&reader, &keys, &mut gathers)? {
                 return Ok(None);
             }
@@ -152,7 +195,7 @@ impl Engine {
     /// need.
     fn begin_many<'k, 'op>(
         &self,
-        names: &'k [TreeKey],
+        (names, long_values): (&'k [TreeKey], LongValues),
         moment: &Moment,
         slots: &[Arc<Slot>],
         reader: &Reader<'_>,
@@ -179,7 +222,7 @@ impl Engine {
             }
             if let Some(&ready) = index.checked_sub(AHEAD).and_then(|ready| begun.keys.get(ready)) {
                 let operator = rules.operator.as_deref();
-                let mut gather = Gather::new(moment.sequence, moment.now_ms, operator).holding();
+                let mut gather = gather_of(moment, operator, long_values);
                 let offers = self.begin(&mut gather, ready, moment, slots, cut, rules);
                 begun.gathers.push(gather);
                 begun.offers.push(offers);
