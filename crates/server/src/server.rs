@@ -146,7 +146,7 @@ impl Server {
             Box::new(move || db.sync())
         }));
         let seats: std::io::Result<Vec<_>> = (0..loops).map(|_| Driver::seat(&syncer)).collect();
-        let pool = Arc::new(Pool::new(seats?));
+        let pool = Arc::new(Pool::new(seats?, &shared.budget));
         let web = start_web(&options, &shared, tls.as_ref())?;
         let sessions = sessions(&shared);
         let (acceptor, control) = Acceptor::new(listeners, &shared.common, sessions, &pool, tls)?;

@@ -127,7 +127,7 @@ impl CacheServer {
         let cached = Arc::new(Cached { common, content });
         let syncer = Arc::new(Syncer::new(Box::new(|| Ok(()))));
         let seats: std::io::Result<Vec<_>> = (0..loops).map(|_| Driver::seat(&syncer)).collect();
-        let pool = Arc::new(Pool::new(seats?));
+        let pool = Arc::new(Pool::new(seats?, &cached.common.budget));
         let common = &cached.common;
         let (acceptor, control) = Acceptor::new(listeners, common, sessions(&cached), &pool, tls)?;
         let waking = Arc::downgrade(&pool);

@@ -16,8 +16,17 @@ const STEP: usize = 4 << 10;
 /// within the budget: `--max-clients` bounds it.
 pub(crate) const PER_CONNECTION: usize = 4 << 10;
 
+/// What a thread that serves connections takes, about: its stack, and what the allocator keeps for
+/// it. There is one for each request that waits for the store.
+const PER_THREAD: usize = 48 << 10;
+
 /// A connection that holds less is never closed for the memory of others.
 pub(crate) const SMALL: usize = 64 << 10;
+
+/// An input may be one of these parts of the budget before it is charged, within bounds. Requests
+/// are served by as many threads as wait for the store, so that all of them together may be long.
+const UNASKED_PART: usize = 128;
+const UNASKED: std::ops::RangeInclusive<usize> = (64 << 10)..=(256 << 10);
 
 /// The least that a budget may be.
 pub(crate) const LEAST: usize = 1 << 20;
@@ -48,6 +57,10 @@ pub(crate) struct Budget {
     used: AtomicUsize,
     /// Long writes that are on their way into the store, beside what connections hold.
     pub(super) writing: Mutex<Turns>,
+    /// Reads of long values that no connection is charged for.
+    pub(super) reading: Mutex<Turns>,
+    /// Threads that serve connections.
+    threads: AtomicUsize,
     /// Connections that wait for memory.
     waiting: AtomicUsize,
     /// Whether the keeper is to look at once.
@@ -61,6 +74,8 @@ impl Budget {
             limit: AtomicUsize::new(limit.max(LEAST)),
             used: AtomicUsize::new(0),
             writing: Mutex::default(),
+            reading: Mutex::default(),
+            threads: AtomicUsize::new(0),
             waiting: AtomicUsize::new(0),
             is_called: Mutex::new(false),
             called: Condvar::new(),
@@ -91,6 +106,11 @@ impl Budget {
     /// Whether so much is held that who owes replies is not read from.
     pub(crate) fn is_tight(&self) -> bool {
         self.used() > self.limit() / 2
+    }
+
+    /// How long an input may be before memory is taken for it.
+    pub(crate) fn unasked(&self) -> usize {
+        (self.limit() / UNASKED_PART).clamp(*UNASKED.start(), *UNASKED.end())
     }
 
     /// How long one reply may be: half of the budget or what is left of it, and little when nothing
@@ -133,9 +153,22 @@ impl Budget {
         self.limit() / 16
     }
 
-    /// What a number of connections take in all: their buffers and themselves.
+    /// What a number of connections take in all: their buffers and themselves, what is on its way
+    /// for them, and the threads that serve them.
     pub(crate) fn held_with(&self, connections: usize) -> usize {
-        self.used() + connections * PER_CONNECTION
+        let threads = self.threads.load(Relaxed) * PER_THREAD;
+        self.used() + connections * PER_CONNECTION + self.on_their_way() + threads
+    }
+
+    /// One more thread serves connections.
+    pub(super) fn add_thread(&self) {
+        self.threads.fetch_add(1, Relaxed);
+        self.call();
+    }
+
+    /// A thread serves none any more.
+    pub(super) fn remove_thread(&self) {
+        self.threads.fetch_sub(1, Relaxed);
     }
 
     /// Returns how many connections wait for memory.
@@ -422,6 +455,15 @@ mod tests {
         one.settle(held, &load, || 0);
         assert_eq!(two.promise(3 << 20), Room::Taken);
         assert_eq!(budget.used(), 6 << 20);
+    }
+
+    #[test]
+    fn inputs_are_long_before_they_are_charged_only_where_there_is_much() {
+        let unasked = |limit: usize| Budget::new(limit).unasked();
+        assert_eq!(
+            [1 << 20, 8 << 20, 16 << 20, 1 << 30].map(unasked),
+            [64 << 10, 64 << 10, 128 << 10, 256 << 10]
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! One connection: receive, serve, send.
 
 use super::budget::{Account, Held, Room, Waits};
-use super::input::Input;
+use super::input::{Input, Pace};
 use super::socket::Socket;
 use super::transport::Transport;
 use crate::shared::{Client, Common};
@@ -35,6 +35,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 thread_local! {
     /// A buffer for replies that connections take turns with, so that idle ones hold none.
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Lets the buffer of this thread go.
+pub(super) fn forget_spare() {
+    drop(SPARE.take());
 }
 
 /// What a protocol made of the input.
@@ -351,7 +356,11 @@ impl Connection {
                 return Ok(Received::Again);
             }
         }
-        match self.input.fill(&mut self.transport, wanted) {
+        let pace = match self.account.budget().is_tight() {
+            true => Pace::Little,
+            false => Pace::Much,
+        };
+        match self.input.fill(&mut self.transport, wanted, pace) {
             Ok((_, 0)) if self.has_output() => {
                 // It may still read.
                 self.is_ending = true;
@@ -384,7 +393,7 @@ impl Connection {
     /// Takes memory for the input of a request that takes `wanted` bytes as far as is known.
     fn room_for(&mut self, wanted: usize) -> Room {
         let next = self.input.next_capacity(wanted);
-        if wanted.max(next) <= HIGH_WATER {
+        if wanted.max(next) <= self.account.budget().unasked() {
             self.account.release();
             return Room::Taken;
         }

@@ -13,6 +13,24 @@ thread_local! {
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
+/// How many bytes are asked of a socket at once where memory is scarce, until it is known how long
+/// the request is.
+const LITTLE: usize = 4 << 10;
+
+/// How much is received at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// As much as there is.
+    Much,
+    /// No more than says how long a request is, where that is not known.
+    Little,
+}
+
+/// Lets the buffer of this thread go.
+pub(super) fn forget_spare() {
+    drop(SPARE.take());
+}
+
 /// A buffer of received bytes. All of `bytes` is initialised; what counts lies between `start` and
 /// `end`.
 #[derive(Debug, Default)]
@@ -66,7 +84,46 @@ impl Input {
 
     /// Receives once, of a request that takes `wanted` bytes as far as is known. Returns how much
     /// was asked for and how much came.
-    pub(crate) fn fill(&mut self, transport: &mut Transport, wanted: usize) -> io::Result<(usize, usize)> {
+    pub(crate) fn fill(
+        &mut self,
+        transport: &mut Transport,
+        wanted: usize,
+        pace: Pace,
+    ) -> io::Result<(usize, usize)> {
+        if pace == Pace::Little && wanted <= LITTLE {
+            self.make_a_little_longer();
+        } else {
+            self.make_longer(wanted);
+        }
+        let room = match pace {
+            Pace::Little if wanted <= LITTLE => self.end..self.bytes.len().min(self.end + LITTLE),
+            Pace::Little | Pace::Much => self.end..self.bytes.len(),
+        };
+        let asked = room.len();
+        let got = transport.read(&mut self.bytes[room])?;
+        self.end += got;
+        Ok((asked, got))
+    }
+
+    /// Has a buffer in which some bytes more fit than were received.
+    fn make_a_little_longer(&mut self) {
+        let left = self.len();
+        if self.bytes.len() - self.end >= LITTLE / 2 {
+            return;
+        }
+        if self.bytes.len() - left < LITTLE / 2 {
+            let mut bytes = vec![0; left + LITTLE];
+            bytes[..left].copy_from_slice(&self.bytes[self.start..self.end]);
+            self.bytes = bytes;
+        } else {
+            self.bytes.copy_within(self.start..self.end, 0);
+        }
+        (self.start, self.end) = (0, left);
+    }
+
+    /// Has a buffer that is worth a call, for a request that takes `wanted` bytes as far as is
+    /// known.
+    fn make_longer(&mut self, wanted: usize) {
         self.borrow();
         if self.start > 0 && self.bytes.len() - self.end < CHUNK / 4 {
             self.bytes.copy_within(self.start..self.end, 0);
@@ -78,11 +135,6 @@ impl Input {
             self.bytes.reserve_exact(longer - self.bytes.len());
             self.bytes.resize(longer, 0);
         }
-        let room = &mut self.bytes[self.end..];
-        let asked = room.len();
-        let got = transport.read(room)?;
-        self.end += got;
-        Ok((asked, got))
     }
 
     /// Gives the buffer away when nothing is in it, or so little that a shorter one does.
@@ -98,7 +150,8 @@ impl Input {
         };
         let bytes = std::mem::replace(&mut self.bytes, kept);
         (self.start, self.end) = (0, left);
-        if bytes.len() >= CHUNK && bytes.len() <= 4 * CHUNK {
+        // There are as many threads as requests that wait for the store.
+        if bytes.len() == CHUNK {
             SPARE.set(bytes);
         }
     }
@@ -145,6 +198,21 @@ mod tests {
         input.consume(250);
         input.rest();
         assert_eq!(input.capacity(), 0);
+    }
+
+    #[test]
+    fn where_memory_is_scarce_a_buffer_is_little_longer_than_what_is_in_it() {
+        let mut input = Input::default();
+        input.make_a_little_longer();
+        assert_eq!((input.capacity(), input.len()), (LITTLE, 0));
+        input.end = LITTLE;
+        input.make_a_little_longer();
+        assert_eq!((input.capacity(), input.len()), (2 * LITTLE, LITTLE));
+        input.consume(LITTLE - 10);
+        input.end = 2 * LITTLE;
+        input.consume(LITTLE);
+        input.make_a_little_longer();
+        assert_eq!((input.capacity(), input.len(), input.start), (2 * LITTLE, 10, 0));
     }
 
     #[test]

@@ -11,8 +11,10 @@
 //!
 //! It is the way in which Go's scheduler treats system calls.
 
-use super::connection::{Connection, Turn, panic_text};
+use super::budget::Budget;
+use super::connection::{self, Connection, Turn, panic_text};
 use super::event_loop::Driver;
+use super::input;
 use crate::waits::{self, OnWait};
 use parking_lot::{Condvar, Mutex};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -187,10 +189,12 @@ pub(crate) struct Pool {
     /// Loops that have no connection any more, while stopping.
     pub(crate) done: AtomicUsize,
     stop_at: Mutex<Option<Instant>>,
+    /// The memory of connections, which threads count to.
+    budget: Arc<Budget>,
 }
 
 impl Pool {
-    pub(crate) fn new(seats: Vec<Seat>) -> Pool {
+    pub(crate) fn new(seats: Vec<Seat>, budget: &Arc<Budget>) -> Pool {
         Pool {
             seats,
             spares: Mutex::new(Spares::default()),
@@ -199,6 +203,7 @@ impl Pool {
             is_stopping: AtomicBool::new(false),
             done: AtomicUsize::new(0),
             stop_at: Mutex::new(None),
+            budget: Arc::clone(budget),
         }
     }
 
@@ -235,10 +240,12 @@ impl Pool {
         } else if spares.alive < MAX_THREADS {
             spares.alive += 1;
             drop(spares);
+            self.budget.add_thread();
             let pool = Arc::clone(self);
             let thread = std::thread::Builder::new().name("alluvium-serve".to_owned());
             if let Err(error) = thread.spawn(move || pool.run()) {
                 tracing::error!(%error, "no thread for a connection that is held up");
+                self.budget.remove_thread();
                 self.spares.lock().alive -= 1;
             }
         }
@@ -252,6 +259,7 @@ impl Pool {
                 self.drive(driver, seat);
             }
         }
+        self.budget.remove_thread();
         let mut spares = self.spares.lock();
         spares.alive -= 1;
         self.ended.notify_all();
@@ -271,6 +279,9 @@ impl Pool {
     }
 
     fn next_offer(&self) -> Option<usize> {
+        // As many threads as there ever were requests that waited may be idle for a while.
+        input::forget_spare();
+        connection::forget_spare();
         let mut spares = self.spares.lock();
         loop {
             if let Some(seat) = spares.offers.pop() {

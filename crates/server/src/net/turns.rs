@@ -1,13 +1,14 @@
-//! Turns of long writes: they are copied, and the copy may wait for the store, so that few of them
-//! are on their way at once. They begin in the order in which they came, each woken by itself.
+//! Turns of long writes, and of reads of long values that cannot be begun again: what they copy or
+//! read is in memory beside what connections hold, so that few of them are on their way at once.
+//! They begin in the order in which they came, each woken by itself.
 
 use super::budget::Budget;
-use parking_lot::Condvar;
+use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Writes that are on their way, and those that wait.
+/// Writes or reads that are on their way, and those that wait.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     /// Bytes of those on their way.
@@ -19,13 +20,13 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// Whether a write may begin beside those on their way: together they take half of the budget
+    /// Whether one may begin beside those on their way: together they take half of the budget
     /// at most, or it is the only one.
     fn fits(&self, bytes: usize, limit: usize) -> bool {
         self.bytes == 0 || self.bytes.saturating_add(bytes) <= limit / 2
     }
 
-    /// Wakes the write that is next.
+    /// Wakes the one that is next.
     fn wake_next(&self) {
         if let Some(next) = self.waiting.front() {
             next.notify_one();
@@ -42,7 +43,40 @@ impl Budget {
     /// Returns whether it may begin. It waits as long as others come to their end, and no longer
     /// than `most` once none does.
     pub(crate) fn begin_to_write(&self, bytes: usize, most: Duration) -> bool {
-        let mut turns = self.writing.lock();
+        self.begin(&self.writing, bytes, most)
+    }
+
+    /// The bytes are written.
+    pub(crate) fn end_to_write(&self, bytes: usize) {
+        self.end(&self.writing, bytes);
+    }
+
+    /// The same as [`Budget::begin_to_write`] for values of so many bytes that are read. Who has a
+    /// turn waits for nothing but the device, whatever locks it holds.
+    pub(crate) fn begin_to_read(&self, bytes: usize, most: Duration) -> bool {
+        self.begin(&self.reading, bytes, most)
+    }
+
+    /// The values are done with.
+    pub(crate) fn end_to_read(&self, bytes: usize) {
+        self.end(&self.reading, bytes);
+    }
+
+    /// Returns how many bytes are written and read beside what connections hold.
+    pub(super) fn on_their_way(&self) -> usize {
+        self.writing.lock().bytes + self.reading.lock().bytes
+    }
+
+    fn begin(&self, turns: &Mutex<Turns>, bytes: usize, most: Duration) -> bool {
+        let has_begun = self.wait_to_begin(turns, bytes, most);
+        if has_begun && bytes >= self.lending_step() / 2 {
+            self.call();
+        }
+        has_begun
+    }
+
+    fn wait_to_begin(&self, turns: &Mutex<Turns>, bytes: usize, most: Duration) -> bool {
+        let mut turns = turns.lock();
         if turns.waiting.is_empty() && turns.fits(bytes, self.limit()) {
             turns.bytes += bytes;
             return true;
@@ -69,9 +103,9 @@ impl Budget {
         }
     }
 
-    /// The bytes are written.
-    pub(crate) fn end_to_write(&self, bytes: usize) {
-        let mut turns = self.writing.lock();
+    fn end(&self, turns: &Mutex<Turns>, bytes: usize) {
+        let mut turns = turns.lock();
+        assert!(turns.bytes >= bytes, "what ends has begun");
         turns.bytes -= bytes;
         turns.ended = Some(Instant::now());
         turns.wake_next();
@@ -120,6 +154,27 @@ mod tests {
             budget.end_to_write(400 << 10);
             assert_eq!(order.recv().unwrap(), 4);
         });
+    }
+
+    #[test]
+    fn reads_and_writes_have_turns_of_their_own() {
+        let budget = Budget::new(1 << 20);
+        assert!(budget.begin_to_write(500 << 10, Duration::ZERO));
+        assert!(budget.begin_to_read(500 << 10, Duration::ZERO));
+        assert!(!budget.begin_to_read(100 << 10, Duration::from_millis(1)));
+        assert_eq!(budget.on_their_way(), 1000 << 10);
+        assert_eq!(
+            budget.held_with(2),
+            (1000 << 10) + 2 * super::super::budget::PER_CONNECTION
+        );
+        budget.end_to_read(500 << 10);
+        assert!(
+            budget.begin_to_read(5 << 20, Duration::ZERO),
+            "one always goes on"
+        );
+        budget.end_to_read(5 << 20);
+        budget.end_to_write(500 << 10);
+        assert_eq!(budget.on_their_way(), 0);
     }
 
     #[test]

@@ -79,12 +79,24 @@ impl Drop for Working<'_> {
 pub(crate) struct Reading {
     budget: Arc<Budget>,
     taken: usize,
+    from: From,
+}
+
+/// Where the memory of a read comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum From {
+    /// That of clients.
+    Clients,
+    /// A turn beside it.
+    Turn,
 }
 
 impl Drop for Reading {
     fn drop(&mut self) {
-        if self.taken > 0 {
-            self.budget.give(self.taken);
+        match self.from {
+            From::Turn => self.budget.end_to_read(self.taken),
+            From::Clients if self.taken > 0 => self.budget.give(self.taken),
+            From::Clients => {}
         }
     }
 }
@@ -102,10 +114,9 @@ impl Drop for Writing<'_> {
     }
 }
 
-/// How often, and after how long, a reader that holds locks looks whether there is memory, before
-/// it reads all the same.
-const LOOKS: u32 = 100;
-const PAUSE: Duration = Duration::from_millis(2);
+/// How long a reader that holds locks waits for its turn once no other reader comes to its end,
+/// before it reads all the same.
+const TURN_TO_READ: Duration = Duration::from_secs(1);
 
 /// How long a long write waits for others, before it is written all the same.
 const TURN: Duration = Duration::from_secs(10);
@@ -114,17 +125,25 @@ impl Store {
     /// Takes memory for a read of some values from the device: none is needed unless there are long
     /// ones. None if clients have none left.
     pub(crate) fn room_to_read(&self, values: usize) -> Option<Reading> {
+        let bytes = self.bytes_to_read(values);
+        let has_room = bytes == 0 || self.budget.try_take(bytes);
+        has_room.then(|| self.reading(bytes, From::Clients))
+    }
+
+    /// Returns how much a read of some values takes.
+    fn bytes_to_read(&self, values: usize) -> usize {
         // A value is in memory as it was read and as it is replied. However long one is, two may be
         // on their way.
-        let bytes = self
-            .sizes
-            .at_worst(values)
-            .saturating_mul(2)
-            .min(self.budget.limit() / 2);
-        (bytes == 0 || self.budget.try_take(bytes)).then(|| Reading {
+        let bytes = self.sizes.at_worst(values).saturating_mul(2);
+        bytes.min(self.budget.limit() / 2)
+    }
+
+    fn reading(&self, taken: usize, from: From) -> Reading {
+        Reading {
             budget: Arc::clone(&self.budget),
-            taken: bytes,
-        })
+            taken,
+            from,
+        }
     }
 
     /// Waits for the turn of a write of some bytes: long ones are not copied for all clients at
@@ -141,21 +160,19 @@ impl Store {
         has_turn.then_some(Writing { budget, bytes })
     }
 
-    /// The same as [`Store::room_to_read`] for a command that cannot be begun again: it waits for
-    /// some time, and reads then whatever clients hold.
+    /// The same as [`Store::room_to_read`] for a command that cannot be begun again: where clients
+    /// hold too much it waits for its turn among such commands, and reads all the same once none of
+    /// them comes to its end.
     pub(super) fn wait_for_room_to_read(&self, values: usize) -> Option<Reading> {
         if let Some(reading) = self.room_to_read(values) {
             return Some(reading);
         }
         waits::about_to_wait();
         self.budget.begin_to_wait();
-        let mut looks = 0..LOOKS;
-        let reading = looks.find_map(|_| {
-            std::thread::sleep(PAUSE);
-            self.room_to_read(values)
-        });
+        let bytes = self.bytes_to_read(values);
+        let has_turn = self.budget.begin_to_read(bytes, TURN_TO_READ);
         self.budget.end_to_wait();
-        reading
+        has_turn.then(|| self.reading(bytes, From::Turn))
     }
 }
 
