@@ -23,8 +23,8 @@ use alluvium_dictionary::memtables::{MemtableEntry, MemtableList, Memtables};
 use arc_swap::ArcSwap;
 use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, MutexGuard};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 
 /// Bits of a sequence number: at ten million writes a second enough for two centuries.
 const SEQUENCE_BITS: u32 = 56;
@@ -35,9 +35,9 @@ const SEQUENCE_MASK: u64 = (1 << SEQUENCE_BITS) - 1;
 pub(crate) const RECORD_OVERHEAD: u64 = 160;
 
 /// Returns the bytes that the writers of a memtable may have taken ahead, beyond what was reserved:
-/// little of a small one, which is worth no huge pages.
+/// little of a small one, which is worth no huge pages: each would take one at least.
 fn ahead(room: u64) -> u64 {
-    if room < 1 << 20 { 2 << 20 } else { 8 << 20 }
+    if room < 2 << 20 { 2 << 20 } else { 8 << 20 }
 }
 
 /// Not known yet.
@@ -151,6 +151,8 @@ pub(crate) struct Queue {
     /// any more. Otherwise the system would clear every page of a new one first, and writers would
     /// wait for that.
     retired: Mutex<Vec<Arc<Slot>>>,
+    /// Others, which readers have for a while.
+    kept_by_readers: Mutex<Vec<Weak<Memtable>>>,
     /// An empty memtable for when there is none of those: a writer that made one at a seal would
     /// wait for the system.
     spare: Mutex<Option<Memtable>>,
@@ -180,6 +182,7 @@ impl Queue {
             counter: CachePadded::new(AtomicU64::new(cut)),
             sealing: Mutex::new(()),
             retired: Mutex::default(),
+            kept_by_readers: Mutex::default(),
             spare: Mutex::default(),
             held: AtomicUsize::new(0),
             room,
@@ -461,8 +464,18 @@ impl Queue {
             let most = (MOST_SEALED + 1).saturating_sub(sealed);
             let surplus = retired.len().saturating_sub(most);
             let surplus: Vec<Arc<Slot>> = retired.drain(..surplus).collect();
-            drop((retired, surplus));
+            drop(retired);
+            self.let_go(&surplus);
+        } else {
+            self.let_go(std::slice::from_ref(slot));
         }
+    }
+
+    /// Notes memtables that are not used again, as long as readers have them.
+    fn let_go(&self, surplus: &[Arc<Slot>]) {
+        let mut kept = self.kept_by_readers.lock();
+        kept.retain(|memtable| memtable.strong_count() > 0);
+        kept.extend(surplus.iter().map(|slot| Arc::downgrade(&slot.memtable)));
     }
 
     /// Returns the memory of a memtable that has no readers any more, or what was made to spare, if
@@ -484,16 +497,20 @@ impl Queue {
             .lock()
             .extract_if(.., |slot| waits_too_long(slot))
             .collect();
+        self.let_go(&old);
         drop(old);
     }
 
-    /// Returns the bytes of all memtables, those included whose memory waits for the next one.
+    /// Returns the bytes of all memtables, those included whose memory waits for the next one, and
+    /// those that only readers have.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let bytes = |slot: &Arc<Slot>| slot.memtable.memory_bytes() as u64;
         let retired: u64 = self.retired.lock().iter().map(bytes).sum();
         let spare = self.spare.lock().as_ref().map_or(0, Memtable::memory_bytes) as u64;
         let empty = self.empty.memory_bytes() as u64;
-        self.slots().iter().map(bytes).sum::<u64>() + retired + spare + empty
+        let of_readers = |kept: &Weak<Memtable>| kept.upgrade().map_or(0, |kept| kept.memory_bytes() as u64);
+        let kept: u64 = self.kept_by_readers.lock().iter().map(of_readers).sum();
+        self.slots().iter().map(bytes).sum::<u64>() + retired + spare + empty + kept
     }
 }
 
@@ -574,6 +591,34 @@ mod tests {
         oldest.note_written_out(8);
         queue.remove(&oldest);
         assert_eq!(queue.filled(), PARTS / 2);
+    }
+
+    #[test]
+    fn memtables_that_only_readers_have_are_counted_as_long_as_they_have_them() {
+        let queue = Queue::new(ROOM, 0);
+        let readers: Vec<MemtableList> = (1..=20)
+            .map(|sequence| {
+                let message = alluvium_base::Message::put(sequence, &[7; 100]);
+                let slot = queue.assign(1, ROOM, || ()).slot;
+                slot.memtable.insert(b"key", message).unwrap();
+                let list = queue.newest_first();
+                queue.seal();
+                queue.remove(&queue.oldest_sealed().unwrap());
+                list
+            })
+            .collect();
+        let with_readers = queue.memory_bytes();
+        drop(readers);
+        let without = queue.memory_bytes();
+        assert!(with_readers > 2 * without, "{with_readers}, {without}");
+    }
+
+    #[test]
+    fn small_memtables_take_no_huge_pages() {
+        // From 4 MiB on a memtable asks for pages of 2 MiB.
+        for room in [1 << 20, 3 << 19] {
+            assert!(memtable(room).limit() < 4 << 20, "{room}");
+        }
     }
 
     #[test]
