@@ -6,7 +6,7 @@
 //!
 //! | variable | meaning |
 //! |---|---|
-//! | `ALLUVIUM_SIM_POINTS` | images judged over all stories of a test; `x10` for ten times its own number |
+//! | `ALLUVIUM_SIM_POINTS` | images judged over all stories of a test; `x10`: ten times its own |
 //! | `ALLUVIUM_TESTS` | `all`: every planted mistake, every part of each test |
 //! | `ALLUVIUM_SIM_WORKERS` | threads that judge them |
 //! | `ALLUVIUM_SIM_SEED` | the first seed, 1 otherwise |
@@ -38,8 +38,8 @@ pub struct Crashes {
     /// The command that runs the test which calls [`Crashes::survive`], for the line that replays a
     /// finding.
     pub command: &'static str,
-    /// Images judged over all stories, unless the environment says otherwise. Each test has a number
-    /// of its own, with which it takes about ten seconds at most.
+    /// Images judged over all stories, unless the environment says otherwise. Each test has a
+    /// number of its own, with which it takes about ten seconds at most.
     pub points: u64,
     /// Images that may be judged to make the finding of a planted mistake small.
     pub effort: u64,

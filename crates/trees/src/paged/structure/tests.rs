@@ -22,7 +22,7 @@ use alluvium_dictionary::merge::{Append, Direction};
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::rules::{KeyspaceRules, OneKeyspace};
 use alluvium_dictionary::share::Share;
-use alluvium_sim::environment::number;
+use alluvium_sim::environment::{number, points};
 use alluvium_storage::extents::Class;
 use alluvium_storage::log::LogOptions;
 use alluvium_storage::store::{Store, StoreOptions};
@@ -465,7 +465,7 @@ fn crashes(kind: Sort, seed: u64, each: u64) -> u64 {
 
 #[test]
 fn a_crash_at_every_operation_leaves_the_cut_of_the_superblock() {
-    let wanted = number("ALLUVIUM_SIM_POINTS", 1);
+    let wanted = points(1);
     let each = if wanted > 1 { 1 } else { 9 };
     let (mut judged, mut seed) = (0, number("ALLUVIUM_SIM_SEED", 11));
     while judged < wanted {
