@@ -391,9 +391,13 @@ impl contract::Incorporate for Incorporation {
                 .fetch_add(deletes.count() as u64, Ordering::Relaxed);
             paged.put_before(key, &newer, &rule)
         });
-        writer.is_partial |= is_begun.get();
-        applied?;
-        writer.is_partial = false;
+        if let Err(error) = applied {
+            if is_begun.get() || writer.stopped.is_some() {
+                writer.stopped = Some(paged.repeat(&error));
+            }
+            return Err(error);
+        }
+        writer.stopped = None;
         writer.is_current &= keys.is_empty();
         paged.raise(self.share.cut);
         Ok(())
@@ -484,7 +488,7 @@ impl contract::Step for Rewrite {
     fn poll(&mut self, records: usize) -> Result<Progress> {
         let paged = self.paged.clone();
         let mut writer = paged.shared.writer.lock();
-        if writer.is_partial {
+        if writer.stopped.is_some() {
             // Its messages above the cut are to be written again first (PV3).
             return Ok(Progress::More);
         }

@@ -263,8 +263,8 @@ struct Writer {
     root: Option<(Vec<u8>, u64)>,
     /// Whether the pages are as that root says.
     is_current: bool,
-    /// Whether a change failed in its middle (PV4).
-    is_partial: bool,
+    /// What stopped a change in its middle, until it is finished (PV4).
+    stopped: Option<Error>,
 }
 
 /// A tree in pages. All methods may be called from any thread.
@@ -433,7 +433,7 @@ impl Paged {
             // It is durable: every generation is above this one.
             root: Some((root.to_vec(), 0)),
             is_current: true,
-            is_partial: false,
+            stopped: None,
         };
         Ok(Self::assemble(home, Tree::of(core, sort), dropped, cut, writer))
     }
@@ -584,13 +584,9 @@ impl Paged {
     /// Writes the pages unless they are as the last root says; the guard keeps them so.
     fn stand_still(&self) -> Result<MutexGuard<'_, Writer>> {
         let mut writer = self.shared.writer.lock();
-        if writer.is_partial {
-            // A part of a memtable is in the pages: the rest comes once there is space (PV4).
-            return Err(Error::Device(DeviceError::DiskFull {
-                operation: Operation::Grow,
-                file: FILE.to_owned(),
-                wanted: self.core().shape.content_bytes as u64,
-            }));
+        if let Some(stopped) = &writer.stopped {
+            // A part of a memtable is in the pages: the rest comes first (PV4).
+            return Err(self.repeat(stopped));
         }
         let generation = self.shared.home.store.superblock().generation;
         if writer.is_current
@@ -609,6 +605,31 @@ impl Paged {
         writer.root = Some((root, generation));
         writer.is_current = true;
         Ok(writer)
+    }
+
+    /// Returns the error that stopped a change once more. What is no failed call of the device was
+    /// a full disk.
+    fn repeat(&self, stopped: &Error) -> Error {
+        Error::Device(match stopped {
+            Error::Device(DeviceError::Io {
+                operation,
+                file,
+                offset,
+                len,
+                source,
+            }) => DeviceError::Io {
+                operation: *operation,
+                file: file.clone(),
+                offset: *offset,
+                len: *len,
+                source: std::io::Error::new(source.kind(), source.to_string()),
+            },
+            _ => DeviceError::DiskFull {
+                operation: Operation::Grow,
+                file: FILE.to_owned(),
+                wanted: self.core().shape.content_bytes as u64,
+            },
+        })
     }
 
     /// Frees what a change that failed has left to be freed: a root has no page without a value.
