@@ -1,7 +1,7 @@
 //! Unordered dictionaries against naive twins, their laws, and their behaviour when writes fail,
 //! through the public interface.
 
-mod hosted;
+mod crashes;
 mod mica_cache;
 mod mica_cache_mode;
 mod mica_hit_ratios;

@@ -1,7 +1,6 @@
 //! Readers of the world: point lookups and scans, of the tree and through the memtables, with other
 //! work in between.
 
-use crate::stack::Stack;
 use crate::world::World;
 use alluvium_base::Sequence;
 use alluvium_base::message::LAST;
@@ -10,6 +9,7 @@ use alluvium_dictionary::memtables::Memtables;
 use alluvium_dictionary::merge::{Append, Direction};
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::Result;
+use alluvium_stories::Stack;
 use std::sync::Arc;
 use std::task::Poll;
 

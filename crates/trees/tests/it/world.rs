@@ -4,7 +4,6 @@
 use crate::alone::Alone;
 use crate::history::History;
 use crate::schema::schema_with;
-use crate::stack::Stack;
 use crate::under_way::UnderWay;
 use alluvium_base::message::LAST;
 use alluvium_base::{Kind, Message, Sequence};
@@ -15,6 +14,7 @@ use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::extents::{Class, ExtentOptions, ReclaimLimit, UNIT};
 use alluvium_storage::store::{Store, StoreOptions};
 use alluvium_storage::{Codec, LogOptions, PageSize, Result};
+use alluvium_stories::Stack;
 use alluvium_trees::tiered::{
     Adoption, Depth, Digesting, Edge, Incorporation, Job, Maintenance, Progress, Shape, Step, Tree,
     TreeOptions, Victim,

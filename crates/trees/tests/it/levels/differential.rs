@@ -17,6 +17,7 @@ use alluvium_dictionary::merge::Direction;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_sim::environment::number;
 use alluvium_storage::extents::ReclaimLimit;
+use alluvium_stories::Stack;
 use alluvium_trees::levels::{SameScan, Stitching};
 use std::sync::Arc;
 
@@ -79,7 +80,7 @@ fn history(seed: u64, operations: usize) -> Vec<Act> {
 pub(super) type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
 pub(super) fn pairs(world: &World, direction: Direction, at: u64) -> Pairs {
-    let stack: Arc<dyn Memtables> = Arc::<crate::stack::Stack>::clone(&world.stack);
+    let stack: Arc<dyn Memtables> = Arc::<Stack>::clone(&world.stack);
     let all = KeyRange::everything();
     let mut scan = world.levels.scan(stack, all, direction, at, world.now_ms);
     let mut pairs = Pairs::new();

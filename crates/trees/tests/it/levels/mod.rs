@@ -3,17 +3,14 @@
 
 mod apart;
 mod cases;
-mod crashes;
 mod differential;
 mod rehash;
 mod rules;
 mod scans;
 mod slices;
-mod story;
 
 use crate::history::History;
 use crate::schema::schema_with;
-use crate::stack::Stack;
 use alluvium_base::message::LAST;
 use alluvium_base::{Kind, Message, Sequence};
 use alluvium_device::Directory;
@@ -35,6 +32,7 @@ use alluvium_dictionary::share::Share;
 use alluvium_storage::extents::{Class, ExtentOptions, UNIT};
 use alluvium_storage::store::{Store, StoreOptions};
 use alluvium_storage::{Codec, Result};
+use alluvium_stories::Stack;
 use alluvium_trees::levels::{Filters, Levels, LevelsOptions, Stitching};
 use alluvium_trees::map::Home;
 use std::sync::Arc;

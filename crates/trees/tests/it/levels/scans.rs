@@ -8,6 +8,7 @@ use alluvium_dictionary::findings::Depth;
 use alluvium_dictionary::memtables::Memtables;
 use alluvium_dictionary::merge::Direction;
 use alluvium_dictionary::range::KeyRange;
+use alluvium_stories::Stack;
 use alluvium_trees::levels::Stitching;
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ const PASSES: u64 = 24;
 /// Walks over everything; how often that jumped.
 fn scan(world: &World) -> u64 {
     let before = world.levels.jumps();
-    let stack: Arc<dyn Memtables> = Arc::<crate::stack::Stack>::clone(&world.stack);
+    let stack: Arc<dyn Memtables> = Arc::<Stack>::clone(&world.stack);
     let all = KeyRange::everything();
     let mut scan = world
         .levels
@@ -167,7 +168,7 @@ fn what_lies_in_one_piece_is_not_written_again() {
         world.settle().unwrap();
     }
     for _ in 0..50 {
-        let stack: Arc<dyn Memtables> = Arc::<crate::stack::Stack>::clone(&world.stack);
+        let stack: Arc<dyn Memtables> = Arc::<Stack>::clone(&world.stack);
         let (all, at) = (KeyRange::everything(), world.sequence);
         let mut scan = world
             .levels

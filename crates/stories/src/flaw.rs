@@ -1,11 +1,11 @@
-//! Wrong uses of the tree, each of which the simulator must find.
+//! Mistakes of a structure's caller, each of which the simulator must find.
 
-/// A mistake that a caller of the tree could make.
+/// A mistake that a caller of a structure could make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Flaw {
-    /// None.
+pub enum Flaw {
+    /// There is none.
     Right,
-    /// What compactions gave up is used again before the generation without it is durable.
+    /// Space that maintenance gave up is used again before the generation without it is durable.
     ReusesEarly,
     /// The log is released before the generation that holds its records is durable.
     ReleasesTheLogFirst,
@@ -21,7 +21,7 @@ pub(crate) enum Flaw {
     ForgetsRangeDeletes,
     /// The first record after the cut is not replayed.
     ReplaysOneLess,
-    /// What an ingest has attached is not made durable before commits follow.
+    /// No checkpoint follows an ingest, though no log has its records.
     LeavesIngestsToTheLog,
     /// `Disk` is answered at `Process`.
     AcknowledgesEarly,

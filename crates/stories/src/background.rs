@@ -1,0 +1,324 @@
+//! Work in the background: incorporation, maintenance, checkpoints, reclaim. Each is done by slices
+//! and interrupted at will.
+
+use crate::database::{Database, Pairs, Sealed, Snapshot};
+use crate::flaw::Flaw;
+use crate::story::trouble;
+use crate::subject::Subject;
+use alluvium_dictionary::contract::{Dictionary as _, Progress};
+use alluvium_dictionary::memtable::Memtable;
+use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::share::Share;
+use alluvium_sim::generate::value;
+use alluvium_sim::{Trouble, World};
+use alluvium_storage::Result;
+use alluvium_storage::extents::{Class, ReclaimLimit};
+use std::sync::Arc;
+
+/// A slice of a reclaim.
+const RECLAIM: ReclaimLimit = ReclaimLimit {
+    extents: 64,
+    operations: 2,
+};
+/// Steps of a quiet hour.
+const QUIET: usize = 40;
+/// Records of a slice when the caller waits for the end.
+const ALL: usize = 100_000;
+
+impl<S: Subject> Database<S> {
+    /// Tells the ledger what the store is in the middle of, within an action or between two.
+    pub(crate) fn enter(&self, world: &World, what: Option<&'static str>) {
+        let is_maintaining = self.steps.iter().any(Option::is_some);
+        let between = is_maintaining.then_some("crash between slices of maintenance");
+        world.ledger.amid(what.or(between));
+    }
+
+    /// Seals a memtable that is full.
+    pub(crate) fn seal_full(&mut self, world: &World) -> Result<()> {
+        if self.filled < self.subject.layout().memtable_bytes {
+            return Ok(());
+        }
+        self.seal(world)
+    }
+
+    /// Seals the memtable. The one that was sealed before becomes part of the structure first.
+    pub(crate) fn seal(&mut self, world: &World) -> Result<()> {
+        if self.flaw == Flaw::DropsTheMemtable {
+            self.sealed = None;
+        }
+        self.finish_incorporation(world)?;
+        let cut = self.last();
+        if cut > self.dictionary.cut() {
+            let fresh = Arc::new(Memtable::new(self.memtable.limit()));
+            self.sealed = Some(Sealed {
+                memtable: std::mem::replace(&mut self.memtable, fresh),
+                base: std::mem::replace(&mut self.base, cut),
+                cut,
+                incorporation: None,
+            });
+            self.filled = 0;
+        }
+        self.restack();
+        Ok(())
+    }
+
+    pub(crate) fn finish_incorporation(&mut self, world: &World) -> Result<()> {
+        while self.sealed.is_some() {
+            self.poll_incorporation(ALL, world)?;
+        }
+        Ok(())
+    }
+
+    /// Lets versions be folded that neither the snapshot nor a later reader can tell apart.
+    fn raise_horizon(&self) {
+        let snapshot = self.snapshot.as_ref().map(|snapshot| snapshot.at);
+        self.home.horizon.raise_past(snapshot, self.last());
+    }
+
+    /// Does a slice of the incorporation of the sealed memtable.
+    fn poll_incorporation(&mut self, records: usize, world: &World) -> Result<()> {
+        self.raise_horizon();
+        self.enter(world, Some("crash in an incorporation"));
+        let Some(sealed) = &mut self.sealed else {
+            return Ok(());
+        };
+        let incorporation = match &mut sealed.incorporation {
+            Some(incorporation) => incorporation,
+            none => {
+                let cut = match self.flaw {
+                    Flaw::CutsTooHigh => sealed.cut + 1,
+                    Flaw::CutsTooLow => sealed.cut - 1,
+                    _ => sealed.cut,
+                };
+                let share = Share::whole(Arc::clone(&sealed.memtable), cut);
+                none.insert(self.dictionary.incorporate(share, Class::Normal)?)
+            }
+        };
+        let result = incorporation.poll(records).and_then(|progress| match progress {
+            Progress::More => Ok(false),
+            Progress::Done => incorporation.publish().map(|()| true),
+        });
+        match result {
+            // The list names it until the next one is sealed: readers know that the structure has
+            // it.
+            Ok(true) => {
+                self.sealed = None;
+                world.coverage.hit("incorporation");
+            }
+            Ok(false) => {}
+            Err(error) => {
+                sealed.incorporation = None;
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Does a slice of one of two steps of maintenance.
+    fn poll_step(&mut self, which: usize, records: usize, world: &World) -> Result<()> {
+        self.raise_horizon();
+        self.enter(world, Some("crash in maintenance"));
+        if self.steps[which].is_none() {
+            self.steps[which] = self.dictionary.next_step()?;
+        }
+        let Some(step) = &mut self.steps[which] else {
+            return Ok(());
+        };
+        match step.poll(records) {
+            Ok(Progress::More) => {}
+            Ok(Progress::Done) => {
+                self.steps[which] = None;
+                self.has_maintained = true;
+                world.coverage.hit("maintenance");
+            }
+            Err(error) => {
+                self.steps[which] = None;
+                return Err(error);
+            }
+        }
+        if self.flaw == Flaw::ReusesEarly && self.steps[which].is_none() {
+            let building = self.store().begin_checkpoint()?.generation();
+            self.store().extents().made_durable(building);
+            for _ in 0..3 {
+                self.store().reclaim(ReclaimLimit::default())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a generation durable. When `sealing`, it holds every commit, and `covered` is the
+    /// number of the newest.
+    pub(crate) fn checkpoint(&mut self, sealing: bool, covered: usize, world: &World) -> Result<()> {
+        if sealing {
+            self.seal(world)?;
+            self.finish_incorporation(world)?;
+        }
+        let at = self.dictionary.cut();
+        if self.flaw == Flaw::ReleasesTheLogFirst {
+            self.store().log().release(at)?;
+        }
+        let what = match self.is_unlogged {
+            true => "crash behind an ingest",
+            false => "crash in a checkpoint",
+        };
+        self.enter(world, Some(what));
+        let store = Arc::clone(&self.home.store);
+        self.dictionary.prepare()?;
+        let cut = self.dictionary.stand()?;
+        let (root, at) = (cut.root.clone(), cut.at);
+        let payload = self.root.keep(&store, &root)?;
+        let begun = store.begin_checkpoint()?;
+        drop(cut);
+        begun.finish(&payload, at)?;
+        self.root.durable = Some(root);
+        self.is_unlogged = false;
+        world.coverage.hit("checkpoint");
+        if sealing {
+            world.ledger.cover(covered);
+        } else if let Some((_, number)) = self.commits.iter().rfind(|(last, _)| *last <= at) {
+            world.ledger.cover(*number);
+            world.coverage.hit("checkpoint below the memtables");
+        }
+        Ok(())
+    }
+
+    pub(crate) fn background(&mut self, choice: u32, world: &World) -> std::result::Result<(), Trouble> {
+        let records = 1 + (choice >> 8) as usize % 160;
+        self.read_on(records / 8)?;
+        match choice % 28 {
+            0..11 => self.poll_step((choice >> 6) as usize % 2, records, world),
+            11..15 => self.poll_incorporation(records, world),
+            15..18 => self.reclaim(world),
+            18 => {
+                let result = self.store().log().prepare();
+                self.store().judge(result).map(drop)
+            }
+            19 => {
+                self.steps[(choice >> 6) as usize % 2] = None;
+                Ok(())
+            }
+            20 => self.request_maintenance(world).map(drop),
+            21 => {
+                let byte = value(u64::from(choice), b"key", 1)[0];
+                self.dictionary
+                    .compact_part(format!("wide/{byte:02x}").as_bytes())
+            }
+            22 => self.checkpoint(false, world.ledger.newest(), world),
+            23 => self.rest(world),
+            24 | 25 => return self.load_more(choice, world),
+            _ => return self.toggle_snapshot(world),
+        }
+        .map_err(trouble)
+    }
+
+    fn request_maintenance(&self, world: &World) -> Result<bool> {
+        let is_asked = self.subject.request_maintenance(&self.dictionary)?;
+        world.coverage.add("maintenance asked for", u64::from(is_asked));
+        Ok(is_asked)
+    }
+
+    /// Does what is due in a quiet hour, and what the structure thinks worth it, up to a number of
+    /// steps.
+    fn rest(&mut self, world: &World) -> Result<()> {
+        for turn in 0..QUIET {
+            self.poll_step(turn % 2, ALL, world)?;
+            if self.steps.iter().all(Option::is_none) && !self.request_maintenance(world)? {
+                // Nothing is due but, perhaps, what a step finds out when it is begun.
+                self.poll_step(0, ALL, world)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn reclaim(&mut self, world: &World) -> Result<()> {
+        let reclaimed = self.store().reclaim(RECLAIM)?;
+        self.space.taken = self.space.taken.saturating_sub(reclaimed.freed_bytes);
+        let coverage = &world.coverage;
+        coverage.add("extents freed", u64::from(reclaimed.freed_bytes > 0));
+        coverage.add("punched", u64::from(reclaimed.punched_bytes > 0));
+        coverage.add("truncated", u64::from(reclaimed.truncated_bytes > 0));
+        Ok(())
+    }
+
+    /// Begins or ends a read of the present state: it must find the state unchanged, both by the
+    /// walk that was held meanwhile and by a new one.
+    fn toggle_snapshot(&mut self, world: &World) -> std::result::Result<(), Trouble> {
+        let everything = KeyRange::everything();
+        if self.snapshot.is_none() {
+            let at = self.last();
+            let pairs = self.walk_each_way(&everything).map_err(trouble)?;
+            self.snapshot = Some(Snapshot {
+                at,
+                pairs: pairs.map_err(Trouble::wrong)?,
+                scan: self.scan(&everything, Direction::Forward, at),
+                read: Pairs::new(),
+            });
+            return Ok(());
+        }
+        self.read_on(usize::MAX)?;
+        let snapshot = self.snapshot.take().expect("there is one");
+        let directions = self.subject.directions();
+        let direction = directions[directions.len() - 1];
+        let again = self.walk(&everything, direction, snapshot.at).map_err(trouble)?;
+        let again = again.map_err(Trouble::wrong)?;
+        if snapshot.read == snapshot.pairs && again == snapshot.pairs {
+            world.coverage.hit("snapshot read to its end");
+            return Ok(());
+        }
+        Err(Trouble::wrong(
+            "a snapshot reads otherwise than when it was taken",
+        ))
+    }
+
+    /// Reads some records more of a snapshot.
+    fn read_on(&mut self, records: usize) -> std::result::Result<(), Trouble> {
+        let Some(snapshot) = &mut self.snapshot else {
+            return Ok(());
+        };
+        for _ in 0..records {
+            let Some((key, value)) = snapshot.scan.next().map_err(trouble)? else {
+                break;
+            };
+            snapshot.read.insert(key.to_vec(), value.to_vec());
+        }
+        Ok(())
+    }
+
+    /// Counts what the structure did in an action, and tells the ledger what is still under way.
+    pub(crate) fn count(&mut self, world: &World) {
+        self.enter(world, None);
+        let figures = self.subject.figures(&self.dictionary);
+        for ((name, now), (_, before)) in figures.iter().zip(&self.figures) {
+            world.coverage.add(name, now - before);
+        }
+        self.figures = figures;
+        if std::mem::take(&mut self.has_maintained) {
+            for situation in self.subject.situations(&self.dictionary) {
+                world.coverage.hit(situation);
+            }
+            let usage = self.store().extents().usage();
+            let is_used = usage.tiers.get(1).is_some_and(|tier| tier.live_bytes > 0);
+            world
+                .coverage
+                .add("written to the second tier", u64::from(is_used));
+        }
+        self.count_space(world);
+    }
+
+    /// Counts space that is taken. Once it exceeds what the files ever held, some was used again.
+    fn count_space(&mut self, world: &World) {
+        let usage = self.store().usage().0.total();
+        let taken = usage.live_extent_bytes + usage.provisional_bytes + usage.dead_bytes;
+        let space = &mut self.space;
+        let more = taken.saturating_sub(space.taken);
+        let again = |ever: u64, file: u64| ever.saturating_sub(file);
+        let before = again(space.ever, space.file.max(usage.file_bytes));
+        space.file = space.file.max(usage.file_bytes);
+        space.ever += more;
+        space.taken = taken;
+        world
+            .coverage
+            .add("extent reuse", u64::from(again(space.ever, space.file) > before));
+    }
+}

@@ -1,0 +1,113 @@
+//! Ingests: records that are written beside the structure and become part of it as one commit. A
+//! checkpoint makes them durable at once, for no log has them.
+
+use crate::database::Database;
+use crate::flaw::Flaw;
+use crate::format::encode;
+use crate::story::trouble;
+use crate::subject::Subject;
+use alluvium_base::Message;
+use alluvium_dictionary::contract::Ingest;
+use alluvium_sim::generate::value;
+use alluvium_sim::{Durability, Trouble, World, Write};
+use alluvium_storage::Result;
+
+/// An ingest, and what it has taken.
+pub(crate) struct Load {
+    ingest: Box<dyn Ingest>,
+    taken: Vec<Write>,
+    /// The number of the last key.
+    last: u32,
+}
+
+impl<S: Subject> Database<S> {
+    /// Does a slice of an ingest: it takes records, is attached, or is dropped.
+    pub(crate) fn load_more(&mut self, choice: u32, world: &World) -> std::result::Result<(), Trouble> {
+        match ((choice >> 5) % 8, self.load.take()) {
+            (0, Some(_)) => {
+                world.coverage.hit("ingest dropped");
+                Ok(())
+            }
+            (1..5, Some(load)) => self.attach(load, world),
+            (_, load) => self.take_records(choice, load).map_err(trouble),
+        }
+    }
+
+    fn take_records(&mut self, choice: u32, load: Option<Load>) -> Result<()> {
+        let mut load = match load {
+            Some(load) => load,
+            None => Load {
+                ingest: self.subject.ingest(&self.dictionary)?,
+                taken: Vec::new(),
+                last: 0,
+            },
+        };
+        let seed = u64::from(choice);
+        let first = load.last;
+        let stride = 1 + (choice >> 8) % (1 << 22);
+        for number in 1..(choice >> 16) % 200 {
+            let Some(at) = first.checked_add(number.saturating_mul(stride)) else {
+                break;
+            };
+            if load.last >= at {
+                break;
+            }
+            load.last = at;
+            let key = format!("wide/{at:08x}/0").into_bytes();
+            let value = value(seed, &key, (seed as usize >> 4) % 300);
+            load.ingest.push(&key, Message::put(0, &value))?;
+            load.taken.push(Write {
+                key,
+                value: Some(value),
+            });
+        }
+        self.load = Some(load);
+        Ok(())
+    }
+
+    /// Attaches an ingest. Every commit before it becomes part of the structure first, and a
+    /// checkpoint follows. A record of the log has its place among the commits.
+    fn attach(&mut self, load: Load, world: &World) -> std::result::Result<(), Trouble> {
+        let Load {
+            mut ingest, taken, ..
+        } = load;
+        if taken.is_empty() {
+            return Ok(());
+        }
+        self.seal(world).map_err(trouble)?;
+        self.finish_incorporation(world).map_err(trouble)?;
+        let prepared = ingest.end_layer().and_then(|()| ingest.prepare(self.next));
+        prepared.map_err(trouble)?;
+        let number = world.ledger.begin(&taken);
+        if let Err(error) = self.attach_now(ingest) {
+            if error.is_full() {
+                world.ledger.withdraw(number);
+            } else {
+                world.ledger.doubt(number);
+            }
+            return Err(trouble(error));
+        }
+        self.commits.push((self.last(), number));
+        world.ledger.acknowledge(number, Durability::Memory);
+        world.coverage.hit("ingest");
+        self.is_unlogged = self.flaw != Flaw::LeavesIngestsToTheLog;
+        self.log_again(number, world).map_err(trouble)
+    }
+
+    fn attach_now(&mut self, ingest: Box<dyn Ingest>) -> Result<()> {
+        self.append(1, &encode(&[]), Durability::Memory)?;
+        self.next += 1;
+        self.base = self.last();
+        self.restack();
+        ingest.attach(self.last())
+    }
+
+    /// Makes a generation durable if an ingest was attached that none holds. No record of the log
+    /// may follow before.
+    pub(crate) fn log_again(&mut self, covered: usize, world: &World) -> Result<()> {
+        if self.is_unlogged {
+            self.checkpoint(true, covered, world)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,53 @@
+//! The root of the structure in the superblock: there while it fits, else in nodes of its own.
+
+use alluvium_dictionary::blob::{Blob, Root};
+use alluvium_storage::store::Store;
+use alluvium_storage::superblock::MAX_PAYLOAD;
+use alluvium_storage::{Place, Result, Structure};
+
+/// Keeps the root of the durable generation.
+#[derive(Debug, Default)]
+pub(crate) struct RootKeeper {
+    /// The nodes of the newest root, if it is too long for the superblock.
+    pub(crate) apart: Option<Blob>,
+    /// The root of the durable generation, if it has one.
+    pub(crate) durable: Option<Vec<u8>>,
+}
+
+impl RootKeeper {
+    /// Reads the root of a store's durable generation. There is none before the first checkpoint.
+    pub(crate) fn open(store: &Store) -> Result<RootKeeper> {
+        let payload = store.superblock().payload;
+        if payload.is_empty() {
+            return Ok(RootKeeper::default());
+        }
+        let place = Place::new(Structure::Superblock, "superblock", 0);
+        let (apart, root) = match Root::decode(&payload, &place, store.page_size())? {
+            Root::Here(root) => (None, root.to_vec()),
+            Root::Apart(pointer) => {
+                let (blob, root) = Blob::open(store, &pointer)?;
+                (Some(blob), root)
+            }
+        };
+        Ok(RootKeeper {
+            apart,
+            durable: Some(root),
+        })
+    }
+
+    /// Returns the payload of a superblock that names `root`. What it needs is written, and what
+    /// the root before needed is given up.
+    pub(crate) fn keep(&mut self, store: &Store, root: &[u8]) -> Result<Vec<u8>> {
+        let mut payload = Root::Here(root).encode();
+        let mut apart = None;
+        if payload.len() > MAX_PAYLOAD {
+            let blob = store.judge(Blob::write(store, root))?;
+            payload = Root::Apart(*blob.pointer()).encode();
+            apart = Some(blob);
+        }
+        if let Some(before) = std::mem::replace(&mut self.apart, apart) {
+            before.release(store);
+        }
+        Ok(payload)
+    }
+}

@@ -1,0 +1,187 @@
+//! The steps of a run: what users and the background do, drawn from a seed.
+
+use alluvium_sim::generate::{Action as Plain, Mix, value};
+use alluvium_sim::ops::Op;
+use alluvium_sim::{Durability, Step, Write};
+use fastrand::Rng;
+
+/// What users and the background do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Commits some writes together.
+    Commit {
+        /// The writes, in order.
+        ops: Vec<Op>,
+        /// When the commit is acknowledged.
+        durability: Durability,
+    },
+    /// Makes everything so far durable.
+    Sync,
+    /// Makes a generation durable that holds every commit.
+    Checkpoint,
+    /// Does a slice of background work; the number chooses among several.
+    Background(u32),
+    /// Reads one key.
+    Get(Vec<u8>),
+}
+
+/// Draws many writes and much background work: what is rare is what happens in deep levels.
+fn mix() -> Mix {
+    Mix {
+        put: 16,
+        delete: 8,
+        batch: 34,
+        sync: 3,
+        checkpoint: 5,
+        background: 60,
+        get: 6,
+        circles: [6, 60, 1500],
+        circle_weights: [2, 3, 7],
+        batch_len: 4..=24,
+        value_len: 0..=400,
+        large_every: 80,
+        ..Mix::default()
+    }
+}
+
+/// Turns the steps of a mix into those of the story. `commit` gets the number of the step.
+fn convert(
+    plain: Vec<Step<Plain>>,
+    mut commit: impl FnMut(usize, Vec<Write>) -> Vec<Op>,
+    mut get: impl FnMut(Vec<u8>) -> Vec<u8>,
+) -> Vec<Step<Action>> {
+    let mut steps = Vec::with_capacity(plain.len());
+    for (number, step) in plain.into_iter().enumerate() {
+        let action = match step {
+            Step::Do(Plain::Commit { writes, durability }) => Action::Commit {
+                ops: commit(number, writes),
+                durability,
+            },
+            Step::Do(Plain::Sync) => Action::Sync,
+            Step::Do(Plain::Checkpoint) => Action::Checkpoint,
+            Step::Do(Plain::Background(choice)) => Action::Background(choice),
+            Step::Do(Plain::Get(key)) => Action::Get(get(key)),
+            Step::Reopen => {
+                steps.push(Step::Reopen);
+                continue;
+            }
+            Step::Crash(survival) => {
+                steps.push(Step::Crash(survival));
+                continue;
+            }
+        };
+        steps.push(Step::Do(action));
+    }
+    steps
+}
+
+/// Draws a run whose keys are scattered. Some puts of the mix become merges, some deletes range
+/// deletes.
+///
+/// ```
+/// use alluvium_stories::steps::scattered;
+/// assert_eq!(scattered(7, 100), scattered(7, 100), "the seed is all there is");
+/// ```
+#[must_use]
+pub fn scattered(seed: u64, count: usize) -> Vec<Step<Action>> {
+    let mut random = Rng::with_seed(!seed);
+    let op = |random: &mut Rng, write: Write| match (write.value, random.u32(0..16)) {
+        (Some(mut value), 0..3) => {
+            value.truncate(9);
+            Op::Merge {
+                key: write.key,
+                operand: value,
+            }
+        }
+        (Some(value), _) => Op::Put {
+            key: write.key,
+            value,
+        },
+        (None, 0..4) => {
+            let mut end = write.key[..random.usize(1..=write.key.len().min(8))].to_vec();
+            end.push(0xff);
+            Op::DeleteRange {
+                start: write.key,
+                end,
+            }
+        }
+        (None, _) => Op::Delete { key: write.key },
+    };
+    let commit = |_, writes: Vec<Write>| writes.into_iter().map(|write| op(&mut random, write)).collect();
+    convert(mix().steps(seed, count), commit, |key| key)
+}
+
+/// Stretches of the key space that are written in turn.
+const STRETCHES: u64 = 8;
+/// Keys of a stretch.
+const KEYS: u32 = 400;
+/// Commits to a stretch before the next one's turn.
+const TURN: usize = 6;
+
+/// Returns a key of a stretch.
+fn key_of(stretch: u64, number: u32) -> Vec<u8> {
+    format!("{stretch:02}/{number:06}").into_bytes()
+}
+
+/// Draws a run that commits to neighbouring keys: these leave leaves that merges can take over
+/// unread. There is a range delete or a merge among them now and then.
+#[must_use]
+pub fn neighbours(seed: u64, count: usize) -> Vec<Step<Action>> {
+    let mix = Mix {
+        put: 8,
+        delete: 2,
+        batch: 44,
+        batch_len: 6..=24,
+        value_len: 40..=260,
+        large_every: 0,
+        circles: Mix::default().circles,
+        circle_weights: Mix::default().circle_weights,
+        ..mix()
+    };
+    let random = std::cell::RefCell::new(Rng::with_seed(!seed));
+    // One run in four folds; leaves with operands are never taken over.
+    let merges = if seed.is_multiple_of(4) { 12 } else { 400 };
+    let (mut commits, mut cursor) = (0, 0);
+    let commit = |index: usize, writes: Vec<Write>| {
+        let mut random = random.borrow_mut();
+        let turn = (commits / TURN) as u64;
+        let stretch = turn.wrapping_mul(seed | 1) % STRETCHES;
+        if commits % TURN == 0 {
+            cursor = random.u32(..KEYS / 2);
+        }
+        commits += 1;
+        let mut ops = Vec::new();
+        for write in writes {
+            cursor = (cursor + random.u32(1..3)) % KEYS;
+            let key = key_of(stretch, cursor);
+            let draw = random.u32(..400);
+            ops.push(match write.value {
+                Some(_) if draw < 400 / merges => Op::Merge {
+                    operand: value(seed, &key, 5),
+                    key,
+                },
+                Some(old) => Op::Put {
+                    value: value(seed ^ (index as u64) << 20, &key, old.len().max(9)),
+                    key,
+                },
+                // Deletes of keys that were written before, and of ranges among them.
+                None if draw < 8 => {
+                    let from = random.u32(..KEYS);
+                    Op::DeleteRange {
+                        start: key_of(stretch, from),
+                        end: key_of(stretch, from + random.u32(1..60)),
+                    }
+                }
+                None => Op::Delete {
+                    key: key_of(random.u64(..STRETCHES), random.u32(..KEYS)),
+                },
+            });
+        }
+        ops
+    };
+    let get = |_| {
+        let mut random = random.borrow_mut();
+        key_of(random.u64(..STRETCHES), random.u32(..KEYS))
+    };
+    convert(mix.steps(seed, count), commit, get)
+}

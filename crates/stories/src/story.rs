@@ -1,0 +1,246 @@
+//! The story that the simulator runs.
+
+use crate::database::Database;
+use crate::flaw::Flaw;
+use crate::steps::Action;
+use crate::subject::Subject;
+use alluvium_dictionary::contract::Dictionary as _;
+use alluvium_dictionary::findings::Depth;
+use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::range::KeyRange;
+use alluvium_sim::ops::{Op, outcome};
+use alluvium_sim::{Cause, Contents, Durability, Part, Step, Story, Trouble, World, Write};
+use alluvium_storage::extents::{ExtentOptions, UNIT};
+use alluvium_storage::store::StoreOptions;
+use alluvium_storage::{Directories, Error, log};
+use std::sync::Arc;
+
+/// Every how many openings everything is checked; at the others the trunk alone is.
+const EVERYTHING: u64 = 4;
+
+/// A structure in a small database, under the crash driver.
+#[derive(Clone, Copy, Debug)]
+pub struct StructureStory<S> {
+    /// The name of the story, for replay lines.
+    pub name: &'static str,
+    /// The structure.
+    pub subject: S,
+    /// The mistake that the database makes.
+    pub flaw: Flaw,
+    /// How many tiers there are: 1 or 2.
+    pub tiers: u8,
+}
+
+/// Turns an error of the store into what the simulator knows.
+#[must_use]
+pub fn trouble(error: Error) -> Trouble {
+    if error.failing_tier().is_some() {
+        return Trouble::new(Cause::Part, error);
+    }
+    Trouble::of(error.kind(), error)
+}
+
+impl<S: Subject> StructureStory<S> {
+    /// Creates a story on one tier, without a mistake.
+    pub fn new(name: &'static str, subject: S) -> StructureStory<S> {
+        StructureStory {
+            name,
+            subject,
+            flaw: Flaw::Right,
+            tiers: 1,
+        }
+    }
+
+    /// Returns the story with a mistake.
+    #[must_use]
+    pub fn with_flaw(self, flaw: Flaw) -> StructureStory<S> {
+        StructureStory { flaw, ..self }
+    }
+
+    /// Returns the story on two tiers, under another name.
+    #[must_use]
+    pub fn on_two_tiers(self, name: &'static str) -> StructureStory<S> {
+        StructureStory {
+            name,
+            tiers: 2,
+            ..self
+        }
+    }
+
+    fn store_options(&self) -> StoreOptions {
+        let layout = self.subject.layout();
+        StoreOptions {
+            id: 0xa11,
+            cache_bytes: 1 << 20,
+            extents: ExtentOptions {
+                max_bytes: None,
+                min_reserve: UNIT,
+                max_reserve: 2 * UNIT,
+                min_map_deltas: 2 << 10,
+                planned_bytes: layout.planned_bytes.filter(|_| self.tiers > 1),
+                ..ExtentOptions::default()
+            },
+            log: log::LogOptions {
+                limit_bytes: 64 << 10,
+                starts_small: false,
+                stored_bytes: 0,
+                segment_bytes: 8 << 10,
+                reserve_bytes: 16 << 10,
+                // One, so that the death of the process leaves a prefix of the commits: what a
+                // merge or a range delete comes to depends on those before it.
+                lanes: 1,
+                access: layout.access,
+                identity: 7,
+            },
+            ..StoreOptions::default()
+        }
+    }
+
+    /// Returns the directories of the tiers. Each of two is a part of the one that crashes.
+    fn directories(&self, world: &World) -> Directories {
+        match self.tiers {
+            1 => Arc::clone(&world.directory).into(),
+            _ => Directories::from(Arc::new(Part::of(&world.directory, "one.")))
+                .and(Arc::new(Part::of(&world.directory, "two."))),
+        }
+    }
+}
+
+/// Returns what the writes of a commit come to, for the ledger.
+fn expect<S: Subject>(database: &Database<S>, ops: &[Op]) -> Result<Vec<Write>, Trouble> {
+    let keys = |start: &[u8], end: &[u8]| {
+        let range = KeyRange::new(start, Some(end));
+        let found = database.walk(&range, Direction::Forward, database.last());
+        let found = found.map_err(trouble)?.map_err(Trouble::wrong)?;
+        Ok(found.into_keys().collect())
+    };
+    outcome(ops, |key| database.get(key).map_err(trouble), keys)
+}
+
+fn commit<S: Subject>(
+    database: &mut Database<S>,
+    ops: &[Op],
+    durability: Durability,
+    world: &World,
+) -> Result<(), Trouble> {
+    database.seal_full(world).map_err(trouble)?;
+    database
+        .log_again(world.ledger.newest(), world)
+        .map_err(trouble)?;
+    let writes = expect(database, ops)?;
+    let ledger = &world.ledger;
+    let number = ledger.begin(&writes);
+    let mut result = database.commit(ops, durability);
+    if result.as_ref().is_err_and(Error::is_full) {
+        // A checkpoint frees log. It holds everything but this commit.
+        world.coverage.hit("log full");
+        result = database
+            .checkpoint(true, number - 1, world)
+            .and_then(|()| database.commit(ops, durability));
+    }
+    if result.is_ok() {
+        database.commits.push((database.last(), number));
+    }
+    ledger.answer(number, durability, result.map_err(trouble))
+}
+
+fn sync<S: Subject>(database: &mut Database<S>, world: &World) -> Result<(), Trouble> {
+    let newest = world.ledger.newest();
+    database.log_again(newest, world).map_err(trouble)?;
+    let store = database.store();
+    store.health().map_err(trouble)?;
+    let result = store.log().sync_all();
+    let synced = store.judge(result).map_err(trouble)?;
+    assert_eq!(synced, database.last(), "everything is complete");
+    world.ledger.cover(newest);
+    Ok(())
+}
+
+impl<S: Subject> Story for StructureStory<S> {
+    type Action = Action;
+    type System = Database<S>;
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn steps(&self, seed: u64, count: usize) -> Vec<Step<Action>> {
+        self.subject.steps(seed, count)
+    }
+
+    fn create(&self, world: &World) -> Result<Database<S>, Trouble> {
+        Database::create(self, self.directories(world), &self.store_options()).map_err(trouble)
+    }
+
+    fn open(&self, world: &World) -> Result<Database<S>, Trouble> {
+        Database::open(self, self.directories(world), &self.store_options()).map_err(trouble)
+    }
+
+    fn apply(&self, database: &mut Database<S>, action: &Action, world: &World) -> Result<(), Trouble> {
+        let newest = world.ledger.newest();
+        let result = match action {
+            Action::Commit { ops, durability } => commit(database, ops, *durability, world),
+            Action::Sync => sync(database, world),
+            Action::Checkpoint => database.checkpoint(true, newest, world).map_err(trouble),
+            Action::Background(choice) => database.background(*choice, world),
+            Action::Get(key) => {
+                let value = database.get(key).map_err(trouble);
+                value.and_then(|value| world.ledger.expect(key, value.as_deref()))
+            }
+        };
+        database.count(world);
+        result
+    }
+
+    fn contents(&self, database: &mut Database<S>) -> Result<Contents, Trouble> {
+        // Each way in turn: a walk is the dearer half of what an image costs.
+        let directions = self.subject.directions();
+        let direction = directions[database.next as usize % directions.len()];
+        let pairs = database.walk(&KeyRange::everything(), direction, database.last());
+        let mut contents = Contents::new();
+        for (key, value) in pairs.map_err(trouble)?.map_err(Trouble::wrong)? {
+            contents.add(&key, &value).expect("a map has each key once");
+        }
+        Ok(contents)
+    }
+
+    fn check(&self, database: &mut Database<S>) -> Result<Vec<String>, Trouble> {
+        let store = database.store();
+        let superblock = store.superblock();
+        let depth = match (superblock.generation + database.next).is_multiple_of(EVERYTHING) {
+            true => Depth::Everything,
+            false => Depth::Trunk,
+        };
+        let durable = database.root.durable.as_deref();
+        let examined = database
+            .dictionary
+            .examine(depth, &database.under_way(), durable, &mut |_| Ok(()))
+            .map_err(trouble)?;
+        let root = database.root.apart.iter().flat_map(|blob| blob.extents());
+        let root = root.map(|extent| (*extent, 1));
+        let reachable = examined.reachable.into_iter().chain(root);
+        let mut found = store.check(reachable).map_err(trouble)?;
+        found.extend(examined.findings.into_sentences());
+        found.extend(store.cache().check().iter().map(ToString::to_string));
+        Ok(found)
+    }
+
+    fn close(&self, mut database: Database<S>, world: &World) -> Result<(), Trouble> {
+        let newest = world.ledger.newest();
+        database.log_again(newest, world).map_err(trouble)?;
+        let Database {
+            steps,
+            sealed,
+            load,
+            snapshot,
+            dictionary,
+            home,
+            ..
+        } = database;
+        drop((steps, sealed, load, snapshot, dictionary));
+        let store = Arc::into_inner(home.store).expect("nothing else has the store");
+        store.close().map_err(trouble)?;
+        world.ledger.cover(world.ledger.newest());
+        Ok(())
+    }
+}

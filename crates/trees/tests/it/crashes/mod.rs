@@ -1,0 +1,16 @@
+//! Every structure of this crate in the same small database, under the crash driver and on devices
+//! that fail.
+//!
+//! In `cargo test` it is small. The large run, of which the counters are asserted, is
+//!
+//! ```text
+//! ALLUVIUM_SIM_POINTS=260000 ALLUVIUM_SIM_WORKERS=2 \
+//!     cargo test --release -p alluvium-trees --test it -- the_tree_survives_every_crash --nocapture
+//! ```
+//!
+//! [`alluvium_sim::harness`] has the other variables.
+
+mod levels;
+mod map;
+mod paged;
+mod tiered;
