@@ -179,7 +179,6 @@ impl Db {
     }
 
     /// As [`Db::keyspace_with`], in a structure of the caller's choice.
-    #[cfg(all(test, not(alluvium_model_check)))]
     pub(crate) fn keyspace_in(
         &self,
         name: &str,

@@ -6,7 +6,8 @@
 //! by [`Options::open`], or one that lives in memory by [`Options::in_memory`].
 
 use crate::options::Existing;
-use crate::{Db, Error, Options, Progress, RepairReport, Result, TierOptions};
+use crate::structure::Structure;
+use crate::{Db, Error, Keyspace, KeyspaceOptions, Options, Progress, RepairReport, Result, TierOptions};
 use alluvium_base::ErrorKind;
 use alluvium_device::Directory;
 use alluvium_storage::Directories;
@@ -130,6 +131,12 @@ pub trait Simulated {
     /// As [`Db::use_tier`].
     fn use_tier_in(&self, tier: u8) -> Result<()>;
 
+    /// Opens a keyspace in the map in memory, or makes it. No user can choose this structure.
+    ///
+    /// # Errors
+    /// As [`Db::keyspace_with`].
+    fn keyspace_in_map(&self, name: &str, options: &KeyspaceOptions) -> Result<Keyspace>;
+
     /// Ends a store as if its process had died: no handle writes anything more.
     fn abandon(&self);
 }
@@ -151,6 +158,10 @@ impl Simulated for Db {
     fn use_tier_in(&self, tier: u8) -> Result<()> {
         let own = self.engine().store.directories().get(tier).cloned();
         self.readmit(tier, || Ok(own.expect("the simulation has such a tier")))
+    }
+
+    fn keyspace_in_map(&self, name: &str, options: &KeyspaceOptions) -> Result<Keyspace> {
+        self.keyspace_in(name, Structure::Map, options)
     }
 
     fn abandon(&self) {

@@ -1,13 +1,13 @@
 //! What outlives a store: named snapshots, backups, new names, and what is there after a store was
 //! closed or its machine has crashed.
 
-use super::model::{Model, Pair};
+use super::model::{Change, Model, Pair};
 use super::ops::{Ending, KeyspaceNumber};
 use super::plan::KeyspacePlan;
 use super::reading;
 use super::world::{LOST, MOST_HELD, Outcome, World, told};
-use alluvium::Db;
 use alluvium::simulation::{OpenIn as _, Simulated as _};
+use alluvium::{Db, Durability};
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_device::simulated::Survival;
 use alluvium_storage::Directories;
@@ -51,9 +51,10 @@ impl World<'_> {
     pub(super) fn reopen(&mut self, ending: Ending) -> Outcome {
         self.held.clear();
         self.snapshots.clear();
+        self.widen();
+        self.settle()?;
         self.handles.clear();
         let db = self.db.take().expect("it is open");
-        self.widen();
         let mut candidates = Vec::new();
         match ending {
             Ending::Closed => told("close", db.close())?,
@@ -81,6 +82,23 @@ impl World<'_> {
         self.open()?;
         self.recover(candidates)?;
         self.sync()
+    }
+
+    /// Does what makes the state after a crash the same under all options: keyspaces that may be
+    /// volatile are emptied, and nothing that was committed can be lost.
+    fn settle(&mut self) -> Outcome {
+        let emptied = self.plan.keyspaces.iter().enumerate();
+        let emptied = emptied.filter(|(_, keyspace)| keyspace.is_emptied);
+        let emptied: Vec<_> = emptied
+            .map(|(of, _)| (of, Change::DeleteRange(Vec::new(), None)))
+            .collect();
+        if !emptied.is_empty() {
+            self.commit(Durability::Process, &emptied)?;
+        }
+        match self.plan.knobs.loses_nothing {
+            true => self.sync(),
+            false => Ok(()),
+        }
     }
 
     /// Finds out which of the states that a dead process may have left is there.
@@ -149,9 +167,7 @@ impl World<'_> {
         }
         // What is dropped while the disk is full can be made again once it is not.
         self.widen();
-        let made = self
-            .db()
-            .keyspace_with(&self.names[of], &self.plan.keyspaces[of].options());
+        let made = self.plan.keyspaces[of].open(self.db(), &self.names[of]);
         self.handles[of] = told("a keyspace that is made again", made)?;
         // Nothing of the new one is in snapshots of the time before it.
         let snapshots = self.snapshots.iter_mut().map(|(_, model)| model);

@@ -11,13 +11,20 @@
 //! they answer. `shrink.rs` makes a history that fails short. It is printed as words of `ops.rs`,
 //! which can be pasted into a test, with the line that runs the seed again.
 //!
+//! `metamorphic.rs` tells one history to many stores: other structures, other options (`knobs.rs`,
+//! `variants.rs`), the same answers. A history that fails under some of them is drawn by
+//! `diagram.rs`.
+//!
 //! `ALLUVIUM_CROSSING_SEED` is the seed of the first history, `ALLUVIUM_CROSSING_STEPS` how many
 //! operations all of them have, `ALLUVIUM_CROSSING_LENGTH` how many each has.
 
 mod damage;
+mod diagram;
 mod draw;
 mod keys;
+mod knobs;
 mod lasting;
+mod metamorphic;
 mod model;
 mod ops;
 mod plan;
@@ -25,6 +32,7 @@ mod reading;
 mod run;
 mod shrink;
 mod transactions;
+mod variants;
 mod world;
 mod writing;
 
@@ -51,9 +59,10 @@ fn number(name: &str, usual: u64) -> u64 {
 fn explore(seed: u64, len: usize, rule: Rule, coverage: &Coverage) -> Option<Failing> {
     let plan = StorePlan::drawn(seed);
     let operations = Draw::new(&plan, seed).history(len);
-    let failure = run(&plan, &operations, rule, coverage)?;
+    let plans = vec![plan];
+    let failure = run(&plans, &operations, rule, coverage)?;
     let found = Failing {
-        plan,
+        plans,
         operations,
         failure,
     };
@@ -66,8 +75,9 @@ fn explore(seed: u64, len: usize, rule: Rule, coverage: &Coverage) -> Option<Fai
 
 /// Shows a history as a program.
 fn show(failing: &Failing) -> String {
-    let mut text = format!("memtable {}, keys {}\n", failing.plan.memtable, failing.plan.keys);
-    for (number, keyspace) in failing.plan.keyspaces.iter().enumerate() {
+    let plan = &failing.plans[0];
+    let mut text = format!("memtable {}, keys {}\n", plan.memtable, plan.keys);
+    for (number, keyspace) in plan.keyspaces.iter().enumerate() {
         text += &format!("keyspace {number}: {keyspace:?}\n");
     }
     for operation in &failing.operations {
@@ -106,19 +116,19 @@ fn a_history_that_fails_is_made_short() {
     let failing = (1..50).find_map(|seed| explore(seed, 400, Rule::RangesSpareMerges, &Coverage::new()));
     let failing = failing.expect("a model that is wrong is found out");
     assert!(failing.operations.len() <= 6, "{}", show(&failing));
-    assert!(failing.plan.keyspaces.len() <= 2, "{}", show(&failing));
+    assert!(failing.plans[0].keyspaces.len() <= 2, "{}", show(&failing));
     let ranges = |operation: &Operation| format!("{operation:?}").contains("DeleteRange");
     assert!(failing.operations.iter().any(ranges), "{}", show(&failing));
     // The same again is the same.
     let again = run(
-        &failing.plan,
+        &failing.plans,
         &failing.operations,
         Rule::RangesSpareMerges,
         &Coverage::new(),
     );
     assert_eq!(again, Some(failing.failure.clone()));
     assert_eq!(
-        run(&failing.plan, &failing.operations, Rule::Right, &Coverage::new()),
+        run(&failing.plans, &failing.operations, Rule::Right, &Coverage::new()),
         None
     );
 }

@@ -1,8 +1,9 @@
 //! The stores of histories: a keyspace or two in every structure, in an order that a seed draws, so
 //! that each comes to lie beside each other one. All sizes are small.
 
-use alluvium::simulation::Scale;
-use alluvium::{Compression, KeyspaceOptions};
+use super::knobs::Knobs;
+use alluvium::simulation::{Scale, Simulated as _};
+use alluvium::{Compression, Db, Keyspace, KeyspaceOptions};
 
 /// How values of a keyspace are merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,10 +21,14 @@ pub(crate) struct KeyspacePlan {
     pub(crate) compression: Compression,
     /// Bytes beyond which a value is kept apart.
     pub(crate) threshold: Option<u32>,
+    /// How long keys and values may be, if that is less than the structure allows.
+    pub(crate) limits: Option<(usize, usize)>,
+    /// Whether it is emptied before the store is closed, as a volatile keyspace would be.
+    pub(crate) is_emptied: bool,
 }
 
 /// A store, and how large its parts are.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StorePlan {
     /// Bytes of a memtable.
     pub(crate) memtable: u64,
@@ -33,9 +38,11 @@ pub(crate) struct StorePlan {
     pub(crate) keys: u16,
     /// In the order in which they are made.
     pub(crate) keyspaces: Vec<KeyspacePlan>,
+    /// What no answer depends on.
+    pub(crate) knobs: Knobs,
 }
 
-const LEVELS: [&str; 9] = [
+pub(super) const LEVELS: [&str; 9] = [
     "levels,k=4",
     "levels,k=2,f=0",
     "levels,k=3,f=3,scan=4,values=moved",
@@ -47,7 +54,7 @@ const LEVELS: [&str; 9] = [
     "levels,never",
 ];
 
-const HASHED: [&str; 8] = [
+pub(super) const HASHED: [&str; 8] = [
     "hashed",
     "hashed,index=trie",
     "hashed,form=boa,lambda=2,refined=no",
@@ -59,7 +66,7 @@ const HASHED: [&str; 8] = [
 ];
 
 /// With the bytes of a node.
-const PAGED: [(u64, &str); 9] = [
+pub(super) const PAGED: [(u64, &str); 9] = [
     (512, "paged,beps,node=512,key=24,value=40"),
     (512, "paged,bplus,node=512,key=24,value=24,merge"),
     (1024, "paged,bplus,node=1024,key=64,value=64"),
@@ -75,17 +82,21 @@ const PAGED: [(u64, &str); 9] = [
 ];
 
 /// How many nodes must fit into a memtable.
-const NODES: u64 = 8;
+pub(super) const NODES: u64 = 8;
 
 /// The most bytes of volatile keyspaces.
-const VOLATILE: &str = "volatile,bytes=2M";
+pub(super) const VOLATILE: &str = "volatile,bytes=2M";
+
+/// The map, which no user can choose.
+pub(super) const MAP: &str = "map";
 
 impl KeyspacePlan {
-    pub(crate) fn options(&self) -> KeyspaceOptions {
-        let structure = self.structure.parse().expect("the structure is one");
-        let options = KeyspaceOptions::new()
-            .structure(structure)
-            .compression(self.compression);
+    fn options(&self) -> KeyspaceOptions {
+        let options = KeyspaceOptions::new().compression(self.compression);
+        let options = match self.structure {
+            MAP => options,
+            structure => options.structure(structure.parse().expect("the structure is one")),
+        };
         let options = match self.threshold {
             Some(bytes) => options.value_threshold(bytes),
             None => options,
@@ -94,6 +105,14 @@ impl KeyspacePlan {
             Operator::None => options,
             Operator::Append => options.merge_operator("append"),
             Operator::Add => options.merge_operator("add"),
+        }
+    }
+
+    /// Opens the keyspace with a name, or makes it.
+    pub(crate) fn open(&self, db: &Db, name: &str) -> alluvium::Result<Keyspace> {
+        match self.structure {
+            MAP => db.keyspace_in_map(name, &self.options()),
+            _ => db.keyspace_with(name, &self.options()),
         }
     }
 
@@ -110,6 +129,7 @@ impl KeyspacePlan {
     /// Returns how long its keys may be.
     pub(crate) fn most_key_bytes(&self) -> usize {
         match self.structure {
+            _ if self.limits.is_some() => self.limits.map_or(0, |(key, _)| key),
             paged if paged.contains("key=24") => 24,
             paged if paged.starts_with("paged") => 64,
             _ => 3000,
@@ -118,7 +138,11 @@ impl KeyspacePlan {
 
     /// Returns how long its values may be.
     pub(crate) fn most_value_bytes(&self) -> usize {
-        if self.lasts() { 1 << 20 } else { 200 }
+        match self.limits {
+            Some((_, value)) => value,
+            None if self.lasts() => 1 << 20,
+            None => 200,
+        }
     }
 }
 
@@ -147,6 +171,8 @@ impl StorePlan {
                     false => compressions[random.usize(..compressions.len())],
                 },
                 threshold: [None, Some(100), Some(300)][random.usize(..3)],
+                limits: None,
+                is_emptied: false,
             }
         });
         let keyspaces = keyspaces.collect();
@@ -155,12 +181,19 @@ impl StorePlan {
             tiers: [1, 1, 2][random.usize(..3)],
             keys: [12, 60, 120, 300][random.usize(..4)],
             keyspaces,
+            knobs: Knobs::default(),
         }
     }
 
     pub(crate) fn scale(&self) -> Scale {
-        let mut scale = Scale::small(0xc405, self.memtable, 384 << 10);
-        scale.extents.planned_bytes = (self.tiers > 1).then_some(64 << 10);
+        let knobs = &self.knobs;
+        let mut scale = Scale::small(0xc405, self.memtable, knobs.log);
+        scale.extents.planned_bytes = (self.tiers > 1).then_some(knobs.planned);
+        scale.cache = knobs.cache;
+        scale.shape.fanout = knobs.fanout;
+        scale.filters = knobs.filters;
+        scale.log.lanes = knobs.lanes;
+        scale.log.access = knobs.access;
         scale
     }
 }

@@ -17,6 +17,15 @@ pub(crate) struct Failure {
     pub(crate) why: String,
 }
 
+/// What a history came to under one plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ran {
+    /// Where it fails, if it does.
+    pub(crate) failure: Option<Failure>,
+    /// What the model did not foretell, by the number of the operation.
+    pub(crate) notes: Vec<(usize, String)>,
+}
+
 thread_local! {
     static IS_WATCHED: Cell<bool> = const { Cell::new(false) };
     static LAST_PANIC: RefCell<String> = const { RefCell::new(String::new()) };
@@ -33,15 +42,52 @@ fn install() {
     }));
 }
 
-/// Returns where a history fails, if it does. A panic of the store is a failure like others.
+/// Returns where a history fails under any of these plans, or where one of them answers otherwise
+/// than the first one.
 pub(crate) fn run(
-    plan: &StorePlan,
+    plans: &[StorePlan],
     operations: &[Operation],
     rule: Rule,
     coverage: &Coverage,
 ) -> Option<Failure> {
+    let mut first: Option<Ran> = None;
+    for plan in plans {
+        let ran = run_one(plan, operations, rule, coverage);
+        if ran.failure.is_some() {
+            return ran.failure;
+        }
+        match &first {
+            None => first = Some(ran),
+            Some(first) => {
+                if let Some(failure) = difference(first, &ran) {
+                    return Some(failure);
+                }
+            }
+        }
+    }
+    None
+}
+
+/// Returns where a history came to something else under another plan, in what the model does not
+/// foretell.
+pub(crate) fn difference(one: &Ran, other: &Ran) -> Option<Failure> {
+    let pairs = one.notes.iter().zip(&other.notes);
+    let same = pairs.take_while(|(one, other)| one == other).count();
+    let (one, other) = (one.notes.get(same), other.notes.get(same));
+    let at = one.iter().chain(&other).map(|(at, _)| *at).min();
+    let at = at?;
+    let show = |note: Option<&(usize, String)>| match note {
+        Some((own, what)) if *own == at => what.clone(),
+        _ => "as the model".to_owned(),
+    };
+    let why = format!("under two sets of options: {}, {}", show(one), show(other));
+    Some(Failure { at, why })
+}
+
+/// Runs a history under one plan. A panic of the store is a failure like others.
+pub(crate) fn run_one(plan: &StorePlan, operations: &[Operation], rule: Rule, coverage: &Coverage) -> Ran {
     INSTALL.call_once(install);
-    let at = Cell::new(0);
+    let (at, notes) = (Cell::new(0), RefCell::new(Vec::new()));
     IS_WATCHED.set(true);
     // A store that has panicked is not used again.
     let ended = catch_unwind(AssertUnwindSafe(|| {
@@ -49,14 +95,27 @@ pub(crate) fn run(
         for (number, operation) in operations.iter().enumerate() {
             at.set(number);
             world.apply(operation)?;
+            let noted = world.take_notes().into_iter().map(|note| (number, note));
+            notes.borrow_mut().extend(noted);
+            if let Some((_, upkeep)) = plan
+                .knobs
+                .upkeep
+                .as_ref()
+                .filter(|(every, _)| number % every == 0)
+            {
+                world.apply(upkeep)?;
+            }
         }
         Ok::<(), String>(())
     }));
     IS_WATCHED.set(false);
     let why = match ended {
-        Ok(Ok(())) => return None,
-        Ok(Err(why)) => why,
-        Err(_) => LAST_PANIC.with_borrow(|last| format!("a panic: {last}")),
+        Ok(Ok(())) => None,
+        Ok(Err(why)) => Some(why),
+        Err(_) => Some(LAST_PANIC.with_borrow(|last| format!("a panic: {last}"))),
     };
-    Some(Failure { at: at.get(), why })
+    Ran {
+        failure: why.map(|why| Failure { at: at.get(), why }),
+        notes: notes.into_inner(),
+    }
 }

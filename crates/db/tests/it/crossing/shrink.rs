@@ -1,4 +1,5 @@
-//! Makes a history that fails short: fewer operations, then less in each, then fewer keyspaces.
+//! Makes a history that fails short: fewer operations, then less in each, then fewer keyspaces and
+//! fewer options that differ.
 //!
 //! Any failure counts: a shorter history that fails in another way is as good. Delta debugging over
 //! the operations is that of Zeller and Hildebrandt (2002).
@@ -7,6 +8,7 @@ use super::model::Rule;
 use super::ops::{Operation, Read, Step, Write};
 use super::plan::StorePlan;
 use super::run::{Failure, run};
+use super::variants::plainer as plainer_plans;
 use alluvium::Durability;
 use alluvium_sim::Coverage;
 
@@ -16,7 +18,9 @@ const MOST_OPERATIONS: usize = 400_000;
 /// A history that fails.
 #[derive(Clone, Debug)]
 pub(crate) struct Failing {
-    pub(crate) plan: StorePlan,
+    /// The stores that it is told to, one after the other. The last of several is the one whose
+    /// answers differ.
+    pub(crate) plans: Vec<StorePlan>,
     pub(crate) operations: Vec<Operation>,
     pub(crate) failure: Failure,
 }
@@ -41,6 +45,7 @@ pub(crate) fn shrink(found: Failing, rule: Rule) -> Failing {
         shrinker.make_plain();
         shrinker.leave_out_parts();
         shrinker.leave_out_keyspaces();
+        shrinker.leave_out_options();
         if shrinker.size() == before || shrinker.left == 0 {
             return shrinker.best;
         }
@@ -96,7 +101,16 @@ fn without(operation: &Operation, from: usize, count: usize) -> Operation {
 impl Shrinker {
     fn size(&self) -> usize {
         let operations = &self.best.operations;
-        operations.len() + operations.iter().map(parts).sum::<usize>() + self.best.plan.keyspaces.len()
+        let said = operations.len() + operations.iter().map(parts).sum::<usize>();
+        said + self.best.plans[0].keyspaces.len() + self.differing_options()
+    }
+
+    /// Returns in how many options the last store differs from the first one.
+    fn differing_options(&self) -> usize {
+        match &self.best.plans[..] {
+            [plain, .., plan] => plainer_plans(plan, plain).len(),
+            _ => 0,
+        }
     }
 
     /// Leaves out what comes behind the failure.
@@ -105,16 +119,16 @@ impl Shrinker {
     }
 
     /// Tries a history, and keeps it if it fails.
-    fn tries(&mut self, plan: StorePlan, operations: Vec<Operation>) -> bool {
+    fn tries(&mut self, plans: Vec<StorePlan>, operations: Vec<Operation>) -> bool {
         if self.left == 0 {
             return false;
         }
-        self.left = self.left.saturating_sub(operations.len());
-        let Some(failure) = run(&plan, &operations, self.rule, &Coverage::new()) else {
+        self.left = self.left.saturating_sub(operations.len() * plans.len());
+        let Some(failure) = run(&plans, &operations, self.rule, &Coverage::new()) else {
             return false;
         };
         self.best = Failing {
-            plan,
+            plans,
             operations,
             failure,
         };
@@ -129,7 +143,7 @@ impl Shrinker {
             while at < self.best.operations.len() {
                 let mut shorter = self.best.operations.clone();
                 shorter.drain(at..(at + chunk).min(shorter.len()));
-                if !self.tries(self.best.plan.clone(), shorter) {
+                if !self.tries(self.best.plans.clone(), shorter) {
                     at += chunk;
                 }
             }
@@ -144,7 +158,7 @@ impl Shrinker {
             for plainer in plainer(operation) {
                 let mut operations = self.best.operations.clone();
                 operations[at] = plainer;
-                if self.tries(self.best.plan.clone(), operations) {
+                if self.tries(self.best.plans.clone(), operations) {
                     break;
                 }
             }
@@ -161,7 +175,7 @@ impl Shrinker {
                 while from + chunk <= self.best.operations.get(at).map_or(0, parts) {
                     let mut shorter = self.best.operations.clone();
                     shorter[at] = without(&shorter[at], from, chunk);
-                    if !self.tries(self.best.plan.clone(), shorter) {
+                    if !self.tries(self.best.plans.clone(), shorter) {
                         from += chunk;
                     }
                 }
@@ -189,16 +203,18 @@ impl Shrinker {
             };
             if bytes.0 > 1 {
                 bytes.0 = 1;
-                self.tries(self.best.plan.clone(), shorter);
+                self.tries(self.best.plans.clone(), shorter);
             }
         }
     }
 
     /// Leaves out the keyspaces that no operation needs.
     fn leave_out_keyspaces(&mut self) {
-        for number in (0..self.best.plan.keyspaces.len()).rev() {
-            let (mut plan, mut operations) = (self.best.plan.clone(), self.best.operations.clone());
-            plan.keyspaces.remove(number);
+        for number in (0..self.best.plans[0].keyspaces.len()).rev() {
+            let (mut plans, mut operations) = (self.best.plans.clone(), self.best.operations.clone());
+            plans
+                .iter_mut()
+                .for_each(|plan| drop(plan.keyspaces.remove(number)));
             let mut is_needed = false;
             for operation in &mut operations {
                 operation.visit_keyspaces(|keyspace| {
@@ -207,7 +223,23 @@ impl Shrinker {
                 });
             }
             if !is_needed {
-                self.tries(plan, operations);
+                self.tries(plans, operations);
+            }
+        }
+    }
+
+    /// Makes the options of the last store those of the first one, one after the other.
+    fn leave_out_options(&mut self) {
+        let [plain, .., _] = &self.best.plans[..] else {
+            return;
+        };
+        let (plain, mut at) = (plain.clone(), 0);
+        while let Some(plainer) = plainer_plans(&self.best.plans[self.best.plans.len() - 1], &plain).get(at) {
+            let mut plans = self.best.plans.clone();
+            *plans.last_mut().expect("there are two") = plainer.clone();
+            // Where it still fails, the list is shorter.
+            if !self.tries(plans, self.best.operations.clone()) {
+                at += 1;
             }
         }
     }

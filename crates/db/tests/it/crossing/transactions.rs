@@ -30,9 +30,14 @@ impl Beside {
     fn judge<T>(&self, world: &World<'_>, what: &str, result: Result<T, Error>) -> Outcome<Option<T>> {
         match result {
             Ok(value) => Ok(Some(value)),
-            Err(error) if world.is_refused(&error) || error.kind() == ErrorKind::LimitReached => Ok(None),
+            Err(error) if world.is_refused(&error) => Ok(None),
+            Err(error) if error.kind() == ErrorKind::LimitReached => {
+                world.note("a limit");
+                Ok(None)
+            }
             Err(error) if self.is_overtaken && error.kind() == ErrorKind::Conflict => {
                 world.coverage.hit(OVERTAKEN);
+                world.note(OVERTAKEN);
                 Ok(None)
             }
             Err(error) => Err(format!("{what}: {error}")),
@@ -252,7 +257,7 @@ impl World<'_> {
         if open.iter().any(|open| open.spilled_bytes > 0) {
             self.coverage.hit(SPILLED);
         }
-        let Some(durability) = plan.commit else {
+        let Some(durability) = plan.commit.map(|said| self.durability(said)) else {
             beside.transaction.rollback();
             return Ok(());
         };
@@ -267,6 +272,7 @@ impl World<'_> {
             Err(error) if self.is_refused(&error) => return Ok(()),
             Err(error) if is_overtaken && error.kind() == ErrorKind::Conflict => {
                 self.coverage.hit(OVERTAKEN);
+                self.note(OVERTAKEN);
                 return Ok(());
             }
             Err(error) => return Err(format!("a commit: {error}")),

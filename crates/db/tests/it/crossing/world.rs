@@ -11,6 +11,7 @@ use alluvium_device::Directory;
 use alluvium_device::simulated::SimDirectory;
 use alluvium_sim::Coverage;
 use alluvium_storage::Directories;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,6 +52,8 @@ pub(crate) struct World<'p> {
     /// How many names there were.
     pub(super) named_so_far: u64,
     pub(super) held: Vec<Held>,
+    /// What the model does not foretell of the operation under way: conflicts, a full disk.
+    notes: RefCell<Vec<String>>,
 }
 
 pub(super) fn told<T>(what: &str, result: alluvium::Result<T>) -> Outcome<T> {
@@ -98,6 +101,7 @@ impl<'p> World<'p> {
             named: BTreeMap::new(),
             named_so_far: 0,
             held: Vec::new(),
+            notes: RefCell::default(),
         };
         world.open()?;
         Ok(world)
@@ -105,17 +109,30 @@ impl<'p> World<'p> {
 
     pub(super) fn options(&self) -> Options {
         let clock = Arc::clone(&self.clock);
-        Options::new()
-            .record_memory(64 << 10)
-            .simulated(self.plan.scale(), move || clock.load(Ordering::Relaxed))
+        let options = Options::new().simulated(self.plan.scale(), move || clock.load(Ordering::Relaxed));
+        self.plan.knobs.of(options)
+    }
+
+    /// Notes something that the model does not foretell.
+    pub(super) fn note(&self, what: &str) {
+        self.notes.borrow_mut().push(what.to_owned());
+    }
+
+    /// Returns what was noted since the last call.
+    pub(crate) fn take_notes(&self) -> Vec<String> {
+        self.notes.take()
+    }
+
+    /// Returns the durability of a commit for which a history says this one.
+    pub(super) fn durability(&self, said: Durability) -> Durability {
+        self.plan.knobs.durability.unwrap_or(said)
     }
 
     pub(super) fn open(&mut self) -> Outcome {
         let db = told("open", self.options().open_in(directories(&self.disks)))?;
         for (name, keyspace) in self.names.iter().zip(&self.plan.keyspaces) {
             let what = format!("keyspace {name}, {}", keyspace.structure);
-            self.handles
-                .push(told(&what, db.keyspace_with(name, &keyspace.options()))?);
+            self.handles.push(told(&what, keyspace.open(&db, name))?);
         }
         self.db = Some(db);
         Ok(())
@@ -232,6 +249,7 @@ impl<'p> World<'p> {
         let is_volatile = || error.to_string().starts_with("volatile keyspaces hold");
         if error.kind() == ErrorKind::Full && self.is_narrow {
             self.coverage.hit(NO_SPACE);
+            self.note(NO_SPACE);
             return true;
         }
         error.kind() == ErrorKind::Full && is_volatile()
@@ -257,7 +275,7 @@ impl<'p> World<'p> {
     /// Does an operation, and compares what it returns.
     pub(crate) fn apply(&mut self, operation: &Operation) -> Outcome {
         match operation {
-            Operation::Batch(durability, writes) => self.batch(*durability, writes),
+            Operation::Batch(durability, writes) => self.batch(self.durability(*durability), writes),
             &Operation::Set(of, key, expected, new) => self.set(of, key, expected, new),
             &Operation::Take(of, key) => self.take(of, key),
             Operation::Read(read) => self.compare(read),

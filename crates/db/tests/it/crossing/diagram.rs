@@ -1,0 +1,98 @@
+//! Draws a history that has other answers under other options: which options these are, and where
+//! the answers part.
+
+use super::model::Rule;
+use super::plan::{KeyspacePlan, StorePlan};
+use super::run::{Ran, run_one};
+use super::show;
+use super::shrink::Failing;
+use alluvium_sim::Coverage;
+use std::fmt::Write as _;
+
+/// Bytes of a column of options.
+const COLUMN: usize = 44;
+
+fn keyspace(plan: &KeyspacePlan) -> String {
+    let threshold = plan
+        .threshold
+        .map_or(String::new(), |bytes| format!(", apart {bytes}"));
+    format!("{} {:?}{threshold}", plan.structure, plan.compression)
+}
+
+/// Returns the options of a plan by their names.
+fn options(plan: &StorePlan) -> Vec<(String, String)> {
+    let keyspaces = plan.keyspaces.iter().enumerate();
+    let mut all: Vec<(String, String)> = keyspaces
+        .map(|(number, own)| (format!("keyspace {number}, {:?}", own.operator), keyspace(own)))
+        .collect();
+    let knobs = &plan.knobs;
+    let upkeep = knobs.upkeep.as_ref().map_or("none".to_owned(), |(every, what)| {
+        format!("{what:?} every {every} operations")
+    });
+    let durability = knobs
+        .durability
+        .map_or("as the history says".to_owned(), |all| format!("{all:?}"));
+    let rest = [
+        ("memtable", plan.memtable.to_string()),
+        ("tiers", plan.tiers.to_string()),
+        ("page cache", knobs.cache.to_string()),
+        ("record cache", knobs.record_memory.to_string()),
+        ("fan-out", knobs.fanout.to_string()),
+        ("filters of levels", format!("{:?}", knobs.filters)),
+        (
+            "log",
+            format!("{} in {} lanes, {:?}", knobs.log, knobs.lanes, knobs.access),
+        ),
+        ("page", knobs.page_size.to_string()),
+        ("setup of the device", format!("{} ns", knobs.device.setup_ns)),
+        ("planned on the first tier", knobs.planned.to_string()),
+        ("threads", knobs.workers.to_string()),
+        ("durability", durability),
+        ("upkeep", upkeep),
+    ];
+    all.extend(rest.map(|(name, value)| (name.to_owned(), value)));
+    all
+}
+
+/// Returns what an operation came to under one plan, in a word.
+fn mark(ran: &Ran, at: usize) -> String {
+    match &ran.failure {
+        Some(failure) if failure.at == at => return "WRONG".to_owned(),
+        Some(failure) if failure.at < at => return String::new(),
+        _ => {}
+    }
+    let noted = ran.notes.iter().filter(|(of, _)| *of == at);
+    let noted: Vec<&str> = noted.map(|(_, note)| &note[..]).collect();
+    match noted.is_empty() {
+        true => "=".to_owned(),
+        false => noted.join(", "),
+    }
+}
+
+/// Draws a failing history: the options in which its stores differ, then its operations, each with
+/// what it came to under each plan. `=` stands for the answer of the model.
+pub(super) fn diagram(failing: &Failing, rule: Rule) -> String {
+    let [plain, .., other] = &failing.plans[..] else {
+        return show(failing);
+    };
+    let mut text = String::new();
+    let _ = writeln!(text, "{:<28}{:<COLUMN$}{}", "", "one store", "the other");
+    for ((name, one), (_, other)) in options(plain).into_iter().zip(options(other)) {
+        if one != other || name.starts_with("keyspace") {
+            let _ = writeln!(text, "{name:<28}{one:<COLUMN$}{other}");
+        }
+    }
+    let ran = |plan| run_one(plan, &failing.operations, rule, &Coverage::new());
+    let (one, two) = (ran(plain), ran(other));
+    text += "\n";
+    for (at, operation) in failing.operations.iter().enumerate() {
+        let (one, two) = (mark(&one, at), mark(&two, at));
+        let _ = writeln!(text, "  {one:^10} {two:^10}  {operation:?},");
+    }
+    let _ = write!(
+        text,
+        "  └─ operation {}: {}",
+        failing.failure.at, failing.failure.why
+    );
+    text
+}

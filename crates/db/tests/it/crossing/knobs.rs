@@ -1,0 +1,71 @@
+//! Options of a store that no answer depends on.
+
+use super::ops::Operation;
+use alluvium::simulation::Filters;
+use alluvium::{DeviceProfile, Durability, Options};
+use alluvium_storage::log::Access;
+
+/// Options of a store that no answer depends on.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Knobs {
+    /// Bytes of the page cache.
+    pub(crate) cache: u64,
+    /// Bytes of the record cache.
+    pub(crate) record_memory: u64,
+    /// Children of a node of the tiered tree.
+    pub(crate) fanout: usize,
+    /// What filters of levels are made of.
+    pub(crate) filters: Filters,
+    /// Bytes of the log.
+    pub(crate) log: u64,
+    /// Lanes of the log.
+    pub(crate) lanes: usize,
+    /// How the log is written.
+    pub(crate) access: Access,
+    /// Bytes of a page.
+    pub(crate) page_size: u32,
+    /// What the device is said to cost.
+    pub(crate) device: DeviceProfile,
+    /// Bytes that are planned to be on the first of two tiers.
+    pub(crate) planned: u64,
+    /// Threads in the background.
+    pub(crate) workers: usize,
+    /// The durability of all commits, instead of what the history says.
+    pub(crate) durability: Option<Durability>,
+    /// What is done in between, after this number of operations each.
+    pub(crate) upkeep: Option<(usize, Operation)>,
+    /// Whether all is synced before a crash, so that all options lose the same: nothing.
+    pub(crate) loses_nothing: bool,
+}
+
+impl Default for Knobs {
+    fn default() -> Knobs {
+        Knobs {
+            cache: 1 << 20,
+            record_memory: 64 << 10,
+            fanout: 4,
+            filters: Filters::default(),
+            log: 384 << 10,
+            lanes: 2,
+            access: Access::Written,
+            page_size: 4 << 10,
+            device: DeviceProfile::SSD,
+            planned: 64 << 10,
+            workers: 0,
+            durability: None,
+            upkeep: None,
+            loses_nothing: false,
+        }
+    }
+}
+
+impl Knobs {
+    /// Sets those that are no part of a scale.
+    pub(crate) fn of(&self, options: Options) -> Options {
+        options
+            .record_memory(self.record_memory)
+            .page_size(self.page_size)
+            .device(self.device)
+            .workers(self.workers)
+    }
+}
