@@ -207,8 +207,8 @@ impl Levels {
         kept.jobs.len() as u64 + u64::from(is_due)
     }
 
-    /// Returns whether a merge is under way, or due, and merges are not known to need more space than
-    /// there is. One that needs more is tried again and again.
+    /// Returns whether a merge is under way, or due, and merges are not known to need more space
+    /// than there is. One that needs more is tried again and again.
     #[must_use]
     pub fn may_compact(&self) -> bool {
         let mut kept = self.shared.kept.lock();

@@ -97,8 +97,8 @@ struct Amount {
 }
 
 impl Amount {
-    /// Returns how many bytes a merge writes, about: of each delete that goes, what it deletes goes,
-    /// too.
+    /// Returns how many bytes a merge writes, about: with each delete that goes, what it deletes
+    /// goes, too.
     fn written(&self) -> u64 {
         let records = self.weight.records.max(1);
         let left = records.saturating_sub(2 * self.deletes);

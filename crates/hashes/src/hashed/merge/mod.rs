@@ -135,8 +135,8 @@ impl Hashed {
         u64::from(kept.job.is_some() || is_due)
     }
 
-    /// Returns how many bytes the merge of a part writes, about, and of the largest one: while space
-    /// is scarce, parts are merged one after the other.
+    /// Returns how many bytes the merge of the largest part writes, about: while space is scarce,
+    /// parts are merged one after the other.
     #[must_use]
     pub fn merge_bytes(&self) -> u64 {
         let version = self.version();
@@ -151,8 +151,8 @@ impl Hashed {
         largest + largest / ABOVE_PART + ENDS
     }
 
-    /// Returns whether a merge is under way, or due, and merges are not known to need more space than
-    /// there is. One that needs more is tried again and again.
+    /// Returns whether a merge is under way, or due, and merges are not known to need more space
+    /// than there is. One that needs more is tried again and again.
     #[must_use]
     pub fn may_compact(&self) -> bool {
         let mut kept = self.shared.kept.lock();
