@@ -352,7 +352,8 @@ impl Engine {
             match self.checkpoint_everything() {
                 // The log keeps what the disk has no room for.
                 Err(error) if error.is_full() => {}
-                other => other?,
+                Err(error) => return Err(error),
+                Ok(()) => self.gather_few_records()?,
             }
         }
         self.drop_steps();

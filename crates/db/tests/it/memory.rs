@@ -266,7 +266,11 @@ fn open_long_keys(path: &Path, memory: u64) -> u64 {
         let mut long = number.to_be_bytes().to_vec();
         long.resize(MAX_KEY, b'k');
         assert!(keyspace.get(&long).unwrap().is_some(), "{number}");
-        let next = keyspace.range(&number.to_be_bytes()[..]..).next().unwrap().unwrap();
+        let next = keyspace
+            .range(&number.to_be_bytes()[..]..)
+            .next()
+            .unwrap()
+            .unwrap();
         assert!(next.0 == long, "{number}");
     }
     assert_eq!(keyspace.iter().rev().count() as u64, count);

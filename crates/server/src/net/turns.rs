@@ -51,7 +51,7 @@ impl Budget {
         self.end(&self.writing, bytes);
     }
 
-    /// The same as [`Budget::begin_to_write`] for values of so many bytes that are read. Who has a
+    /// The same as [`Budget::begin_to_write`] for `bytes` bytes of values that are read. Who has a
     /// turn waits for nothing but the device, whatever locks it holds.
     pub(crate) fn begin_to_read(&self, bytes: usize, most: Duration) -> bool {
         self.begin(&self.reading, bytes, most)

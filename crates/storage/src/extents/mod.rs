@@ -75,6 +75,7 @@ pub use kept::Keeper;
 pub use map::Frozen;
 pub use open::Reached;
 pub(crate) use open::{live_ranges, require_map};
+pub(crate) use policy::THIN_BYTES;
 pub use reclaim::{ReclaimLimit, Reclaimed};
 
 use crate::Tiers;
@@ -440,7 +441,8 @@ struct Slot {
 }
 
 impl Slot {
-    fn new(tier: Tier, limits: TierLimits) -> Slot {
+    fn new(mut tier: Tier, limits: TierLimits) -> Slot {
+        tier.thin_below = policy::thin_below(limits.start());
         Slot {
             limits,
             occupied: AtomicU64::new(tier.units.into()),

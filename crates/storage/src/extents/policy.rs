@@ -29,6 +29,19 @@ pub(super) enum Start {
 /// deleted from it would free less than the file system keeps for itself.
 const TINY: u32 = (MIB / UNIT) as u32;
 
+/// In the first units of a tier that starts small, the end of an extent that no node is in goes
+/// back to the file system: in a store of a few records that is most of each unit.
+const THIN: u32 = (THIN_BYTES / UNIT) as u32;
+pub(crate) const THIN_BYTES: u64 = 8 * MIB;
+
+/// Returns the unit from which on extents keep the space of their ends.
+pub(super) fn thin_below(start: Start) -> u32 {
+    match start {
+        Start::Whole => 0,
+        Start::Small => THIN,
+    }
+}
+
 /// Returns the most units that an extent is given where `wanted` would be best and `least` would
 /// do: in a tier that starts small as many as are used already.
 pub(super) fn longest(used: u32, least: u32, wanted: u32, start: Start) -> u32 {
@@ -191,7 +204,7 @@ pub(super) struct Excess {
     pub(super) tail: u32,
     /// Units in the file.
     pub(super) file: u32,
-    /// Units that are not free.
+    /// Units that are filled.
     pub(super) used: u32,
     /// Units that are kept backed for essential allocations.
     pub(super) reserve: u32,

@@ -113,7 +113,7 @@ impl Slot {
             backed: tier.backed.count(),
             tail: tier.free.run_below(tier.units),
             file: tier.units,
-            used: tier.used(),
+            used: tier.filled(),
             reserve,
             start: self.limits.start(),
         }

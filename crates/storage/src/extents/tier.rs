@@ -4,7 +4,7 @@
 use super::policy::{self, View};
 use super::space::{CHUNK, UnitSet};
 use super::state::{Head, Life, States};
-use super::{Class, Extent, MAX_EXTENT_UNITS, MAX_REFERENCES, TierLimits};
+use super::{Class, Extent, MAX_EXTENT_UNITS, MAX_REFERENCES, TierLimits, UNIT};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -113,6 +113,9 @@ pub(super) struct Tier {
     pub(super) resizing: bool,
     /// Units that one compaction which frees space takes.
     pub(super) freeing: u32,
+    /// Extents below this unit may have given back their ends: once they are free, it is not known
+    /// whether they have all of their space.
+    pub(super) thin_below: u32,
 }
 
 impl Tier {
@@ -151,7 +154,7 @@ impl Tier {
         );
         let (wanted, most) = limits.reserve_bounds();
         let wanted = policy::wanted_reserve(wanted, self.freeing);
-        policy::reserve(self.used(), (wanted, most), limits.start())
+        policy::reserve(self.filled(), (wanted, most), limits.start())
     }
 
     /// Returns the units that are not free.
@@ -164,6 +167,15 @@ impl Tier {
             self.units
         );
         used
+    }
+
+    /// Returns the units that are not free, of which those that have given their ends back count by
+    /// their bytes.
+    pub(super) fn filled(&self) -> u32 {
+        let counts = &self.counts;
+        let live = u32::try_from(counts.live_bytes.div_ceil(UNIT)).unwrap_or(u32::MAX);
+        let thin = counts.live_units.saturating_sub(live).min(self.thin_below);
+        self.used() - thin
     }
 
     pub(super) fn extent(&self, start: u32, units: u32) -> Extent {
@@ -232,8 +244,8 @@ impl Tier {
         }
     }
 
-    /// Units become free and stay backed.
-    fn vacate(&mut self, start: u32, units: u32) {
+    /// Units become free, and stay backed from `backed` on.
+    fn vacate(&mut self, start: u32, units: u32, backed: u32) {
         assert!(
             units > 0 && start + units <= self.units,
             "{units} units at {start} of a file of {}",
@@ -241,7 +253,9 @@ impl Tier {
         );
         self.states.vacate(start, units);
         self.free.insert(start..start + units);
-        self.backed.insert(start..start + units);
+        if backed.max(start) < start + units {
+            self.backed.insert(backed.max(start)..start + units);
+        }
         for chunk in start / CHUNK..=(start + units - 1) / CHUNK {
             if self.free.contains(chunk * CHUNK..(chunk + 1) * CHUNK) {
                 self.states.forget_chunk(chunk);
@@ -253,7 +267,7 @@ impl Tier {
     pub(super) fn abandon(&mut self, extent: Extent) {
         let head = self.expect(extent, Life::Provisional, "abandoning");
         self.counts.sub(&head);
-        self.vacate(extent.start, extent.units);
+        self.vacate(extent.start, extent.units, self.thin_below);
     }
 
     /// A step gives the end of an extent up.
@@ -264,7 +278,8 @@ impl Tier {
             "trimming {extent} to {units} units"
         );
         if units < extent.units {
-            self.vacate(extent.start + units, extent.units - units);
+            // No end is given back before it is trimmed.
+            self.vacate(extent.start + units, extent.units - units, 0);
             self.counts.sub(&head);
             self.counts.add(&Head { units, ..head });
             self.states.update(extent.start, &Head { units, ..head });
@@ -433,7 +448,7 @@ impl Tier {
                 self.pending = VecDeque::new();
             }
             self.counts.sub(&head);
-            self.vacate(start, head.units);
+            self.vacate(start, head.units, self.thin_below);
             extents += 1;
             units += head.units;
         }

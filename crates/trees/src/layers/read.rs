@@ -85,3 +85,50 @@ impl Piece {
         })
     }
 }
+
+#[cfg(all(test, not(alluvium_model_check)))]
+mod tests {
+    use super::super::How;
+    use super::*;
+    use crate::maplet::MapletSpec;
+    use crate::run::RunOptions;
+    use alluvium_base::Message;
+    use alluvium_device::memory::MemoryDirectory;
+    use alluvium_dictionary::rules::OneKeyspace;
+    use alluvium_storage::extents::Class;
+    use alluvium_storage::store::StoreOptions;
+    use std::sync::Arc;
+
+    #[test]
+    fn keys_that_begin_alike_for_long_are_found_in_the_run_that_has_them() {
+        let directory = Arc::new(MemoryDirectory::new());
+        let store = Store::create(directory, &StoreOptions::default(), b"").unwrap();
+        let mut layers = Layers::new(How {
+            store: Arc::new(store),
+            schema: Arc::new(OneKeyspace::default()),
+            run: RunOptions::new(Purpose::Incorporate),
+            maplet: MapletSpec {
+                fingerprint_bits: 12,
+                purpose: Purpose::Incorporate,
+                class: Class::Normal,
+                tier: 0,
+            },
+            run_bytes: 4000,
+            is_placed: false,
+        });
+        let key = |number: u32| [&[b'k'; 300][..], &number.to_be_bytes()].concat();
+        for number in (0..200).step_by(2) {
+            let value = number.to_be_bytes();
+            layers.push(&key(number), Message::put(0, &value)).unwrap();
+        }
+        layers.end_layer().unwrap();
+        assert!(layers.pieces().count() > 5);
+        for number in 0..200 {
+            let name = key(number);
+            let mut gather = Gather::new(LAST, 0, None);
+            layers.gather(Key::new(&name), &mut gather).unwrap();
+            let expected = (number % 2 == 0).then(|| number.to_be_bytes().to_vec());
+            assert_eq!(gather.finish(), expected, "{number}");
+        }
+    }
+}
