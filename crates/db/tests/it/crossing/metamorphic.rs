@@ -23,10 +23,12 @@ use super::world::{LOST, NO_SPACE, OVERTAKEN, SPILLED};
 use alluvium_sim::Coverage;
 
 const SEED: u64 = 16;
+/// Histories, each told to stores of its own: two hundred sets of options in all.
+const HISTORIES: u64 = 8;
 /// Operations of a history.
-const LENGTH: u64 = 100;
-/// Sets of options.
-const SETS: u64 = 200;
+const LENGTH: u64 = 150;
+/// Sets of options for a history.
+const SETS: u64 = 25;
 
 /// Returns a write that every structure takes.
 fn fit_write(of: usize, write: &mut Write) {
@@ -105,7 +107,7 @@ fn explore(seed: u64, len: usize, sets: u64, rule: Rule, coverage: &Coverage) ->
 #[test]
 fn a_history_has_the_same_answers_under_every_set_of_options() {
     let first = number("ALLUVIUM_METAMORPHIC_SEED", SEED);
-    let histories = number("ALLUVIUM_METAMORPHIC_HISTORIES", 1);
+    let histories = number("ALLUVIUM_METAMORPHIC_HISTORIES", HISTORIES);
     let len = number("ALLUVIUM_METAMORPHIC_LENGTH", LENGTH) as usize;
     let sets = number("ALLUVIUM_METAMORPHIC_SETS", SETS);
     let coverage = Coverage::new();
@@ -113,7 +115,8 @@ fn a_history_has_the_same_answers_under_every_set_of_options() {
         if let Some(failing) = explore(seed, len, sets, Rule::Right, &coverage) {
             panic!(
                 "options change answers; again: ALLUVIUM_METAMORPHIC_SEED={seed} \
-                 ALLUVIUM_METAMORPHIC_LENGTH={len} ALLUVIUM_METAMORPHIC_SETS={sets}\n{}",
+                 ALLUVIUM_METAMORPHIC_HISTORIES=1 ALLUVIUM_METAMORPHIC_LENGTH={len} \
+                 ALLUVIUM_METAMORPHIC_SETS={sets}\n{}",
                 diagram(&failing, Rule::Right)
             );
         }
