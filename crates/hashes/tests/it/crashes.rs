@@ -181,6 +181,7 @@ fn hashed_structures_survive_every_crash() {
 fn bundles_of_trees_survive_every_crash() {
     let crashes = Crashes {
         command: "cargo test -p alluvium-hashes --test it -- bundles_of_trees_survive_every_crash --nocapture",
+        points: 2000,
         ..campaign()
     };
     let survey = crashes.survive(groves());
@@ -235,7 +236,7 @@ fn bundles_of_trees_on_two_tiers_survive_every_fault() {
 fn hashed_structures_survive_every_fault() {
     let [latest, _, _, silt] = stories();
     let command = "cargo test -p alluvium-hashes --test it -- hashed_structures_survive_every_fault";
-    faults(command, 151).survive([latest, silt]);
+    faults(command, 223).survive([latest, silt]);
 }
 
 #[test]

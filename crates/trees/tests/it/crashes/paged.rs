@@ -87,7 +87,7 @@ fn stories() -> [StructureStory<InPages>; 3] {
 fn campaign() -> Crashes {
     let crashes = crashes(
         "cargo test -p alluvium-trees --test it -- pages_survive_every_crash --nocapture",
-        600,
+        1800,
         &[
             "checkpoint",
             "crash in a checkpoint",
