@@ -5,8 +5,8 @@
 //!
 //! *Does not know*: commands.
 //!
-//! *Read in this order*: `parse.rs` (requests), `reply.rs` (replies), `number.rs` (numbers as Redis
-//! writes and reads them).
+//! *Read in this order*: `parse.rs` (requests), `reply.rs` (replies), `number.rs` and
+//! `hexadecimal.rs` (numbers as Redis writes and reads them).
 //!
 //! ```text
 //! request   = *COUNT CRLF { $LENGTH CRLF BYTES CRLF }      what clients send
@@ -16,6 +16,7 @@
 //! Bytes from a socket are not trusted: nothing is allocated because a length says so, only because
 //! bytes have come.
 
+mod hexadecimal;
 pub mod number;
 pub mod parse;
 pub mod reply;

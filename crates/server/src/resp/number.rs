@@ -1,4 +1,7 @@
 //! Numbers as Redis reads and writes them.
+
+use super::hexadecimal::Hexadecimal;
+
 /// An integer as Redis reads it: decimal, no blanks, no plus, no leading zeros.
 #[must_use]
 pub fn integer(text: &[u8]) -> Option<i64> {
@@ -37,25 +40,40 @@ pub fn double(text: &[u8]) -> Option<f64> {
     if rest.eq_ignore_ascii_case("inf") || rest.eq_ignore_ascii_case("infinity") {
         return Some(sign * f64::INFINITY);
     }
-    let value: f64 = match rest.as_bytes() {
-        [b'0', b'x' | b'X', digits @ ..] => hexadecimal(digits)?,
-        [b'0'..=b'9' | b'.', ..] => {
-            let value: f64 = rest.parse().ok()?;
-            let is_zero = !mantissa_has_digits(rest.as_bytes());
-            if value.is_infinite() || (value == 0.0 && !is_zero) {
-                return None;
-            }
-            value
+    let value: f64 = match behind_mark(rest.as_bytes()) {
+        Some(digits) => Hexadecimal::read(digits)?.to_double(),
+        None if rest.starts_with(|first: char| first.is_ascii_digit() || first == '.') => {
+            rest.parse().ok()?
         }
-        _ => return None,
+        None => return None,
     };
+    if value.is_infinite() || (value == 0.0 && mantissa_has_digits(rest.as_bytes())) {
+        return None;
+    }
     Some(sign * value)
+}
+
+/// What stands behind `0x`, if a text without its sign begins so.
+fn behind_mark(text: &[u8]) -> Option<&[u8]> {
+    match text {
+        [b'0', b'x' | b'X', digits @ ..] => Some(digits),
+        _ => None,
+    }
 }
 
 /// Whether any digit before the exponent is not zero.
 fn mantissa_has_digits(text: &[u8]) -> bool {
-    let mut mantissa = text.iter().take_while(|byte| !matches!(byte, b'e' | b'E'));
-    mantissa.any(|byte| (b'1'..=b'9').contains(byte))
+    let is_not_zero = |byte: &u8| byte.is_ascii_hexdigit() && *byte != b'0';
+    match behind_mark(text) {
+        Some(digits) => digits
+            .iter()
+            .take_while(|byte| !matches!(byte, b'p' | b'P'))
+            .any(is_not_zero),
+        None => text
+            .iter()
+            .take_while(|byte| !matches!(byte, b'e' | b'E'))
+            .any(is_not_zero),
+    }
 }
 
 /// The end of a range of scores as Redis reads it: blanks may lead, nothing is zero, and what is
@@ -72,6 +90,14 @@ pub fn bound(text: &[u8]) -> Option<f64> {
     let text = &text[blanks..];
     double(text).or_else(|| {
         // Only numbers beyond what a double can be are left.
+        let (sign, rest) = match text.split_first()? {
+            (b'-', rest) => (-1.0, rest),
+            (b'+', rest) => (1.0, rest),
+            _ => (1.0, text),
+        };
+        if let Some(digits) = behind_mark(rest) {
+            return Some(sign * Hexadecimal::read(digits)?.to_double());
+        }
         let is_number = text.last()?.is_ascii_digit() && text.iter().all(|&byte| is_of_number(byte));
         let value: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
         is_number.then_some(value)
@@ -80,15 +106,6 @@ pub fn bound(text: &[u8]) -> Option<f64> {
 
 fn is_of_number(byte: u8) -> bool {
     byte.is_ascii_digit() || matches!(byte, b'.' | b'e' | b'E' | b'+' | b'-')
-}
-
-fn hexadecimal(digits: &[u8]) -> Option<f64> {
-    if digits.is_empty() {
-        return None;
-    }
-    digits.iter().try_fold(0.0, |value, &digit| {
-        Some(value * 16.0 + f64::from(char::from(digit).to_digit(16)?))
-    })
 }
 
 /// A double as C's `%.17g` writes it, which Redis 7.0 uses for replies.
@@ -167,6 +184,10 @@ pub fn write_integer(out: &mut Vec<u8>, value: i64) {
 const DECIMALS: u32 = 17;
 const ONE: i128 = 10i128.pow(DECIMALS);
 
+/// Numbers from this one on have more than the nineteen digits before the point that a long double
+/// tells apart.
+const MOST_FIXED: i128 = ONE * 10i128.pow(19);
+
 /// A decimal number with seventeen places, which is what INCRBYFLOAT shows of the long doubles that
 /// Redis reckons with. Sums of decimals are exact.
 fn fixed(text: &[u8]) -> Option<i128> {
@@ -175,9 +196,14 @@ fn fixed(text: &[u8]) -> Option<i128> {
         (b'+', digits) => (false, digits),
         _ => (false, text),
     };
+    if let Some(digits) = behind_mark(digits) {
+        let value = Hexadecimal::read(digits)?.scaled(ONE as u64)?;
+        let value = i128::try_from(value).ok().filter(|&value| value < MOST_FIXED)?;
+        return Some(if is_negative { -value } else { value });
+    }
     let mut parts = digits.splitn(2, |&byte| byte == b'.');
     let (whole, decimals) = (parts.next()?, parts.next().unwrap_or_default());
-    // Nineteen digits before the point are what a long double tells apart.
+    // See `MOST_FIXED`.
     if whole.len() > 19 || decimals.len() > DECIMALS as usize || whole.len() + decimals.len() == 0 {
         return None;
     }
@@ -285,8 +311,28 @@ mod tests {
         assert_eq!(double(b"-1.5e3"), Some(-1500.0));
         assert_eq!(double(b"+inf"), Some(f64::INFINITY));
         assert_eq!(double(b"0x10"), Some(16.0));
+        assert_eq!(double(b"-0X1.8p1"), Some(-3.0));
+        assert_eq!(double(b"0x0p-5000"), Some(0.0));
         for text in [
-            "", "nan", " 1", "1 ", "1a", "--1", "-", "e5", "0x", "1e400", "-1e400", "1e-400",
+            "",
+            "nan",
+            " 1",
+            "1 ",
+            "1a",
+            "--1",
+            "-",
+            "e5",
+            "0x",
+            "1e400",
+            "-1e400",
+            "1e-400",
+            "0x1p1024",
+            "-0x1p1024",
+            "0x1p-1075",
+            "1p3",
+            "0x-1",
+            "0xinf",
+            "0x1e+5",
         ] {
             assert_eq!(double(text.as_bytes()), None, "{text}");
         }
@@ -302,6 +348,10 @@ mod tests {
             ("-1e400", Some(f64::NEG_INFINITY)),
             ("1e-400", Some(0.0)),
             ("-inf", Some(f64::NEG_INFINITY)),
+            (" 0x1p3", Some(8.0)),
+            ("-0x1p1024", Some(f64::NEG_INFINITY)),
+            ("0x1p-2000", Some(0.0)),
+            ("0x1p", None),
             (" ", None),
             ("1 ", None),
             ("nan", None),
@@ -318,6 +368,11 @@ mod tests {
             ("0.1", "0.2", "0.3"),
             ("5.0e3", "200", "5200"),
             ("-1", "1", "0"),
+            ("0x1p3", "1", "9"),
+            ("-0x1.8p1", "0.5", "-2.5"),
+            ("0x1p-1074", "1", "1"),
+            ("0x1.00000000000008p0", "0", "1.00000000000000011"),
+            ("0x1.23456789abcdef123p4", "1", "19.20444444444444422"),
         ] {
             let found = add_floats(left.as_bytes(), right.as_bytes()).unwrap();
             assert_eq!(String::from_utf8(found).unwrap(), sum);

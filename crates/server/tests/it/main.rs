@@ -13,6 +13,7 @@ mod collections;
 mod connections;
 mod datagrams;
 mod differential;
+mod edge_cases;
 mod expired;
 mod failing_tier;
 mod guesses;

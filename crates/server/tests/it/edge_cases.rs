@@ -1,0 +1,96 @@
+//! Requests that clients seldom send: a real Redis and this server must say the same.
+
+use crate::client::{Client, Fixture};
+use crate::differential::start_redis;
+
+/// Asks both for the same lines and compares their replies.
+fn compare(lines: impl IntoIterator<Item = String>) {
+    let Some(redis) = start_redis() else {
+        return;
+    };
+    let fixture = Fixture::new();
+    let (mut theirs, mut ours) = (Client::connect(redis.address), fixture.client());
+    for line in lines {
+        assert_eq!(ours.ask(&line), theirs.ask(&line), "{line}");
+    }
+}
+
+/// Numbers as they may be written in hexadecimal digits, and what looks like them.
+const HEXADECIMAL: &[&str] = &[
+    "0x1p3",
+    "0X1P3",
+    "-0x1p3",
+    "+0x10",
+    "0x1.8p1",
+    "0x.8",
+    "0x1.",
+    "0x1p+2",
+    "0x1P-2",
+    "0xAbC.dEp4",
+    "0x",
+    "0x.",
+    "0x1p",
+    "0x1p+",
+    "0xg",
+    "0x-1",
+    "0xinf",
+    "1p3",
+    "0x1.8.1",
+    "0x1e+5",
+    "0x1e5",
+    "00x1",
+    "0x0p99999999999999999999",
+    "-0x0",
+];
+
+/// Those that are a matter of rounding, or beyond what a double can be. Redis adds in more digits.
+const ROUNDED: &[&str] = &[
+    "0x1.00000000000008p0",
+    "0x1.000000000000080000001p0",
+    "0x1.00000000000018p0",
+    "0x1.fffffffffffff7p1023",
+    "0x1.fffffffffffff8p1023",
+    "0x1p1024",
+    "-0x1p1024",
+    "0x1p99999999999999999999",
+    "0x1p-1022",
+    "0x1p-1074",
+    "0x1.8p-1075",
+    "0x1p-1075",
+    "0x1p-2000",
+    "0x0.0000000000000000000000000001p100",
+    "0x123456789abcdef0123456789p-40",
+];
+
+#[test]
+fn hexadecimal_numbers_are_read_as_redis_reads_them() {
+    let sums = HEXADECIMAL.iter().flat_map(|number| {
+        [
+            "DEL f h".to_owned(),
+            format!("INCRBYFLOAT f {number}"),
+            format!("INCRBYFLOAT f {number}"),
+            format!("HINCRBYFLOAT h f {number}"),
+            format!("SET f {number}"),
+            "INCRBYFLOAT f 0.5".to_owned(),
+            format!("HSET h f {number}"),
+            "HINCRBYFLOAT h f 0.5".to_owned(),
+            format!("INCRBY f {number}"),
+            format!("RPUSH l {number}"),
+            "SORT l".to_owned(),
+            "DEL l".to_owned(),
+        ]
+    });
+    let scores = HEXADECIMAL.iter().chain(ROUNDED).flat_map(|number| {
+        [
+            "DEL z".to_owned(),
+            format!("ZADD z {number} m"),
+            "ZSCORE z m".to_owned(),
+            format!("ZINCRBY z {number} m"),
+            format!("ZADD z INCR {number} m"),
+            format!("ZCOUNT z {number} +inf"),
+            format!("ZRANGEBYSCORE z -inf ({number} WITHSCORES"),
+            format!("ZUNION 1 z WEIGHTS {number} WITHSCORES"),
+        ]
+    });
+    compare(sums.chain(scores));
+}
