@@ -45,8 +45,8 @@ pub(super) fn command(_session: &mut Session, args: Args<'_>, reply: &mut Reply<
         }
         (b"LIST", 2..) => list(args, reply)?,
         (b"DOCS", _) => docs(args, reply),
-        (b"GETKEYS", 3..) => get_keys(args.from(2), reply)?,
-        (b"GETKEYSANDFLAGS", 3..) => get_keys_and_flags(args.from(2), reply)?,
+        (b"GETKEYS", 4..) => get_keys(args.from(2), reply)?,
+        (b"GETKEYSANDFLAGS", 4..) => get_keys_and_flags(args.from(2), reply)?,
         (b"HELP", 2) => {
             reply.array(HELP.len());
             HELP.iter().for_each(|line| reply.simple(line));
@@ -139,17 +139,33 @@ fn docs(args: Args<'_>, reply: &mut Reply<'_>) {
     }
 }
 
-/// The command that arguments begin with, and its keys among them.
+/// Where a command's subcommand has its key, if any.
+const KEY_OF_SUBCOMMAND: u32 = 2;
+
+/// The command that arguments begin with, and its keys among them. What Redis finds wrong is found
+/// in its order: names, whether there can be keys, how many arguments, the keys themselves.
 fn keys_of<'a>(args: Args<'a>) -> Result<(&'static Command, Vec<&'a [u8]>), Failure> {
-    let command = names::find(args.at(0)).ok_or(Failure::say("ERR Invalid command specified"))?;
-    if !command.takes(args.len()) {
+    const UNKNOWN: Failure = Failure::say("ERR Invalid command specified");
+    let command = names::find(args.at(0)).ok_or(UNKNOWN)?;
+    let (mut arity, mut has_keys) = (command.arity, command.may_have_keys());
+    let parts = subcommands::names(command.name);
+    if !parts.is_empty() && args.len() > 1 {
+        let part = parts.iter().find(|(word, _)| args.is(1, word));
+        let (_, least) = *part.ok_or(UNKNOWN)?;
+        arity = least;
+        has_keys &= least.unsigned_abs() > KEY_OF_SUBCOMMAND;
+    }
+    if !has_keys {
+        return Err(Failure::say("ERR The command has no key arguments"));
+    }
+    if !subcommands::fits(arity, args.len()) {
         return Err(Failure::say(
             "ERR Invalid number of arguments specified for command",
         ));
     }
     let keys: Vec<&[u8]> = command.keys(args).collect();
     if keys.is_empty() {
-        return Err(Failure::say("ERR The command has no key arguments"));
+        return Err(Failure::say("ERR Invalid arguments specified for command"));
     }
     Ok((command, keys))
 }

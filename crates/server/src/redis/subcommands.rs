@@ -23,8 +23,8 @@ static CLIENT: Subcommands = &[
 static COMMAND: Subcommands = &[
     ("count", 2),
     ("docs", -2),
-    ("getkeys", -3),
-    ("getkeysandflags", -3),
+    ("getkeys", -4),
+    ("getkeysandflags", -4),
     ("help", 2),
     ("info", -2),
     ("list", -2),

@@ -229,6 +229,11 @@ impl Command {
         }
     }
 
+    /// Whether any of its arguments can be a key.
+    pub(super) fn may_have_keys(&self) -> bool {
+        self.keys != NONE
+    }
+
     /// Whether an argument says how many keys there are.
     pub(super) fn has_movable_keys(&self) -> bool {
         matches!(self.keys, (_, 1.., 0)) || self.has(SORTS)

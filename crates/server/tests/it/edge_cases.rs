@@ -94,3 +94,68 @@ fn hexadecimal_numbers_are_read_as_redis_reads_them() {
     });
     compare(sums.chain(scores));
 }
+
+#[test]
+fn what_command_getkeys_refuses_is_said_as_redis_says_it() {
+    let asked = [
+        "",
+        " PING",
+        " PING x",
+        " PING x y",
+        " NOSUCH",
+        " NOSUCH a",
+        " GET",
+        " GET a",
+        " GET a b",
+        " ZUNION",
+        " ZUNION 1",
+        " ZUNION 2 a",
+        " ZUNION 2 a b",
+        " ZUNION x a",
+        " ZUNION 0 a",
+        " ZUNION -1 a",
+        " ZUNIONSTORE d 2 a",
+        " ZUNIONSTORE d 1 a",
+        " MEMORY",
+        " MEMORY USAGE",
+        " MEMORY USAGE a",
+        " MEMORY NOSUCH a",
+        " MEMORY DOCTOR",
+        " OBJECT ENCODING a",
+        " OBJECT ENCODING",
+        " OBJECT HELP",
+        " OBJECT FREQ a b",
+        " MSET a",
+        " MSET a 1",
+        " MSET a 1 b",
+        " SORT a STORE b",
+        " SORT a STORE",
+        " COMMAND GETKEYS GET a",
+        " CONFIG GET x",
+        " CONFIG NOSUCH x",
+        " SINTERCARD 1",
+        " SINTERCARD 3 a b",
+        " SINTERCARD 2 a b",
+        " LMPOP 5 a LEFT",
+        " LMPOP x a LEFT",
+        " LMPOP 1 a LEFT",
+        " BITOP AND d",
+        " BITOP AND d a",
+        " KEYS *",
+        " DEL",
+        " SMOVE a b",
+        " COPY a",
+        " RENAME a b c",
+        " CLIENT KILL",
+        " ACL NOSUCH",
+        " ZDIFF 99999999999 a",
+    ];
+    compare(asked.iter().map(|rest| format!("COMMAND GETKEYS{rest}")));
+    let is_refused = |rest: &&&str| rest.contains("NOSUCH") || rest.ends_with("PING x") || rest.len() < 10;
+    compare(
+        asked
+            .iter()
+            .filter(is_refused)
+            .map(|rest| format!("COMMAND GETKEYSANDFLAGS{rest}")),
+    );
+}

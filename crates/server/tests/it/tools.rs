@@ -303,7 +303,7 @@ fn small_commands_answer_as_tools_expect() {
         COMMAND GETKEYS ZUNION 2 a b => ["a" "b"]
         COMMAND GETKEYS MEMORY USAGE a => ["a"]
         COMMAND GETKEYSANDFLAGS SET a 1 => [["a" [OW update]]]
-        COMMAND GETKEYS PING => -ERR The command has no key arguments
+        COMMAND GETKEYS PING x => -ERR The command has no key arguments
         SHUTDOWN NOW ABORT => -ERR syntax error
         SHUTDOWN ABORT => -ERR No shutdown in progress.
         MULTI => OK
