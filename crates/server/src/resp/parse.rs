@@ -14,7 +14,8 @@ pub struct Limits {
     pub argument: usize,
     /// How many arguments.
     pub arguments: usize,
-    /// Bytes of a line: an inline request, or a length.
+    /// Bytes of a line, an inline request or a length, that may come without its end. A line that
+    /// has an end by the time when there are more may be longer by what Redis receives at once.
     pub line: usize,
 }
 
@@ -243,6 +244,9 @@ impl Requests {
     }
 }
 
+/// How many bytes Redis receives at once.
+const AT_ONCE: usize = 16 << 10;
+
 /// Places up to this number are kept for the next requests.
 const KEPT_PLACES: usize = 4096;
 
@@ -357,7 +361,8 @@ impl Parser {
     }
 
     /// The line that begins at `from`, without its end, and where the next one begins; both from
-    /// the beginning of the request.
+    /// the beginning of the request. Nothing is a line that has a zero byte: Redis looks no further
+    /// for its end.
     #[allow(
         clippy::indexing_slicing,
         reason = "what was searched lies within the request"
@@ -371,8 +376,12 @@ impl Parser {
     ) -> Result<Option<(usize, usize)>, BadRequest> {
         let search = self.searched.max(from);
         let rest = request.get(search..).unwrap_or_default();
-        match rest.iter().position(|&byte| byte == b'\n') {
-            Some(at) if search + at - from <= most => {
+        match rest.iter().position(|&byte| matches!(byte, b'\n' | 0)) {
+            Some(at) if rest[at] == 0 && request.len() - from <= most => {
+                self.searched = search + at;
+                Ok(None)
+            }
+            Some(at) if rest[at] != 0 && search + at - from < most + AT_ONCE => {
                 let end = search + at;
                 let trimmed = if end > from && request[end - 1] == b'\r' {
                     end - 1
@@ -529,14 +538,19 @@ fn refusal(limits: &Limits, what: &'static str, otherwise: BadRequest) -> BadReq
     }
 }
 
+/// Whether a byte is blank to C.
+fn is_blank(byte: u8) -> bool {
+    byte.is_ascii_whitespace() || byte == 0x0b
+}
+
 /// The next word of a line: where it begins and ends once it is decoded, and where the rest of the
-/// line begins.
+/// line begins. Words stand between any blanks, but only some of these end one without quotes.
 #[allow(
     clippy::indexing_slicing,
     reason = "the line ends within the buffer, and what is decoded is no longer"
 )]
 fn word(buffer: &mut [u8], mut at: usize, end: usize) -> Result<Option<(usize, usize, usize)>, BadRequest> {
-    while at < end && buffer[at].is_ascii_whitespace() {
+    while at < end && is_blank(buffer[at]) {
         at += 1;
     }
     if at == end {
@@ -544,11 +558,11 @@ fn word(buffer: &mut [u8], mut at: usize, end: usize) -> Result<Option<(usize, u
     }
     let start = at;
     let mut out = at;
-    while at < end && !buffer[at].is_ascii_whitespace() {
+    while at < end && !matches!(buffer[at], b' ' | b'\t' | b'\r') {
         match buffer[at] {
             quote @ (b'"' | b'\'') => {
                 at = quoted(buffer, at + 1, end, quote, &mut out)?;
-                if at < end && !buffer[at].is_ascii_whitespace() {
+                if at < end && !is_blank(buffer[at]) {
                     return Err(BadRequest::Quotes);
                 }
                 break;

@@ -2,6 +2,9 @@
 
 use crate::client::{Client, Fixture};
 use crate::differential::start_redis;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
 
 /// Asks both for the same lines and compares their replies.
 fn compare(lines: impl IntoIterator<Item = String>) {
@@ -158,4 +161,64 @@ fn what_command_getkeys_refuses_is_said_as_redis_says_it() {
             .filter(is_refused)
             .map(|rest| format!("COMMAND GETKEYSANDFLAGS{rest}")),
     );
+}
+
+/// Sends bytes and returns all that comes until the connection ends, or nothing comes for a while
+/// after the mark.
+fn answered(address: SocketAddr, bytes: &[u8], mark: &[u8]) -> Vec<u8> {
+    let mut socket = TcpStream::connect(address).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    // The other side may close before it has taken all.
+    let _ = socket.write_all(bytes);
+    let (mut answer, mut some) = (Vec::new(), vec![0; 1 << 16]);
+    while mark.is_empty() || !answer.ends_with(mark) {
+        match socket.read(&mut some) {
+            Ok(0) => break,
+            Ok(count) => answer.extend_from_slice(&some[..count]),
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => break,
+            Err(error) => panic!("{error} after {:?}", answer.escape_ascii().to_string()),
+        }
+    }
+    answer
+}
+
+#[test]
+fn lines_that_are_typed_end_where_redis_ends_them() {
+    let Some(redis) = start_redis() else {
+        return;
+    };
+    let fixture = Fixture::new();
+    let ours = fixture.server.redis_addr().unwrap();
+    let pong = &b"+PONG\r\n"[..];
+    let long = |bytes: usize| [b"ECHO ", &vec![b'a'; bytes - 5][..], b"\r\nPING\r\n"].concat();
+    let typed = [
+        long(65_000),
+        long(65_535),
+        b"\x0bECHO\x0bab\r\nPING\r\n".to_vec(),
+        b"ECHO a\x0cb\r\nPING\r\n".to_vec(),
+        b"ECHO \"a\"\x0c'b'\r\nPING\r\n".to_vec(),
+        b"ECHO \"a\\x00b\"\r\nPING\r\n".to_vec(),
+        b"ECHO a\rb\r\nPING\r\n".to_vec(),
+    ];
+    for bytes in &typed {
+        let theirs = answered(redis.address, bytes, pong);
+        assert_eq!(answered(ours, bytes, pong), theirs, "{}", bytes.escape_ascii());
+    }
+    // A line with a zero byte has no end, and is refused once it is long.
+    let zero = |rest: &[u8]| [b"PING\r\nECHO a\0b\r\nPING\r\n", rest].concat();
+    let refused = [
+        vec![b'a'; 100_000],
+        zero(&[b'x'; 70_000]),
+        [&b"*1\0\r\n"[..], &[b'x'; 70_000]].concat(),
+        [&b"*1\r\n$4\0\r\n"[..], &[b'x'; 70_000]].concat(),
+    ];
+    for bytes in &refused {
+        let theirs = answered(redis.address, bytes, b"");
+        assert_eq!(
+            answered(ours, bytes, b""),
+            theirs,
+            "{}",
+            bytes[..30].escape_ascii()
+        );
+    }
 }

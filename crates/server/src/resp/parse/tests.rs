@@ -103,6 +103,69 @@ fn words_in_quotes_are_decoded() {
 }
 
 #[test]
+fn words_end_where_redis_ends_them() {
+    for (line, words) in [
+        (&b"\x0b\x0c a b"[..], &[&b"a"[..], b"b"][..]),
+        (b"a\x0bb\x0cc d", &[b"a\x0bb\x0cc", b"d"]),
+        (b"a\tb\rc", &[b"a", b"b", b"c"]),
+        (b"\"a\"\x0cb 'c'\x0bd", &[b"a", b"b", b"c", b"d"]),
+        (b"a\"b c\" d", &[b"ab c", b"d"]),
+    ] {
+        let all = read(&[line, b"\r\n"].concat(), 100).unwrap();
+        assert_eq!(all[0], words, "{}", line.escape_ascii());
+    }
+}
+
+#[test]
+fn a_long_line_is_read_if_its_end_has_come_by_the_time_when_it_is_long() {
+    let line = |bytes: usize| [&vec![b'a'; bytes][..], b"\r\n"].concat();
+    let most = LIMITS.line + AT_ONCE;
+    for bytes in [LIMITS.line, LIMITS.line + 1, most - 2] {
+        let all = read(&line(bytes), bytes + 2).unwrap();
+        assert_eq!(all, [[vec![b'a'; bytes]]], "{bytes}");
+    }
+    let refusal = "Protocol error: too big inline request";
+    assert_eq!(bad(&line(most - 1)), refusal);
+    let (mut parser, mut requests) = (Parser::default(), Requests::default());
+    let mut parse = |bytes: usize| parser.parse(&mut line(100)[..bytes], &mut requests, &LIMITS, 1);
+    assert_eq!(parse(LIMITS.line), Ok(()));
+    assert_eq!(parse(LIMITS.line + 1).unwrap_err().to_string(), refusal);
+}
+
+#[test]
+fn a_line_with_a_zero_byte_has_no_end() {
+    for begin in [
+        &b"ECHO a\0b"[..],
+        b"\0",
+        b"*1\0",
+        b"*1\r\n$4\0",
+        b"*1\r\n$4\r\nPING\r\nA\0",
+    ] {
+        for chunk in [1, 3, 100] {
+            let rest = b"\r\nPING\r\n";
+            let (mut parser, mut requests) = (Parser::default(), Requests::default());
+            let mut buffer = Vec::new();
+            let bytes = [begin, rest].concat();
+            let mut count = 0;
+            for part in bytes.chunks(chunk) {
+                buffer.extend_from_slice(part);
+                parser.parse(&mut buffer, &mut requests, &LIMITS, 9).unwrap();
+                count += requests.len();
+                buffer.drain(..requests.consumed());
+                requests.forget();
+            }
+            let is_second = begin.ends_with(b"A\0");
+            assert_eq!(count, usize::from(is_second), "{}", begin.escape_ascii());
+            buffer.extend_from_slice(&[b'\n'; 40]);
+            let result = parser.parse(&mut buffer, &mut requests, &LIMITS, 9);
+            assert!(matches!(result, Err(BadRequest::LongLine { .. })), "{result:?}");
+        }
+    }
+    // Within quotes it can be written, and arrays carry any byte.
+    assert_eq!(read(b"\"\\x00\"\n*1\r\n$1\r\n\0\r\n", 9).unwrap(), [[[0]], [[0]]]);
+}
+
+#[test]
 fn what_is_no_request_is_refused_in_the_words_of_redis() {
     for (bytes, error) in [
         (&b"*x\r\n"[..], "invalid multibulk length"),
