@@ -28,6 +28,10 @@ pub struct ClientLimits {
     /// How long a client may be idle, as in 15m; 0 for ever.
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = sizes::parse_duration)]
     pub client_timeout: Duration,
+    /// How long a client may take until it has given the password that it needs and ended the
+    /// handshake of TLS, as in 10s; 0 for ever.
+    #[arg(long, value_name = "TIME", default_value = "1m", value_parser = sizes::parse_duration)]
+    pub login_timeout: Duration,
     /// After how long a silence the system asks whether a client is still there, as in 5m; 0 for
     /// never.
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = sizes::parse_duration)]
@@ -63,6 +67,7 @@ impl ClientLimits {
                 ..Limits::default()
             },
             idle_timeout: time(self.client_timeout),
+            login_timeout: time(self.login_timeout).unwrap_or(Duration::MAX),
             keepalive: time(self.tcp_keepalive),
             ..ServerOptions::default()
         })

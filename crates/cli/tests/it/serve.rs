@@ -4,6 +4,7 @@ use crate::Place;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 /// A server that runs, and where.
 pub(crate) struct Served {
@@ -270,10 +271,36 @@ fn what_clients_may_take_is_said_by_flags() {
         ("--memory 64M --client-memory 65M", "a part of"),
         ("--max-clients 0", "--max-clients"),
         ("--client-timeout soon", "--client-timeout"),
+        ("--login-timeout soon", "--login-timeout"),
     ] {
         let arguments: Vec<&str> = std::iter::once("serve").chain(flags.split(' ')).collect();
         place.run(arguments).ended(2).complained(complaint);
     }
+}
+
+#[test]
+fn clients_that_do_not_say_who_they_are_are_closed_after_a_time_that_is_said() {
+    let place = Place::new();
+    let served = Served::new(&place, &["--password", "secret", "--login-timeout", "300ms"]);
+    let connected = || {
+        let socket = TcpStream::connect(&served.redis).expect("it listens");
+        socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        socket
+    };
+    let (mut known, mut unknown) = (connected(), connected());
+    let mut reply = [0; 5];
+    known.write_all(b"AUTH secret\r\n").unwrap();
+    known.read_exact(&mut reply).unwrap();
+    assert_eq!(&reply, b"+OK\r\n");
+    assert_eq!(
+        unknown.read(&mut reply).unwrap(),
+        0,
+        "it is closed without a word"
+    );
+    known.write_all(b"SET a 1\r\n").unwrap();
+    known.read_exact(&mut reply).unwrap();
+    assert_eq!(&reply, b"+OK\r\n");
+    assert_eq!(served.ended(libc::SIGTERM), Some(0));
 }
 
 #[test]
