@@ -299,9 +299,17 @@ impl Cache {
         sum
     }
 
-    /// Moves time on, in the caller's unit. It never goes back.
+    /// Moves time on, in the caller's unit. It does not go back.
     pub fn tick(&self, now: u64) {
         self.0.now.fetch_max(now, Ordering::Relaxed);
+    }
+
+    /// Sets time back if it is ahead of `now` by more than `most`: the clock behind an earlier
+    /// [`Cache::tick`] was wrong. Items that have expired by it may be there again.
+    pub fn correct_time(&self, now: u64, most: u64) {
+        if self.now().saturating_sub(now) > most {
+            self.0.now.store(now, Ordering::Relaxed);
+        }
     }
 
     /// Returns what was done so far.

@@ -105,7 +105,7 @@ fn many_at_once_are_answered_as_one_by_one() {
 }
 
 #[test]
-fn items_expire_with_time_which_never_goes_back() {
+fn items_expire_with_time_which_goes_back_only_if_it_is_far_ahead() {
     let cache = Cache::new(&CacheOptions::new(1 << 20)).unwrap();
     cache.set_until(b"short", b"1", 10).unwrap();
     cache.set_until(b"long", b"2", 20).unwrap();
@@ -116,6 +116,14 @@ fn items_expire_with_time_which_never_goes_back() {
         (None, Some(b"2".to_vec()))
     );
     assert!(!cache.delete(b"short") && cache.delete(b"long") && !cache.delete(b"long"));
+    cache.set_until(b"next", b"3", 9).unwrap();
+    cache.correct_time(5, 5);
+    assert_eq!(cache.get(b"next"), None);
+    cache.correct_time(5, 4);
+    cache.set_until(b"next", b"3", 9).unwrap();
+    assert_eq!(cache.get(b"next"), Some(b"3".to_vec()));
+    cache.tick(9);
+    assert_eq!(cache.get(b"next"), None);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::item::MAX_HEAD;
 use crate::error::{Error, Failure, Result};
 use crate::process;
-use crate::store::Clock;
+use crate::store::{Clock, MOST_BEHIND_MS};
 use alluvium::cache::{self, Cache, CacheOptions, Eviction};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
@@ -186,8 +186,13 @@ impl Content {
     /// Returns the time in milliseconds since 1970, and lets expire what is due.
     pub(crate) fn now_ms(&self) -> u64 {
         let now_ms = self.clock.now_ms();
-        self.cache.tick(now_ms);
+        self.tick(now_ms);
         now_ms
+    }
+
+    fn tick(&self, now_ms: u64) {
+        self.cache.tick(now_ms);
+        self.cache.correct_time(now_ms, MOST_BEHIND_MS);
     }
 
     /// Returns another number that CAS compares.
@@ -330,5 +335,23 @@ mod tests {
         let longer = vec![7; (1 << 20) + 1];
         assert!(content.write(b"long", &longer, 0).is_err());
         assert!(content.read(b"long", &mut read).is_some(), "it keeps what it had");
+    }
+
+    #[test]
+    fn a_clock_that_was_ahead_by_years_does_not_end_what_is_written_later() {
+        let content = Content::new(CacheMemory::new(4 << 20), 1).unwrap();
+        let mut read = Vec::new();
+        let now_ms = 20_000 * MOST_BEHIND_MS;
+        content.tick(now_ms + MOST_BEHIND_MS);
+        content.tick(now_ms);
+        content.write(b"a", b"1", now_ms + 1).unwrap();
+        assert_eq!(content.read(b"a", &mut read), None, "a day is waited for");
+        content.tick(now_ms + 365 * MOST_BEHIND_MS);
+        content.tick(now_ms);
+        content.write(b"a", b"1", now_ms + 1).unwrap();
+        let expires_ms = now_ms + 1;
+        assert_eq!(content.read(b"a", &mut read), Some(Found { expires_ms }));
+        content.tick(expires_ms);
+        assert_eq!(content.read(b"a", &mut read), None);
     }
 }

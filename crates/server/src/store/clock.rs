@@ -1,11 +1,17 @@
-//! The time, which never goes back.
+//! The time, which does not go back by less than a day.
 
 use parking_lot::Mutex;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Milliseconds since 1970 that never go back and never stand still: when the machine's clock is
-/// set back, time goes on by what really passes, until the clock has caught up. What has expired
-/// stays so.
+/// How far behind the machine's clock may be for the time to wait for it, in milliseconds: as far
+/// as that of a store's readers may be.
+pub(crate) const MOST_BEHIND_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// Milliseconds since 1970 that never stand still: when the machine's clock is set back, time goes
+/// on by what really passes, until the clock has caught up. What has expired stays so.
+///
+/// A clock that is behind by more than a day was wrong before, or is wrong now. It is believed, and
+/// a warning tells of it.
 #[derive(Debug)]
 pub(crate) struct Clock {
     last: Mutex<(u64, Instant)>,
@@ -14,8 +20,12 @@ pub(crate) struct Clock {
 impl Clock {
     /// Creates a clock that was at `mark` at least once.
     pub(crate) fn new(mark: u64) -> Clock {
+        Clock::started(mark, machine_ms(), Instant::now())
+    }
+
+    fn started(mark: u64, machine: u64, instant: Instant) -> Clock {
         Clock {
-            last: Mutex::new((mark.max(machine_ms()), Instant::now())),
+            last: Mutex::new((not_behind(mark, machine), instant)),
         }
     }
 
@@ -27,13 +37,30 @@ impl Clock {
     fn at(&self, machine: u64, instant: Instant) -> u64 {
         let mut last = self.last.lock();
         let passed = whole_ms(instant.saturating_duration_since(last.1));
-        let now = machine.max(last.0 + passed);
+        let now = not_behind(last.0.saturating_add(passed), machine);
         // Fractions of a millisecond are not lost: the moment moves by whole ones only.
-        if now > last.0 {
+        if now != last.0 {
             *last = (now, instant);
         }
         now
     }
+}
+
+/// Returns the later one of a time and the machine's, or the machine's if that is far behind.
+fn not_behind(time: u64, machine: u64) -> u64 {
+    if time.saturating_sub(machine) > MOST_BEHIND_MS {
+        return set_back(time, machine);
+    }
+    machine.max(time)
+}
+
+#[cold]
+fn set_back(time: u64, machine: u64) -> u64 {
+    tracing::warn!(
+        "the clock is {} days behind the latest time that the server has gone by: one of the two is wrong, and the clock is believed; keys that counted as expired may be there again",
+        (time - machine) / MOST_BEHIND_MS
+    );
+    machine
 }
 
 fn machine_ms() -> u64 {
@@ -68,5 +95,28 @@ mod tests {
     fn a_mark_of_an_earlier_life_is_not_undercut() {
         let mark = machine_ms() + 100_000;
         assert!(Clock::new(mark).now_ms() >= mark);
+    }
+
+    #[test]
+    fn a_clock_that_is_behind_by_more_than_a_day_is_believed() {
+        let begin = Instant::now();
+        let now = 20_000 * MOST_BEHIND_MS;
+        for mark in [now + 30 * 365 * MOST_BEHIND_MS, u64::MAX] {
+            let clock = Clock::started(mark, now, begin);
+            assert_eq!(clock.at(now + 5, begin + Duration::from_millis(5)), now + 5);
+        }
+        let clock = Clock::started(now + MOST_BEHIND_MS, now, begin);
+        let at = |machine, ms| clock.at(machine, begin + Duration::from_millis(ms));
+        assert_eq!(
+            at(now + 1_000, 1_000),
+            now + MOST_BEHIND_MS + 1_000,
+            "a day is waited for"
+        );
+        // Set back once more, it is behind by more than a day.
+        let back = now - 1;
+        assert_eq!(at(back, 1_000), back);
+        assert_eq!(at(back + 10, 1_010), back + 10);
+        // From there on time goes on as before.
+        assert_eq!(at(back - 7_000, 2_010), back + 1_010);
     }
 }

@@ -55,7 +55,7 @@ mod walking;
 mod within;
 mod working;
 
-pub(crate) use clock::Clock;
+pub(crate) use clock::{Clock, MOST_BEHIND_MS};
 pub(crate) use databases::{Databases, numbers_of};
 pub(crate) use interactive::{Dependence, Interactive, explained};
 pub(crate) use layout::{existing, is_hashed};
@@ -171,14 +171,16 @@ impl Store {
             let value = data.get(key)?;
             Ok(value.map_or(0, |value| format::decode_number(&value).unwrap_or_default()))
         };
-        let clock = Clock::new(number(&format::time_key())?);
+        let latest_ms = number(&format::time_key())?;
+        let clock = Clock::new(latest_ms);
         let numbers = number(&format::numbers_key())?;
         let most = db.stats().memory.budget / SHARE;
         let marks = Marks::new(usize::try_from(most).unwrap_or(usize::MAX));
         marks.load(&data)?;
         let orders = Orders::new(usize::try_from(most).unwrap_or(usize::MAX));
-        // What CAS compares must differ from what it was in an earlier life.
-        let cas = clock.now_ms() << 20;
+        // What CAS compares must differ from what it was in an earlier life, though a clock was
+        // set back.
+        let cas = latest_ms.max(clock.now_ms()) << 20;
         let uses = idle::LastUses::since(clock.now_ms());
         let db_durability = data.durability();
         Ok(Store {
@@ -233,7 +235,7 @@ impl Store {
         Ok(self.read_all(keyspace, &[key])?.pop().flatten())
     }
 
-    /// Milliseconds since 1970, which never go back.
+    /// Milliseconds since 1970, which do not go back by less than a day.
     pub(crate) fn now_ms(&self) -> u64 {
         self.clock.now_ms()
     }
