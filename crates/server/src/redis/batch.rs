@@ -61,7 +61,7 @@ impl<'a> Batch<'a> {
     #[inline]
     fn wanted(&self, database: u8, is_blind: impl Fn(usize, &Command, Args<'_>) -> bool) -> (Wanted, usize) {
         let mut wanted = Wanted::with_capacity(self.len());
-        let mut blind = 0;
+        let (mut blind, mut last) = (0, None);
         for (index, (command, args)) in self.commands.iter().enumerate() {
             let is_blind = is_blind(index, command, *args);
             blind += usize::from(is_blind);
@@ -72,7 +72,12 @@ impl<'a> Batch<'a> {
                 if is_blind {
                     mode = Mode::Blind;
                 }
-                command.each_key(*args, |key| wanted.key(database, key, mode));
+                // Neighbours often have one key.
+                command.each_key(*args, |key| {
+                    if last.replace((key, mode)) != Some((key, mode)) {
+                        wanted.key(database, key, mode);
+                    }
+                });
             }
         }
         (wanted, blind)
@@ -146,15 +151,18 @@ impl<'a> Batch<'a> {
 
     /// The records that they will ask for.
     fn records(&self, database: u8, most: usize) -> Vec<InnerKey> {
-        let mut records = Vec::with_capacity(self.len());
+        let (mut records, mut last) = (Vec::with_capacity(self.len()), None);
         for (command, args) in &self.commands {
             // Who asks for more than may be read at once reads it piece by piece.
             if command.reads_records() && (args.len() <= 2 || command.keys(*args).count() <= most) {
-                command.each_key(*args, |key| records.push(format::record_key(database, key)));
+                // Commands on one key follow each other: what they ask for is read once.
+                command.each_key(*args, |key| {
+                    if last.replace(key) != Some(key) {
+                        records.push(format::record_key(database, key));
+                    }
+                });
             }
         }
-        // Commands on one key follow each other: what they ask for is read once.
-        records.dedup();
         records
     }
 }
@@ -440,6 +448,10 @@ impl Session {
             reply = reply.in_parts();
         }
         self.note_uses(command, args, transaction);
+        match command.keeps_record() {
+            true => transaction.keep_record(),
+            false => transaction.settle(),
+        }
         let lookups = Lookups::counted();
         let result = match command.action {
             Action::Data(run) => run(transaction, args, &mut reply),

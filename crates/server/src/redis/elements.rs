@@ -2,8 +2,8 @@
 
 use super::table::Command;
 use crate::error::Failure;
-use crate::model::Kind;
 use crate::model::format::{self, InnerKey};
+use crate::model::{Collection, Kind};
 use crate::resp::Args;
 use crate::store::Transaction;
 
@@ -34,6 +34,68 @@ impl Named {
     }
 }
 
+/// What a list will have left, at either end, of what the store has of it.
+struct Ends {
+    number: u64,
+    /// The positions of those elements.
+    head: i64,
+    count: u64,
+    /// How many elements the commands before have added at the left and at the right.
+    added: (u64, u64),
+}
+
+impl Ends {
+    fn of(list: &Collection) -> Ends {
+        Ends {
+            number: list.number,
+            head: list.head,
+            count: list.count,
+            added: (0, 0),
+        }
+    }
+
+    /// Returns the position of the element that a command takes, if the store has it.
+    fn pass(&mut self, command: &Command, args: Args<'_>) -> Option<i64> {
+        let more = (args.len() as u64).saturating_sub(2);
+        match command.name {
+            "lpush" | "lpushx" => self.added.0 += more,
+            "rpush" | "rpushx" => self.added.1 += more,
+            "lpop" if more == 0 => return self.take_left(),
+            "rpop" if more == 0 => return self.take_right(),
+            "llen" | "lindex" | "lset" | "lrange" | "lpos" => {}
+            // What others leave is not known beforehand.
+            _ => (self.count, self.added) = (0, (0, 0)),
+        }
+        None
+    }
+
+    fn take_left(&mut self) -> Option<i64> {
+        let taken = self.head;
+        if self.added.0 > 0 {
+            self.added.0 -= 1;
+        } else if self.count > 0 {
+            self.count -= 1;
+            self.head = self.head.wrapping_add(1);
+            return Some(taken);
+        } else {
+            self.added.1 = self.added.1.saturating_sub(1);
+        }
+        None
+    }
+
+    fn take_right(&mut self) -> Option<i64> {
+        if self.added.1 > 0 {
+            self.added.1 -= 1;
+        } else if self.count > 0 {
+            self.count -= 1;
+            return Some(self.head.wrapping_add_unsigned(self.count));
+        } else {
+            self.added.0 = self.added.0.saturating_sub(1);
+        }
+        None
+    }
+}
+
 /// Reads the elements that commands name, up to `most` of them, together.
 pub(super) fn read_ahead<'a>(
     commands: impl Iterator<Item = &'a (&'static Command, Args<'a>)>,
@@ -53,16 +115,29 @@ fn named<'a>(
 ) -> Vec<InnerKey> {
     let database = transaction.database;
     let (mut places, mut from) = (Vec::new(), 0);
-    let mut last = None;
+    let (mut last, mut ends) = (None, None);
     for (command, args) in commands {
-        let Some(named) = Named::of(command, *args) else {
+        let named = Named::of(command, *args);
+        if named.is_none() && command.group != "list" {
             continue;
-        };
+        }
         let Some(key) = args.get(1) else { continue };
         if last.is_none_or(|(name, _)| name != key) {
-            last = Some((key, transaction.known_collection(key, &mut from)));
+            let collection = transaction.known_collection(key, &mut from);
+            last = Some((key, collection));
+            let list = collection.filter(|collection| collection.kind == Kind::List);
+            ends = list.as_ref().map(Ends::of);
         }
-        let Some((_, Some(collection))) = last else {
+        if let Some(ends) = &mut ends {
+            if places.len() == most {
+                return places;
+            }
+            let position = ends.pass(command, *args);
+            let place = |position| format::position_key(database, ends.number, position);
+            places.extend(position.map(place));
+            continue;
+        }
+        let (Some(named), Some((_, Some(collection)))) = (named, last) else {
             continue;
         };
         if collection.kind != named.kind {
@@ -83,4 +158,56 @@ fn named<'a>(
         places.clear();
     }
     places
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::redis::names;
+    use crate::resp::{Limits, Parser, Requests};
+
+    /// What commands take of a list of three elements, from position 10 on.
+    fn taken(lines: &str) -> Vec<Option<i64>> {
+        let list = Collection {
+            kind: Kind::List,
+            expires_ms: 0,
+            number: 1,
+            count: 3,
+            head: 10,
+            is_counted: false,
+            is_new: false,
+        };
+        let mut ends = Ends::of(&list);
+        let (mut buffer, mut requests) = (lines.replace(", ", "\n").into_bytes(), Requests::default());
+        buffer.push(b'\n');
+        let limits = Limits {
+            arguments: 9,
+            ..Limits::STRANGER
+        };
+        let parsed = Parser::default().parse(&mut buffer, &mut requests, &limits, 99);
+        parsed.unwrap();
+        let args = (0..requests.len()).map(|index| requests.get(index, &buffer));
+        args.map(|args| ends.pass(names::find(args.at(0)).unwrap(), args))
+            .collect()
+    }
+
+    #[test]
+    fn what_is_popped_is_what_was_there_before_unless_it_was_pushed_just_now() {
+        let pops = |lines| taken(lines).into_iter().flatten().collect::<Vec<_>>();
+        assert_eq!(pops("lpop l, rpop l, lpop l, lpop l, rpop l"), [10, 12, 11]);
+        assert_eq!(
+            taken("lpush l a b, lpop l, rpop l, lpop l, lpop l"),
+            [None, None, Some(12), None, Some(10)]
+        );
+        assert_eq!(
+            pops("rpush l a b, lpop l, lpop l, lpop l, lpop l, rpop l, rpop l"),
+            [10, 11, 12]
+        );
+        assert_eq!(
+            pops("rpush l a, rpop l, rpop l, lindex l 0, llen l, rpop l"),
+            [12, 11]
+        );
+        assert_eq!(pops("rpop l, ltrim l 1 2, rpop l, lpop l"), [12]);
+        assert_eq!(pops("lpop l, lpop l 1, lpop l"), [10]);
+    }
 }

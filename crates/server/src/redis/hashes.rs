@@ -10,6 +10,7 @@ use crate::model::format::{self, InnerKey};
 use crate::model::{Collection, Kind};
 use crate::resp::{Args, Reply, Version, number};
 use crate::store::{Pair, Transaction};
+use smallvec::SmallVec;
 
 type Done = Result<(), Failure>;
 
@@ -31,21 +32,21 @@ fn set_all(transaction: &mut Transaction<'_>, args: Args<'_>, command: &str) -> 
         name(args.at(index))?;
     }
     let mut hash = transaction.collection_or_new(key, Kind::Hash)?;
-    let places: Vec<InnerKey> = (2..args.len())
+    let places: SmallVec<[InnerKey; 1]> = (2..args.len())
         .step_by(2)
         .map(|index| place(transaction, &hash, args.at(index)))
         .collect();
     // A hash that is made now has no fields to look for.
-    let is_new = hash.count == 0;
-    let old = if is_new {
-        Vec::new()
-    } else {
-        transaction.multi_get(&places)?
+    let there = match hash.count {
+        0 => SmallVec::new(),
+        _ => transaction.are_there(&places)?,
     };
+    let is_one = places.len() == 1;
     let mut count = 0;
     for (index, place) in places.into_iter().enumerate() {
-        let was_there = old.get(index).is_some_and(Option::is_some);
-        if !was_there && transaction.own_value(&place).is_none() {
+        let was_there = there.get(index) == Some(&true);
+        // A field may be named twice.
+        if !was_there && (is_one || transaction.own_value(&place).is_none()) {
             count += 1;
         }
         transaction.put(place, args.at(3 + 2 * index).to_vec(), 0);

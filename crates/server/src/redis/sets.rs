@@ -11,6 +11,7 @@ use crate::model::format::{self, InnerKey};
 use crate::model::{Collection, Kind};
 use crate::resp::{Args, Reply};
 use crate::store::{Staging, Transaction, Working};
+use smallvec::SmallVec;
 
 type Done = Result<(), Failure>;
 type Members = Vec<Vec<u8>>;
@@ -40,11 +41,7 @@ fn which<'a>(
     members: impl Iterator<Item = &'a [u8]>,
 ) -> Result<Vec<bool>, Failure> {
     let places: Vec<InnerKey> = members.map(|member| place(transaction, set, member)).collect();
-    Ok(transaction
-        .multi_get(&places)?
-        .iter()
-        .map(Option::is_some)
-        .collect())
+    Ok(transaction.are_there(&places)?.into_vec())
 }
 
 fn add<'a>(
@@ -52,17 +49,17 @@ fn add<'a>(
     set: &mut Collection,
     members: impl Iterator<Item = &'a [u8]>,
 ) -> Result<u64, Failure> {
-    let places: Vec<InnerKey> = members.map(|member| place(transaction, set, member)).collect();
-    let is_new = set.count == 0;
-    let there = if is_new {
-        Vec::new()
-    } else {
-        transaction.multi_get(&places)?
+    let places: SmallVec<[InnerKey; 1]> = members.map(|member| place(transaction, set, member)).collect();
+    let there = match set.count {
+        0 => SmallVec::new(),
+        _ => transaction.are_there(&places)?,
     };
+    let is_one = places.len() == 1;
     let mut count = 0;
     for (index, place) in places.into_iter().enumerate() {
-        let was_there = there.get(index).is_some_and(Option::is_some);
-        if !was_there && transaction.own_value(&place).is_none() {
+        let was_there = there.get(index) == Some(&true);
+        // A member may be named twice.
+        if !was_there && (is_one || transaction.own_value(&place).is_none()) {
             count += 1;
             transaction.put(place, Vec::new(), 0);
         }

@@ -54,6 +54,9 @@ const SORTS: u16 = 4096;
 const LOOKS: u16 = 8192;
 /// It changes other databases than that of its client.
 const ACROSS: u16 = 16384;
+/// It reaches the record of its one key as a collection alone, says nothing of its expiry, and walks
+/// over no records.
+const KEEPS: u16 = 32768;
 
 /// A command.
 #[derive(Clone, Copy)]
@@ -125,6 +128,11 @@ impl Command {
 
     fn has(&self, flag: u16) -> bool {
         self.flags & flag != 0
+    }
+
+    /// Whether the record of its key may be kept decoded for the next command.
+    pub(super) fn keeps_record(&self) -> bool {
+        self.has(KEEPS)
     }
 
     pub(super) fn writes(&self) -> bool {
@@ -422,40 +430,40 @@ static KEYS: &[Command] = &[
 
 #[rustfmt::skip]
 static HASHES: &[Command] = &[
-    data("hash", "hdel", -3, WRITE | FAST, ONE, hashes::hdel, "Deletes fields."),
-    data("hash", "hexists", 3, LOCKED | FAST, ONE, hashes::hexists, "Whether a field is there."),
-    data("hash", "hget", 3, LOCKED | FAST, ONE, hashes::hget, "The value of a field."),
+    data("hash", "hdel", -3, WRITE | FAST | KEEPS, ONE, hashes::hdel, "Deletes fields."),
+    data("hash", "hexists", 3, LOCKED | FAST | KEEPS, ONE, hashes::hexists, "Whether a field is there."),
+    data("hash", "hget", 3, LOCKED | FAST | KEEPS, ONE, hashes::hget, "The value of a field."),
     data("hash", "hgetall", 2, LOCKED, ONE, hashes::hgetall, "All fields and values."),
-    data("hash", "hincrby", 4, WRITE | FAST, ONE, hashes::hincr_by, "Adds to an integer in a field."),
-    data("hash", "hincrbyfloat", 4, WRITE | FAST, ONE, hashes::hincr_by_float, "Adds to a decimal number in a field."),
+    data("hash", "hincrby", 4, WRITE | FAST | KEEPS, ONE, hashes::hincr_by, "Adds to an integer in a field."),
+    data("hash", "hincrbyfloat", 4, WRITE | FAST | KEEPS, ONE, hashes::hincr_by_float, "Adds to a decimal number in a field."),
     data("hash", "hkeys", 2, LOCKED, ONE, hashes::hkeys, "All fields."),
-    data("hash", "hlen", 2, FAST, ONE, hashes::hlen, "How many fields there are."),
-    data("hash", "hmget", -3, LOCKED | FAST, ONE, hashes::hmget, "The values of fields."),
-    data("hash", "hmset", -4, WRITE | FAST, ONE, hashes::hmset, "Sets fields."),
+    data("hash", "hlen", 2, FAST | KEEPS, ONE, hashes::hlen, "How many fields there are."),
+    data("hash", "hmget", -3, LOCKED | FAST | KEEPS, ONE, hashes::hmget, "The values of fields."),
+    data("hash", "hmset", -4, WRITE | FAST | KEEPS, ONE, hashes::hmset, "Sets fields."),
     data("hash", "hrandfield", -2, LOCKED, ONE, hashes::hrandfield, "Any fields."),
     data("hash", "hscan", -3, LOCKED, ONE, hashes::hscan, "Some fields, and where to go on."),
-    data("hash", "hset", -4, WRITE | FAST, ONE, hashes::hset, "Sets fields."),
-    data("hash", "hsetnx", 4, WRITE | FAST, ONE, hashes::hset_nx, "Sets a field if it is not there."),
-    data("hash", "hstrlen", 3, LOCKED | FAST, ONE, hashes::hstrlen, "The length of a field's value."),
+    data("hash", "hset", -4, WRITE | FAST | KEEPS, ONE, hashes::hset, "Sets fields."),
+    data("hash", "hsetnx", 4, WRITE | FAST | KEEPS, ONE, hashes::hset_nx, "Sets a field if it is not there."),
+    data("hash", "hstrlen", 3, LOCKED | FAST | KEEPS, ONE, hashes::hstrlen, "The length of a field's value."),
     data("hash", "hvals", 2, LOCKED, ONE, hashes::hvals, "All values."),
 ];
 
 #[rustfmt::skip]
 static SETS: &[Command] = &[
-    data("set", "sadd", -3, WRITE | FAST, ONE, sets::sadd, "Adds members."),
-    data("set", "scard", 2, FAST, ONE, sets::scard, "How many members there are."),
+    data("set", "sadd", -3, WRITE | FAST | KEEPS, ONE, sets::sadd, "Adds members."),
+    data("set", "scard", 2, FAST | KEEPS, ONE, sets::scard, "How many members there are."),
     data("set", "sdiff", -2, LOCKED, ALL_KEYS, sets::sdiff, "The members of the first set that no other has."),
     data("set", "sdiffstore", -3, WRITE, ALL_KEYS, sets::sdiff_store, "Stores the members of the first set that no other has."),
     data("set", "sinter", -2, LOCKED, ALL_KEYS, sets::sinter, "The members that all sets have."),
     data("set", "sintercard", -3, LOCKED, numbered(1), sorted::sintercard, "How many members all sets have."),
     data("set", "sinterstore", -3, WRITE, ALL_KEYS, sets::sinter_store, "Stores the members that all sets have."),
-    data("set", "sismember", 3, LOCKED | FAST, ONE, sets::sismember, "Whether a member is there."),
+    data("set", "sismember", 3, LOCKED | FAST | KEEPS, ONE, sets::sismember, "Whether a member is there."),
     data("set", "smembers", 2, LOCKED, ONE, sets::smembers, "All members."),
-    data("set", "smismember", -3, LOCKED | FAST, ONE, sets::smismember, "Which of the members are there."),
+    data("set", "smismember", -3, LOCKED | FAST | KEEPS, ONE, sets::smismember, "Which of the members are there."),
     data("set", "smove", 4, WRITE | FAST, TWO, sets::smove, "Moves a member to another set."),
     data("set", "spop", -2, WRITE | FAST, ONE, sets::spop, "Any members, which are removed."),
     data("set", "srandmember", -2, LOCKED, ONE, sets::srandmember, "Any members."),
-    data("set", "srem", -3, WRITE | FAST, ONE, sets::srem, "Removes members."),
+    data("set", "srem", -3, WRITE | FAST | KEEPS, ONE, sets::srem, "Removes members."),
     data("set", "sscan", -3, LOCKED, ONE, sets::sscan, "Some members, and where to go on."),
     data("set", "sunion", -2, LOCKED, ALL_KEYS, sets::sunion, "The members that any set has."),
     data("set", "sunionstore", -3, WRITE, ALL_KEYS, sets::sunion_store, "Stores the members that any set has."),
@@ -463,39 +471,39 @@ static SETS: &[Command] = &[
 
 #[rustfmt::skip]
 static LISTS: &[Command] = &[
-    data("list", "lindex", 3, LOCKED, ONE, lists::lindex, "An element by its index."),
+    data("list", "lindex", 3, LOCKED | KEEPS, ONE, lists::lindex, "An element by its index."),
     data("list", "linsert", 5, WRITE, ONE, lists::linsert, "Inserts an element before or behind another."),
-    data("list", "llen", 2, FAST, ONE, lists::llen, "How many elements there are."),
+    data("list", "llen", 2, FAST | KEEPS, ONE, lists::llen, "How many elements there are."),
     data("list", "lmpop", -4, WRITE, numbered(1), numbered::lmpop, "Elements from an end of the first list that has any, which are removed."),
     data("list", "lmove", 5, WRITE, TWO, lists::lmove, "Moves an element from an end of a list to one of another."),
-    data("list", "lpop", -2, WRITE | FAST, ONE, lists::lpop, "The first elements, which are removed."),
+    data("list", "lpop", -2, WRITE | FAST | KEEPS, ONE, lists::lpop, "The first elements, which are removed."),
     data("list", "lpos", -3, LOCKED, ONE, lists::lpos, "Where an element is."),
-    data("list", "lpush", -3, WRITE | FAST, ONE, lists::lpush, "Adds elements at the beginning."),
-    data("list", "lpushx", -3, WRITE | FAST, ONE, lists::lpushx, "Adds elements at the beginning if there is a list."),
+    data("list", "lpush", -3, WRITE | FAST | KEEPS, ONE, lists::lpush, "Adds elements at the beginning."),
+    data("list", "lpushx", -3, WRITE | FAST | KEEPS, ONE, lists::lpushx, "Adds elements at the beginning if there is a list."),
     data("list", "lrange", 4, LOCKED, ONE, lists::lrange, "Elements by their indexes."),
     data("list", "lrem", 4, WRITE, ONE, lists::lrem, "Removes elements that are equal to one."),
-    data("list", "lset", 4, WRITE, ONE, lists::lset, "Replaces an element."),
+    data("list", "lset", 4, WRITE | KEEPS, ONE, lists::lset, "Replaces an element."),
     data("list", "ltrim", 4, WRITE, ONE, lists::ltrim, "Keeps elements by their indexes."),
-    data("list", "rpop", -2, WRITE | FAST, ONE, lists::rpop, "The last elements, which are removed."),
+    data("list", "rpop", -2, WRITE | FAST | KEEPS, ONE, lists::rpop, "The last elements, which are removed."),
     data("list", "rpoplpush", 3, WRITE, TWO, lists::rpoplpush, "Moves the last element to the beginning of another list."),
-    data("list", "rpush", -3, WRITE | FAST, ONE, lists::rpush, "Adds elements at the end."),
-    data("list", "rpushx", -3, WRITE | FAST, ONE, lists::rpushx, "Adds elements at the end if there is a list."),
+    data("list", "rpush", -3, WRITE | FAST | KEEPS, ONE, lists::rpush, "Adds elements at the end."),
+    data("list", "rpushx", -3, WRITE | FAST | KEEPS, ONE, lists::rpushx, "Adds elements at the end if there is a list."),
 ];
 
 #[rustfmt::skip]
 static SORTED: &[Command] = &[
-    data("sorted-set", "zadd", -4, WRITE | FAST, ONE, sorted::zadd, "Adds members with scores."),
-    data("sorted-set", "zcard", 2, FAST, ONE, sorted::zcard, "How many members there are."),
+    data("sorted-set", "zadd", -4, WRITE | FAST | KEEPS, ONE, sorted::zadd, "Adds members with scores."),
+    data("sorted-set", "zcard", 2, FAST | KEEPS, ONE, sorted::zcard, "How many members there are."),
     data("sorted-set", "zcount", 4, LOCKED | FAST, ONE, sorted::zcount, "How many members have scores of a range."),
     data("sorted-set", "zdiff", -3, LOCKED, numbered(1), sorted::zdiff, "The members of the first set that no other has."),
     data("sorted-set", "zdiffstore", -4, WRITE, stored(2), sorted::zdiff_store, "Stores the members of the first set that no other has."),
-    data("sorted-set", "zincrby", 4, WRITE | FAST, ONE, sorted::zincr_by, "Adds to the score of a member."),
+    data("sorted-set", "zincrby", 4, WRITE | FAST | KEEPS, ONE, sorted::zincr_by, "Adds to the score of a member."),
     data("sorted-set", "zinter", -3, LOCKED, numbered(1), sorted::zinter, "The members that all sets have."),
     data("sorted-set", "zintercard", -3, LOCKED, numbered(1), sorted::zintercard, "How many members all sets have."),
     data("sorted-set", "zinterstore", -4, WRITE, stored(2), sorted::zinter_store, "Stores the members that all sets have."),
     data("sorted-set", "zlexcount", 4, LOCKED | FAST, ONE, sorted::zlexcount, "How many members there are in a range of members."),
     data("sorted-set", "zmpop", -4, WRITE, numbered(1), numbered::zmpop, "Members from an end of the first set that has any, which are removed."),
-    data("sorted-set", "zmscore", -3, LOCKED | FAST, ONE, sorted::zmscore, "The scores of members."),
+    data("sorted-set", "zmscore", -3, LOCKED | FAST | KEEPS, ONE, sorted::zmscore, "The scores of members."),
     data("sorted-set", "zpopmax", -2, WRITE | FAST, ONE, sorted::zpopmax, "The last members, which are removed."),
     data("sorted-set", "zpopmin", -2, WRITE | FAST, ONE, sorted::zpopmin, "The first members, which are removed."),
     data("sorted-set", "zrandmember", -2, LOCKED, ONE, sorted::zrandmember, "Any members."),
@@ -504,7 +512,7 @@ static SORTED: &[Command] = &[
     data("sorted-set", "zrangebyscore", -4, LOCKED, ONE, sorted::zrange_by_score, "Members with scores of a range."),
     data("sorted-set", "zrangestore", -5, WRITE, TWO, sorted::zrange_store, "Stores members by their indexes, scores, or order."),
     data("sorted-set", "zrank", 3, LOCKED | FAST, ONE, sorted::zrank, "The index of a member."),
-    data("sorted-set", "zrem", -3, WRITE | FAST, ONE, sorted::zrem, "Removes members."),
+    data("sorted-set", "zrem", -3, WRITE | FAST | KEEPS, ONE, sorted::zrem, "Removes members."),
     data("sorted-set", "zremrangebylex", 4, WRITE, ONE, sorted::zrem_range_by_lex, "Removes members of a range of members."),
     data("sorted-set", "zremrangebyrank", 4, WRITE, ONE, sorted::zrem_range_by_rank, "Removes members by their indexes."),
     data("sorted-set", "zremrangebyscore", 4, WRITE, ONE, sorted::zrem_range_by_score, "Removes members with scores of a range."),
@@ -513,7 +521,7 @@ static SORTED: &[Command] = &[
     data("sorted-set", "zrevrangebyscore", -4, LOCKED, ONE, sorted::zrev_range_by_score, "Members with scores of a range, in reverse order."),
     data("sorted-set", "zrevrank", 3, LOCKED | FAST, ONE, sorted::zrev_rank, "The index of a member from the end."),
     data("sorted-set", "zscan", -3, LOCKED, ONE, sorted::zscan, "Some members with scores, and where to go on."),
-    data("sorted-set", "zscore", 3, LOCKED | FAST, ONE, sorted::zscore, "The score of a member."),
+    data("sorted-set", "zscore", 3, LOCKED | FAST | KEEPS, ONE, sorted::zscore, "The score of a member."),
     data("sorted-set", "zunion", -3, LOCKED, numbered(1), sorted::zunion, "The members that any set has."),
     data("sorted-set", "zunionstore", -4, WRITE, stored(2), sorted::zunion_store, "Stores the members that any set has."),
 ];

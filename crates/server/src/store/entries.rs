@@ -9,6 +9,9 @@ use crate::model::{Collection, Entry, Kind, Text};
 impl Transaction<'_> {
     /// Returns what a key holds.
     pub(crate) fn entry(&mut self, key: &[u8]) -> Result<Option<Entry<'_>>, Failure> {
+        if self.keeping.has_any() {
+            self.write_kept();
+        }
         let now_ms = self.now_ms;
         let inner = format::record_key(self.database, key);
         let Some(record) = self.get(&inner)? else {
@@ -52,11 +55,22 @@ impl Transaction<'_> {
 
     /// Returns the collection of a kind that a key holds.
     pub(crate) fn collection(&mut self, key: &[u8], kind: Kind) -> Result<Option<Collection>, Failure> {
-        match self.entry(key)? {
-            None => Ok(None),
-            Some(Entry::Collection(collection)) if collection.kind == kind => Ok(Some(collection)),
-            Some(_) => Err(Failure::WRONG_TYPE),
+        let collection = match self.kept(key) {
+            Some(collection) => {
+                Lookups::found();
+                collection
+            }
+            None => match self.entry(key)? {
+                None => return Ok(None),
+                Some(Entry::Collection(collection)) => collection,
+                Some(Entry::Text(_)) => return Err(Failure::WRONG_TYPE),
+            },
+        };
+        if collection.kind != kind {
+            return Err(Failure::WRONG_TYPE);
         }
+        self.keep_read(key, &collection);
+        Ok(Some(collection))
     }
 
     /// The same, or an empty one that is not stored yet.
@@ -84,12 +98,16 @@ impl Transaction<'_> {
     /// is gone.
     pub(crate) fn save(&mut self, key: &[u8], collection: &Collection) {
         if collection.count == 0 {
+            self.forget_kept(key);
             self.drop_collection(key, collection);
             self.delete(format::record_key(self.database, key));
-        } else {
-            if collection.is_new {
-                self.mark(key, collection.number);
-            }
+            self.touch(key);
+            return;
+        }
+        if collection.is_new {
+            self.mark(key, collection.number);
+        }
+        if !self.keeps_changed(key, collection) {
             let record = format::encode_collection(collection);
             self.put(
                 format::record_key(self.database, key),

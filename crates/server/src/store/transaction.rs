@@ -2,6 +2,7 @@
 //! one.
 
 use super::databases::{Numbers, database_of};
+use super::kept::Keeping;
 use super::locks::Held;
 use super::marks::MarkChanges;
 use super::order::Open;
@@ -16,6 +17,7 @@ use crate::model::format::{self, InnerKey};
 use crate::model::{Collection, Entry, Found};
 use alluvium::Durability;
 use alluvium::{OwnWrite, Value, WriteBatch, WriteSet};
+use smallvec::SmallVec;
 use std::cell::Cell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -37,6 +39,19 @@ struct Blind {
     batch: WriteBatch,
     /// Where a record is put together.
     record: Vec<u8>,
+}
+
+impl Blind {
+    /// Returns an empty batch, with memory if this thread has kept any.
+    fn spare() -> Box<Blind> {
+        let new = || {
+            Box::new(Blind {
+                batch: WriteBatch::new().durability(Durability::Process),
+                record: Vec::new(),
+            })
+        };
+        SPARE.take().unwrap_or_else(new)
+    }
 }
 
 /// Whether anything was committed.
@@ -71,6 +86,8 @@ pub(crate) struct Transaction<'s> {
     pub(super) writes: Option<Box<WriteSet>>,
     /// Where writes to records go, where those have no order.
     pub(super) records: Option<Box<OwnRecords>>,
+    /// The record of the collection that commands work on.
+    pub(super) keeping: Keeping,
     /// Which keys have got collections, and which have lost theirs, if any.
     marks: Option<Box<MarkChanges>>,
     /// Orders of sorted sets that were asked for.
@@ -103,13 +120,7 @@ impl<'s> Transaction<'s> {
     /// written: it does not see its own writes.
     #[inline]
     pub(crate) fn blind(store: &'s Store, database: u8) -> Transaction<'s> {
-        let new = || {
-            Box::new(Blind {
-                batch: WriteBatch::new().durability(Durability::Process),
-                record: Vec::new(),
-            })
-        };
-        Transaction::with(store, database, Some(SPARE.take().unwrap_or_else(new)))
+        Transaction::with(store, database, Some(Blind::spare()))
     }
 
     #[inline]
@@ -128,6 +139,7 @@ impl<'s> Transaction<'s> {
             blind,
             writes: None,
             records: None,
+            keeping: Keeping::default(),
             marks: None,
             orders: Vec::new(),
             staged: Staged::default(),
@@ -278,6 +290,28 @@ impl<'s> Transaction<'s> {
         Ok(self.read(&[key])?.pop().flatten().map(Found::Owned))
     }
 
+    /// Whether keys have values, read at once.
+    pub(crate) fn are_there(&self, keys: &[InnerKey]) -> Result<SmallVec<[bool; 4]>, Failure> {
+        let (mut answers, mut unknown) = (SmallVec::new(), SmallVec::<[usize; 4]>::new());
+        for (index, key) in keys.iter().enumerate() {
+            let known = match self.own(key) {
+                Some(value) => Some(value.is_some()),
+                None => self.element(key).map(|value| value.is_some()),
+            };
+            answers.push(known == Some(true));
+            if known.is_none() {
+                unknown.push(index);
+            }
+        }
+        if !unknown.is_empty() {
+            let names: SmallVec<[&[u8]; 4]> = unknown.iter().map(|&index| &keys[index][..]).collect();
+            for (index, value) in unknown.into_iter().zip(self.read(&names)?) {
+                answers[index] = value.is_some();
+            }
+        }
+        Ok(answers)
+    }
+
     /// The values of many keys, read at once.
     pub(crate) fn multi_get(&self, keys: &[InnerKey]) -> Result<Vec<Option<Vec<u8>>>, Failure> {
         let mut answers = Vec::with_capacity(keys.len());
@@ -307,6 +341,10 @@ impl<'s> Transaction<'s> {
 
     /// The key has this value, until `expires_ms` if that is not 0.
     pub(crate) fn put(&mut self, key: InnerKey, value: Vec<u8>, expires_ms: u64) {
+        debug_assert!(
+            !self.keeping.has_any() || !format::is_record(&key),
+            "records are written when none is kept"
+        );
         self.store.sizes.note_kept(value.len());
         self.count_expiring(key.len() + value.len(), expires_ms);
         if let Some(within) = &mut self.within {
@@ -362,6 +400,10 @@ impl<'s> Transaction<'s> {
 
     /// The key has no value.
     pub(crate) fn delete(&mut self, key: InnerKey) {
+        debug_assert!(
+            !self.keeping.has_any() || !format::is_record(&key),
+            "records are deleted when none is kept"
+        );
         if let Some(within) = &mut self.within {
             within.wrote(&key, 0);
         }
@@ -544,6 +586,7 @@ impl<'s> Transaction<'s> {
     /// with then. Replies that depend on the disk wait for it elsewhere (S3).
     #[inline]
     pub(crate) fn commit(&mut self, held: &Held<'_>) -> Result<Outcome, Failure> {
+        self.write_kept();
         // As it is after commands that only read.
         let is_written = self.blind.is_some() || self.writes.is_some() || self.records.is_some();
         if !is_written && self.orders.is_empty() {
@@ -558,12 +601,10 @@ impl<'s> Transaction<'s> {
         held: &Held<'_>,
         also: impl FnOnce(&mut WriteBatch) -> alluvium::Result<()>,
     ) -> Result<Outcome, Failure> {
-        let mut blind = self.blind.take();
-        let mut own = None;
-        let batch = match &mut blind {
-            Some(blind) => &mut blind.batch,
-            None => own.insert(WriteBatch::new().durability(Durability::Process)),
-        };
+        self.write_kept();
+        let is_short = self.bytes() <= KEPT_BATCH;
+        let mut spare = self.blind.take().unwrap_or_else(Blind::spare);
+        let batch = &mut spare.batch;
         self.collect(batch)?;
         also(batch)?;
         if batch.is_empty() {
@@ -594,11 +635,9 @@ impl<'s> Transaction<'s> {
         for (database, key) in &self.touched {
             held.touch(*database, key);
         }
-        if self.bytes <= KEPT_BATCH
-            && let Some(mut blind) = blind
-        {
-            blind.batch.clear();
-            SPARE.set(Some(blind));
+        if is_short {
+            spare.batch.clear();
+            SPARE.set(Some(spare));
         }
         Ok(Outcome::Committed)
     }

@@ -1,6 +1,7 @@
 //! What commands on one key cost that come together: reads, and steps of walks.
 
-use crate::client::{Client, Fixture, request};
+use crate::client::{Client, Fixture, request, sorted};
+use crate::differential::{SHAPES, compared, fill, is_of_its_moment};
 
 /// Sends requests at once and returns the replies.
 fn together(client: &mut Client, requests: &[Vec<u8>]) -> Vec<String> {
@@ -106,4 +107,108 @@ fn taking_many_members_in_one_transaction_does_not_walk_over_those_that_it_took(
         "{scanned} records were walked over"
     );
     client.script("ZCARD z => :1");
+}
+
+#[test]
+fn elements_that_a_pipeline_pops_are_read_together_and_walked_over_by_none() {
+    let fixture = Fixture::new();
+    let mut client = fixture.client();
+    let push = |number: u32| request(&[b"RPUSH", b"l", format!("{number}").as_bytes()]);
+    together(&mut client, &(0..600).map(push).collect::<Vec<_>>());
+    let before = fixture.db.stats().operations;
+    let mut requests = Vec::new();
+    for number in 0..200 {
+        requests.push(request(&[b"LPOP", b"l"]));
+        requests.push(request(&[b"RPOP", b"l"]));
+        if number % 50 == 0 {
+            // What is pushed in between is popped before.
+            requests.push(request(&[b"LPUSH", b"l", b"x", b"y"]));
+            requests.push(request(&[b"LPOP", b"l"]));
+            requests.push(request(&[b"LPOP", b"l"]));
+        }
+    }
+    let replies = together(&mut client, &requests);
+    let after = fixture.db.stats().operations;
+    let popped: Vec<&String> = replies.iter().filter(|reply| reply.starts_with('"')).collect();
+    assert_eq!(popped.len(), 408);
+    assert_eq!(popped[..4], ["\"0\"", "\"599\"", "\"y\"", "\"x\""]);
+    assert_eq!(popped[407], "\"400\"");
+    let reads = after.multi_gets + after.gets - before.multi_gets - before.gets;
+    assert!(reads <= 5 * PARTS, "{reads}");
+    assert_eq!(after.scanned, before.scanned);
+    client.script("LLEN l => :200\nLINDEX l 0 => \"200\"\nLINDEX l -1 => \"399\"");
+    // A list that is popped to its end is gone, and what is pushed then is another one.
+    let mut requests = vec![request(&[b"LPOP", b"l"]); 201];
+    requests.push(request(&[b"RPUSH", b"l", b"a", b"b"]));
+    requests.push(request(&[b"RPOP", b"l"]));
+    let replies = together(&mut client, &requests);
+    assert_eq!(replies[199..], ["\"399\"", "nil", ":2", "\"b\""]);
+    client.script("LRANGE l 0 -1 => [\"a\"]");
+}
+
+/// A random command of those that have a key of a kind, mostly on `key`.
+fn on_key(kind: &str, key: &str, random: &mut fastrand::Rng) -> String {
+    let is_fit = |shape: &&&str| {
+        let mut words = shape.split(' ');
+        // Whether one time to live is longer than another depends on the moments of both.
+        let compares_times = shape.starts_with("EXPIRE") && (shape.ends_with("GT") || shape.ends_with("LT"));
+        let is_fit = words.any(|word| word == kind || word == "$any");
+        is_fit && !is_of_its_moment(shape) && !compares_times
+    };
+    let fit: Vec<&&str> = SHAPES.iter().filter(is_fit).collect();
+    let shape = fit[random.usize(..fit.len())];
+    let words = shape.split(' ').map(|word| match word {
+        word if word == kind && random.u8(..10) > 0 => key,
+        "$any" if random.bool() => key,
+        word => word,
+    });
+    fill(&words.collect::<Vec<_>>().join(" "), random)
+}
+
+#[test]
+fn pipelines_that_stay_on_one_key_are_what_their_commands_are_one_by_one() {
+    const PIPELINES: u64 = 1200;
+    let (together, one_by_one) = (Fixture::new(), Fixture::new());
+    let (mut batches, mut single) = (together.client(), one_by_one.client());
+    let random = &mut fastrand::Rng::with_seed(20_261_129);
+    for pipeline in 0..PIPELINES {
+        let mut commands: Vec<String> = Vec::new();
+        for _ in 0..random.usize(1..4) {
+            let kind = ["H", "L", "T", "Z", "S"][random.usize(..5)];
+            let key = format!("{}{}", kind.to_lowercase(), random.u8(..3));
+            let count = random.usize(1..16);
+            commands.extend((0..count).map(|_| on_key(kind, &key, random)));
+        }
+        if random.u8(..4) == 0 {
+            commands.insert(0, "MULTI".to_owned());
+            commands.push("EXEC".to_owned());
+        }
+        let words = |command: &String| {
+            let words: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
+            request(&words)
+        };
+        let requests: Vec<Vec<u8>> = commands.iter().map(words).collect();
+        let found = self::together(&mut batches, &requests);
+        for (command, found) in commands.iter().zip(found) {
+            // What is drawn within EXEC comes in any order.
+            let compared = |reply: String| match &command[..] {
+                "EXEC" => sorted(&reply.replace(['[', ']', '<', '>', '{', '}'], " ")),
+                command => compared(command, reply),
+            };
+            let expected = compared(single.ask(command));
+            assert_eq!(
+                compared(found),
+                expected,
+                "pipeline {pipeline}: {command} of {commands:?}"
+            );
+        }
+    }
+    for client in [&mut batches, &mut single] {
+        assert!(client.ask("DBSIZE") != ":0");
+    }
+    let dump = |fixture: &Fixture| {
+        let redis = fixture.db.keyspace("redis").unwrap();
+        redis.iter().map(Result::unwrap).count()
+    };
+    assert_eq!(dump(&together), dump(&one_by_one), "records and elements");
 }

@@ -16,6 +16,7 @@ use crate::model::format::{self, InnerKey};
 use crate::model::{Collection, Kind};
 use crate::resp::{Args, Reply};
 use crate::store::{Direction, Transaction};
+use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};
 
 type Done = Result<(), Failure>;
@@ -136,14 +137,17 @@ fn take(
     list: &mut Collection,
     count: u64,
     end: End,
-    mut each: impl FnMut(Vec<u8>) -> Done,
+    mut each: impl FnMut(&[u8]) -> Done,
 ) -> Done {
+    if count == 1 {
+        return take_one(transaction, list, end, each);
+    }
     let (indexes, direction) = match end {
         End::Left => (0..count, Direction::Forward),
         End::Right => (list.count - count..list.count, Direction::Backward),
     };
     visit(transaction, list, indexes.clone(), direction, |_, element| {
-        each(element)?;
+        each(&element)?;
         Ok(ControlFlow::Continue(()))
     })?;
     if count > DELETED_SINGLY {
@@ -160,6 +164,38 @@ fn take(
         list.head = list.head.wrapping_add_unsigned(count);
     }
     Ok(())
+}
+
+/// Takes an element from an end of a list that has any. It is looked up, as it may have been read
+/// with those of neighbouring commands.
+fn take_one(
+    transaction: &mut Transaction<'_>,
+    list: &mut Collection,
+    end: End,
+    each: impl FnOnce(&[u8]) -> Done,
+) -> Done {
+    let position = match end {
+        End::Left => list.head,
+        End::Right => list.tail().wrapping_sub(1),
+    };
+    let place = place(transaction, list, position);
+    match transaction.get(&place)? {
+        Some(element) => each(&element)?,
+        None => return Err(miscounted(list)),
+    }
+    transaction.delete(place);
+    list.count -= 1;
+    if end == End::Left {
+        list.head = list.head.wrapping_add(1);
+    }
+    Ok(())
+}
+
+fn miscounted(list: &Collection) -> Failure {
+    Failure::Refused(Cow::Owned(format!(
+        "ERR the elements of list {} are damaged: check the store",
+        list.number
+    )))
 }
 
 fn pop(
@@ -198,7 +234,7 @@ fn pop_and_show(
 ) -> Done {
     // What does not fit the reply is not taken: the command fails before it has changed anything.
     take(transaction, &mut list, taken, end, |element| {
-        reply.bulk(&element);
+        reply.bulk(element);
         check_room(reply)
     })?;
     if taken > 0 {
@@ -471,7 +507,7 @@ fn move_one(
     };
     let mut element = Vec::new();
     take(transaction, &mut source, 1, start, |taken| {
-        element = taken;
+        element = taken.to_vec();
         Ok(())
     })?;
     let element = &element[..];

@@ -1,0 +1,178 @@
+//! The record of a collection, decoded while commands that follow each other work on it.
+//!
+//! Each command of a pipeline on one collection reads its record and writes it. What it writes is
+//! for the next command, and for the commit: in between it need not be put together and taken apart.
+//! Only commands that reach the record as a collection see what is kept; before any other the record
+//! is written as ever ([`Transaction::settle`]).
+
+use super::transaction::Transaction;
+use crate::model::Collection;
+use crate::model::format::{self, InnerKey};
+
+/// The record that is kept, if any.
+#[derive(Debug, Default)]
+pub(super) struct Keeping {
+    is_on: bool,
+    record: Option<Kept>,
+}
+
+/// A record of a collection that its key has: it has elements, and has not expired.
+#[derive(Debug)]
+struct Kept {
+    place: InnerKey,
+    collection: Collection,
+    /// Whether it differs from what is written.
+    is_changed: bool,
+}
+
+impl Keeping {
+    /// Returns whether there is a record.
+    pub(super) fn has_any(&self) -> bool {
+        self.record.is_some()
+    }
+}
+
+impl Transaction<'_> {
+    /// Keeps the record that the next commands work on. They reach it as a collection alone, and
+    /// say nothing of its expiry. A part of a client's transaction keeps nothing: each of its
+    /// commands is seen by the next one as it is written.
+    pub(crate) fn keep_record(&mut self) {
+        self.keeping.is_on = !self.is_within();
+    }
+
+    /// Writes the record that was kept, and keeps none any more.
+    pub(crate) fn settle(&mut self) {
+        self.keeping.is_on = false;
+        self.write_kept();
+    }
+
+    /// Writes the record that is kept, if it has changed, and forgets it.
+    pub(super) fn write_kept(&mut self) {
+        if let Some(kept) = self.keeping.record.take()
+            && kept.is_changed
+        {
+            let record = format::encode_collection(&kept.collection);
+            self.put(kept.place, record, kept.collection.expires_ms);
+        }
+    }
+
+    /// Returns the collection of a key, if it is kept.
+    pub(super) fn kept(&self, key: &[u8]) -> Option<Collection> {
+        let kept = self.keeping.record.as_ref()?;
+        let is_same = kept.place[0] == self.database && format::user_key(&kept.place) == key;
+        is_same.then_some(kept.collection)
+    }
+
+    /// Keeps what was read of a collection, if commands say so.
+    pub(super) fn keep_read(&mut self, key: &[u8], collection: &Collection) {
+        if self.keeping.is_on {
+            self.keep(key, collection, false);
+        }
+    }
+
+    /// Keeps what a collection is now. Returns whether it does: otherwise the record is to be
+    /// written.
+    pub(super) fn keeps_changed(&mut self, key: &[u8], collection: &Collection) -> bool {
+        if self.keeping.is_on {
+            self.keep(key, collection, true);
+        }
+        self.keeping.is_on
+    }
+
+    /// Forgets the record of a key that has no collection any more.
+    pub(super) fn forget_kept(&mut self, key: &[u8]) {
+        if self.kept(key).is_some() {
+            self.keeping.record = None;
+        }
+    }
+
+    fn keep(&mut self, key: &[u8], collection: &Collection, is_changed: bool) {
+        let collection = Collection {
+            is_new: false,
+            ..*collection
+        };
+        if self.kept(key).is_some()
+            && let Some(kept) = &mut self.keeping.record
+        {
+            kept.collection = collection;
+            kept.is_changed |= is_changed;
+            return;
+        }
+        self.write_kept();
+        self.keeping.record = Some(Kept {
+            place: format::record_key(self.database, key),
+            collection,
+            is_changed,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Kind;
+    use crate::options::KeyLayout;
+    use crate::store::{Mode, Store, Wanted};
+    use alluvium::Options;
+
+    fn stored(store: &Store, database: u8, key: &[u8]) -> Option<Collection> {
+        let mut transaction = Transaction::new(store, database);
+        transaction.collection(key, Kind::Hash).unwrap()
+    }
+
+    #[test]
+    fn what_is_kept_is_seen_by_collections_and_written_before_anything_else_looks() {
+        for layout in [KeyLayout::AsStored, KeyLayout::Hashed] {
+            let place = tempfile::tempdir().unwrap();
+            let db = Options::new()
+                .memory(64 << 20)
+                .open(place.path().join("store"))
+                .unwrap();
+            let store = Store::open(&db, layout).unwrap();
+            let mut wanted = Wanted::default();
+            for database in [0, 1] {
+                for key in [b"a", b"b"] {
+                    wanted.key(database, key, Mode::Exclusive);
+                }
+            }
+            let held = store.locks.lock(wanted);
+            let mut transaction = Transaction::new(&store, 0);
+            transaction.keep_record();
+            let mut add = |transaction: &mut Transaction<'_>, key: &[u8], count| {
+                let mut hash = transaction.collection_or_new(key, Kind::Hash).unwrap();
+                hash.count += count;
+                transaction.save(key, &hash);
+                hash.number
+            };
+            let number = add(&mut transaction, b"a", 1);
+            assert_eq!(add(&mut transaction, b"a", 2), number);
+            let written = |transaction: &Transaction<'_>, key: &[u8]| {
+                let place = format::record_key(transaction.database, key);
+                transaction.own_value(&place).is_some()
+            };
+            assert!(!written(&transaction, b"a"));
+            // Another key, and the same one of another database.
+            let other = add(&mut transaction, b"b", 5);
+            assert!(written(&transaction, b"a") && other != number);
+            transaction.database = 1;
+            assert_ne!(add(&mut transaction, b"b", 7), other);
+            transaction.database = 0;
+            assert_eq!(add(&mut transaction, b"a", 4), number);
+            transaction.settle();
+            assert!(transaction.entry(b"a").unwrap().is_some());
+            add(&mut transaction, b"b", 1);
+            transaction.keep_record();
+            // What has no elements left is gone, and what comes then is another one.
+            let mut hash = transaction.collection(b"b", Kind::Hash).unwrap().unwrap();
+            hash.count = 0;
+            transaction.save(b"b", &hash);
+            assert!(transaction.collection(b"b", Kind::Hash).unwrap().is_none());
+            assert_ne!(add(&mut transaction, b"b", 9), other);
+            transaction.commit(&held).unwrap();
+            drop(held);
+            let count = |database, key: &[u8]| stored(&store, database, key).map(|hash| hash.count);
+            assert_eq!((count(0, b"a"), count(0, b"b")), (Some(7), Some(9)));
+            assert_eq!((count(1, b"a"), count(1, b"b")), (None, Some(7)));
+        }
+    }
+}
