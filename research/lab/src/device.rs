@@ -12,10 +12,6 @@ pub(super) const QUICK: u64 = (64 << 20) / RECORD;
 pub(super) const FULL: u64 = (4 << 30) / RECORD;
 pub(super) const MOST: u64 = (64 << 30) / RECORD;
 
-/// What holds of every experiment with a probe.
-pub(super) const PROBED: &str = "The device is the one under the system's directory for temporary files. The file has 4 KiB for each record of the size; a point gets fractions of a second, where the document \
-                                 moves 10 GiB.";
-
 /// Probes the device with a file of `records` records, and 16 MiB at least.
 pub(super) fn probed(records: u64) -> Result<Conclusions> {
     let space_bytes = records.saturating_mul(RECORD).max(LEAST_SPACE);

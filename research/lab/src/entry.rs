@@ -1,5 +1,8 @@
 //! What an entry of the register says: the claim, where it was published, the published figures,
 //! and how ours are measured.
+//!
+//! An `Experiment` has two halves: what its document says is data, in `register/`; what measures
+//! ours is a `Procedure`, in the module of its document. `register.rs` joins them.
 
 use super::measured::{Line, Measured};
 use super::plan::{Base, Scale, Step};
@@ -31,8 +34,22 @@ pub struct Experiment {
     pub work: Work,
 }
 
-/// How our figures come about.
+/// What measures an experiment, and makes figures of it.
 #[derive(Debug)]
+pub(crate) struct Procedure {
+    /// The experiment.
+    pub(crate) id: &'static str,
+    /// What makes our values, by the name of the measure.
+    pub(crate) ours: &'static [(&'static str, Evaluation)],
+    /// How they are measured.
+    pub(crate) work: Work,
+}
+
+/// Makes our values of what was measured.
+pub type Evaluation = fn(&Measured) -> Vec<Line>;
+
+/// How our figures come about.
+#[derive(Clone, Copy, Debug)]
 pub enum Work {
     /// Engines run workloads, each in a process of its own.
     Engines(Engines),
@@ -68,7 +85,7 @@ pub struct Study {
 }
 
 /// Workloads on engines.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Engines {
     /// The size for a look: seconds.
     pub quick: Scale,
@@ -92,7 +109,7 @@ pub struct Measure {
     /// What a reader must know about the two; empty if nothing.
     pub note: &'static str,
     /// Makes our values of what was measured.
-    pub ours: fn(&Measured) -> Vec<Line>,
+    pub ours: Evaluation,
 }
 
 /// What a figure is drawn over.
@@ -176,22 +193,6 @@ impl Experiment {
             Work::Waits(structure) => Some(structure),
             Work::Engines(_) | Work::Here { .. } | Work::Study(_) => None,
         }
-    }
-}
-
-/// A published value at a name.
-pub(super) const fn named(name: &'static str, value: Value) -> Point {
-    Point {
-        at: At::Name(Cow::Borrowed(name)),
-        value,
-    }
-}
-
-/// A published value at a number.
-pub(super) const fn at(number: f64, value: Value) -> Point {
-    Point {
-        at: At::Number(number),
-        value,
     }
 }
 

@@ -6,10 +6,11 @@
 //!
 //! *Does not know*: how an engine is driven or what a phase is: that is `alluvium-bench`.
 //!
-//! *Read in this order*: `entry.rs` (what an entry says), `seed_0/s5_order.rs` (one of them),
-//! `documents.rs`, `plan.rs` (from a size to jobs), `measured.rs` (from rows to figures), `run.rs`,
-//! `results.rs` (on disk), `table.rs`, `plot.rs`, `page.rs`; `oracles/` (numbers that no
-//! measurement needs); `main.rs` and `verbs/` (the program).
+//! *Read in this order*: `entry.rs` (what an entry says), `register/seed-0.toml` (entries),
+//! `register.rs` (reads them), `seed_0/s5_order.rs` (measures one of them), `documents.rs`,
+//! `plan.rs` (from a size to jobs), `measured.rs` (from rows to figures), `run.rs`, `results.rs` (on
+//! disk), `table.rs`, `plot.rs`, `page.rs`; `oracles/` (numbers that no measurement needs);
+//! `main.rs` and `verbs/` (the program).
 //!
 //! Invariants:
 //!
@@ -30,6 +31,7 @@ pub mod oracles;
 mod page;
 mod plan;
 mod plot;
+mod register;
 mod results;
 mod run;
 mod scratch;
@@ -41,7 +43,9 @@ mod seed_4;
 mod table;
 
 pub use documents::{DOCUMENTS, Document, document};
-pub use entry::{At, Axis, Engines, Experiment, Form, Measure, Point, Published, Study, Value, Work, figure};
+pub use entry::{
+    At, Axis, Engines, Evaluation, Experiment, Form, Measure, Point, Published, Study, Value, Work, figure,
+};
 pub use measured::{Line, Measured, Of, Spot, Taken};
 pub use page::{Entry, GENERATOR, page};
 pub use plan::{Base, Scale, Size, Step, Threads, Wanted};
@@ -53,12 +57,7 @@ pub use table::{Place, places};
 
 /// All experiments, document by document.
 pub fn experiments() -> impl Iterator<Item = &'static Experiment> {
-    seed_0::EXPERIMENTS
-        .into_iter()
-        .chain(seed_1::experiments())
-        .chain(seed_2::EXPERIMENTS)
-        .chain(seed_3::EXPERIMENTS)
-        .chain(seed_4::EXPERIMENTS)
+    register::experiments().iter()
 }
 
 /// The experiment of an id; capitals and small letters are alike.

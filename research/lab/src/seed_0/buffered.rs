@@ -1,8 +1,8 @@
 //! B1, B3 and B5: a B-tree with an insertion buffer before its leaves, whose pages are counted.
 
 use super::inserts::{Inserts, PAGES, RATIO};
-use super::recycling::{BUFFERED, INSERTED, LEAF, SEED, counts, fill, spot, window_of};
-use crate::entry::{Axis, Experiment, Form, Measure, Published, Value, Work, at, named};
+use super::recycling::{BUFFERED, LEAF, SEED, counts, fill, spot, window_of};
+use crate::entry::{Procedure, Work};
 use crate::measured::{Line, Measured, Spot, name};
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_device::{Directory, FileOptions};
@@ -15,42 +15,11 @@ const RATES: &str = "rates";
 const GAIN: &str = "gain";
 const BESIDE: &str = "beside the simulation";
 
-/// What holds of every entry here.
-const OURS: &str = "Ours is a tree of ours with such a buffer, not InnoDB: its leaves are pages in memory that are counted, its inner nodes and its buffer are no pages. B7 has InnoDB itself.";
-
-pub(super) const B1: Experiment = Experiment {
+pub(super) const B1: Procedure = Procedure {
     id: "seed-0/B1",
-    title: "Inserts with and without an insertion buffer",
-    shows: "An insertion buffer saves most of the time at first, and less the more leaves there are.",
-    section: "§5.5",
-    figure: "Figure 5.1",
-    setting: "InnoDB, batches of 10,000 rows, 50 million rows; the first 200,000 are in memory.",
-    differs: &[
-        OURS,
-        "Memory holds 1 record in 250, as in the document; with a buffer, half of it is the buffer. Pages of 16 KiB moved stand for time: each takes as long as another.",
-        "Places are those of the document's 50 million inserts: of fewer, as large parts.",
-    ],
-    measures: &[
-        Measure {
-            name: "time with a buffer",
-            unit: "parts of the time without",
-            axis: INSERTED,
-            published: &[Published {
-                name: "InnoDB",
-                section: "§5.5",
-                points: &[at(1e6, Value::Is(0.123)), at(5e7, Value::Is(0.683))],
-            }],
-            note: "Over a 250th of all inserts.",
-            ours: |measured| measured.under(RATIO),
-        },
-        Measure {
-            name: "pages moved",
-            unit: "for an insert",
-            axis: INSERTED,
-            published: &[],
-            note: "The document shows it as time alone.",
-            ours: |measured| measured.under(PAGES),
-        },
+    ours: &[
+        ("time with a buffer", |measured| measured.under(RATIO)),
+        ("pages moved", |measured| measured.under(PAGES)),
     ],
     work: Work::Here {
         quick: 200_000,
@@ -63,32 +32,9 @@ pub(super) const B1: Experiment = Experiment {
 const LARGEST: &str = "largest";
 const TAIL: &str = "95th percentile";
 
-pub(super) const B3: Experiment = Experiment {
+pub(super) const B3: Procedure = Procedure {
     id: "seed-0/B3",
-    title: "How even the leaves behind an insertion buffer are",
-    shows: "No leaf of InnoDB's tree is much more probable than another.",
-    section: "§5.6",
-    figure: "Figure 5.3",
-    setting: "InnoDB, 5 million rows with random keys.",
-    differs: &[
-        OURS,
-        "Leaves split in as few even parts as their records fit; InnoDB's have 16 KiB.",
-    ],
-    measures: &[Measure {
-        name: "how probable a leaf is",
-        unit: "times the average leaf",
-        axis: Axis {
-            name: "leaf",
-            form: Form::Names,
-        },
-        published: &[Published {
-            name: "InnoDB",
-            section: "§5.6",
-            points: &[named(LARGEST, Value::Below(2.3)), named(TAIL, Value::Below(1.6))],
-        }],
-        note: "",
-        ours: |measured| measured.counts.clone(),
-    }],
+    ours: &[("how probable a leaf is", |measured| measured.counts.clone())],
     work: Work::Here {
         quick: 200_000,
         full: 5_000_000,
@@ -97,46 +43,16 @@ pub(super) const B3: Experiment = Experiment {
     },
 };
 
-pub(super) const B5: Experiment = Experiment {
+pub(super) const B5: Procedure = Procedure {
     id: "seed-0/B5",
-    title: "How many records one flush of a leaf takes along, in a tree",
-    shows: "In a tree flushes take as many records as in the simulation, and in the order of keys more than by InnoDB's random walk.",
-    section: "§5.6",
-    figure: "Figures 5.5a to 5.5e",
-    setting: "InnoDB with its own policy and with Golden Gate, keys uniform, Pareto and normal; merge ratio every 10,000 inserts.",
-    differs: &[
-        OURS,
-        "A buffer of 2,500 records before leaves of at most 160, as in the document's simulation. Leaves split by rank, so the distribution of keys makes no difference: one line stands for all.",
-    ],
-    measures: &[
-        Measure {
-            name: "records a flush",
-            unit: "records",
-            axis: INSERTED,
-            published: &[],
-            note: "The document shows them as curves alone.",
-            ours: |measured| measured.under(RATES),
-        },
-        Measure {
-            name: "golden gate beside InnoDB's random walk",
-            unit: "times its records a flush",
-            axis: INSERTED,
-            published: &[Published {
-                name: "InnoDB",
-                section: "§5.6",
-                points: &[at(100_000.0, Value::About(1.3))],
-            }],
-            note: "The document does not say after how many inserts; it shrinks with more leaves.",
-            ours: |measured| measured.under(GAIN),
-        },
-        Measure {
-            name: "the tree beside the simulation",
-            unit: "times its records a flush",
-            axis: INSERTED,
-            published: &[],
-            note: "1 if the tree does what is simulated.",
-            ours: |measured| measured.under(BESIDE),
-        },
+    ours: &[
+        ("records a flush", |measured| measured.under(RATES)),
+        ("golden gate beside InnoDB's random walk", |measured| {
+            measured.under(GAIN)
+        }),
+        ("the tree beside the simulation", |measured| {
+            measured.under(BESIDE)
+        }),
     ],
     work: Work::Here {
         quick: 200_000,
@@ -301,20 +217,16 @@ mod tests {
 
     #[test]
     fn a_look_at_two_thousand_records_gives_every_figure() {
-        for experiment in [&B1, &B3, &B5] {
-            let Work::Here { measure, .. } = experiment.work else {
-                panic!("{} counts by itself", experiment.id);
+        for procedure in [&B1, &B3, &B5] {
+            let Work::Here { measure, .. } = procedure.work else {
+                panic!("{} counts by itself", procedure.id);
             };
             let measured = measure(2000).unwrap();
-            for figure in experiment.measures {
-                let lines = (figure.ours)(&measured);
-                assert!(!lines.is_empty(), "{}: {}", experiment.id, figure.name);
+            for (name, ours) in procedure.ours {
+                let lines = ours(&measured);
+                assert!(!lines.is_empty(), "{}: {name}", procedure.id);
                 let mut spots = lines.iter().flat_map(|line| &line.points);
-                assert!(
-                    spots.all(|spot| spot.value.is_finite()),
-                    "{}: {lines:?}",
-                    figure.name
-                );
+                assert!(spots.all(|spot| spot.value.is_finite()), "{name}: {lines:?}");
             }
             assert!(measure(10).is_err());
         }

@@ -4,8 +4,8 @@
 //! Leaves lie on the second tier of the store, lists on the first: so pages of either are told
 //! apart where a lookup fetches them.
 
-use super::theorems::{HITS, OPERATION, RECORDS, an_operation, here, hits};
-use crate::entry::{At, Axis, Experiment, Form, Measure, Published, Value, at, named};
+use super::theorems::{HITS, OPERATION, an_operation, here, hits};
+use crate::entry::{At, Procedure};
 use crate::measured::{Line, Measured, Spot, name};
 use alluvium_base::{Message, message::LAST};
 use alluvium_device::memory::MemoryDirectory;
@@ -43,71 +43,13 @@ const LEAST: u64 = 1 << 10;
 /// A number that no key has.
 const ABSENT: u64 = 1 << 40;
 
-pub(super) const H1: Experiment = Experiment {
+pub(super) const H1: Procedure = Procedure {
     id: "seed-0/H1",
-    title: "A bundle of trees in a store",
-    shows: "Lists of sketches lead to few leaves in vain, and a record costs a few entries of its hash for each level.",
-    section: "§2.5 and §2.7",
-    figure: "Lemma 9, Theorem 4",
-    setting: "A law and a bound, no measurement: N items, growth factor λ, every β-th level writes queues.",
-    differs: &[
-        "The document proves and measures nothing. Ours counts entries and pages of keyspaces as users have them, of leaves of 252 records. The levels are \
-         those of full counters, in which most is read.",
-        "A leaf is a run with an index of its own, and the queue has whole hashes: an entry of it is longer than the document's characters.",
-    ],
-    measures: &[
-        Measure {
-            name: "counts",
-            unit: "entries or pages for an operation",
-            axis: super::theorems::OPERATIONS,
-            published: &[Published {
-                name: "β-asymmetric BOT",
-                section: "§2.1",
-                points: &[
-                    named("insert, entries", Value::Said("O(λ log_λ N + (1/β) log_λ N)")),
-                    named("query, lists", Value::Said("O(D log_λ N)")),
-                    named("query, leaves", Value::Said("D, and those in vain")),
-                ],
-            }],
-            note: "At the most records of λ = 4. D is how often the key was written: once.",
-            ours: an_operation,
-        },
-        Measure {
-            name: VAIN,
-            unit: "times λ^−height",
-            axis: Axis {
-                name: "height of a level's tree",
-                form: Form::Linear,
-            },
-            published: &[Published {
-                name: "document",
-                section: "§2.5",
-                points: &[
-                    at(1.0, Value::Below(1.0)),
-                    at(2.0, Value::Below(1.0)),
-                    at(3.0, Value::Below(1.0)),
-                    at(4.0, Value::Below(1.0)),
-                ],
-            }],
-            note: "Of absent keys, in a store with one level whose root has λ − 1 children. A root passes fewer than 1/λ, and each height below 1/λ of these.",
-            ours: |measured| measured.under(VAIN),
-        },
-        Measure {
-            name: WRITTEN,
-            unit: "times the bound",
-            axis: RECORDS,
-            published: &[],
-            note: "The bound for a record: (λ + 1) / 2 entries on each of log_λ (leaves) levels, a digest of its leaf, and one for every β levels.",
-            ours: |measured| measured.under(WRITTEN),
-        },
-        Measure {
-            name: "pages that a hit reads",
-            unit: "pages",
-            axis: RECORDS,
-            published: &[],
-            note: "Lists, and records of leaves: one of these is the key's own.",
-            ours: hits,
-        },
+    ours: &[
+        ("counts", an_operation),
+        (VAIN, |measured| measured.under(VAIN)),
+        (WRITTEN, |measured| measured.under(WRITTEN)),
+        ("pages that a hit reads", hits),
     ],
     work: here(measure),
 };

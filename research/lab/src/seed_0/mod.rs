@@ -27,19 +27,19 @@ mod theorems;
 
 pub use inserts::Inserts;
 
-use super::entry::Experiment;
+use super::entry::Procedure;
 use super::plan::{Scale, Threads};
 use super::seed_4::devices::NATURAL_TRANSFER;
 
 /// All of them.
-pub(super) const EXPERIMENTS: [&Experiment; 24] = [
+pub(super) const PROCEDURES: [&Procedure; 24] = [
     &NATURAL_TRANSFER,
     &theorems::T2,
     &theorems::T3,
     &theorems::T4,
     &theorems::T5,
     &hosted::H1,
-    &q1_filters::EXPERIMENT,
+    &q1_filters::PROCEDURE,
     &buffered::B1,
     &recycling::B2,
     &buffered::B3,
@@ -48,33 +48,16 @@ pub(super) const EXPERIMENTS: [&Experiment; 24] = [
     &recycling::B6,
     &peers::B7,
     &peers::B8,
-    &s1_ycsb::EXPERIMENT,
-    &s2_large_values::EXPERIMENT,
-    &s3_amplification::EXPERIMENT,
-    &s4_memory::EXPERIMENT,
-    &s5_order::EXPERIMENT,
-    &s6_order_amplification::EXPERIMENT,
-    &s7_reading_threads::EXPERIMENT,
-    &s8_loading_threads::EXPERIMENT,
-    &s9_scans::EXPERIMENT,
+    &s1_ycsb::PROCEDURE,
+    &s2_large_values::PROCEDURE,
+    &s3_amplification::PROCEDURE,
+    &s4_memory::PROCEDURE,
+    &s5_order::PROCEDURE,
+    &s6_order_amplification::PROCEDURE,
+    &s7_reading_threads::PROCEDURE,
+    &s8_loading_threads::PROCEDURE,
+    &s9_scans::PROCEDURE,
 ];
-
-/// The machine of section 3.7.1, and the data of most experiments.
-const SETTING: &str = "Dell PowerEdge R720, Xeon with 32 cores at 2.0 GHz, 960 GiB Intel Optane 905p; 673 million records of 24 + 100 bytes (80 GiB); 4 GiB \
-                       of memory by a control group; the number of threads that is best for each system.";
-
-/// What holds of every experiment here on another machine.
-const MACHINE: &str = "Machine and device are others than the document's: compare shapes, ratios and amplification, not operations a second.";
-
-/// What holds of everything that has one number of threads.
-const THREADS: &str = "Ours works with one thread for each processor; the document takes the best number for each system, of up to 32 cores.";
-
-/// How skewed reads are.
-const SKEW: &str =
-    "Skewed phases draw by Zipf, exponent 0.99, over the records; the document does not say its parameters.";
-
-/// What the full size is.
-const TENTH: &str = "The full size has a tenth of the document's records and of its memory; the quick one does not keep that ratio.";
 
 /// Small enough for seconds.
 const QUICK: Scale = Scale {

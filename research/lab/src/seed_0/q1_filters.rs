@@ -1,6 +1,6 @@
 //! Q1: what a quotient filter costs and how often it is wrong.
 
-use crate::entry::{Axis, Experiment, Form, Measure, Published, Value, Work, named};
+use crate::entry::{Procedure, Work};
 use crate::measured::{Line, Measured, Spot, name};
 use alluvium_filters::{Bloom, Builder, Entry, Error, Geometry, Image, Shape, hash};
 use anyhow::Result;
@@ -12,49 +12,13 @@ const SEED: u64 = 1;
 const WRONG: &str = "wrong answers";
 const SPACE: &str = "space";
 
-const FILTERS: Axis = Axis {
-    name: "filter",
-    form: Form::Names,
-};
-
-pub(super) const EXPERIMENT: Experiment = Experiment {
+pub(super) const PROCEDURE: Procedure = Procedure {
     id: "seed-0/Q1",
-    title: "Space and wrong answers of a quotient filter",
-    shows: "A quotient filter takes about the space of a blocked Bloom filter at the same rate of wrong answers.",
-    section: "§3.3 and §3.6.3",
-    figure: "in the text",
-    setting: "SplinterDB's quotient filters, in its range of parameters.",
-    differs: &[
-        "Ours is the quotient maplet of the trees, without values: packed by pages, so that one page answers a lookup.",
-        "The Bloom filter that ours is compared with sets six bits for a key in one cache line. It has as many wrong answers as the maplet is made for.",
-        "The document also cites that quotient filters are 2 to 4 times as fast as Bloom filters; that is a time, and is measured by the benchmarks of the \
-         crate alluvium-filters.",
-    ],
-    measures: &[
-        Measure {
-            name: "wrong answers",
-            unit: "parts of the keys that are not there",
-            axis: FILTERS,
-            published: &[Published {
-                name: "quotient filter",
-                section: "§3.3",
-                points: &[named("quotient", Value::Is(RATE))],
-            }],
-            note: "1/256 is 0.00391. The Bloom filter is ours alone: it shows what the space below was bought with.",
-            ours: |measured| counted(measured, WRONG),
-        },
-        Measure {
-            name: "space against a blocked Bloom filter",
-            unit: "times its bytes",
-            axis: FILTERS,
-            published: &[Published {
-                name: "quotient filter / blocked Bloom filter",
-                section: "§3.6.3",
-                points: &[named("quotient", Value::Between(0.8, 1.2))],
-            }],
-            note: "",
-            ours: |measured| counted(measured, SPACE),
-        },
+    ours: &[
+        ("wrong answers", |measured| counted(measured, WRONG)),
+        ("space against a blocked Bloom filter", |measured| {
+            counted(measured, SPACE)
+        }),
     ],
     work: Work::Here {
         quick: 1_000_000,

@@ -1,41 +1,15 @@
 //! B2, B4 and B6: simulations of insertion buffers before the leaves of a B-tree.
 
-use crate::entry::{At, Axis, Experiment, Form, Measure, Published, Value, Work, at};
+use crate::entry::{At, Procedure, Work};
 use crate::measured::{Line, Measured, Spot};
 use anyhow::{Result, ensure};
 use research_models::recycling::{Choice, InsertionBuffer, Keys, LeafWeights};
 
 pub(super) const SEED: u64 = 1;
 
-const LEAVES: Axis = Axis {
-    name: "keys of a full leaf",
-    form: Form::Logarithmic,
-};
-
-const SIMULATED: &[&str] = &[
-    "A simulation, as in the document: machines make no difference, only the seed of the random numbers does.",
-];
-
-pub(super) const B2: Experiment = Experiment {
+pub(super) const B2: Procedure = Procedure {
     id: "seed-0/B2",
-    title: "How even the leaves of a B-tree are",
-    shows: "No leaf of a B-tree is much more probable than another, whatever the distribution of its keys.",
-    section: "§5.6",
-    figure: "Figure 5.2",
-    setting: "Independent keys, uniform, Pareto or normal; leaves of at most 160 keys split in halves.",
-    differs: SIMULATED,
-    measures: &[Measure {
-        name: "the most probable leaf",
-        unit: "times the average leaf",
-        axis: LEAVES,
-        published: &[Published {
-            name: "largest",
-            section: "§5.6",
-            points: &[at(160.0, Value::Below(2.0))],
-        }],
-        note: "Splits are by rank, so the distribution of keys makes no difference: one line stands for all.",
-        ours: |measured| measured.counts.clone(),
-    }],
+    ours: &[("the most probable leaf", |measured| measured.counts.clone())],
     work: Work::Here {
         quick: 200_000,
         full: 4_000_000,
@@ -44,34 +18,9 @@ pub(super) const B2: Experiment = Experiment {
     },
 };
 
-pub(super) const INSERTED: Axis = Axis {
-    name: "keys inserted",
-    form: Form::Logarithmic,
-};
-
-pub(super) const B4: Experiment = Experiment {
+pub(super) const B4: Procedure = Procedure {
     id: "seed-0/B4",
-    title: "How many keys one flush of a leaf takes along",
-    shows: "The leaf with most keys takes more than the next in order, which takes more than that of a random key, and the difference shrinks.",
-    section: "§5.6",
-    figure: "Figure 5.4",
-    setting: "A buffer of 2,500 keys before leaves of at most 160; the rate over 50,000 inserts.",
-    differs: SIMULATED,
-    measures: &[Measure {
-        name: "keys a flush",
-        unit: "keys",
-        axis: INSERTED,
-        published: &[Published {
-            name: "golden gate / random ball",
-            section: "§5.6",
-            points: &[at(
-                100_000.0,
-                Value::Said("about 1.3 at first, less with more leaves"),
-            )],
-        }],
-        note: "",
-        ours: |measured| measured.counts.clone(),
-    }],
+    ours: &[("keys a flush", |measured| measured.counts.clone())],
     work: Work::Here {
         quick: 200_000,
         full: 1_000_000,
@@ -80,36 +29,11 @@ pub(super) const B4: Experiment = Experiment {
     },
 };
 
-const BUFFERS: Axis = Axis {
-    name: "keys of the buffer",
-    form: Form::Logarithmic,
-};
-
-pub(super) const B6: Experiment = Experiment {
+pub(super) const B6: Procedure = Procedure {
     id: "seed-0/B6",
-    title: "A larger insertion buffer",
-    shows: "The keys that a flush takes along grow about linearly with the buffer.",
-    section: "§5.6",
-    figure: "Figure 5.5f",
-    setting: "InnoDB, buffers of 8 to 128 MB, 11 million uniform inserts, the rate over the last million.",
-    differs: &[
-        "Ours is the simulation of Figure 5.4, not InnoDB: its buffer has 1 to 8 times 2,500 keys before 1/160 of all keys as leaves.",
-    ],
-    measures: &[Measure {
-        name: "keys a flush beyond the first",
-        unit: "times those of the smallest buffer",
-        axis: BUFFERS,
-        published: &[Published {
-            name: "linear",
-            section: "§5.6",
-            points: &[
-                at(2_500.0, Value::Is(1.0)),
-                at(20_000.0, Value::Said("about linear")),
-            ],
-        }],
-        note: "A flush takes at least one key, which no buffer is needed for.",
-        ours: |measured| measured.counts.clone(),
-    }],
+    ours: &[("keys a flush beyond the first", |measured| {
+        measured.counts.clone()
+    })],
     work: Work::Here {
         quick: 500_000,
         full: 2_000_000,

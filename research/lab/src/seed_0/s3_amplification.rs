@@ -1,69 +1,17 @@
 //! S3: what a load and reads cost the device.
 
-use super::s1_ycsb::{AGAINST_NOTE, WORKLOADS};
-use super::{FULL, MACHINE, QUICK, SETTING, SKEW, TENTH, THREADS};
-use crate::entry::{Engines, Experiment, Measure, Published, Value, Work, named};
+use super::{FULL, QUICK};
+use crate::entry::{Engines, Procedure, Work};
 use crate::measured::{Line, Measured, Of, Spot, against, name};
 
-/// Where the document counts, and where we do.
-const COUNTERS: &str = "The document counts by iostat, which sees the whole device. Ours takes bytes from the counters of the process; a load counts what the \
-                        engine does afterwards by itself.";
-
-pub(super) const EXPERIMENT: Experiment = Experiment {
+pub(super) const PROCEDURE: Procedure = Procedure {
     id: "seed-0/S3",
-    title: "I/O amplification of a load and of reads",
-    shows: "Size-tiering with flush-then-compact writes about half as much for each byte as other systems.",
-    section: "§3.7.2",
-    figure: "Figure 3.4",
-    setting: SETTING,
-    differs: &[MACHINE, THREADS, SKEW, TENTH, COUNTERS],
-    measures: &[
-        Measure {
-            name: "write amplification of the load against RocksDB",
-            unit: "times RocksDB's",
-            axis: WORKLOADS,
-            published: &[
-                Published {
-                    name: "SplinterDB / other systems",
-                    section: "§3.7.2",
-                    points: &[named("load", Value::About(0.5))],
-                },
-                Published {
-                    name: "SplinterDB / RocksDB",
-                    section: "§3.1",
-                    points: &[named("load", Value::Said("almost half"))],
-                },
-            ],
-            note: AGAINST_NOTE,
-            ours: |measured| against(&writes(measured), "rocksdb"),
-        },
-        Measure {
-            name: "write amplification of the load",
-            unit: "bytes written for each of the user's",
-            axis: WORKLOADS,
-            published: &[],
-            note: "The document states it in numbers only together with reads, below.",
-            ours: writes,
-        },
-        Measure {
-            name: "I/O amplification",
-            unit: "bytes written and read for each of the user's",
-            axis: WORKLOADS,
-            published: &[
-                Published {
-                    name: "SplinterDB",
-                    section: "§3.7.5, with 10 threads or more",
-                    points: &[named("load", Value::About(7.5))],
-                },
-                Published {
-                    name: "PebblesDB, with unlimited memory",
-                    section: "§3.7.2",
-                    points: &[named("C", Value::Said("almost no reads"))],
-                },
-            ],
-            note: "Of C: bytes read for each that the user read.",
-            ours: io,
-        },
+    ours: &[
+        ("write amplification of the load against RocksDB", |measured| {
+            against(&writes(measured), "rocksdb")
+        }),
+        ("write amplification of the load", writes),
+        ("I/O amplification", io),
     ],
     work: Work::Engines(Engines {
         quick: QUICK,

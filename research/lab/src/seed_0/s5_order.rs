@@ -1,94 +1,21 @@
 //! S5: how much faster a load is when its keys come in order.
 
-use super::{FULL_ORDER, MACHINE, QUICK_ORDER};
-use crate::entry::{At, Axis, Engines, Experiment, Form, Measure, Published, Value, Work, at};
+use super::{FULL_ORDER, QUICK_ORDER};
+use crate::entry::{At, Engines, Procedure, Work};
 use crate::measured::{Line, Measured, Spot, relative_to, thousands_per_s, value_at};
 use crate::plan::{Base, Size, Step};
 use anyhow::Result;
 
-pub(super) const ORDER: Axis = Axis {
-    name: "keys in order, %",
-    form: Form::Linear,
-};
-
-pub(super) const SETTING: &str = "The machine of S1; 20 GiB of insertions by one thread, sequential and random keys interleaved; 4 GiB of memory.";
-
-pub(super) const SHARE: &str =
-    "The full size has 4 GiB of insertions, a fifth of the document's 20, and a tenth of its memory.";
-
-pub(super) const ALWAYS_LOGS: &str = "Alluvium always has its log: ours is to be compared with the lines with the log. The other lines of the document have none.";
-
-pub(super) const EXPERIMENT: Experiment = Experiment {
+pub(super) const PROCEDURE: Procedure = Procedure {
     id: "seed-0/S5",
-    title: "Loading keys of which some are in order",
-    shows: "Throughput rises smoothly with the share of keys that come in order, where RocksDB's rises only near 100 %.",
-    section: "§3.7.4",
-    figure: "Figure 3.6",
-    setting: SETTING,
-    differs: &[MACHINE, SHARE, ALWAYS_LOGS],
-    measures: &[
-        Measure {
-            name: "throughput",
-            unit: "thousand insertions a second",
-            axis: ORDER,
-            published: &[
-                Published {
-                    name: "SplinterDB, with its log",
-                    section: "§3.7.4",
-                    points: &[at(0.0, Value::Is(349.0)), at(100.0, Value::Is(614.0))],
-                },
-                Published {
-                    name: "SplinterDB, without a log",
-                    section: "§3.7.4",
-                    points: &[
-                        at(0.0, Value::Is(430.0)),
-                        at(50.0, Value::Is(521.0)),
-                        at(100.0, Value::Is(866.0)),
-                    ],
-                },
-            ],
-            note: "",
-            ours: throughput,
-        },
-        Measure {
-            name: "speed-up over random keys",
-            unit: "times the throughput of random keys",
-            axis: ORDER,
-            published: &[
-                Published {
-                    name: "SplinterDB, with its log",
-                    section: "§3.7.4",
-                    points: &[at(100.0, Value::Is(1.76))],
-                },
-                Published {
-                    name: "SplinterDB, without a log",
-                    section: "§3.7.4",
-                    points: &[
-                        at(50.0, Value::Derived(521.0 / 430.0)),
-                        at(100.0, Value::Derived(866.0 / 430.0)),
-                    ],
-                },
-                Published {
-                    name: "RocksDB",
-                    section: "§3.7.4",
-                    points: &[at(95.0, Value::Below(1.2)), at(100.0, Value::Is(1.35))],
-                },
-            ],
-            note: "",
-            ours: |measured| relative_to(throughput(measured), 0.0),
-        },
-        Measure {
-            name: "share of the ideal at 50 %",
-            unit: "parts of the harmonic mean of 0 % and 100 %",
-            axis: ORDER,
-            published: &[Published {
-                name: "SplinterDB, without a log",
-                section: "§3.7.4",
-                points: &[at(50.0, Value::Derived(521.0 / 575.0))],
-            }],
-            note: "At best the rates of the two kinds of keys have their harmonic mean.",
-            ours: |measured| throughput(measured).iter().filter_map(ideal).collect(),
-        },
+    ours: &[
+        ("throughput", throughput),
+        ("speed-up over random keys", |measured| {
+            relative_to(throughput(measured), 0.0)
+        }),
+        ("share of the ideal at 50 %", |measured| {
+            throughput(measured).iter().filter_map(ideal).collect()
+        }),
     ],
     work: Work::Engines(Engines {
         quick: QUICK_ORDER,

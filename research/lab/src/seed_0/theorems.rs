@@ -4,29 +4,9 @@
 //! space that counts the transfer of each block.
 
 use super::counted::{self, Counts, Table};
-use crate::entry::{At, Axis, Experiment, Form, Measure, Published, Value, Work, named};
+use crate::entry::{At, Procedure, Work};
 use crate::measured::{Line, Measured, Spot, name};
 use anyhow::{Result, ensure};
-
-pub(super) const OPERATIONS: Axis = Axis {
-    name: "operation",
-    form: Form::Names,
-};
-
-pub(super) const RECORDS: Axis = Axis {
-    name: "records",
-    form: Form::Logarithmic,
-};
-
-const SETTING: &str = "A bound, not a measurement: N items, M of them in memory, blocks of B, growth factor λ; D is how often the key was inserted or deleted.";
-
-const DIFFERS: &[&str] = &[
-    "The document proves bounds and measures nothing. Ours counts block transfers for growing N, of records of 28 bytes in blocks of 1 KiB with 32 KiB of \
-     memory.",
-    "Hash functions are assumed to be independent, which the bound does not need: it names a degree.",
-];
-
-const UNIT: &str = "I/Os for an operation";
 
 const INSERTS: &str = "inserts";
 pub(super) const HITS: &str = "lookups that find";
@@ -40,127 +20,46 @@ const SHOWN: u32 = 4;
 /// Fewer keys fit the memory.
 const LEAST: u64 = 1 << 10;
 
-pub(super) const T2: Experiment = Experiment {
+pub(super) const T2: Procedure = Procedure {
     id: "seed-0/T2",
-    title: "I/Os of a BOA, the bundle of arrays",
-    shows: "A bundle of arrays with routing filters meets the optimal trade-off between insertions and queries in external memory.",
-    section: "§2.3 and §2.4",
-    figure: "Theorem 2",
-    setting: SETTING,
-    differs: DIFFERS,
-    measures: &[
-        Measure {
-            name: "I/Os",
-            unit: UNIT,
-            axis: OPERATIONS,
-            published: &[Published {
-                name: "BOA",
-                section: "§2.1",
-                points: &[
-                    named("insert", Value::Said("O((λ + log_{M/B} N + log_λ N) / B)")),
-                    named("query", Value::Said("O(D log_λ N)")),
-                ],
-            }],
-            note: "",
-            ours: an_operation,
-        },
-        against_bound(INSERTS, inserts),
-        against_bound(HITS, hits),
-        against_bound(MISSES, misses),
+    ours: &[
+        ("I/Os", an_operation),
+        (INSERTS, inserts),
+        (HITS, hits),
+        (MISSES, misses),
     ],
     work: here(boa),
 };
 
-pub(super) const T3: Experiment = Experiment {
+pub(super) const T3: Procedure = Procedure {
     id: "seed-0/T3",
-    title: "I/Os of a BOT, the bundle of trees",
-    shows: "A bundle of trees over one log, which never moves a record, is optimal over a larger range of growth factors.",
-    section: "§2.5",
-    figure: "Theorem 3",
-    setting: SETTING,
-    differs: DIFFERS,
-    measures: &[
-        Measure {
-            name: "I/Os",
-            unit: UNIT,
-            axis: OPERATIONS,
-            published: &[Published {
-                name: "BOT",
-                section: "§2.1",
-                points: &[
-                    named("insert", Value::Said("O((λ + log_{M/B} N + log log M) / B)")),
-                    named("query", Value::Said("O(D log_λ N)")),
-                ],
-            }],
-            note: "",
-            ours: an_operation,
-        },
-        against_bound(INSERTS, inserts),
-        against_bound(HITS, hits),
-        against_bound(MISSES, misses),
+    ours: &[
+        ("I/Os", an_operation),
+        (INSERTS, inserts),
+        (HITS, hits),
+        (MISSES, misses),
     ],
     work: here(bot),
 };
 
-pub(super) const T4: Experiment = Experiment {
+pub(super) const T4: Procedure = Procedure {
     id: "seed-0/T4",
-    title: "Reads and writes of an asymmetric BOT",
-    shows: "Where writes are dearer than reads, a BOT can trade some of its writes for reads.",
-    section: "§2.7",
-    figure: "Theorem 4",
-    setting: SETTING,
-    differs: DIFFERS,
-    measures: &[
-        Measure {
-            name: "I/Os",
-            unit: UNIT,
-            axis: OPERATIONS,
-            published: &[Published {
-                name: "β-asymmetric BOT",
-                section: "§2.1",
-                points: &[
-                    named("insert, writes", Value::Said("O((λ + (1/β) log_λ N) / B)")),
-                    named("insert, reads", Value::Said("O((λ + β) / B)")),
-                    named("query, reads", Value::Said("O(D log_λ N)")),
-                ],
-            }],
-            note: "The bound of reads leaves out a term of its own proof: (1/β) log_λ N.",
-            ours: an_operation,
-        },
-        against_bound(INSERTS, inserts),
-        against_bound(HITS, hits),
-        against_bound(MISSES, misses),
+    ours: &[
+        ("I/Os", an_operation),
+        (INSERTS, inserts),
+        (HITS, hits),
+        (MISSES, misses),
     ],
     work: here(asymmetric),
 };
 
-pub(super) const T5: Experiment = Experiment {
+pub(super) const T5: Procedure = Procedure {
     id: "seed-0/T5",
-    title: "I/Os of a cache-oblivious BOT",
-    shows: "A hash table that knows neither the size of blocks nor that of memory meets the bounds of the BOT.",
-    section: "§2.6",
-    figure: "Theorem 5",
-    setting: SETTING,
-    differs: DIFFERS,
-    measures: &[
-        Measure {
-            name: "I/Os",
-            unit: UNIT,
-            axis: OPERATIONS,
-            published: &[Published {
-                name: "COBOT",
-                section: "§2.6",
-                points: &[
-                    named("insert", Value::Said("O((λ + log_{M/B} N + log log M) / B)")),
-                    named("query", Value::Said("O(D log_λ N)")),
-                ],
-            }],
-            note: "",
-            ours: an_operation,
-        },
-        against_bound(INSERTS, inserts),
-        against_bound(HITS, hits),
-        against_bound(MISSES, misses),
+    ours: &[
+        ("I/Os", an_operation),
+        (INSERTS, inserts),
+        (HITS, hits),
+        (MISSES, misses),
     ],
     work: here(oblivious),
 };
@@ -173,18 +72,6 @@ pub(super) const fn here(measure: fn(u64) -> Result<Measured>) -> Work {
         // The blocks are in memory.
         most: 1 << 24,
         measure,
-    }
-}
-
-/// Our counts, as multiples of the bound without its constant.
-const fn against_bound(what: &'static str, ours: fn(&Measured) -> Vec<Line>) -> Measure {
-    Measure {
-        name: what,
-        unit: "times the bound without its constant",
-        axis: RECORDS,
-        published: &[],
-        note: "The theorem says that each line, one for each λ, stays below a constant however many records there are.",
-        ours,
     }
 }
 

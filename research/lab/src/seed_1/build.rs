@@ -3,8 +3,8 @@
 use super::harness::{
     LARGE, LEAST_MEMORY, Records, SMALL, Scratch, at_name, at_number, line, lines, thousands,
 };
-use super::{DEVICE, EPH, KEYS, SETTING, perfect};
-use crate::entry::{Axis, Experiment, Form, Measure, Published, Value, Work, named};
+use super::perfect;
+use crate::entry::{Procedure, Work};
 use crate::measured::Measured;
 use alluvium_hashes::index::{Index, Kind};
 use anyhow::Result;
@@ -17,72 +17,11 @@ const BITS: &str = "bits";
 /// Records for each part of the memory: 4 GiB of 16.
 const DATA_TO_MEMORY: u64 = 4;
 
-const CORES: Axis = Axis {
-    name: "cores",
-    form: Form::Names,
-};
-
-const UNIT: &str = "thousands of keys a second";
-
-pub(super) const E1: Experiment = Experiment {
+pub(super) const E1: Procedure = Procedure {
     id: "seed-1/E1",
-    title: "Building an index of 1 KB records",
-    shows: "An index of tries is built faster than one of perfect hashes, because sorted records need no permutation.",
-    section: "§3.4",
-    figure: "Table 3.3, Figure 3.7",
-    setting: SETTING,
-    differs: &[
-        KEYS,
-        DEVICE,
-        EPH,
-        "The full size has 4 million records of 1,020 bytes and a quarter of their bytes as memory; the document has 16 million and 4 GiB. Records come \
-         from a generator, not from a file.",
-    ],
-    measures: &[
-        Measure {
-            name: "keys a second",
-            unit: UNIT,
-            axis: CORES,
-            published: &[
-                Published {
-                    name: "ECT",
-                    section: "§3.4",
-                    points: &[
-                        named("1 core", Value::Is(138.0)),
-                        named("4 cores", Value::Is(151.0)),
-                    ],
-                },
-                Published {
-                    name: "EPH-Sort",
-                    section: "§3.4",
-                    points: &[
-                        named("1 core", Value::Is(122.0)),
-                        named("4 cores", Value::Is(141.0)),
-                    ],
-                },
-                Published {
-                    name: "EPH-Part",
-                    section: "§3.4",
-                    points: &[
-                        named("1 core", Value::Is(114.0)),
-                        named("4 cores", Value::Is(119.0)),
-                    ],
-                },
-            ],
-            note: "",
-            ours: |measured| lines(measured, RATE),
-        },
-        Measure {
-            name: "keys a second by memory",
-            unit: UNIT,
-            axis: Axis {
-                name: "memory, as a part of the records' bytes",
-                form: Form::Logarithmic,
-            },
-            published: &[],
-            note: "The document has a curve here, whose heights it does not state.",
-            ours: |measured| lines(measured, BUFFER),
-        },
+    ours: &[
+        ("keys a second", |measured| lines(measured, RATE)),
+        ("keys a second by memory", |measured| lines(measured, BUFFER)),
     ],
     work: Work::Here {
         quick: 30_000,
@@ -92,72 +31,11 @@ pub(super) const E1: Experiment = Experiment {
     },
 };
 
-pub(super) const E8: Experiment = Experiment {
+pub(super) const E8: Procedure = Procedure {
     id: "seed-1/E8",
-    title: "Building an index of small records",
-    shows: "With records of a few bytes the tries are built faster still than perfect hashes, and take fewer bits.",
-    section: "§3.4",
-    figure: "Table 3.5",
-    setting: SETTING,
-    differs: &[
-        KEYS,
-        DEVICE,
-        EPH,
-        "The document has 1,000 million records; the full size has 100 million of 16 bytes. Both are sorted with their hashes, 32 bytes each, of which the \
-         file keeps 16.",
-    ],
-    measures: &[
-        Measure {
-            name: "keys a second",
-            unit: UNIT,
-            axis: CORES,
-            published: &[
-                Published {
-                    name: "ECT",
-                    section: "§3.4",
-                    points: &[
-                        named("1 core", Value::Is(455.0)),
-                        named("4 cores", Value::Is(591.0)),
-                    ],
-                },
-                Published {
-                    name: "EPH-Sort",
-                    section: "§3.4",
-                    points: &[
-                        named("1 core", Value::Is(322.0)),
-                        named("4 cores", Value::Is(385.0)),
-                    ],
-                },
-                Published {
-                    name: "EPH-Part",
-                    section: "§3.4",
-                    points: &[
-                        named("1 core", Value::Is(369.0)),
-                        named("4 cores", Value::Is(371.0)),
-                    ],
-                },
-            ],
-            note: "",
-            ours: |measured| lines(measured, RATE),
-        },
-        Measure {
-            name: "size",
-            unit: "bits a key",
-            axis: Axis {
-                name: "index",
-                form: Form::Names,
-            },
-            published: &[Published {
-                name: "document",
-                section: "§3.4",
-                points: &[
-                    named("tries", Value::Is(2.51)),
-                    named("perfect hashes", Value::Between(3.85, 3.87)),
-                ],
-            }],
-            note: "",
-            ours: |measured| lines(measured, BITS),
-        },
+    ours: &[
+        ("keys a second", |measured| lines(measured, RATE)),
+        ("size", |measured| lines(measured, BITS)),
     ],
     work: Work::Here {
         quick: 200_000,
@@ -167,33 +45,11 @@ pub(super) const E8: Experiment = Experiment {
     },
 };
 
-pub(super) const E2: Experiment = Experiment {
+pub(super) const E2: Procedure = Procedure {
     id: "seed-1/E2",
-    title: "Building indexes of growing data",
-    shows: "The speed of building depends little on how many records there are.",
-    section: "§3.4",
-    figure: "Figure 3.8",
-    setting: SETTING,
-    differs: &[
-        KEYS,
-        DEVICE,
-        "The memory for sorting stays a quarter of the largest size's bytes, as the document's stays 4 GiB.",
-    ],
-    measures: &[Measure {
-        name: "speed against that of the largest size",
-        unit: "times",
-        axis: Axis {
-            name: "part of the largest size",
-            form: Form::Linear,
-        },
-        published: &[Published {
-            name: "ECT",
-            section: "§3.4",
-            points: &[crate::entry::at(0.25, Value::Said("about flat"))],
-        }],
-        note: "The document has a curve whose heights it does not state.",
-        ours: |measured| lines(measured, SIZE),
-    }],
+    ours: &[("speed against that of the largest size", |measured| {
+        lines(measured, SIZE)
+    })],
     work: Work::Here {
         quick: 40_000,
         full: 4_000_000,

@@ -1,9 +1,8 @@
 //! S13: what the formulas say, and what stores do.
 
-use super::COMPOSED;
 use super::harness::{at_number, line, lines};
 use super::silt::{SET, proportioned, steady};
-use crate::entry::{Axis, Experiment, Form, Measure, Published, Value, Work, at};
+use crate::entry::{Procedure, Work};
 use crate::measured::Measured;
 use anyhow::Result;
 
@@ -12,93 +11,17 @@ const READS: &str = "reads";
 const MEMORY: &str = "memory";
 const STORES: &str = "stores";
 
-const MERGED: Axis = Axis {
-    name: "hash stores merged at once",
-    form: Form::Logarithmic,
-};
-
 /// Hash stores of a set: one to 18 million entries of the document's 25 million, and its example.
 const SETS: [u64; 5] = [8, 18, 41, SET, 93];
 
 /// The sizes of Figure 2.8, as hash stores of 122,000 entries.
-pub(super) const S13: Experiment = Experiment {
+pub(super) const S13: Procedure = Procedure {
     id: "seed-1/S13",
-    title: "Write amplification, reads and memory by how much is merged at once",
-    shows: "Merging more hash stores at once writes less, and takes more memory and reads.",
-    section: "§2.4",
-    figure: "Figure 2.8",
-    setting: "Computed in the document: 100 million keys in 4 instances, 15-bit tags.",
-    differs: &[
-        COMPOSED,
-        "“formula” is the document's, with the entries, the keys and the table that were measured. Absent keys are looked up: they ask all stores, as the formula has it.",
-    ],
-    measures: &[
-        Measure {
-            name: "write amplification",
-            unit: "entries for each update",
-            axis: MERGED,
-            published: &[Published {
-                name: "document",
-                section: "§2.4",
-                points: &[
-                    at(8.2, Value::Derived(27.1)),
-                    at(18.5, Value::Derived(13.2)),
-                    at(41.5, Value::Derived(7.01)),
-                    at(62.0, Value::Is(5.4)),
-                    at(93.4, Value::Derived(4.27)),
-                ],
-            }],
-            note: "",
-            ours: |measured| lines(measured, WRITES),
-        },
-        Measure {
-            name: "reads of a lookup",
-            unit: "entries",
-            axis: MERGED,
-            published: &[Published {
-                name: "document",
-                section: "§2.4",
-                points: &[
-                    at(8.2, Value::Derived(1.0012)),
-                    at(18.5, Value::Derived(1.0025)),
-                    at(41.5, Value::Derived(1.0053)),
-                    at(62.0, Value::Is(1.008)),
-                    at(93.4, Value::Derived(1.0116)),
-                ],
-            }],
-            note: "The formula takes tables to be full, and the log's too.",
-            ours: |measured| lines(measured, READS),
-        },
-        Measure {
-            name: "memory",
-            unit: "bytes an entry",
-            axis: MERGED,
-            published: &[Published {
-                name: "document",
-                section: "§2.4",
-                points: &[
-                    at(8.2, Value::Derived(0.472)),
-                    at(18.5, Value::Derived(0.522)),
-                    at(41.5, Value::Derived(0.635)),
-                    at(62.0, Value::Is(0.73)),
-                    at(93.4, Value::Derived(0.889)),
-                ],
-            }],
-            note: "The formula counts 0.4 bytes a key for tries; ours take 0.31.",
-            ours: |measured| lines(measured, MEMORY),
-        },
-        Measure {
-            name: "hash stores, on average",
-            unit: "hash stores",
-            axis: MERGED,
-            published: &[Published {
-                name: "document",
-                section: "§2.4",
-                points: &[at(62.0, Value::Is(31.0))],
-            }],
-            note: "",
-            ours: |measured| lines(measured, STORES),
-        },
+    ours: &[
+        ("write amplification", |measured| lines(measured, WRITES)),
+        ("reads of a lookup", |measured| lines(measured, READS)),
+        ("memory", |measured| lines(measured, MEMORY)),
+        ("hash stores, on average", |measured| lines(measured, STORES)),
     ],
     work: Work::Here {
         quick: 60_000,

@@ -2,8 +2,7 @@
 
 use super::harness::{LARGE, NAME, Scratch, at_name, line, lines, thousands};
 use super::perfect::{self, Perfect};
-use super::{DEVICE, EPH, KEYS, SETTING};
-use crate::entry::{Axis, Experiment, Form, Measure, Published, Value, Work, named};
+use crate::entry::{Procedure, Work};
 use crate::measured::Measured;
 use alluvium_device::BLOCK;
 use alluvium_hashes::index::format::{HASH_BYTES, hash_of};
@@ -15,38 +14,9 @@ use std::time::{Duration, Instant};
 const RATE: &str = "rate";
 const THREADS: u64 = 16;
 
-pub(super) const E5: Experiment = Experiment {
+pub(super) const E5: Procedure = Procedure {
     id: "seed-1/E5",
-    title: "Random lookups by 16 threads",
-    shows: "Lookups through tries are a few per cent slower than through perfect hashes, for more work of the processor.",
-    section: "§3.4",
-    figure: "Table 3.4",
-    setting: SETTING,
-    differs: &[
-        KEYS,
-        DEVICE,
-        EPH,
-        "The document looks up 8 million keys of 16 million; the full size 500,000 of 4 million. Ours reads blocks of 4 KiB of the tries' records, and of the other as many sectors as the record \
-         needs.",
-    ],
-    measures: &[Measure {
-        name: "lookups a second",
-        unit: "thousands",
-        axis: Axis {
-            name: "index",
-            form: Form::Names,
-        },
-        published: &[Published {
-            name: "document",
-            section: "§3.4",
-            points: &[
-                named("tries", Value::Is(64.02)),
-                named("perfect hashes", Value::Is(69.16)),
-            ],
-        }],
-        note: "",
-        ours: |measured| lines(measured, RATE),
-    }],
+    ours: &[("lookups a second", |measured| lines(measured, RATE))],
     work: Work::Here {
         quick: 20_000,
         full: 4_000_000,

@@ -3,8 +3,7 @@
 use super::harness::{at_name, line, lines};
 use super::ours::{self, Ours};
 use super::silt::{SET, Silt, proportioned, steady};
-use super::{COMPOSED, OURS, SILT_SETTING};
-use crate::entry::{Axis, Experiment, Form, Measure, Published, Value, Work, named};
+use crate::entry::{Procedure, Work};
 use crate::measured::{Line, Measured};
 use alluvium::HashedOptions;
 use anyhow::Result;
@@ -14,46 +13,9 @@ const READS: &str = "reads";
 const WRITES: &str = "writes";
 const TIMES: &str = "times";
 
-const MOMENTS: Axis = Axis {
-    name: "when",
-    form: Form::Names,
-};
-const STORES: Axis = Axis {
-    name: "stores",
-    form: Form::Names,
-};
-
-pub(super) const S6: Experiment = Experiment {
+pub(super) const S6: Procedure = Procedure {
     id: "seed-1/S6",
-    title: "Memory of a store that is updated",
-    shows: "The indexes of a store take 0.7 bytes of memory an entry.",
-    section: "§2.5",
-    figure: "in the text",
-    setting: SILT_SETTING,
-    differs: &[
-        COMPOSED,
-        OURS,
-        "The document inserts 50 million entries on top of 50 million; here as many are updated as there are.",
-    ],
-    measures: &[Measure {
-        name: "memory",
-        unit: "bytes an entry",
-        axis: MOMENTS,
-        published: &[
-            Published {
-                name: "document, entries of 1 KiB",
-                section: "§2.5",
-                points: &[named("at most", Value::Below(0.69))],
-            },
-            Published {
-                name: "document, entries of 64 bytes",
-                section: "§2.5",
-                points: &[named("at most", Value::Below(0.60))],
-            },
-        ],
-        note: "A memtable's own memory is not counted, as the document's write buffers are not.",
-        ours: |measured| lines(measured, MEMORY),
-    }],
+    ours: &[("memory", |measured| lines(measured, MEMORY))],
     work: Work::Here {
         quick: 100_000,
         full: 20_000_000,
@@ -62,34 +24,11 @@ pub(super) const S6: Experiment = Experiment {
     },
 };
 
-pub(super) const S7: Experiment = Experiment {
+pub(super) const S7: Procedure = Procedure {
     id: "seed-1/S7",
-    title: "Memory without some of the stores",
-    shows: "With logs alone memory is ten times that of all three stores together.",
-    section: "§2.5",
-    figure: "Figure 2.10",
-    setting: SILT_SETTING,
-    differs: &[
-        COMPOSED,
-        "Entries are inserted once. Without a sorted store hash stores stay; without hash stores each log is merged as soon as it is full.",
-    ],
-    measures: &[Measure {
-        name: "memory against that of all stores",
-        unit: "times",
-        axis: STORES,
-        published: &[Published {
-            name: "document",
-            section: "§2.5",
-            points: &[
-                named("log", Value::About(10.0)),
-                named("log and hash", Value::About(4.0)),
-                named("log and sorted", Value::About(2.0)),
-                named("all", Value::Is(1.0)),
-            ],
-        }],
-        note: "With a log and a sorted store the document's logs wait for long merges; here none waits, and the memory is that of the trie and one log.",
-        ours: |measured| lines(measured, TIMES),
-    }],
+    ours: &[("memory against that of all stores", |measured| {
+        lines(measured, TIMES)
+    })],
     work: Work::Here {
         quick: 60_000,
         full: 4_000_000,
@@ -98,55 +37,12 @@ pub(super) const S7: Experiment = Experiment {
     },
 };
 
-pub(super) const S14: Experiment = Experiment {
+pub(super) const S14: Procedure = Procedure {
     id: "seed-1/S14",
-    title: "Memory, reads and writes together",
-    shows: "A store keeps 0.7 bytes of memory an entry and reads the device 1.01 times a lookup.",
-    section: "§2.1",
-    figure: "in the text",
-    setting: SILT_SETTING,
-    differs: &[
-        COMPOSED,
-        OURS,
-        "Reads of SILT are entries, and those of alluvium pages that a lookup asks its cache for, whether or not they are there.",
-    ],
-    measures: &[
-        Measure {
-            name: "memory",
-            unit: "bytes an entry",
-            axis: MOMENTS,
-            published: &[Published {
-                name: "document",
-                section: "§2.1",
-                points: &[named("on average", Value::Is(0.7))],
-            }],
-            note: "",
-            ours: |measured| lines(measured, MEMORY),
-        },
-        Measure {
-            name: "reads of a lookup",
-            unit: "reads",
-            axis: MOMENTS,
-            published: &[Published {
-                name: "document",
-                section: "§2.1",
-                points: &[named("on average", Value::Is(1.01))],
-            }],
-            note: "",
-            ours: |measured| lines(measured, READS),
-        },
-        Measure {
-            name: "bytes written",
-            unit: "for each byte of updates",
-            axis: MOMENTS,
-            published: &[Published {
-                name: "document",
-                section: "§2.4",
-                points: &[named("on average", Value::Is(5.4))],
-            }],
-            note: "",
-            ours: |measured| lines(measured, WRITES),
-        },
+    ours: &[
+        ("memory", |measured| lines(measured, MEMORY)),
+        ("reads of a lookup", |measured| lines(measured, READS)),
+        ("bytes written", |measured| lines(measured, WRITES)),
     ],
     work: Work::Here {
         quick: 100_000,

@@ -20,18 +20,18 @@ mod size;
 mod update;
 mod writes;
 
-use super::entry::Experiment;
+use super::entry::Procedure;
 
 /// All of them.
-pub(super) fn experiments() -> impl Iterator<Item = &'static Experiment> {
+pub(super) fn procedures() -> impl Iterator<Item = &'static Procedure> {
     OF_STORES_AND_TRIES
         .into_iter()
-        .chain(writes::EXPERIMENTS)
-        .chain(mica::EXPERIMENTS)
+        .chain(writes::PROCEDURES)
+        .chain(mica::PROCEDURES)
 }
 
 /// Those of chapters 2 and 3.
-const OF_STORES_AND_TRIES: [&Experiment; 23] = [
+const OF_STORES_AND_TRIES: [&Procedure; 23] = [
     &server::S1,
     &server::S2,
     &server::S3,
@@ -56,30 +56,3 @@ const OF_STORES_AND_TRIES: [&Experiment; 23] = [
     &build::E8,
     &size::E9,
 ];
-
-/// The machine of section 2.5.
-const SILT_SETTING: &str = "Core i7-860 with 4 cores at 2.8 GHz, 8 GiB of memory, a Crucial C300 SSD (48,000 random reads of 1 KiB a second), another SSD for sorting; \
-                            keys of 20 bytes, values of 1,000 or 44 bytes, 4 instances.";
-
-/// What holds of SILT's own stores here.
-const COMPOSED: &str = "“SILT” is the document's three stores with real indexes over keys in memory, as one instance; entries are counted, not written. Tables are smaller than the \
-                        document's in the same proportion as the data, so that 31 hash stores on average and a write amplification of 5.4 stay.";
-
-/// What holds of our hashed keyspaces here.
-const OURS: &str = "“alluvium” is a hashed keyspace of a store with a sixteenth of the data as memory: memtables in the place of logs, pages in the place of entries, merges when hash stores have \
-                    a quarter of the sorted store.";
-
-/// The machine of section 3.4.
-const SETTING: &str = "Core i7-860 with 4 cores at 2.8 GHz, 4 GiB of memory, three Intel 510 SSDs as RAID-0, Ubuntu 11.04; sorting by Nsort; \
-                       records of about 1 KB whose keys are hashes of URLs.";
-
-/// What holds of every experiment here.
-const KEYS: &str = "The document hashes URLs, whose list is not to be had. Ours are numbers: hashing leaves no structure in either.";
-
-/// What holds of everything that reaches a device.
-const DEVICE: &str = "Machine and device are others than the document's, and ours has one thread where it does not say otherwise: compare ratios, not rates. \
-                      Files are in the system's directory for temporary files, past the page cache.";
-
-/// What is ours under the document's name.
-const EPH: &str = "External perfect hashing is implemented again from its description, as EPH-Sort: 2.8 bits a key where the document's has 3.9. \
-                   EPH-Part, with its own partitioning, is not measured.";

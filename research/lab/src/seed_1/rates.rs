@@ -3,8 +3,7 @@
 use super::harness::{at_name, at_number, line, lines, thousands};
 use super::ours::{self, RECORD};
 use super::silt::{SET, Silt, TAG_BITS, proportioned};
-use super::{COMPOSED, OURS, SILT_SETTING};
-use crate::entry::{Axis, Experiment, Form, Measure, Published, Value, Work, at, named};
+use crate::entry::{Procedure, Work};
 use crate::measured::Measured;
 use alluvium::HashedOptions;
 use alluvium_filters::trie::{Builder, Codes, Index, Shape as TrieShape, key_of};
@@ -21,63 +20,19 @@ const RATE: &str = "rate";
 const LOAD: &str = "load";
 const COMBINED: &str = "combined";
 
-const UNIT: &str = "thousands a second";
-const OPERATIONS: Axis = Axis {
-    name: "operation",
-    form: Form::Names,
-};
-const CORE: &str = "The processor is another: compare the order of the rates.";
-
 /// The most lookups that are timed.
 const LOOKUPS: u64 = 10_000_000;
 /// Filters of the combined index, and how many tables are filled for their load.
 const FILTERS: usize = 32;
 const TABLES: u64 = 20;
 
-pub(super) const S9: Experiment = Experiment {
+pub(super) const S9: Procedure = Procedure {
     id: "seed-1/S9",
-    title: "Rates of indexes on one core",
-    shows: "Cuckoo tables take ten million inserts a second, and tries 208,000 lookups.",
-    section: "§2.5",
-    figure: "Table 2.5",
-    setting: SILT_SETTING,
-    differs: &[
-        CORE,
-        "The document has 126 million keys of 20 bytes, hashed before; ours are hashes of 8 bytes. A cuckoo table has 2^15 buckets: keys go to the next one when it is full.",
-    ],
-    measures: &[
-        Measure {
-            name: "rate",
-            unit: UNIT,
-            axis: OPERATIONS,
-            published: &[Published {
-                name: "document",
-                section: "§2.5",
-                points: &[
-                    named("cuckoo insert", Value::Is(10_182.0)),
-                    named("cuckoo lookup", Value::Is(1_840.0)),
-                    named("trie build", Value::Is(7_603.0)),
-                    named("trie lookup", Value::Is(208.0)),
-                ],
-            }],
-            note: "The document's cuckoo lookups go to one of many tables in memory.",
-            ours: |measured| lines(measured, RATE),
-        },
-        Measure {
-            name: "load of a cuckoo table when an insert fails first",
-            unit: "share of slots",
-            axis: Axis {
-                name: "buckets",
-                form: Form::Logarithmic,
-            },
-            published: &[Published {
-                name: "document",
-                section: "§2.3",
-                points: &[at(32_768.0, Value::About(0.93))],
-            }],
-            note: "Variant A, in which a tag is the other bucket; 4 slots a bucket, 128 displacements, the mean of 20 tables.",
-            ours: |measured| lines(measured, LOAD),
-        },
+    ours: &[
+        ("rate", |measured| lines(measured, RATE)),
+        ("load of a cuckoo table when an insert fails first", |measured| {
+            lines(measured, LOAD)
+        }),
     ],
     work: Work::Here {
         quick: 300_000,
@@ -87,32 +42,9 @@ pub(super) const S9: Experiment = Experiment {
     },
 };
 
-pub(super) const S10: Experiment = Experiment {
+pub(super) const S10: Procedure = Procedure {
     id: "seed-1/S10",
-    title: "Rate of all indexes together",
-    shows: "A core looks 57,500 keys a second up in 32 filters and a trie.",
-    section: "§2.5",
-    figure: "in the text",
-    setting: SILT_SETTING,
-    differs: &[
-        CORE,
-        "Keys are looked up that no filter has, as the document computes it.",
-    ],
-    measures: &[Measure {
-        name: "lookups",
-        unit: UNIT,
-        axis: Axis {
-            name: "index",
-            form: Form::Names,
-        },
-        published: &[Published {
-            name: "document",
-            section: "§2.5",
-            points: &[named("32 filters and a trie", Value::Is(57.5))],
-        }],
-        note: "",
-        ours: |measured| lines(measured, COMBINED),
-    }],
+    ours: &[("lookups", |measured| lines(measured, COMBINED))],
     work: Work::Here {
         quick: 200_000,
         full: 10_000_000,
@@ -121,35 +53,9 @@ pub(super) const S10: Experiment = Experiment {
     },
 };
 
-pub(super) const S11: Experiment = Experiment {
+pub(super) const S11: Procedure = Procedure {
     id: "seed-1/S11",
-    title: "Rates of writing, converting and merging",
-    shows: "Puts are as fast as the device writes, conversions a third of that, merges an eighth.",
-    section: "§2.5",
-    figure: "Table 2.6",
-    setting: SILT_SETTING,
-    differs: &[
-        COMPOSED,
-        OURS,
-        "The document's entries have 1 KiB and its rates are those of its devices; SILT's here are of the indexes and keys alone, without a device. alluvium has entries of 64 bytes, \
-         puts log and acknowledge each batch of a thousand, and a memtable is the conversion.",
-    ],
-    measures: &[Measure {
-        name: "rate",
-        unit: "thousands of entries a second",
-        axis: OPERATIONS,
-        published: &[Published {
-            name: "document, 1 KiB",
-            section: "§2.5",
-            points: &[
-                named("put", Value::Is(204.6)),
-                named("convert", Value::Is(67.96)),
-                named("merge", Value::Is(26.76)),
-            ],
-        }],
-        note: "“put and merge” is a load and all that it leads to, to its end.",
-        ours: |measured| lines(measured, RATE),
-    }],
+    ours: &[("rate", |measured| lines(measured, RATE))],
     work: Work::Here {
         quick: 100_000,
         full: 10_000_000,
@@ -158,36 +64,9 @@ pub(super) const S11: Experiment = Experiment {
     },
 };
 
-pub(super) const S12: Experiment = Experiment {
+pub(super) const S12: Procedure = Procedure {
     id: "seed-1/S12",
-    title: "Lookups by the store that answers",
-    shows: "Each store answers about as often a second as the device reads, and misses of logs and hash stores cost no read.",
-    section: "§2.5",
-    figure: "Table 2.7",
-    setting: SILT_SETTING,
-    differs: &[
-        OURS,
-        "Log and hash store are measured as indexes, without a device; the sorted store as a keyspace at rest, whose cache has a sixteenth of the data.",
-    ],
-    measures: &[Measure {
-        name: "lookups",
-        unit: UNIT,
-        axis: OPERATIONS,
-        published: &[Published {
-            name: "document",
-            section: "§2.5",
-            points: &[
-                named("sorted, hit", Value::Is(46.57)),
-                named("sorted, miss", Value::Is(46.61)),
-                named("hash, hit", Value::Is(44.93)),
-                named("hash, miss", Value::Is(7_264.0)),
-                named("log, hit", Value::Is(46.79)),
-                named("log, miss", Value::Is(7_086.0)),
-            ],
-        }],
-        note: "Hits of log and hash store read an entry in the document; here they end at its number.",
-        ours: |measured| lines(measured, RATE),
-    }],
+    ours: &[("lookups", |measured| lines(measured, RATE))],
     work: Work::Here {
         quick: 100_000,
         full: 10_000_000,

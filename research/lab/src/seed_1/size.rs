@@ -1,8 +1,7 @@
 //! E3, E6, E7 and E9: how many bits tries take, and how long a lookup in them.
 
 use super::harness::{at_name, at_number, line, lines};
-use super::{EPH, KEYS, SETTING};
-use crate::entry::{Axis, Experiment, Form, Measure, Published, Value, Work, at, named};
+use crate::entry::{Procedure, Work};
 use crate::measured::Measured;
 use alluvium_filters::hash;
 use alluvium_filters::trie::{Builder, Codes, Index, Shape, key_of};
@@ -19,46 +18,14 @@ const TRIE: &str = "trie";
 const SPARSE: &str = "sparse";
 const ITEMS: &str = "items";
 
-const INDEXES: Axis = Axis {
-    name: "index",
-    form: Form::Names,
-};
-const BUCKET: Axis = Axis {
-    name: "keys of a bucket",
-    form: Form::Logarithmic,
-};
-
-const PER_KEY: &str = "bits a key";
-
 /// Lookups that are timed.
 const LOOKUPS: u64 = 200_000;
 /// Bits of 4 GiB.
 const MEMORY_BITS: f64 = (4u64 << 33) as f64;
 
-pub(super) const E3: Experiment = Experiment {
+pub(super) const E3: Procedure = Procedure {
     id: "seed-1/E3",
-    title: "Size of indexes of hashed keys",
-    shows: "Tries take at least 36 % less memory than external perfect hashing.",
-    section: "§3.4",
-    figure: "Table 3.3",
-    setting: SETTING,
-    differs: &[KEYS, EPH],
-    measures: &[Measure {
-        name: "size",
-        unit: PER_KEY,
-        axis: INDEXES,
-        published: &[Published {
-            name: "document",
-            section: "§3.4",
-            points: &[
-                named("tries", Value::Is(2.51)),
-                named("perfect hashes", Value::Is(3.92)),
-                named("perfect hashes and their table", Value::Derived(5.49)),
-            ],
-        }],
-        note: "Ours has no table.",
-        ours: |measured| lines(measured, BITS),
-    }],
+    ours: &[("size", |measured| lines(measured, BITS))],
     work: Work::Here {
         quick: 500_000,
         full: 16_000_000,
@@ -67,57 +34,14 @@ pub(super) const E3: Experiment = Experiment {
     },
 };
 
-pub(super) const E6: Experiment = Experiment {
+pub(super) const E6: Procedure = Procedure {
     id: "seed-1/E6",
-    title: "Size of tries against the time of a lookup",
-    shows: "Larger buckets take fewer bits and more time, and 256 keys are a good compromise.",
-    section: "§3.4",
-    figure: "Figures 3.10 and 3.11",
-    setting: SETTING,
-    differs: &[
-        KEYS,
-        "The processor is another. The document says 7 µs a lookup and also 67,000 lookups a second on a core, which do not agree; the 7 µs stand here.",
-    ],
-    measures: &[
-        Measure {
-            name: "size by keys of a bucket",
-            unit: PER_KEY,
-            axis: BUCKET,
-            published: &[Published {
-                name: "document",
-                section: "§3.4",
-                points: &[at(256.0, Value::About(2.5))],
-            }],
-            note: "“expected” is computed from the codes before anything is built.",
-            ours: |measured| lines(measured, BY_BUCKET),
-        },
-        Measure {
-            name: "size by keys of a Huffman-coded trie",
-            unit: PER_KEY,
-            axis: Axis {
-                name: "hmax",
-                form: Form::Logarithmic,
-            },
-            published: &[Published {
-                name: "document",
-                section: "§3.4",
-                points: &[at(64.0, Value::About(2.5))],
-            }],
-            note: "",
-            ours: |measured| lines(measured, BY_HMAX),
-        },
-        Measure {
-            name: "time of a lookup",
-            unit: "µs",
-            axis: BUCKET,
-            published: &[Published {
-                name: "document",
-                section: "§3.4",
-                points: &[at(256.0, Value::About(7.0))],
-            }],
-            note: "",
-            ours: |measured| lines(measured, TIME),
-        },
+    ours: &[
+        ("size by keys of a bucket", |measured| lines(measured, BY_BUCKET)),
+        ("size by keys of a Huffman-coded trie", |measured| {
+            lines(measured, BY_HMAX)
+        }),
+        ("time of a lookup", |measured| lines(measured, TIME)),
     ],
     work: Work::Here {
         quick: 300_000,
@@ -127,51 +51,11 @@ pub(super) const E6: Experiment = Experiment {
     },
 };
 
-pub(super) const E7: Experiment = Experiment {
+pub(super) const E7: Procedure = Procedure {
     id: "seed-1/E7",
-    title: "Expected size of tries, dense and sparse",
-    shows: "Tries approach 2.5 bits a key, and take below 1 bit where blocks of items are indexed.",
-    section: "§3.3",
-    figure: "Figures 3.3 and 3.6",
-    setting: "Computed, not measured.",
-    differs: &[
-        "Ours is exact for the codes at hand. The document says below 1 bit from 8 items a block on in one chapter, and from 16 on in another; only the \
-         second holds where a lookup must read one block alone.",
-    ],
-    measures: &[
-        Measure {
-            name: "trie of one bucket",
-            unit: PER_KEY,
-            axis: Axis {
-                name: "keys",
-                form: Form::Logarithmic,
-            },
-            published: &[Published {
-                name: "document",
-                section: "§3.3",
-                points: &[at(
-                    256.0,
-                    Value::Said("approaches 2.5, the bucket's place included"),
-                )],
-            }],
-            note: "",
-            ours: |measured| lines(measured, TRIE),
-        },
-        Measure {
-            name: "sparse trie of 256 keys",
-            unit: PER_KEY,
-            axis: Axis {
-                name: "items of a block",
-                form: Form::Logarithmic,
-            },
-            published: &[Published {
-                name: "document",
-                section: "§3.3",
-                points: &[at(8.0, Value::Below(1.0)), at(16.0, Value::Below(1.0))],
-            }],
-            note: "The average over where in its block a bucket begins.",
-            ours: |measured| lines(measured, SPARSE),
-        },
+    ours: &[
+        ("trie of one bucket", |measured| lines(measured, TRIE)),
+        ("sparse trie of 256 keys", |measured| lines(measured, SPARSE)),
     ],
     work: Work::Here {
         quick: 256,
@@ -181,29 +65,9 @@ pub(super) const E7: Experiment = Experiment {
     },
 };
 
-pub(super) const E9: Experiment = Experiment {
+pub(super) const E9: Procedure = Procedure {
     id: "seed-1/E9",
-    title: "Items that 4 GiB of memory can index",
-    shows: "An index of tries over 13.7 thousand million items fits into 4 GiB of memory.",
-    section: "§3.4",
-    figure: "in the text",
-    setting: SETTING,
-    differs: &[
-        KEYS,
-        "The number follows from the bits a key of an index of the size that was built, here as in the document.",
-    ],
-    measures: &[Measure {
-        name: "items",
-        unit: "thousand millions in 4 GiB",
-        axis: INDEXES,
-        published: &[Published {
-            name: "document",
-            section: "§3.4",
-            points: &[named("tries", Value::Is(13.7))],
-        }],
-        note: "",
-        ours: |measured| lines(measured, ITEMS),
-    }],
+    ours: &[("items", |measured| lines(measured, ITEMS))],
     work: Work::Here {
         quick: 500_000,
         full: 16_000_000,

@@ -1,8 +1,7 @@
 //! K3, K6 and K7: trees over a page buffer in a file.
 
 use super::harness::{CHOSEN, Draw, Lines, PAGE, Pages, Plan, Sort, Subject, Workload};
-use super::{BY_THREADS, KEYS, MACHINE, NODES, SETTING, THREADS};
-use crate::entry::{At, Axis, Experiment, Form, Measure, Published, Value, Work, at, named};
+use crate::entry::{At, Procedure, Work};
 use crate::measured::{Measured, name, relative_to};
 use alluvium_trees::paged::buffer::PinPolicy;
 use anyhow::Result;
@@ -11,39 +10,14 @@ const RATES: &str = "rates";
 const QUOTIENT: &str = "quotient";
 const MOVED: &str = "moved";
 
-/// What holds of files.
-const FILE: &str = "Files are in the system's directory for temporary files, and pages go past the page cache. Each tree has a journal of old images; the document's trees lose their data in a crash.";
-
 const IN_MEMORY: &str = "in memory";
 const BEYOND: &str = "data 4 times memory";
 
-pub(super) const K3: Experiment = Experiment {
+pub(super) const K3: Procedure = Procedure {
     id: "seed-2/K3",
-    title: "Page buffers with more threads",
-    shows: "Trees over a page buffer whose one table has a lock lose throughput with each thread.",
-    section: "§6.4",
-    figure: "Figure 6.4",
-    setting: SETTING,
-    differs: &[
-        MACHINE,
-        KEYS,
-        NODES,
-        THREADS,
-        FILE,
-        "“locked” takes the lock of the table for each pin, as the document does; “optimistic” and “swizzled” take none for a page that is in memory, which the document leaves to later work: a table guesses where it is, or its parent remembers it.",
-    ],
-    measures: &[Measure {
-        name: "operations beside those of one thread",
-        unit: "times",
-        axis: BY_THREADS,
-        published: &[Published {
-            name: "document",
-            section: "§6.4",
-            points: &[at(1.0, Value::Derived(1.0)), at(2.0, Value::Said("less than 1"))],
-        }],
-        note: "All data fits into the memory of the buffer.",
-        ours: |measured| relative_to(measured.under(RATES), 1.0),
-    }],
+    ours: &[("operations beside those of one thread", |measured| {
+        relative_to(measured.under(RATES), 1.0)
+    })],
     work: Work::Here {
         quick: 300_000,
         full: 2_000_000,
@@ -52,44 +26,13 @@ pub(super) const K3: Experiment = Experiment {
     },
 };
 
-pub(super) const K6: Experiment = Experiment {
+pub(super) const K6: Procedure = Procedure {
     id: "seed-2/K6",
-    title: "Further inserts into files, beside a B⁺-tree",
-    shows: "Over the same page buffer a Bε-tree inserts 2.5 times as much as a B⁺-tree with data in memory, and 7.2 times with little memory.",
-    section: "§6.4",
-    figure: "Figures 6.4 and 6.5",
-    setting: SETTING,
-    differs: &[MACHINE, KEYS, NODES, FILE],
-    measures: &[
-        Measure {
-            name: "further inserts beside a B⁺-tree's",
-            unit: "times",
-            axis: Axis {
-                name: "memory",
-                form: Form::Names,
-            },
-            published: &[Published {
-                name: "document",
-                section: "§6.4",
-                points: &[
-                    named(IN_MEMORY, Value::About(2.5)),
-                    named(BEYOND, Value::About(7.2)),
-                ],
-            }],
-            note: "One thread. The document has 40 and 10 GB for 43 GB of pairs.",
-            ours: |measured| measured.under(QUOTIENT),
-        },
-        Measure {
-            name: "pages read and written",
-            unit: "for an insert",
-            axis: Axis {
-                name: "memory",
-                form: Form::Names,
-            },
-            published: &[],
-            note: "The document does not state it. Images in the journal are among those that are written.",
-            ours: |measured| measured.under(MOVED),
-        },
+    ours: &[
+        ("further inserts beside a B⁺-tree's", |measured| {
+            measured.under(QUOTIENT)
+        }),
+        ("pages read and written", |measured| measured.under(MOVED)),
     ],
     work: Work::Here {
         quick: 200_000,
@@ -99,32 +42,11 @@ pub(super) const K6: Experiment = Experiment {
     },
 };
 
-pub(super) const K7: Experiment = Experiment {
+pub(super) const K7: Procedure = Procedure {
     id: "seed-2/K7",
-    title: "Reads of files, beside a B⁺-tree",
-    shows: "With little memory a Bε-tree reads somewhat slower than a B⁺-tree, since it is higher.",
-    section: "§6.4",
-    figure: "Figures 6.4 and 6.5",
-    setting: SETTING,
-    differs: &[MACHINE, KEYS, NODES, FILE],
-    measures: &[Measure {
-        name: "operations beside a B⁺-tree's",
-        unit: "times",
-        axis: Axis {
-            name: "workload",
-            form: Form::Names,
-        },
-        published: &[Published {
-            name: "document",
-            section: "§6.4",
-            points: &[
-                named(READS, Value::Said("somewhat below 1")),
-                named(FEW_INSERTS, Value::Said("somewhat below 1")),
-            ],
-        }],
-        note: "One thread, data four times the memory.",
-        ours: |measured| measured.under(QUOTIENT),
-    }],
+    ours: &[("operations beside a B⁺-tree's", |measured| {
+        measured.under(QUOTIENT)
+    })],
     work: Work::Here {
         quick: 200_000,
         full: 1_000_000,

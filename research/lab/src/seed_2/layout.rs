@@ -1,8 +1,7 @@
 //! E1 and E2: how ε divides a node.
 
 use super::harness::{CHOSEN, Draw, KEY, Lines, PAGE, Plan, Sort, Subject, VALUE, Workload};
-use super::{EPSILON, KEYS, MACHINE, NODES, SETTING, THOUSANDS};
-use crate::entry::{At, Experiment, Measure, Published, Value, Work, at};
+use crate::entry::{At, Procedure, Work};
 use crate::measured::Measured;
 use alluvium_trees::paged::buffer::PAGE_HEADER;
 use alluvium_trees::paged::node::{Shape, TreeSizes, divide};
@@ -15,31 +14,9 @@ const INSERTS: &str = "inserts";
 /// Bytes of a node, a pivot and a message of the thesis, whose messages have 128 bytes.
 const THESIS: (usize, usize, usize) = (16_180, 16, 128);
 
-pub(super) const E1: Experiment = Experiment {
+pub(super) const E1: Procedure = Procedure {
     id: "seed-2/E1",
-    title: "Pivots of a node by ε",
-    shows: "Below an ε of 0.36 a node has as few pivots as it can, and from 0.45 on their number rises visibly.",
-    section: "§6.2",
-    figure: "Figure 6.2",
-    setting: SETTING,
-    differs: &[NODES, "The numbers of pivots are computed, not measured."],
-    measures: &[Measure {
-        name: "pivots of a node",
-        unit: "pivots",
-        axis: EPSILON,
-        published: &[Published {
-            name: "document",
-            section: "§6.2",
-            points: &[
-                at(0.0, Value::Derived(3.0)),
-                at(0.35, Value::Derived(3.0)),
-                at(0.36, Value::Derived(5.0)),
-                at(0.8, Value::Derived(147.0)),
-            ],
-        }],
-        note: "Derived from the document's formula, with pages and messages of its sizes.",
-        ours: |measured| measured.under(PIVOTS),
-    }],
+    ours: &[("pivots of a node", |measured| measured.under(PIVOTS))],
     work: Work::Here {
         quick: 1,
         full: 1,
@@ -48,48 +25,11 @@ pub(super) const E1: Experiment = Experiment {
     },
 };
 
-pub(super) const E2: Experiment = Experiment {
+pub(super) const E2: Procedure = Procedure {
     id: "seed-2/E2",
-    title: "Messages of a node by ε, and inserts",
-    shows: "A node has about as many messages up to an ε of 0.75, to which inserts become a little faster, and slower behind 0.8.",
-    section: "§6.2",
-    figure: "Figures 6.1 and 6.2",
-    setting: SETTING,
-    differs: &[MACHINE, KEYS, NODES],
-    measures: &[
-        Measure {
-            name: "messages of a node",
-            unit: "messages",
-            axis: EPSILON,
-            published: &[Published {
-                name: "document",
-                section: "§6.2",
-                points: &[
-                    at(0.35, Value::Derived(127.0)),
-                    at(0.75, Value::Derived(116.0)),
-                    at(0.8, Value::Derived(109.0)),
-                    at(0.9, Value::Derived(79.0)),
-                    at(1.0, Value::Derived(1.0)),
-                ],
-            }],
-            note: "Derived from the document's formula, with pages and messages of its sizes.",
-            ours: |measured| measured.under(MESSAGES),
-        },
-        Measure {
-            name: "inserts",
-            unit: THOUSANDS,
-            axis: EPSILON,
-            published: &[Published {
-                name: "document",
-                section: "§6.2",
-                points: &[
-                    at(0.75, Value::Said("about the most")),
-                    at(0.8, Value::Said("falls behind it")),
-                ],
-            }],
-            note: "One thread, in memory, after as many inserts.",
-            ours: |measured| measured.under(INSERTS),
-        },
+    ours: &[
+        ("messages of a node", |measured| measured.under(MESSAGES)),
+        ("inserts", |measured| measured.under(INSERTS)),
     ],
     work: Work::Here {
         quick: 300_000,

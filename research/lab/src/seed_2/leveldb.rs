@@ -1,69 +1,24 @@
 //! K1 and K8: a store whose keyspace is kept in such pages beside LevelDB, and with two threads.
 
-use super::SETTING;
-use super::stores::{
-    BEPS, BPLUS, DIFFERS, FULL, QUICK, STRUCTURE, STRUCTURES, load, mixed, steps, structured,
-};
-use crate::entry::{Axis, Engines, Experiment, Form, Measure, Published, Value, Work, named};
+use super::stores::{FULL, QUICK, STRUCTURES, load, mixed, steps, structured};
+use crate::entry::{Engines, Procedure, Work};
 use crate::measured::{Line, Measured, against, name, thousands_per_s};
 use crate::plan::{Base, LEAST_CAP, Step};
 use anyhow::Result;
 
-/// What the document says of both trees beside LevelDB.
-const FASTER: &[Published] = &[Published {
-    name: "document",
-    section: "§6.4",
-    points: &[
-        named(BEPS, Value::Said("more than 1")),
-        named(BPLUS, Value::Said("more than 1")),
-    ],
-}];
-
-pub(super) const K1: Experiment = Experiment {
+pub(super) const K1: Procedure = Procedure {
     id: "seed-2/K1",
-    title: "LevelDB beside the others",
-    shows: "LevelDB is the slowest in every workload, and uses about 30 % of the memory that it may use.",
-    section: "§6.4",
-    figure: "Figures 6.4 and 6.5",
-    setting: SETTING,
-    differs: DIFFERS,
-    measures: &[
-        Measure {
-            name: "load against LevelDB",
-            unit: "times",
-            axis: STRUCTURE,
-            published: FASTER,
-            note: "",
-            ours: |measured| against(&load(measured), "leveldb"),
-        },
-        Measure {
-            name: "reads with as many updates against LevelDB",
-            unit: "times",
-            axis: STRUCTURE,
-            published: FASTER,
-            note: "The document has inserts after as many.",
-            ours: |measured| against(&mixed(measured), "leveldb"),
-        },
-        Measure {
-            name: "reads against LevelDB",
-            unit: "times",
-            axis: STRUCTURE,
-            published: FASTER,
-            note: "",
-            ours: |measured| against(&reads(measured), "leveldb"),
-        },
-        Measure {
-            name: "resident memory at most",
-            unit: "for a byte of the data",
-            axis: STRUCTURE,
-            published: &[Published {
-                name: "document, LevelDB",
-                section: "§6.4",
-                points: &[named(BEPS, Value::About(0.3)), named(BPLUS, Value::About(0.3))],
-            }],
-            note: "Memory is as much as the data, so it is the part of what may be used. Other engines are measured beside each structure, and know none.",
-            ours: resident,
-        },
+    ours: &[
+        ("load against LevelDB", |measured| {
+            against(&load(measured), "leveldb")
+        }),
+        ("reads with as many updates against LevelDB", |measured| {
+            against(&mixed(measured), "leveldb")
+        }),
+        ("reads against LevelDB", |measured| {
+            against(&reads(measured), "leveldb")
+        }),
+        ("resident memory at most", resident),
     ],
     work: Work::Engines(Engines {
         quick: QUICK,
@@ -72,81 +27,25 @@ pub(super) const K1: Experiment = Experiment {
     }),
 };
 
-const MEMORY: Axis = Axis {
-    name: "memory",
-    form: Form::Names,
-};
 const AS_MUCH: &str = "as much as data";
 const A_QUARTER: &str = "a quarter of it";
 
-/// What holds in every run.
-const ALWAYS: &[Published] = &[Published {
-    name: "document",
-    section: "§8",
-    points: &[
-        named(AS_MUCH, Value::Said("more than 1")),
-        named(A_QUARTER, Value::Said("more than 1")),
-    ],
-}];
-/// What holds in some.
-const SOMETIMES: &[Published] = &[Published {
-    name: "document",
-    section: "§8",
-    points: &[
-        named(AS_MUCH, Value::Said("sometimes more than 1")),
-        named(A_QUARTER, Value::Said("sometimes more than 1")),
-    ],
-}];
-
-pub(super) const K8: Experiment = Experiment {
+pub(super) const K8: Procedure = Procedure {
     id: "seed-2/K8",
-    title: "Stores with two threads",
-    shows: "With two threads the Bε-tree is faster than RocksDB in some runs, and than LevelDB in all.",
-    section: "§8",
-    figure: "Conclusion",
-    setting: SETTING,
-    differs: DIFFERS,
-    measures: &[
-        Measure {
-            name: "load against RocksDB",
-            unit: "times",
-            axis: MEMORY,
-            published: SOMETIMES,
-            note: "The keyspace is a Bε-tree.",
-            ours: |measured| against(&load(measured), "rocksdb"),
-        },
-        Measure {
-            name: "reads with as many updates against RocksDB",
-            unit: "times",
-            axis: MEMORY,
-            published: SOMETIMES,
-            note: "",
-            ours: |measured| against(&mixed(measured), "rocksdb"),
-        },
-        Measure {
-            name: "load against LevelDB",
-            unit: "times",
-            axis: MEMORY,
-            published: ALWAYS,
-            note: "",
-            ours: |measured| against(&load(measured), "leveldb"),
-        },
-        Measure {
-            name: "reads against LevelDB",
-            unit: "times",
-            axis: MEMORY,
-            published: ALWAYS,
-            note: "",
-            ours: |measured| against(&reads(measured), "leveldb"),
-        },
-        Measure {
-            name: "load",
-            unit: super::THOUSANDS,
-            axis: MEMORY,
-            published: &[],
-            note: "The document draws it, and states no number.",
-            ours: load,
-        },
+    ours: &[
+        ("load against RocksDB", |measured| {
+            against(&load(measured), "rocksdb")
+        }),
+        ("reads with as many updates against RocksDB", |measured| {
+            against(&mixed(measured), "rocksdb")
+        }),
+        ("load against LevelDB", |measured| {
+            against(&load(measured), "leveldb")
+        }),
+        ("reads against LevelDB", |measured| {
+            against(&reads(measured), "leveldb")
+        }),
+        ("load", load),
     ],
     work: Work::Engines(Engines {
         quick: QUICK,
@@ -186,6 +85,7 @@ fn by_memory(base: &Base) -> Result<Vec<Step>> {
 mod tests {
     use super::*;
     use crate::measured::Taken;
+    use crate::seed_2::stores::BEPS;
     use alluvium_bench::run::Row;
 
     #[test]

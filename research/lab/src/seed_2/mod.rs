@@ -14,10 +14,10 @@ mod stores;
 mod sweep;
 mod trees;
 
-use super::entry::{Axis, Experiment, Form};
+use super::entry::Procedure;
 
 /// All of them.
-pub(super) const EXPERIMENTS: [&Experiment; 29] = [
+pub(super) const PROCEDURES: [&Procedure; 29] = [
     &layout::E1,
     &layout::E2,
     &sweep::E3,
@@ -48,33 +48,3 @@ pub(super) const EXPERIMENTS: [&Experiment; 29] = [
     &open::N1,
     &open::Q1,
 ];
-
-/// The machine of chapter 6, and the data.
-const SETTING: &str = "Core i9-7900X with 10 cores, 128 GiB of memory, Samsung SSD 970 EVO, Ubuntu 22.04; keys of 8 bytes, values of 100, pages of 16 KiB; \
-                       200 million operations, keys by Zipf's law with exponent 0.99.";
-
-/// What holds of every experiment here.
-const MACHINE: &str = "Machine and device are others than the document's, with fewer processors: compare ratios and shapes, not rates.";
-
-/// How keys are drawn.
-const KEYS: &str = "The document does not say whether keys repeat. Ours are drawn with repetition from as many as there are operations in a workload.";
-
-/// How nodes differ.
-const NODES: &str = "Our nodes have a directory of ten bytes for each entry, and keys up to a limit instead of one length: a node has fewer pivots for the same ε.";
-
-/// How many threads there are.
-const THREADS: &str = "The document goes to 20 threads; ours has 1 and 2.";
-
-/// ε.
-const EPSILON: Axis = Axis {
-    name: "ε",
-    form: Form::Linear,
-};
-
-/// Threads.
-const BY_THREADS: Axis = Axis {
-    name: "threads",
-    form: Form::Linear,
-};
-
-const THOUSANDS: &str = "thousand operations a second";

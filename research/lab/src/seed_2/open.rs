@@ -1,8 +1,7 @@
 //! N1 and Q1: what the thesis leaves open, the size of nodes and the order of eviction.
 
 use super::harness::{CHOSEN, Draw, Lines, PAGE, Pages, Plan, Sort, Subject, Workload};
-use super::{KEYS, MACHINE, NODES, SETTING, THOUSANDS};
-use crate::entry::{At, Axis, Experiment, Form, Measure, Published, Value, Work, at, named};
+use crate::entry::{At, Procedure, Work};
 use crate::measured::{Measured, name};
 use alluvium_trees::paged::buffer::{PinPolicy, QueuePolicy};
 use anyhow::Result;
@@ -11,52 +10,14 @@ const INSERTS: &str = "inserts";
 const READS: &str = "reads";
 const MOVED: &str = "moved";
 
-const NODE: Axis = Axis {
-    name: "KiB of a node",
-    form: Form::Logarithmic,
-};
-const POLICY: Axis = Axis {
-    name: "evicted first",
-    form: Form::Names,
-};
-
 const FIFO: &str = "pages used once";
 const QUARTER: &str = "those, while they are a quarter";
 
-pub(super) const N1: Experiment = Experiment {
+pub(super) const N1: Procedure = Procedure {
     id: "seed-2/N1",
-    title: "Nodes of other sizes",
-    shows: "Larger nodes should help I/O and make latches coarser, says the thesis, which has one size.",
-    section: "§8",
-    figure: "Future work",
-    setting: SETTING,
-    differs: &[
-        MACHINE,
-        KEYS,
-        NODES,
-        "One thread, a file, data four times the memory.",
-    ],
-    measures: &[
-        Measure {
-            name: "further inserts",
-            unit: THOUSANDS,
-            axis: NODE,
-            published: &[Published {
-                name: "document",
-                section: "§8",
-                points: &[at(16.0, Value::Said("its only size"))],
-            }],
-            note: "",
-            ours: |measured| measured.under(INSERTS),
-        },
-        Measure {
-            name: "reads",
-            unit: THOUSANDS,
-            axis: NODE,
-            published: &[],
-            note: "The document does not vary the size.",
-            ours: |measured| measured.under(READS),
-        },
+    ours: &[
+        ("further inserts", |measured| measured.under(INSERTS)),
+        ("reads", |measured| measured.under(READS)),
     ],
     work: Work::Here {
         quick: 200_000,
@@ -66,40 +27,11 @@ pub(super) const N1: Experiment = Experiment {
     },
 };
 
-pub(super) const Q1: Experiment = Experiment {
+pub(super) const Q1: Procedure = Procedure {
     id: "seed-2/Q1",
-    title: "Which pages are evicted first",
-    shows: "The thesis evicts pages that were used once before all others, so that a full buffer of pages used twice keeps no new one.",
-    section: "§5.1.2",
-    figure: "Listing 5.2",
-    setting: SETTING,
-    differs: &[
-        MACHINE,
-        KEYS,
-        NODES,
-        "One thread, a file, data four times the memory. The second way is Kin of the full 2Q: a quarter of the frames is for pages that were used once.",
-    ],
-    measures: &[
-        Measure {
-            name: "pages read and written",
-            unit: "for a read",
-            axis: POLICY,
-            published: &[Published {
-                name: "document",
-                section: "§5.1.2",
-                points: &[named(FIFO, Value::Said("its way"))],
-            }],
-            note: "",
-            ours: |measured| measured.under(MOVED),
-        },
-        Measure {
-            name: "reads",
-            unit: THOUSANDS,
-            axis: POLICY,
-            published: &[],
-            note: "The document compares no other way.",
-            ours: |measured| measured.under(READS),
-        },
+    ours: &[
+        ("pages read and written", |measured| measured.under(MOVED)),
+        ("reads", |measured| measured.under(READS)),
     ],
     work: Work::Here {
         quick: 200_000,

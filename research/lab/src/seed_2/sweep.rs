@@ -2,8 +2,7 @@
 
 use super::harness::{Draw, Lines, PAGE, Plan, Sort, Subject, Workload};
 use super::layout::{EPSILONS, place};
-use super::{EPSILON, KEYS, MACHINE, NODES, SETTING, THOUSANDS, THREADS};
-use crate::entry::{Experiment, Measure, Published, Value, Work, at};
+use crate::entry::{Evaluation, Procedure, Work};
 use crate::measured::{Measured, relative_to};
 use anyhow::Result;
 
@@ -13,208 +12,77 @@ const HEIGHT: &str = "height";
 const PAGES: &str = "pages";
 const ZIPF: &str = "Zipf beside uniform";
 
-/// What the sweeps of ε have in common.
-macro_rules! sweep {
-    ($id:expr, $title:expr, $shows:expr, $figure:expr, $measures:expr, $measure:expr $(,)?) => {
-        Experiment {
-            id: $id,
-            title: $title,
-            shows: $shows,
-            section: "§6.2",
-            figure: $figure,
-            setting: SETTING,
-            differs: &[MACHINE, KEYS, NODES, THREADS],
-            measures: $measures,
-            work: Work::Here {
-                quick: 300_000,
-                full: 4_000_000,
-                most: 50_000_000,
-                measure: $measure,
-            },
-        }
-    };
+/// A procedure over the document's keys.
+const fn procedure(
+    id: &'static str,
+    ours: &'static [(&'static str, Evaluation)],
+    measure: fn(u64) -> Result<Measured>,
+) -> Procedure {
+    Procedure {
+        id,
+        ours,
+        work: Work::Here {
+            quick: 300_000,
+            full: 4_000_000,
+            most: 50_000_000,
+            measure,
+        },
+    }
 }
 
-/// A measure over ε.
-macro_rules! over_epsilon {
-    ($name:expr, $unit:expr, $published:expr, $note:expr, $ours:expr $(,)?) => {
-        Measure {
-            name: $name,
-            unit: $unit,
-            axis: EPSILON,
-            published: $published,
-            note: $note,
-            ours: $ours,
-        }
-    };
-}
-
-pub(super) const E3: Experiment = sweep!(
+pub(super) const E3: Procedure = procedure(
     "seed-2/E3",
-    "Inserts of several threads by ε",
-    "With 16 threads inserts fall by about 53 % behind an ε of 0.9.",
-    "Figure 6.1",
-    &[over_epsilon!(
-        "inserts beside those at 0.9",
-        "times",
-        &[Published {
-            name: "16 threads",
-            section: "§6.2",
-            points: &[at(0.9, Value::Derived(1.0)), at(0.99, Value::About(0.47))],
-        }],
-        "Ours by 2 threads.",
-        |measured| relative_to(measured.under(INSERTS), 0.9),
-    )],
+    &[("inserts beside those at 0.9", |measured| {
+        relative_to(measured.under(INSERTS), 0.9)
+    })],
     |keys| swept(keys, 2, &[Workload::Inserts]),
 );
 
-pub(super) const E4: Experiment = sweep!(
+pub(super) const E4: Procedure = procedure(
     "seed-2/E4",
-    "Inserts of one thread by ε",
-    "With one thread inserts decline slowly to an ε of 0.98, and then fall by about 36 %.",
-    "Figure 6.1",
-    &[over_epsilon!(
-        "inserts beside those at 0.98",
-        "times",
-        &[Published {
-            name: "1 thread",
-            section: "§6.2",
-            points: &[at(0.98, Value::Derived(1.0)), at(1.0, Value::About(0.64))],
-        }],
-        "",
-        |measured| relative_to(measured.under(INSERTS), 0.98),
-    )],
+    &[("inserts beside those at 0.98", |measured| {
+        relative_to(measured.under(INSERTS), 0.98)
+    })],
     |keys| swept(keys, 1, &[Workload::Inserts]),
 );
 
-pub(super) const E5: Experiment = sweep!(
+pub(super) const E5: Procedure = procedure(
     "seed-2/E5",
-    "Reads of one thread by ε",
-    "With one thread reads become more than twice as fast from the least ε to the greatest.",
-    "Figure 6.1",
-    &[over_epsilon!(
-        "reads",
-        THOUSANDS,
-        &[Published {
-            name: "1 thread",
-            section: "§6.2",
-            points: &[at(0.3, Value::About(500.0)), at(1.0, Value::About(1100.0))],
-        }],
-        "",
-        |measured| measured.under(READS),
-    )],
+    &[("reads", |measured| measured.under(READS))],
     |keys| swept(keys, 1, &[Workload::Reads]),
 );
 
-pub(super) const E6: Experiment = sweep!(
+pub(super) const E6: Procedure = procedure(
     "seed-2/E6",
-    "Reads of several threads by ε",
-    "With 16 threads reads rise by about two fifths up to an ε of 0.95.",
-    "Figure 6.1",
-    &[over_epsilon!(
-        "reads beside those at 0.3",
-        "times",
-        &[Published {
-            name: "16 threads",
-            section: "§6.2",
-            points: &[at(0.3, Value::Derived(1.0)), at(0.95, Value::Derived(1.39))],
-        }],
-        "The document: 5.25 million reads a second become 7.3 million. Ours by 2 threads.",
-        |measured| relative_to(measured.under(READS), 0.3),
-    )],
+    &[("reads beside those at 0.3", |measured| {
+        relative_to(measured.under(READS), 0.3)
+    })],
     |keys| swept(keys, 2, &[Workload::Reads]),
 );
 
-pub(super) const E7: Experiment = sweep!(
+pub(super) const E7: Procedure = procedure(
     "seed-2/E7",
-    "Height by ε",
-    "The tree has 13 levels with the fewest pivots, 9 with two more, and 4 from an ε of 0.7 on.",
-    "Figure 6.2",
-    &[over_epsilon!(
-        "height",
-        "levels",
-        &[Published {
-            name: "document",
-            section: "§6.2",
-            points: &[
-                at(0.35, Value::Is(13.0)),
-                at(0.36, Value::Is(9.0)),
-                at(0.7, Value::Is(4.0)),
-                at(0.8, Value::Is(4.0)),
-            ],
-        }],
-        "The document has 200 million operations after as many; ours has fewer, and a lower tree.",
-        |measured| measured.under(HEIGHT),
-    )],
+    &[("height", |measured| measured.under(HEIGHT))],
     |keys| swept(keys, 1, &[Workload::Inserts]),
 );
 
-pub(super) const E8: Experiment = sweep!(
+pub(super) const E8: Procedure = procedure(
     "seed-2/E8",
-    "Keys by Zipf's law beside uniform keys, by ε",
-    "Inserts and reads by Zipf's law are as fast as uniform ones or faster, whatever ε is.",
-    "Figure 6.1",
-    &[over_epsilon!(
-        "Zipf's law beside uniform keys",
-        "times its operations a second",
-        &[Published {
-            name: "document",
-            section: "§6.2",
-            points: &[
-                at(0.3, Value::Said("1 or more")),
-                at(0.8, Value::Said("1 or more")),
-                at(1.0, Value::Said("1 or more")),
-            ],
-        }],
-        "One thread.",
-        |measured| measured.under(ZIPF),
-    )],
+    &[("Zipf's law beside uniform keys", |measured| measured.under(ZIPF))],
     beside_uniform,
 );
 
-pub(super) const E9: Experiment = sweep!(
+pub(super) const E9: Procedure = procedure(
     "seed-2/E9",
-    "Pages by ε",
-    "The fewest pages are taken at an ε of 0.65, and as many as by a B⁺-tree at 1.",
-    "Figure 6.2",
-    &[over_epsilon!(
-        "pages",
-        "for a thousand inserts",
-        &[Published {
-            name: "document",
-            section: "§6.2",
-            points: &[
-                at(0.0, Value::Derived(11.5)),
-                at(0.65, Value::Derived(8.25)),
-                at(0.9, Value::Derived(11.5)),
-            ],
-        }],
-        "The document: 4.6, 3.3 and 4.6 million pages for 400 million inserts.",
-        |measured| measured.under(PAGES),
-    )],
+    &[("pages", |measured| measured.under(PAGES))],
     |keys| swept(keys, 1, &[Workload::Inserts]),
 );
 
-pub(super) const E10: Experiment = sweep!(
+pub(super) const E10: Procedure = procedure(
     "seed-2/E10",
-    "Inserts beside those at the ε that was chosen",
-    "Inserts are about as fast for every ε from 0.4 to 0.8, of which the greatest was chosen for the sake of reads.",
-    "Figure 6.1",
-    &[over_epsilon!(
-        "inserts beside those at 0.8",
-        "times",
-        &[Published {
-            name: "document",
-            section: "§6.2",
-            points: &[
-                at(0.4, Value::Said("about the same")),
-                at(0.6, Value::Said("about the same")),
-                at(0.8, Value::Derived(1.0)),
-            ],
-        }],
-        "One thread.",
-        |measured| relative_to(measured.under(INSERTS), 0.8),
-    )],
+    &[("inserts beside those at 0.8", |measured| {
+        relative_to(measured.under(INSERTS), 0.8)
+    })],
     |keys| swept(keys, 1, &[Workload::Inserts]),
 );
 

@@ -3,7 +3,7 @@
 
 use super::harness::{KEY, Shape, Store, key, line};
 use super::stitching::{COPY_ALL, F0, F3, F15, K, PAGE_VALUE, shuffled};
-use crate::entry::{Axis, Form, Measure};
+use crate::entry::Evaluation;
 use crate::measured::{Line, Measured, name};
 use alluvium::LevelsOptions;
 use anyhow::Result;
@@ -46,41 +46,25 @@ const LONG: Pairs = Pairs {
 /// Scans after which what they pay for was written again.
 const SCANS: usize = 12;
 
-const WAYS: Axis = Axis {
-    name: "threshold",
-    form: Form::Names,
-};
+/// Bytes written for each of the user's.
+pub(super) const WRITES: (&str, Evaluation) = ("bytes written, pairs of 4 KiB", |measured| {
+    measured.under(WRITTEN)
+});
 
-pub(super) const WRITES: Measure = Measure {
-    name: "bytes written, pairs of 4 KiB",
-    unit: "for each of the user's",
-    axis: WAYS,
-    published: &[],
-    note: "Values are apart from their leaves, and move with what is copied but where it says otherwise. Sequences have 540 pairs.",
-    ours: |measured| measured.under(WRITTEN),
-};
+/// Jumps of a scan for each pair.
+pub(super) const SEEKS: (&str, Evaluation) = ("jumps of a scan, pairs of 4 KiB", |measured| {
+    measured.under(JUMPS)
+});
 
-pub(super) const SEEKS: Measure = Measure {
-    name: "jumps of a scan, pairs of 4 KiB",
-    unit: "for each pair",
-    axis: WAYS,
-    published: &[],
-    note: "A jump is a read that does not lie behind the one before.",
-    ours: |measured| measured.under(JUMPS),
-};
+/// Bytes written for each of the user's, of long pairs.
+pub(super) const LONG_WRITES: (&str, Evaluation) = ("bytes written, pairs of 64 KiB", |measured| {
+    measured.under(LONG_WRITTEN)
+});
 
-pub(super) const LONG_WRITES: Measure = Measure {
-    name: "bytes written, pairs of 64 KiB",
-    note: "As with 4 KiB. Sequences have 30 pairs, less than a leaf: of their keys little is taken over, and values stay only where they are passed on.",
-    ours: |measured| measured.under(LONG_WRITTEN),
-    ..WRITES
-};
-
-pub(super) const LONG_SEEKS: Measure = Measure {
-    name: "jumps of a scan, pairs of 64 KiB",
-    ours: |measured| measured.under(LONG_JUMPS),
-    ..SEEKS
-};
+/// Jumps of a scan for each long pair.
+pub(super) const LONG_SEEKS: (&str, Evaluation) = ("jumps of a scan, pairs of 64 KiB", |measured| {
+    measured.under(LONG_JUMPS)
+});
 
 fn ways() -> [(&'static str, LevelsOptions); 6] {
     let samt = || LevelsOptions::samt(K);

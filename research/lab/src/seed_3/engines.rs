@@ -1,8 +1,8 @@
 //! G3 once more, of whole engines: our levels by the number of runs that are merged at once, beside
 //! engines of others.
 
-use super::policies::{HBASE, K4, K8, K64, POLICIES, STATED_INSERTS, STATED_LOOKUPS};
-use crate::entry::{Engines, Experiment, Measure, Work};
+use super::policies::{HBASE, K4, K8, K64};
+use crate::entry::{Engines, Procedure, Work};
 use crate::measured::{Line, Measured, name};
 use crate::plan::{Base, LEAST_CAP, Scale, Step, Threads};
 use alluvium_bench::engine::EngineOption;
@@ -16,42 +16,16 @@ const STRUCTURES: [(&str, &str); 4] = [
     (HBASE, "levels,cola,r=3"),
 ];
 
-pub(super) const G3E: Experiment = Experiment {
+pub(super) const G3E: Procedure = Procedure {
     id: "seed-3/G3E",
-    title: "Inserts and lookups of whole engines, by the number of runs that are merged at once",
-    shows: "Merging more runs at once makes inserts faster, and lookups hardly slower; other engines that merge by size lie between.",
-    section: "§5.3.2",
-    figure: "Figure 5.7",
-    setting: "Pairs of 1 KB in four trees, ten threads, 4.84 GB of memory, an Intel X-25M. Cassandra is a SAMT, HBase a COLA.",
-    differs: &[
-        "One keyspace, a thread for each processor. Memory, page cache included, is a quarter of the data, as in the document; 48 MiB are the least. Memtables are what the memory allows, so that few runs are merged at the quick size.",
-        "Cassandra and HBase are stood in for by RocksDB: `--engines alluvium,rocksdb-universal`. It has one setting, its own, and is measured beside each of ours.",
-    ],
-    measures: &[
-        Measure {
-            name: "inserts",
-            unit: "a second",
-            axis: POLICIES,
-            published: STATED_INSERTS,
-            note: "Over the whole load.",
-            ours: |measured| rate_of(measured, "load"),
-        },
-        Measure {
-            name: "bytes moved in the load",
-            unit: "for a byte of a record",
-            axis: POLICIES,
-            published: &[],
-            note: "As the system counts them at the device, with what an engine does afterwards.",
-            ours: |measured| measured.by_step(|of| of.load_amplification()),
-        },
-        Measure {
-            name: "lookups of keys that are there",
-            unit: "a second",
-            axis: POLICIES,
-            published: STATED_LOOKUPS,
-            note: "The document's device does 3,768 reads a second.",
-            ours: |measured| rate_of(measured, "c"),
-        },
+    ours: &[
+        ("inserts", |measured| rate_of(measured, "load")),
+        ("bytes moved in the load", |measured| {
+            measured.by_step(|of| of.load_amplification())
+        }),
+        ("lookups of keys that are there", |measured| {
+            rate_of(measured, "c")
+        }),
     ],
     work: Work::Engines(Engines {
         quick: QUICK,

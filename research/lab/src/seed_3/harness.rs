@@ -14,9 +14,6 @@ use anyhow::{Context as _, Result, ensure};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What holds of every experiment on levels.
-pub(super) const LEVELS: &str = "The device is the one under the system's directory for temporary files. One thread writes, and does what merges are due; memtables and all else shrink with the number of records.";
-
 /// Bytes of a key: the unit that is scanned, and the place in it.
 pub(super) const KEY: usize = 16;
 /// Commits have as many writes: a memtable of the document holds 34 of them, 2,040 pairs.

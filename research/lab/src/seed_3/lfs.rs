@@ -5,8 +5,8 @@
 //! rebalanced. An insert faults two parents at most, and appends the value with the parents below
 //! those in memory.
 
-use super::harness::{KEY, LEVELS, Shape, Store, key, line, per_second};
-use crate::entry::{At, Axis, Experiment, Form, Measure, Published, Value, Work, at};
+use super::harness::{KEY, Shape, Store, key, line, per_second};
+use crate::entry::{At, Procedure, Work};
 use crate::measured::Measured;
 use crate::scratch::Scratch;
 use alluvium::LevelsOptions;
@@ -31,39 +31,9 @@ const SAMPLE: u64 = 20_000;
 /// Places on the axis: a sixteenth of the records, an eighth and so on.
 const STEPS: u32 = 5;
 
-pub(super) const S8: Experiment = Experiment {
+pub(super) const S8: Procedure = Procedure {
     id: "seed-3/S8",
-    title: "Random inserts beside a log-structured file system",
-    shows: "An ideal log-structured tree is fast while its parents fit memory, and then waits for reads, which levels never do.",
-    section: "§6.3.4",
-    figure: "Figure 6.17",
-    setting: "100 million small pairs on an Intel X-25M; the mock's parents fit memory up to 2²⁵ keys.",
-    differs: &[
-        LEVELS,
-        "The mock keeps the parents of a third of the records in memory, and is timed for some thousand inserts at each size.",
-    ],
-    measures: &[Measure {
-        name: "inserts",
-        unit: "a second",
-        axis: Axis {
-            name: "keys that there are",
-            form: Form::Logarithmic,
-        },
-        published: &[
-            Published {
-                name: "LSM",
-                section: "§6.3.4",
-                points: &[at(100_000_000.0, Value::Is(136_000.0))],
-            },
-            Published {
-                name: "mock of a log-structured file system",
-                section: "§6.3.4",
-                points: &[at(100_000_000.0, Value::Is(5407.0))],
-            },
-        ],
-        note: "",
-        ours: |measured| measured.under(RATES),
-    }],
+    ours: &[("inserts", |measured| measured.under(RATES))],
     work: Work::Here {
         quick: 1_000_000,
         full: 100_000_000,

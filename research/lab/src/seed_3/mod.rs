@@ -21,10 +21,10 @@ mod rehash;
 mod stitching;
 mod tiers;
 
-use super::entry::Experiment;
+use super::entry::Procedure;
 
 /// All of them.
-pub(super) const EXPERIMENTS: [&Experiment; 13] = [
+pub(super) const PROCEDURES: [&Procedure; 13] = [
     &devices::S0,
     &stitching::S1,
     &stitching::S2,

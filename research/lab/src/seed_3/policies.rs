@@ -3,9 +3,9 @@
 //! The document's Cassandra merges as our SAMT does, and its HBase as a COLA with a ratio of 3. G4
 //! has no merges, and compares with the rate at which the device appends.
 
-use super::harness::{KEY, LEVELS, Shape, Store, key, line, mb_s, per_second};
+use super::harness::{KEY, Shape, Store, key, line, mb_s, per_second};
 use super::stitching::shuffled;
-use crate::entry::{At, Axis, Experiment, Form, Measure, Published, Value, Work, at, named};
+use crate::entry::{At, Procedure, Work};
 use crate::measured::{Measured, name};
 use crate::scratch::Scratch;
 use alluvium::LevelsOptions;
@@ -30,77 +30,14 @@ const VALUE: usize = 1008;
 const MEMTABLES: u64 = 160;
 const MOST_LOOKUPS: u64 = 20_000;
 
-pub(super) const POLICIES: Axis = Axis {
-    name: "policy",
-    form: Form::Names,
-};
-
-/// Inserts a second that the document states.
-pub(super) const STATED_INSERTS: &[Published] = &[
-    Published {
-        name: "GTSSLv1",
-        section: "§5.3.2",
-        points: &[
-            named(K4, Value::Is(22_780.0)),
-            named(K8, Value::Is(32_240.0)),
-            named(K64, Value::Is(83_050.0)),
-        ],
-    },
-    Published {
-        name: "Cassandra",
-        section: "§5.3.2",
-        points: &[
-            named(K4, Value::Is(16_970.0)),
-            named(K8, Value::Is(20_306.0)),
-            named(K64, Value::Is(21_780.0)),
-        ],
-    },
-];
-
-/// Lookups a second that it states.
-pub(super) const STATED_LOOKUPS: &[Published] = &[Published {
-    name: "GTSSLv1",
-    section: "§5.3.2",
-    points: &[named(K4, Value::About(3300.0)), named(K8, Value::Is(3150.0))],
-}];
-
-pub(super) const G3: Experiment = Experiment {
+pub(super) const G3: Procedure = Procedure {
     id: "seed-3/G3",
-    title: "Inserts and lookups by the number of runs that are merged at once",
-    shows: "Merging more runs at once makes inserts faster, and as long as filters are asked, lookups hardly slower.",
-    section: "§5.3.2",
-    figure: "Figure 5.7",
-    setting: "Pairs of 1 KB in four trees, ten threads, 4.84 GB of memory, an Intel X-25M. Cassandra is a SAMT, HBase a COLA.",
-    differs: &[
-        LEVELS,
-        "One tree, one thread. The largest K is 64, where the document has 80.",
-        "HBase is stood in for by our own COLA.",
-    ],
-    measures: &[
-        Measure {
-            name: "inserts",
-            unit: "a second",
-            axis: POLICIES,
-            published: STATED_INSERTS,
-            note: "",
-            ours: |measured| measured.under(INSERTS),
-        },
-        Measure {
-            name: "bytes written",
-            unit: "for each of the user's",
-            axis: POLICIES,
-            published: &[],
-            note: "Counted, so that it is the same on every device.",
-            ours: |measured| measured.under(WRITTEN),
-        },
-        Measure {
-            name: "lookups of keys that are there",
-            unit: "a second",
-            axis: POLICIES,
-            published: STATED_LOOKUPS,
-            note: "The document's device does 3,768 reads a second.",
-            ours: |measured| measured.under(LOOKUPS),
-        },
+    ours: &[
+        ("inserts", |measured| measured.under(INSERTS)),
+        ("bytes written", |measured| measured.under(WRITTEN)),
+        ("lookups of keys that are there", |measured| {
+            measured.under(LOOKUPS)
+        }),
     ],
     work: Work::Here {
         quick: 40_000,
@@ -110,39 +47,9 @@ pub(super) const G3: Experiment = Experiment {
     },
 };
 
-pub(super) const G4: Experiment = Experiment {
+pub(super) const G4: Procedure = Procedure {
     id: "seed-3/G4",
-    title: "Inserts of pairs of all sizes, beside what the device appends",
-    shows: "Small pairs cost processors, and large ones what the device takes.",
-    section: "§5.3.2",
-    figure: "Figure 5.8",
-    setting: "Pairs of 64 bytes to 512 KB in random order, commits without waiting, no merges; slowdown against 110 MB/s.",
-    differs: &[
-        LEVELS,
-        "The device's own rate is measured by appending a megabyte at a time.",
-    ],
-    measures: &[Measure {
-        name: "slowdown against appends",
-        unit: "times",
-        axis: Axis {
-            name: "bytes of a pair",
-            form: Form::Logarithmic,
-        },
-        published: &[
-            Published {
-                name: "GTSSLv1",
-                section: "§5.3.2",
-                points: &[at(524_288.0, Value::Is(1.1))],
-            },
-            Published {
-                name: "Cassandra",
-                section: "§5.3.2",
-                points: &[at(64.0, Value::Is(99.2)), at(524_288.0, Value::About(2.0))],
-            },
-        ],
-        note: "Levels log each pair and write it to a run, unless it is as large as a memtable.",
-        ours: |measured| measured.under(SLOWDOWN),
-    }],
+    ours: &[("slowdown against appends", |measured| measured.under(SLOWDOWN))],
     work: Work::Here {
         quick: 20_000,
         full: 2_000_000,

@@ -1,9 +1,9 @@
 //! S9: what stitching is still worth if the filters of merged runs are made of keys, as Bloom
 //! filters are, so that leaves that are taken over are read after all.
 
-use super::harness::{LEVELS, Store, line, mb_s};
+use super::harness::{Store, line, mb_s};
 use super::stitching::{COPY_ALL, K, Workload, appends, sequences};
-use crate::entry::{Axis, Experiment, Form, Measure, Published, Value, Work, named};
+use crate::entry::{Procedure, Work};
 use crate::measured::{Measured, name};
 use alluvium::LevelsOptions;
 use anyhow::Result;
@@ -17,12 +17,6 @@ const APPENDS: &str = "appends at random places";
 const INSERTS: &str = "inserts";
 const READ: &str = "read";
 const WRITTEN: &str = "written";
-
-const AXIS: Axis = Axis {
-    name: "what merges do",
-    form: Form::Names,
-};
-const NONE: &[Published] = &[];
 
 /// Loads a store in each way.
 fn each_way(measured: &mut Measured, of: &str, (shape, _, keys): &Workload) -> Result<()> {
@@ -55,81 +49,27 @@ fn measure(records: u64) -> Result<Measured> {
     Ok(measured)
 }
 
-const BYTES: &str = "for each of the user's";
-const COUNTED: &str = "Counted, so that it is the same on every device.";
-
-pub(super) const S9: Experiment = Experiment {
+pub(super) const S9: Procedure = Procedure {
     id: "seed-3/S9",
-    title: "Stitching with filters that are made of keys",
-    shows: "If filters are made of keys, as Bloom filters are, merges read what they take over, and most of what stitching gains is lost.",
-    section: "§6.1.2",
-    figure: "Section 6.1.2",
-    setting: "A SAMT with K = 4 and Bloom filters on an Intel X-25M; the rates of S2, of which the document says that rehashing leaves 5 MB/s above a SAMT that copies everything.",
-    differs: &[
-        LEVELS,
-        "Filters are maplets in each case; those that are made of keys are what a merge of filters would have given.",
-    ],
-    measures: &[
-        Measure {
-            name: "inserts, long sequences",
-            unit: "MB/s",
-            axis: AXIS,
-            published: &[Published {
-                name: "VT-tree",
-                section: "§6.1.2, §6.3.2",
-                points: &[
-                    named(MERGED, Value::Is(85.0)),
-                    named(REHASHED, Value::About(33.0)),
-                    named(COPY_ALL, Value::Is(28.0)),
-                ],
-            }],
-            note: "",
-            ours: |measured| measured.under("inserts of long sequences"),
-        },
-        Measure {
-            name: "bytes read by merges, long sequences",
-            unit: BYTES,
-            axis: AXIS,
-            published: NONE,
-            note: COUNTED,
-            ours: |measured| measured.under("read of long sequences"),
-        },
-        Measure {
-            name: "bytes written, long sequences",
-            unit: BYTES,
-            axis: AXIS,
-            published: NONE,
-            note: COUNTED,
-            ours: |measured| measured.under("written of long sequences"),
-        },
-        Measure {
-            name: "appends at random places",
-            unit: "MB/s",
-            axis: AXIS,
-            published: &[Published {
-                name: "VT-tree",
-                section: "§6.3.2",
-                points: &[named(MERGED, Value::Is(57.0)), named(COPY_ALL, Value::Is(23.0))],
-            }],
-            note: "The document says nothing of rehashing here.",
-            ours: |measured| measured.under("inserts of appends at random places"),
-        },
-        Measure {
-            name: "bytes read by merges, appends at random places",
-            unit: BYTES,
-            axis: AXIS,
-            published: NONE,
-            note: COUNTED,
-            ours: |measured| measured.under("read of appends at random places"),
-        },
-        Measure {
-            name: "bytes written, appends at random places",
-            unit: BYTES,
-            axis: AXIS,
-            published: NONE,
-            note: COUNTED,
-            ours: |measured| measured.under("written of appends at random places"),
-        },
+    ours: &[
+        ("inserts, long sequences", |measured| {
+            measured.under("inserts of long sequences")
+        }),
+        ("bytes read by merges, long sequences", |measured| {
+            measured.under("read of long sequences")
+        }),
+        ("bytes written, long sequences", |measured| {
+            measured.under("written of long sequences")
+        }),
+        ("appends at random places", |measured| {
+            measured.under("inserts of appends at random places")
+        }),
+        ("bytes read by merges, appends at random places", |measured| {
+            measured.under("read of appends at random places")
+        }),
+        ("bytes written, appends at random places", |measured| {
+            measured.under("written of appends at random places")
+        }),
     ],
     work: Work::Here {
         quick: 20_000,

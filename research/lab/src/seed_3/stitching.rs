@@ -2,8 +2,8 @@
 //! taken over unread.
 
 use super::apart;
-use super::harness::{BATCH, KEY, LEVELS, Shape, Store, key, line, mb_s};
-use crate::entry::{At, Axis, Experiment, Form, Measure, Published, Value, Work, at, named};
+use super::harness::{BATCH, KEY, Shape, Store, key, line, mb_s};
+use crate::entry::{At, Procedure, Work};
 use crate::measured::{Measured, name};
 use alluvium::LevelsOptions;
 use anyhow::Result;
@@ -23,15 +23,6 @@ pub(super) const F15: &str = "f = 15";
 /// Bytes of values: a page holds a pair, as in the document.
 pub(super) const PAGE_VALUE: usize = 3800;
 const SMALL_VALUE: usize = 48;
-
-const THRESHOLDS: Axis = Axis {
-    name: "threshold",
-    form: Form::Names,
-};
-const CLUSTERS: Axis = Axis {
-    name: "neighbours that are inserted together",
-    form: Form::Logarithmic,
-};
 
 fn levels(threshold: &str) -> LevelsOptions {
     let samt = LevelsOptions::samt(K);
@@ -167,59 +158,9 @@ fn small_tuples(records: u64) -> Result<Measured> {
 const INSERTED: fn(&Measured) -> Vec<crate::measured::Line> = |measured| measured.under(INSERTS);
 const SCANNED: fn(&Measured) -> Vec<crate::measured::Line> = |measured| measured.under(SCANS);
 
-const SETTING: &str = "GTSSLv2 with K = 4 and a cache of 8 MB, pairs of 4 KiB, 10 GB in all, 3 GB of memory, on an Intel X-25M.";
-const DIFFERS: &[&str] = &[
-    LEVELS,
-    "Runs are asked through maplets, and keys have 16 bytes.",
-    "Files are read past the system's cache; ours has a quarter of the data's size instead.",
-];
-const VT_TREE: &str = "VT-tree";
-
-pub(super) const S1: Experiment = Experiment {
+pub(super) const S1: Procedure = Procedure {
     id: "seed-3/S1",
-    title: "Appending at random places, by the threshold of stitching",
-    shows: "A small threshold makes appends at random places cheap and scans dear, and a large one the reverse.",
-    section: "§6.3.2",
-    figure: "Figures 6.10 and 6.11",
-    setting: SETTING,
-    differs: DIFFERS,
-    measures: &[
-        Measure {
-            name: "appends",
-            unit: "MB/s",
-            axis: THRESHOLDS,
-            published: &[Published {
-                name: VT_TREE,
-                section: "§6.3.2",
-                points: &[
-                    named(F0, Value::Is(57.0)),
-                    named(F3, Value::Is(47.0)),
-                    named(F15, Value::Is(31.0)),
-                    named(COPY_ALL, Value::Is(23.0)),
-                    named(NEVER, Value::Is(90.0)),
-                ],
-            }],
-            note: "",
-            ours: INSERTED,
-        },
-        Measure {
-            name: "scans afterwards",
-            unit: "MB/s",
-            axis: THRESHOLDS,
-            published: &[Published {
-                name: VT_TREE,
-                section: "§6.3.2",
-                points: &[
-                    named(F0, Value::Is(16.0)),
-                    named(F3, Value::Is(63.0)),
-                    named(F15, Value::Is(81.0)),
-                    named(COPY_ALL, Value::Is(131.0)),
-                ],
-            }],
-            note: "Our scans read ahead in several runs at once.",
-            ours: SCANNED,
-        },
-    ],
+    ours: &[("appends", INSERTED), ("scans afterwards", SCANNED)],
     work: Work::Here {
         quick: 20_000,
         full: 2_611_200,
@@ -228,50 +169,9 @@ pub(super) const S1: Experiment = Experiment {
     },
 };
 
-pub(super) const S2: Experiment = Experiment {
+pub(super) const S2: Procedure = Procedure {
     id: "seed-3/S2",
-    title: "Long sequences, by the threshold of stitching",
-    shows: "Long sequences are written once with any threshold, and three times as fast as where all is copied.",
-    section: "§6.3.2",
-    figure: "Figure 6.12",
-    setting: SETTING,
-    differs: DIFFERS,
-    measures: &[
-        Measure {
-            name: "inserts",
-            unit: "MB/s",
-            axis: THRESHOLDS,
-            published: &[Published {
-                name: VT_TREE,
-                section: "§6.3.2",
-                points: &[
-                    named(F0, Value::Is(85.0)),
-                    named(F15, Value::Is(87.0)),
-                    named(COPY_ALL, Value::Is(28.0)),
-                    named(NEVER, Value::Is(91.0)),
-                ],
-            }],
-            note: "",
-            ours: INSERTED,
-        },
-        Measure {
-            name: "scans afterwards",
-            unit: "MB/s",
-            axis: THRESHOLDS,
-            published: &[Published {
-                name: VT_TREE,
-                section: "§6.3.2",
-                points: &[
-                    named(F0, Value::Is(152.0)),
-                    named(F15, Value::Is(158.0)),
-                    named(COPY_ALL, Value::Is(149.0)),
-                    named(NEVER, Value::Is(25.0)),
-                ],
-            }],
-            note: "",
-            ours: SCANNED,
-        },
-    ],
+    ours: &[("inserts", INSERTED), ("scans afterwards", SCANNED)],
     work: Work::Here {
         quick: 20_000,
         full: 2_611_200,
@@ -280,30 +180,9 @@ pub(super) const S2: Experiment = Experiment {
     },
 };
 
-pub(super) const S3: Experiment = Experiment {
+pub(super) const S3: Procedure = Procedure {
     id: "seed-3/S3",
-    title: "Inserts at random places, alone and with neighbours",
-    shows: "A threshold above the number of neighbours that come together costs random inserts nothing.",
-    section: "§6.3.2",
-    figure: "Figure 6.13",
-    setting: SETTING,
-    differs: DIFFERS,
-    measures: &[Measure {
-        name: "inserts",
-        unit: "MB/s",
-        axis: CLUSTERS,
-        published: &[Published {
-            name: "f above the neighbours",
-            section: "§6.3.2",
-            points: &[
-                at(1.0, Value::About(24.0)),
-                at(4.0, Value::About(24.0)),
-                at(16.0, Value::About(24.0)),
-            ],
-        }],
-        note: "The document says that f = 0 is half as fast with one neighbour as with sixteen.",
-        ours: INSERTED,
-    }],
+    ours: &[("inserts", INSERTED)],
     work: Work::Here {
         quick: 10_000,
         full: 1_000_000,
@@ -312,44 +191,11 @@ pub(super) const S3: Experiment = Experiment {
     },
 };
 
-pub(super) const S5: Experiment = Experiment {
+pub(super) const S5: Procedure = Procedure {
     id: "seed-3/S5",
-    title: "Sequences of small pairs, by the threshold of stitching",
-    shows: "With pairs of 64 bytes, which cost processors more than devices, stitching makes appends twice as fast.",
-    section: "§6.3.2",
-    figure: "Figure 6.14",
-    setting: "As in S1, with pairs of 64 bytes that come in sequences of 64.",
-    differs: DIFFERS,
-    measures: &[
-        Measure {
-            name: "appends",
-            unit: "MB/s",
-            axis: THRESHOLDS,
-            published: &[Published {
-                name: VT_TREE,
-                section: "§6.3.2",
-                points: &[
-                    named(F0, Value::Is(18.2)),
-                    named(F3, Value::Is(14.5)),
-                    named(F15, Value::Is(11.4)),
-                    named(COPY_ALL, Value::Is(9.3)),
-                ],
-            }],
-            note: "",
-            ours: INSERTED,
-        },
-        Measure {
-            name: "scans afterwards",
-            unit: "MB/s",
-            axis: THRESHOLDS,
-            published: &[Published {
-                name: VT_TREE,
-                section: "§6.3.2",
-                points: &[named(F0, Value::Is(21.0)), named(COPY_ALL, Value::Is(28.9))],
-            }],
-            note: "",
-            ours: SCANNED,
-        },
+    ours: &[
+        ("appends", INSERTED),
+        ("scans afterwards", SCANNED),
         apart::WRITES,
         apart::SEEKS,
         apart::LONG_WRITES,

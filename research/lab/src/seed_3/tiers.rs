@@ -4,7 +4,7 @@
 //! document's: seeks and transfers cost what they cost there.
 
 use super::harness::{KEY, VALUE_THRESHOLD, key, line, per_second};
-use crate::entry::{Axis, Experiment, Form, Measure, Published, Value, Work, named};
+use crate::entry::{Procedure, Work};
 use crate::measured::{Measured, name};
 use crate::scratch::Scratch;
 use alluvium::simulation::{OpenIn as _, Scale};
@@ -48,39 +48,9 @@ const READS_TO_STEP: u64 = 64;
 /// The most reads that are timed: a disk does some hundreds a second.
 const MOST_TIMED: u64 = 3000;
 
-const DIFFERS: &[&str] = &[
-    "Both devices are directories under the system's directory for temporary files, at the pace of the document's disk (250 accesses a second, 100 MB/s) and flash (3,800, 240 MB/s).",
-    "What is read often is copied by pages, beside the levels; the document puts pairs into its newest level again.",
-    "Levels go to tiers by their sizes; all sizes shrink with the number of records.",
-];
-const DEVICES: Axis = Axis {
-    name: "devices",
-    form: Form::Names,
-};
-
-pub(super) const G1: Experiment = Experiment {
+pub(super) const G1: Procedure = Procedure {
     id: "seed-3/G1",
-    title: "A set of keys that is read again and again from a slow device",
-    shows: "What is read from the slow device comes to the fast one, and is read at its pace from then on.",
-    section: "§5.3.1",
-    figure: "Figure 5.5",
-    setting: "16 GB in pairs of 4 KB, a set of 1 GB of them is read; 900 MB of memory, flash for 5 GB, disks.",
-    differs: DIFFERS,
-    measures: &[Measure {
-        name: "lookups in the set",
-        unit: "a second",
-        axis: Axis {
-            name: "state",
-            form: Form::Names,
-        },
-        published: &[Published {
-            name: "GTSSLv1",
-            section: "§5.3.1",
-            points: &[named("cold", Value::Is(243.8)), named(WARM, Value::Is(1815.93))],
-        }],
-        note: "The document's mean counts the time until the set is on the fast device.",
-        ours: |measured| measured.under(WARM),
-    }],
+    ours: &[("lookups in the set", |measured| measured.under(WARM))],
     work: Work::Here {
         quick: 10_000,
         full: 4_000_000,
@@ -89,39 +59,11 @@ pub(super) const G1: Experiment = Experiment {
     },
 };
 
-pub(super) const G2: Experiment = Experiment {
+pub(super) const G2: Procedure = Procedure {
     id: "seed-3/G2",
-    title: "Inserts and lookups of new keys, with a fast device and without",
-    shows: "With a fast device before the slow one inserts are faster by a third, and new keys are read at the pace of the fast one.",
-    section: "§5.3.1",
-    figure: "Figure 5.6",
-    setting: "16 GB in pairs of 1 KB, without a cache of reads; lookups from the newest key to the oldest.",
-    differs: DIFFERS,
-    measures: &[
-        Measure {
-            name: "inserts",
-            unit: "times those with one slow device",
-            axis: DEVICES,
-            published: &[Published {
-                name: "GTSSLv1",
-                section: "§5.3.1",
-                points: &[named(BOTH, Value::Is(1.33))],
-            }],
-            note: "",
-            ours: |measured| measured.under(INSERTS),
-        },
-        Measure {
-            name: "lookups of the newest sixth",
-            unit: "a second",
-            axis: DEVICES,
-            published: &[Published {
-                name: "GTSSLv1",
-                section: "§5.3.1",
-                points: &[named(SLOW, Value::Is(316.0)), named(BOTH, Value::Is(2338.0))],
-            }],
-            note: "",
-            ours: |measured| measured.under(NEWEST),
-        },
+    ours: &[
+        ("inserts", |measured| measured.under(INSERTS)),
+        ("lookups of the newest sixth", |measured| measured.under(NEWEST)),
     ],
     work: Work::Here {
         quick: 20_000,

@@ -1,11 +1,11 @@
 //! C5: node sizes of a Bε-tree, on a disk; and what each step of the ladder is worth.
 
-use super::c4_b_tree::{NODES, PLACES, SLOW_RECORDS, TABLE_2};
+use super::c4_b_tree::SLOW_RECORDS;
 use super::sweep::{
     Curve, DISKS, Fanout, OPERATIONS, Place, Point, Subject, best, beyond, by_disk, curve, insert_us,
     largest, line, query_us,
 };
-use crate::entry::{Experiment, Measure, Published, Value, Work, at, named};
+use crate::entry::{Procedure, Work};
 use crate::measured::{Line, Measured, Spot, name};
 use alluvium_model::presets::{HITACHI_1TB_2009, HardDisk};
 use anyhow::{Result, ensure};
@@ -48,100 +48,18 @@ pub(super) const SUBJECTS: [Subject; 6] = [
     },
 ];
 
-pub(super) const EXPERIMENT: Experiment = Experiment {
+pub(super) const PROCEDURE: Procedure = Procedure {
     id: "seed-4/C5",
-    title: "Node sizes of a Bε-tree on a disk",
-    shows: "A Bε-tree on a disk wants nodes of megabytes, and hardly loses with larger ones.",
-    section: "§5",
-    figure: "Figure 3",
-    setting: "TokuDB without compression, 16 GiB of pairs below 4 GiB of memory on a hard disk, nodes of 64 KiB to 4 MiB.",
-    differs: &[
-        "Ours are Alluvium's trees of the document's section 4, loaded in order and aged by inserts: V0 reads whole nodes, V1 segments, V2 has pivots in the parent, V3 balances weights.",
-        "TokuDB reads leaves in basement nodes of one size. The last line does so, with 64 KiB; the others read a part of F.",
-        "The root alone is in memory, whose size is that of a node.",
-        "The affine disk is the 1 TB Hitachi of Table 2, charged exactly. The slowed device takes as long in real time; it is measured from a million records on.",
-    ],
-    measures: &[
-        Measure {
-            name: "time of an insert",
-            unit: "µs",
-            axis: NODES,
-            published: &[Published {
-                name: "TokuDB",
-                section: "§5",
-                points: &[at(4096.0, Value::Said("the best"))],
-            }],
-            note: "",
-            ours: |measured| measured.under(INSERT),
-        },
-        Measure {
-            name: "time of a query",
-            unit: "µs",
-            axis: NODES,
-            published: &[Published {
-                name: "TokuDB",
-                section: "§5",
-                points: &[at(512.0, Value::Said("the best"))],
-            }],
-            note: "",
-            ours: |measured| measured.under(QUERY),
-        },
-        Measure {
-            name: "best nodes",
-            unit: "KiB",
-            axis: PLACES,
-            published: &[Published {
-                name: "TokuDB",
-                section: "§5",
-                points: &[named(INSERT, Value::Is(4096.0)), named(QUERY, Value::Is(512.0))],
-            }],
-            note: "",
-            ours: |measured| measured.under(BEST),
-        },
-        Measure {
-            name: "best nodes on each disk",
-            unit: "KiB",
-            axis: TABLE_2,
-            published: &[],
-            note: "The same counts, charged as each disk of Table 2 would.",
-            ours: |measured| measured.under(DISKS),
-        },
-        Measure {
-            name: "nodes up to four times as large",
-            unit: "times the best",
-            axis: PLACES,
-            published: &[Published {
-                name: "TokuDB",
-                section: "§5",
-                points: &[named(INSERT, Value::Said("loses slightly"))],
-            }],
-            note: "The largest that the data allows, up to that size.",
-            ours: |measured| measured.under(LARGE),
-        },
-        Measure {
-            name: "α of the curves of Table 3",
-            unit: "for an element",
-            axis: PLACES,
-            published: &[Published {
-                name: "TokuDB",
-                section: "§5",
-                points: &[named("both", Value::Is(1.583_574_35e-3))],
-            }],
-            note: "The document's α of Figures 2 and 3 have the same digits, ten times apart: one is probably a misprint. Ours is for 116 bytes.",
-            ours: |measured| measured.under(ALPHA),
-        },
-        Measure {
-            name: "error of the curves",
-            unit: "µs (RMS)",
-            axis: PLACES,
-            published: &[Published {
-                name: "TokuDB",
-                section: "§5",
-                points: &[named("both", Value::Is(18.7))],
-            }],
-            note: "",
-            ours: |measured| measured.under(RMS),
-        },
+    ours: &[
+        ("time of an insert", |measured| measured.under(INSERT)),
+        ("time of a query", |measured| measured.under(QUERY)),
+        ("best nodes", |measured| measured.under(BEST)),
+        ("best nodes on each disk", |measured| measured.under(DISKS)),
+        ("nodes up to four times as large", |measured| {
+            measured.under(LARGE)
+        }),
+        ("α of the curves of Table 3", |measured| measured.under(ALPHA)),
+        ("error of the curves", |measured| measured.under(RMS)),
     ],
     work: Work::Here {
         quick: 1 << 18,

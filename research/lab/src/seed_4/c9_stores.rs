@@ -1,8 +1,7 @@
 //! C9: pages of whole stores that are B-trees, on the device at hand: Berkeley DB, and a keyspace
 //! of ours in pages.
 
-use super::c4_b_tree::NODES;
-use crate::entry::{At, Engines, Experiment, Measure, Published, Value, Work, at};
+use crate::entry::{At, Engines, Procedure, Work};
 use crate::measured::{Line, Measured};
 use crate::plan::{Base, LEAST_CAP, Scale, Step, Threads};
 use alluvium_bench::engine::EngineOption;
@@ -11,47 +10,14 @@ use anyhow::Result;
 /// What Berkeley DB can have for a page, and our stores, too.
 const KIB: [u32; 5] = [4, 8, 16, 32, 64];
 
-pub(super) const EXPERIMENT: Experiment = Experiment {
+pub(super) const PROCEDURE: Procedure = Procedure {
     id: "seed-4/C9",
-    title: "Pages of stores that are B-trees, on a device",
-    shows: "Whole stores with B-trees are best with pages above 4 KiB on a disk, and with small ones on a device whose setup costs little.",
-    section: "§5",
-    figure: "Figure 2",
-    setting: "BerkeleyDB with 16 GiB of pairs below 4 GiB of memory on a hard disk, nodes of 4 KiB to 1 MiB.",
-    differs: &[
-        "The device is the one at hand, with its own setup: only on a hard disk are figures comparable. Memory, page cache included, is a quarter of the data, as in the document; 48 MiB are the least.",
-        "Berkeley DB has pages of 64 KiB at most. `--engines alluvium,berkeley-db` measures both; Alluvium's keyspace is a B⁺-tree in pages, behind its log and a memtable.",
-        "Keys have 24 bytes and come in random order from the first on, where the document adds a thousandth to what is loaded.",
-    ],
-    measures: &[
-        Measure {
-            name: "time of an insert",
-            unit: "µs",
-            axis: NODES,
-            published: &[Published {
-                name: "BerkeleyDB",
-                section: "§5",
-                points: &[at(64.0, Value::Said("the best, above its default"))],
-            }],
-            note: "Over the whole load.",
-            ours: |measured| time_of(measured, "load"),
-        },
-        Measure {
-            name: "time of a query",
-            unit: "µs",
-            axis: NODES,
-            published: &[],
-            note: "The document draws it and states no figure.",
-            ours: |measured| time_of(measured, "c"),
-        },
-        Measure {
-            name: "bytes moved in the load",
-            unit: "for a byte of a record",
-            axis: NODES,
-            published: &[],
-            note: "As the system counts them at the device, with what an engine does afterwards.",
-            ours: |measured| measured.by_step(|of| of.load_amplification()),
-        },
+    ours: &[
+        ("time of an insert", |measured| time_of(measured, "load")),
+        ("time of a query", |measured| time_of(measured, "c")),
+        ("bytes moved in the load", |measured| {
+            measured.by_step(|of| of.load_amplification())
+        }),
     ],
     work: Work::Engines(Engines {
         quick: QUICK,

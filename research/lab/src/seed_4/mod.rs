@@ -15,17 +15,17 @@ mod c9_stores;
 pub(super) mod devices;
 mod sweep;
 
-use super::entry::Experiment;
+use super::entry::Procedure;
 
 /// All of them.
-pub(super) const EXPERIMENTS: [&Experiment; 9] = [
+pub(super) const PROCEDURES: [&Procedure; 9] = [
     &devices::C1,
     &devices::C2,
     &devices::C3,
-    &c4_b_tree::EXPERIMENT,
-    &c5_buffered::EXPERIMENT,
-    &c6_nodes::EXPERIMENT,
-    &c7_clients::EXPERIMENT,
-    &c8_berkeley::EXPERIMENT,
-    &c9_stores::EXPERIMENT,
+    &c4_b_tree::PROCEDURE,
+    &c5_buffered::PROCEDURE,
+    &c6_nodes::PROCEDURE,
+    &c7_clients::PROCEDURE,
+    &c8_berkeley::PROCEDURE,
+    &c9_stores::PROCEDURE,
 ];

@@ -9,10 +9,10 @@ mod requests;
 mod tables;
 mod ways;
 
-use crate::entry::Experiment;
+use crate::entry::Procedure;
 
 /// All of them.
-pub(super) const EXPERIMENTS: [&Experiment; 11] = [
+pub(super) const PROCEDURES: [&Procedure; 11] = [
     &ways::M1,
     &ways::M2,
     &ways::M3,
@@ -25,14 +25,3 @@ pub(super) const EXPERIMENTS: [&Experiment; 11] = [
     &modes::M10,
     &ways::M11,
 ];
-
-/// The machine of section 5.4.
-const SETTING: &str = "Two Xeon E5-2680 with 8 cores each at 2.7 GHz, 64 GiB of memory, half of it in huge pages, 8 ports of 10 Gb/s; \
-                       two client machines; 192 Mi tiny items (8 B, 8 B), 128 Mi small (16 B, 64 B), 8 Mi large (128 B, 1,024 B).";
-
-/// What holds of all that is measured without a network.
-const LOCAL: &str = "Two threads and two partitions in one process. Requests are drawn and their keys hashed before time is taken, as the document's clients do. \
-                     The document's tiny items need 12 GB: `--records 201326592`.";
-
-/// What holds of all that passes loopback or rings.
-const LOOPBACK: &str = "Client and server share one machine, and no network card directs requests to cores. Compare quotients, not rates.";

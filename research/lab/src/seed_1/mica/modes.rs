@@ -2,8 +2,7 @@
 
 use super::requests::{Mix, Skew, TINY};
 use super::tables::Kind;
-use super::{LOCAL, SETTING};
-use crate::entry::{Axis, Experiment, Form, Measure, Published, Value, Work, named};
+use crate::entry::{Procedure, Work};
 use crate::measured::Measured;
 use crate::seed_1::harness::{at_name, line, lines};
 use anyhow::{Result, ensure};
@@ -16,11 +15,6 @@ const FULL: u64 = 16 << 20;
 /// The document's items, and some more.
 const MOST: u64 = 256 << 20;
 
-const PLACES: Axis = Axis {
-    name: "requests",
-    form: Form::Names,
-};
-
 /// The workloads of the document: how often keys are asked for, and gets in a hundred requests.
 const WORKLOADS: [(&str, Skew, u32); 4] = [
     ("uniform, 50 % gets", Skew::Uniform, 50),
@@ -29,40 +23,11 @@ const WORKLOADS: [(&str, Skew, u32); 4] = [
     ("skewed, 95 % gets", Skew::Zipf, 95),
 ];
 
-const MILLIONS: Measure = Measure {
-    name: "requests a second",
-    unit: "millions",
-    axis: PLACES,
-    published: &[],
-    note: "What the quotient is made of. The document shows these rates in figures without numbers.",
-    ours: |measured| lines(measured, RATE),
-};
-
-pub(super) const M4: Experiment = Experiment {
+pub(super) const M4: Procedure = Procedure {
     id: "seed-1/M4",
-    title: "A table in memory under skew",
-    shows: "Skewed requests are served about as fast as uniform ones: hot items stay in the processor's cache.",
-    section: "§5.4",
-    figure: "Figure 5.12",
-    setting: SETTING,
-    differs: &[LOCAL],
-    measures: &[
-        Measure {
-            name: "skewed / uniform",
-            unit: "times",
-            published: &[Published {
-                name: "document",
-                section: "§5.4",
-                points: &[
-                    named("50 % gets", Value::Said("at least comparable")),
-                    named("95 % gets", Value::Said("at least comparable")),
-                ],
-            }],
-            note: "EREW: each thread has its partition.",
-            ours: |measured| lines(measured, QUOTIENT),
-            ..MILLIONS
-        },
-        MILLIONS,
+    ours: &[
+        ("skewed / uniform", |measured| lines(measured, QUOTIENT)),
+        ("requests a second", |measured| lines(measured, RATE)),
     ],
     work: Work::Here {
         quick: QUICK,
@@ -72,34 +37,9 @@ pub(super) const M4: Experiment = Experiment {
     },
 };
 
-pub(super) const M7: Experiment = Experiment {
+pub(super) const M7: Procedure = Procedure {
     id: "seed-1/M7",
-    title: "Access modes of a table in memory",
-    shows: "Exclusive partitions are never far from the best; where all threads write everything it is never the best.",
-    section: "§5.4",
-    figure: "Figure 5.16",
-    setting: SETTING,
-    differs: &[LOCAL],
-    measures: &[Measure {
-        published: &[
-            Published {
-                name: "EREW, document",
-                section: "§5.4",
-                points: &[named("uniform, 50 % gets", Value::Said("consistently good"))],
-            },
-            Published {
-                name: "CREW, document",
-                section: "§5.4",
-                points: &[named("skewed, 95 % gets", Value::Said("slightly ahead"))],
-            },
-            Published {
-                name: "CRCW, document",
-                section: "§5.4",
-                points: &[named("uniform, 50 % gets", Value::Said("never the best"))],
-            },
-        ],
-        ..MILLIONS
-    }],
+    ours: &[("requests a second", |measured| lines(measured, RATE))],
     work: Work::Here {
         quick: QUICK,
         full: FULL,
@@ -108,34 +48,11 @@ pub(super) const M7: Experiment = Experiment {
     },
 };
 
-pub(super) const M9: Experiment = Experiment {
+pub(super) const M9: Procedure = Procedure {
     id: "seed-1/M9",
-    title: "A table beside an ordered map",
-    shows: "A partitioned ordered map serves a small part of what a partitioned table does.",
-    section: "§5.4",
-    figure: "Table 5.2",
-    setting: SETTING,
-    differs: &[
-        LOCAL,
-        "The document's ordered map is Masstree, with a partition for each core. Ours is the B-tree map of Rust's standard library, partitioned likewise: a stand-in. It fetches nothing ahead.",
-    ],
-    measures: &[
-        Measure {
-            name: "ordered map / table",
-            unit: "times",
-            published: &[Published {
-                name: "document",
-                section: "§5.4",
-                points: &[
-                    named("50 % gets", Value::Derived(0.082)),
-                    named("95 % gets", Value::Derived(0.273)),
-                ],
-            }],
-            note: "Skewed requests.",
-            ours: |measured| lines(measured, QUOTIENT),
-            ..MILLIONS
-        },
-        MILLIONS,
+    ours: &[
+        ("ordered map / table", |measured| lines(measured, QUOTIENT)),
+        ("requests a second", |measured| lines(measured, RATE)),
     ],
     work: Work::Here {
         quick: QUICK,
@@ -145,28 +62,11 @@ pub(super) const M9: Experiment = Experiment {
     },
 };
 
-pub(super) const M10: Experiment = Experiment {
+pub(super) const M10: Procedure = Procedure {
     id: "seed-1/M10",
-    title: "A cache beside a store that loses nothing",
-    shows: "To lose nothing costs little: allocated items and chained buckets beside a log and an index that forget.",
-    section: "§5.4",
-    figure: "Text",
-    setting: SETTING,
-    differs: &[LOCAL],
-    measures: &[
-        Measure {
-            name: "store / cache",
-            unit: "times",
-            published: &[Published {
-                name: "document",
-                section: "§5.4",
-                points: &[named("uniform, 50 % gets", Value::Said("a minor difference"))],
-            }],
-            note: "",
-            ours: |measured| lines(measured, QUOTIENT),
-            ..MILLIONS
-        },
-        MILLIONS,
+    ours: &[
+        ("store / cache", |measured| lines(measured, QUOTIENT)),
+        ("requests a second", |measured| lines(measured, RATE)),
     ],
     work: Work::Here {
         quick: QUICK,

@@ -1,8 +1,7 @@
 //! M1, M2, M3, M5, M6, M8, M11: requests that come by rings of memory and by datagrams.
 
 use super::requests::{Items, LARGE, Mix, SEED, SMALL, Skew, TINY};
-use super::{LOOPBACK, SETTING};
-use crate::entry::{Axis, Experiment, Form, Measure, Published, Value, Work, at, named};
+use crate::entry::{Procedure, Work};
 use crate::measured::Measured;
 use crate::seed_1::harness::{at_name, at_number, line, lines};
 use alluvium_server::datagram::Direction;
@@ -28,39 +27,9 @@ const QUICK: u64 = 5000;
 const FULL: u64 = 1 << 20;
 const MOST: u64 = 32 << 20;
 
-const NAMES: Axis = Axis {
-    name: "requests",
-    form: Form::Names,
-};
-
-const BY_RINGS: Measure = Measure {
-    name: "requests a second",
-    unit: "millions",
-    axis: NAMES,
-    published: &[],
-    note: "By rings of memory: what requests cost apart from the system's network. One thread asks, one port answers.",
-    ours: |measured| lines(measured, RATE),
-};
-
-pub(super) const M1: Experiment = Experiment {
+pub(super) const M1: Procedure = Procedure {
     id: "seed-1/M1",
-    title: "A server of tiny items",
-    shows: "A server of 16 cores answers 66 to 77 million requests a second; skew costs a seventh at most.",
-    section: "§5.4",
-    figure: "Figure 5.10",
-    setting: SETTING,
-    differs: &[LOOPBACK],
-    measures: &[Measure {
-        published: &[Published {
-            name: "document, 16 cores",
-            section: "§5.4",
-            points: &[
-                named("uniform", Value::Between(75.5, 76.9)),
-                named("skewed", Value::Between(65.6, 70.5)),
-            ],
-        }],
-        ..BY_RINGS
-    }],
+    ours: &[("requests a second", |measured| lines(measured, RATE))],
     work: Work::Here {
         quick: QUICK,
         full: FULL,
@@ -69,25 +38,9 @@ pub(super) const M1: Experiment = Experiment {
     },
 };
 
-pub(super) const M2: Experiment = Experiment {
+pub(super) const M2: Procedure = Procedure {
     id: "seed-1/M2",
-    title: "A server of small and of large items",
-    shows: "Larger items are bounded by the network.",
-    section: "§5.4",
-    figure: "Figure 5.10",
-    setting: SETTING,
-    differs: &[LOOPBACK],
-    measures: &[Measure {
-        published: &[Published {
-            name: "document, 16 cores",
-            section: "§5.4",
-            points: &[
-                named("large, 50 % gets", Value::Between(12.6, 14.6)),
-                named("large, 95 % gets", Value::Between(8.6, 9.4)),
-            ],
-        }],
-        ..BY_RINGS
-    }],
+    ours: &[("requests a second", |measured| lines(measured, RATE))],
     work: Work::Here {
         quick: QUICK,
         full: FULL,
@@ -96,33 +49,9 @@ pub(super) const M2: Experiment = Experiment {
     },
 };
 
-pub(super) const M3: Experiment = Experiment {
+pub(super) const M3: Procedure = Procedure {
     id: "seed-1/M3",
-    title: "Bursts under skew",
-    shows: "The port with most requests receives more of them by each call, and pays less for each.",
-    section: "§5.4",
-    figure: "Figure 5.11",
-    setting: SETTING,
-    differs: &[
-        LOOPBACK,
-        "8 ports; hits of the processor's caches cannot be counted here.",
-        "Our client has one request about a key under way, so that they stay in order: under skew it waits for hot keys, and bursts get shorter where the document's get longer.",
-    ],
-    measures: &[Measure {
-        name: "datagrams received together",
-        unit: "datagrams",
-        axis: NAMES,
-        published: &[Published {
-            name: "document",
-            section: "§5.4",
-            points: &[
-                named("uniform", Value::Is(10.2)),
-                named("skewed", Value::Is(17.3)),
-            ],
-        }],
-        note: "Of the port with most.",
-        ours: |measured| lines(measured, RATE),
-    }],
+    ours: &[("datagrams received together", |measured| lines(measured, RATE))],
     work: Work::Here {
         quick: QUICK,
         full: FULL,
@@ -131,32 +60,9 @@ pub(super) const M3: Experiment = Experiment {
     },
 };
 
-pub(super) const M5: Experiment = Experiment {
+pub(super) const M5: Procedure = Procedure {
     id: "seed-1/M5",
-    title: "Latency",
-    shows: "Requests are answered in 24 to 52 microseconds, up to 69 million of them a second.",
-    section: "§5.4",
-    figure: "Figure 5.13",
-    setting: SETTING,
-    differs: &[
-        LOOPBACK,
-        "One request is under way at a time: the latency of an idle server.",
-    ],
-    measures: &[Measure {
-        name: "latency",
-        unit: "µs",
-        axis: Axis {
-            name: "part of the requests",
-            form: Form::Names,
-        },
-        published: &[Published {
-            name: "document",
-            section: "§5.4",
-            points: &[named("5 %", Value::Is(24.0)), named("95 %", Value::Is(52.0))],
-        }],
-        note: "Uniform, 50 % gets, tiny items.",
-        ours: |measured| lines(measured, RATE),
-    }],
+    ours: &[("latency", |measured| lines(measured, RATE))],
     work: Work::Here {
         quick: QUICK,
         full: 200_000,
@@ -165,32 +71,9 @@ pub(super) const M5: Experiment = Experiment {
     },
 };
 
-pub(super) const M6: Experiment = Experiment {
+pub(super) const M6: Procedure = Procedure {
     id: "seed-1/M6",
-    title: "Ports and partitions",
-    shows: "Throughput grows with the cores that serve ports, almost in proportion.",
-    section: "§5.4",
-    figure: "Figures 5.14 and 5.15",
-    setting: SETTING,
-    differs: &[
-        LOOPBACK,
-        "Ports beyond the processors share them: what is seen is what a port costs.",
-    ],
-    measures: &[Measure {
-        name: "requests a second",
-        unit: "millions",
-        axis: Axis {
-            name: "ports",
-            form: Form::Logarithmic,
-        },
-        published: &[Published {
-            name: "document",
-            section: "§5.4",
-            points: &[at(16.0, Value::Said("near 16 times one core"))],
-        }],
-        note: "Datagrams, uniform, 50 % gets, tiny items.",
-        ours: |measured| lines(measured, RATE),
-    }],
+    ours: &[("requests a second", |measured| lines(measured, RATE))],
     work: Work::Here {
         quick: QUICK,
         full: FULL,
@@ -199,29 +82,9 @@ pub(super) const M6: Experiment = Experiment {
     },
 };
 
-pub(super) const M8: Experiment = Experiment {
+pub(super) const M8: Procedure = Procedure {
     id: "seed-1/M8",
-    title: "Who finds the core that has a key",
-    shows: "Where software hands requests over between cores, throughput is 40 to 44 % of what clients reach who address the core.",
-    section: "§5.4",
-    figure: "Table 5.1",
-    setting: SETTING,
-    differs: &[LOOPBACK],
-    measures: &[Measure {
-        name: "software / client",
-        unit: "times",
-        axis: NAMES,
-        published: &[Published {
-            name: "document",
-            section: "§5.4",
-            points: &[
-                named("uniform", Value::Derived(33.9 / 76.9)),
-                named("skewed", Value::Derived(28.1 / 70.4)),
-            ],
-        }],
-        note: "Two ports, 50 % gets, tiny items.",
-        ours: |measured| lines(measured, RATE),
-    }],
+    ours: &[("software / client", |measured| lines(measured, RATE))],
     work: Work::Here {
         quick: QUICK,
         full: FULL,
@@ -230,26 +93,9 @@ pub(super) const M8: Experiment = Experiment {
     },
 };
 
-pub(super) const M11: Experiment = Experiment {
+pub(super) const M11: Procedure = Procedure {
     id: "seed-1/M11",
-    title: "What a client makes",
-    shows: "A client machine of 12 cores makes over 40 million requests a second, the hashing of keys included.",
-    section: "§5.4",
-    figure: "Text",
-    setting: SETTING,
-    differs: &["One thread; requests are written, not sent."],
-    measures: &[Measure {
-        name: "requests a second",
-        unit: "millions",
-        axis: NAMES,
-        published: &[Published {
-            name: "document, 12 cores",
-            section: "§5.4",
-            points: &[named("tiny", Value::Said("more than 40"))],
-        }],
-        note: "",
-        ours: |measured| lines(measured, RATE),
-    }],
+    ours: &[("requests a second", |measured| lines(measured, RATE))],
     work: Work::Here {
         quick: QUICK,
         full: FULL,

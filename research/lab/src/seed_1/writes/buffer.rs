@@ -1,7 +1,7 @@
 //! A5 and A9: large write buffers, with LevelDB's sizes and with the best ones.
 
-use super::{NO_LEVELDB, POPULARITIES, SETTING, SIMULATED, Sheet, place, popularity, simulate};
-use crate::entry::{Axis, Experiment, Form, Measure, Published, Value, Work, at};
+use super::{POPULARITIES, Sheet, place, popularity, simulate};
+use crate::entry::{Procedure, Work};
 use crate::measured::Measured;
 use alluvium_model::lsm::LevelDb;
 use anyhow::Result;
@@ -13,43 +13,15 @@ const SAVED: &str = "saved";
 /// Parts of all keys that the buffer holds: LevelDB's own is the least, of 10 million keys.
 const PARTS: [f64; 6] = [0.000_42, 0.001, 0.003, 0.01, 0.03, 0.1];
 
-const BUFFER: Axis = Axis {
-    name: "write buffer, share of all keys",
-    form: Form::Logarithmic,
-};
-
-pub(super) const A5: Experiment = Experiment {
+pub(super) const A5: Procedure = Procedure {
     id: "seed-1/A5",
-    title: "LevelDB's write amplification over its write buffer",
-    shows: "A larger write buffer saves writes; the model strays from the simulation as it grows, for uniform keys only.",
-    section: "§4.4.4",
-    figure: "Figure 4.11",
-    setting: SETTING,
-    differs: &[SIMULATED, NO_LEVELDB],
-    measures: &[
-        Measure {
-            name: "write amplification, uniform keys",
-            unit: "items for each insert",
-            axis: BUFFER,
-            published: &[Published {
-                name: "model and LevelDB",
-                section: "§4.4.4",
-                points: &[
-                    at(0.000_42, Value::Derived(19.34)),
-                    at(0.1, Value::Said("the error grows with the buffer")),
-                ],
-            }],
-            note: "The document draws curves, for 10 million keys.",
-            ours: |measured| measured.under(UNIFORM),
-        },
-        Measure {
-            name: "write amplification, Zipf 0.99",
-            unit: "items for each insert",
-            axis: BUFFER,
-            published: &[],
-            note: "The document draws curves, for 10 million keys.",
-            ours: |measured| measured.under(SKEWED),
-        },
+    ours: &[
+        ("write amplification, uniform keys", |measured| {
+            measured.under(UNIFORM)
+        }),
+        ("write amplification, Zipf 0.99", |measured| {
+            measured.under(SKEWED)
+        }),
     ],
     work: Work::Here {
         quick: 300_000,
@@ -82,26 +54,9 @@ fn over_buffer(keys: u64) -> Result<Measured> {
     Ok(sheet.measured())
 }
 
-pub(super) const A9: Experiment = Experiment {
+pub(super) const A9: Procedure = Procedure {
     id: "seed-1/A9",
-    title: "What the best level sizes save with a large write buffer",
-    shows: "With a large write buffer the best sizes save most.",
-    section: "§4.6.3",
-    figure: "Figure 4.16",
-    setting: SETTING,
-    differs: &[SIMULATED, NO_LEVELDB],
-    measures: &[Measure {
-        name: "writes saved by the best sizes",
-        unit: "%",
-        axis: BUFFER,
-        published: &[Published {
-            name: "LevelDB, uniform",
-            section: "§4.6.3",
-            points: &[at(0.1, Value::Is(30.5))],
-        }],
-        note: "The document's largest buffer holds 1 of 10 million items.",
-        ours: |measured| measured.under(SAVED),
-    }],
+    ours: &[("writes saved by the best sizes", |measured| measured.under(SAVED))],
     work: Work::Here {
         quick: 300_000,
         full: 10_000_000,

@@ -12,7 +12,7 @@ mod skew;
 mod stages;
 mod unique;
 
-use crate::entry::{At, Axis, Experiment, Form};
+use crate::entry::{At, Procedure};
 use crate::measured::{Line, Measured, Spot};
 use alluvium_model::Popularity;
 use alluvium_model::lsm::LevelDb;
@@ -20,7 +20,7 @@ use alluvium_model::lsm::simulate::Rules;
 use anyhow::Result;
 
 /// All of them.
-pub(super) const EXPERIMENTS: [&Experiment; 13] = [
+pub(super) const PROCEDURES: [&Procedure; 13] = [
     &rate::A1,
     &unique::A2,
     &skew::A3,
@@ -35,20 +35,6 @@ pub(super) const EXPERIMENTS: [&Experiment; 13] = [
     &skew::A12,
     &size::A13,
 ];
-
-/// How the document comes to its figures.
-const SETTING: &str = "Computed, simulated, and measured on LevelDB 1.18: items of 1,000 bytes, tables of 2 MiB, a log of 4 MiB, each key inserted once and three requests for each key.";
-
-/// What holds of every simulation here.
-const SIMULATED: &str = "Simulations have as many keys as the size says, not the document's 100 million: compare them with the model of as many.";
-
-/// What holds of LevelDB itself here.
-const NO_LEVELDB: &str = "LevelDB itself is not run: `alluvium-rivals leveldb-writes` counts what it writes, beside model and simulation.";
-
-const KEYS: Axis = Axis {
-    name: "keys",
-    form: Form::Logarithmic,
-};
 
 /// The two popularities of most figures.
 const POPULARITIES: [(&str, f64); 2] = [("uniform", 0.0), ("Zipf 0.99", 0.99)];

@@ -1,7 +1,7 @@
 //! A4 and A13: what LevelDB writes over the number of its keys, all of it and level by level.
 
-use super::{KEYS, NO_LEVELDB, POPULARITIES, SETTING, SIMULATED, Sheet, place, popularity, simulate};
-use crate::entry::{Experiment, Measure, Published, Value, Work, at};
+use super::{POPULARITIES, Sheet, place, popularity, simulate};
+use crate::entry::{Procedure, Work};
 use crate::measured::Measured;
 use alluvium_model::lsm::{LevelDb, Stage};
 use anyhow::Result;
@@ -21,49 +21,15 @@ const SIZES: [u64; 7] = [
     1_000_000_000,
 ];
 
-pub(super) const A4: Experiment = Experiment {
+pub(super) const A4: Procedure = Procedure {
     id: "seed-1/A4",
-    title: "LevelDB's write amplification over the number of keys",
-    shows: "The model is within 4 % of what is simulated; worst-case analysis says 1.8 to 3.6 times as much.",
-    section: "§4.4.3",
-    figure: "Figure 4.10",
-    setting: SETTING,
-    differs: &[SIMULATED, NO_LEVELDB],
-    measures: &[
-        Measure {
-            name: "write amplification, uniform keys",
-            unit: "items for each insert",
-            axis: KEYS,
-            published: &[Published {
-                name: "model",
-                section: "§4.4.3",
-                points: &[
-                    at(1e6, Value::Derived(12.90)),
-                    at(1e7, Value::Derived(19.34)),
-                    at(1e8, Value::Is(25.82)),
-                    at(1e9, Value::Derived(32.33)),
-                ],
-            }],
-            note: "",
-            ours: |measured| measured.under(UNIFORM),
-        },
-        Measure {
-            name: "write amplification, Zipf 0.99",
-            unit: "items for each insert",
-            axis: KEYS,
-            published: &[Published {
-                name: "model",
-                section: "§4.4.3",
-                points: &[
-                    at(1e6, Value::Derived(6.53)),
-                    at(1e7, Value::Derived(9.50)),
-                    at(1e8, Value::Derived(12.68)),
-                    at(1e9, Value::Derived(16.01)),
-                ],
-            }],
-            note: "",
-            ours: |measured| measured.under(SKEWED),
-        },
+    ours: &[
+        ("write amplification, uniform keys", |measured| {
+            measured.under(UNIFORM)
+        }),
+        ("write amplification, Zipf 0.99", |measured| {
+            measured.under(SKEWED)
+        }),
     ],
     work: Work::Here {
         quick: 1_000_000,
@@ -97,33 +63,9 @@ fn over_keys(keys: u64) -> Result<Measured> {
     Ok(sheet.measured())
 }
 
-pub(super) const A13: Experiment = Experiment {
+pub(super) const A13: Procedure = Procedure {
     id: "seed-1/A13",
-    title: "What a level of LevelDB writes",
-    shows: "A level writes 4 to 6 times what comes into it, not the 11 to 12 of analyses that leave redundancy out.",
-    section: "§4.4.3",
-    figure: "in words",
-    setting: SETTING,
-    differs: &["Computed by the model."],
-    measures: &[Measure {
-        name: "the most that a level writes",
-        unit: "items for each insert",
-        axis: KEYS,
-        published: &[
-            Published {
-                name: "document",
-                section: "§4.4.3",
-                points: &[at(1e8, Value::Between(4.0, 6.0))],
-            },
-            Published {
-                name: "without redundancy",
-                section: "§4.4.3",
-                points: &[at(1e8, Value::Between(11.0, 12.0))],
-            },
-        ],
-        note: "6.32 for 100 million uniform keys by the document's own Table 4.1.",
-        ours: |measured| measured.under(MOST),
-    }],
+    ours: &[("the most that a level writes", |measured| measured.under(MOST))],
     work: Work::Here {
         quick: 1_000_000_000,
         full: 1_000_000_000,

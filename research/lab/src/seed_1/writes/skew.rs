@@ -1,7 +1,7 @@
 //! A3 and A12: what skew saves LevelDB, and what it saves SILT.
 
-use super::{NO_LEVELDB, SETTING, SIMULATED, Sheet, place, popularity, simulate};
-use crate::entry::{Axis, Experiment, Form, Measure, Published, Value, Work, at, named};
+use super::{Sheet, place, popularity, simulate};
+use crate::entry::{Procedure, Work};
 use crate::measured::{Measured, name};
 use alluvium_model::lsm::LevelDb;
 use alluvium_model::silt::{self, Silt};
@@ -10,42 +10,9 @@ use anyhow::Result;
 const WRITES: &str = "write amplification";
 const MEMORY: &str = "memory";
 
-pub(super) const A3: Experiment = Experiment {
+pub(super) const A3: Procedure = Procedure {
     id: "seed-1/A3",
-    title: "LevelDB's write amplification over the skew of its keys",
-    shows: "The more skewed requests are, the less LevelDB writes; worst-case analysis does not see it.",
-    section: "§4.4.2",
-    figure: "Figure 4.9",
-    setting: SETTING,
-    differs: &[
-        SIMULATED,
-        NO_LEVELDB,
-        "Values beside ours follow from the document's model for 100 million keys.",
-    ],
-    measures: &[Measure {
-        name: "write amplification",
-        unit: "items for each insert",
-        axis: Axis {
-            name: "Zipf's exponent",
-            form: Form::Linear,
-        },
-        published: &[Published {
-            name: "model, 100 million keys",
-            section: "§4.4.2",
-            points: &[
-                at(0.0, Value::Is(25.82)),
-                at(0.2, Value::Derived(25.80)),
-                at(0.4, Value::Derived(25.58)),
-                at(0.6, Value::Derived(24.67)),
-                at(0.8, Value::Derived(21.18)),
-                at(0.99, Value::Derived(12.68)),
-                at(1.2, Value::Derived(4.31)),
-                at(1.4, Value::Derived(2.12)),
-            ],
-        }],
-        note: "",
-        ours: |measured| measured.under(WRITES),
-    }],
+    ours: &[("write amplification", |measured| measured.under(WRITES))],
     work: Work::Here {
         quick: 300_000,
         full: 10_000_000,
@@ -75,46 +42,11 @@ fn over_skew(keys: u64) -> Result<Measured> {
     Ok(sheet.measured())
 }
 
-pub(super) const A12: Experiment = Experiment {
+pub(super) const A12: Procedure = Procedure {
     id: "seed-1/A12",
-    title: "What skew saves SILT: writes, or memory",
-    shows: "With skewed keys SILT writes less, or merges sooner and needs less memory for as many writes.",
-    section: "§4.5.3",
-    figure: "in words",
-    setting: "Computed by Algorithm 5: 100 million keys in 4 instances, tables of 131,072 slots, 62 or 25 of them merged at once.",
-    differs: &["Computed, as in the document."],
-    measures: &[
-        Measure {
-            name: "write amplification",
-            unit: "entries for each update",
-            axis: CASES,
-            published: &[Published {
-                name: "document",
-                section: "§4.5.3",
-                points: &[
-                    named(UNIFORM, Value::Is(5.4)),
-                    named(SKEWED, Value::Is(3.0)),
-                    named(SOONER, Value::Is(5.4)),
-                ],
-            }],
-            note: "",
-            ours: |measured| measured.under(WRITES),
-        },
-        Measure {
-            name: "memory",
-            unit: "bytes an entry",
-            axis: CASES,
-            published: &[Published {
-                name: "document",
-                section: "§4.5.3",
-                points: &[
-                    named(SKEWED, Value::Derived(0.73)),
-                    named(SOONER, Value::Is(0.56)),
-                ],
-            }],
-            note: "",
-            ours: |measured| measured.under(MEMORY),
-        },
+    ours: &[
+        ("write amplification", |measured| measured.under(WRITES)),
+        ("memory", |measured| measured.under(MEMORY)),
     ],
     work: Work::Here {
         quick: 100_000_000,
@@ -124,10 +56,6 @@ pub(super) const A12: Experiment = Experiment {
     },
 };
 
-const CASES: Axis = Axis {
-    name: "keys, and tables merged at once",
-    form: Form::Names,
-};
 const UNIFORM: &str = "uniform, 62";
 const SKEWED: &str = "Zipf 0.99, 62";
 const SOONER: &str = "Zipf 0.99, 25";
