@@ -8,8 +8,8 @@
 //!
 //! *Read in this order*: `entry.rs` (what an entry says), `register/seed-0.toml` (entries),
 //! `register.rs` (reads them), `seed_0/s5_order.rs` (measures one of them), `documents.rs`,
-//! `plan.rs` (from a size to jobs), `measured.rs` (from rows to figures), `run.rs`, `results.rs` (on
-//! disk), `table.rs`, `plot.rs`, `page.rs`; `oracles/` (numbers that no measurement needs);
+//! `plan.rs` (from a size to jobs), `measured.rs` (from rows to figures), `run.rs`, `results.rs`
+//! (on disk), `table.rs`, `plot.rs`, `page.rs`; `oracles/` (numbers that no measurement needs);
 //! `main.rs` and `verbs/` (the program).
 //!
 //! Invariants:
