@@ -113,7 +113,7 @@ fn a_server_goes_on_when_its_terminal_goes_away() {
             // SAFETY: it is our own child, which was not waited for yet.
             unsafe { libc::kill(pid, libc::SIGHUP) };
         }
-        std::thread::sleep(std::time::Duration::from_millis(300));
+        std::thread::sleep(Duration::from_millis(300));
         asked(&served.redis, "GET Elbe\r\n", "$4\r\n1094\r\n");
         assert_eq!(served.ended(libc::SIGTERM), Some(0));
     }

@@ -1,7 +1,7 @@
 //! Commits of a log that was damaged before another machine opened it: an opening tells of them.
 
 use alluvium::simulation::{OpenIn as _, Scale};
-use alluvium::{ErrorKind, Options};
+use alluvium::{Durability, ErrorKind, Options, WriteBatch};
 use alluvium_device::simulated::{Corruption, SimDirectory, Survival};
 use alluvium_device::{BootId, Directory as _};
 use std::sync::Arc;
@@ -62,4 +62,22 @@ fn an_opening_and_a_check_tell_of_commits_that_are_gone_before_others() {
         assert_eq!(refused.kind(), ErrorKind::Corrupt, "{refused}");
     }
     assert!(told > 0, "no damage hit a commit");
+}
+
+#[test]
+fn a_durable_write_that_changes_nothing_keeps_what_came_before_it() {
+    let machine = SimDirectory::new(9);
+    let options = || Options::new().memory(16 << 20).durability(Durability::Memory);
+    let db = options().open_in(Arc::new(machine.reopen())).unwrap();
+    let keyspace = db.keyspace("k").unwrap();
+    db.sync().unwrap();
+    keyspace.put("before", "it").unwrap();
+    // The range ends before it begins: nothing is deleted.
+    let mut batch = WriteBatch::new().durability(Durability::Disk);
+    batch.delete_range(&keyspace, "z", Some(&b"a"[..])).unwrap();
+    db.write(&batch).unwrap();
+    let survivor = machine.image(Survival::None, 1);
+    let db = options().open_in(Arc::new(survivor)).unwrap();
+    let keyspace = db.existing_keyspace("k").unwrap();
+    assert_eq!(keyspace.get("before").unwrap().unwrap(), b"it");
 }

@@ -138,7 +138,7 @@ mod tests {
             let held = store.locks.lock(wanted);
             let mut transaction = Transaction::new(&store, 0);
             transaction.keep_record();
-            let mut add = |transaction: &mut Transaction<'_>, key: &[u8], count| {
+            let add = |transaction: &mut Transaction<'_>, key: &[u8], count| {
                 let mut hash = transaction.collection_or_new(key, Kind::Hash).unwrap();
                 hash.count += count;
                 transaction.save(key, &hash);

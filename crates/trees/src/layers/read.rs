@@ -117,7 +117,7 @@ mod tests {
             is_placed: false,
         });
         let key = |number: u32| [&[b'k'; 300][..], &number.to_be_bytes()].concat();
-        for number in (0..200).step_by(2) {
+        for number in (0..200_u32).step_by(2) {
             let value = number.to_be_bytes();
             layers.push(&key(number), Message::put(0, &value)).unwrap();
         }

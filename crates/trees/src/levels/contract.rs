@@ -111,7 +111,10 @@ impl Dictionary for Levels {
         let mut maplets: Vec<Maplet> = Vec::new();
         for member in &version.newest_first {
             // Parts of a run have one filter.
-            if maplets.iter().all(|maplet| maplet.pointer() != member.maplet.pointer()) {
+            if maplets
+                .iter()
+                .all(|maplet| maplet.pointer() != member.maplet.pointer())
+            {
                 maplets.push(member.maplet.clone());
             }
         }
