@@ -9,7 +9,8 @@
 //! *Read in this order*: `engine.rs` (what is measured), `workload/` (keys, values, distributions,
 //! phases), `run/` (jobs, threads, windows; the runner and its children), `account/` (what it
 //! cost), `cgroup.rs`, `report/`; `transactions/` (how many are committed a second); `servers/`
-//! (Redis and memcached beside the server); `engines/` are those that are at hand here, `prove.rs` is what adapters are tested with.
+//! (Redis and memcached beside the server); `engines/` are those that are at hand here, `prove.rs`
+//! is what adapters are tested with.
 //!
 //! Invariants:
 //!

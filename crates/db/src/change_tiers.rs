@@ -142,7 +142,8 @@ impl Db {
     /// Of one that failed the file is opened once more.
     ///
     /// This needs no space in the first directory, unless it has to be remembered that the tier is
-    /// not drained any more. Where there is none for that, the tier takes data all the same, so that
+    /// not drained any more. Where there is none for that, the tier takes data all the same, so
+    /// that
     /// compactions may make some, and this says so: it may be called again then.
     ///
     /// # Errors

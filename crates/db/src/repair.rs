@@ -123,7 +123,8 @@ impl Options {
     /// As [`repair()`], with these options.
     ///
     /// # Errors
-    /// [`Error::Storage`](crate::Error::Storage): with the damage, when neither of the two generations that a store keeps
+    /// [`Error::Storage`](crate::Error::Storage): with the damage, when neither of the two
+    /// generations that a store keeps
     /// can be read (nothing was changed then: restore a backup); when the store is open elsewhere;
     /// as the device says.
     pub fn repair(&self, path: impl AsRef<Path>) -> Result<RepairReport> {

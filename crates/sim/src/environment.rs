@@ -37,7 +37,8 @@ pub fn points(own: u64) -> u64 {
     sized(&text, own).unwrap_or_else(|| panic!("ALLUVIUM_SIM_POINTS is a number, or x and a number"))
 }
 
-/// Returns the first of two amounts of work, or the second where `ALLUVIUM_TESTS=all` asks for every
+/// Returns the first of two amounts of work, or the second where `ALLUVIUM_TESTS=all` asks for
+/// every
 /// part of each test: the gate tries some, `.ci/nightly` all of them.
 ///
 /// ```

@@ -105,7 +105,8 @@ impl Crashes {
         survey
     }
 
-    /// Runs each story twice from the same seeds, the second time on another thread; in the gate, the
+    /// Runs each story twice from the same seeds, the second time on another thread; in the gate,
+    /// the
     /// first story.
     ///
     /// # Panics
@@ -137,7 +138,8 @@ impl Crashes {
             .collect()
     }
 
-    /// Plants each of these bugs under a story that is right, finds it, and replays it; in the gate,
+    /// Plants each of these bugs under a story that is right, finds it, and replays it; in the
+    /// gate,
     /// the first two.
     ///
     /// # Panics
@@ -178,7 +180,8 @@ pub struct Faults {
     /// The command that runs the test which calls [`Faults::survive`], for the line that replays a
     /// finding.
     pub command: &'static str,
-    /// One call in this many fails, and in the gate one in four times as many, unless the environment
+    /// One call in this many fails, and in the gate one in four times as many, unless the
+    /// environment
     /// asks for more seeds: then each does.
     pub every: u64,
 }

@@ -13,6 +13,10 @@
 //!
 //! This is a crate of its own, and no part of `sim`: `storage` is tested with `sim`, so `sim`
 //! cannot use `dictionary`, which uses `storage`.
+//!
+//! Invariants:
+//!
+//! - **Z1** A story does the same whenever it runs from the same seed.
 
 mod background;
 mod campaigns;

@@ -5,6 +5,12 @@
 //! and log would blur. The store's own forms of them are `alluvium_hashes::hashed`. [`silt`] is
 //! SILT's three stores put together in memory.
 //!
+//! *Knows*: how records are found by a hash of their key, and what that moves.
+//!
+//! *Does not know*: transactions, clocks, files.
+//!
+//! *Read in this order*: [`blocks`] and `records`, then [`boa`] and [`bot`]; [`silt`] by itself.
+//!
 //! # Invariants
 //!
 //! - **H1** Bytes that were read are checked before they are believed: damage is an error that

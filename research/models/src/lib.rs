@@ -3,6 +3,16 @@
 //! [`recycling`] is the game of balls and bins that bounds what an insertion buffer saves (Conway
 //! 2020, §5); [`pdam`] counts the steps of B-trees on a device that moves P blocks at once (Bender
 //! et al. 2021, §6). Both refuse parameters with `alluvium_model::BadParameter`.
+//!
+//! *Knows*: the formulas, and simulations beside them.
+//!
+//! *Does not know*: devices, stores.
+//!
+//! *Read in this order*: the folders, in any order.
+//!
+//! Invariants:
+//!
+//! - **M1** The same parameters give the same numbers: what is random is drawn from a seed.
 
 pub mod pdam;
 pub mod recycling;

@@ -13,10 +13,10 @@
 //!
 //! Invariants:
 //!
-//! - **V1** The same durability for all: what was written survives the death of the process,
+//! - **Y1** The same durability for all: what was written survives the death of the process,
 //!   nothing is synced for each write. An engine that has no such mode takes the nearest, and its
 //!   settings say so: Bf-Tree keeps nothing, and SplinterDB's log cannot be replayed.
-//! - **V2** No engine compresses: the values of the workloads do not compress.
+//! - **Y2** No engine compresses: the values of the workloads do not compress.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 

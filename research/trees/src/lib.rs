@@ -5,6 +5,12 @@
 //! B-tree with a buffer before its leaves. The Lab measures them beside the figures that were
 //! published, and the models of `alluvium-model` and `research-models` say what they should cost.
 //!
+//! *Knows*: how each structure keeps records in key order on a device, and counts what it moves.
+//!
+//! *Does not know*: transactions, threads, clocks.
+//!
+//! *Read in this order*: the folders, in any order.
+//!
 //! # Invariants
 //!
 //! - **K2** Nothing here spawns a thread or reads a clock.

@@ -132,7 +132,8 @@ impl Engine {
         if commit.count == 0 {
             self.catalog.alive(owners)?;
             let at = self.visible.at();
-            // It writes nothing, as the delete of an empty range does. What came before it is durable
+            // It writes nothing, as the delete of an empty range does. What came before it is
+            // durable
             // when it returns all the same: callers do not know that it is empty.
             if durability == Durability::Disk {
                 self.health()?;

@@ -239,7 +239,7 @@ impl LockTable {
                 return;
             }
         }
-        // Whoever wakes a sleeper pays for it, each time: locks that are taken in quick succession
+        // A writer that wakes a sleeper pays for it, each time: locks that are taken in quick succession
         // are waited for without.
         for turn in 0..PAUSES {
             pause(turn);

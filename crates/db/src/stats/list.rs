@@ -2,6 +2,8 @@
 
 use super::Stats;
 use super::register::{self, Row};
+use super::tiers::TierStats;
+use crate::CopyStats;
 use alluvium_base::Purpose;
 use std::fmt;
 
@@ -164,109 +166,48 @@ impl Stats {
 
     /// Each directory of a store that has several, and what is copied between them.
     fn list_tiers(&self, list: &mut List) {
-        use Nature::{Counter, Gauge};
         if self.tiers.len() < 2 {
             return;
         }
         for (number, tier) in self.tiers.iter().enumerate() {
-            let device = tier.device.total();
-            for (name, nature, help, value) in [
-                (
-                    "capacity_bytes",
-                    Gauge,
-                    "Bytes that the tier may have.",
-                    tier.capacity_bytes,
-                ),
-                (
-                    "available_bytes",
-                    Gauge,
-                    "Bytes that it can still take.",
-                    tier.available_bytes,
-                ),
-                (
-                    "file_bytes",
-                    Gauge,
-                    "Length of its data file.",
-                    tier.space.file_bytes,
-                ),
-                (
-                    "live_bytes",
-                    Gauge,
-                    "Bytes that something refers to.",
-                    tier.space.live_bytes,
-                ),
-                (
-                    "dead_bytes",
-                    Gauge,
-                    "Bytes that will be free.",
-                    tier.space.dead_bytes,
-                ),
-                ("read_bytes", Counter, "Bytes read from it.", device.read_bytes),
-                (
-                    "written_bytes",
-                    Counter,
-                    "Bytes written to it.",
-                    device.written_bytes,
-                ),
-            ] {
-                list.push(
-                    format!("tiers.{number}.{name}"),
-                    Unit::Bytes,
-                    nature,
-                    help,
-                    value as f64,
-                );
+            for (name, nature, help, read) in TIER {
+                let name = format!("tiers.{number}.{name}");
+                list.push(name, Unit::Bytes, *nature, help, read(tier) as f64);
             }
         }
-        let copies = &self.copies;
-        for (name, unit, nature, help, value) in [
-            (
-                "bytes",
-                Unit::Bytes,
-                Gauge,
-                "Bytes copied to the first tier.",
-                copies.bytes,
-            ),
-            (
-                "memory_bytes",
-                Unit::Bytes,
-                Gauge,
-                "Memory that tells of copies.",
-                copies.memory_bytes,
-            ),
-            (
-                "copies",
-                Unit::Count,
-                Gauge,
-                "Nodes copied to the first tier.",
-                copies.copies,
-            ),
-            (
-                "made",
-                Unit::Count,
-                Counter,
-                "Copies that were made.",
-                copies.made,
-            ),
-            (
-                "hits",
-                Unit::Count,
-                Counter,
-                "Reads that a copy answered.",
-                copies.hits,
-            ),
-            (
-                "refused",
-                Unit::Count,
-                Counter,
-                "Copies that were not made.",
-                copies.refused,
-            ),
-        ] {
-            list.push(format!("tiers.copies.{name}"), unit, nature, help, value as f64);
+        for (name, unit, nature, help, read) in COPIES {
+            let name = format!("tiers.copies.{name}");
+            list.push(name, *unit, *nature, help, read(&self.copies) as f64);
         }
     }
 }
+
+/// A figure of each tier, in bytes.
+type OfTier = (&'static str, Nature, &'static str, fn(&TierStats) -> u64);
+
+#[rustfmt::skip]
+const TIER: &[OfTier] = &[
+    ("capacity_bytes", Nature::Gauge, "Bytes that the tier may have.", |tier| tier.capacity_bytes),
+    ("available_bytes", Nature::Gauge, "Bytes that it can still take.", |tier| tier.available_bytes),
+    ("file_bytes", Nature::Gauge, "Length of its data file.", |tier| tier.space.file_bytes),
+    ("live_bytes", Nature::Gauge, "Bytes that something refers to.", |tier| tier.space.live_bytes),
+    ("dead_bytes", Nature::Gauge, "Bytes that will be free.", |tier| tier.space.dead_bytes),
+    ("read_bytes", Nature::Counter, "Bytes read from it.", |tier| tier.device.total().read_bytes),
+    ("written_bytes", Nature::Counter, "Bytes written to it.", |tier| tier.device.total().written_bytes),
+];
+
+/// A figure of what is copied to the first tier.
+type OfCopies = (&'static str, Unit, Nature, &'static str, fn(&CopyStats) -> u64);
+
+#[rustfmt::skip]
+const COPIES: &[OfCopies] = &[
+    ("bytes", Unit::Bytes, Nature::Gauge, "Bytes copied to the first tier.", |copies| copies.bytes),
+    ("memory_bytes", Unit::Bytes, Nature::Gauge, "Memory that tells of copies.", |copies| copies.memory_bytes),
+    ("copies", Unit::Count, Nature::Gauge, "Nodes copied to the first tier.", |copies| copies.copies),
+    ("made", Unit::Count, Nature::Counter, "Copies that were made.", |copies| copies.made),
+    ("hits", Unit::Count, Nature::Counter, "Reads that a copy answered.", |copies| copies.hits),
+    ("refused", Unit::Count, Nature::Counter, "Copies that were not made.", |copies| copies.refused),
+];
 
 impl fmt::Display for Figure {
     /// Its value with its unit, as people read it.

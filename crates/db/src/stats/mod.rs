@@ -7,7 +7,8 @@
 //! *Read in this order*: this file, `tiers.rs` (each directory), `tier_outline.rs` (its runs),
 //! `latencies.rs` (what is timed, and how it stays cheap),
 //! `distribution.rs` (the same, counted by how long), `register.rs` (what each number is called and
-//! means), `list.rs` (all numbers as a list, and as a table), `forecast.rs` (predictions as such), `publish.rs` (the list for the `metrics` crate,
+//! means), `list.rs` (all numbers as a list, and as a table), `forecast.rs` (predictions as such),
+//! `publish.rs` (the list for the `metrics` crate,
 //! behind the feature of that name).
 
 mod distribution;

@@ -1,6 +1,8 @@
-//! The register of figures: what each is called, what it counts, what it means, and where it is read.
+//! The register of figures: what each is called, what it counts, what it means, and where it is
+//! read.
 //!
-//! `Stats::list`, the recorder of the `metrics` crate and the server's metrics all read it, so that a
+//! `Stats::list`, the recorder of the `metrics` crate and the server's metrics all read it, so that
+//! a
 //! figure that is added here is everywhere.
 
 use super::{Nature, Stats, Unit};

@@ -411,7 +411,8 @@ fn after_failure(
     assert!(fuses.has_blown());
 }
 
-/// How often the story is told with a panic somewhere, for each that may panic; in the gate, an eighth
+/// How often the story is told with a panic somewhere, for each that may panic; in the gate, an
+/// eighth
 /// as often.
 const RUNS: i64 = 700;
 

@@ -101,7 +101,7 @@ impl Paging {
         self.is_full = true;
     }
 
-    /// The whole batch is to be executed again once there is room for what it reads.
+    /// The whole batch is to be executed again once there is space for what it reads.
     pub(super) fn wait_before_all(&mut self) {
         (self.is_full, self.cut) = (true, Some(0));
     }

@@ -7,7 +7,8 @@
 //! *Does not know*: protocols, connections, replies.
 //!
 //! *Read in this order*: `transaction.rs` (what a command reads and writes through), `entries.rs`
-//! (typed keys on top of it), `kept.rs` (records that pipelines work on), `scan.rs` (walks), `layout.rs`, `records.rs`, `own_records.rs` and
+//! (typed keys on top of it), `kept.rs` (records that pipelines work on), `scan.rs` (walks),
+//! `layout.rs`, `records.rs`, `own_records.rs` and
 //! `walking.rs` (records that have no order), `locks.rs`, `databases.rs` (SWAPDB),
 //! `interactive.rs` and `within.rs` (transactions of clients), `staging.rs` (collections larger
 //! than a commit), `order/` (ranks in sorted sets), `working.rs` (memory of commands), `marks.rs`

@@ -34,7 +34,7 @@ const MOST_BYTES: u64 = 64 * MIB;
 /// What a slice takes beside its records: the ends of extents, a filter, a footer.
 const SLACK: u64 = 3 * UNIT;
 
-/// A slice takes so many quarters of the free space at most: checkpoints go on meanwhile.
+/// The quarters of the free space that a slice takes at most: checkpoints go on meanwhile.
 const FREE_QUARTERS: u64 = 3;
 
 /// More is written than is expected, by this part at most about.
@@ -44,10 +44,10 @@ const MARGIN_PART: u64 = 8;
 /// last of its keys was merged, and each run has one that is merged in part.
 const FREEING: u64 = 8 * MIB;
 
-/// A slice ends at one of the first of so many pieces, at most, of the largest run.
+/// The pieces of the largest run at whose first ones a slice may end.
 const MOST_PIECES: usize = 1 << 16;
 
-/// Values are copied of extents of which no more than so many quarters are live.
+/// The quarters of an extent that may be live for its values to be copied.
 const SPARSE_QUARTERS: u64 = 3;
 
 const _: () = assert!(SPARSE_QUARTERS < 4, "what is copied gives space back");
@@ -133,7 +133,7 @@ impl Sweep {
         self.halvings += 1;
     }
 
-    /// Returns the most bytes of a slice where so many are free.
+    /// Returns the most bytes of a slice where `free` bytes are free.
     fn most_bytes(&self, free_bytes: u64) -> u64 {
         let most = free_bytes / 4 * FREE_QUARTERS;
         let most = most.saturating_sub(SLACK).min(MOST_BYTES);

@@ -1,4 +1,5 @@
-//! What there is to check: the Rust files, documents and manifests of the workspace, of `fuzz/` and of `research/`.
+//! What there is to check: the Rust files, documents and manifests of the workspace, of `fuzz/` and
+//! of `research/`.
 
 use super::Source;
 use super::language::Limits;

@@ -1,5 +1,5 @@
-//! The program: the register, tiny runs of every experiment by the real binary, the page, and what is
-//! refused.
+//! The program: the register, tiny runs of every experiment by the real binary, the page, and
+//! what is refused.
 
 use crate::{Place, Said};
 use std::collections::BTreeSet;

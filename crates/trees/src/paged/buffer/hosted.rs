@@ -273,7 +273,8 @@ impl Pool {
         self.journal.reserve_next(images, checkpointed)
     }
 
-    /// As [`Pool::reserve_for`], of what must be changed. Where the disk is full, those pages can be
+    /// As [`Pool::reserve_for`], of what must be changed. Where the disk is full, those pages can
+    /// be
     /// written over that are dirty, and half as many as are in memory.
     ///
     /// # Errors

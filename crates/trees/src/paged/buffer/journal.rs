@@ -251,7 +251,7 @@ impl Journal {
         (RECORD_HEADER + self.page_bytes) as u64
     }
 
-    /// Makes sure that `more` images can be kept without the file growing, or at least so many as
+    /// Makes sure that `more` images can be kept without the file growing, or at least as many as
     /// `least` says, which is asked where the disk is full.
     ///
     /// # Errors
@@ -271,7 +271,7 @@ impl Journal {
         if is_enough { Ok(()) } else { grown }
     }
 
-    /// Makes sure that so many images can be kept after the next checkpoint of `pages` pages. It
+    /// Makes sure that enough images can be kept after the next checkpoint of `pages` pages. It
     /// goes on in the other file, or in the same where it is not known to be durable.
     ///
     /// # Errors

@@ -13,11 +13,11 @@ fn free(world: &mut World) {
     while store.reclaim(ReclaimLimit::default()).unwrap().freed_bytes > 0 {}
 }
 
-/// Merges slices while space is scarce, at most so many. Returns how many there were.
+/// Merges slices while space is scarce, `most` at most. Returns how many there were.
 fn sweep(world: &mut World, most: u64) -> u64 {
     let before = world.merges;
     world.levels.compact_from(Class::Essential);
-    while world.levels.load().steps > 0 && world.merges < before + most {
+    while world.levels.load().steps > 0 && world.merges - before < most {
         if world.steps.is_empty() {
             free(world);
         }
