@@ -429,11 +429,8 @@ fn check_seen(keyspace: &Keyspace, before: &Snapshot, count: u64) {
 
 fn open_seen(path: &Path, memory: u64) -> u64 {
     let (db, keyspace) = open(path, memory);
-    check_seen(
-        &keyspace,
-        &db.open_snapshot("before").unwrap(),
-        much(SEEN.0, SEEN.1),
-    );
+    let before = db.open_snapshot("before").unwrap();
+    check_seen(&keyspace, &before, much(SEEN.0, SEEN.1));
     0
 }
 
