@@ -130,13 +130,6 @@ impl Workers {
             bucket: Mutex::default(),
             started: Instant::now(),
         });
-        if workers > 0 {
-            // Before the log takes what there is.
-            engine.fit_reserve();
-            if let Err(error) = engine.dictionaries.keep_page_journal() {
-                shared.failed(&error);
-            }
-        }
         let mut threads = Vec::new();
         let mut spawn = |name: String, run: fn(&Shared)| {
             let shared = Arc::clone(&shared);
@@ -329,7 +322,6 @@ impl Shared {
         if let Err(error) = self.engine.mark_time() {
             self.failed(&error);
         }
-        self.engine.fit_reserve();
         if let Err(error) = self.engine.make_room() {
             self.failed(&error);
         }

@@ -352,8 +352,7 @@ impl Engine {
             match self.checkpoint_everything() {
                 // The log keeps what the disk has no room for.
                 Err(error) if error.is_full() => {}
-                Err(error) => return Err(error),
-                Ok(()) => self.gather_few_records()?,
+                other => other?,
             }
         }
         self.drop_steps();

@@ -15,25 +15,7 @@ const MOST_SLICES: usize = 100_000;
 /// How often a compaction of everything looks in vain for something to do on a full disk: a second.
 const FULL_NAPS: usize = 500;
 
-/// A store of fewer bytes is rewritten when it is closed, once these lie in more extents: a session
-/// that writes one record leaves two, of 4 KiB and more each.
-const FEW_BYTES: u64 = 256 << 10;
-const MANY_EXTENTS: u64 = 16;
-
 impl Engine {
-    /// Rewrites a store of a few records that is scattered over many extents, when it is closed.
-    /// What stands in the way is left to the next life.
-    pub(super) fn gather_few_records(&self) -> Result<()> {
-        let used = self.store.usage().0.total();
-        if used.live_bytes >= FEW_BYTES || used.live_extents <= MANY_EXTENTS {
-            return Ok(());
-        }
-        match self.compact() {
-            Err(error) if error.is_full() || error.is_damage() || error.failing_tier().is_some() => Ok(()),
-            other => other,
-        }
-    }
-
     /// Rewrites all that there is: old versions and what was deleted go, and filters are asked of
     /// everything.
     pub(crate) fn compact(&self) -> Result<()> {

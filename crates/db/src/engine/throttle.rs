@@ -419,23 +419,12 @@ impl Engine {
             is_stuck = false;
             self.pressure.call_all();
         }
-        let frees_pages =
-            self.dictionaries.returnable_page_bytes() > 0 || self.dictionaries.page_journal_is_short();
-        if self.store.usage().0.total().dying_bytes > 0 || frees_pages {
+        if self.store.usage().0.total().dying_bytes > 0 || self.dictionaries.returnable_page_bytes() > 0 {
             is_stuck = false;
             self.checkpoint_now()?;
         }
         self.pressure.stuck.store(is_stuck, Ordering::Relaxed);
         self.reclaim()
-    }
-
-    /// Keeps as much of the reserve for compactions that free space as one of them takes. Where
-    /// there are several tiers they have the space of all.
-    pub(crate) fn fit_reserve(&self) {
-        if self.store.tiers().count() == 1 {
-            let bytes = self.dictionaries.freeing_bytes();
-            self.store.extents().keep_for_freeing(0, bytes);
-        }
     }
 
     /// Returns whether a tier has this number of units for ordinary writes.

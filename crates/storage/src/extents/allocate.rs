@@ -74,7 +74,7 @@ impl Extents {
         let slot = shared.slot(tier);
         let near = near.filter(|near| near.tier == tier).map(|near| near.end());
         let mut tier = slot.tier.lock();
-        wanted = policy::longest(tier.filled(), least, wanted, slot.limits.start());
+        wanted = policy::longest(tier.used(), least, wanted, slot.limits.start());
         let (mut refused, mut probed) = (false, false);
         loop {
             let mut view = tier.view(wanted, least, class, &slot.limits);
@@ -145,13 +145,6 @@ impl Extents {
         extent.map(|extent| self.abandon(extent)).is_ok()
     }
 
-    /// Keeps as much of a tier's reserve for compactions that free space as one of them takes. The
-    /// reserve grows with that, as far as an eighth of what is used.
-    pub fn keep_for_freeing(&self, tier: u8, bytes: u64) {
-        let units = bytes.div_ceil(UNIT).min(u64::from(MAX_TIER_UNITS)) as u32;
-        self.shared.lock(tier).freeing = units;
-    }
-
     /// Gives up an extent of a step that is not installed. Its writes must be over, and no cache
     /// may hold a part of it: the next owner may write to it in the same generation.
     ///
@@ -168,28 +161,6 @@ impl Extents {
     #[must_use]
     pub fn trim(&self, extent: Extent, units: u32) -> Extent {
         self.shared.lock(extent.tier).trim(extent, units)
-    }
-
-    /// Returns whether the end of an extent that nothing is written to is to be given back, by
-    /// [`Extents::give_back_end`].
-    #[must_use]
-    pub fn is_thin(&self, extent: Extent) -> bool {
-        extent.end() <= policy::thin_below(self.shared.slot(extent.tier).limits.start())
-    }
-
-    /// Gives the space of an extent of a step behind its first `bytes` bytes back to the file
-    /// system. Nothing is written there as long as the extent is in use.
-    ///
-    /// # Errors
-    /// As the device says.
-    ///
-    /// # Panics
-    /// When the extent is not thin.
-    pub fn give_back_end(&self, extent: Extent, bytes: u64) -> Result<()> {
-        assert!(self.is_thin(extent), "{extent} keeps its space");
-        let file = self.shared.tiers.get(extent.tier)?;
-        let end = extent.offset() + bytes..extent.offset() + extent.bytes();
-        self.shared.tiers.judge(extent.tier, file.punch_hole(end))
     }
 
     /// Makes extents part of the generation being built, each with its live bytes and one

@@ -75,7 +75,6 @@ pub use kept::Keeper;
 pub use map::Frozen;
 pub use open::Reached;
 pub(crate) use open::{live_ranges, require_map};
-pub(crate) use policy::THIN_BYTES;
 pub use reclaim::{ReclaimLimit, Reclaimed};
 
 use crate::Tiers;
@@ -172,24 +171,22 @@ impl fmt::Display for Extent {
 pub enum Class {
     /// Ordinary writes, which must leave the reserve alone.
     Normal,
-    /// What was acknowledged before, and deletes: they must leave half of it, and an eighth beside
-    /// what [`Extents::keep_for_freeing`] says, for what makes them free space.
+    /// What was acknowledged before, and deletes: they must leave half of it, for what makes them
+    /// free space.
     Essential,
-    /// The same when nothing would free space until it is written: it must leave a quarter, and
-    /// what that says.
+    /// The same when nothing would free space until it is written: it must leave a quarter.
     Unblocking,
     /// Compactions that free space, and checkpoints.
     Freeing,
 }
 
 impl Class {
-    /// Returns how much of a reserve is out of reach, of which `freeing` is for what frees space.
-    fn leaves(self, reserve: u32, freeing: u32) -> u32 {
-        let freeing = freeing.min(reserve);
+    /// Returns how much of a reserve is out of reach.
+    fn leaves(self, reserve: u32) -> u32 {
         match self {
             Class::Normal => reserve,
-            Class::Essential => (freeing + reserve / 8).clamp(reserve / 2, reserve),
-            Class::Unblocking => freeing.max(reserve / 4),
+            Class::Essential => reserve / 2,
+            Class::Unblocking => reserve / 4,
             Class::Freeing => 0,
         }
     }
@@ -441,8 +438,7 @@ struct Slot {
 }
 
 impl Slot {
-    fn new(mut tier: Tier, limits: TierLimits) -> Slot {
-        tier.thin_below = policy::thin_below(limits.start());
+    fn new(tier: Tier, limits: TierLimits) -> Slot {
         Slot {
             limits,
             occupied: AtomicU64::new(tier.units.into()),

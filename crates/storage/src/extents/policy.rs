@@ -29,19 +29,6 @@ pub(super) enum Start {
 /// deleted from it would free less than the file system keeps for itself.
 const TINY: u32 = (MIB / UNIT) as u32;
 
-/// In the first units of a tier that starts small, the end of an extent that no node is in goes
-/// back to the file system: in a store of a few records that is most of each unit.
-const THIN: u32 = (THIN_BYTES / UNIT) as u32;
-pub(crate) const THIN_BYTES: u64 = 8 * MIB;
-
-/// Returns the unit from which on extents keep the space of their ends.
-pub(super) fn thin_below(start: Start) -> u32 {
-    match start {
-        Start::Whole => 0,
-        Start::Small => THIN,
-    }
-}
-
 /// Returns the most units that an extent is given where `wanted` would be best and `least` would
 /// do: in a tier that starts small as many as are used already.
 pub(super) fn longest(used: u32, least: u32, wanted: u32, start: Start) -> u32 {
@@ -70,8 +57,6 @@ pub(super) struct View {
     pub(super) backed_longest: u32,
     /// Units that only an essential allocation may take.
     pub(super) reserve: u32,
-    /// Those of them that are for what frees space.
-    pub(super) freeing: u32,
     /// Free units of which it is not known whether they have space.
     pub(super) unknown: u32,
     /// The file system, or the limit, gave nothing more.
@@ -106,9 +91,7 @@ pub(super) fn source(view: &View) -> Source {
         view.least,
         view.wanted
     );
-    let spare = view
-        .backed
-        .saturating_sub(view.class.leaves(view.reserve, view.freeing));
+    let spare = view.backed.saturating_sub(view.class.leaves(view.reserve));
     let fits = |units| view.backed_longest >= units && spare >= units;
     if fits(view.wanted) {
         return Source::Take(view.wanted);
@@ -143,8 +126,7 @@ pub(super) fn source(view: &View) -> Source {
 
 impl View {
     fn reserve_missing(&self) -> u32 {
-        let leaves = self.class.leaves(self.reserve, self.freeing);
-        leaves.saturating_sub(self.backed)
+        self.class.leaves(self.reserve).saturating_sub(self.backed)
     }
 }
 
@@ -169,12 +151,6 @@ const _: () = assert!(
     FRAGMENTED > 1 && SHORTEST_PART > 1,
     "parts are smaller than the whole"
 );
-
-/// Returns the units that are wanted for a reserve: those of the options, or half of them beside
-/// what a compaction takes that frees space.
-pub(super) fn wanted_reserve(options: u32, freeing: u32) -> u32 {
-    options.max(freeing.saturating_add(options / 2))
-}
 
 /// Returns the units that are kept backed for essential allocations: what the options want, as far
 /// as that is no more than an eighth of what is used, or a 64th of that, if it is more.
@@ -204,7 +180,7 @@ pub(super) struct Excess {
     pub(super) tail: u32,
     /// Units in the file.
     pub(super) file: u32,
-    /// Units that are filled.
+    /// Units that are not free.
     pub(super) used: u32,
     /// Units that are kept backed for essential allocations.
     pub(super) reserve: u32,
@@ -295,7 +271,6 @@ mod tests {
             backed: number("backed"),
             backed_longest: field(text, "backed-stretch").unwrap_or(number("backed")),
             reserve: number("reserve"),
-            freeing: number("of-which"),
             unknown: number("unknown"),
             refused: field(text, "refused").is_some(),
             probed: field(text, "probed").is_some(),
@@ -330,12 +305,6 @@ mod tests {
             wanted 8 file 100 free 20 backed 20 backed-stretch 3 refused least 2    => take 3
             wanted 8 file 100 free 20 backed 11 reserve 16 unblocking refused       => full, 7 left
             wanted 8 file 100 free 20 backed 12 reserve 16 unblocking refused       => take 8
-            wanted 8 file 100 free 22 backed 21 reserve 16 of-which 12 essential refused  => full, 7 left
-            wanted 8 file 100 free 22 backed 22 reserve 16 of-which 12 essential refused  => take 8
-            wanted 8 file 100 free 20 backed 16 reserve 16 of-which 4 essential refused   => take 8
-            wanted 8 file 100 free 20 backed 19 reserve 16 of-which 12 unblocking refused => full, 7 left
-            wanted 8 file 100 free 20 backed 16 reserve 16 of-which 20 essential refused  => full, 0 left
-            wanted 8 file 100 free 20 backed 8 reserve 16 of-which 12 freeing refused     => take 8
             wanted 8 file 100 free 20 backed 7 freeing refused                      => full, 7 left
             wanted 8 file 100 free 20 backed 0 unknown 20 freeing refused           => probe for 8
             wanted 8 file 100 free 20 backed 3 unknown 17 reserve 16 refused        => probe for 21
@@ -442,13 +411,6 @@ mod tests {
                 "{used} MiB"
             );
         }
-    }
-
-    #[test]
-    fn a_reserve_has_what_a_compaction_takes_and_half_of_what_it_has_otherwise() {
-        let wanted = |freeing| wanted_reserve(96, freeing);
-        assert_eq!([0, 48, 49, 80].map(wanted), [96, 96, 97, 128]);
-        assert_eq!(wanted(u32::MAX), u32::MAX);
     }
 
     #[test]

@@ -113,7 +113,7 @@ impl Slot {
             backed: tier.backed.count(),
             tail: tier.free.run_below(tier.units),
             file: tier.units,
-            used: tier.filled(),
+            used: tier.used(),
             reserve,
             start: self.limits.start(),
         }
@@ -199,7 +199,7 @@ impl Shared {
         let mut given = 0;
         let mut tier = slot.tier.lock();
         while given < bytes {
-            let leaves = class.leaves(tier.reserve(&slot.limits), tier.freeing);
+            let leaves = class.leaves(tier.reserve(&slot.limits));
             let spare = tier.occupying().saturating_sub(leaves);
             let most = (bytes - given).div_ceil(UNIT).min(MAX_PUNCH.into()) as u32;
             let most = most.min(spare);

@@ -4,7 +4,7 @@
 use super::policy::{self, View};
 use super::space::{CHUNK, UnitSet};
 use super::state::{Head, Life, States};
-use super::{Class, Extent, MAX_EXTENT_UNITS, MAX_REFERENCES, TierLimits, UNIT};
+use super::{Class, Extent, MAX_EXTENT_UNITS, MAX_REFERENCES, TierLimits};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -111,11 +111,6 @@ pub(super) struct Tier {
     pub(super) counts: Counts,
     /// The file is being grown or shortened outside the lock.
     pub(super) resizing: bool,
-    /// Units that a compaction which frees space takes.
-    pub(super) freeing: u32,
-    /// Extents below this unit may have given back their ends: once they are free, it is not known
-    /// whether they have all of their space.
-    pub(super) thin_below: u32,
 }
 
 impl Tier {
@@ -139,7 +134,6 @@ impl Tier {
             backed: self.backed.count(),
             backed_longest: self.backed.longest(),
             reserve: self.reserve(limits),
-            freeing: self.freeing,
             unknown: self.occupying() - self.backed.count(),
             refused: false,
             probed: false,
@@ -152,9 +146,7 @@ impl Tier {
             self.backed.count() <= self.free.count(),
             "backed units are free ones"
         );
-        let (wanted, most) = limits.reserve_bounds();
-        let wanted = policy::wanted_reserve(wanted, self.freeing);
-        policy::reserve(self.filled(), (wanted, most), limits.start())
+        policy::reserve(self.used(), limits.reserve_bounds(), limits.start())
     }
 
     /// Returns the units that are not free.
@@ -167,15 +159,6 @@ impl Tier {
             self.units
         );
         used
-    }
-
-    /// Returns the units that are not free, of which those that have given their ends back count by
-    /// their bytes.
-    pub(super) fn filled(&self) -> u32 {
-        let counts = &self.counts;
-        let live = u32::try_from(counts.live_bytes.div_ceil(UNIT)).unwrap_or(u32::MAX);
-        let thin = counts.live_units.saturating_sub(live).min(self.thin_below);
-        self.used() - thin
     }
 
     pub(super) fn extent(&self, start: u32, units: u32) -> Extent {
@@ -244,8 +227,8 @@ impl Tier {
         }
     }
 
-    /// Units become free, and stay backed from `backed` on.
-    fn vacate(&mut self, start: u32, units: u32, backed: u32) {
+    /// Units become free and stay backed.
+    fn vacate(&mut self, start: u32, units: u32) {
         assert!(
             units > 0 && start + units <= self.units,
             "{units} units at {start} of a file of {}",
@@ -253,9 +236,7 @@ impl Tier {
         );
         self.states.vacate(start, units);
         self.free.insert(start..start + units);
-        if backed.max(start) < start + units {
-            self.backed.insert(backed.max(start)..start + units);
-        }
+        self.backed.insert(start..start + units);
         for chunk in start / CHUNK..=(start + units - 1) / CHUNK {
             if self.free.contains(chunk * CHUNK..(chunk + 1) * CHUNK) {
                 self.states.forget_chunk(chunk);
@@ -267,7 +248,7 @@ impl Tier {
     pub(super) fn abandon(&mut self, extent: Extent) {
         let head = self.expect(extent, Life::Provisional, "abandoning");
         self.counts.sub(&head);
-        self.vacate(extent.start, extent.units, self.thin_below);
+        self.vacate(extent.start, extent.units);
     }
 
     /// A step gives the end of an extent up.
@@ -278,8 +259,7 @@ impl Tier {
             "trimming {extent} to {units} units"
         );
         if units < extent.units {
-            // No end is given back before it is trimmed.
-            self.vacate(extent.start + units, extent.units - units, 0);
+            self.vacate(extent.start + units, extent.units - units);
             self.counts.sub(&head);
             self.counts.add(&Head { units, ..head });
             self.states.update(extent.start, &Head { units, ..head });
@@ -448,7 +428,7 @@ impl Tier {
                 self.pending = VecDeque::new();
             }
             self.counts.sub(&head);
-            self.vacate(start, head.units, self.thin_below);
+            self.vacate(start, head.units);
             extents += 1;
             units += head.units;
         }

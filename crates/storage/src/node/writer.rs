@@ -106,8 +106,6 @@ pub struct NodeWriter {
     encoded: Vec<u8>,
     /// Extents that are written or being written.
     written: Written,
-    /// Those of them that give their ends back, and how many bytes each keeps.
-    thin: Vec<(Extent, u64)>,
     /// A write failed, so nothing more is accepted.
     failed: Option<String>,
 }
@@ -143,7 +141,6 @@ impl NodeWriter {
             encoder: Encoder::new(options.codec),
             encoded: Vec::new(),
             written: Written::default(),
-            thin: Vec::new(),
             failed: None,
         }
     }
@@ -286,9 +283,6 @@ impl NodeWriter {
         let extent = self.extents.trim(extent, (at as u64).div_ceil(UNIT) as u32);
         self.written.extents.push((extent, live));
         let end = at.next_multiple_of(DEVICE_BLOCK);
-        if (end as u64) < extent.bytes() && self.extents.is_thin(extent) {
-            self.thin.push((extent, end as u64));
-        }
         buffer[at..end].fill(0);
         if end < buffer.len() {
             // A request is a whole buffer.
@@ -383,9 +377,6 @@ impl NodeWriter {
             self.filling.is_none() && self.in_flight.is_empty(),
             "everything is on the device"
         );
-        for (extent, bytes) in self.thin.drain(..) {
-            self.extents.give_back_end(extent, bytes)?;
-        }
         if self.options.tier > 0 && !self.written.extents.is_empty() {
             self.tiers.sync_tier(self.options.tier, self.options.purpose)?;
         }

@@ -54,7 +54,7 @@ pub use space::TierSpace;
 
 use crate::cache::Cache;
 use crate::epoch::Epochs;
-use crate::extents::{Class, Extent, Extents, Reached, ReclaimLimit, Reclaimed, THIN_BYTES, Usage};
+use crate::extents::{Class, Extent, Extents, Reached, ReclaimLimit, Reclaimed, Usage};
 use crate::log::{Log, LogOptions, LogUsage, Record, RepairReport};
 use crate::node::{NodeWriter, WriterOptions, tier_file};
 use crate::superblock::{self, MAX_PAYLOAD, Superblock, SuperblockFile};
@@ -655,8 +655,9 @@ impl Opening {
     }
 }
 
+/// Locks every directory, the first one first.
 /// Returns the options of a log with what the store holds, as far as the lengths of its files say,
-/// if that decides how long segments are. The first part of a file may be mostly holes.
+/// if that decides how long segments are.
 fn sized(log: LogOptions, directories: &Directories) -> LogOptions {
     if !log.starts_small {
         return log;
@@ -666,7 +667,7 @@ fn sized(log: LogOptions, directories: &Directories) -> LogOptions {
         let files = names.iter().filter(|name| !crate::log::is_segment(name));
         // What cannot be opened is no file of a store, or is found damaged elsewhere.
         let files = files.filter_map(|name| directory.open(name, FileOptions::BUFFERED.read_only()).ok());
-        files.map(|file| file.len().saturating_sub(THIN_BYTES)).sum()
+        files.map(|file| file.len()).sum()
     };
     LogOptions {
         stored_bytes: directories.iter().map(stored).sum(),
@@ -674,7 +675,6 @@ fn sized(log: LogOptions, directories: &Directories) -> LogOptions {
     }
 }
 
-/// Locks every directory, the first one first.
 fn lock_all(directories: &Directories) -> Result<Vec<Lock>> {
     let locks = directories.iter().map(|directory| Ok(directory.lock(LOCK_FILE)?));
     locks.collect()

@@ -53,17 +53,6 @@ impl Dictionaries {
         self.paged.get().map(Paged::returnable_bytes).unwrap_or_default()
     }
 
-    /// Has the journal of pages keep space for changes, as far as the disk has any.
-    pub(crate) fn keep_page_journal(&self) -> Result<()> {
-        Ok(self.paged.get().map_or(Ok(()), Paged::keep_journal)?)
-    }
-
-    /// Returns whether a checkpoint gives the journal of pages space that it had not, on a full
-    /// disk.
-    pub(crate) fn page_journal_is_short(&self) -> bool {
-        self.paged.get().is_some_and(Paged::journal_is_short)
-    }
-
     /// Returns what the levels have; none if there are none.
     pub(crate) fn levels_stats(&self) -> Option<LevelsStats> {
         self.levels.get().map(Levels::stats)

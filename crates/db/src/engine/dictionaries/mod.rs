@@ -189,13 +189,6 @@ impl Dictionaries {
             || hashed.is_some_and(Hashed::may_compact)
     }
 
-    /// Returns how many bytes of free space a compaction takes that frees some, about.
-    pub(in crate::engine) fn freeing_bytes(&self) -> u64 {
-        let hashed = self.hashed.get().map_or(0, Hashed::merge_bytes);
-        let levels = self.levels.get().map_or(0, Levels::freeing_bytes);
-        hashed.max(levels)
-    }
-
     /// Has merges of hashed keyspaces take the deletes that wait for them. Returns whether there
     /// are any that no merge was asked to take before.
     pub(in crate::engine) fn want_deletes_merged(&self) -> bool {

@@ -74,11 +74,6 @@ const ENTRIES: usize = 8;
 /// Bytes that a merge takes at least, however little it reads.
 const SLACK: u64 = 24 * UNIT;
 
-/// What is above the records of a part takes this part of their bytes, at most about.
-const ABOVE_PART: u64 = 8;
-/// Bytes of extents that a merge leaves empty.
-const ENDS: u64 = 4 * UNIT;
-
 /// Bytes of a filter that a record takes, at most about.
 const RECORD_BYTES: u64 = 4;
 
@@ -135,30 +130,13 @@ impl Hashed {
         u64::from(kept.job.is_some() || is_due)
     }
 
-    /// Returns how many bytes the merge of the largest part writes, about: while space is scarce,
-    /// parts are merged one after the other.
-    #[must_use]
-    pub fn merge_bytes(&self) -> u64 {
-        let version = self.version();
-        let of = |part: &Arc<Part>| {
-            let waiting = version.young.iter().filter(|young| young.age >= part.upto);
-            let waiting: u64 = waiting.map(|young| young.run.device_bytes()).sum();
-            let own: u64 = part.runs().map(|run| run.run.device_bytes()).sum();
-            own + (waiting >> self.shared.options.parts_log)
-        };
-        let largest = version.parts.iter().map(of).max().unwrap_or(0);
-        // An index and a filter, and the ends of extents.
-        largest + largest / ABOVE_PART + ENDS
-    }
-
-    /// Returns whether a merge is under way, or due, and merges are not known to need more space
-    /// than there is. One that needs more is tried again and again.
+    /// Returns whether a merge is under way, or due and not known to need more space than there is.
     #[must_use]
     pub fn may_compact(&self) -> bool {
         let mut kept = self.shared.kept.lock();
         let version = self.version();
-        let is_due = kept.job.is_some() || self.due(&mut kept, &version).is_some();
-        is_due && !kept.is_cramped
+        let is_due = self.due(&mut kept, &version).is_some();
+        kept.job.is_some() || (is_due && !kept.is_cramped)
     }
 }
 

@@ -17,7 +17,6 @@
 use super::PageBuffer;
 use super::checkpoint::{FreeLists, pages_in, place_of, read_superblock};
 use super::format::{HostedMeta, Overwrites, SUPERBLOCK, Superblock};
-use super::frame::Frame;
 use super::journal::{Journal, State};
 use super::pool::{FIRST_PAGE, FRAME_BYTES, Pool, PoolOptions, Validate, check_page_bytes};
 use super::segments::{FIRST_SEGMENT, Segments};
@@ -256,61 +255,8 @@ impl Pool {
     pub fn reserve_for(&self, pages: u64, images: u64) -> Result<()> {
         // The journal first: what is missing there must not be taken by pages.
         self.writable()?;
-        let images = images + 2 * self.frames.len() as u64;
-        self.journal.reserve(images, || images)?;
+        self.journal.reserve(images + 2 * self.frames.len() as u64)?;
         self.reserve(pages)
-    }
-
-    /// As [`Pool::reserve_for`], also after the next checkpoint: on a full disk nothing else would
-    /// have the journal's space for the first changes behind it.
-    ///
-    /// # Errors
-    /// As [`Pool::reserve_all`].
-    pub fn reserve_ahead(&self, pages: u64, images: u64) -> Result<()> {
-        self.reserve_for(pages, images)?;
-        let images = images + 2 * self.frames.len() as u64;
-        let checkpointed = self.segments.lock().high_water();
-        self.journal.reserve_next(images, checkpointed)
-    }
-
-    /// As [`Pool::reserve_for`], of what must be changed. Where the disk is full, those pages can
-    /// be
-    /// written over that are dirty, and half as many as are in memory.
-    ///
-    /// # Errors
-    /// As [`Pool::reserve_all`].
-    pub fn reserve_least(&self, pages: u64, images: u64) -> Result<()> {
-        self.writable()?;
-        let frames = self.frames.len() as u64;
-        let least = || self.dirty() + frames / 2;
-        self.journal.reserve(images + 2 * frames, least)?;
-        self.reserve(pages)
-    }
-
-    /// Returns how many pages in memory are dirty.
-    fn dirty(&self) -> u64 {
-        let is_dirty = |frame: &&Frame| frame.is_dirty.load(Ordering::Acquire);
-        self.frames.made().filter(is_dirty).count() as u64
-    }
-
-    /// As [`Pool::reserve_all`], for a slice of a change. Where the disk is full, only pages that
-    /// are dirty, and as many as are allocated, can be written over.
-    ///
-    /// # Errors
-    /// As [`Pool::reserve_all`].
-    pub fn reserve_slice(&self, pages: u64) -> Result<()> {
-        self.writable()?;
-        let frames = self.frames.len() as u64;
-        let least = || self.dirty() + pages.min(frames / 4);
-        self.journal.reserve(2 * frames, least)?;
-        self.reserve(pages)
-    }
-
-    /// Returns whether the journal had no space for what a change may need, and has some after a
-    /// checkpoint.
-    #[must_use]
-    pub fn journal_is_short(&self) -> bool {
-        self.journal.is_short()
     }
 
     /// Returns the bytes of the file of pages.

@@ -50,11 +50,6 @@ pub(super) struct State {
     records: u64,
     /// Images since the pool was made.
     images: u64,
-    /// Images that a change may need, as far as is known: the file that is next in turn keeps the
-    /// space for them, which a full disk would not give again.
-    wanted: u64,
-    /// Whether the file had no space for what a change may need since the last checkpoint.
-    is_short: bool,
     /// Copies under way: nothing is forgotten.
     holds: u32,
     /// The superblock of a hosted file as the last checkpoint wrote it, until the first page is
@@ -184,24 +179,15 @@ impl Journal {
             ..Span::default()
         }];
         state.records = 0;
-        self.shrink(0, 0)
+        self.shrink(0)
     }
 
-    /// Gives space of a file back, but for `kept` records.
-    fn shrink(&self, file: usize, kept: u64) -> Result<()> {
+    fn shrink(&self, file: usize) -> Result<()> {
         let file = self.files.get(file).expect("the file is one of them");
-        let bytes = kept.max(LEAST_GROWTH) * self.record_bytes();
-        if file.len() > bytes {
-            file.truncate(bytes)?;
+        if file.len() > LEAST_GROWTH * self.record_bytes() {
+            file.truncate(LEAST_GROWTH * self.record_bytes())?;
         }
         Ok(())
-    }
-
-    /// Returns whether the file had no space for what a change may need, though a checkpoint makes
-    /// some: the other file is used then, from its beginning.
-    pub(super) fn is_short(&self) -> bool {
-        let state = self.state.lock();
-        state.is_short && state.records > 0
     }
 
     /// Returns the oldest checkpoint that can be gone back to, once `stand` was called with the
@@ -235,8 +221,7 @@ impl Journal {
             if self.files.len() > 1 {
                 state.current = (state.current + 1) % self.files.len();
                 state.records = 0;
-                state.is_short = false;
-                self.shrink(state.current, state.wanted.min(checkpointed))?;
+                self.shrink(state.current)?;
             }
         }
         state.spans.push(Span {
@@ -251,45 +236,16 @@ impl Journal {
         (RECORD_HEADER + self.page_bytes) as u64
     }
 
-    /// Makes sure that `more` images can be kept without the file growing, or at least as many as
-    /// `least` says, which is asked where the disk is full.
+    /// Makes sure that `more` images can be kept without the file growing.
     ///
     /// # Errors
     /// A full disk, with nothing changed.
-    pub(super) fn reserve(&self, more: u64, least: impl FnOnce() -> u64) -> Result<()> {
+    pub(super) fn reserve(&self, more: u64) -> Result<()> {
         let mut state = self.state.lock();
         let last = state.last();
         let left = last.checkpointed - last.kept.len() as u64;
-        let grown = self.grow(&state, state.records + more.min(left));
-        if !matches!(&grown, Err(error) if error.kind() == ErrorKind::Full) {
-            return grown;
-        }
-        let bytes = (state.records + least().min(more).min(left)) * self.record_bytes();
-        let file = &self.files[state.current];
-        let is_enough = bytes <= file.len() || file.grow(bytes).is_ok();
-        state.is_short |= !is_enough;
-        if is_enough { Ok(()) } else { grown }
-    }
-
-    /// Makes sure that enough images can be kept after the next checkpoint of `pages` pages. It
-    /// goes on in the other file, or in the same where it is not known to be durable.
-    ///
-    /// # Errors
-    /// A full disk, with nothing changed.
-    pub(super) fn reserve_next(&self, images: u64, pages: u64) -> Result<()> {
-        let mut state = self.state.lock();
-        state.wanted = images;
-        if pages <= LEAST_GROWTH {
-            return Ok(());
-        }
-        for (number, file) in self.files.iter().enumerate() {
-            let before = if number == state.current { state.records } else { 0 };
-            let bytes = (before + images.min(pages)) * self.record_bytes();
-            if bytes > file.len() {
-                file.grow(bytes)?;
-            }
-        }
-        Ok(())
+        let wanted = state.records + more.min(left);
+        self.grow(&state, wanted)
     }
 
     fn grow(&self, state: &State, records: u64) -> Result<()> {

@@ -175,7 +175,7 @@ impl Paged {
     ) -> Result<()> {
         for slice in keys.chunks(SLICE) {
             // A full disk is met before anything of the slice is there.
-            let space = self.core().buffer.reserve_slice(SPARE);
+            let space = self.core().buffer.reserve_all(SPARE);
             let applied = space.and_then(|()| {
                 writer.is_current = false;
                 let _alone = self.shared.gate.write();
@@ -199,7 +199,7 @@ impl Paged {
         };
         let mut at = Some(low.to_vec());
         while let Some(mut from) = at.take() {
-            let space = self.core().buffer.reserve_slice(SPARE);
+            let space = self.core().buffer.reserve_all(SPARE);
             let moved = space.and_then(|()| {
                 writer.is_current = false;
                 let _alone = self.shared.gate.write();
@@ -291,20 +291,6 @@ impl Paged {
     }
 }
 
-impl Paged {
-    /// Has the journal keep space for changes, as far as the disk has any: an opening gives up what
-    /// it had.
-    pub fn keep_journal(&self) -> Result<()> {
-        let buffer = &self.core().buffer;
-        let frames = buffer.frames().unwrap_or_default() as u64;
-        let images = self.left_by(Class::Normal).min(frames / 2);
-        match self.judge(buffer.reserve_ahead(0, images)) {
-            Err(error) if error.is_full() => Ok(()),
-            other => other,
-        }
-    }
-}
-
 impl Incorporation {
     /// Returns how many pages the share may need.
     fn wanted(&self) -> u64 {
@@ -366,11 +352,8 @@ impl contract::Incorporate for Incorporation {
         let left = paged.left_by(self.class);
         let buffer = &paged.core().buffer;
         let frames = buffer.frames().unwrap_or_default() as u64;
-        let (pages, images) = (SPARE + pages + left, left.min(frames / 2));
-        paged.judge(match self.class {
-            Class::Normal => buffer.reserve_ahead(pages, images),
-            _ => buffer.reserve_least(pages, images),
-        })?;
+        let reserved = buffer.reserve_for(SPARE + pages + left, left.min(frames / 2));
+        paged.judge(reserved)?;
         Ok(Progress::Done)
     }
 

@@ -486,12 +486,6 @@ impl Paged {
         self.core().buffer.returnable_bytes()
     }
 
-    /// Returns whether a checkpoint gives its journal space that it had not, on a full disk.
-    #[must_use]
-    pub fn journal_is_short(&self) -> bool {
-        self.core().buffer.journal_is_short()
-    }
-
     /// Returns the bytes of its journal's files.
     #[must_use]
     pub fn journal_bytes(&self) -> u64 {

@@ -175,34 +175,3 @@ fn a_full_disk_is_met_before_pages_are_changed() {
     let (pool, _) = open_hosted(&directory, &root).unwrap();
     assert_eq!(get(&pool.pin_shared(5).unwrap()), 5);
 }
-
-#[test]
-fn what_is_changed_behind_later_checkpoints_has_its_space_before_the_disk_is_full() {
-    let directory = SimDirectory::new(5);
-    let pool = create_hosted(&directory, 16);
-    fill(&pool, 200);
-    pool.reserve_ahead(10, 8).unwrap();
-    directory.set_capacity(directory.used());
-    let meta = 200u64.to_le_bytes();
-    let lasts = [
-        LastRoot::Unknown,
-        LastRoot::Unknown,
-        LastRoot::Durable,
-        LastRoot::Durable,
-    ];
-    for (round, last) in lasts.into_iter().cycle().take(12).enumerate() {
-        let stood = pool.stand(&meta, last);
-        stood.unwrap_or_else(|error| panic!("checkpoint {round}: {error}"));
-        if last == LastRoot::Unknown && pool.reserve_least(0, 8).is_err() {
-            // One file has the images of several checkpoints, until one is durable.
-            assert!(round > 0 && pool.journal_is_short());
-            continue;
-        }
-        pool.reserve_least(0, 8)
-            .unwrap_or_else(|error| panic!("round {round}: {error}"));
-        for page in 0..12 {
-            set(&mut pool.pin_exclusive(page).unwrap(), 7);
-        }
-        assert!(pool.writable().is_ok());
-    }
-}
