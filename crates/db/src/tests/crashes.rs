@@ -88,6 +88,6 @@ fn a_store_with_both_kinds_survives_every_fault() {
             ..Settings::default()
         };
         let campaign = FaultCampaign::new(story).settings(settings).command(COMMAND);
-        campaign.seeds(1, 1).every(effort(1201, 151)).run().expect_clean();
+        campaign.seeds(1, 1).every(effort(4801, 151)).run().expect_clean();
     }
 }

@@ -61,7 +61,7 @@ fn crashes() -> Crashes {
             ..Settings::default()
         },
         command: "cargo test -p alluvium --test it -- the_store_survives_every_crash --nocapture",
-        points: 160,
+        points: 60,
         effort: 200,
         must_meet: &[
             "checkpoint",
@@ -109,7 +109,7 @@ fn the_store_survives_every_fault() {
             ..Settings::default()
         },
         command: "cargo test -p alluvium --test it -- the_store_survives_every_fault",
-        every: 151,
+        every: 301,
     };
     faults.survive(STORIES);
 }

@@ -25,6 +25,7 @@ mod slow;
 mod threads;
 
 use crate::transaction_options::{Concurrency, Isolation};
+use alluvium_sim::environment::effort;
 use driver::{Plan, Trouble};
 use history::History;
 
@@ -48,7 +49,7 @@ fn named<N: std::str::FromStr>(variable: &str) -> Option<N> {
 
 /// How many transactions to run: the variable `ALLUVIUM_TRANSACTIONS`, or a few.
 fn wanted() -> usize {
-    named("ALLUVIUM_TRANSACTIONS").unwrap_or(TRANSACTIONS)
+    named("ALLUVIUM_TRANSACTIONS").unwrap_or_else(|| effort(TRANSACTIONS / 4, TRANSACTIONS))
 }
 
 /// The kinds of trouble: the one that the variable `ALLUVIUM_TRANSACTIONS_TROUBLE` names, or all.
