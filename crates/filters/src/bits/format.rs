@@ -59,8 +59,15 @@ impl BitWriter {
 
     /// Returns how many bits were appended.
     #[inline]
+    #[must_use]
     pub fn len(&self) -> u64 {
         self.bytes.len() as u64 * 8 + u64::from(self.held)
+    }
+
+    /// Returns whether no bit was written yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// Appends a number of `count` bits, 64 at most.
