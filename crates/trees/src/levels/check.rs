@@ -76,6 +76,9 @@ pub fn check_files(
     Ok(check.findings)
 }
 
+/// Where a run lies: its tier, its offset, its birth and its checksum.
+type Place = (u8, u64, u64, u64);
+
 /// A check of runs, each once.
 struct Check<'c> {
     files: Files<'c>,
@@ -83,7 +86,7 @@ struct Check<'c> {
     total_bytes: u64,
     tell: &'c mut dyn FnMut(Checked) -> Result<()>,
     /// By where the footer is, each with the ranges in which it counts.
-    runs: BTreeMap<(u8, u64, u64, u64), (RunName, Vec<KeyRange>)>,
+    runs: BTreeMap<Place, (RunName, Vec<KeyRange>)>,
 }
 
 impl<'c> Check<'c> {

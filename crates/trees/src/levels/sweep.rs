@@ -170,7 +170,7 @@ impl Levels {
         }
         let sweep = &kept.sweep;
         let is_new = sweep.of == 0 || (sweep.is_over && sweep.of < version.next_age);
-        if is_new || sweep.takes_all < kept.wants_all {
+        if is_new || (!sweep.takes_all && kept.wants_all) {
             kept.sweep = Sweep {
                 of: version.next_age,
                 takes_all: kept.wants_all,
