@@ -21,6 +21,12 @@ pub struct Output {
     is_coloured: bool,
 }
 
+impl Default for Output {
+    fn default() -> Output {
+        Output::new()
+    }
+}
+
 impl Output {
     /// Locks standard output.
     #[must_use]

@@ -76,7 +76,7 @@ pub(super) fn diagram(failing: &Failing, rule: Rule) -> String {
         return show(failing);
     };
     let mut text = String::new();
-    let _ = writeln!(text, "{:<28}{:<COLUMN$}{}", "", "one store", "the other");
+    let _ = writeln!(text, "{:<28}{:<COLUMN$}the other", "", "one store");
     for ((name, one), (_, other)) in options(plain).into_iter().zip(options(other)) {
         if one != other || name.starts_with("keyspace") {
             let _ = writeln!(text, "{name:<28}{one:<COLUMN$}{other}");

@@ -212,9 +212,9 @@ impl Shrinker {
     fn leave_out_keyspaces(&mut self) {
         for number in (0..self.best.plans[0].keyspaces.len()).rev() {
             let (mut plans, mut operations) = (self.best.plans.clone(), self.best.operations.clone());
-            plans
-                .iter_mut()
-                .for_each(|plan| drop(plan.keyspaces.remove(number)));
+            plans.iter_mut().for_each(|plan| {
+                plan.keyspaces.remove(number);
+            });
             let mut is_needed = false;
             for operation in &mut operations {
                 operation.visit_keyspaces(|keyspace| {
