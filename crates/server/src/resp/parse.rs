@@ -381,7 +381,7 @@ impl Parser {
                 self.searched = search + at;
                 Ok(None)
             }
-            Some(at) if rest[at] != 0 && search + at - from < most + AT_ONCE => {
+            Some(at) if rest[at] != 0 && search + at - from < most.saturating_add(AT_ONCE) => {
                 let end = search + at;
                 let trimmed = if end > from && request[end - 1] == b'\r' {
                     end - 1
