@@ -4,7 +4,8 @@
 use super::Levels;
 use super::defragment;
 use super::policy::{self, Merge};
-use super::state::{Age, Kept, Member, Version, Written, bytes_of, groups};
+use super::state::{Age, Kept, Member, Runs, Version, Written, bytes_of, groups};
+use super::sweep::left_of;
 use crate::fuse::{Fused, Plan, Source};
 use crate::maplet::{self, Merger};
 use crate::merge_memory::merge_bytes;
@@ -17,24 +18,22 @@ use alluvium_dictionary::placement;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::Result;
 use alluvium_storage::extents::{Class, Extent};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// A merge under way. Dropped, it gives up what it wrote.
 #[derive(Debug)]
 pub struct MergeStep {
-    pub(super) levels: Levels,
+    levels: Levels,
     number: u64,
     merge: Merge,
     /// Newest first; they stay until it is over, for nothing else takes busy runs away.
-    pub(super) inputs: Vec<Arc<Member>>,
+    inputs: Vec<Arc<Member>>,
     /// The keys of which it takes them; all of theirs if absent.
-    pub(super) slice: Option<KeyRange>,
-    /// Extents, in order, of which a slice copies the values.
-    pub(super) values: Vec<Extent>,
+    slice: Option<KeyRange>,
     reason: Reason,
-    pub(super) older: Older,
+    older: Older,
     phase: Phase,
     /// Memory that it takes, about.
     memory_bytes: u64,
@@ -42,7 +41,7 @@ pub struct MergeStep {
 
 /// What asks for a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reason {
+enum Reason {
     /// The policy.
     Policy,
     /// A user: all of the structure becomes one run.
@@ -102,8 +101,20 @@ impl Levels {
         Some(self.begun(kept, version, merge, inputs, reason))
     }
 
-    /// Begins a merge that was chosen.
-    pub(super) fn begun(
+    /// Begins to merge a slice.
+    pub(super) fn begin_slice(&self, kept: &mut Kept, version: &Version, slice: KeyRange) -> MergeStep {
+        let view = kept.view(version, &self.shared.options, self.shared.home.store.tiers());
+        let merge = view.all().expect("nothing else is under way");
+        let runs = version.newest_first.iter();
+        let inputs = runs.filter(|member| !member.range.intersect(&slice).is_empty());
+        let inputs = inputs.cloned().collect();
+        let mut step = self.begun(kept, version, merge, inputs, Reason::Slice);
+        // All that may be older is in it.
+        (step.slice, step.older) = (Some(slice), Older::None);
+        step
+    }
+
+    fn begun(
         &self,
         kept: &mut Kept,
         version: &Version,
@@ -130,7 +141,6 @@ impl Levels {
             merge,
             inputs,
             slice: None,
-            values: Vec::new(),
             reason,
             older: if is_oldest { Older::None } else { Older::Elsewhere },
             phase: Phase::Due,
@@ -207,14 +217,13 @@ impl Levels {
         kept.jobs.len() as u64 + u64::from(is_due)
     }
 
-    /// Returns whether a merge is under way, or due, and merges are not known to need more space
-    /// than there is. One that needs more is tried again and again.
+    /// Returns whether a merge is under way, or due and not known to need more space than there is.
     #[must_use]
     pub fn may_compact(&self) -> bool {
         let mut kept = self.shared.kept.lock();
         let version = self.version();
-        let is_due = !kept.jobs.is_empty() || self.due(&mut kept, &version).is_some();
-        (is_due && !kept.is_cramped) || self.is_sweeping(&kept, &version)
+        let is_due = self.due(&mut kept, &version).is_some();
+        !kept.jobs.is_empty() || (is_due && !kept.is_cramped) || self.is_sweeping(&kept, &version)
     }
 }
 
@@ -354,16 +363,11 @@ impl MergeStep {
         let used = self.inputs.iter().flat_map(|member| member.uses());
         let is_sparse = |extent: &Extent| 2 * live.get(extent).copied().unwrap_or(0) < extent.bytes();
         let mut sparse: Vec<Extent> = used.map(|used| used.extent).filter(is_sparse).collect();
-        if !self.values.is_empty() {
-            sparse.clone_from(&self.values);
-        } else if let Some(slice) = &self.slice {
+        if let Some(slice) = &self.slice {
             // Of others, what is copied would not come free with the slice.
             let lies_within = |used: &&Use| slice.contains(&used.low) && slice.contains(&used.high);
             let all = version.newest_first.iter().flat_map(|member| member.uses());
-            let cut: BTreeSet<Extent> = all
-                .filter(|used| !lies_within(used))
-                .map(|used| used.extent)
-                .collect();
+            let cut: BTreeSet<Extent> = all.filter(|used| !lies_within(used)).map(|used| used.extent).collect();
             sparse.retain(|extent| !cut.contains(extent));
         }
         sparse.extend(left);
@@ -458,6 +462,63 @@ impl MergeStep {
         }
     }
 
+    /// Puts the result in the place of a slice of the inputs. It stands beside what is left of the
+    /// oldest of them.
+    fn install_slice(&mut self, slice: &KeyRange, result: Option<Written>) {
+        let levels = self.levels.clone();
+        let store = &levels.shared.home.store;
+        let mut kept = levels.shared.kept.lock();
+        let version = levels.version();
+        let oldest = self.inputs.last().expect("a merge takes runs");
+        let is_input = |member: &Arc<Member>| self.inputs.iter().any(|input| Arc::ptr_eq(input, member));
+        let has_oldest = |level: &Vec<Arc<Member>>| level.iter().any(|member| Arc::ptr_eq(member, oldest));
+        let place = version.levels.iter().position(has_oldest);
+        let place = place.expect("busy runs stay where they are (V4)");
+        let mut runs = Runs::new();
+        let mut left: Vec<Arc<Member>> = Vec::new();
+        for level in &version.levels {
+            let mut after = Vec::new();
+            for member in level {
+                if is_input(member) {
+                    let parts: Vec<_> = left_of(member, slice).collect();
+                    left.extend(parts.iter().cloned());
+                    after.extend(parts);
+                } else {
+                    after.push(Arc::clone(member));
+                }
+            }
+            runs.push(after);
+        }
+        if let Some(written) = result {
+            let whole = written.install(store, oldest.ages);
+            self.note(whole.run.summary().bytes);
+            let level = &mut runs[place];
+            level.push(Arc::new(Member {
+                range: slice.clone(),
+                ..whole
+            }));
+            level.sort_by(|one, other| (one.ages.0, &one.range.low).cmp(&(other.ages.0, &other.range.low)));
+        }
+        let before = self.inputs.iter().flat_map(|member| member.extents());
+        let after = left.iter().flat_map(|member| member.extents());
+        let mut references: BTreeMap<Extent, i64> = BTreeMap::new();
+        before.for_each(|extent| *references.entry(extent).or_default() -= 1);
+        after.for_each(|extent| *references.entry(extent).or_default() += 1);
+        for (&extent, &more) in &references {
+            (0..more).for_each(|_| store.extents().retain(extent));
+        }
+        levels.show(runs, version.cut, version.next_age);
+        let epoch = store.epochs().current();
+        for (&extent, &more) in &references {
+            (more..0).for_each(|_| {
+                store.extents().release(extent, epoch);
+            });
+        }
+        kept.is_cramped = false;
+        kept.pass(slice);
+        self.end(&mut kept);
+    }
+
     /// Puts the result in the place of the inputs.
     fn install(&mut self, result: Option<(Written, usize)>) {
         if let Some(slice) = self.slice.clone() {
@@ -499,13 +560,16 @@ impl MergeStep {
     }
 
     /// Counts what it has written.
-    pub(super) fn note(&self, bytes: u64) {
+    fn note(&self, bytes: u64) {
         let ledger = &self.levels.shared.ledger;
         match self.reason {
             Reason::Scans => ledger.note_defragmented(bytes),
-            Reason::Policy | Reason::All | Reason::Lift | Reason::Waded | Reason::Repair | Reason::Slice => {
-                ledger.note_written(bytes);
-            }
+            Reason::Policy
+            | Reason::All
+            | Reason::Lift
+            | Reason::Waded
+            | Reason::Repair
+            | Reason::Slice => ledger.note_written(bytes),
         }
     }
 
@@ -525,7 +589,7 @@ impl MergeStep {
         policy::rise(&options.policy, options.unit_bytes, &above, bytes)
     }
 
-    pub(super) fn end(&self, kept: &mut Kept) -> bool {
+    fn end(&self, kept: &mut Kept) -> bool {
         for input in &self.inputs {
             kept.busy.remove(&input.ages.0);
         }
