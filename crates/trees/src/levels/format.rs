@@ -404,7 +404,10 @@ mod tests {
         }
         let mut endless = in_parts();
         endless.levels[2][0].range.high = None;
-        assert!(decode(&endless.encode()).is_err(), "keys that two runs of an age have");
+        assert!(
+            decode(&endless.encode()).is_err(),
+            "keys that two runs of an age have"
+        );
     }
 
     #[test]

@@ -367,7 +367,10 @@ impl MergeStep {
             // Of others, what is copied would not come free with the slice.
             let lies_within = |used: &&Use| slice.contains(&used.low) && slice.contains(&used.high);
             let all = version.newest_first.iter().flat_map(|member| member.uses());
-            let cut: BTreeSet<Extent> = all.filter(|used| !lies_within(used)).map(|used| used.extent).collect();
+            let cut: BTreeSet<Extent> = all
+                .filter(|used| !lies_within(used))
+                .map(|used| used.extent)
+                .collect();
             sparse.retain(|extent| !cut.contains(extent));
         }
         sparse.extend(left);
@@ -564,12 +567,9 @@ impl MergeStep {
         let ledger = &self.levels.shared.ledger;
         match self.reason {
             Reason::Scans => ledger.note_defragmented(bytes),
-            Reason::Policy
-            | Reason::All
-            | Reason::Lift
-            | Reason::Waded
-            | Reason::Repair
-            | Reason::Slice => ledger.note_written(bytes),
+            Reason::Policy | Reason::All | Reason::Lift | Reason::Waded | Reason::Repair | Reason::Slice => {
+                ledger.note_written(bytes)
+            }
         }
     }
 

@@ -290,7 +290,10 @@ fn memtables<'m>(
 
 /// The runs that have anything in a range, newest first, each with about how many records.
 fn shares(version: &Version, range: &KeyRange) -> Vec<Share> {
-    let runs = version.newest_first.iter().filter(|member| member.overlaps(range));
+    let runs = version
+        .newest_first
+        .iter()
+        .filter(|member| member.overlaps(range));
     runs.map(|member| {
         let within = member.range.intersect(range);
         (member.run.clone(), within, member.run.summary().records as f64)

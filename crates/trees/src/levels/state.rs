@@ -45,7 +45,10 @@ impl Member {
     pub(super) fn within(&self, range: &KeyRange) -> Option<Member> {
         let range = self.range.intersect(range);
         let is_some = range.overlaps(self.run.low(), self.run.high());
-        is_some.then(|| Member { range, ..self.clone() })
+        is_some.then(|| Member {
+            range,
+            ..self.clone()
+        })
     }
 
     /// Returns whether all of the run counts.

@@ -33,7 +33,7 @@ const SLACK: u64 = 3 * UNIT;
 /// A slice takes this part of the free space at most: deletes go on meanwhile, and checkpoints.
 const FREE_PART: u64 = 2;
 
-/// A slice ends at one of the first of so many pieces, at most, of the largest run.
+/// The pieces of the largest run at whose first ones a slice may end.
 const MOST_PIECES: usize = 1 << 16;
 
 const _: () = assert!(FREE_PART > 1 && SLACK < MOST_BYTES, "slices leave space");
@@ -88,7 +88,7 @@ impl Sweep {
         self.halvings += 1;
     }
 
-    /// Returns the most bytes of a slice where so many are free.
+    /// Returns the most bytes of a slice for the bytes that are free.
     fn most_bytes(&self, free_bytes: u64) -> u64 {
         let most = (free_bytes / FREE_PART).saturating_sub(SLACK).min(MOST_BYTES);
         most.checked_shr(self.halvings).unwrap_or(0)
@@ -116,7 +116,7 @@ impl Levels {
         if !kept.jobs.is_empty() || !self.is_sweeping(kept, version) {
             return Ok(None);
         }
-        let begins = kept.sweep.is_over || kept.(!sweep.takes_all && kept.wants_all);
+        let begins = kept.sweep.is_over || (!kept.sweep.takes_all && kept.wants_all);
         if begins || kept.sweep.of == 0 {
             kept.sweep = Sweep {
                 of: version.next_age,
@@ -176,7 +176,11 @@ impl Levels {
         let home = &self.shared.home;
         let horizon = home.horizon.rule(Older::None).horizon;
         let mut amount = Amount::default();
-        for member in version.newest_first.iter().filter(|member| member.overlaps(range)) {
+        for member in version
+            .newest_first
+            .iter()
+            .filter(|member| member.overlaps(range))
+        {
             let within = member.range.intersect(range);
             let weight = member
                 .run
@@ -192,7 +196,7 @@ impl Levels {
         Ok(amount)
     }
 
-    /// Returns where the slice ends that begins with a range of so many bytes; none where it takes
+    /// Returns where the slice ends that begins with a range of some bytes; none where it takes
     /// all of it.
     fn end_of_slice(
         &self,
@@ -248,7 +252,10 @@ impl Sweep {
 pub(super) fn left_of(member: &Member, slice: &KeyRange) -> impl Iterator<Item = Arc<Member>> {
     let below = KeyRange::new(&[], Some(&slice.low));
     let behind = slice.high.as_deref().map(|high| KeyRange::new(high, None));
-    let parts = [member.within(&below), behind.and_then(|range| member.within(&range))];
+    let parts = [
+        member.within(&below),
+        behind.and_then(|range| member.within(&range)),
+    ];
     parts.into_iter().flatten().map(Arc::new)
 }
 
