@@ -568,7 +568,7 @@ impl MergeStep {
         match self.reason {
             Reason::Scans => ledger.note_defragmented(bytes),
             Reason::Policy | Reason::All | Reason::Lift | Reason::Waded | Reason::Repair | Reason::Slice => {
-                ledger.note_written(bytes)
+                ledger.note_written(bytes);
             }
         }
     }
