@@ -3,6 +3,7 @@
 
 use super::Levels;
 use super::defragment;
+use super::inputs::{Reason, inputs};
 use super::policy::{self, Merge};
 use super::state::{Age, Kept, Member, Runs, Version, Written, bytes_of, groups};
 use super::sweep::left_of;
@@ -37,25 +38,6 @@ pub struct MergeStep {
     phase: Phase,
     /// Memory that it takes, about.
     memory_bytes: u64,
-}
-
-/// What asks for a merge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reason {
-    /// The policy.
-    Policy,
-    /// A user: all of the structure becomes one run.
-    All,
-    /// A run has shrunk, and is written to a faster tier.
-    Lift,
-    /// Scans: a run is written again.
-    Scans,
-    /// Scans that waded through what was deleted or has expired: everything becomes one run.
-    Waded,
-    /// A repair: a run is written again where it stands.
-    Repair,
-    /// Scarce space: all runs become one in a slice of their keys.
-    Slice,
 }
 
 #[derive(Debug)]
@@ -225,24 +207,6 @@ impl Levels {
         let is_due = self.due(&mut kept, &version).is_some();
         !kept.jobs.is_empty() || (is_due && !kept.is_cramped) || self.is_sweeping(&kept, &version)
     }
-}
-
-/// The runs that a merge takes, newest first.
-fn inputs(version: &Version, merge: &Merge) -> Vec<Arc<Member>> {
-    let mut inputs = Vec::new();
-    for level in merge.from..=merge.to {
-        let Some(runs) = version.levels.get(level) else {
-            continue;
-        };
-        let runs: Vec<&[Arc<Member>]> = groups(runs).collect();
-        let taken = match level == merge.from {
-            true => &runs[merge.skips..merge.skips + merge.runs],
-            false => &runs[..],
-        };
-        inputs.extend(taken.iter().rev().flat_map(|parts| parts.iter().rev()).cloned());
-    }
-    assert!(!inputs.is_empty(), "a merge takes runs");
-    inputs
 }
 
 impl MergeStep {

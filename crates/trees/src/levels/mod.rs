@@ -40,6 +40,7 @@ mod defragment;
 pub mod format;
 mod incorporate;
 mod ingest;
+mod inputs;
 mod mend;
 mod merge;
 pub mod options;
