@@ -1,7 +1,7 @@
 //! Which runs a merge takes, and what asks for it.
 
 use super::policy::Merge;
-use super::state::{Member, Version};
+use super::state::{Member, Version, groups};
 use std::sync::Arc;
 
 /// What asks for a merge.

@@ -11,10 +11,10 @@
 //! sealed, when a checkpoint is due.
 //!
 //! *Read in this order*: `options.rs`, `policy.rs` (every decision), `state.rs` (a version),
-//! `structure.rs` (the front), `incorporate.rs`, `merge.rs` (with `crate::stitch`: leaves that a
-//! merge takes over unread), `sweep.rs` (slices, on a full disk), `defragment.rs`, `waded.rs` (what
-//! scans skip), `ingest.rs`, `read.rs`, `scan.rs`, `format.rs`, `check.rs`, `mend.rs` (damaged
-//! leaves), `contract.rs`.
+//! `structure.rs` (the front), `incorporate.rs`, `inputs.rs` and `merge.rs` (with
+//! `crate::stitch`: leaves that a merge takes over unread), `sweep.rs` (slices, on a full disk),
+//! `defragment.rs`, `waded.rs` (what scans skip), `ingest.rs`, `read.rs`, `scan.rs`, `format.rs`,
+//! `check.rs`, `mend.rs` (damaged leaves), `contract.rs`.
 //!
 //! These are the structures that Spillane 2012 compares in chapter 5, SAMT for one, as one that has
 //! many policies. Each extent of a run is given free when the run goes; nothing is shared but
