@@ -1,5 +1,5 @@
-//! For programs that answer as `alluvium` does: their output, their errors, and the children that
-//! `alluvium bench` measures engines in.
+//! Output, errors and signals of `alluvium`, and the processes in which `alluvium bench` measures
+//! engines, for other programs of this project.
 
 use crate::exit;
 use anyhow::Result;
@@ -11,9 +11,9 @@ pub use crate::sizes::{Bytes, parse};
 pub use crate::stop::listen;
 pub use crate::verbs::bench::{Screen, cap_or_none, run_child, usage};
 
-/// Runs a program: prints its error, if it ends with one, and returns the exit code of it.
+/// Runs a program, prints the error that it ends with, and returns its exit code.
 ///
-/// What the program frees goes back to the system, as a store expects that counts its memory.
+/// The allocator is told to return freed memory to the system, because a store counts its memory.
 #[must_use]
 pub fn program(run: impl FnOnce() -> Result<Exit>) -> ExitCode {
     alluvium_device::heap::give_freed_memory_back();

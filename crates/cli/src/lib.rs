@@ -11,9 +11,8 @@
 //! `typed.rs` (keys of Redis clients), `remote.rs` (figures of a server elsewhere), `users.rs` (the
 //! file of a server's users), `panics.rs` (what a server says of one), `private.rs` (files that
 //! others may not read), `screen.rs` and `bytes.rs` (what is printed), `confirm.rs` (what is
-//! asked), `sorting.rs` (threads that sort), `kit.rs` (what other programs
-//! take of all that), then `verbs/`, a file for each;
-//! `formats/` and `import/` for what comes and goes in bulk.
+//! asked), `sorting.rs` (threads that sort), `kit.rs` (exports for other programs), then
+//! `verbs/`, a file for each; `formats/` and `import/` for what comes and goes in bulk.
 //!
 //! Invariants:
 //!

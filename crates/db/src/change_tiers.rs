@@ -143,8 +143,7 @@ impl Db {
     ///
     /// This needs no space in the first directory, unless it has to be remembered that the tier is
     /// not drained any more. Where there is none for that, the tier takes data all the same, so
-    /// that
-    /// compactions may make some, and this says so: it may be called again then.
+    /// that compactions may make some, and this says so: it may be called again then.
     ///
     /// # Errors
     /// [`Error::BadOption`] when the directory is no further tier of the store, or as above; a

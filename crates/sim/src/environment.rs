@@ -38,8 +38,7 @@ pub fn points(own: u64) -> u64 {
 }
 
 /// Returns the first of two amounts of work, or the second where `ALLUVIUM_TESTS=all` asks for
-/// every
-/// part of each test: the gate tries some, `.ci/nightly` all of them.
+/// every part of each test: the gate tries some, `.ci/nightly` all of them.
 ///
 /// ```
 /// use alluvium_sim::environment::effort;

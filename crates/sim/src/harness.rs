@@ -106,8 +106,7 @@ impl Crashes {
     }
 
     /// Runs each story twice from the same seeds, the second time on another thread; in the gate,
-    /// the
-    /// first story.
+    /// the first story.
     ///
     /// # Panics
     /// When the two did not do the same (X1).
@@ -139,8 +138,7 @@ impl Crashes {
     }
 
     /// Plants each of these bugs under a story that is right, finds it, and replays it; in the
-    /// gate,
-    /// the first two.
+    /// gate, the first two.
     ///
     /// # Panics
     /// When the story survives a bug, or the replay line finds something else.
@@ -181,8 +179,7 @@ pub struct Faults {
     /// finding.
     pub command: &'static str,
     /// One call in this many fails, and in the gate one in four times as many, unless the
-    /// environment
-    /// asks for more seeds: then each does.
+    /// environment asks for more seeds: then each does.
     pub every: u64,
 }
 

@@ -132,9 +132,8 @@ impl Engine {
         if commit.count == 0 {
             self.catalog.alive(owners)?;
             let at = self.visible.at();
-            // It writes nothing, as the delete of an empty range does. What came before it is
-            // durable
-            // when it returns all the same: callers do not know that it is empty.
+            // The delete of an empty range writes nothing, and its caller need not know that. A
+            // durable write makes all earlier writes durable all the same.
             if durability == Durability::Disk {
                 self.health()?;
                 self.sync()?;

@@ -1,7 +1,7 @@
 //! The same numbers as a list, for exporters, and as a table, for people.
 
 use super::Stats;
-use super::register::{self, Row};
+use super::register::{self, FigureRow};
 use super::tiers::TierStats;
 use crate::CopyStats;
 use alluvium_base::Purpose;
@@ -40,7 +40,7 @@ pub struct Figure {
     pub unit: Unit,
     /// Whether it only grows.
     pub nature: Nature,
-    /// What it means, in a sentence.
+    /// The meaning of the number, in a sentence.
     pub help: &'static str,
     /// The number. Counts are exact up to 2^53.
     pub value: f64,
@@ -61,7 +61,7 @@ impl List {
         });
     }
 
-    fn rows(&mut self, rows: &[Row], stats: &Stats) {
+    fn rows(&mut self, rows: &[FigureRow], stats: &Stats) {
         for row in rows {
             if let Some(value) = (row.read)(stats) {
                 self.push(row.name.to_owned(), row.unit, row.nature, row.help, value);
@@ -70,7 +70,7 @@ impl List {
     }
 }
 
-/// What is counted of each purpose for which the device is used, in the order of its counts.
+/// The counters of each device purpose, in the order of `DeviceCounts`.
 const DEVICE: [(&str, Unit, &str); 5] = [
     ("reads", Unit::Count, "Reads of the device."),
     ("writes", Unit::Count, "Writes to the device."),

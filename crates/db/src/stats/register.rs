@@ -1,14 +1,12 @@
-//! The register of figures: what each is called, what it counts, what it means, and where it is
-//! read.
+//! The register of figures: the name, the unit, the meaning and the source of each.
 //!
 //! `Stats::list`, the recorder of the `metrics` crate and the server's metrics all read it, so that
-//! a
-//! figure that is added here is everywhere.
+//! a figure that is added here is everywhere.
 
 use super::{Nature, Stats, Unit};
 
 /// A figure of the register.
-pub(super) struct Row {
+pub(super) struct FigureRow {
     pub(super) name: &'static str,
     pub(super) unit: Unit,
     pub(super) nature: Nature,
@@ -18,29 +16,29 @@ pub(super) struct Row {
 }
 
 /// A number as it stands in [`Stats`].
-trait Number {
+trait FigureValue {
     fn number(self) -> Option<f64>;
 }
 
-impl Number for u64 {
+impl FigureValue for u64 {
     fn number(self) -> Option<f64> {
         Some(self as f64)
     }
 }
 
-impl Number for usize {
+impl FigureValue for usize {
     fn number(self) -> Option<f64> {
         Some(self as f64)
     }
 }
 
-impl Number for u8 {
+impl FigureValue for u8 {
     fn number(self) -> Option<f64> {
         Some(f64::from(self))
     }
 }
 
-impl Number for Option<f64> {
+impl FigureValue for Option<f64> {
     fn number(self) -> Option<f64> {
         self
     }
@@ -49,7 +47,7 @@ impl Number for Option<f64> {
 /// Makes rows of `"name", Unit, Nature, read, "help";`.
 macro_rules! rows {
     ($($name:literal, $unit:ident, $nature:ident, |$stats:ident| $read:expr, $help:literal;)*) => {
-        &[$(Row {
+        &[$(FigureRow {
             name: $name,
             unit: Unit::$unit,
             nature: Nature::$nature,
@@ -59,8 +57,8 @@ macro_rules! rows {
     };
 }
 
-/// What users asked for.
-pub(super) const OPERATIONS: &[Row] = rows! {
+/// Operations and transactions of users.
+pub(super) const OPERATIONS: &[FigureRow] = rows! {
     "operations.commits", Count, Counter, |s| s.operations.commits,
         "Commits: batches, and writes outside of any.";
     "operations.puts", Count, Counter, |s| s.operations.puts, "Puts in commits.";
@@ -101,8 +99,8 @@ pub(super) const OPERATIONS: &[Row] = rows! {
         "Bytes that open transactions have written to disk.";
 };
 
-/// What it cost, for each of the users'.
-pub(super) const AMPLIFICATION: &[Row] = rows! {
+/// Costs for each byte or key of the users.
+pub(super) const AMPLIFICATION: &[FigureRow] = rows! {
     "amplification.write", Ratio, Gauge, |s| s.write_amplification(),
         "Bytes written to the device for each byte of users' writes.";
     "amplification.read", Ratio, Gauge, |s| s.read_amplification(),
@@ -112,7 +110,7 @@ pub(super) const AMPLIFICATION: &[Row] = rows! {
 };
 
 /// Caches and memory.
-pub(super) const CACHES: &[Row] = rows! {
+pub(super) const CACHES: &[FigureRow] = rows! {
     "cache.pages.hit_rate", Ratio, Gauge, |s| s.page_hit_rate(),
         "Share of node reads that the page cache answered.";
     "cache.pages.hits", Count, Counter, |s| s.cache.hits, "Node reads that the page cache answered.";
@@ -144,7 +142,7 @@ pub(super) const CACHES: &[Row] = rows! {
 };
 
 /// Space of the data files.
-pub(super) const SPACE: &[Row] = rows! {
+pub(super) const SPACE: &[FigureRow] = rows! {
     "space.file_bytes", Bytes, Gauge, |s| s.space.file_bytes, "Length of the data files, holes included.";
     "space.live_extent_bytes", Bytes, Gauge, |s| s.space.live_extent_bytes, "Bytes of extents in use.";
     "space.live_bytes", Bytes, Gauge, |s| s.space.live_bytes, "Bytes that something refers to.";
@@ -156,7 +154,7 @@ pub(super) const SPACE: &[Row] = rows! {
 };
 
 /// The log.
-pub(super) const LOG: &[Row] = rows! {
+pub(super) const LOG: &[FigureRow] = rows! {
     "log.limit_bytes", Bytes, Gauge, |s| s.log.limit_bytes, "Bytes that the log may have.";
     "log.live_bytes", Bytes, Gauge, |s| s.log.live_bytes, "Bytes of the log that are not released.";
     "log.disk_bytes", Bytes, Gauge, |s| s.log.disk_bytes, "Bytes of the files of the log.";
@@ -166,7 +164,7 @@ pub(super) const LOG: &[Row] = rows! {
 };
 
 /// Levels, hashed keyspaces and pages that are written in place.
-pub(super) const STRUCTURES: &[Row] = rows! {
+pub(super) const STRUCTURES: &[FigureRow] = rows! {
     "levels.levels", Count, Gauge, |s| s.levels.as_ref().map(|levels| levels.levels as f64),
         "Levels of runs.";
     "levels.runs", Count, Gauge, |s| s.levels.as_ref().map(|levels| levels.runs as f64), "Runs in levels.";
@@ -211,8 +209,8 @@ pub(super) const STRUCTURES: &[Row] = rows! {
     "paged.images", Count, Counter, |s| s.paged.images, "Images of pages that were written to the journal.";
 };
 
-/// What the background has done and has to do.
-pub(super) const WORK: &[Row] = rows! {
+/// Background work that is done, and work that is due.
+pub(super) const WORK: &[FigureRow] = rows! {
     "work.waits", Count, Counter, |s| s.waits,
         "Times that a writer stopped because background work was behind.";
     "work.cap_yields", Count, Counter, |s| s.cap_yields,

@@ -4,8 +4,7 @@
 //! *Read in this order*: `contract.rs` (what users see is the same for each kind), `model.rs` (one
 //! history, told to all of them), `levels.rs`, `hashed.rs`, `bundles.rs`, `paged.rs` and
 //! `volatile.rs` (as a user chooses them), `queues.rs`, `hashed_repair.rs`, `paged_files.rs` (their
-//! files),
-//! `copies.rs`, `crashes.rs`, `hostile.rs` (manifests), `hostile_log.rs`.
+//! files), `copies.rs`, `crashes.rs`, `hostile.rs` (manifests), `hostile_log.rs`.
 
 mod bundles;
 mod contract;

@@ -8,7 +8,7 @@ use crate::fault::{Fault, is_planted};
 use crate::format;
 use crate::iter::{self, Iter};
 use crate::pin::Pinned;
-use crate::write_set::{Below, Overlay, Own, slices};
+use crate::write_set::{BaseWalk, Overlay, Own, slices};
 use crate::{Error, Keyspace, Result, Value};
 use alluvium_dictionary::range::KeyRange;
 use std::fmt;
@@ -28,7 +28,7 @@ pub(super) enum Base<'t> {
     Failed(Option<Error>),
 }
 
-impl Below for Base<'_> {
+impl BaseWalk for Base<'_> {
     fn leave_out_long_values(&mut self) {
         match self {
             Base::Then(iter) => iter.leave_out_long_values(),

@@ -14,12 +14,12 @@ use std::ops::Bound;
 type Pair = (Vec<u8>, Value);
 
 /// A walk that may leave long values out.
-pub(crate) trait Below: DoubleEndedIterator<Item = Result<Pair>> {
+pub(crate) trait BaseWalk: DoubleEndedIterator<Item = Result<Pair>> {
     /// Hands out long values as empty ones from now on, and reads none outside leaves.
     fn leave_out_long_values(&mut self);
 }
 
-impl Below for Iter {
+impl BaseWalk for Iter {
     fn leave_out_long_values(&mut self) {
         Iter::leave_out_long_values(self);
     }
@@ -123,7 +123,7 @@ impl Upper for Own<'_> {
         let Some((key, write)) = self.writes.as_mut().and_then(|writes| writes.take(end)) else {
             return Ok(None);
         };
-        // What is to be shown as an empty one is not copied.
+        // A long value that is left out is not copied.
         if let OwnWrite::Put(value) = write.own(self.set.now_ms)
             && self.long_values.shown(value).len() < value.len()
         {
@@ -164,7 +164,7 @@ pub(crate) struct Overlay<B: DoubleEndedIterator, U> {
     long_values: LongValues,
 }
 
-impl<B: Below, U: Upper> Overlay<B, U> {
+impl<B: BaseWalk, U: Upper> Overlay<B, U> {
     pub(crate) fn new(upper: Option<U>, base: B) -> Overlay<B, U> {
         Overlay {
             base: Ends::new(base),
@@ -248,7 +248,7 @@ impl<B: Below, U: Upper> Overlay<B, U> {
     }
 }
 
-impl<B: Below, U: Upper> Below for Overlay<B, U> {
+impl<B: BaseWalk, U: Upper> BaseWalk for Overlay<B, U> {
     fn leave_out_long_values(&mut self) {
         self.long_values = LongValues::LeftOut;
         self.base.iter.leave_out_long_values();
@@ -268,7 +268,7 @@ fn has_keys(bounds: Bounds<'_>) -> bool {
     }
 }
 
-impl<B: Below, U: Upper> Iterator for Overlay<B, U> {
+impl<B: BaseWalk, U: Upper> Iterator for Overlay<B, U> {
     type Item = Result<Pair>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -276,7 +276,7 @@ impl<B: Below, U: Upper> Iterator for Overlay<B, U> {
     }
 }
 
-impl<B: Below, U: Upper> DoubleEndedIterator for Overlay<B, U> {
+impl<B: BaseWalk, U: Upper> DoubleEndedIterator for Overlay<B, U> {
     fn next_back(&mut self) -> Option<Self::Item> {
         self.step(End::Back).transpose()
     }

@@ -25,7 +25,7 @@ mod write;
 mod writes;
 
 pub use iter::WriteSetIter;
-pub(crate) use iter::{Below, End, Overlay, Own, Upper};
+pub(crate) use iter::{BaseWalk, End, Overlay, Own, Upper};
 pub use write::OwnWrite;
 
 use crate::batch::expiry_ms;

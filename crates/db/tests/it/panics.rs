@@ -412,8 +412,7 @@ fn after_failure(
 }
 
 /// How often the story is told with a panic somewhere, for each that may panic; in the gate, an
-/// eighth
-/// as often.
+/// eighth as often.
 const RUNS: i64 = 700;
 
 /// Tells stories with a panic of one kind at every call, of several seeds, about so often.

@@ -26,9 +26,9 @@ use std::sync::Arc;
 
 /// A hashed structure in one of its forms.
 #[derive(Clone, Copy, Debug)]
-struct Hosted(HashedForm);
+struct HashedSubject(HashedForm);
 
-impl Hosted {
+impl HashedSubject {
     fn options(self) -> HashedOptions {
         HashedOptions {
             form: self.0,
@@ -41,7 +41,7 @@ impl Hosted {
     }
 }
 
-impl Subject for Hosted {
+impl Subject for HashedSubject {
     type Dictionary = Hashed;
 
     fn create(&self, home: Home) -> Result<Hashed> {
@@ -101,15 +101,15 @@ impl Subject for Hosted {
     }
 }
 
-fn story(name: &'static str, form: HashedForm) -> StructureStory<Hosted> {
-    StructureStory::new(name, Hosted(form))
+fn story(name: &'static str, form: HashedForm) -> StructureStory<HashedSubject> {
+    StructureStory::new(name, HashedSubject(form))
 }
 
-fn bundle(name: &'static str, lambda: u16, refined: bool) -> StructureStory<Hosted> {
+fn bundle(name: &'static str, lambda: u16, refined: bool) -> StructureStory<HashedSubject> {
     story(name, HashedForm::Boa { lambda, refined })
 }
 
-fn stories() -> [StructureStory<Hosted>; 4] {
+fn stories() -> [StructureStory<HashedSubject>; 4] {
     [
         bundle("boa-latest", 2, false),
         bundle("boa-sketches", 2, true),
@@ -120,7 +120,7 @@ fn stories() -> [StructureStory<Hosted>; 4] {
 
 /// Bundles of trees: with two children a node, trees are soon so high that hashes are written
 /// again.
-fn groves() -> [StructureStory<Hosted>; 2] {
+fn groves() -> [StructureStory<HashedSubject>; 2] {
     [
         story("bot", HashedForm::Bot { lambda: 2 }),
         story("bot-wide", HashedForm::Bot { lambda: 4 }),
@@ -128,7 +128,7 @@ fn groves() -> [StructureStory<Hosted>; 2] {
 }
 
 /// SILT's stores, and a bundle of arrays with each kind of filter.
-fn on_two_tiers() -> [StructureStory<Hosted>; 3] {
+fn on_two_tiers() -> [StructureStory<HashedSubject>; 3] {
     let [latest, sketches, _, silt] = stories();
     [
         latest.on_two_tiers("boa-latest-on-two-tiers"),
@@ -139,7 +139,7 @@ fn on_two_tiers() -> [StructureStory<Hosted>; 3] {
 
 /// Bundles of trees on two tiers: leaves and what is settled go to the second, lists and digests
 /// stay on the first.
-fn groves_on_two_tiers() -> [StructureStory<Hosted>; 2] {
+fn groves_on_two_tiers() -> [StructureStory<HashedSubject>; 2] {
     let [right, wide] = groves();
     [
         right.on_two_tiers("bot-on-two-tiers"),

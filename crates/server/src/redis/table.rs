@@ -55,8 +55,7 @@ const LOOKS: u16 = 8192;
 /// It changes other databases than that of its client.
 const ACROSS: u16 = 16384;
 /// It reaches the record of its one key as a collection alone, says nothing of its expiry, and
-/// walks
-/// over no records.
+/// walks over no records.
 const KEEPS: u16 = 32768;
 
 /// A command.

@@ -77,8 +77,7 @@ impl Hexadecimal {
     }
 
     /// Returns the number times `scale`, which is below 2⁶⁴, as the nearest integer, the even one
-    /// of
-    /// two; none if it has more than 127 bits.
+    /// of two; none if it has more than 127 bits.
     pub(super) fn scaled(self, scale: u64) -> Option<u128> {
         let product = u128::from(self.mantissa) * u128::from(scale);
         if product == 0 {

@@ -2,10 +2,8 @@
 //!
 //! Each command of a pipeline on one collection reads its record and writes it. What it writes is
 //! for the next command, and for the commit: in between it need not be put together and taken
-//! apart.
-//! Only commands that reach the record as a collection see what is kept; before any other the
-//! record
-//! is written as ever ([`Transaction::settle`]).
+//! apart. Only commands that reach the record as a collection see what is kept; before any other
+//! the record is written as ever ([`Transaction::settle`]).
 
 use super::transaction::Transaction;
 use crate::model::Collection;

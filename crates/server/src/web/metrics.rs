@@ -207,9 +207,8 @@ fn counted(shared: &Shared, text: &mut Text) {
 }
 
 /// A family of the store's figures: its name, the label that tells its numbers apart, what it
-/// means,
-/// and for each word of the label the figures that are added up. Without a label it is one number,
-/// and its first figure says what it means.
+/// means, and for each word of the label the figures that are added up. Without a label it is one
+/// number, and its first figure says what it means.
 struct Family {
     name: &'static str,
     label: Option<(&'static str, &'static str)>,

@@ -1,7 +1,6 @@
 //! Flushes of a node of the tree as ball recycling (Conway §5): a byte that waits is a ball, a
 //! child is a bin, and a flush takes what waits for one child. What policies take is set beside the
-//! simulation and
-//! beside the bounds of `research_models::recycling`.
+//! simulation and beside the bounds of `research_models::recycling`.
 
 use alluvium_model::{Alias, Popularity, Random};
 use alluvium_trees::tiered::policy::{Child, Shape, Victim, flush};

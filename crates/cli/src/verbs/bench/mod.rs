@@ -216,7 +216,7 @@ impl Bench {
     }
 }
 
-/// Does a child's work: what the runner says on standard input, for an engine that is at hand.
+/// Runs the job that the runner writes to standard input, on one of Alluvium's own engines.
 #[must_use]
 pub fn run_child() -> Exit {
     ended(run::child(&OWN))
@@ -514,7 +514,7 @@ fn described(orders: &Orders) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Says what happens, and knows who is the child for whom.
+/// The runner on a terminal: prints progress, and finds the program that measures an engine.
 #[derive(Debug)]
 pub struct Screen;
 

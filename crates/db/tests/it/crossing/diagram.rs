@@ -3,7 +3,7 @@
 
 use super::model::Rule;
 use super::plan::{KeyspacePlan, StorePlan};
-use super::run::{Ran, run_one};
+use super::run::{RunOutcome, run_one};
 use super::show;
 use super::shrink::Failing;
 use alluvium_sim::Coverage;
@@ -55,7 +55,7 @@ fn options(plan: &StorePlan) -> Vec<(String, String)> {
 }
 
 /// Returns what an operation came to under one plan, in a word.
-fn mark(ran: &Ran, at: usize) -> String {
+fn mark(ran: &RunOutcome, at: usize) -> String {
     match &ran.failure {
         Some(failure) if failure.at == at => return "WRONG".to_owned(),
         Some(failure) if failure.at < at => return String::new(),

@@ -7,7 +7,7 @@ use alluvium_storage::log::Access;
 
 /// Options of a store that no answer depends on.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Knobs {
+pub(crate) struct NeutralOptions {
     /// Bytes of the page cache.
     pub(crate) cache: u64,
     /// Bytes of the record cache.
@@ -38,9 +38,9 @@ pub(crate) struct Knobs {
     pub(crate) loses_nothing: bool,
 }
 
-impl Default for Knobs {
-    fn default() -> Knobs {
-        Knobs {
+impl Default for NeutralOptions {
+    fn default() -> NeutralOptions {
+        NeutralOptions {
             cache: 1 << 20,
             record_memory: 64 << 10,
             fanout: 4,
@@ -59,7 +59,7 @@ impl Default for Knobs {
     }
 }
 
-impl Knobs {
+impl NeutralOptions {
     /// Sets those that are no part of a scale.
     pub(crate) fn of(&self, options: Options) -> Options {
         options

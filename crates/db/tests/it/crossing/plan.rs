@@ -1,7 +1,7 @@
 //! The stores of histories: a keyspace or two in every structure, in an order that a seed draws, so
 //! that each comes to lie beside each other one. All sizes are small.
 
-use super::knobs::Knobs;
+use super::knobs::NeutralOptions;
 use alluvium::simulation::{Scale, Simulated as _};
 use alluvium::{Compression, Db, Keyspace, KeyspaceOptions};
 
@@ -39,7 +39,7 @@ pub(crate) struct StorePlan {
     /// In the order in which they are made.
     pub(crate) keyspaces: Vec<KeyspacePlan>,
     /// What no answer depends on.
-    pub(crate) knobs: Knobs,
+    pub(crate) knobs: NeutralOptions,
 }
 
 pub(super) const LEVELS: [&str; 9] = [
@@ -181,7 +181,7 @@ impl StorePlan {
             tiers: [1, 1, 2][random.usize(..3)],
             keys: [12, 60, 120, 300][random.usize(..4)],
             keyspaces,
-            knobs: Knobs::default(),
+            knobs: NeutralOptions::default(),
         }
     }
 

@@ -19,7 +19,7 @@ pub(crate) struct Failure {
 
 /// What a history came to under one plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ran {
+pub(crate) struct RunOutcome {
     /// Where it fails, if it does.
     pub(crate) failure: Option<Failure>,
     /// What the model did not foretell, by the number of the operation.
@@ -50,7 +50,7 @@ pub(crate) fn run(
     rule: Rule,
     coverage: &Coverage,
 ) -> Option<Failure> {
-    let mut first: Option<Ran> = None;
+    let mut first: Option<RunOutcome> = None;
     for plan in plans {
         let ran = run_one(plan, operations, rule, coverage);
         if ran.failure.is_some() {
@@ -70,7 +70,7 @@ pub(crate) fn run(
 
 /// Returns where a history came to something else under another plan, in what the model does not
 /// foretell.
-pub(crate) fn difference(one: &Ran, other: &Ran) -> Option<Failure> {
+pub(crate) fn difference(one: &RunOutcome, other: &RunOutcome) -> Option<Failure> {
     let pairs = one.notes.iter().zip(&other.notes);
     let same = pairs.take_while(|(one, other)| one == other).count();
     let (one, other) = (one.notes.get(same), other.notes.get(same));
@@ -85,7 +85,12 @@ pub(crate) fn difference(one: &Ran, other: &Ran) -> Option<Failure> {
 }
 
 /// Runs a history under one plan. A panic of the store is a failure like others.
-pub(crate) fn run_one(plan: &StorePlan, operations: &[Operation], rule: Rule, coverage: &Coverage) -> Ran {
+pub(crate) fn run_one(
+    plan: &StorePlan,
+    operations: &[Operation],
+    rule: Rule,
+    coverage: &Coverage,
+) -> RunOutcome {
     INSTALL.call_once(install);
     let (at, notes) = (Cell::new(0), RefCell::new(Vec::new()));
     IS_WATCHED.set(true);
@@ -114,7 +119,7 @@ pub(crate) fn run_one(plan: &StorePlan, operations: &[Operation], rule: Rule, co
         Ok(Err(why)) => Some(why),
         Err(_) => Some(LAST_PANIC.with_borrow(|last| format!("a panic: {last}"))),
     };
-    Ran {
+    RunOutcome {
         failure: why.map(|why| Failure { at: at.get(), why }),
         notes: notes.into_inner(),
     }

@@ -4,7 +4,7 @@
 //! all of it. The second has short keys in an order, the third long ones. The fourth is emptied
 //! before the store is closed, so that it may be volatile.
 
-use super::knobs::Knobs;
+use super::knobs::NeutralOptions;
 use super::ops::Operation;
 use super::plan::{HASHED, KeyspacePlan, LEVELS, MAP, NODES, Operator, PAGED, StorePlan, VOLATILE};
 use alluvium::simulation::Filters;
@@ -38,9 +38,9 @@ pub(super) fn plain(seed: u64) -> StorePlan {
         tiers: 1,
         keys: [12, 60, 120, 300][random.usize(..4)],
         keyspaces,
-        knobs: Knobs {
+        knobs: NeutralOptions {
             loses_nothing: true,
-            ..Knobs::default()
+            ..NeutralOptions::default()
         },
     }
 }
@@ -93,7 +93,7 @@ pub(super) fn varied(plain: &StorePlan, seed: u64) -> StorePlan {
     }
 }
 
-fn knobs(random: &mut Rng, tiers: usize) -> Knobs {
+fn knobs(random: &mut Rng, tiers: usize) -> NeutralOptions {
     let upkeep = [
         None,
         None,
@@ -103,7 +103,7 @@ fn knobs(random: &mut Rng, tiers: usize) -> Knobs {
         Some(Operation::Work(40)),
     ];
     let page_size = pick(random, &[4 << 10, 4 << 10, 8 << 10, 16 << 10]);
-    Knobs {
+    NeutralOptions {
         cache: pick(random, &[256, 512, 2048]) * u64::from(page_size),
         record_memory: pick(random, &[0, 4 << 10, 64 << 10, 1 << 20]),
         fanout: pick(random, &[2, 3, 4, 8, 16]),

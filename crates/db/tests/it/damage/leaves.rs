@@ -1,7 +1,6 @@
 //! Damaged leaves, index nodes, values apart and pages of filters: a repair leaves nodes and values
 //! out and says which keys that are, and writes filters again; then nothing is damaged, and all
-//! that
-//! is left can be merged.
+//! that is left can be merged.
 
 use super::*;
 use alluvium::{LevelsOptions, RepairReport, Structure};
