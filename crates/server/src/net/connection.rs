@@ -356,10 +356,7 @@ impl Connection {
                 return Ok(Received::Again);
             }
         }
-        let pace = match self.account.budget().is_tight() {
-            true => Pace::Little,
-            false => Pace::Much,
-        };
+        let pace = self.pace();
         match self.input.fill(&mut self.transport, wanted, pace) {
             Ok((_, 0)) if self.has_output() => {
                 // It may still read.
@@ -390,9 +387,17 @@ impl Connection {
         }
     }
 
+    /// Returns how much is received at once: little while clients hold much memory.
+    fn pace(&self) -> Pace {
+        match self.account.budget().is_tight() {
+            true => Pace::Little,
+            false => Pace::Much,
+        }
+    }
+
     /// Takes memory for the input of a request that takes `wanted` bytes as far as is known.
     fn room_for(&mut self, wanted: usize) -> Room {
-        let next = self.input.next_capacity(wanted);
+        let next = self.input.next_capacity(wanted, self.pace());
         if wanted.max(next) <= self.account.budget().unasked() {
             self.account.release();
             return Room::Taken;

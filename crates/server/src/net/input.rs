@@ -26,6 +26,14 @@ pub(crate) enum Pace {
     Little,
 }
 
+impl Pace {
+    /// Whether no more than a little is received of a request that takes `wanted` bytes as far as
+    /// is known.
+    fn is_little(self, wanted: usize) -> bool {
+        self == Pace::Little && wanted <= LITTLE
+    }
+}
+
 /// Lets the buffer of this thread go.
 pub(super) fn forget_spare() {
     drop(SPARE.take());
@@ -68,7 +76,10 @@ impl Input {
 
     /// Returns how long the buffer will be when more is received, of a request that takes `wanted`
     /// bytes as far as is known.
-    pub(super) fn next_capacity(&self, wanted: usize) -> usize {
+    pub(super) fn next_capacity(&self, wanted: usize, pace: Pace) -> usize {
+        if pace.is_little(wanted) {
+            return self.bytes.len().max(self.len() + LITTLE);
+        }
         if self.bytes.len() - self.len() >= CHUNK / 4 {
             return self.bytes.len();
         }
@@ -90,14 +101,12 @@ impl Input {
         wanted: usize,
         pace: Pace,
     ) -> io::Result<(usize, usize)> {
-        if pace == Pace::Little && wanted <= LITTLE {
+        let room = if pace.is_little(wanted) {
             self.make_a_little_longer();
+            self.end..self.bytes.len().min(self.end + LITTLE)
         } else {
             self.make_longer(wanted);
-        }
-        let room = match pace {
-            Pace::Little if wanted <= LITTLE => self.end..self.bytes.len().min(self.end + LITTLE),
-            Pace::Little | Pace::Much => self.end..self.bytes.len(),
+            self.end..self.bytes.len()
         };
         let asked = room.len();
         let got = transport.read(&mut self.bytes[room])?;
@@ -131,7 +140,7 @@ impl Input {
             self.start = 0;
         }
         if self.bytes.len() - self.end < CHUNK / 4 {
-            let longer = self.next_capacity(wanted);
+            let longer = self.next_capacity(wanted, Pace::Much);
             self.bytes.reserve_exact(longer - self.bytes.len());
             self.bytes.resize(longer, 0);
         }
@@ -205,6 +214,8 @@ mod tests {
         let mut input = Input::default();
         input.make_a_little_longer();
         assert_eq!((input.capacity(), input.len()), (LITTLE, 0));
+        assert_eq!(input.next_capacity(100, Pace::Little), LITTLE);
+        assert!(input.next_capacity(100, Pace::Much) > CHUNK);
         input.end = LITTLE;
         input.make_a_little_longer();
         assert_eq!((input.capacity(), input.len()), (2 * LITTLE, LITTLE));
@@ -218,9 +229,12 @@ mod tests {
     #[test]
     fn a_buffer_grows_to_what_is_wanted_and_not_beyond() {
         let full = with(4 * CHUNK, 0, 4 * CHUNK);
-        assert_eq!(full.next_capacity(0), 6 * CHUNK);
-        assert_eq!(full.next_capacity(5 * CHUNK), 5 * CHUNK + CHUNK / 4);
-        assert_eq!(full.next_capacity(100 * CHUNK), 6 * CHUNK);
-        assert_eq!(with(4 * CHUNK, 0, CHUNK).next_capacity(100 * CHUNK), 4 * CHUNK);
+        assert_eq!(full.next_capacity(0, Pace::Much), 6 * CHUNK);
+        assert_eq!(full.next_capacity(5 * CHUNK, Pace::Much), 5 * CHUNK + CHUNK / 4);
+        assert_eq!(full.next_capacity(100 * CHUNK, Pace::Much), 6 * CHUNK);
+        assert_eq!(
+            with(4 * CHUNK, 0, CHUNK).next_capacity(100 * CHUNK, Pace::Much),
+            4 * CHUNK
+        );
     }
 }
