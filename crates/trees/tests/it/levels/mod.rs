@@ -7,6 +7,7 @@ mod differential;
 mod rehash;
 mod rules;
 mod scans;
+mod slices;
 
 use crate::history::History;
 use crate::schema::schema_with;
