@@ -61,15 +61,27 @@ impl Engine {
     }
 
     /// Does what compactions are due. On a full disk the next ones go on in the space that those
-    /// before them have left, as long as there are any.
+    /// before them have left, as long as there are any, or space comes free.
     fn settle_all(&self) -> Result<()> {
         loop {
-            let before = self.pressure.steps();
+            let steps = self.pressure.steps();
             match self.settle() {
-                Err(error) if error.is_full() && self.pressure.steps() > before => self.free_replaced()?,
+                Err(error) if error.is_full() => {
+                    let unused = self.unused_bytes();
+                    self.free_replaced()?;
+                    if self.pressure.steps() == steps && self.unused_bytes() >= unused {
+                        return Err(error);
+                    }
+                }
                 other => return other,
             }
         }
+    }
+
+    /// Returns the bytes that nothing refers to any more, and that are not free yet.
+    fn unused_bytes(&self) -> u64 {
+        let total = self.store.usage().0.total();
+        total.dead_bytes + total.dying_bytes
     }
 
     /// Makes the space usable that compactions have left.
