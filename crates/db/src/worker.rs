@@ -130,6 +130,8 @@ impl Workers {
             bucket: Mutex::default(),
             started: Instant::now(),
         });
+        // Before the log takes what there is.
+        engine.fit_reserve();
         let mut threads = Vec::new();
         let mut spawn = |name: String, run: fn(&Shared)| {
             let shared = Arc::clone(&shared);
@@ -322,6 +324,7 @@ impl Shared {
         if let Err(error) = self.engine.mark_time() {
             self.failed(&error);
         }
+        self.engine.fit_reserve();
         if let Err(error) = self.engine.make_room() {
             self.failed(&error);
         }

@@ -427,6 +427,16 @@ impl Engine {
         self.reclaim()
     }
 
+    /// Keeps as much space for compactions that free some as one of them takes. Where there are
+    /// several tiers they have the space of all.
+    pub(crate) fn fit_reserve(&self) {
+        let bytes = match self.store.tiers().count() {
+            1 => self.dictionaries.freeing_bytes(),
+            _ => 0,
+        };
+        self.store.extents().keep_for_freeing(0, bytes);
+    }
+
     /// Returns whether a tier has this number of units for ordinary writes.
     fn has_units(&self, tier: u8, units: u32) -> bool {
         let extents = self.store.extents();

@@ -422,6 +422,7 @@ impl Engine {
                 self.queue.remove(&done.slot);
                 drop(under_way);
                 drop(done);
+                self.fit_reserve();
                 self.pressure.relieved();
                 // A checkpoint may be due now, and who compacts may go on.
                 self.pressure.call_all();

@@ -17,6 +17,7 @@ mod expired;
 mod failing;
 mod filesystems;
 mod forecast;
+mod full_disks;
 mod futures;
 mod handles;
 mod hermitage;

@@ -145,6 +145,14 @@ impl Extents {
         extent.map(|extent| self.abandon(extent)).is_ok()
     }
 
+    /// Keeps `bytes` of a tier beside the rest of its reserve, but no more than an eighth of what
+    /// is used, for compactions that free space: what one of them takes. Only [`Class::Freeing`]
+    /// may have them.
+    pub fn keep_for_freeing(&self, tier: u8, bytes: u64) {
+        let units = bytes.div_ceil(UNIT).min(u64::from(MAX_TIER_UNITS)) as u32;
+        self.shared.lock(tier).freeing = units;
+    }
+
     /// Gives up an extent of a step that is not installed. Its writes must be over, and no cache
     /// may hold a part of it: the next owner may write to it in the same generation.
     ///
@@ -282,7 +290,7 @@ fn tier_usage(tier: &Tier, limits: &TierLimits) -> TierUsage {
         backed_bytes: bytes(tier.backed.count()),
         hole_bytes: bytes(tier.holes.count()),
         free_bytes: bytes(tier.free.count() + held),
-        reserve_bytes: bytes(tier.reserve(limits)),
+        reserve_bytes: bytes(tier.reserve(limits).units()),
         occupied_bytes: 0,
     }
 }
@@ -438,7 +446,7 @@ impl Shared {
         let room = MAX_TIER_UNITS - tier.units;
         // The reserve comes with the first extent.
         let reserve = match tier.used() {
-            0 => tier.reserve(&slot.limits),
+            0 => tier.reserve(&slot.limits).units(),
             _ => 0,
         };
         let step = policy::step(tier.units, units, slot.limits.start()).max(units + reserve);

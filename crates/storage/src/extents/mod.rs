@@ -82,6 +82,7 @@ use crate::node::tier_file;
 use crate::tiers::{MAX_TIERS, Numbered};
 use alluvium_base::{KIB, MIB};
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use policy::Reserve;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -172,21 +173,22 @@ pub enum Class {
     /// Ordinary writes, which must leave the reserve alone.
     Normal,
     /// What was acknowledged before, and deletes: they must leave half of it, for what makes them
-    /// free space.
+    /// free space, beside what [`Extents::keep_for_freeing`] keeps.
     Essential,
-    /// The same when nothing would free space until it is written: it must leave a quarter.
+    /// The same when nothing would free space until it is written: it must leave a quarter, beside
+    /// the same.
     Unblocking,
     /// Compactions that free space, and checkpoints.
     Freeing,
 }
 
 impl Class {
-    /// Returns how much of a reserve is out of reach.
-    fn leaves(self, reserve: u32) -> u32 {
+    /// Returns how many units of a reserve are out of reach.
+    fn leaves(self, reserve: Reserve) -> u32 {
         match self {
-            Class::Normal => reserve,
-            Class::Essential => reserve / 2,
-            Class::Unblocking => reserve / 4,
+            Class::Normal => reserve.units(),
+            Class::Essential => reserve.freeing + reserve.shared / 2,
+            Class::Unblocking => reserve.freeing + reserve.shared / 4,
             Class::Freeing => 0,
         }
     }

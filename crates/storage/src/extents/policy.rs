@@ -39,6 +39,21 @@ pub(super) fn longest(used: u32, least: u32, wanted: u32, start: Start) -> u32 {
     }
 }
 
+/// The units that are kept backed for essential allocations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Reserve {
+    /// A part of these may be taken by what was acknowledged, and by deletes.
+    pub(super) shared: u32,
+    /// These may be taken only by compactions that free space.
+    pub(super) freeing: u32,
+}
+
+impl Reserve {
+    pub(super) fn units(self) -> u32 {
+        self.shared + self.freeing
+    }
+}
+
 /// What an allocation sees of its tier.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View {
@@ -55,8 +70,8 @@ pub(super) struct View {
     /// Free units that have space on the file system, and the longest stretch of them.
     pub(super) backed: u32,
     pub(super) backed_longest: u32,
-    /// Units that only an essential allocation may take.
-    pub(super) reserve: u32,
+    /// What only an essential allocation may take.
+    pub(super) reserve: Reserve,
     /// Free units of which it is not known whether they have space.
     pub(super) unknown: u32,
     /// The file system, or the limit, gave nothing more.
@@ -161,6 +176,12 @@ pub(super) fn reserve(used: u32, (wanted, most): (u32, u32), start: Start) -> u3
     };
     let wanted = wanted.min(used / 8).max(least);
     wanted.max((used / 64).min(most))
+}
+
+/// Returns the units of the reserve that are for compactions that free space, one of which takes
+/// `wanted`.
+pub(super) fn reserve_for_freeing(used: u32, wanted: u32) -> u32 {
+    wanted.min(used / 8)
 }
 
 /// Returns the free units that stay on the file system for reuse: the reserve, and one step by
@@ -270,7 +291,10 @@ mod tests {
             free_longest: field(text, "stretch").unwrap_or(number("free")),
             backed: number("backed"),
             backed_longest: field(text, "backed-stretch").unwrap_or(number("backed")),
-            reserve: number("reserve"),
+            reserve: Reserve {
+                shared: number("reserve"),
+                freeing: number("beside"),
+            },
             unknown: number("unknown"),
             refused: field(text, "refused").is_some(),
             probed: field(text, "probed").is_some(),
@@ -305,6 +329,12 @@ mod tests {
             wanted 8 file 100 free 20 backed 20 backed-stretch 3 refused least 2    => take 3
             wanted 8 file 100 free 20 backed 11 reserve 16 unblocking refused       => full, 7 left
             wanted 8 file 100 free 20 backed 12 reserve 16 unblocking refused       => take 8
+            wanted 8 file 100 free 40 backed 27 reserve 16 beside 12 essential refused  => full, 7 left
+            wanted 8 file 100 free 40 backed 28 reserve 16 beside 12 essential refused  => take 8
+            wanted 8 file 100 free 40 backed 23 reserve 16 beside 12 unblocking refused => full, 7 left
+            wanted 8 file 100 free 40 backed 35 reserve 16 beside 12 refused            => full, 7 left
+            wanted 8 file 100 free 20 backed 8 reserve 16 beside 12 freeing refused     => take 8
+            wanted 8 file 100 free 20 backed 20 reserve 16 beside 2                     => grow 6
             wanted 8 file 100 free 20 backed 7 freeing refused                      => full, 7 left
             wanted 8 file 100 free 20 backed 0 unknown 20 freeing refused           => probe for 8
             wanted 8 file 100 free 20 backed 3 unknown 17 reserve 16 refused        => probe for 21

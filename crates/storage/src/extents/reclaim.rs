@@ -102,7 +102,7 @@ impl Slot {
         // small.
         let reserve = match tier.used() {
             0 => 0,
-            _ => tier.reserve(&self.limits),
+            _ => tier.reserve(&self.limits).units(),
         };
         debug_assert!(
             tier.backed.count() <= tier.occupying(),

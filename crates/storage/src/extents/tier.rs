@@ -1,7 +1,7 @@
 //! One tier in memory: which extents there are, what they hold, and which units are free. No I/O,
 //! no locks.
 
-use super::policy::{self, View};
+use super::policy::{self, Reserve, View};
 use super::space::{CHUNK, UnitSet};
 use super::state::{Head, Life, States};
 use super::{Class, Extent, MAX_EXTENT_UNITS, MAX_REFERENCES, TierLimits};
@@ -111,6 +111,8 @@ pub(super) struct Tier {
     pub(super) counts: Counts,
     /// The file is being grown or shortened outside the lock.
     pub(super) resizing: bool,
+    /// Units that one compaction which frees space takes.
+    pub(super) freeing: u32,
 }
 
 impl Tier {
@@ -141,12 +143,16 @@ impl Tier {
     }
 
     /// Returns the units that are kept backed for essential allocations.
-    pub(super) fn reserve(&self, limits: &TierLimits) -> u32 {
+    pub(super) fn reserve(&self, limits: &TierLimits) -> Reserve {
         debug_assert!(
             self.backed.count() <= self.free.count(),
             "backed units are free ones"
         );
-        policy::reserve(self.used(), limits.reserve_bounds(), limits.start())
+        let used = self.used();
+        Reserve {
+            shared: policy::reserve(used, limits.reserve_bounds(), limits.start()),
+            freeing: policy::reserve_for_freeing(used, self.freeing),
+        }
     }
 
     /// Returns the units that are not free.

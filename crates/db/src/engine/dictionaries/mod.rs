@@ -189,6 +189,12 @@ impl Dictionaries {
             || hashed.is_some_and(Hashed::may_compact)
     }
 
+    /// Returns how many bytes of free space a compaction takes that frees some, about, beyond those
+    /// of a few memtables.
+    pub(in crate::engine) fn freeing_bytes(&self) -> u64 {
+        self.hashed.get().map_or(0, Hashed::merge_bytes)
+    }
+
     /// Has merges of hashed keyspaces take the deletes that wait for them. Returns whether there
     /// are any that no merge was asked to take before.
     pub(in crate::engine) fn want_deletes_merged(&self) -> bool {

@@ -74,6 +74,12 @@ const ENTRIES: usize = 8;
 /// Bytes that a merge takes at least, however little it reads.
 const SLACK: u64 = 24 * UNIT;
 
+/// What is above the records of a part takes this part of their bytes, at most about.
+const ABOVE_PART: u64 = 8;
+
+/// Bytes of extents that a merge leaves empty.
+const ENDS: u64 = 4 * UNIT;
+
 /// Bytes of a filter that a record takes, at most about.
 const RECORD_BYTES: u64 = 4;
 
@@ -128,6 +134,24 @@ impl Hashed {
         let version = self.version();
         let is_due = self.due(&mut kept, &version).is_some() || kept.wanted.contains(&true);
         u64::from(kept.job.is_some() || is_due)
+    }
+
+    /// Returns how many bytes the merge of a part writes, about, of the one that writes most. While
+    /// space is scarce, parts are merged one after the other.
+    #[must_use]
+    pub fn merge_bytes(&self) -> u64 {
+        let version = self.version();
+        let of = |part: &Arc<Part>| {
+            let waiting = version.young.iter().filter(|young| young.age >= part.upto);
+            let waiting: u64 = waiting.map(|young| young.run.device_bytes()).sum();
+            let own: u64 = part.runs().map(|run| run.run.device_bytes()).sum();
+            own + (waiting >> self.shared.options.parts_log)
+        };
+        match version.parts.iter().map(of).max().unwrap_or(0) {
+            0 => 0,
+            // An index and a filter, and the ends of extents.
+            most => most + most / ABOVE_PART + ENDS,
+        }
     }
 
     /// Returns whether a merge is under way, or due and not known to need more space than there is.

@@ -1,0 +1,154 @@
+//! A disk that is full heals, whatever structure its keys are in: writes are refused, deletes are
+//! not, and the space of what was deleted takes new values, time after time.
+
+use alluvium::simulation::OpenIn as _;
+use alluvium::{Db, Error, Keyspace, KeyspaceOptions, Options};
+use alluvium_device::simulated::SimDirectory;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long the background may take; nothing here measures it.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Eight times the memory.
+const CAPACITY: u64 = 128 << 20;
+const MEMORY: u64 = 16 << 20;
+
+/// The keys that there are, and how they are named.
+struct Story {
+    db: Db,
+    keyspace: Keyspace,
+    is_ordered: bool,
+    value: Vec<u8>,
+    /// Numbers of the keys that have a value.
+    alive: Vec<u32>,
+    next: u32,
+}
+
+/// Keys that come next lie anywhere.
+fn key(number: u32) -> [u8; 16] {
+    let mut key = [7; 16];
+    key[..4].copy_from_slice(&number.wrapping_mul(2_654_435_761).to_be_bytes());
+    key
+}
+
+impl Story {
+    fn new(structure: &str, value_bytes: usize) -> Story {
+        let disk = SimDirectory::new(1);
+        disk.set_capacity(CAPACITY);
+        let options = Options::new().memory(MEMORY);
+        let db = options.open_in(Arc::new(disk)).unwrap();
+        let of = KeyspaceOptions::new().structure(structure.parse().unwrap());
+        let keyspace = db.keyspace_with("main", &of).unwrap();
+        Story {
+            db,
+            keyspace,
+            is_ordered: !structure.starts_with("hashed"),
+            value: vec![9; value_bytes],
+            alive: Vec::new(),
+            next: 0,
+        }
+    }
+
+    /// Puts one more value, once.
+    fn put(&mut self) -> Result<(), Error> {
+        self.keyspace.put(key(self.next), &self.value)?;
+        self.alive.push(self.next);
+        self.next += 1;
+        Ok(())
+    }
+
+    /// Writes until values are refused ten times in a row, while the background may free space.
+    fn fill(&mut self) {
+        let mut refusals = 0;
+        while refusals < 10 {
+            match self.put() {
+                Ok(()) => refusals = 0,
+                Err(error) => {
+                    assert!(error.is_full(), "{error}");
+                    refusals += 1;
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+            }
+        }
+    }
+
+    /// Deletes the keys at the places that are chosen. None of them is refused.
+    fn delete(&mut self, is_chosen: impl Fn(usize) -> bool) {
+        let all = self.alive.len();
+        let (gone, alive): (Vec<_>, Vec<_>) = (0..all).partition(|place| is_chosen(*place));
+        for place in gone {
+            let deleted = self.keyspace.delete(key(self.alive[place]));
+            deleted.unwrap_or_else(|error| panic!("{place} of {all}: {error}\n{}", self.db.stats()));
+        }
+        self.alive = alive.iter().map(|place| self.alive[*place]).collect();
+    }
+
+    /// Writes a number of values, each of which may wait for space.
+    fn write(&mut self, values: usize) {
+        let began = Instant::now();
+        for number in 0..values {
+            while let Err(error) = self.put() {
+                let is_late = began.elapsed() >= PATIENCE;
+                assert!(
+                    error.is_full() && !is_late,
+                    "{number} of {values}: {error}\n{}",
+                    self.db.stats()
+                );
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
+
+    /// Nothing is lost, and nothing deleted is there.
+    fn compare(&self) {
+        let found = match self.is_ordered {
+            true => self.keyspace.iter().map(Result::unwrap).count(),
+            false => self.keyspace.unordered().map(Result::unwrap).count(),
+        };
+        assert_eq!(found, self.alive.len());
+        for number in self.alive.iter().step_by(97) {
+            let value = self.keyspace.get(key(*number)).unwrap().expect("it was written");
+            assert_eq!(value[..], self.value[..]);
+        }
+    }
+}
+
+/// Fills the disk and deletes three times: the older half, every second key, and all.
+fn heals(structure: &str, value_bytes: usize) {
+    let mut story = Story::new(structure, value_bytes);
+    for cycle in 0..3 {
+        story.fill();
+        let filled = story.alive.len();
+        let bytes = (filled * value_bytes) as u64;
+        println!("{structure}, cycle {cycle}: {filled} values, {} MiB", bytes >> 20);
+        assert!(
+            bytes > CAPACITY / 4,
+            "{bytes} bytes are all that there was space for"
+        );
+        story.compare();
+        match cycle {
+            0 => story.delete(|place| place < filled / 2),
+            1 => story.delete(|place| place % 2 == 0),
+            _ => story.delete(|_| true),
+        }
+        let deleted = filled - story.alive.len();
+        // A part of it may be in use elsewhere: filters, and what is merged.
+        story.write(deleted / 2);
+        story.compare();
+    }
+    story.delete(|_| true);
+    story.db.compact().unwrap();
+    story.compare();
+    assert_eq!(story.db.check().unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn of_hashed_keys() {
+    heals("hashed", 1000);
+}
+
+#[test]
+fn of_a_bundle_of_arrays() {
+    heals("hashed,form=boa,lambda=2", 1000);
+}
