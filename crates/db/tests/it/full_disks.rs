@@ -152,3 +152,13 @@ fn of_hashed_keys() {
 fn of_a_bundle_of_arrays() {
     heals("hashed,form=boa,lambda=2", 1000);
 }
+
+#[test]
+fn of_the_tree() {
+    heals("tiered", 1000);
+}
+
+#[test]
+fn of_the_tree_with_values_that_are_apart() {
+    heals("tiered", 4000);
+}

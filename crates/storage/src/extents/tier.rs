@@ -111,7 +111,7 @@ pub(super) struct Tier {
     pub(super) counts: Counts,
     /// The file is being grown or shortened outside the lock.
     pub(super) resizing: bool,
-    /// Units that one compaction which frees space takes.
+    /// Units that a compaction which frees space takes.
     pub(super) freeing: u32,
 }
 

@@ -338,6 +338,9 @@ pub(super) struct Wish {
     pub waded: bool,
     /// Whether there is no space: whatever frees some is worth it.
     pub is_scarce: bool,
+    /// Whether values of the leaf are to be copied, so that extents come free in which little is
+    /// needed.
+    pub copies: bool,
     /// Whether what is rewritten need not be read again: it stays in the cache.
     pub fits_cache: bool,
     /// What it costs to read it again.
@@ -351,7 +354,7 @@ pub(super) fn full_compaction(wish: &Wish) -> u64 {
     let deletes = wish.tombstones + wish.range_deletes;
     // One run is what a full compaction makes. It is worth another only when deletes go that had to
     // stay for a reader before.
-    if wish.runs <= 1 && (deletes == 0 || !wish.is_settled) {
+    if wish.runs <= 1 && (deletes == 0 || !wish.is_settled) && !wish.copies {
         return 0;
     }
     let dead = 100 * wish.tombstones / wish.records.max(1);
@@ -363,6 +366,9 @@ pub(super) fn full_compaction(wish: &Wish) -> u64 {
         gain += 1000 * (dead.max(25));
     } else if wish.is_scarce && wish.tombstones > 0 {
         gain += 1 + 1000 * dead;
+    }
+    if wish.copies {
+        gain += 1000;
     }
     if wish.stale_percent >= STALE_PERCENT {
         gain += 100 * wish.stale_percent;
@@ -576,6 +582,7 @@ mod tests {
         gets: 0,
         waded: false,
         is_scarce: false,
+        copies: false,
         fits_cache: false,
         device: DeviceProfile::SSD,
     };
@@ -592,6 +599,13 @@ mod tests {
         assert_eq!((worth(5, false), worth(0, true)), (0, 0));
         assert!(0 < worth(5, true) && worth(5, true) < worth(200, true));
         assert_eq!(worth(600, true), worth(600, false));
+        let one = Wish {
+            runs: 1,
+            is_scarce: true,
+            ..QUIET
+        };
+        assert_eq!(full_compaction(&one), 0, "one run is what comes of it");
+        assert!(full_compaction(&Wish { copies: true, ..one }) > 0);
     }
 
     #[test]

@@ -80,7 +80,12 @@ impl Compactor {
             "a job is due while its pivot is as claimed"
         );
         let stretch = writer.stretch(node, index);
-        let frees = room.is_some() && stretch.balance(node, index, &writer.uses).frees();
+        let copied = room.map(|_| writer.uses.sparsest(self.trunk.copied_bytes()));
+        let copies = copied.as_ref().is_some_and(|copied| {
+            let copied = |part: &Part| part.lists(copied);
+            stretch.inputs(node, index).any(copied)
+        });
+        let frees = copies || room.is_some() && stretch.balance(node, index, &writer.uses).frees();
         let pins: Arc<[(Part, KeyRange)]> = stretch
             .inputs(node, index)
             .filter(|part| part.touches(&claim.range))
@@ -88,8 +93,13 @@ impl Compactor {
             .collect();
         writer.pin(id, Arc::clone(&pins));
         writer.inflight.take(id);
-        let runs = pins.iter().flat_map(|(part, _)| part.group.runs());
-        let mut sparse: Vec<Extent> = runs.flat_map(|(_, run)| writer.uses.sparse(run)).collect();
+        let mut sparse: Vec<Extent> = match copied {
+            Some(copied) if self.trunk.store.tiers().count() == 1 => copied,
+            _ => {
+                let runs = pins.iter().flat_map(|(part, _)| part.group.runs());
+                runs.flat_map(|(_, run)| writer.uses.sparse(run)).collect()
+            }
+        };
         sparse.sort_unstable();
         sparse.dedup();
         drop(writer);
@@ -129,6 +139,7 @@ impl Compactor {
     fn due_job(&self, state: &WriterState, version: &Version, room: Option<bool>) -> Option<JobId> {
         let crowded = (self.trunk.crowding() > 100).then(|| longest_path(&version.root).1);
         let some_fail = self.trunk.store.tiers().has_unreadable();
+        let copied = room.map(|_| state.uses.sparsest(self.trunk.copied_bytes()));
         state.inflight.queued(|claim, has_failed| {
             if some_fail && self.is_out_of_reach(state, version, claim) {
                 return None;
@@ -136,10 +147,13 @@ impl Compactor {
             let scarce = room.map(|has_room| {
                 let (node, index) =
                     find(&version.root, claim).expect("a job whose pivot is gone was abandoned");
-                let balance = state.stretch(node, index).balance(node, index, &state.uses);
+                let stretch = state.stretch(node, index);
+                let balance = stretch.balance(node, index, &state.uses);
+                let copied = copied.as_deref().unwrap_or_default();
+                let copies = stretch.inputs(node, index).any(|part| part.lists(copied));
                 policy::Scarce {
                     takes_bytes: balance.takes_bytes,
-                    frees: balance.frees(),
+                    frees: copies || balance.frees(),
                     has_room,
                     has_failed,
                 }

@@ -193,6 +193,11 @@ impl Job {
             self.give_up();
             self.trunk.lock().inflight.failed(self.id);
         }
+        match &result {
+            Ok(Progress::Done) => self.trunk.note_space(true),
+            Err(error) if error.is_full() => self.trunk.note_space(false),
+            _ => {}
+        }
         result
     }
 

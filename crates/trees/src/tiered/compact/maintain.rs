@@ -63,6 +63,7 @@ impl Compactor {
         let writer = self.trunk.lock();
         let horizon = self.trunk.horizon.rule(Older::None).horizon;
         let is_scarce = self.trunk.is_scarce();
+        let copied = writer.uses.sparsest(self.trunk.copied_bytes());
         let mut best: Option<(u64, Box<[u8]>, u64)> = None;
         walk(&version.root, &Above::default(), &mut |leaf, above| {
             match writer.inflight.underway(0, &leaf.range.low) {
@@ -75,6 +76,10 @@ impl Compactor {
             }
             let wish = Wish {
                 is_scarce,
+                copies: leaf.pivots[0]
+                    .own
+                    .iter()
+                    .any(|owned| owned.part.inherits(&copied)),
                 fits_cache: maintenance.fits_cache,
                 device: *self.trunk.store.device(),
                 ..wish(leaf, above, &uses, horizon)
@@ -160,6 +165,7 @@ fn wish(leaf: &Node, above: &Above, uses: &LeafUses, horizon: Sequence) -> Wish 
         gets: used.gets,
         waded: uses.waded_in(&leaf.range),
         is_scarce: false,
+        copies: false,
         fits_cache: false,
         device: DeviceProfile::default(),
     }

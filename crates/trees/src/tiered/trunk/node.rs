@@ -12,6 +12,7 @@ use crate::maplet::Maplet;
 use crate::run::{Run, Weight};
 use alluvium_base::Purpose;
 use alluvium_dictionary::range::KeyRange;
+use alluvium_storage::extents::Extent;
 use alluvium_storage::{Cache, Guard, Result, Tiers};
 use std::sync::{Arc, OnceLock};
 
@@ -87,6 +88,19 @@ impl Part {
     #[must_use]
     pub(crate) fn touches(&self, range: &KeyRange) -> bool {
         self.runs_in(range) > 0
+    }
+
+    /// Returns whether one of its runs has anything in some extents, which are in order.
+    pub(crate) fn lists(&self, extents: &[Extent]) -> bool {
+        let mut uses = self.group.runs().flat_map(|(_, run)| run.extents());
+        uses.any(|used| extents.binary_search(&used.extent).is_ok())
+    }
+
+    /// Returns whether one of its runs points to values in some extents, which are in order, that
+    /// another run wrote there.
+    pub(crate) fn inherits(&self, extents: &[Extent]) -> bool {
+        let mut uses = self.group.runs().flat_map(|(_, run)| run.extents());
+        uses.any(|used| used.inherited && extents.binary_search(&used.extent).is_ok())
     }
 
     /// Returns whether what it weighs somewhere is most of what its runs have: its maplet, which

@@ -10,7 +10,7 @@ use super::node::{Node, Part};
 use crate::run::Run;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::NodePointer;
-use alluvium_storage::extents::Extent;
+use alluvium_storage::extents::{Extent, UNIT};
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -121,6 +121,37 @@ impl Uses {
     pub(crate) fn sparse<'a>(&'a self, run: &'a Run) -> impl Iterator<Item = Extent> + 'a {
         let extents = run.extents().iter().map(|used| used.extent);
         extents.filter(|extent| 2 * self.live.get(extent).map_or(0, |needed| needed.bytes) < extent.bytes())
+    }
+
+    /// Those extents of which the smallest part is needed, as many as have `budget` bytes of it
+    /// together. Each has [`UNIT`] bytes at least, and an eighth of its own, that no run needs:
+    /// more than the end of an extent that a run did not fill.
+    pub(crate) fn sparsest(&self, budget: u64) -> Vec<Extent> {
+        let dead = |extent: &Extent, needed: &Needed| extent.bytes().saturating_sub(needed.bytes);
+        let is_sparse = |(extent, needed): &(&Extent, &Needed)| {
+            let dead = dead(extent, needed);
+            dead >= UNIT && 8 * dead >= extent.bytes()
+        };
+        let mut sparse: Vec<(u64, Extent, u64)> = self
+            .live
+            .iter()
+            .filter(is_sparse)
+            .map(|(extent, needed)| (1024 * needed.bytes / extent.bytes(), *extent, needed.bytes))
+            .collect();
+        sparse.sort_unstable();
+        let mut left = budget;
+        let fits = |&(_, _, needed): &(u64, Extent, u64)| {
+            let fits = needed <= left;
+            left = left.saturating_sub(needed);
+            fits
+        };
+        let mut chosen: Vec<Extent> = sparse
+            .into_iter()
+            .take_while(fits)
+            .map(|(_, extent, _)| extent)
+            .collect();
+        chosen.sort_unstable();
+        chosen
     }
 
     /// Returns the bytes that come free when these uses of parts in ranges go: of extents that no
@@ -420,6 +451,42 @@ mod tests {
         assert!(uses.sweep().contains(&inherited.extent));
         assert_eq!(counted(&uses, &[]), Vec::<String>::new());
         assert!(uses.live.is_empty() && uses.memory == Held::default());
+    }
+
+    #[test]
+    fn the_emptiest_extents_are_chosen_within_a_budget_and_none_that_gives_little() {
+        let mut uses = Uses::default();
+        let extent = |number: u32, units: u32| Extent {
+            tier: 0,
+            start: 64 * number,
+            units,
+        };
+        // Units, and bytes that are needed.
+        let cases = [
+            (8, 5 * UNIT),
+            (8, 2 * UNIT),
+            (8, 7 * UNIT + 1),
+            (1, 0),
+            (1, 1),
+            (64, 57 * UNIT),
+        ];
+        let extents: Vec<Extent> = (0..)
+            .zip(cases)
+            .map(|(number, (units, _))| extent(number, units))
+            .collect();
+        for (extent, (_, bytes)) in extents.iter().zip(cases) {
+            uses.live.insert(*extent, Needed { bytes, runs: 1 });
+        }
+        let chosen = |budget: u64| -> Vec<usize> {
+            let chosen = uses.sparsest(budget);
+            let is_chosen = |number: &usize| chosen.contains(&extents[*number]);
+            (0..extents.len()).filter(is_chosen).collect()
+        };
+        assert_eq!(chosen(u64::MAX), [0, 1, 3]);
+        assert_eq!(chosen(7 * UNIT), [0, 1, 3]);
+        assert_eq!(chosen(7 * UNIT - 1), [1, 3]);
+        assert_eq!(chosen(UNIT), [3]);
+        assert_eq!(chosen(0), [3], "what no run needs costs nothing");
     }
 
     #[test]

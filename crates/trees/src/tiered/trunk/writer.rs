@@ -14,7 +14,7 @@ use alluvium_base::{Purpose, Sequence};
 use alluvium_dictionary::horizon::Horizon;
 use alluvium_dictionary::placement::{self, Demand};
 use alluvium_dictionary::range::KeyRange;
-use alluvium_storage::extents::{Class, Extent};
+use alluvium_storage::extents::{Class, Extent, UNIT};
 use alluvium_storage::store::Store;
 use alluvium_storage::{Guard, Result};
 use arc_swap::ArcSwap;
@@ -23,7 +23,10 @@ use std::collections::HashSet;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+/// Bytes that a compaction leaves free where it copies values: the ends of extents, a maplet.
+const COPY_SLACK: u64 = 4 * UNIT;
 
 /// A trunk in its store. Readers take its current version without a lock; changes are made through
 /// a [`TrunkWriter`], of which there is one at a time.
@@ -41,6 +44,8 @@ pub(crate) struct Trunk {
     pub(crate) usage: Usage,
     /// Space is scarce: every compaction may use the reserve.
     scarce: AtomicBool,
+    /// How often in a row a compaction found less space than seemed to be free.
+    refusals: AtomicU32,
 }
 
 impl fmt::Debug for Trunk {
@@ -89,6 +94,7 @@ impl Trunk {
             totals: Totals::default(),
             usage: Usage::default(),
             scarce: AtomicBool::new(false),
+            refusals: AtomicU32::new(0),
         };
         let mut writer = trunk.lock();
         writer.add_up_memory();
@@ -108,6 +114,28 @@ impl Trunk {
     /// Whether there is nothing but the reserve.
     pub(crate) fn is_scarce(&self) -> bool {
         self.scarce.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many bytes of values a compaction may copy while space is scarce, so that the
+    /// extents in which they lie come free; none where there are several tiers, which have the
+    /// space of all. Half of what is free is left for the rest of what it writes, and that is
+    /// halved as often as that was not enough.
+    pub(crate) fn copied_bytes(&self) -> u64 {
+        if !self.is_scarce() || self.store.tiers().count() > 1 {
+            return 0;
+        }
+        let free = self.store.extents().usage().total().backed_bytes;
+        let most = (free / 2).saturating_sub(COPY_SLACK);
+        most.checked_shr(self.refusals.load(Ordering::Relaxed))
+            .unwrap_or(0)
+    }
+
+    /// Notes whether a compaction found the space that seemed to be free.
+    pub(crate) fn note_space(&self, was_found: bool) {
+        match was_found {
+            true => self.refusals.store(0, Ordering::Relaxed),
+            false => _ = self.refusals.fetch_add(1, Ordering::Relaxed),
+        }
     }
 
     /// Returns the current version. Its reader holds a guard that was pinned before (T2).
