@@ -26,7 +26,10 @@ struct Cutter<'a> {
 
 impl<'a> Cutter<'a> {
     fn step(&mut self, first: char) {
-        if self.rest.starts_with("//") {
+        if first.is_whitespace() {
+            let len = self.rest.len() - self.rest.trim_start().len();
+            self.take(len);
+        } else if self.rest.starts_with("//") {
             let len = self.rest.find('\n').unwrap_or(self.rest.len());
             self.comment(len);
         } else if self.rest.starts_with("/*") {
@@ -47,8 +50,6 @@ impl<'a> Cutter<'a> {
                 Kind::Word(self.rest[..len].trim_start_matches("r#").to_owned()),
                 len,
             );
-        } else if first.is_whitespace() {
-            self.take(first.len_utf8());
         } else {
             self.token(Kind::Mark(first), first.len_utf8());
         }
@@ -111,6 +112,9 @@ fn block_comment_len(text: &str) -> usize {
 /// Returns a literal in quotes at the start of a text: its length, and where its contents begin and
 /// end.
 fn literal(text: &str) -> Option<(usize, usize, usize)> {
+    if !text.starts_with(['"', '\'', 'b', 'c', 'r']) {
+        return None;
+    }
     let prefix = ["br", "cr", "b", "c", "r", ""].into_iter().find(|prefix| {
         let rest = text.strip_prefix(prefix);
         rest.is_some_and(|rest| {
