@@ -1,8 +1,8 @@
 //! What a check of a dictionary has found, and what it has read.
 
 use crate::read::Amounts;
-use alluvium_storage::Error;
 use alluvium_storage::extents::Extent;
+use alluvium_storage::{Error, Result};
 use std::collections::HashMap;
 
 /// How thoroughly a dictionary is checked.
@@ -63,6 +63,23 @@ impl Findings {
         });
         self.unlisted += self.found.len().saturating_sub(MOST_FOUND) as u64;
         self.found.truncate(MOST_FOUND);
+    }
+
+    /// Tells how far a check has come that will read about `total_bytes` bytes.
+    ///
+    /// # Errors
+    /// What `tell` returns.
+    pub fn tell_progress(
+        &mut self,
+        total_bytes: u64,
+        tell: &mut dyn FnMut(Checked) -> Result<()>,
+    ) -> Result<()> {
+        self.bound();
+        let done_bytes = self.read.bytes();
+        tell(Checked {
+            done_bytes,
+            total_bytes: total_bytes.max(done_bytes),
+        })
     }
 
     /// Returns how much is wrong.

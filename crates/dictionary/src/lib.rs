@@ -13,7 +13,7 @@
 //! [`read`] (what a check reads), [`blob`] and [`cut`] (what a checkpoint writes), [`horizon`],
 //! [`home`] (what a store hands over), [`placement`] (which tier data goes to),
 //! [`share`], [`findings`], [`contract`] (what a dictionary is to its store), [`lookup`] (what
-//! drives its lookups).
+//! drives its lookups), [`versioned`] (what structures that publish versions share).
 //!
 //! Invariants:
 //!
@@ -47,3 +47,4 @@ pub mod rules;
 pub mod share;
 mod sync;
 pub mod values;
+pub mod versioned;

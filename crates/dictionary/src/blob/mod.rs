@@ -18,9 +18,10 @@ pub use format::Root;
 use crate::read::Files;
 use crate::values::{self, Placed, Slot, ValuePointer, ValueWriter};
 use alluvium_base::Purpose;
-use alluvium_storage::extents::{Class, Extent, MAX_EXTENT_UNITS, UNIT};
+use alluvium_storage::extents::{Class, Extent, MAX_EXTENT_UNITS, Reached, UNIT};
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, NodePointer, Result};
+use std::collections::BTreeMap;
 
 /// Bytes on the device, and the extents that hold nothing else.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -174,6 +175,24 @@ pub fn extents_of<'n>(nodes: impl Iterator<Item = &'n NodePointer>) -> Vec<(Exte
         }
     }
     extents
+}
+
+/// Returns each extent that a root leads to, with its references and live bytes: those of the nodes
+/// that hold its contents, and those that the contents name, each as often as they do.
+pub fn reached(mut nodes: Vec<NodePointer>, named: impl IntoIterator<Item = (Extent, u64)>) -> Vec<Reached> {
+    nodes.sort_unstable_by_key(|node| (node.tier, node.offset));
+    let mut extents: BTreeMap<Extent, (u32, u64)> = BTreeMap::new();
+    for (extent, live) in extents_of(nodes.iter()).into_iter().chain(named) {
+        let (references, bytes) = extents.entry(extent).or_default();
+        *references += 1;
+        *bytes = (*bytes + live).min(extent.bytes());
+    }
+    let reached = extents.into_iter().map(|(extent, (references, live))| Reached {
+        extent,
+        references,
+        live,
+    });
+    reached.collect()
 }
 
 #[cfg(all(test, not(alluvium_model_check)))]

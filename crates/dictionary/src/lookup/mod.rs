@@ -77,14 +77,9 @@ pub trait Reader {
         gathers: &mut [Gather<'_>],
         fetch: &F,
     ) -> Result<()> {
-        for one in open {
-            let gather = &mut gathers[one.index];
-            if let Poll::Ready(done) = self.search(keys[one.index], gather, &mut one.search, fetch) {
-                done?;
-                one.is_done = true;
-            }
-        }
-        Ok(())
+        search_each(open, |index, search| {
+            self.search(keys[index], &mut gathers[index], search, fetch)
+        })
     }
 
     /// Returns a search that has not begun.
@@ -98,6 +93,21 @@ pub trait Reader {
     /// Notes that the search for a key has ended here: maintenance may want to know which parts are
     /// read often.
     fn ended(&self, _key: Key<'_>) {}
+}
+
+/// Takes a step of each search of a batch, and marks those that are done. `search` gets the index of
+/// the key.
+pub(crate) fn search_each<S>(
+    open: &mut [Open<S>],
+    mut search: impl FnMut(usize, &mut S) -> Poll<Result<()>>,
+) -> Result<()> {
+    for one in open {
+        if let Poll::Ready(done) = search(one.index, &mut one.search) {
+            done?;
+            one.is_done = true;
+        }
+    }
+    Ok(())
 }
 
 /// Feeds the lookup of one key, and waits for the nodes that it needs.

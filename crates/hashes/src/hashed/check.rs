@@ -9,24 +9,20 @@ use super::state::{Level, Version};
 use super::structure::{Hashed, place};
 use super::trees::{Head, List};
 use alluvium_base::{Purpose, Sequence};
-use alluvium_dictionary::blob::{self, Root, extents_of};
+use alluvium_dictionary::blob;
 use alluvium_dictionary::findings::{Checked, Depth, Examined, Findings};
 use alluvium_dictionary::read::{Amounts, Files};
 use alluvium_dictionary::values::ValuePointer;
+use alluvium_dictionary::versioned::read_root;
 use alluvium_storage::extents::{Extent, Reached};
 use alluvium_storage::{Error, NodePointer, Result};
 use std::collections::BTreeMap;
 
 /// Reads what a root leads to, and the nodes that hold it.
 pub(super) fn read(files: Files<'_>, root: &[u8], purpose: Purpose) -> Result<(Contents, Vec<NodePointer>)> {
-    match Root::decode(root, &place(), files.page_size)? {
-        Root::Here(bytes) => Ok((Contents::decode(bytes, &place(), files.page_size)?, Vec::new())),
-        Root::Apart(pointer) => {
-            let (bytes, nodes) = blob::read(files, &pointer, purpose)?;
-            let contents = Contents::decode(&bytes, &pointer.node.place(), files.page_size)?;
-            Ok((contents, nodes))
-        }
-    }
+    read_root(files, root, &place(), purpose, |bytes, place| {
+        Contents::decode(bytes, place, files.page_size)
+    })
 }
 
 /// A run or a filter that contents name.
@@ -165,22 +161,8 @@ pub fn reached(files: Files<'_>, root: &[u8]) -> Result<Vec<Reached>> {
 }
 
 /// The extents of a root's nodes and of what was opened, each once.
-pub(super) fn extents(mut nodes: Vec<NodePointer>, opened: &[Opened]) -> Vec<Reached> {
-    nodes.sort_unstable_by_key(|node| (node.tier, node.offset));
-    let of_root = extents_of(nodes.iter());
-    let of_runs = opened.iter().flat_map(Opened::extents);
-    let mut extents: BTreeMap<Extent, (u32, u64)> = BTreeMap::new();
-    for (extent, live) in of_root.into_iter().chain(of_runs) {
-        let (references, bytes) = extents.entry(extent).or_default();
-        *references += 1;
-        *bytes = (*bytes + live).min(extent.bytes());
-    }
-    let reached = extents.into_iter().map(|(extent, (references, live))| Reached {
-        extent,
-        references,
-        live,
-    });
-    reached.collect()
+pub(super) fn extents(nodes: Vec<NodePointer>, opened: &[Opened]) -> Vec<Reached> {
+    blob::reached(nodes, opened.iter().flat_map(Opened::extents))
 }
 
 /// Checks what the root of a structure leads to in data files that are not written meanwhile;
@@ -260,18 +242,9 @@ impl<'c> Check<'c> {
                     self.findings.found.push(found);
                 }
             }
-            self.findings.bound();
-            let done_bytes = self.findings.read.bytes();
-            (self.tell)(Checked {
-                done_bytes,
-                total_bytes: self.total_bytes.max(done_bytes),
-            })?;
+            self.findings.tell_progress(self.total_bytes, self.tell)?;
         }
-        let done_bytes = self.findings.read.bytes();
-        (self.tell)(Checked {
-            done_bytes,
-            total_bytes: done_bytes,
-        })
+        self.findings.tell_progress(0, self.tell)
     }
 }
 
@@ -317,7 +290,7 @@ impl Hashed {
         if !trees_are_sound(&version, self.shared.options.form) {
             wrong("a level's tree is not of its height, or its root has λ children (V1)".to_owned());
         }
-        if version.runs().any(|run| run.newest() > version.cut) {
+        if version.runs().any(|run| run.newest() > version.stamp.cut) {
             wrong("a run has a message above the cut (W5)".to_owned());
         }
         let kept = self.shared.kept.lock();
@@ -335,7 +308,7 @@ impl Hashed {
             .flat_map(|filter| filter.extents().map(|(extent, _)| extent));
         let of_lists = version.lists().into_iter();
         let of_lists = of_lists.flat_map(|list| list.extents().map(|(extent, _)| extent));
-        let of_root = kept.blob.iter().flat_map(|blob| blob.extents().iter().copied());
+        let of_root = kept.root.extents();
         for extent in of_runs.chain(of_filters).chain(of_lists).chain(of_root) {
             *examined.reachable.entry(extent).or_default() += 1;
         }

@@ -76,7 +76,7 @@ impl Hashed {
 
 impl Dictionary for Hashed {
     fn cut(&self) -> Sequence {
-        self.shared.version.load().cut
+        self.shared.versions.cut()
     }
 
     fn advance(&self, cut: Sequence) -> Result<()> {

@@ -90,7 +90,10 @@ impl Hashed {
 impl Incorporation {
     pub(super) fn new(hashed: &Hashed, share: Share, class: Class) -> Result<Incorporation> {
         let home = &hashed.shared.home;
-        debug_assert!(share.cut >= hashed.version().cut, "shares come in commit order");
+        debug_assert!(
+            share.cut >= hashed.version().stamp.cut,
+            "shares come in commit order"
+        );
         let rule = home.horizon.rule(Older::Elsewhere);
         let most = share.memtable.len() as u64;
         let options = hashed.young_options(class, share.memtable.bytes() as u64);
@@ -226,11 +229,10 @@ impl Incorporate for Incorporation {
                 let mut young = version.young.clone();
                 young.insert(0, Arc::new(Young { age, run }));
                 let version = Version {
+                    stamp: version.stamp.changed(self.share.cut),
                     young,
                     parts: version.parts.clone(),
-                    cut: self.share.cut,
                     next_age: age + 1,
-                    ..Version::default()
                 };
                 self.hashed.publish(&mut kept, version);
             }

@@ -1,4 +1,4 @@
-//! Layers of runs that are written beside a structure, and are part of none yet.
+//! The runs of layers that are written for a structure and are part of none yet.
 //!
 //! Messages come in the order of keys. They are kept in memory until they are many, and then
 //! written as a run in the order of their hashes: runs of one layer have no key in common.
@@ -6,9 +6,9 @@
 use super::rules::RulesCache;
 use super::run::{Builder, Message as Kept, Run, RunOptions, Wanted, Written, find, read_keys};
 use alluvium_base::message::LAST;
-use alluvium_base::{Kind, Message, Purpose, Sequence};
+use alluvium_base::{Kind, Message, Purpose};
 use alluvium_dictionary::contract;
-use alluvium_dictionary::deletes::{List, RangeDeletes};
+use alluvium_dictionary::deletes::RangeDeletes;
 use alluvium_dictionary::fetch::{Blocking, found};
 use alluvium_dictionary::gather::Gather;
 use alluvium_dictionary::key::{Key, SEED};
@@ -16,8 +16,9 @@ use alluvium_dictionary::merge::Direction;
 use alluvium_dictionary::placement::{self, Demand};
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::values::fetch_value;
+use alluvium_dictionary::versioned::{IngestLayers, LayerWriter};
+use alluvium_storage::Result;
 use alluvium_storage::store::Store;
-use alluvium_storage::{Error, Result};
 use std::sync::Arc;
 use std::task::{Poll, ready};
 
@@ -34,96 +35,33 @@ struct Waiting {
     operand: Box<[u8]>,
 }
 
-/// How much was taken.
-#[derive(Clone, Copy, Debug, Default)]
-struct Taken {
-    records: u64,
-    bytes: u64,
-}
+/// The layers of an ingest.
+pub(super) type Layers = IngestLayers<Writer>;
 
-/// A layer that has ended.
-#[derive(Debug, Default)]
-struct Layer {
-    pieces: Vec<Written>,
-    /// How many deleted ranges there were up to its end.
-    deletes: usize,
-    /// What all layers up to its end came to.
-    taken: Taken,
-}
-
-/// Layers of runs. Dropped, they leave nothing behind.
+/// Writes the runs of layers.
 #[derive(Debug)]
-pub(super) struct Layers {
+pub struct Writer {
     store: Arc<Store>,
     options: RunOptions,
     rules: RulesCache,
-    layers: Vec<Layer>,
-    /// All deleted ranges, in their order; their numbers are those that readers see.
-    list: List,
-    /// Those of ended layers.
-    deletes: Arc<RangeDeletes>,
-    /// The runs of the newest layer that are written.
-    pieces: Vec<Written>,
     waiting: Vec<Waiting>,
     waiting_bytes: usize,
-    /// The last key of the newest layer.
-    last: Option<Vec<u8>>,
-    taken: Taken,
 }
 
-impl Layers {
-    pub(super) fn new(store: &Arc<Store>, options: RunOptions, rules: RulesCache) -> Layers {
-        Layers {
+impl Writer {
+    pub(super) fn new(store: &Arc<Store>, options: RunOptions, rules: RulesCache) -> Writer {
+        Writer {
             store: Arc::clone(store),
             options,
             rules,
-            layers: Vec::new(),
-            list: List::default(),
-            deletes: Arc::default(),
-            pieces: Vec::new(),
             waiting: Vec::new(),
             waiting_bytes: 0,
-            last: None,
-            taken: Taken::default(),
         }
     }
 
-    pub(super) fn push(&mut self, key: &[u8], message: Message<'_>) -> Result<()> {
-        if let Some(last) = self.last.as_deref().filter(|last| *last >= key) {
-            let (key, last) = (key.escape_ascii(), last.escape_ascii());
-            return Err(Error::BadOption {
-                option: "order of an ingest's keys",
-                why: format!(
-                    "\"{key}\" comes after \"{last}\": sort them, and leave out all but one of equal ones"
-                ),
-            });
-        }
-        let len = key.len() + message.operand.len();
-        self.waiting.push(Waiting {
-            hash: alluvium_filters::hash(self.options.seed, key),
-            key: key.into(),
-            kind: message.kind,
-            expires_ms: message.expires_ms,
-            operand: message.operand.into(),
-        });
-        self.waiting_bytes += len + size_of::<Waiting>();
-        let last = self.last.get_or_insert_with(Vec::new);
-        last.clear();
-        last.extend_from_slice(key);
-        self.taken.bytes += len as u64;
-        self.taken.records += 1;
-        match self.waiting_bytes < MOST_WAITING {
-            true => Ok(()),
-            false => self.end_run(),
-        }
-    }
-
-    pub(super) fn delete_range(&mut self, start: &[u8], end: &[u8]) {
-        assert!(
-            self.last.is_none(),
-            "a layer has either messages or deleted ranges"
-        );
-        self.list.push(start, end, self.len() + 1);
+    /// Returns the bytes of messages that wait for their run.
+    pub(super) fn waiting_bytes(&self) -> u64 {
+        self.waiting_bytes as u64
     }
 
     /// Returns how a run is written that is begun now: where there is space for `bytes` bytes.
@@ -133,9 +71,28 @@ impl Layers {
             ..self.options
         }
     }
+}
+
+impl LayerWriter for Writer {
+    type Run = Written;
+
+    fn push(&mut self, key: &[u8], message: Message<'_>, written: &mut Vec<Written>) -> Result<()> {
+        self.waiting.push(Waiting {
+            hash: alluvium_filters::hash(self.options.seed, key),
+            key: key.into(),
+            kind: message.kind,
+            expires_ms: message.expires_ms,
+            operand: message.operand.into(),
+        });
+        self.waiting_bytes += key.len() + message.operand.len() + size_of::<Waiting>();
+        match self.waiting_bytes < MOST_WAITING {
+            true => Ok(()),
+            false => self.end_run(written),
+        }
+    }
 
     /// Writes what waits as a run.
-    fn end_run(&mut self) -> Result<()> {
+    fn end_run(&mut self, written: &mut Vec<Written>) -> Result<()> {
         if self.waiting.is_empty() {
             return Ok(());
         }
@@ -154,118 +111,41 @@ impl Layers {
             };
             builder.push(one.hash, &one.key, message, &self.rules.of(&one.key))?;
         }
-        self.pieces.extend(builder.finish()?);
+        written.extend(builder.finish()?);
         Ok(())
     }
 
-    pub(super) fn end_layer(&mut self) -> Result<()> {
-        self.end_run()?;
-        let ended = self.layers.last().map_or(0, |layer| layer.deletes);
-        let has_deletes = self.list.len() > ended;
-        assert!(
-            self.pieces.is_empty() || !has_deletes,
-            "a layer has either messages or deleted ranges"
-        );
-        if has_deletes {
-            self.deletes = Arc::new(RangeDeletes::of(&self.list));
-        }
-        self.layers.push(Layer {
-            pieces: std::mem::take(&mut self.pieces),
-            deletes: self.list.len(),
-            taken: self.taken,
-        });
-        self.last = None;
-        Ok(())
-    }
-
-    /// Returns whether anything was added since the last layer has ended.
-    pub(super) fn is_open(&self) -> bool {
-        let ended = self.layers.last().map_or(0, |layer| layer.deletes);
-        self.last.is_some() || self.list.len() > ended
-    }
-
-    /// Returns how many layers have ended.
-    pub(super) fn len(&self) -> u64 {
-        self.layers.len() as u64
-    }
-
-    /// Drops all but the `layers` oldest layers, and what was added since the last has ended.
-    pub(super) fn keep(&mut self, layers: u64) {
-        self.pieces.clear();
+    fn give_up_run(&mut self) {
         self.waiting.clear();
-        (self.waiting_bytes, self.last) = (0, None);
-        self.layers
-            .truncate(usize::try_from(layers).unwrap_or(usize::MAX));
-        let kept = self.layers.last();
-        let (deletes, taken) = kept.map_or((0, Taken::default()), |layer| (layer.deletes, layer.taken));
-        self.taken = taken;
-        if self.list.len() > deletes {
-            let mut list = List::default();
-            for (start, end, sequence) in self.list.iter().take(deletes) {
-                list.push(start, end, sequence);
-            }
-            self.list = list;
-            self.deletes = Arc::new(RangeDeletes::of(&self.list));
-        }
+        self.waiting_bytes = 0;
     }
 
-    pub(super) fn records(&self) -> u64 {
-        self.taken.records
+    fn write_deleted_ranges(&mut self, deletes: RangeDeletes) -> Result<Option<Written>> {
+        let mut builder = Builder::new(&self.store, &self.placed(0), 0)?;
+        builder.delete_ranges(Arc::new(deletes));
+        builder.finish()
     }
 
-    pub(super) fn bytes(&self) -> u64 {
-        self.taken.bytes
+    fn abandon(&self, run: Written) {
+        drop(run);
     }
 
-    pub(super) fn memory_bytes(&self) -> u64 {
-        let ended = self.layers.iter().flat_map(|layer| &layer.pieces);
-        let pieces = ended.chain(&self.pieces).map(|piece| piece.run().memory_bytes());
-        pieces.sum::<u64>() + 2 * self.deletes.memory_bytes() as u64 + self.waiting_bytes as u64
+    fn memory_bytes(run: &Written) -> u64 {
+        run.run().memory_bytes()
     }
+}
 
-    /// Returns what readers see: the runs of ended layers, each with the number of its layer.
-    pub(super) fn seen(&self) -> Seen {
-        let layers = (1..).zip(&self.layers);
-        let runs = layers.flat_map(|(number, layer): (u64, _)| {
-            layer
-                .pieces
-                .iter()
-                .map(move |piece| piece.run().clone().based(number))
-        });
-        let mut runs: Vec<Run> = runs.collect();
-        runs.reverse();
-        Seen {
-            store: Arc::clone(&self.store),
-            runs,
-            deletes: Arc::clone(&self.deletes),
-        }
-    }
-
-    /// Writes the deleted ranges, as those of the commits from `first` on, to runs of their layers.
-    pub(super) fn write_deleted_ranges(&mut self, first: Sequence) -> Result<()> {
-        let mut all = self.list.iter().peekable();
-        for number in 0..self.layers.len() {
-            let (seen, sequence) = (number as u64 + 1, first + number as u64);
-            let mut list = List::default();
-            while let Some((start, end, _)) = all.next_if(|(_, _, layer)| *layer == seen) {
-                list.push(start, end, sequence);
-            }
-            if list.is_empty() {
-                continue;
-            }
-            let mut builder = Builder::new(&self.store, &self.placed(0), 0)?;
-            builder.delete_ranges(Arc::new(RangeDeletes::of(&list)));
-            self.layers[number].pieces.extend(builder.finish()?);
-        }
-        Ok(())
-    }
-
-    /// Hands the runs over, the oldest layer first, each with the number of its layer.
-    pub(super) fn hand_over(&mut self) -> Vec<(u64, Written)> {
-        let layers = (0..).zip(self.layers.drain(..));
-        let runs =
-            layers.flat_map(|(number, layer)| layer.pieces.into_iter().map(move |piece| (number, piece)));
-        runs.collect()
+/// Returns what readers see of layers: the runs of ended ones, each with the number of its layer.
+pub(super) fn seen(layers: &Layers) -> Seen {
+    let newest_first = layers.layers().rev();
+    let runs = newest_first.flat_map(|(number, written)| {
+        let runs = written.iter().rev();
+        runs.map(move |written| written.run().clone().based(number))
+    });
+    Seen {
+        store: Arc::clone(&layers.writer().store),
+        runs: runs.collect(),
+        deletes: Arc::clone(layers.deletes()),
     }
 }
 

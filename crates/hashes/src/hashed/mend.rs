@@ -179,11 +179,10 @@ impl Hashed {
                 "nothing is merged while filters are mended (W4)"
             );
             let version = Version {
+                stamp: version.stamp.changed(version.stamp.cut),
                 young: version.young.clone(),
                 parts,
-                cut: version.cut,
                 next_age: version.next_age,
-                ..Version::default()
             };
             self.publish(&mut kept, version);
         }
@@ -337,11 +336,10 @@ impl Hashed {
             Arc::new(changed)
         });
         let version = Version {
+            stamp: version.stamp.changed(version.stamp.cut),
             young: young.collect(),
             parts: parts.collect(),
-            cut: version.cut,
             next_age: version.next_age,
-            ..Version::default()
         };
         self.publish(&mut kept, version);
     }

@@ -7,26 +7,20 @@ use super::routing::{Candidates, Routing};
 use super::run::{Run, Wanted, find, find_in_group};
 use super::state::{Part, Version};
 use super::structure::Hashed;
-use alluvium_base::{Purpose, Sequence};
 use alluvium_dictionary::contract;
-use alluvium_dictionary::fetch::{Blocking, Fetch};
+use alluvium_dictionary::fetch::Fetch;
 use alluvium_dictionary::gather::Gather;
 use alluvium_dictionary::key::Key;
 use alluvium_dictionary::record::Record;
 use alluvium_dictionary::values;
-use alluvium_storage::{Error, Guard, Result};
-use std::fmt;
+use alluvium_dictionary::versioned::{VersionReader, VersionSearch, Versioned};
+use alluvium_storage::store::Store;
+use alluvium_storage::{Error, Result};
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::task::{Poll, ready};
 
 /// Reads one version of a structure.
-pub struct Reader<'h> {
-    hashed: &'h Hashed,
-    // The version goes before the guard that keeps it readable.
-    version: arc_swap::Guard<Arc<Version>>,
-    guard: Guard,
-}
+pub type Reader<'h> = VersionReader<'h, Hashed>;
 
 /// How far the search for a key has come. It is of use with one version only.
 #[derive(Debug, Default)]
@@ -111,70 +105,44 @@ impl Search {
     }
 }
 
-impl fmt::Debug for Reader<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reader")
-            .field("version", &self.version.number)
-            .field("cut", &self.version.cut)
-            .finish_non_exhaustive()
-    }
-}
-
 impl contract::Lookup for Hashed {
     type Reader<'h> = Reader<'h>;
 
     #[inline]
     fn reader(&self) -> Reader<'_> {
-        let guard = self.shared.home.store.epochs().pin();
-        Reader {
-            hashed: self,
-            version: self.shared.version.load(),
-            guard,
-        }
+        VersionReader::new(self)
     }
 }
 
-impl contract::Reader for Reader<'_> {
+impl VersionSearch for Hashed {
+    type Version = Version;
     type Search = Search;
 
     #[inline]
-    fn cut(&self) -> Sequence {
-        self.version.cut
+    fn versions(&self) -> &Versioned<Version> {
+        &self.shared.versions
     }
 
     #[inline]
-    fn state(&self) -> u64 {
-        self.version.number
-    }
-
-    #[inline]
-    fn nodes(&self) -> Blocking<'_> {
-        Blocking {
-            cache: self.hashed.shared.home.store.cache(),
-            guard: &self.guard,
-            purpose: Purpose::Lookup,
-        }
-    }
-
-    #[inline]
-    fn new_search(&self) -> Search {
-        Search::default()
+    fn store(&self) -> &Store {
+        &self.shared.home.store
     }
 
     fn search<F: Fetch>(
         &self,
+        version: &Version,
         key: Key<'_>,
         gather: &mut Gather<'_>,
         search: &mut Search,
         fetch: &F,
     ) -> Poll<Result<()>> {
-        let options = &self.hashed.shared.options;
+        let options = &self.shared.options;
         let wanted = Wanted {
             bytes: key.bytes(),
             hash: options.hash_of(key),
         };
-        let part = &self.version.parts[options.part_of(wanted.hash)];
-        for stop in stops(&self.version, part).skip(search.done) {
+        let part = &version.parts[options.part_of(wanted.hash)];
+        for stop in stops(version, part).skip(search.done) {
             if gather.is_decided() {
                 break;
             }

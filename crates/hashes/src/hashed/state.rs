@@ -5,8 +5,7 @@ use super::policy::{HashStore, Held, Levels, View};
 use super::routing::Routing;
 use super::run::Run;
 use super::trees::{List, Planted, is_spent};
-use alluvium_base::Sequence;
-use alluvium_dictionary::blob::Blob;
+use alluvium_dictionary::versioned::{self, RootWriter, Stamp};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -76,19 +75,20 @@ impl Part {
 }
 
 /// One state of the structure. It never changes (W1).
-#[derive(Debug, Default)]
-pub(super) struct Version {
+#[derive(Clone, Debug, Default)]
+pub struct Version {
+    pub(super) stamp: Stamp,
     /// Newest first.
     pub(super) young: Vec<Arc<Young>>,
     pub(super) parts: Vec<Arc<Part>>,
-    /// How many versions there were before it.
-    pub(super) number: u64,
-    /// How many versions before it had other runs.
-    pub(super) contents: u64,
-    /// It holds every commit up to this one, and none above.
-    pub(super) cut: Sequence,
     /// The age of the next hash store.
     pub(super) next_age: Age,
+}
+
+impl versioned::Version for Version {
+    fn stamp(&self) -> &Stamp {
+        &self.stamp
+    }
 }
 
 impl Version {
@@ -257,10 +257,7 @@ pub(super) struct Job {
 /// What only one changes at a time.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
-    /// The newest root that was written, and of which contents it is.
-    pub(super) root: Option<(u64, Vec<u8>)>,
-    /// Where the contents are that it points to.
-    pub(super) blob: Option<Blob>,
+    pub(super) root: RootWriter,
     /// The merge under way: one at a time, so that space for one part suffices.
     pub(super) job: Option<Job>,
     /// The number of the next merge.

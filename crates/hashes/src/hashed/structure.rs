@@ -9,17 +9,16 @@ use super::state::{Kept, Level, LevelRun, Part, Version, Young};
 use super::trees::names::TreeName;
 use super::trees::{List, Planted};
 use alluvium_base::{Purpose, Sequence};
-use alluvium_dictionary::blob::{Blob, Root};
 use alluvium_dictionary::cut::Cut;
 use alluvium_dictionary::home::{Home, judge};
 use alluvium_dictionary::key::Key;
 use alluvium_dictionary::read::Files;
 use alluvium_dictionary::values::ValuePointer;
+use alluvium_dictionary::versioned::{RootWriter, Stamp, Versioned};
 use alluvium_storage::extents::{Class, Extent};
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, Place, Result, Structure};
-use arc_swap::ArcSwap;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
@@ -38,7 +37,7 @@ pub struct Hashed {
 pub(super) struct Shared {
     pub(super) home: Home,
     pub(super) options: HashedOptions,
-    pub(super) version: ArcSwap<Version>,
+    pub(super) versions: Versioned<Version>,
     pub(super) kept: Mutex<Kept>,
     /// Space is scarce: every merge may use the reserve.
     pub(super) is_scarce: AtomicBool,
@@ -46,11 +45,11 @@ pub(super) struct Shared {
 
 impl fmt::Debug for Hashed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let version = self.shared.version.load();
+        let version = self.shared.versions.peek();
         f.debug_struct("Hashed")
             .field("hash_stores", &version.young.len())
             .field("parts", &version.parts.len())
-            .field("cut", &version.cut)
+            .field("cut", &version.stamp.cut)
             .finish_non_exhaustive()
     }
 }
@@ -109,8 +108,8 @@ impl Hashed {
     pub fn create(home: Home, options: HashedOptions, cut: Sequence) -> Result<Hashed> {
         options.validate()?;
         let version = Version {
+            stamp: Stamp::first(cut),
             parts: vec![Arc::default(); options.parts()],
-            cut,
             ..Version::default()
         };
         Ok(Hashed::assemble(home, options, version, Kept::default()))
@@ -144,7 +143,7 @@ impl Hashed {
         };
         let (home, options, mut version, kept) = read(home, options, root, cut, &mut lose)?;
         // The root that was read is not one of these contents.
-        version.contents += u64::from(has_lost);
+        version.stamp.contents += u64::from(has_lost);
         Ok(Hashed::assemble(home, options, version, kept))
     }
 
@@ -158,7 +157,7 @@ impl Hashed {
             shared: Arc::new(Shared {
                 home,
                 options,
-                version: ArcSwap::from_pointee(version),
+                versions: Versioned::new(version),
                 kept: Mutex::new(kept),
                 is_scarce: AtomicBool::new(false),
             }),
@@ -200,7 +199,7 @@ impl Hashed {
     }
 
     pub(super) fn version(&self) -> Arc<Version> {
-        self.shared.version.load_full()
+        self.shared.versions.load()
     }
 
     pub(super) fn judge<T>(&self, result: Result<T>) -> Result<T> {
@@ -209,15 +208,9 @@ impl Hashed {
 
     /// Makes a version with other runs the current one. What only the old one had is unlinked.
     /// `kept` is what is held while that goes on.
-    pub(super) fn publish(&self, _kept: &mut Kept, version: Version) {
+    pub(super) fn publish(&self, _kept: &mut Kept, mut version: Version) {
         let old = self.version();
-        assert!(version.cut >= old.cut, "a structure does not forget commits");
         assert!(version.next_age >= old.next_age, "ages rise (W2)");
-        let mut version = Version {
-            number: old.number + 1,
-            contents: old.contents + 1,
-            ..version
-        };
         let least = version.parts.iter().map(|part| part.upto).min().unwrap_or(0);
         version.young.retain(|young| young.age >= least);
         version.young = version.trimmed(&self.shared.options);
@@ -226,7 +219,7 @@ impl Hashed {
             "hash stores are in the order of their ages (W2)"
         );
         let gone = given_up(&old, &version);
-        self.shared.version.store(Arc::new(version));
+        self.shared.versions.publish(version);
         let store = &self.shared.home.store;
         let epoch = store.epochs().current();
         for extent in gone {
@@ -238,53 +231,24 @@ impl Hashed {
     pub(super) fn raise(&self, cut: Sequence) {
         let _kept = self.shared.kept.lock();
         let old = self.version();
-        assert!(cut >= old.cut, "a structure does not forget commits");
-        self.shared.version.store(Arc::new(Version {
-            young: old.young.clone(),
-            parts: old.parts.clone(),
-            number: old.number + 1,
-            contents: old.contents,
-            cut,
-            next_age: old.next_age,
-        }));
+        self.shared.versions.publish(Version {
+            stamp: old.stamp.advanced(cut),
+            ..(*old).clone()
+        });
     }
 
-    /// Writes the current contents unless they are; the guard keeps them current.
-    fn write(&self) -> Result<MutexGuard<'_, Kept>> {
+    /// Writes the root of the current contents unless it is written. They stay current until the
+    /// cut is dropped.
+    pub(super) fn cut_here(&self) -> Result<Cut<'_>> {
+        let Shared { home, options, .. } = &*self.shared;
         let mut kept = self.shared.kept.lock();
         let version = self.version();
-        let written = kept.root.as_ref().map(|(contents, _)| *contents);
-        if written == Some(version.contents) {
-            return Ok(kept);
-        }
-        assert!(
-            written.is_none_or(|written| written < version.contents),
-            "a root is of contents that there were"
-        );
-        let store = &self.shared.home.store;
-        let contents = Contents::of(&version, &self.shared.options).encode();
-        let (root, blob) = if contents.len() <= INLINE {
-            (Root::Here(&contents).encode(), None)
-        } else {
-            let blob = store.judge(Blob::write(store, &contents))?;
-            (Root::Apart(*blob.pointer()).encode(), Some(blob))
-        };
-        if let Some(before) = std::mem::replace(&mut kept.blob, blob) {
-            before.release(store);
-        }
-        kept.root = Some((version.contents, root));
-        Ok(kept)
-    }
-
-    pub(super) fn cut_here(&self) -> Result<Cut<'_>> {
-        let kept = self.write()?;
-        let (contents, root) = kept.root.as_ref().expect("it was just written");
-        let version = self.version();
-        assert_eq!(
-            *contents, version.contents,
-            "the guard keeps the contents current"
-        );
-        Ok(Cut::new(root.clone(), version.cut, kept))
+        let encode = || Contents::of(&version, options).encode();
+        let root = kept
+            .root
+            .write(&home.store, &version.stamp, INLINE, encode)?
+            .to_vec();
+        Ok(Cut::new(root, version.stamp.cut, kept))
     }
 }
 
@@ -324,20 +288,11 @@ fn read(
     cut: Sequence,
     lose: &mut Losing<'_>,
 ) -> Result<Parts> {
-    let mut kept = Kept {
-        root: Some((0, root.to_vec())),
-        ..Kept::default()
-    };
     let store = &home.store;
     let page_size = store.page_size();
-    let contents = match Root::decode(root, &place(), page_size)? {
-        Root::Here(bytes) => Contents::decode(bytes, &place(), page_size)?,
-        Root::Apart(pointer) => {
-            let (blob, bytes) = Blob::open(store, &pointer)?;
-            kept.blob = Some(blob);
-            Contents::decode(&bytes, &pointer.node.place(), page_size)?
-        }
-    };
+    let (root, contents) = RootWriter::open(store, root, &place(), |bytes, place| {
+        Contents::decode(bytes, place, page_size)
+    })?;
     let options = HashedOptions {
         form: contents.form,
         seed: contents.seed,
@@ -347,7 +302,15 @@ fn read(
     };
     let opened = open_runs(store, &contents, lose)?;
     let young = opened.trimmed(&options);
-    let version = Version { cut, young, ..opened };
+    let version = Version {
+        stamp: Stamp::first(cut),
+        young,
+        ..opened
+    };
+    let kept = Kept {
+        root,
+        ..Kept::default()
+    };
     Ok((home, options, version, kept))
 }
 

@@ -145,7 +145,7 @@ impl Iter {
     /// The same of at most a number of keys; none if they are too few for all of one hash.
     fn collect_at_most(&self, first: u64, most: usize) -> Option<Above> {
         let list = self.memtables.newest_first();
-        let cut = self.hashed.shared.version.load().cut;
+        let cut = self.hashed.shared.versions.cut();
         let mut lowest: BinaryHeap<Hash> = BinaryHeap::new();
         // The lowest hash of which a key was left out.
         let mut without = None;
@@ -184,7 +184,7 @@ impl Iter {
         // The list before the version: what leaves the list from here on is in the version.
         let list = self.memtables.newest_first();
         let guard = store.epochs().pin();
-        let version = hashed.shared.version.load();
+        let version = hashed.shared.versions.peek();
         let nodes = Cached {
             cache: store.cache(),
             guard: &guard,
@@ -208,7 +208,7 @@ impl Iter {
         let keys = above_runs.with(&records, (first, last));
         // Of one key, newest first: sources are, and so are the records of each.
         records.sort_by(|(one, a), (other, b)| (a.hash, &a.key, one).cmp(&(b.hash, &b.key, other)));
-        let memtables: Vec<&Arc<Memtable>> = above(Some(&list), version.cut, self.at).collect();
+        let memtables: Vec<&Arc<Memtable>> = above(Some(&list), version.stamp.cut, self.at).collect();
         let mut decided = VecDeque::new();
         let (mut bytes, mut rest) = (0, &mut records[..]);
         let mut full = None;

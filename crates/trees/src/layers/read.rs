@@ -1,6 +1,6 @@
 //! Lookups in layers.
 
-use super::{Layer, Layers, Piece};
+use super::{Layers, Piece};
 use alluvium_base::message::LAST;
 use alluvium_base::{Purpose, Sequence};
 use alluvium_dictionary::fetch::Blocking;
@@ -12,28 +12,26 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{Guard, Result};
 use std::task::Poll;
 
-impl Layers {
-    /// Hands what ended layers say of a key to `gather`, newest first. Layer `n` has the sequence
-    /// number `n + 1` there.
-    ///
-    /// # Errors
-    /// As the device says; damage.
-    pub(crate) fn gather(&self, key: Key<'_>, gather: &mut Gather<'_>) -> Result<()> {
-        let store = &self.how.store;
-        let deleted = self.deletes.covering(key.bytes(), LAST);
-        gather.range_deleted(deleted);
-        let guard = store.epochs().pin();
-        for (sequence, layer) in (1..=self.len()).rev().zip(self.layers.iter().rev()) {
-            if gather.is_decided() || deleted > Some(sequence) {
-                break;
-            }
-            for piece in layer.pieces_at(key.bytes()) {
-                piece.gather(key, sequence, store, &guard, gather)?;
-            }
+/// Hands what ended layers say of a key to `gather`, newest first. Layer `n` has the sequence number
+/// `n + 1` there.
+///
+/// # Errors
+/// As the device says; damage.
+pub(crate) fn gather(layers: &Layers, key: Key<'_>, gather: &mut Gather<'_>) -> Result<()> {
+    let store = &layers.writer().how.store;
+    let deleted = layers.deletes().covering(key.bytes(), LAST);
+    gather.range_deleted(deleted);
+    let guard = store.epochs().pin();
+    for (sequence, pieces) in layers.layers().rev() {
+        if gather.is_decided() || deleted > Some(sequence) {
+            break;
         }
-        gather.end_at(deleted);
-        Ok(())
+        for piece in pieces_at(pieces, key.bytes()) {
+            piece.gather(key, sequence, store, &guard, gather)?;
+        }
     }
+    gather.end_at(deleted);
+    Ok(())
 }
 
 /// Hands a record to `gather`, as one of a layer with a number.
@@ -50,14 +48,12 @@ pub(super) fn hand_over(
     })
 }
 
-impl Layer {
-    /// Returns the runs that a key may be in: one at most has it (Y2). There are several only where
-    /// keys are long and begin alike, because bounds of runs are rounded then.
-    fn pieces_at(&self, key: &[u8]) -> impl Iterator<Item = &Piece> {
-        let behind = self.pieces.partition_point(|piece| piece.built.run.low() <= key);
-        let before = self.pieces[..behind].iter().rev();
-        before.take_while(move |piece| key <= piece.built.run.high())
-    }
+/// Returns the runs of a layer that a key may be in: one at most has it (Y2). There are several only
+/// where keys are long and begin alike, because bounds of runs are rounded then.
+fn pieces_at<'l>(pieces: &'l [Piece], key: &'l [u8]) -> impl Iterator<Item = &'l Piece> {
+    let behind = pieces.partition_point(|piece| piece.built.run.low() <= key);
+    let before = pieces[..behind].iter().rev();
+    before.take_while(move |piece| key <= piece.built.run.high())
 }
 
 impl Piece {
@@ -88,7 +84,7 @@ impl Piece {
 
 #[cfg(all(test, not(alluvium_model_check)))]
 mod tests {
-    use super::super::How;
+    use super::super::{How, Writer};
     use super::*;
     use crate::maplet::MapletSpec;
     use crate::run::RunOptions;
@@ -103,7 +99,7 @@ mod tests {
     fn keys_that_begin_alike_for_long_are_found_in_the_run_that_has_them() {
         let directory = Arc::new(MemoryDirectory::new());
         let store = Store::create(directory, &StoreOptions::default(), b"").unwrap();
-        let mut layers = Layers::new(How {
+        let mut layers = Layers::new(Writer::new(How {
             store: Arc::new(store),
             schema: Arc::new(OneKeyspace::default()),
             run: RunOptions::new(Purpose::Incorporate),
@@ -115,18 +111,18 @@ mod tests {
             },
             run_bytes: 4000,
             is_placed: false,
-        });
+        }));
         let key = |number: u32| [&[b'k'; 300][..], &number.to_be_bytes()].concat();
         for number in (0..200_u32).step_by(2) {
             let value = number.to_be_bytes();
             layers.push(&key(number), Message::put(0, &value)).unwrap();
         }
         layers.end_layer().unwrap();
-        assert!(layers.pieces().count() > 5);
+        assert!(layers.layers().all(|(_, pieces)| pieces.len() > 5));
         for number in 0..200 {
             let name = key(number);
             let mut gather = Gather::new(LAST, 0, None);
-            layers.gather(Key::new(&name), &mut gather).unwrap();
+            super::gather(&layers, Key::new(&name), &mut gather).unwrap();
             let expected = (number % 2 == 0).then(|| number.to_be_bytes().to_vec());
             assert_eq!(gather.finish(), expected, "{number}");
         }

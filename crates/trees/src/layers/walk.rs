@@ -49,32 +49,30 @@ impl fmt::Debug for LayerWalk {
     }
 }
 
-impl Layers {
-    /// Returns a walk over the keys of a range.
-    pub(crate) fn walk(&self, range: &KeyRange, direction: Direction) -> LayerWalk {
-        let mut layers = Vec::new();
-        for (sequence, layer) in (1..=self.len()).rev().zip(self.layers.iter().rev()) {
-            let runs = layer.pieces.iter().map(|piece| &piece.built.run);
-            let mut runs: Vec<Run> = runs
-                .filter(|run| range.overlaps(run.low(), run.high()))
-                .cloned()
-                .collect();
-            if direction == Direction::Backward {
-                runs.reverse();
-            }
-            if !runs.is_empty() {
-                layers.push((sequence, runs));
-            }
+/// Returns a walk over the keys of a range.
+pub(crate) fn walk(layers: &Layers, range: &KeyRange, direction: Direction) -> LayerWalk {
+    let mut all = Vec::new();
+    for (sequence, pieces) in layers.layers().rev() {
+        let runs = pieces.iter().map(|piece| &piece.built.run);
+        let mut runs: Vec<Run> = runs
+            .filter(|run| range.overlaps(run.low(), run.high()))
+            .cloned()
+            .collect();
+        if direction == Direction::Backward {
+            runs.reverse();
         }
-        LayerWalk {
-            store: Arc::clone(&self.how.store),
-            range: range.clone(),
-            direction,
-            layers,
-            deletes: Arc::clone(&self.deletes),
-            merged: None,
-            last: None,
+        if !runs.is_empty() {
+            all.push((sequence, runs));
         }
+    }
+    LayerWalk {
+        store: Arc::clone(&layers.writer().how.store),
+        range: range.clone(),
+        direction,
+        layers: all,
+        deletes: Arc::clone(layers.deletes()),
+        merged: None,
+        last: None,
     }
 }
 

@@ -5,27 +5,22 @@ use super::state::Member;
 use super::structure::place;
 use super::{Levels, state};
 use alluvium_base::Purpose;
-use alluvium_dictionary::blob::Root;
-use alluvium_dictionary::blob::{self, extents_of};
+use alluvium_dictionary::blob;
 use alluvium_dictionary::findings::{Checked, Depth, Examined, Findings};
 use alluvium_dictionary::key::Key;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::read::Files;
+use alluvium_dictionary::versioned::read_root;
 use alluvium_filters::Fingerprint;
-use alluvium_storage::extents::{Extent, Reached};
+use alluvium_storage::extents::Reached;
 use alluvium_storage::{NodePointer, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Reads what a root leads to, and the nodes that hold it.
 fn read(files: Files<'_>, root: &[u8], purpose: Purpose) -> Result<(Contents, Vec<NodePointer>)> {
-    match Root::decode(root, &place(), files.page_size)? {
-        Root::Here(bytes) => Ok((Contents::decode(bytes, &place(), files.page_size)?, Vec::new())),
-        Root::Apart(pointer) => {
-            let (bytes, nodes) = blob::read(files, &pointer, purpose)?;
-            let contents = Contents::decode(&bytes, &pointer.node.place(), files.page_size)?;
-            Ok((contents, nodes))
-        }
-    }
+    read_root(files, root, &place(), purpose, |bytes, place| {
+        Contents::decode(bytes, place, files.page_size)
+    })
 }
 
 /// Every extent that the root of a structure leads to, with its references and live bytes.
@@ -33,30 +28,14 @@ fn read(files: Files<'_>, root: &[u8], purpose: Purpose) -> Result<(Contents, Ve
 /// # Errors
 /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when it is damaged; as the device says.
 pub fn reached(files: Files<'_>, root: &[u8]) -> Result<Vec<Reached>> {
-    let (contents, mut nodes) = read(files, root, Purpose::Recovery)?;
-    let mut extents: BTreeMap<Extent, (u32, u64)> = BTreeMap::new();
-    let mut add = |extent: Extent, live: u64| {
-        let (references, bytes) = extents.entry(extent).or_default();
-        *references += 1;
-        *bytes = (*bytes + live).min(extent.bytes());
-    };
-    nodes.sort_unstable_by_key(|node| (node.tier, node.offset));
-    extents_of(nodes.iter())
-        .into_iter()
-        .for_each(|(extent, live)| add(extent, live));
+    let (contents, nodes) = read(files, root, Purpose::Recovery)?;
+    let mut extents = Vec::new();
     for name in contents.newest_first() {
         let member = name.open_from(files, Purpose::Recovery)?;
-        let of_run = member.uses().map(|used| (used.extent, used.live));
-        of_run
-            .chain(member.maplet.extents())
-            .for_each(|(extent, live)| add(extent, live));
+        extents.extend(member.uses().map(|used| (used.extent, used.live)));
+        extents.extend(member.maplet.extents());
     }
-    let reached = extents.into_iter().map(|(extent, (references, live))| Reached {
-        extent,
-        references,
-        live,
-    });
-    Ok(reached.collect())
+    Ok(blob::reached(nodes, extents))
 }
 
 /// Checks what the root of a structure leads to in data files that are not written meanwhile;
@@ -130,18 +109,9 @@ impl<'c> Check<'c> {
                     self.findings.found.push(found);
                 }
             }
-            self.findings.bound();
-            let done_bytes = self.findings.read.bytes();
-            (self.tell)(Checked {
-                done_bytes,
-                total_bytes: self.total_bytes.max(done_bytes),
-            })?;
+            self.findings.tell_progress(self.total_bytes, self.tell)?;
         }
-        let done_bytes = self.findings.read.bytes();
-        (self.tell)(Checked {
-            done_bytes,
-            total_bytes: done_bytes,
-        })
+        self.findings.tell_progress(0, self.tell)
     }
 
     /// Everything that a reader of a run can reach in the ranges in which it counts.
@@ -198,7 +168,7 @@ impl Levels {
             .iter()
             .map(|member| member.run.newest())
             .max();
-        if newest.is_some_and(|newest| newest > version.cut) {
+        if newest.is_some_and(|newest| newest > version.stamp.cut) {
             wrong("a run has a message above the cut (V5)".to_owned());
         }
         let kept = self.shared.kept.lock();
@@ -214,8 +184,7 @@ impl Levels {
             wrong("a merge reads a run that there is not (V4)".to_owned());
         }
         let of_runs = version.newest_first.iter().flat_map(|member| member.extents());
-        let of_root = kept.blob.iter().flat_map(|blob| blob.extents().iter().copied());
-        for extent in of_runs.chain(of_root) {
+        for extent in of_runs.chain(kept.root.extents()) {
             *examined.reachable.entry(extent).or_default() += 1;
         }
         drop(kept);

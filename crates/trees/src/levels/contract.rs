@@ -2,7 +2,6 @@
 
 use super::Levels;
 use super::incorporate::Incorporation;
-use super::ingest::Ingest;
 use super::scan::Iter;
 use super::state::Member;
 use crate::maplet::{Maplet, different_keys};
@@ -25,7 +24,7 @@ impl Levels {
     fn weigh(&self, range: &KeyRange, tell: &mut dyn FnMut(&Member, Weight)) -> Result<()> {
         let store = &self.shared.home.store;
         let guard = store.epochs().pin();
-        let version = self.shared.version.load();
+        let version = self.shared.versions.peek();
         for member in &version.newest_first {
             let range = member.range.intersect(range);
             let weight = member.run.weigh(&range, store.cache(), &guard, Purpose::Other)?;
@@ -38,7 +37,7 @@ impl Levels {
 
 impl Dictionary for Levels {
     fn cut(&self) -> Sequence {
-        self.shared.version.load().cut
+        self.shared.versions.cut()
     }
 
     fn advance(&self, cut: Sequence) -> Result<()> {
@@ -107,7 +106,7 @@ impl Dictionary for Levels {
     fn distinct_keys(&self) -> Result<DistinctKeys> {
         let store = &self.shared.home.store;
         let _guard = store.epochs().pin();
-        let version = self.shared.version.load();
+        let version = self.shared.versions.peek();
         let mut maplets: Vec<Maplet> = Vec::new();
         for member in &version.newest_first {
             // Parts of a run have one filter.
@@ -151,6 +150,6 @@ impl Ordered for Levels {
     }
 
     fn ingest(&self, class: Class) -> Result<Box<dyn contract::Ingest>> {
-        Ok(Box::new(Ingest::new(self, class)?))
+        Ok(Box::new(self.begin_ingest(class)?))
     }
 }

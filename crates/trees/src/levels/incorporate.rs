@@ -40,7 +40,7 @@ impl Incorporation {
     pub(super) fn new(levels: &Levels, share: Share, class: Class) -> Result<Incorporation> {
         let shared = &levels.shared;
         let version = levels.version();
-        debug_assert!(share.cut >= version.cut, "shares come in commit order");
+        debug_assert!(share.cut >= version.stamp.cut, "shares come in commit order");
         let cut = share.cut;
         let tier = levels.incoming_tier(share.memtable.bytes() as u64);
         let options = shared.options.run(Purpose::Incorporate, class, tier);

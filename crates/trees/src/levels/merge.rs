@@ -474,7 +474,7 @@ impl MergeStep {
         for (&extent, &more) in &references {
             (0..more).for_each(|_| store.extents().retain(extent));
         }
-        levels.show(runs, version.cut, version.next_age);
+        levels.show(runs, version.stamp.cut, version.next_age);
         let epoch = store.epochs().current();
         for (&extent, &more) in &references {
             (more..0).for_each(|_| {
@@ -521,7 +521,7 @@ impl MergeStep {
             let at = runs[risen].partition_point(is_older);
             runs[risen].insert(at, member);
         }
-        levels.publish(&mut kept, runs, version.cut, version.next_age);
+        levels.publish(&mut kept, runs, version.stamp.cut, version.next_age);
         kept.is_cramped = false;
         self.end(&mut kept);
     }

@@ -3,26 +3,20 @@
 use super::Levels;
 use super::state::{Member, Version};
 use crate::maplet;
-use alluvium_base::{Purpose, Sequence};
 use alluvium_dictionary::contract;
-use alluvium_dictionary::fetch::{Blocking, Fetch};
+use alluvium_dictionary::fetch::Fetch;
 use alluvium_dictionary::gather::Gather;
 use alluvium_dictionary::key::Key;
 use alluvium_dictionary::values;
-use alluvium_storage::{Error, Guard, Result};
+use alluvium_dictionary::versioned::{VersionReader, VersionSearch, Versioned};
+use alluvium_storage::store::Store;
+use alluvium_storage::{Error, Result};
 use smallvec::SmallVec;
-use std::fmt;
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::task::{Poll, ready};
 
 /// Reads one version of a structure.
-pub struct Reader<'l> {
-    levels: &'l Levels,
-    // The version goes before the guard that keeps it readable.
-    version: arc_swap::Guard<Arc<Version>>,
-    guard: Guard,
-}
+pub type Reader<'l> = VersionReader<'l, Levels>;
 
 /// The runs that may say something of a key, newest first.
 type Candidates<'v> = SmallVec<[&'v Member; 16]>;
@@ -41,64 +35,38 @@ pub struct Search {
     records: usize,
 }
 
-impl fmt::Debug for Reader<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reader")
-            .field("version", &self.version.number)
-            .field("cut", &self.version.cut)
-            .finish_non_exhaustive()
-    }
-}
-
 impl contract::Lookup for Levels {
     type Reader<'l> = Reader<'l>;
 
     #[inline]
     fn reader(&self) -> Reader<'_> {
-        let guard = self.shared.home.store.epochs().pin();
-        Reader {
-            levels: self,
-            version: self.shared.version.load(),
-            guard,
-        }
+        VersionReader::new(self)
     }
 }
 
-impl contract::Reader for Reader<'_> {
+impl VersionSearch for Levels {
+    type Version = Version;
     type Search = Search;
 
     #[inline]
-    fn cut(&self) -> Sequence {
-        self.version.cut
+    fn versions(&self) -> &Versioned<Version> {
+        &self.shared.versions
     }
 
     #[inline]
-    fn state(&self) -> u64 {
-        self.version.number
-    }
-
-    #[inline]
-    fn nodes(&self) -> Blocking<'_> {
-        Blocking {
-            cache: self.levels.shared.home.store.cache(),
-            guard: &self.guard,
-            purpose: Purpose::Lookup,
-        }
-    }
-
-    #[inline]
-    fn new_search(&self) -> Search {
-        Search::default()
+    fn store(&self) -> &Store {
+        &self.shared.home.store
     }
 
     fn search<F: Fetch>(
         &self,
+        version: &Version,
         key: Key<'_>,
         gather: &mut Gather<'_>,
         search: &mut Search,
         fetch: &F,
     ) -> Poll<Result<()>> {
-        let runs = self.version.newest_first.iter();
+        let runs = version.newest_first.iter();
         let candidates: Candidates<'_> = runs
             .map(|member| &**member)
             .filter(|member| member.touches(key.bytes()))

@@ -158,9 +158,9 @@ impl Iter {
         let list = self.memtables.newest_first();
         // What the version refers to stays while this guard is pinned.
         let guard = store.epochs().pin();
-        let version = levels.shared.version.load();
+        let version = levels.shared.versions.peek();
         if let Some(segment) = &mut self.segment
-            && !segment.attach(version.number, memtables(&list, &version, self.wanted.at))
+            && !segment.attach(version.stamp.number, memtables(&list, &version, self.wanted.at))
         {
             self.segment = None;
         }
@@ -259,7 +259,7 @@ impl Iter {
         let shares = shares(version, &range);
         let segment = Segment::open(
             &self.levels.shared.home.store,
-            (version.number, shares),
+            (version.stamp.number, shares),
             range,
             memtables(list, version, self.wanted.at),
             &self.wanted,
@@ -285,7 +285,7 @@ fn memtables<'m>(
     version: &Version,
     at: Sequence,
 ) -> impl Iterator<Item = &'m Arc<Memtable>> {
-    above(Some(list), version.cut, at)
+    above(Some(list), version.stamp.cut, at)
 }
 
 /// The runs that have anything in a range, newest first, each with about how many records.

@@ -6,9 +6,9 @@ use super::sweep::Sweep;
 use crate::maplet::{self, Maplet, MapletSpec};
 use crate::run::{Built, Run, RunOptions, Use};
 use crate::stitch::Stitching;
-use alluvium_base::{Purpose, Sequence};
-use alluvium_dictionary::blob::Blob;
+use alluvium_base::Purpose;
 use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::versioned::{self, RootWriter, Stamp};
 use alluvium_storage::Tiers;
 use alluvium_storage::extents::{Class, Extent};
 use alluvium_storage::store::Store;
@@ -128,29 +128,28 @@ pub(super) fn install_extents(store: &Store, built: &Built, maplet: &maplet::Wri
 pub(super) type Runs = Vec<Vec<Arc<Member>>>;
 
 /// One state of the structure. It never changes (V1).
-#[derive(Debug, Default)]
-pub(super) struct Version {
+#[derive(Clone, Debug, Default)]
+pub struct Version {
+    pub(super) stamp: Stamp,
     pub(super) levels: Runs,
     /// All runs, newest first.
     pub(super) newest_first: Box<[Arc<Member>]>,
-    /// How many versions there were before it.
-    pub(super) number: u64,
-    /// How many versions before it had other runs.
-    pub(super) contents: u64,
-    /// It holds every commit up to this one, and none above.
-    pub(super) cut: Sequence,
     /// The age of the next run.
     pub(super) next_age: Age,
 }
 
+impl versioned::Version for Version {
+    fn stamp(&self) -> &Stamp {
+        &self.stamp
+    }
+}
+
 impl Version {
-    pub(super) fn new(levels: Runs, cut: Sequence, next_age: Age) -> Version {
+    pub(super) fn new(stamp: Stamp, levels: Runs, next_age: Age) -> Version {
         let version = Version {
+            stamp,
             newest_first: newest_first(&levels),
             levels,
-            number: 0,
-            contents: 0,
-            cut,
             next_age,
         };
         debug_assert!(version.is_ordered(), "newer runs stand above older ones (V2)");
@@ -216,10 +215,7 @@ pub(super) fn bytes_of(run: &Run) -> u64 {
 /// What only one changes at a time.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
-    /// The newest root that was written, and of which contents it is.
-    pub(super) root: Option<(u64, Vec<u8>)>,
-    /// Where the contents are that it points to.
-    pub(super) blob: Option<Blob>,
+    pub(super) root: RootWriter,
     /// The runs that merges read, by the first of their ages.
     pub(super) busy: BTreeSet<Age>,
     /// The merges under way.

@@ -10,14 +10,12 @@ use crate::scanning::Held;
 use crate::stitch::Stitching;
 use crate::whereabouts::{RunName, RunPlace};
 use alluvium_base::Sequence;
-use alluvium_dictionary::blob::Blob;
-use alluvium_dictionary::blob::Root;
 use alluvium_dictionary::cut::Cut;
 use alluvium_dictionary::home::{Home, judge};
+use alluvium_dictionary::versioned::{RootWriter, Stamp, Versioned};
 use alluvium_storage::extents::Class;
 use alluvium_storage::{Place, Result, Structure};
-use arc_swap::ArcSwap;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -34,7 +32,7 @@ pub struct Levels {
 pub(super) struct Shared {
     pub(super) home: Home,
     pub(super) options: LevelsOptions,
-    pub(super) version: ArcSwap<Version>,
+    pub(super) versions: Versioned<Version>,
     pub(super) kept: Mutex<Kept>,
     /// Space is scarce: every merge may use the reserve.
     pub(super) is_scarce: AtomicBool,
@@ -71,12 +69,12 @@ pub struct LevelsStats {
 
 impl fmt::Debug for Levels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let version = self.shared.version.load();
+        let version = self.shared.versions.peek();
         let runs: Vec<usize> = version.levels.iter().map(Vec::len).collect();
         f.debug_struct("Levels")
             .field("policy", &self.shared.options.policy)
             .field("runs", &runs)
-            .field("cut", &version.cut)
+            .field("cut", &version.stamp.cut)
             .finish_non_exhaustive()
     }
 }
@@ -132,7 +130,7 @@ impl Levels {
     pub fn create(home: Home, options: LevelsOptions, cut: Sequence) -> Result<Levels> {
         options.policy.validate()?;
         options.stitching.validate()?;
-        let version = Version::new(Runs::new(), cut, 0);
+        let version = Version::new(Stamp::first(cut), Runs::new(), 0);
         Ok(Levels::assemble(home, options, version, Kept::default()))
     }
 
@@ -142,19 +140,10 @@ impl Levels {
     /// # Errors
     /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt), or as the device says.
     pub fn open(home: Home, options: &LevelsOptions, root: &[u8], cut: Sequence) -> Result<Levels> {
-        let mut kept = Kept {
-            root: Some((0, root.to_vec())),
-            ..Kept::default()
-        };
         let page_size = home.store.page_size();
-        let contents = match Root::decode(root, &place(), page_size)? {
-            Root::Here(bytes) => Contents::decode(bytes, &place(), page_size)?,
-            Root::Apart(pointer) => {
-                let (blob, bytes) = Blob::open(&home.store, &pointer)?;
-                kept.blob = Some(blob);
-                Contents::decode(&bytes, &pointer.node.place(), page_size)?
-            }
-        };
+        let (root, contents) = RootWriter::open(&home.store, root, &place(), |bytes, place| {
+            Contents::decode(bytes, place, page_size)
+        })?;
         let options = LevelsOptions {
             policy: contents.policy.clone(),
             fingerprint_bits: contents.fingerprint_bits,
@@ -170,7 +159,11 @@ impl Levels {
             ..options.clone()
         };
         let levels = contents.open(&home.store)?;
-        let version = Version::new(levels, cut, contents.next_age);
+        let version = Version::new(Stamp::first(cut), levels, contents.next_age);
+        let kept = Kept {
+            root,
+            ..Kept::default()
+        };
         Ok(Levels::assemble(home, options, version, kept))
     }
 
@@ -180,7 +173,7 @@ impl Levels {
             shared: Arc::new(Shared {
                 home,
                 options,
-                version: ArcSwap::from_pointee(version),
+                versions: Versioned::new(version),
                 kept: Mutex::new(kept),
                 is_scarce: AtomicBool::new(false),
                 merging_bytes: AtomicU64::new(0),
@@ -238,7 +231,7 @@ impl Levels {
     /// on writers are held back.
     #[must_use]
     pub fn crowding(&self) -> u64 {
-        let version = self.shared.version.load();
+        let version = self.shared.versions.peek();
         let runs = version.levels.first().map_or(0, |level| groups(level).count());
         policy::crowding(&self.shared.options.policy, runs)
     }
@@ -263,7 +256,7 @@ impl Levels {
     }
 
     pub(super) fn version(&self) -> Arc<Version> {
-        self.shared.version.load_full()
+        self.shared.versions.load()
     }
 
     pub(super) fn judge<T>(&self, result: Result<T>) -> Result<T> {
@@ -285,18 +278,15 @@ impl Levels {
     /// their extents are the caller's to unlink.
     pub(super) fn show(&self, levels: Runs, cut: Sequence, next_age: Age) -> Vec<Arc<Member>> {
         let old = self.version();
-        assert!(cut >= old.cut, "a structure does not forget commits");
         assert!(next_age >= old.next_age, "ages rise (V2)");
         let mut levels = levels;
         while levels.last().is_some_and(Vec::is_empty) {
             levels.pop();
         }
         let version = Version {
+            stamp: old.stamp.changed(cut),
             newest_first: newest_first(&levels),
             levels,
-            number: old.number + 1,
-            contents: old.contents + 1,
-            cut,
             next_age,
         };
         assert!(version.is_ordered(), "newer runs stand above older ones (V2)");
@@ -312,7 +302,7 @@ impl Levels {
             .filter(|member| !stays(member))
             .cloned()
             .collect();
-        self.shared.version.store(Arc::new(version));
+        self.shared.versions.publish(version);
         gone
     }
 
@@ -320,53 +310,24 @@ impl Levels {
     pub(super) fn raise(&self, cut: Sequence) {
         let _kept = self.shared.kept.lock();
         let old = self.version();
-        assert!(cut >= old.cut, "a structure does not forget commits");
-        self.shared.version.store(Arc::new(Version {
-            levels: old.levels.clone(),
-            newest_first: old.newest_first.clone(),
-            number: old.number + 1,
-            contents: old.contents,
-            cut,
-            next_age: old.next_age,
-        }));
+        self.shared.versions.publish(Version {
+            stamp: old.stamp.advanced(cut),
+            ..(*old).clone()
+        });
     }
 
-    /// Writes the current contents unless they are; the guard keeps them current.
-    pub(super) fn write(&self) -> Result<MutexGuard<'_, Kept>> {
+    /// Writes the root of the current contents unless it is written. They stay current until the
+    /// cut is dropped.
+    pub(super) fn cut_here(&self) -> Result<Cut<'_>> {
+        let Shared { home, options, .. } = &*self.shared;
         let mut kept = self.shared.kept.lock();
         let version = self.version();
-        let written = kept.root.as_ref().map(|(contents, _)| *contents);
-        if written == Some(version.contents) {
-            return Ok(kept);
-        }
-        assert!(
-            written.is_none_or(|written| written < version.contents),
-            "a root is of contents that there were"
-        );
-        let store = &self.shared.home.store;
-        let contents = Contents::of(&version, &self.shared.options).encode();
-        let (root, blob) = if contents.len() <= INLINE {
-            (Root::Here(&contents).encode(), None)
-        } else {
-            let blob = store.judge(Blob::write(store, &contents))?;
-            (Root::Apart(*blob.pointer()).encode(), Some(blob))
-        };
-        if let Some(before) = std::mem::replace(&mut kept.blob, blob) {
-            before.release(store);
-        }
-        kept.root = Some((version.contents, root));
-        Ok(kept)
-    }
-
-    pub(super) fn cut_here(&self) -> Result<Cut<'_>> {
-        let kept = self.write()?;
-        let (contents, root) = kept.root.as_ref().expect("it was just written");
-        let version = self.version();
-        assert_eq!(
-            *contents, version.contents,
-            "the guard keeps the contents current"
-        );
-        Ok(Cut::new(root.clone(), version.cut, kept))
+        let encode = || Contents::of(&version, options).encode();
+        let root = kept
+            .root
+            .write(&home.store, &version.stamp, INLINE, encode)?
+            .to_vec();
+        Ok(Cut::new(root, version.stamp.cut, kept))
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) const BYTES_PER_KEY: u64 = 96;
 
 impl Dictionary for Map {
     fn cut(&self) -> Sequence {
-        self.shared.version.load().cut
+        self.shared.versions.cut()
     }
 
     fn advance(&self, cut: Sequence) -> Result<()> {
@@ -52,7 +52,7 @@ impl Dictionary for Map {
     }
 
     fn prepare(&self) -> Result<()> {
-        self.write().map(drop)
+        self.cut_here().map(drop)
     }
 
     fn stand(&self) -> Result<Cut<'_>> {

@@ -23,7 +23,10 @@ impl Incorporation {
     /// Folds what the share says into the keys.
     pub(super) fn publish(&self) {
         let share = &self.share;
-        assert!(share.cut >= self.map.version().cut, "shares come in commit order");
+        assert!(
+            share.cut >= self.map.version().stamp.cut,
+            "shares come in commit order"
+        );
         self.map.change(Some(share.cut), |keys| {
             let mut touched: BTreeSet<Arc<[u8]>> = BTreeSet::new();
             let mut cursor = share.first();
@@ -135,12 +138,15 @@ impl Map {
     /// Returns whether enough values have expired to make a rewrite worth its work. It drops them
     /// from the commits that the horizon knows, and waits until it knows them all.
     pub(super) fn has_expired(&self) -> bool {
-        let version = self.shared.version.load();
+        let version = self.shared.versions.peek();
         if version.stale_from_ms == u64::MAX {
             return false;
         }
         let rule = self.shared.home.horizon.rule(Older::None);
-        let knows_all = rule.readers.last().is_some_and(|newest| *newest >= version.cut);
+        let knows_all = rule
+            .readers
+            .last()
+            .is_some_and(|newest| *newest >= version.stamp.cut);
         knows_all && version.stale_from_ms <= rule.now_ms
     }
 }

@@ -196,7 +196,7 @@ impl Attach for Map {
     fn attach(&self, layers: &[Arc<Layer>], first: Sequence) -> Result<()> {
         let map = self;
         assert_eq!(
-            map.version().cut + 1,
+            map.version().stamp.cut + 1,
             first,
             "an ingest is attached when all that was written before is in the map"
         );

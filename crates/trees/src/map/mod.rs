@@ -39,12 +39,10 @@ pub use scan::Iter;
 pub(crate) use scan::in_memtable;
 
 use alluvium_base::{Kind, Message, Sequence};
-use alluvium_dictionary::blob::Blob;
-use alluvium_dictionary::blob::Root;
 use alluvium_dictionary::cut::Cut;
+use alluvium_dictionary::versioned::{self, RootWriter, Stamp, Versioned};
 use alluvium_storage::{Place, Result, Structure};
-use arc_swap::ArcSwap;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -82,14 +80,9 @@ pub type Keys = BTreeMap<Arc<[u8]>, Arc<[Entry]>>;
 
 /// One state of the map (P1).
 #[derive(Debug, Default)]
-struct Version {
+pub struct Version {
+    stamp: Stamp,
     keys: Keys,
-    /// How many versions there were before it.
-    number: u64,
-    /// How many versions before it had other keys or messages.
-    contents: u64,
-    /// It holds every commit up to this one, and none above.
-    cut: Sequence,
     /// Bytes of keys and operands.
     bytes: u64,
     /// From this moment on enough values have expired to make a rewrite worth its work; never if
@@ -97,13 +90,10 @@ struct Version {
     stale_from_ms: u64,
 }
 
-/// What only one changes at a time.
-#[derive(Debug, Default)]
-struct Kept {
-    /// The newest root that was written, and of which contents it is.
-    root: Option<(u64, Vec<u8>)>,
-    /// Where the contents are that it points to.
-    blob: Option<Blob>,
+impl versioned::Version for Version {
+    fn stamp(&self) -> &Stamp {
+        &self.stamp
+    }
 }
 
 /// How long what a map holds lasts.
@@ -124,18 +114,19 @@ pub struct Map {
 struct Shared {
     home: Home,
     lasts: Lasts,
-    version: ArcSwap<Version>,
-    kept: Mutex<Kept>,
+    versions: Versioned<Version>,
+    /// Held while the map changes.
+    root: Mutex<RootWriter>,
     /// Whether all of it is to be rewritten.
     is_stale: AtomicBool,
 }
 
 impl fmt::Debug for Map {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let version = self.shared.version.load();
+        let version = self.shared.versions.peek();
         f.debug_struct("Map")
             .field("keys", &version.keys.len())
-            .field("cut", &version.cut)
+            .field("cut", &version.stamp.cut)
             .finish_non_exhaustive()
     }
 }
@@ -180,20 +171,20 @@ impl Map {
     #[must_use]
     pub fn create(home: Home, cut: Sequence) -> Map {
         let version = Version {
-            cut,
+            stamp: Stamp::first(cut),
             ..Version::default()
         };
-        Map::assemble(home, version, Kept::default(), Lasts::BeyondOpening)
+        Map::assemble(home, version, RootWriter::default(), Lasts::BeyondOpening)
     }
 
     /// Creates an empty map whose contents no checkpoint writes: opened again, it is empty.
     #[must_use]
     pub fn create_volatile(home: Home, cut: Sequence) -> Map {
         let version = Version {
-            cut,
+            stamp: Stamp::first(cut),
             ..Version::default()
         };
-        Map::assemble(home, version, Kept::default(), Lasts::WhileOpen)
+        Map::assemble(home, version, RootWriter::default(), Lasts::WhileOpen)
     }
 
     /// Opens the map with this root, and with every commit up to `cut`.
@@ -201,119 +192,74 @@ impl Map {
     /// # Errors
     /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt), or as the device says.
     pub fn open(home: Home, root: &[u8], cut: Sequence) -> Result<Map> {
-        let mut kept = Kept {
-            root: Some((0, root.to_vec())),
-            blob: None,
-        };
-        let keys = match Root::decode(root, &place(), home.store.page_size())? {
-            Root::Here(contents) => format::decode(contents, &place())?,
-            Root::Apart(pointer) => {
-                let (blob, contents) = Blob::open(&home.store, &pointer)?;
-                kept.blob = Some(blob);
-                format::decode(&contents, &pointer.node.place())?
-            }
-        };
+        let (root, keys) = RootWriter::open(&home.store, root, &place(), format::decode)?;
         let version = Version {
+            stamp: Stamp::first(cut),
             bytes: keys.iter().map(|(key, entries)| bytes_of(key, entries)).sum(),
             stale_from_ms: stale_from_ms(&keys),
             keys,
-            cut,
-            ..Version::default()
         };
-        Ok(Map::assemble(home, version, kept, Lasts::BeyondOpening))
+        Ok(Map::assemble(home, version, root, Lasts::BeyondOpening))
     }
 
-    fn assemble(home: Home, version: Version, kept: Kept, lasts: Lasts) -> Map {
+    fn assemble(home: Home, version: Version, root: RootWriter, lasts: Lasts) -> Map {
         Map {
             shared: Arc::new(Shared {
                 home,
                 lasts,
-                version: ArcSwap::from_pointee(version),
-                kept: Mutex::new(kept),
+                versions: Versioned::new(version),
+                root: Mutex::new(root),
                 is_stale: AtomicBool::new(false),
             }),
         }
     }
 
     fn version(&self) -> Arc<Version> {
-        self.shared.version.load_full()
+        self.shared.versions.load()
     }
 
     /// Changes the map: `change` makes new keys of the current ones. The version after it is
     /// current before the guard is returned.
     fn change<T>(&self, cut: Option<Sequence>, change: impl FnOnce(&mut Keys) -> T) -> T {
-        let _kept = self.shared.kept.lock();
+        let _root = self.shared.root.lock();
         let old = self.version();
         let mut keys = old.keys.clone();
         let result = change(&mut keys);
+        let cut = cut.unwrap_or(old.stamp.cut);
         let version = Version {
-            number: old.number + 1,
-            contents: old.contents + u64::from(keys != old.keys),
-            cut: cut.unwrap_or(old.cut),
+            stamp: match keys == old.keys {
+                true => old.stamp.advanced(cut),
+                false => old.stamp.changed(cut),
+            },
             bytes: keys.iter().map(|(key, entries)| bytes_of(key, entries)).sum(),
             stale_from_ms: stale_from_ms(&keys),
             keys,
         };
-        assert!(version.cut >= old.cut, "a map does not forget commits");
         debug_assert!(
             version.keys.values().all(|entries| !entries.is_empty()),
             "a key without messages is not kept"
         );
         debug_assert!(
-            version
-                .keys
-                .values()
-                .all(|entries| entries[0].sequence <= version.cut),
+            version.keys.values().all(|entries| entries[0].sequence <= cut),
             "no message is above the cut (P3)"
         );
-        self.shared.version.store(Arc::new(version));
+        self.shared.versions.publish(version);
         result
     }
 
-    /// Writes the current contents unless they are; the guard keeps them current.
-    fn write(&self) -> Result<MutexGuard<'_, Kept>> {
-        let mut kept = self.shared.kept.lock();
+    /// Writes the root of the current contents unless it is written. They stay current until the
+    /// cut is dropped.
+    fn cut_here(&self) -> Result<Cut<'_>> {
+        let mut writer = self.shared.root.lock();
         let version = self.version();
-        if kept
-            .root
-            .as_ref()
-            .is_some_and(|(contents, _)| *contents == version.contents)
-        {
-            return Ok(kept);
-        }
-        assert!(
-            kept.root
-                .as_ref()
-                .is_none_or(|(contents, _)| *contents < version.contents),
-            "a root is of contents that the map has had"
-        );
-        let store = &self.shared.home.store;
-        let contents = match self.shared.lasts {
+        let encode = || match self.shared.lasts {
             Lasts::BeyondOpening => format::encode(&version.keys),
             Lasts::WhileOpen => format::encode(&Keys::new()),
         };
-        let (root, blob) = if contents.len() <= INLINE {
-            (Root::Here(&contents).encode(), None)
-        } else {
-            let blob = store.judge(Blob::write(store, &contents))?;
-            (Root::Apart(*blob.pointer()).encode(), Some(blob))
-        };
-        if let Some(before) = std::mem::replace(&mut kept.blob, blob) {
-            before.release(store);
-        }
-        kept.root = Some((version.contents, root));
-        Ok(kept)
-    }
-
-    fn cut_here(&self) -> Result<Cut<'_>> {
-        let kept = self.write()?;
-        let (contents, root) = kept.root.as_ref().expect("it was just written");
-        assert_eq!(
-            *contents,
-            self.version().contents,
-            "the guard keeps the contents current"
-        );
-        Ok(Cut::new(root.clone(), self.version().cut, kept))
+        let root = writer
+            .write(&self.shared.home.store, &version.stamp, INLINE, encode)?
+            .to_vec();
+        Ok(Cut::new(root, version.stamp.cut, writer))
     }
 }
 

@@ -248,8 +248,8 @@ impl contract::Scan for Iter {
         loop {
             // The list before the version: what leaves the list from here on is in the version.
             let list = self.memtables.newest_first();
-            let version = self.map.shared.version.load();
-            let memtables: Vec<&Arc<Memtable>> = above(Some(&list), version.cut, self.at).collect();
+            let version = self.map.shared.versions.peek();
+            let memtables: Vec<&Arc<Memtable>> = above(Some(&list), version.stamp.cut, self.at).collect();
             let Some(key) = self.next_key(&version, &memtables) else {
                 self.end_dead_run();
                 return Ok(None);

@@ -1,12 +1,12 @@
 //! The tree as its store sees it: see `alluvium_dictionary::contract`.
 
 use super::compact::{Job, Step};
-use super::incorporate::{Incorporation, Ingest};
+use super::incorporate::{Incorporation, attach_layers};
 use super::lookup::Reader;
 use super::scan::Iter;
 use super::show;
 use super::tree::Tree;
-use alluvium_base::Message;
+use crate::layers::{self, Layers, Writer};
 use alluvium_base::Sequence;
 use alluvium_dictionary::contract::{self, Dictionary, DistinctKeys, Load, Lookup, Ordered, Progress};
 use alluvium_dictionary::cut::Cut;
@@ -17,6 +17,7 @@ use alluvium_dictionary::memtables::Memtables;
 use alluvium_dictionary::merge::Direction;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::share::Share;
+use alluvium_dictionary::versioned::LayerTarget;
 use alluvium_storage::Result;
 use alluvium_storage::extents::Class;
 use std::sync::Arc;
@@ -159,48 +160,26 @@ impl contract::Scan for Iter {
     }
 }
 
-impl contract::Ingest for Ingest {
-    fn push(&mut self, key: &[u8], message: Message<'_>) -> Result<()> {
-        Ingest::push(self, key, message)
+impl LayerTarget for Tree {
+    type Writer = Writer;
+
+    fn judge<T>(&self, result: Result<T>) -> Result<T> {
+        self.trunk.judge(result)
     }
 
-    fn delete_range(&mut self, start: &[u8], end: &[u8]) {
-        Ingest::delete_range(self, start, end);
+    fn gather(&self, layers: &Layers, key: Key<'_>, gather: &mut Gather<'_>) -> Result<()> {
+        layers::gather(layers, key, gather)
     }
 
-    fn end_layer(&mut self) -> Result<()> {
-        Ingest::end_layer(self)
+    fn walk(&self, layers: &Layers, range: &KeyRange, direction: Direction) -> Box<dyn contract::Walk> {
+        Box::new(layers::walk(layers, range, direction))
     }
 
-    fn layers(&self) -> u64 {
-        Ingest::layers(self)
+    fn writing_bytes(&self, layers: &Layers) -> u64 {
+        layers::writing_bytes(layers)
     }
 
-    fn keep(&mut self, layers: u64) {
-        Ingest::keep(self, layers);
-    }
-
-    fn gather(&self, key: Key<'_>, gather: &mut Gather<'_>) -> Result<()> {
-        Ingest::gather(self, key, gather)
-    }
-
-    fn walk(&self, range: &KeyRange, direction: Direction) -> Box<dyn contract::Walk> {
-        Box::new(Ingest::walk(self, range, direction))
-    }
-
-    fn records(&self) -> u64 {
-        Ingest::records(self)
-    }
-
-    fn bytes(&self) -> u64 {
-        Ingest::bytes(self)
-    }
-
-    fn memory_bytes(&self) -> u64 {
-        Ingest::memory_bytes(self)
-    }
-
-    fn attach(self: Box<Self>, first: Sequence) -> Result<()> {
-        Ingest::attach(*self, first)
+    fn attach(&self, layers: &mut Layers, first: Sequence, last: Sequence) -> Result<()> {
+        attach_layers(&self.trunk, layers, first, last)
     }
 }

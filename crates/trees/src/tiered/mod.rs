@@ -61,7 +61,7 @@ pub use alluvium_dictionary::findings::{Checked, Depth, Examined, Findings};
 pub use alluvium_dictionary::horizon::Horizon;
 pub use compact::{Job, Maintenance, Step};
 pub use disk::{Lost, Salvage, check_files, format, reached};
-pub use incorporate::{Incorporation, Ingest};
+pub use incorporate::Incorporation;
 pub use lookup::{Digesting, Lookup, Reader, Search};
 pub use policy::{Shape, Victim};
 pub use scan::Iter;

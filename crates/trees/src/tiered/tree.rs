@@ -2,8 +2,8 @@
 
 use super::compact::{Compactor, Job, Maintenance, Step};
 use super::disk::{self, Checkpointer, Lost, Salvage};
-use super::incorporate::{Incorporation, Ingest};
-use super::lookup::{Digesting, Lookup, Reader};
+use super::incorporate::{Incorporation, layer_writer};
+use super::lookup::{self, Digesting, Lookup, Reader};
 use super::scan::{Iter, Scans};
 use super::show::{self, Holdings, Outline, OutlineRun};
 use super::trunk::{
@@ -22,6 +22,7 @@ use alluvium_dictionary::memtables::Memtables;
 use alluvium_dictionary::merge::Direction;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::share::Share;
+use alluvium_dictionary::versioned::LayerIngest;
 use alluvium_storage::Result;
 use alluvium_storage::extents::Class;
 use alluvium_storage::store::Store;
@@ -177,10 +178,37 @@ impl Tree {
 
     /// Begins an ingest. `class` says whether it may use the reserve of space.
     ///
+    /// ```
+    /// use alluvium_base::Message;
+    /// use alluvium_dictionary::contract::Ingest;
+    /// use alluvium_base::message::LAST;
+    /// use alluvium_device::memory::MemoryDirectory;
+    /// use alluvium_storage::extents::Class;
+    /// use alluvium_storage::store::{Store, StoreOptions};
+    /// use alluvium_trees::tiered::{Tree, TreeOptions};
+    /// use std::sync::Arc;
+    /// let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
+    /// let tree = Tree::create(Arc::new(store), TreeOptions::default());
+    /// let mut ingest = tree.ingest(Class::Normal)?;
+    /// ingest.push(b"lake", Message::put(0, b"Como"))?;
+    /// ingest.push(b"river", Message::put(0, b"Oder"))?;
+    /// assert!(ingest.push(b"pond", Message::put(0, b"")).is_err(), "out of order");
+    /// ingest.end_layer()?;
+    /// ingest.push(b"lake", Message::delete(0))?;
+    /// ingest.end_layer()?;
+    /// assert_eq!(tree.get(b"river", LAST, 0)?, None);
+    /// ingest.attach(1)?;
+    /// assert_eq!(tree.get(b"river", LAST, 0)?, Some(b"Oder".to_vec()));
+    /// assert_eq!(tree.get(b"lake", 1, 0)?, Some(b"Como".to_vec()));
+    /// assert_eq!(tree.get(b"lake", 2, 0)?, None);
+    /// # Ok::<(), alluvium_storage::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Poisoned`](alluvium_storage::Error::Poisoned) when the store refuses changes.
-    pub fn ingest(&self, class: Class) -> Result<Ingest> {
-        Ingest::new(&self.trunk, class)
+    pub fn ingest(&self, class: Class) -> Result<LayerIngest<Tree>> {
+        let writer = layer_writer(&self.trunk, class)?;
+        Ok(LayerIngest::new(self.clone(), writer))
     }
 
     /// Notes that no commit up to `cut` is missing any more: there is nothing in them for the tree.
@@ -194,10 +222,44 @@ impl Tree {
 /// What is read of it.
 impl Tree {
     /// Returns a reader of the current version.
+    ///
+    /// ```
+    /// # use alluvium_base::{Message, message::LAST};
+    /// # use alluvium_device::memory::MemoryDirectory;
+    /// # use alluvium_storage::extents::Class;
+    /// # use alluvium_storage::store::{Store, StoreOptions};
+    /// # use std::sync::Arc;
+    /// use alluvium_dictionary::memtable::Memtable;
+    /// use alluvium_trees::tiered::{Tree, TreeOptions};
+    /// use alluvium_dictionary::contract::Reader;
+    /// use alluvium_dictionary::gather::Gather;
+    /// use alluvium_dictionary::key::Key;
+    /// use alluvium_dictionary::lookup;
+    /// # let store = Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"")?;
+    /// # let tree = Tree::create(Arc::new(store), TreeOptions::default());
+    /// # let older = Memtable::new(1 << 20);
+    /// # older.insert(b"river", Message::put(1, b"Elbe")).unwrap();
+    /// # tree.incorporate(Arc::new(older), 1, Class::Normal)?.poll(usize::MAX)?;
+    /// let (memtable, base) = (Memtable::new(1 << 20), 1); // it has the commits above 1
+    /// memtable.insert(b"lake", Message::put(2, b"Bodensee")).unwrap();
+    /// let reader = tree.reader();
+    /// let get = |key: &[u8]| {
+    ///     let key = Key::new(key);
+    ///     let mut gather = Gather::new(LAST, 0, None);
+    ///     if base >= reader.cut() {
+    ///         gather.memtable(&memtable, key);
+    ///     }
+    ///     lookup::gather(&reader, key, &mut gather)?;
+    ///     Ok::<_, alluvium_storage::Error>(gather.finish())
+    /// };
+    /// assert_eq!(get(b"lake")?, Some(b"Bodensee".to_vec()));
+    /// assert_eq!(get(b"river")?, Some(b"Elbe".to_vec()));
+    /// # Ok::<(), alluvium_storage::Error>(())
+    /// ```
     #[inline]
     #[must_use]
     pub fn reader(&self) -> Reader<'_> {
-        Reader::of(&self.trunk)
+        Reader::new(&self.trunk)
     }
 
     /// Returns the value of a key for a reader at `at`.
@@ -225,7 +287,7 @@ impl Tree {
     /// # Errors
     /// As the device says, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
     pub fn get(&self, key: &[u8], at: Sequence, now_ms: u64) -> Result<Answer> {
-        self.reader().get(key, at, now_ms)
+        lookup::get(&self.trunk, key, at, now_ms)
     }
 
     /// Returns the values of many keys for a reader at `at`, in their order. All leaves that must
@@ -234,7 +296,7 @@ impl Tree {
     /// # Errors
     /// As [`Tree::get`].
     pub fn multi_get(&self, keys: &[&[u8]], at: Sequence, now_ms: u64) -> Result<Vec<Answer>> {
-        self.reader().multi_get(keys, at, now_ms)
+        lookup::multi_get(&self.trunk, keys, at, now_ms)
     }
 
     /// A lookup of a key for a reader at `at`, to be polled.

@@ -4,21 +4,23 @@ use crate::history::History;
 use crate::world::Workload;
 use alluvium_base::message::LAST;
 use alluvium_base::{Kind, Message, Sequence};
+use alluvium_dictionary::contract::Ingest as _;
 use alluvium_dictionary::gather::Gather;
 use alluvium_dictionary::key::Key;
 use alluvium_dictionary::merge::{Append, Direction};
 use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::versioned::LayerIngest;
 use alluvium_storage::Result;
-use alluvium_trees::tiered::Ingest;
+use alluvium_trees::tiered::Tree;
 
 /// An ingest, and what it must say: layer `n` has the number `n + 1`.
 pub(crate) struct UnderWay {
-    ingest: Ingest,
+    ingest: LayerIngest<Tree>,
     own: History,
 }
 
 impl UnderWay {
-    pub(crate) fn new(ingest: Ingest) -> UnderWay {
+    pub(crate) fn new(ingest: LayerIngest<Tree>) -> UnderWay {
         UnderWay {
             ingest,
             own: History::default(),
@@ -110,7 +112,7 @@ impl UnderWay {
         if direction == Direction::Backward {
             expected.reverse();
         }
-        let mut walk = alluvium_dictionary::contract::Ingest::walk(&self.ingest, range, direction);
+        let mut walk = self.ingest.walk(range, direction);
         for key in &expected {
             let mut gather = Gather::new(LAST, now_ms, Some(&Append));
             assert_eq!(walk.next(&mut gather)?, Some(&key[..]));

@@ -505,11 +505,10 @@ impl MergeStep {
             }
         }
         let version = Version {
+            stamp: version.stamp.changed(version.stamp.cut),
             young,
             parts,
-            cut: version.cut,
             next_age: version.next_age,
-            ..Version::default()
         };
         self.hashed.publish(&mut kept, version);
         kept.is_cramped = false;

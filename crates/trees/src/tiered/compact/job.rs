@@ -406,7 +406,7 @@ impl Job {
         let root = replace(&version.root, self.claim.height, &self.claim.range.low, draft);
         writer.inflight.installed(self.id);
         writer.unpin(self.id);
-        writer.publish(&version, root, version.cut, &[]);
+        writer.publish(&version, root, version.stamp.cut, &[]);
         drop(writer);
         self.give_up();
     }

@@ -79,7 +79,7 @@ impl Checkpointer {
             next_group: self.trunk.group_numbers(),
             trunk: version.root.stored.at().expect("the root was written"),
         };
-        Ok(Cut::new(root.encode(), version.cut, writer))
+        Ok(Cut::new(root.encode(), version.stamp.cut, writer))
     }
 
     /// Writes nodes, children before their parents. Those of which a child has been overtaken

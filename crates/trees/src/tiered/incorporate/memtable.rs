@@ -55,7 +55,7 @@ impl Incorporation {
     /// A full disk; as the device says.
     pub(crate) fn new(trunk: &Arc<Trunk>, share: Share, class: Class) -> Result<Incorporation> {
         debug_assert!(
-            share.cut >= trunk.peek().cut,
+            share.cut >= trunk.peek().stamp.cut,
             "a memtable up to {} is newer than the tree (T1)",
             share.cut
         );

@@ -10,5 +10,5 @@
 mod ingest;
 mod memtable;
 
-pub use ingest::Ingest;
+pub(crate) use ingest::{attach_layers, layer_writer};
 pub use memtable::Incorporation;

@@ -15,4 +15,5 @@ mod search;
 pub use digest::Digesting;
 pub use polled::Lookup;
 pub use reader::Reader;
+pub(crate) use reader::{get, multi_get};
 pub use search::Search;

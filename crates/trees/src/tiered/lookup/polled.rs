@@ -145,7 +145,7 @@ impl Lookup {
         let operator = rules.operator.as_deref();
         // What leaves the list from here on is in the version.
         let list = self.memtables.as_ref().map(|memtables| memtables.newest_first());
-        let reader = Reader::of(&trunk);
+        let reader = Reader::new(&trunk);
         let is_new = !self.course.is_of(&reader);
         if is_new {
             self.course.begin(&reader, self.at, self.now_ms);

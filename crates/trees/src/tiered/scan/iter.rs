@@ -284,7 +284,10 @@ impl Iter {
             list: list.as_ref(),
         };
         if let Some(segment) = &mut self.segment
-            && !segment.attach(version.number(), above(view.list, version.cut, self.wanted.at))
+            && !segment.attach(
+                version.number(),
+                above(view.list, version.stamp.cut, self.wanted.at),
+            )
         {
             self.segment = None;
         }
@@ -402,7 +405,7 @@ impl Iter {
             &view.trunk.store,
             (view.version.number(), shares),
             range,
-            above(view.list, view.version.cut, self.wanted.at),
+            above(view.list, view.version.stamp.cut, self.wanted.at),
             &self.wanted,
             &self.position,
         )?;

@@ -15,8 +15,8 @@ impl fmt::Display for Version {
         writeln!(
             f,
             "version {}, cut {}, height {}",
-            self.number,
-            self.cut,
+            self.stamp.number,
+            self.stamp.cut,
             self.root.height + 1
         )?;
         draw(&self.root, 0, f)

@@ -106,8 +106,8 @@ impl Outline {
         let state = trunk.lock();
         let version = trunk.version();
         Outline {
-            version: version.number,
-            cut: version.cut,
+            version: version.stamp.number,
+            cut: version.stamp.cut,
             root: node(&version.root, &state.inflight),
         }
     }

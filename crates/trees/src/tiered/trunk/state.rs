@@ -13,6 +13,7 @@ use alluvium_base::Sequence;
 use alluvium_dictionary::horizon::Horizon;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::rules::{OneKeyspace, Schema};
+use alluvium_dictionary::versioned::{self, Stamp};
 use alluvium_storage::store::Store;
 use alluvium_storage::{Epochs, Hold, Tiers};
 use std::collections::{BTreeSet, HashMap};
@@ -71,27 +72,30 @@ impl Default for TreeOptions {
 /// One state of the whole tree. It never changes.
 #[derive(Debug)]
 pub struct Version {
+    pub(crate) stamp: Stamp,
     /// The root of the trunk.
     pub(crate) root: Arc<Node>,
-    /// How many versions there were before it.
-    pub(crate) number: u64,
-    /// It holds every commit up to this one, and none above.
-    pub(crate) cut: Sequence,
     /// Of the keys of the root's bundles, if there is one.
     pub(crate) digest: Option<Arc<Digest>>,
+}
+
+impl versioned::Version for Version {
+    fn stamp(&self) -> &Stamp {
+        &self.stamp
+    }
 }
 
 impl Version {
     /// How many versions there were before it since the store was opened.
     #[must_use]
     pub fn number(&self) -> u64 {
-        self.number
+        self.stamp.number
     }
 
     /// It holds every commit up to this one, and none above.
     #[must_use]
     pub fn cut(&self) -> Sequence {
-        self.cut
+        self.stamp.cut
     }
 }
 

@@ -14,10 +14,10 @@ use alluvium_base::{Purpose, Sequence};
 use alluvium_dictionary::horizon::Horizon;
 use alluvium_dictionary::placement::{self, Demand};
 use alluvium_dictionary::range::KeyRange;
+use alluvium_dictionary::versioned::{Peeked, Stamp, Versioned};
 use alluvium_storage::extents::{Class, Extent, UNIT};
 use alluvium_storage::store::Store;
 use alluvium_storage::{Guard, Result};
-use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashSet;
 use std::fmt;
@@ -30,12 +30,12 @@ const COPY_SLACK: u64 = 4 * UNIT;
 
 /// A trunk in its store. Readers take its current version without a lock; changes are made through
 /// a [`TrunkWriter`], of which there is one at a time.
-pub(crate) struct Trunk {
+pub struct Trunk {
     pub(crate) store: Arc<Store>,
     pub(crate) options: TreeOptions,
     /// What may be forgotten.
     pub(crate) horizon: Arc<Horizon>,
-    version: ArcSwap<Version>,
+    pub(crate) versions: Versioned<Version>,
     state: Mutex<WriterState>,
     next_group: AtomicU64,
     pub(crate) tallies: Tallies,
@@ -51,7 +51,7 @@ pub(crate) struct Trunk {
 impl fmt::Debug for Trunk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Trunk")
-            .field("version", &self.version.load().number)
+            .field("version", &self.peek().stamp.number)
             .field("options", &self.options)
             .finish_non_exhaustive()
     }
@@ -77,9 +77,8 @@ impl Trunk {
         state.uses.begin();
         state.plan(&nodes, &root);
         let version = Version {
+            stamp: Stamp::first(cut),
             root,
-            number: 0,
-            cut,
             digest: None,
         };
         let horizon = options.horizon.clone().unwrap_or_default();
@@ -87,7 +86,7 @@ impl Trunk {
             store,
             options,
             horizon,
-            version: ArcSwap::from_pointee(version),
+            versions: Versioned::new(version),
             state: Mutex::new(state),
             next_group: AtomicU64::new(next_group),
             tallies: Tallies::default(),
@@ -140,13 +139,13 @@ impl Trunk {
 
     /// Returns the current version. Its reader holds a guard that was pinned before (T2).
     pub(crate) fn version(&self) -> Arc<Version> {
-        self.version.load_full()
+        self.versions.load()
     }
 
     /// The current version, for the length of a call: no counter is touched.
     #[inline]
-    pub(crate) fn peek(&self) -> arc_swap::Guard<Arc<Version>> {
-        self.version.load()
+    pub(crate) fn peek(&self) -> Peeked<Version> {
+        self.versions.peek()
     }
 
     /// What was done since the store was opened.
@@ -209,7 +208,7 @@ impl Trunk {
         writer.turn = shaper.turn;
         writer.counts.add(&shaper.counts);
         let flushed = std::mem::take(&mut shaper.flushed);
-        writer.publish(&old, root, cut.unwrap_or(old.cut), &flushed);
+        writer.publish(&old, root, cut.unwrap_or(old.stamp.cut), &flushed);
         Ok(true)
     }
 
@@ -369,25 +368,19 @@ impl TrunkWriter<'_> {
     /// Makes `root` the root of the current version, which is `old` so far: counts its uses, gives
     /// up what only the old one used, and plans what is due in it.
     pub(crate) fn publish(&mut self, old: &Version, root: Node, cut: Sequence, flushed: &[(u8, KeyRange)]) {
-        assert!(cut >= old.cut, "a cut goes from {} back to {cut}", old.cut);
-        assert!(
-            old.number == self.trunk.peek().number,
-            "the current version gives way (T2)"
-        );
         debug_assert_eq!(root.range, KeyRange::everything(), "the root has every key");
         let (store, state) = (&self.trunk.store, &mut *self.state);
         let root = Arc::new(root);
         let version = Version {
+            stamp: old.stamp.changed(cut),
             root: Arc::clone(&root),
-            number: old.number + 1,
-            cut,
             digest: state.digest_for(&root),
         };
         let (gone, made) = difference(&old.root, &root);
         for node in &made {
             state.acquire_node(node);
         }
-        self.trunk.version.store(Arc::new(version));
+        self.trunk.versions.publish(version);
         self.note_crowding(&root);
         let state = &mut *self.state;
         state.pass_wishes_on(&gone, &made);
@@ -401,17 +394,12 @@ impl TrunkWriter<'_> {
 
     /// From now on the current version, which is this one, has the trunk's digest (D1).
     pub(crate) fn publish_digest(&mut self, version: &Version) {
-        assert!(
-            version.number == self.trunk.peek().number,
-            "the current version gives way (T2)"
-        );
         let version = Version {
+            stamp: version.stamp.advanced(version.stamp.cut),
             root: Arc::clone(&version.root),
-            number: version.number + 1,
-            cut: version.cut,
             digest: self.state.digest_for(&version.root),
         };
-        self.trunk.version.store(Arc::new(version));
+        self.trunk.versions.publish(version);
         self.add_up_memory();
     }
 

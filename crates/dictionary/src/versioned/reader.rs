@@ -1,0 +1,161 @@
+//! Lookups in one version of a structure.
+
+use super::{Peeked, Stamp, Version, Versioned};
+use crate::fetch::{Blocking, Fetch};
+use crate::gather::Gather;
+use crate::key::Key;
+use crate::lookup::{Open, Reader, search_each};
+use alluvium_base::{Purpose, Sequence};
+use alluvium_storage::store::Store;
+use alluvium_storage::{Guard, Result};
+use std::fmt;
+use std::task::Poll;
+
+/// How a structure finds a key in one of its versions: one step of a lookup, as [`Reader`] has it.
+pub trait VersionSearch {
+    /// What readers read.
+    type Version: Version;
+    /// Where the lookup of one key goes on in one version.
+    type Search: Default + fmt::Debug + Send;
+
+    /// Returns its versions.
+    fn versions(&self) -> &Versioned<Self::Version>;
+
+    /// Returns the store that it is in.
+    fn store(&self) -> &Store;
+
+    /// As [`Reader::search`], in this version.
+    ///
+    /// # Errors
+    /// As the device says; damage.
+    fn search<F: Fetch>(
+        &self,
+        version: &Self::Version,
+        key: Key<'_>,
+        gather: &mut Gather<'_>,
+        search: &mut Self::Search,
+        fetch: &F,
+    ) -> Poll<Result<()>>;
+
+    /// As [`Reader::search_together`], in this version.
+    ///
+    /// # Errors
+    /// As the device says; damage.
+    fn search_together<F: Fetch>(
+        &self,
+        version: &Self::Version,
+        open: &mut [Open<Self::Search>],
+        keys: &[Key<'_>],
+        gathers: &mut [Gather<'_>],
+        fetch: &F,
+    ) -> Result<()> {
+        search_each(open, |index, search| {
+            self.search(version, keys[index], &mut gathers[index], search, fetch)
+        })
+    }
+
+    /// As [`Reader::restart`].
+    fn restart(search: &mut Self::Search) {
+        *search = Self::Search::default();
+    }
+
+    /// As [`Reader::ended`], in this version.
+    fn ended(&self, _version: &Self::Version, _key: Key<'_>) {}
+}
+
+/// Reads one version of a structure, which stays readable as long as the reader lives. It should
+/// not live long: nothing that was unlinked meanwhile is used again before it goes.
+///
+/// A caller that has memtables above the structure loads their list first and takes a reader then:
+/// a memtable whose commits are not all above the reader's cut is in the structure already, and is
+/// left out.
+pub struct VersionReader<'s, S: VersionSearch> {
+    structure: &'s S,
+    // The version goes before the guard that keeps it readable.
+    version: Peeked<S::Version>,
+    guard: Guard,
+}
+
+impl<'s, S: VersionSearch> VersionReader<'s, S> {
+    /// Returns a reader of the current version.
+    #[inline]
+    pub fn new(structure: &'s S) -> VersionReader<'s, S> {
+        let guard = structure.store().epochs().pin();
+        VersionReader {
+            structure,
+            version: structure.versions().peek(),
+            guard,
+        }
+    }
+}
+
+impl<S: VersionSearch> fmt::Debug for VersionReader<'_, S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Stamp { number, cut, .. } = self.version.stamp();
+        f.debug_struct("VersionReader")
+            .field("version", number)
+            .field("cut", cut)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S: VersionSearch> Reader for VersionReader<'_, S> {
+    type Search = S::Search;
+
+    #[inline]
+    fn cut(&self) -> Sequence {
+        self.version.stamp().cut
+    }
+
+    #[inline]
+    fn state(&self) -> u64 {
+        self.version.stamp().number
+    }
+
+    #[inline]
+    fn nodes(&self) -> Blocking<'_> {
+        Blocking {
+            cache: self.structure.store().cache(),
+            guard: &self.guard,
+            purpose: Purpose::Lookup,
+        }
+    }
+
+    #[inline]
+    fn search<F: Fetch>(
+        &self,
+        key: Key<'_>,
+        gather: &mut Gather<'_>,
+        search: &mut S::Search,
+        fetch: &F,
+    ) -> Poll<Result<()>> {
+        self.structure.search(&self.version, key, gather, search, fetch)
+    }
+
+    #[inline]
+    fn search_together<F: Fetch>(
+        &self,
+        open: &mut [Open<S::Search>],
+        keys: &[Key<'_>],
+        gathers: &mut [Gather<'_>],
+        fetch: &F,
+    ) -> Result<()> {
+        self.structure
+            .search_together(&self.version, open, keys, gathers, fetch)
+    }
+
+    #[inline]
+    fn new_search(&self) -> S::Search {
+        S::Search::default()
+    }
+
+    #[inline]
+    fn restart(&self, search: &mut S::Search) {
+        S::restart(search);
+    }
+
+    #[inline]
+    fn ended(&self, key: Key<'_>) {
+        self.structure.ended(&self.version, key);
+    }
+}
