@@ -190,18 +190,18 @@ impl Builder {
     pub(crate) fn adopt(&mut self, leaf: &Leaf, of: &Run) -> Result<()> {
         let end = leaf.end.as_ref().expect("a leaf that has no end is copied");
         assert!(
-            self.summary.records == 0 || self.last_key < leaf.low,
+            self.summary.records == 0 || self.keys.last < leaf.low,
             "a leaf that is taken over follows what is there (R1)"
         );
         self.end_leaf(&leaf.low)?;
         // A reader of any key before the next leaf's separator comes to this one. Where the leaf
         // before was taken over, too, it is needed up to its bound only (R2): what lies between is
         // this leaf's, as of one that is copied.
-        let separator = self.fence.take().unwrap_or_else(|| leaf.low.clone());
+        let separator = self.adopted.fence.take().unwrap_or_else(|| leaf.low.clone());
         debug_assert!(separator <= leaf.low, "bounds are in order (R1)");
         let (all, sums) = (of.summary(), leaf.child.sums);
         if self.summary.records == 0 {
-            self.first_key.clone_from(&separator);
+            self.keys.first.clone_from(&separator);
         }
         note_sequence(&mut self.summary, all.lowest_sequence, all.highest_sequence);
         let summary = &mut self.summary;
@@ -213,41 +213,47 @@ impl Builder {
         // An estimate: a leaf's share of all values is its share of all records.
         let share = u128::from(all.value_bytes) * u128::from(sums.records) / u128::from(all.records.max(1));
         summary.value_bytes += share as u64;
-        self.adopted += sums.records;
+        self.adopted.keys += sums.records;
         let live = leaf.child.pointer.read_len() as u64;
-        self.adopted_bytes += live;
-        self.value_spans.add(&leaf.child.pointer, &separator, end, live);
+        self.adopted.bytes += live;
+        self.values.spans.add(&leaf.child.pointer, &separator, end, live);
         // A reader of the leaf may read its values: both are needed for the same keys (R2).
         for listed in leaf.units.list() {
             let unit = (listed.tier, u64::from(listed.unit));
-            self.value_spans
+            self.values
+                .spans
                 .add_unit(unit, &separator, end, u64::from(listed.live));
         }
         let keys = self.options.leaf_keys.then(|| leaf.keys());
-        self.add_child(&separator, &leaf.child, (&leaf.units, keys.flatten().as_ref()));
-        leaf.last().unwrap_or(&leaf.low).clone_into(&mut self.last_key);
-        self.fence = Some(end.clone());
+        let (keys, page_size) = (keys.flatten(), self.page_size());
+        let known = (&leaf.units, keys.as_ref());
+        self.index.add(&separator, &leaf.child, known, page_size);
+        leaf.last().unwrap_or(&leaf.low).clone_into(&mut self.keys.last);
+        self.adopted.fence = Some(end.clone());
         Ok(())
     }
 
     /// Takes the key of a record that was taken over unread, so that a filter can be made of keys.
     pub(crate) fn hash_adopted(&mut self, key: &[u8]) {
-        assert!(self.adopted > 0, "each key that was taken over has one hash (T6)");
-        self.adopted -= 1;
-        self.hashes.push(Key::new(key).hash());
+        assert!(
+            self.adopted.keys > 0,
+            "each key that was taken over has one hash (T6)"
+        );
+        self.adopted.keys -= 1;
+        self.keys.hashes.push(Key::new(key).hash());
     }
 
     /// Returns the last key that was taken; below the keys of a leaf that was taken over and whose
     /// last one is not known.
     pub(crate) fn last_key(&self) -> Option<&[u8]> {
-        (self.summary.records > 0).then_some(&self.last_key)
+        (self.summary.records > 0).then_some(&self.keys.last)
     }
 
     /// Writes the leaf that is being filled, and all before it; another leaf follows at `next`.
     fn end_leaf(&mut self, next: &[u8]) -> Result<()> {
-        if self.leaf.records() > 0 {
+        if self.current.has_records() {
             self.close_leaf(false);
-            self.leaf.restart(false);
+            self.current.clear(false);
         }
         self.close_values()?;
         self.write_closed(Some(next))?;

@@ -10,7 +10,6 @@ use alluvium_dictionary::deletes::{Draft, RangeDeletes};
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::values::{ValueWriter, largest};
 use alluvium_storage::extents::{Extent, Extents, UNIT};
-use alluvium_storage::node::{NodeWriter, WriterOptions};
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, NodePointer, Place, Result, Structure};
 use std::mem::take;
@@ -79,7 +78,7 @@ impl Builder {
             "a key has a record: {summary:?}"
         );
         assert_eq!(
-            self.hashes.len() as u64 + self.adopted,
+            self.keys.hashes.len() as u64 + self.adopted.keys,
             summary.keys,
             "the maplet gets a hash of each key (T6)"
         );
@@ -88,20 +87,20 @@ impl Builder {
             note_sequence(&mut self.summary, sequence, sequence);
         }
         // No key is there: it is a bound for those of the last leaf.
-        if let Some(fence) = self.fence.take() {
-            self.last_key = fence;
+        if let Some(fence) = self.adopted.fence.take() {
+            self.keys.last = fence;
         }
         let (low, high) = self.bounds(&range_deletes);
-        let last = rounded_up(&self.last_key).into();
+        let last = rounded_up(&self.keys.last).into();
         let (root, cached) = self.finish_index(&low, &high)?;
         let mut claimed = Claimed {
-            extents: Arc::clone(&self.extents),
+            extents: Arc::clone(&self.nodes.extents),
             claimed: Vec::new(),
         };
-        if let Some(values) = self.values.take() {
-            claimed.claimed = values.finish()?.extents;
+        if let Some(values) = self.values.finish()? {
+            claimed.claimed = values.extents;
         }
-        self.summary.bytes = self.leaves.bytes()
+        self.summary.bytes = self.nodes.writer.bytes()
             + claimed
                 .claimed
                 .iter()
@@ -122,7 +121,7 @@ impl Builder {
     }
 
     fn take_deletes(&mut self) -> Arc<RangeDeletes> {
-        let (indexed, list) = (take(&mut self.indexed_deletes), take(&mut self.range_deletes));
+        let (indexed, list) = (take(&mut self.deletes.indexed), take(&mut self.deletes.list));
         if list.is_empty() {
             return indexed;
         }
@@ -133,7 +132,7 @@ impl Builder {
     /// Returns bounds of the keys touched: the smallest and the largest of them, rounded outwards
     /// where they are long.
     fn bounds(&self, range_deletes: &RangeDeletes) -> (Box<[u8]>, Box<[u8]>) {
-        let records = (self.summary.records > 0).then_some((&self.first_key[..], &self.last_key[..]));
+        let records = (self.summary.records > 0).then_some((&self.keys.first[..], &self.keys.last[..]));
         let (first, last) = range_deletes.bounds().unzip();
         let low = records
             .map(|(low, _)| low)
@@ -155,19 +154,18 @@ impl Builder {
         if self.summary.records == 0 {
             return Ok((Vec::new(), cached));
         }
-        if self.leaf.records() > 0 {
+        if self.current.has_records() {
             self.close_leaf(false);
         }
         self.close_values()?;
-        let last_key = take(&mut self.last_key);
+        let last_key = take(&mut self.keys.last);
         self.write_closed(Some(&last_key))?;
-        self.last_key = last_key;
+        self.keys.last = last_key;
         assert!(self.closed.is_empty(), "every leaf is written");
-        debug_assert_eq!(self.closed_bytes, 0, "written leaves are not counted");
-        self.close_index();
-        self.leaves.set_codec(self.options.codec);
+        self.index.close(self.nodes.page_size());
+        self.nodes.writer.set_codec(self.options.codec);
         let mut level = 1;
-        let mut nodes = take(&mut self.full);
+        let mut nodes = take(&mut self.index.full);
         while nodes.len() > 1 {
             assert!(level < u8::MAX, "levels are counted in 8 bits");
             level += 1;
@@ -175,9 +173,9 @@ impl Builder {
             let mut next = Vec::new();
             let room = self.page_size().bytes();
             for mut full in nodes {
-                let nodes = self.write_node(&mut full.bytes)?;
+                let nodes = self.nodes.write(&mut full.bytes)?;
                 for node in nodes.all() {
-                    self.spans.add(node, low, high, node.read_len() as u64);
+                    self.nodes.spans.add(node, low, high, node.read_len() as u64);
                 }
                 let child = Child {
                     pointer: nodes.head,
@@ -209,24 +207,24 @@ impl Builder {
     fn uses(&mut self, values: &[(Extent, u64)]) -> Result<Vec<Use>> {
         let mut uses = Vec::new();
         for &(extent, _) in values {
-            uses.extend(self.value_spans.take(extent, false));
+            uses.extend(self.values.spans.take(extent, false));
         }
-        let filling = self.leaves.filling().map(|(extent, used)| Extent {
+        let filling = self.nodes.writer.filling().map(|(extent, used)| Extent {
             units: used.div_ceil(UNIT) as u32,
             ..extent
         });
-        let leaves = self.leaves.written().iter().map(|(extent, _)| *extent);
+        let leaves = self.nodes.writer.written().iter().map(|(extent, _)| *extent);
         for extent in leaves.chain(filling) {
-            uses.extend(self.spans.take(extent, false));
+            uses.extend(self.nodes.spans.take(extent, false));
         }
-        let own = take(&mut self.inherited);
+        let own = take(&mut self.values.inherited);
         let mut inherited: Vec<Extent> = own;
         inherited.sort_unstable();
         inherited.dedup();
         for extent in inherited {
-            uses.extend(self.value_spans.take(extent, true));
+            uses.extend(self.values.spans.take(extent, true));
         }
-        if let Some((tier, unit)) = self.value_spans.left_over().or(self.spans.left_over()) {
+        if let Some((tier, unit)) = self.values.spans.left_over().or(self.nodes.spans.left_over()) {
             let place = Place::new(
                 Structure::Node,
                 alluvium_storage::node::tier_file(tier),
@@ -266,7 +264,7 @@ impl Builder {
         let fits = |(extent, used): &(Extent, u64)| {
             used.next_multiple_of(page as u64) + len as u64 <= extent.bytes()
         };
-        let in_last = self.leaves.filling().is_some_and(|filling| fits(&filling));
+        let in_last = self.nodes.writer.filling().is_some_and(|filling| fits(&filling));
         footer.set_in_last(in_last);
         node.clear();
         footer.encode(&mut node);
@@ -275,22 +273,18 @@ impl Builder {
             "where a footer lies does not change its length"
         );
         node.resize(len, 0);
-        let mut leaves = self.leaves;
-        let pointer = if in_last {
-            leaves.add(&node)?
-        } else {
-            claimed.claimed.extend(leaves.finish()?.extents);
-            let options = WriterOptions {
-                extent_units: (largest(page_size) as u64).div_ceil(UNIT) as u32,
-                ..self.writer_options
-            };
-            leaves = NodeWriter::new(Arc::clone(&self.extents), Arc::clone(&self.tiers), options);
-            leaves.add(&node)?
-        };
+        let apart = (largest(page_size) as u64).div_ceil(UNIT) as u32;
+        let apart = (!in_last).then(|| self.nodes.another(apart));
+        let mut leaves = self.nodes.writer;
+        if let Some(apart) = apart {
+            let full = std::mem::replace(&mut leaves, apart);
+            claimed.claimed.extend(full.finish()?.extents);
+        }
+        let pointer = leaves.add(&node)?;
         claimed.claimed.extend(leaves.finish()?.extents);
         let run = Run::assemble(&footer, details, &pointer, page_size).map_err(|bad| bad.at(&pointer))?;
         for (pointer, node) in &cached {
-            self.cache.insert(pointer, node);
+            self.nodes.cache.insert(pointer, node);
         }
         let own = run.extents().iter().filter(|used| !used.inherited);
         let extents: Vec<(Extent, u64)> = own.map(|used| (used.extent, used.live)).collect();
@@ -302,9 +296,9 @@ impl Builder {
         claimed.claimed.clear();
         Ok(Some(Built {
             run,
-            hashes: self.hashes,
+            hashes: self.keys.hashes,
             extents,
-            adopted_bytes: self.adopted_bytes,
+            adopted_bytes: self.adopted.bytes,
             cached: cached.into_iter().map(|(pointer, _)| pointer).collect(),
         }))
     }
@@ -312,12 +306,10 @@ impl Builder {
     /// Writes details that are too long for a footer to nodes of their own.
     fn write_apart(&self, details: &Details, claimed: &mut Claimed) -> Result<Footer> {
         let page_size = self.page_size();
-        let options = WriterOptions {
-            // Several writes are under way at once, and those of leaves have buffers of their own.
-            extent_units: (4 * largest(page_size) as u64).div_ceil(UNIT) as u32,
-            ..self.writer_options
-        };
-        let writer = NodeWriter::new(Arc::clone(&self.extents), Arc::clone(&self.tiers), options);
+        // Several writes are under way at once, and those of leaves have buffers of their own.
+        let writer = self
+            .nodes
+            .another((4 * largest(page_size) as u64).div_ceil(UNIT) as u32);
         let mut writer = ValueWriter::new(writer, page_size);
         let pointer = writer.add_pieces(|piece| details.encode(piece), &mut |_| {})?;
         let written = writer.finish()?.extents;

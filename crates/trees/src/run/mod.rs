@@ -7,7 +7,7 @@
 //! cursor or a pointer keeps its extents.
 //!
 //! *Read in this order*: this file, `format.rs`, `strings.rs`, `leaf`, `index`, `footer` (one node
-//! each), `options.rs`, `build.rs` and `finish.rs` (with `spans.rs` and `units.rs`),
+//! each), `options.rs`, `build/` and `finish.rs` (with `spans.rs` and `units.rs`),
 //! `adopt.rs` (leaves that a run takes over unread), `open.rs`, `load.rs`,
 //! `find.rs`, `weigh.rs`, `path.rs`, `device.rs`, `feed.rs`, `cursor.rs` (with `scanned.rs`),
 //! `check/` (with `violation.rs`), `examine.rs`.

@@ -160,10 +160,10 @@ fn a_check_finds_keys_that_are_not_those_of_their_leaf() {
         builder.push(key, record(*sequence, owned)).unwrap();
         if **key == *b"00000100" {
             assert_eq!(
-                builder.leaf_first, b"00000099",
+                builder.current.first_key, b"00000099",
                 "it is the second key of its leaf"
             );
-            builder.leaf_first = b"000000981".to_vec();
+            builder.current.first_key = b"000000981".to_vec();
         }
     }
     let built = builder.finish().unwrap().unwrap();

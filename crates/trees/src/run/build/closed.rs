@@ -1,0 +1,102 @@
+//! Leaves that are full and not written.
+
+use crate::run::index::{LeafKeys, Sums};
+use crate::run::units::ValueUnits;
+use alluvium_dictionary::values::ValuePointer;
+use alluvium_storage::Codec;
+use std::collections::VecDeque;
+
+/// A leaf that is full and not written.
+#[derive(Debug, Default)]
+pub(in crate::run) struct ClosedLeaf {
+    pub(super) bytes: Vec<u8>,
+    /// Where its values begin in its bytes.
+    pub(super) values_at: usize,
+    pub(super) separator: Vec<u8>,
+    /// Without the bytes of its nodes.
+    pub(super) sums: Sums,
+    /// Whether its first key has newer records in the leaf before.
+    pub(super) is_begun: bool,
+    /// Values whose places are not known.
+    pub(super) awaited: usize,
+    pub(super) units: ValueUnits,
+    /// What the index says of its keys.
+    pub(super) keys: Option<LeafKeys>,
+    pub(super) codec: Codec,
+}
+
+impl ClosedLeaf {
+    /// Fills in the place of a value that was waited for. The value has `share` bytes of its node.
+    pub(super) fn place_value(&mut self, at: usize, pointer: &ValuePointer, share: u64) {
+        let mut bytes = Vec::with_capacity(ValuePointer::BYTES);
+        pointer.encode(&mut bytes);
+        let at = self.values_at + at;
+        self.bytes[at..at + bytes.len()].copy_from_slice(&bytes);
+        assert!(self.awaited > 0, "a value is placed once");
+        self.awaited -= 1;
+        self.units.add(&pointer.node, share);
+    }
+}
+
+/// Leaves that wait for the places of their values, or for the next separator, in order.
+#[derive(Debug, Default)]
+pub(in crate::run) struct ClosedLeaves {
+    queue: VecDeque<ClosedLeaf>,
+    bytes: u64,
+    /// The number of the first of them: how many leaves are written.
+    written: u64,
+    /// One that was written, for its memory.
+    spare: Option<ClosedLeaf>,
+}
+
+impl ClosedLeaves {
+    pub(in crate::run) fn is_empty(&self) -> bool {
+        debug_assert!(
+            self.bytes == 0 || !self.queue.is_empty(),
+            "written leaves are not counted"
+        );
+        self.queue.is_empty()
+    }
+
+    /// Returns their bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Returns the number that the next closed leaf gets.
+    pub(super) fn next_number(&self) -> u64 {
+        self.written + self.queue.len() as u64
+    }
+
+    /// Returns a leaf by its number; none if it is not closed yet.
+    pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut ClosedLeaf> {
+        self.queue.get_mut((number - self.written) as usize)
+    }
+
+    /// Closes a leaf: `fill` fills it.
+    pub(super) fn push(&mut self, fill: impl FnOnce(&mut ClosedLeaf)) {
+        let mut leaf = self.spare.take().unwrap_or_default();
+        fill(&mut leaf);
+        self.bytes += leaf.bytes.len() as u64;
+        self.queue.push_back(leaf);
+    }
+
+    /// Takes the first one, if it waits for no value. It counts as written.
+    pub(super) fn pop(&mut self) -> Option<ClosedLeaf> {
+        let leaf = self.queue.pop_front_if(|leaf| leaf.awaited == 0)?;
+        assert!(self.bytes >= leaf.bytes.len() as u64, "counted");
+        self.bytes -= leaf.bytes.len() as u64;
+        self.written += 1;
+        Some(leaf)
+    }
+
+    /// Returns the separator of the first one.
+    pub(super) fn separator(&self) -> Option<&[u8]> {
+        self.queue.front().map(|leaf| &*leaf.separator)
+    }
+
+    /// Keeps the memory of a leaf that was written.
+    pub(super) fn reuse(&mut self, leaf: ClosedLeaf) {
+        self.spare = Some(leaf);
+    }
+}

@@ -1,0 +1,171 @@
+//! The leaf that is being filled.
+
+use super::closed::ClosedLeaf;
+use crate::run::index::{LeafKeys, Sums};
+use crate::run::leaf::{Entry, LeafBuilder};
+use crate::run::units::ValueUnits;
+use alluvium_dictionary::values::ValuePointer;
+use alluvium_storage::Codec;
+
+/// The index says the first and the last key of a leaf if these take no more than one in this many
+/// of its bytes. Longer ones would make the index as large as the leaves.
+const SHARE_OF_KEYS: usize = 8;
+
+/// The leaf that is being filled. Before the first record it has none, and takes none.
+#[derive(Debug)]
+pub(in crate::run) struct CurrentLeaf {
+    records: LeafBuilder,
+    /// How long it may become.
+    room: usize,
+    /// How it is encoded.
+    codec: Codec,
+    /// It takes no more: what comes next is in another keyspace.
+    is_over: bool,
+    separator: Vec<u8>,
+    /// Its first key, if the index says keys of leaves.
+    pub(in crate::run) first_key: Vec<u8>,
+    /// Bytes of its values that are kept apart.
+    separate_bytes: u64,
+    /// Values whose places are not known.
+    awaited: usize,
+    /// The units that hold its values, as far as they are known.
+    pub(super) units: ValueUnits,
+}
+
+impl CurrentLeaf {
+    pub(super) fn new(codec: Codec) -> CurrentLeaf {
+        CurrentLeaf {
+            records: LeafBuilder::default(),
+            room: 0,
+            codec,
+            is_over: false,
+            separator: Vec::new(),
+            first_key: Vec::new(),
+            separate_bytes: 0,
+            awaited: 0,
+            units: ValueUnits::default(),
+        }
+    }
+
+    #[inline]
+    pub(in crate::run) fn has_records(&self) -> bool {
+        self.records.records() > 0
+    }
+
+    /// Returns its bytes.
+    pub(super) fn bytes(&self) -> u64 {
+        match self.has_records() {
+            true => self.records.bytes() as u64,
+            false => 0,
+        }
+    }
+
+    pub(super) fn separator(&self) -> &[u8] {
+        &self.separator
+    }
+
+    /// Ends it with the keyspace of its records.
+    pub(super) fn end_keyspace(&mut self) {
+        self.is_over = true;
+    }
+
+    /// Takes a record, unless it is full or ended.
+    #[inline]
+    pub(super) fn add(&mut self, key: &[u8], new: bool, entry: &Entry<'_>) -> bool {
+        self.has_records() && !self.is_over && self.records.add(key, new, entry, self.room)
+    }
+
+    /// Takes its first record.
+    pub(super) fn add_first(&mut self, key: &[u8], new: bool, entry: &Entry<'_>) {
+        self.records.add(key, new, entry, self.room);
+        debug_assert_eq!(self.records.records(), 1, "a new leaf takes its record");
+    }
+
+    /// Counts the last record's value, which is kept apart.
+    pub(super) fn count_separate(&mut self, len: usize) {
+        self.separate_bytes += len as u64;
+        self.units.records += 1;
+    }
+
+    /// Returns where the last record's value begins among the values.
+    pub(super) fn last_value_at(&self) -> usize {
+        debug_assert!(self.has_records(), "the record waits in its leaf");
+        self.records.last_value_at()
+    }
+
+    /// Waits for the place of the last record's value.
+    pub(super) fn await_value(&mut self) {
+        self.awaited += 1;
+    }
+
+    /// Fills in where a value is that is in nodes of its own.
+    pub(super) fn fill_in(&mut self, at: usize, pointer: &ValuePointer) {
+        let mut bytes = Vec::with_capacity(ValuePointer::BYTES);
+        pointer.encode(&mut bytes);
+        self.records.patch(at, &bytes);
+    }
+
+    /// Fills in the place of a value that was waited for. The value has `share` bytes of its node.
+    pub(super) fn place_value(&mut self, at: usize, pointer: &ValuePointer, share: u64) {
+        assert!(self.awaited > 0, "a value is placed once");
+        self.fill_in(at, pointer);
+        self.awaited -= 1;
+        self.units.add(&pointer.node, share);
+    }
+
+    /// Returns the bytes of a record, on average; none once its keyspace has ended.
+    pub(super) fn mean_record(&self) -> Option<usize> {
+        let records = self.records.records();
+        (records > 0 && !self.is_over).then(|| self.records.bytes() / records)
+    }
+
+    /// Begins a leaf at a separator, without records. `first_key` is said if the index says keys.
+    /// `is_begun` says that its first key has newer records in the leaf before.
+    pub(super) fn begin(
+        &mut self,
+        separator: &[u8],
+        first_key: Option<&[u8]>,
+        is_begun: bool,
+        (codec, room): (Codec, usize),
+    ) {
+        separator.clone_into(&mut self.separator);
+        first_key.unwrap_or_default().clone_into(&mut self.first_key);
+        (self.codec, self.room, self.is_over) = (codec, room, false);
+        self.clear(is_begun);
+    }
+
+    /// Leaves out what it has.
+    pub(in crate::run) fn clear(&mut self, is_begun: bool) {
+        self.records.restart(is_begun);
+        (self.separate_bytes, self.awaited) = (0, 0);
+        self.units.clear();
+    }
+
+    /// Encodes it to `closed`. `last_key` is its last key, if the index says keys; `goes_on` says
+    /// that the next record has that key, too.
+    pub(super) fn close_to(&self, closed: &mut ClosedLeaf, goes_on: bool, last_key: Option<&[u8]>) {
+        assert!(self.has_records(), "a leaf has records");
+        closed.bytes.clear();
+        self.records.encode(goes_on, &mut closed.bytes);
+        assert!(
+            closed.bytes.len() >= self.records.value_bytes(),
+            "values are last"
+        );
+        closed.values_at = closed.bytes.len() - self.records.value_bytes();
+        self.separator.clone_into(&mut closed.separator);
+        closed.sums = Sums {
+            bytes: self.separate_bytes,
+            records: self.records.records() as u64,
+            tombstones: self.records.tombstones(),
+        };
+        closed.is_begun = self.records.is_begun();
+        closed.awaited = self.awaited;
+        closed.units.clone_from(&self.units);
+        let fits = |last: &&[u8]| SHARE_OF_KEYS * (self.first_key.len() + last.len()) <= self.room;
+        closed.keys = last_key.filter(fits).map(|last| LeafKeys {
+            first: self.first_key.clone(),
+            last: last.to_vec(),
+        });
+        closed.codec = self.codec;
+    }
+}

@@ -1,0 +1,107 @@
+//! Where the nodes of a run go.
+
+use crate::run::format::encode_long;
+use crate::run::spans::Spans;
+use alluvium_dictionary::nodes::Direct;
+use alluvium_dictionary::values::{largest, pages_for};
+use alluvium_storage::extents::Extents;
+use alluvium_storage::node::{NodeWriter, WriterOptions};
+use alluvium_storage::store::Store;
+use alluvium_storage::{Cache, NodePointer, PageSize, Result, Tiers};
+use std::sync::Arc;
+
+/// A leaf or an index node where it was written: its parts if it is long, and the node that
+/// pointers mean.
+#[derive(Debug)]
+pub(in crate::run) struct Nodes {
+    pub(in crate::run) parts: Vec<NodePointer>,
+    pub(in crate::run) head: NodePointer,
+}
+
+impl Nodes {
+    pub(in crate::run) fn all(&self) -> impl Iterator<Item = &NodePointer> {
+        self.parts.iter().chain([&self.head])
+    }
+}
+
+/// Writes leaves and index nodes, one behind the other.
+#[derive(Debug)]
+pub(in crate::run) struct NodeOutput {
+    pub(in crate::run) options: WriterOptions,
+    pub(in crate::run) cache: Cache,
+    pub(in crate::run) extents: Arc<Extents>,
+    tiers: Arc<Tiers>,
+    pub(in crate::run) writer: NodeWriter,
+    /// Which keys need them.
+    pub(in crate::run) spans: Spans,
+}
+
+impl NodeOutput {
+    pub(super) fn new(store: &Store, options: WriterOptions) -> Result<NodeOutput> {
+        Ok(NodeOutput {
+            options,
+            cache: store.cache().clone(),
+            extents: Arc::clone(store.extents()),
+            tiers: Arc::clone(store.tiers()),
+            writer: store.node_writer(options)?,
+            spans: Spans::default(),
+        })
+    }
+
+    pub(in crate::run) fn page_size(&self) -> PageSize {
+        self.options.page_size
+    }
+
+    /// Returns a writer of other nodes of the run, in extents of `extent_units` units.
+    pub(in crate::run) fn another(&self, extent_units: u32) -> NodeWriter {
+        self.another_with(WriterOptions {
+            extent_units,
+            ..self.options
+        })
+    }
+
+    /// Returns a writer of other nodes of the run on a tier.
+    pub(super) fn another_on(&self, tier: u8) -> NodeWriter {
+        self.another_with(WriterOptions { tier, ..self.options })
+    }
+
+    fn another_with(&self, options: WriterOptions) -> NodeWriter {
+        NodeWriter::new(Arc::clone(&self.extents), Arc::clone(&self.tiers), options)
+    }
+
+    /// Returns a source of the nodes that other runs have written.
+    pub(super) fn direct(&self) -> Direct<'_> {
+        Direct {
+            tiers: &self.tiers,
+            page_size: self.options.page_size,
+            purpose: self.options.purpose,
+        }
+    }
+
+    /// Writes a leaf or an index node, filled up to whole pages; in parts when it is too long for
+    /// one node.
+    pub(in crate::run) fn write(&mut self, node: &mut Vec<u8>) -> Result<Nodes> {
+        assert!(!node.is_empty(), "a node has bytes");
+        let page_size = self.page_size();
+        let largest = largest(page_size);
+        let fill = |node: &mut Vec<u8>| node.resize(pages_for(node.len(), page_size) * page_size.bytes(), 0);
+        if node.len() <= largest {
+            fill(node);
+            let head = self.writer.add(node)?;
+            let parts = Vec::new();
+            return Ok(Nodes { parts, head });
+        }
+        let mut parts = Vec::new();
+        for part in node.chunks(largest) {
+            let mut part = part.to_vec();
+            fill(&mut part);
+            parts.push(self.writer.add(&part)?);
+        }
+        assert!(parts.len() > 1, "a node of one part is not long");
+        let mut head = Vec::new();
+        encode_long(node.len(), &parts, &mut head);
+        fill(&mut head);
+        let head = self.writer.add(&head)?;
+        Ok(Nodes { parts, head })
+    }
+}

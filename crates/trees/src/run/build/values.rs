@@ -1,0 +1,105 @@
+//! The values that a run keeps apart from its leaves.
+
+use super::nodes::NodeOutput;
+use crate::run::spans::Spans;
+use crate::run::units::ValueUnits;
+use alluvium_dictionary::values::{Placed, Slot, ValuePointer, ValueWriter};
+use alluvium_storage::extents::Extent;
+use alluvium_storage::node::Written;
+use alluvium_storage::{Codec, PageSize, Result};
+
+/// The values that a run keeps apart from its leaves, and those that other runs have written.
+#[derive(Debug)]
+pub(in crate::run) struct SeparateValues {
+    /// Longer values are kept apart.
+    pub(super) threshold: usize,
+    tier: u8,
+    page_size: PageSize,
+    /// Made for the first value.
+    writer: Option<ValueWriter>,
+    /// Which keys need the nodes of values.
+    pub(in crate::run) spans: Spans,
+    /// The first and the last key whose values wait for their node.
+    waiting: (Vec<u8>, Vec<u8>),
+    /// Extents of runs whose values may be passed on.
+    pub(in crate::run) inherited: Vec<Extent>,
+}
+
+impl SeparateValues {
+    pub(super) fn new(threshold: usize, tier: u8, page_size: PageSize) -> SeparateValues {
+        SeparateValues {
+            threshold,
+            tier,
+            page_size,
+            writer: None,
+            spans: Spans::default(),
+            waiting: (Vec::new(), Vec::new()),
+            inherited: Vec::new(),
+        }
+    }
+
+    /// Sets how the next values are kept. None waits.
+    pub(super) fn set_keyspace(&mut self, codec: Codec, threshold: usize) {
+        self.threshold = threshold;
+        if let Some(writer) = &mut self.writer {
+            writer.nodes().set_codec(codec);
+        }
+    }
+
+    /// Returns whether values must be placed before a value of `len` bytes.
+    pub(super) fn is_full_for(&self, len: usize) -> bool {
+        let writer = self.writer.as_ref();
+        writer.is_some_and(|writer| writer.is_full_for(len))
+    }
+
+    /// Takes the value of a key. Nodes of its own go to `units`.
+    pub(super) fn add(
+        &mut self,
+        (key, value): (&[u8], &[u8]),
+        slot: Slot,
+        nodes: &NodeOutput,
+        units: &mut ValueUnits,
+    ) -> Result<Placed> {
+        let writer = match &mut self.writer {
+            Some(writer) => writer,
+            none => none.insert(ValueWriter::new(nodes.another_on(self.tier), self.page_size)),
+        };
+        let (spans, is_first) = (&mut self.spans, !writer.is_waiting());
+        let placed = writer.add(value, slot, &mut |node| {
+            spans.add(node, key, key, node.read_len() as u64);
+            units.add(node, node.read_len() as u64);
+        })?;
+        if let Placed::Waits = placed {
+            let (first, last) = &mut self.waiting;
+            if is_first {
+                key.clone_into(first);
+            }
+            key.clone_into(last);
+        }
+        Ok(placed)
+    }
+
+    /// Writes the node of the values that wait. `place` gets the place of each, and how many bytes
+    /// of its node it has.
+    pub(super) fn close(&mut self, mut place: impl FnMut(Slot, &ValuePointer, u64)) -> Result<()> {
+        let Some(writer) = &mut self.writer else {
+            return Ok(());
+        };
+        let (page_size, spans, (low, high)) = (self.page_size, &mut self.spans, &self.waiting);
+        writer.close(|slot, pointer| {
+            let share = pointer.share(page_size);
+            place(slot, &pointer, share);
+            spans.add(&pointer.node, low, high, share);
+        })
+    }
+
+    /// Returns the bytes that it has written and that wait.
+    pub(super) fn bytes(&self) -> u64 {
+        self.writer.as_ref().map_or(0, ValueWriter::bytes)
+    }
+
+    /// Ends what writes them, if there were any.
+    pub(in crate::run) fn finish(&mut self) -> Result<Option<Written>> {
+        self.writer.take().map(ValueWriter::finish).transpose()
+    }
+}
