@@ -42,11 +42,7 @@ impl Definition {
     ) -> Definition {
         let longest_key = match structure {
             Structure::Paged => options.structure.paged().longest_key(),
-            Structure::Tiered
-            | Structure::Levels
-            | Structure::Hashed
-            | Structure::Volatile
-            | Structure::Map => usize::MAX,
+            _ => usize::MAX,
         };
         Definition {
             id,
@@ -80,7 +76,7 @@ impl Definition {
     #[inline]
     pub(crate) fn require_order(&self) -> Result<()> {
         // Tests put keyspaces into a structure that their options do not name, and sort.
-        let is_told = !cfg!(test) || Structure::chosen(&self.options) == self.structure;
+        let is_told = !cfg!(test) || self.options.structure.kind() == self.structure;
         match self.structure.is_ordered() || !is_told {
             true => Ok(()),
             false => Err(Error::NotOrdered {

@@ -9,7 +9,6 @@ use crate::engine::{Advice, Choice, Commit, Engine, Forecast, Trial, Worked};
 use crate::format::{self, KeyspaceId};
 use crate::futures::Write;
 use crate::keyspace_options::KeyspaceOptions;
-use crate::levels_options;
 use crate::lost_commits::LostCommits;
 use crate::options::{Existing, OpenMode, Options};
 use crate::pin::Pinned;
@@ -173,7 +172,7 @@ impl Db {
     /// [`Error::NotRegistered`], [`Error::BadOption`] for a value threshold above four pages, and
     /// for a structure that cannot be.
     pub fn keyspace_with(&self, name: &str, options: &KeyspaceOptions) -> Result<Keyspace> {
-        let definition = self.find_or_create(name, Structure::chosen(options), options)?;
+        let definition = self.find_or_create(name, options.structure.kind(), options)?;
         definition.options.require(name, options)?;
         Ok(self.handle(definition))
     }
@@ -211,7 +210,7 @@ impl Db {
             });
         }
         let budget = self.engine().memory_use().budget;
-        if let levels_options::Structure::Volatile(bytes) = options.structure
+        if let Some(bytes) = options.structure.volatile()
             && budget > 0
             && bytes > budget / 2
         {

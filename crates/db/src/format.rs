@@ -47,9 +47,8 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use crate::keyspace_options::KeyspaceOptions;
-use crate::levels_options::{LevelsOptions, Structure};
+use crate::levels_options::Structure;
 use crate::structure::Structure as Kinds;
-use crate::{HashedOptions, PagedOptions};
 use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_base::{Kind, Sequence};
 use alluvium_dictionary::record::MAX_KEY;
@@ -386,11 +385,10 @@ const DEFAULT_THRESHOLD: u32 = u32::MAX;
 /// A keyspace's record in the catalog.
 pub fn encode_keyspace(id: KeyspaceId, kind: u8, options: &KeyspaceOptions) -> Vec<u8> {
     let mut out = Vec::new();
-    let format = match options.structure {
-        Structure::Tiered => KEYSPACE_FORMAT,
-        Structure::Levels(_) | Structure::Hashed(_) | Structure::Paged(_) | Structure::Volatile(_) => {
-            STRUCTURED_FORMAT
-        }
+    let built_with = options.structure.built_with();
+    let format = match built_with {
+        None => KEYSPACE_FORMAT,
+        Some(_) => STRUCTURED_FORMAT,
     };
     let name = |name: &Option<String>| name.clone().unwrap_or_default();
     let (operator, filter) = (name(&options.merge_operator), name(&options.compaction_filter));
@@ -404,13 +402,6 @@ pub fn encode_keyspace(id: KeyspaceId, kind: u8, options: &KeyspaceOptions) -> V
         .bytes(operator.as_bytes())
         .varint(filter.len() as u64)
         .bytes(filter.as_bytes());
-    let built_with = match &options.structure {
-        Structure::Tiered => None,
-        Structure::Levels(levels) => Some(levels.to_string()),
-        Structure::Hashed(hashed) => Some(hashed.to_string()),
-        Structure::Volatile(bytes) => Some(bytes.to_string()),
-        Structure::Paged(paged) => Some(paged.to_string()),
-    };
     if let Some(text) = built_with {
         Writer::new(&mut out)
             .varint(text.len() as u64)
@@ -492,42 +483,26 @@ pub fn decode_catalog(key: &[u8], value: &[u8]) -> Result<CatalogRecord, String>
 
 /// What a structure of a kind is built with. An unknown kind is refused elsewhere.
 fn structure_of(kind: u8, text: &str) -> Result<Structure, String> {
-    let unfit = |what: &str, error: &crate::Error| {
-        format!(
-            "a keyspace in {what} with the options \"{text}\" ({error}): open the store with the version that wrote it, or with a newer one"
-        )
+    let Some(known) = Kinds::of(kind) else {
+        return Ok(Structure::Tiered);
     };
-    match Kinds::of(kind) {
-        Some(Kinds::Levels) => {}
-        Some(Kinds::Hashed) => {
-            let options = HashedOptions::parse(text).map_err(|error| unfit("a hashed structure", &error))?;
-            return Ok(Structure::Hashed(options));
-        }
-        Some(Kinds::Volatile) => {
-            let bytes = text.parse();
-            return bytes
-                .map(Structure::Volatile)
-                .map_err(|_| format!("a volatile keyspace of \"{text}\" bytes"));
-        }
-        Some(Kinds::Paged) => {
-            let options = PagedOptions::parse(text).map_err(|error| unfit("pages", &error))?;
-            return Ok(Structure::Paged(options));
-        }
-        Some(_) => {
-            return Err(format!(
-                "options \"{text}\" of a structure of kind {kind}, which has none"
-            ));
-        }
-        None => return Ok(Structure::Tiered),
+    match Structure::of(known, text) {
+        Ok(Some(structure)) if structure.built_with().is_some() => Ok(structure),
+        Ok(_) => Err(format!(
+            "options \"{text}\" of a structure of kind {kind}, which has none"
+        )),
+        Err(error) => Err(format!(
+            "a {} keyspace with the options \"{text}\" ({error}): open the store with the version that wrote it, or with a newer one",
+            known.name()
+        )),
     }
-    let options = LevelsOptions::parse(text).map_err(|error| unfit("levels", &error))?;
-    Ok(Structure::Levels(options))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::keyspace_options::Compression;
+    use crate::{LevelsOptions, PagedOptions};
 
     #[test]
     fn keyspaces_are_ranges_in_the_order_of_their_numbers() {

@@ -1,5 +1,6 @@
 //! Which structure a keyspace is in, and how that is built.
 
+use crate::structure::Structure as Kind;
 use crate::{Error, HashedOptions, PagedOptions, Result};
 use alluvium_trees::levels::{Fanout, Policy, SameScan, Stitching};
 use std::fmt;
@@ -236,6 +237,63 @@ impl Stitch {
 }
 
 impl Structure {
+    /// Returns which structure it is.
+    pub(crate) fn kind(&self) -> Kind {
+        match self {
+            Structure::Tiered => Kind::Tiered,
+            Structure::Levels(_) => Kind::Levels,
+            Structure::Hashed(_) => Kind::Hashed,
+            Structure::Volatile(_) => Kind::Volatile,
+            Structure::Paged(_) => Kind::Paged,
+        }
+    }
+
+    /// Returns a structure of a kind that is built with these options; none of a kind that no
+    /// option chooses.
+    pub(crate) fn of(kind: Kind, options: &str) -> Result<Option<Structure>> {
+        Ok(Some(match kind {
+            Kind::Tiered if options.is_empty() => Structure::Tiered,
+            Kind::Levels => Structure::Levels(LevelsOptions::parse(options)?),
+            Kind::Hashed => Structure::Hashed(HashedOptions::parse(options)?),
+            Kind::Paged => Structure::Paged(PagedOptions::parse(options)?),
+            Kind::Volatile => {
+                let bytes = options.parse().map_err(|_| Error::BadOption {
+                    option: "structure",
+                    why: format!("\"{options}\" is no number of bytes"),
+                });
+                Structure::Volatile(bytes?)
+            }
+            Kind::Tiered | Kind::Map => return Ok(None),
+        }))
+    }
+
+    /// Returns what it is built with, as [`Structure::of`] reads it; none if there is no choice.
+    pub(crate) fn built_with(&self) -> Option<String> {
+        match self {
+            Structure::Tiered => None,
+            Structure::Levels(levels) => Some(levels.to_string()),
+            Structure::Hashed(hashed) => Some(hashed.to_string()),
+            Structure::Volatile(bytes) => Some(bytes.to_string()),
+            Structure::Paged(paged) => Some(paged.to_string()),
+        }
+    }
+
+    /// Returns how levels are built, if it is levels.
+    pub(crate) fn levels(&self) -> LevelsOptions {
+        match self {
+            Structure::Levels(options) => options.clone(),
+            _ => LevelsOptions::default(),
+        }
+    }
+
+    /// Returns how the hashed structure is built, if it is hashed.
+    pub(crate) fn hashed(&self) -> HashedOptions {
+        match self {
+            Structure::Hashed(options) => options.clone(),
+            _ => HashedOptions::unnamed(),
+        }
+    }
+
     /// Returns how pages are laid out, if it is pages.
     pub(crate) fn paged(&self) -> PagedOptions {
         match self {
@@ -244,10 +302,17 @@ impl Structure {
         }
     }
 
+    /// Returns the bytes that it may have, if it is volatile.
+    pub(crate) fn volatile(&self) -> Option<u64> {
+        match self {
+            Structure::Volatile(bytes) => Some(*bytes),
+            _ => None,
+        }
+    }
+
     /// Fails unless all its numbers are ones that it can work with.
     pub(crate) fn validate(&self) -> Result<()> {
         match self {
-            Structure::Tiered => Ok(()),
             Structure::Hashed(options) => options.validate(),
             Structure::Levels(options) => {
                 options.policy.validate()?;
@@ -257,8 +322,8 @@ impl Structure {
                 option: "structure",
                 why: format!("a volatile keyspace of {bytes} bytes: give it {LEAST_VOLATILE} or more"),
             }),
-            Structure::Volatile(_) => Ok(()),
             Structure::Paged(options) => options.validate(),
+            Structure::Tiered | Structure::Volatile(_) => Ok(()),
         }
     }
 }
@@ -272,12 +337,11 @@ impl fmt::Display for LevelsOptions {
 
 impl fmt::Display for Structure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Structure::Tiered => f.write_str("tiered"),
-            Structure::Levels(options) => write!(f, "levels,{options}"),
-            Structure::Hashed(options) => write!(f, "hashed,{options}"),
-            Structure::Volatile(bytes) => write!(f, "volatile,bytes={bytes}"),
-            Structure::Paged(options) => write!(f, "paged,{options}"),
+        f.write_str(self.kind().name())?;
+        match (self, self.built_with()) {
+            (_, None) => Ok(()),
+            (Structure::Volatile(_), Some(bytes)) => write!(f, ",bytes={bytes}"),
+            (_, Some(options)) => write!(f, ",{options}"),
         }
     }
 }
@@ -297,31 +361,28 @@ impl FromStr for Structure {
     fn from_str(text: &str) -> Result<Structure> {
         each_once(text)?;
         let (name, options) = text.split_once(',').unwrap_or((text, ""));
-        match (name, options) {
-            ("tiered", "") => Ok(Structure::Tiered),
-            ("levels", "") => Ok(Structure::Levels(LevelsOptions::default())),
-            ("levels", options) if options.starts_with("k=") => {
-                let options = LevelsOptions::parse(&format!("samt,{options}"))?;
-                Ok(Structure::Levels(options))
-            }
-            ("levels", options) => Ok(Structure::Levels(LevelsOptions::parse(options)?)),
-            ("hashed", options) => Ok(Structure::Hashed(HashedOptions::parse(options)?)),
-            ("paged", options) => Ok(Structure::Paged(PagedOptions::parse(options)?)),
-            ("volatile", options) => {
+        let unknown = || Error::BadOption {
+            option: "structure",
+            why: format!(
+                "there is no \"{text}\": say tiered, hashed, paged, volatile,bytes=64M, or levels with options, \
+                 as in levels,k=4"
+            ),
+        };
+        let kind = Kind::named(name).ok_or_else(unknown)?;
+        let options = match kind {
+            Kind::Levels if options.is_empty() => return Ok(Structure::Levels(LevelsOptions::default())),
+            Kind::Levels if options.starts_with("k=") => format!("samt,{options}"),
+            Kind::Volatile => {
                 let bytes = options.strip_prefix("bytes=").and_then(bytes_of);
-                bytes.map(Structure::Volatile).ok_or_else(|| Error::BadOption {
+                let bytes = bytes.ok_or_else(|| Error::BadOption {
                     option: "structure",
                     why: format!("\"{text}\" says no bytes: say how many, as in volatile,bytes=64M"),
-                })
+                });
+                bytes?.to_string()
             }
-            _ => Err(Error::BadOption {
-                option: "structure",
-                why: format!(
-                    "there is no \"{text}\": say tiered, hashed, paged, volatile,bytes=64M, or levels with options, \
-                     as in levels,k=4"
-                ),
-            }),
-        }
+            _ => options.to_owned(),
+        };
+        Structure::of(kind, &options)?.ok_or_else(unknown)
     }
 }
 

@@ -1,8 +1,7 @@
 //! The kinds of structures that a store may have, by the numbers that stand in the catalog and in
 //! the manifest.
 
-use crate::keyspace_options::KeyspaceOptions;
-use crate::{Error, Result, levels_options};
+use crate::{Error, Result};
 
 /// The number of a dictionary in its store.
 pub(crate) type DictionaryId = u32;
@@ -13,6 +12,8 @@ pub(crate) enum Structure {
     /// The tiered tree. Every store has one: dictionary 0 of its manifest, which also keeps the
     /// catalog.
     Tiered,
+    /// The ordered map in memory. No option chooses it: it proves what a structure must do.
+    Map,
     /// Levels of runs.
     Levels,
     /// SILT's stores, without order of keys.
@@ -21,64 +22,116 @@ pub(crate) enum Structure {
     Paged,
     /// An ordered map in memory of which nothing is logged or checkpointed.
     Volatile,
-    /// The ordered map in memory. No option chooses it: it proves what a structure must do.
-    Map,
+}
+
+/// What never changes of a kind of structure.
+struct Facts {
+    structure: Structure,
+    /// The number of its kind.
+    kind: u8,
+    /// The number of its dictionary.
+    dictionary: DictionaryId,
+    /// Whether what is in it outlives the store's being open.
+    lasts: bool,
+    /// Whether its keys have an order that walks can follow.
+    is_ordered: bool,
+    /// What it is called in options.
+    name: &'static str,
+}
+
+/// The facts of every structure, by the numbers of their dictionaries.
+const FACTS: [Facts; 6] = [
+    Facts {
+        name: "tiered",
+        ..of_kind(Structure::Tiered, 1, 0)
+    },
+    Facts {
+        name: "map",
+        ..of_kind(Structure::Map, 250, 1)
+    },
+    Facts {
+        name: "levels",
+        ..of_kind(Structure::Levels, 2, 2)
+    },
+    Facts {
+        name: "hashed",
+        is_ordered: false,
+        ..of_kind(Structure::Hashed, 3, 3)
+    },
+    Facts {
+        name: "paged",
+        ..of_kind(Structure::Paged, 4, 4)
+    },
+    Facts {
+        name: "volatile",
+        lasts: false,
+        ..of_kind(Structure::Volatile, 8, 8)
+    },
+];
+
+/// The facts of a structure that lasts, and whose keys have an order.
+const fn of_kind(structure: Structure, kind: u8, dictionary: DictionaryId) -> Facts {
+    Facts {
+        structure,
+        kind,
+        dictionary,
+        lasts: true,
+        is_ordered: true,
+        name: "",
+    }
 }
 
 impl Structure {
-    /// All that this version knows.
-    pub(crate) const ALL: [Structure; 6] = [
-        Structure::Tiered,
-        Structure::Levels,
-        Structure::Hashed,
-        Structure::Paged,
-        Structure::Volatile,
-        Structure::Map,
-    ];
+    /// All that this version knows, by the numbers of their dictionaries.
+    pub(crate) const ALL: [Structure; FACTS.len()] = {
+        let mut all = [Structure::Tiered; FACTS.len()];
+        let mut place = 0;
+        while place < all.len() {
+            all[place] = FACTS[place].structure;
+            assert!(
+                all[place] as usize == place,
+                "facts are found by the place of the structure"
+            );
+            place += 1;
+        }
+        all
+    };
+
+    fn facts(self) -> &'static Facts {
+        static ALL: [Facts; FACTS.len()] = FACTS;
+        &ALL[self as usize]
+    }
 
     /// Whether what is in it outlives the store's being open.
     pub(crate) fn lasts(self) -> bool {
-        self != Structure::Volatile
+        self.facts().lasts
     }
 
     /// The number of its kind.
     pub(crate) fn kind(self) -> u8 {
-        match self {
-            Structure::Tiered => 1,
-            Structure::Levels => 2,
-            Structure::Hashed => 3,
-            Structure::Volatile => 8,
-            Structure::Paged => 4,
-            Structure::Map => 250,
-        }
+        self.facts().kind
     }
 
     /// The number of its dictionary.
     pub(crate) fn dictionary(self) -> DictionaryId {
-        match self {
-            Structure::Tiered => 0,
-            Structure::Map => 1,
-            Structure::Levels => 2,
-            Structure::Hashed => 3,
-            Structure::Volatile => 8,
-            Structure::Paged => 4,
-        }
+        self.facts().dictionary
     }
 
-    /// The structure that a keyspace with these options is in.
-    pub(crate) fn chosen(options: &KeyspaceOptions) -> Structure {
-        match options.structure {
-            levels_options::Structure::Tiered => Structure::Tiered,
-            levels_options::Structure::Levels(_) => Structure::Levels,
-            levels_options::Structure::Hashed(_) => Structure::Hashed,
-            levels_options::Structure::Volatile(_) => Structure::Volatile,
-            levels_options::Structure::Paged(_) => Structure::Paged,
-        }
+    /// What it is called in options.
+    pub(crate) fn name(self) -> &'static str {
+        self.facts().name
     }
 
     /// Whether its keys have an order that walks can follow.
     pub(crate) fn is_ordered(self) -> bool {
-        self != Structure::Hashed
+        self.facts().is_ordered
+    }
+
+    /// The structure that options call by a name; none if there is none.
+    pub(crate) fn named(name: &str) -> Option<Structure> {
+        Structure::ALL
+            .into_iter()
+            .find(|structure| structure.name() == name)
     }
 
     /// The structure of a kind; none if this version does not know it.
@@ -86,6 +139,13 @@ impl Structure {
         Structure::ALL
             .into_iter()
             .find(|structure| structure.kind() == kind)
+    }
+
+    /// The structure that is dictionary `id` of every store; none if this version knows none.
+    pub(crate) fn of_dictionary(id: DictionaryId) -> Option<Structure> {
+        Structure::ALL
+            .into_iter()
+            .find(|structure| structure.dictionary() == id)
     }
 
     /// The structure that keeps a keyspace.

@@ -68,6 +68,13 @@ pub trait Dictionary: fmt::Debug + Send + Sync {
     /// A full disk; as the device says.
     fn incorporate(&self, share: Share, class: Class) -> Result<Box<dyn Incorporate>>;
 
+    /// Begins to write messages beside the dictionary. `class` says whether they may use the
+    /// reserve.
+    ///
+    /// # Errors
+    /// As the device says.
+    fn ingest(&self, class: Class) -> Result<Box<dyn Ingest>>;
+
     /// Begins the next step of maintenance, if one is due.
     ///
     /// # Errors
@@ -82,14 +89,45 @@ pub trait Dictionary: fmt::Debug + Send + Sync {
     fn compact_part(&self, key: &[u8]) -> Result<()>;
 
     /// Returns where the part that holds `key` ends, if another one follows.
-    fn part_end(&self, key: &[u8]) -> Option<Box<[u8]>>;
+    fn part_end(&self, key: &[u8]) -> Option<Box<[u8]>> {
+        let _ = key;
+        None
+    }
+
+    /// Sets the class of space that maintenance asks for. A step that may use the reserve at all
+    /// asks for [`Class::Freeing`] from then on.
+    fn set_space_class(&self, class: Class) {
+        let _ = class;
+    }
+
+    /// Returns whether a step is under way, or due and not known to need more space than there is.
+    /// What a step frees may be waited for.
+    fn has_pending_work(&self) -> bool {
+        false
+    }
+
+    /// Returns how many steps are due, as far as writers that do them themselves must know. Every
+    /// writer asks.
+    fn overdue_steps(&self) -> usize {
+        0
+    }
+
+    /// Returns how many runs a lookup may meet, in percent of what there should be at most: above
+    /// 100 maintenance does not keep up. Every writer asks.
+    fn read_amplification_percent(&self) -> u64 {
+        0
+    }
 
     /// Writes most of what a checkpoint needs, while other steps go on. One checkpoint runs at a
     /// time.
     ///
     /// # Errors
     /// A full disk, which changes nothing; as the device says.
-    fn prepare(&self) -> Result<()>;
+    fn prepare(&self) -> Result<()> {
+        // What is written here is of use only where nothing changes before the cut: where there is
+        // little to write, that may be left to the cut.
+        Ok(())
+    }
 
     /// Writes what is left, and says what the dictionary is opened from. It stands still until the
     /// cut is dropped.
@@ -207,12 +245,6 @@ pub trait Ordered: Dictionary {
         at: Sequence,
         now_ms: u64,
     ) -> Self::Scan;
-
-    /// Begins to write messages beside the dictionary.
-    ///
-    /// # Errors
-    /// As the device says.
-    fn ingest(&self, class: Class) -> Result<Box<dyn Ingest>>;
 }
 
 /// A walk over the keys of a range that have a value.

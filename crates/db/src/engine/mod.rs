@@ -249,8 +249,8 @@ impl Engine {
             true => queue,
             false => Arc::new(Unsettled(queue)),
         };
-        self.dictionaries
-            .scan(structure, memtables, range, direction, at, now_ms)
+        let dictionary = self.dictionaries.structure(structure);
+        dictionary.scan(memtables, range, direction, at, now_ms)
     }
 
     /// Returns whether there is work that writers wait for.

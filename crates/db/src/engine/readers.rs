@@ -2,18 +2,34 @@
 //! begins, and each kind's own code is compiled in: nothing is called through a pointer.
 
 use alluvium_base::Sequence;
-use alluvium_dictionary::contract::{self, Scan as _};
+use alluvium_dictionary::contract::{self, Dictionary, Lookup as _, Ordered as _, Scan as _};
 use alluvium_dictionary::fetch::{Blocking, Fetch};
 use alluvium_dictionary::gather::Gather;
 use alluvium_dictionary::key::Key;
 use alluvium_dictionary::lookup::{self, batch};
-use alluvium_hashes::hashed;
+use alluvium_dictionary::memtables::Memtables;
+use alluvium_dictionary::merge::Direction;
+use alluvium_dictionary::range::KeyRange;
+use alluvium_hashes::hashed::{self, Hashed};
 use alluvium_storage::Result;
-use alluvium_trees::{levels, map, paged, tiered};
+use alluvium_trees::levels::{self, Levels};
+use alluvium_trees::map::{self, Map};
+use alluvium_trees::paged::{self, Paged};
+use alluvium_trees::tiered::{self, Tree};
+use std::sync::Arc;
 use std::task::Poll;
 
-/// Runs the same code for each structure.
+/// Runs the same code for each structure, and makes something of that structure of what it returns.
 macro_rules! each {
+    ($kind:ident => $made:ident, $value:expr, $own:ident => $does:expr) => {
+        match $value {
+            $kind::Tiered($own) => $made::Tiered($does),
+            $kind::Levels($own) => $made::Levels($does),
+            $kind::Hashed($own) => $made::Hashed($does),
+            $kind::Paged($own) => $made::Paged($does),
+            $kind::Map($own) => $made::Map($does),
+        }
+    };
     ($kind:ident, $value:expr, $own:ident => $does:expr) => {
         match $value {
             $kind::Tiered($own) => $does,
@@ -23,6 +39,52 @@ macro_rules! each {
             $kind::Map($own) => $does,
         }
     };
+}
+
+/// A structure of a store.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum StructureRef<'d> {
+    Tiered(&'d Tree),
+    Levels(&'d Levels),
+    Hashed(&'d Hashed),
+    Paged(&'d Paged),
+    Map(&'d Map),
+}
+
+impl<'d> StructureRef<'d> {
+    /// Returns what may be called through a pointer.
+    pub(crate) fn dictionary(self) -> &'d dyn Dictionary {
+        each!(StructureRef, self, own => own)
+    }
+
+    /// Returns a reader of what it holds now. A read that needs memtables loads their list before.
+    #[inline]
+    pub(crate) fn reader(self) -> Reader<'d> {
+        each!(StructureRef => Reader, self, own => own.reader())
+    }
+
+    /// Begins a walk over a range: in the order of hashes where keys have none.
+    pub(crate) fn scan(
+        self,
+        memtables: Arc<dyn Memtables>,
+        range: KeyRange,
+        direction: Direction,
+        at: Sequence,
+        now_ms: u64,
+    ) -> Scan {
+        match self {
+            StructureRef::Tiered(own) => Scan::Tiered(own.scan(memtables, range, direction, at, now_ms)),
+            StructureRef::Levels(own) => Scan::Levels(own.scan(memtables, range, direction, at, now_ms)),
+            StructureRef::Hashed(own) => {
+                let walk = own.walk(memtables, range, at, now_ms);
+                #[cfg(test)]
+                let walk = super::sorted::Sorted::new(walk, direction);
+                Scan::Hashed(walk)
+            }
+            StructureRef::Paged(own) => Scan::Paged(own.scan(memtables, range, direction, at, now_ms)),
+            StructureRef::Map(own) => Scan::Map(own.scan(memtables, range, direction, at, now_ms)),
+        }
+    }
 }
 
 /// Reads one state of a dictionary.
@@ -104,13 +166,7 @@ impl contract::Reader for Reader<'_> {
     }
 
     fn new_search(&self) -> Search {
-        match self {
-            Reader::Tiered(own) => Search::Tiered(own.new_search()),
-            Reader::Levels(own) => Search::Levels(own.new_search()),
-            Reader::Hashed(own) => Search::Hashed(own.new_search()),
-            Reader::Paged(_) => Search::Paged(()),
-            Reader::Map(_) => Search::Map(()),
-        }
+        each!(Reader => Search, self, own => own.new_search())
     }
 
     fn restart(&self, search: &mut Search) {

@@ -333,8 +333,8 @@ impl Engine {
         Debt {
             sealed: self.queue.sealed(),
             parts: self.queue.filled(),
-            compactions: self.dictionaries.due(),
-            crowding: self.dictionaries.crowding(),
+            compactions: self.dictionaries.overdue_steps(),
+            crowding: self.dictionaries.read_amplification_percent(),
         }
     }
 
@@ -407,7 +407,7 @@ impl Engine {
             return Ok(());
         }
         self.store.give_up_copies();
-        let mut is_stuck = !self.dictionaries.may_compact();
+        let mut is_stuck = !self.dictionaries.has_pending_work();
         if is_stuck || self.pressure.blocked.swap(false, Ordering::Relaxed) {
             let in_tree = self.maintain(u64::MAX)?;
             if self.dictionaries.want_deletes_merged() || in_tree {

@@ -527,7 +527,7 @@ impl Engine {
             Err(error) if error.failing_tier().is_some() || error.is_damage() => {}
             Err(error) => return Err(error),
         }
-        self.dictionaries.compact_from(self.pressure.class());
+        self.dictionaries.set_space_class(self.pressure.class());
         let parked = self.work.parked.lock().pop();
         let step = match parked {
             Some(step) => Some(step),

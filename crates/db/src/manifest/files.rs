@@ -5,12 +5,12 @@ use crate::format;
 use crate::structure::Structure;
 use alluvium_base::Purpose;
 use alluvium_device::Directory;
-use alluvium_dictionary::blob::extents_of;
+use alluvium_dictionary::blob;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::read::Files;
 use alluvium_hashes::hashed;
 use alluvium_storage::extents::Reached;
-use alluvium_storage::{Error, NodePointer, Place, Result};
+use alluvium_storage::{Error, Place, Result};
 use alluvium_trees::tiered::{self, Checked, Findings, Lost, Salvage};
 use alluvium_trees::{levels, map, paged};
 use std::sync::Arc;
@@ -42,16 +42,9 @@ pub(crate) struct Surveyed {
 /// says, found without it.
 pub(crate) fn reached(files: Files<'_>, payload: &[u8]) -> Result<Vec<Reached>> {
     let (manifest, nodes) = read(files, payload, Purpose::Recovery)?;
-    let mut all = of_manifest(nodes);
+    let mut all = blob::reached(nodes, []);
     for entry in &manifest.dictionaries {
-        match known(entry)? {
-            Structure::Tiered => all.extend(tiered::reached(files, &entry.root)?),
-            Structure::Levels => all.extend(levels::reached(files, &entry.root)?),
-            Structure::Hashed => all.extend(hashed::reached(files, &entry.root)?),
-            // Their file is beside the extents.
-            Structure::Paged => {}
-            Structure::Volatile | Structure::Map => all.extend(map::reached(files, &entry.root)?),
-        }
+        all.extend((of(known(entry)?).reached)(files, &entry.root)?);
     }
     Ok(in_order(all))
 }
@@ -60,42 +53,14 @@ pub(crate) fn reached(files: Files<'_>, payload: &[u8]) -> Result<Vec<Reached>> 
 pub(crate) fn survey(files: Files<'_>, payload: &[u8]) -> Result<Surveyed> {
     let (manifest, nodes) = read(files, payload, Purpose::Recovery)?;
     let mut surveyed = Surveyed::default();
-    let mut all = of_manifest(nodes);
+    let mut all = blob::reached(nodes, []);
     for entry in &manifest.dictionaries {
-        match known(entry)? {
-            Structure::Tiered => {
-                let salvage = Salvage::survey(files, &entry.root)?;
-                all.extend(salvage.reached().iter().cloned());
-                surveyed.tree = Some(salvage);
-            }
-            Structure::Levels => match levels::reached(files, &entry.root) {
-                Ok(reached) => all.extend(reached),
-                Err(error @ Error::Corrupt { .. }) => surveyed.levels = lost(&manifest, entry, &error),
-                Err(error) => return Err(error),
-            },
-            Structure::Hashed => match hashed::survey(files, &entry.root) {
-                Ok(survey) => {
-                    all.extend(survey.reached);
-                    let lost = survey
-                        .lost
-                        .iter()
-                        .flat_map(|what| of_each(&manifest, entry, what));
-                    surveyed.hashed_runs = lost.collect();
-                    surveyed.hashed_filters = survey.filters;
-                }
-                Err(error @ Error::Corrupt { .. }) => surveyed.hashed = lost(&manifest, entry, &error),
-                Err(error) => return Err(error),
-            },
-            // What there was is gone in any case.
-            Structure::Volatile => {}
-            // They are opened for it, beside the extents.
-            Structure::Paged => {}
-            Structure::Map => match map::reached(files, &entry.root) {
-                Ok(reached) => all.extend(reached),
-                Err(error @ Error::Corrupt { .. }) => surveyed.map = lost(&manifest, entry, &error),
-                Err(error) => return Err(error),
-            },
-        }
+        all.extend((of(known(entry)?).survey)(
+            files,
+            &manifest,
+            entry,
+            &mut surveyed,
+        )?);
     }
     surveyed.reached = in_order(all);
     Ok(surveyed)
@@ -139,11 +104,7 @@ pub(crate) fn check(
     };
     for entry in &manifest.dictionaries {
         let found = match known(entry) {
-            Ok(Structure::Tiered) => tiered::check_files(files, &entry.root, live_bytes, tell)?,
-            Ok(Structure::Levels) => levels::check_files(files, &entry.root, live_bytes, tell)?,
-            Ok(Structure::Hashed) => hashed::check_files(files, &entry.root, live_bytes, tell)?,
-            Ok(Structure::Paged) => paged::check_files(directory, &entry.root)?,
-            Ok(Structure::Volatile | Structure::Map) => map::check_files(files, &entry.root),
+            Ok(structure) => (of(structure).check)(files, directory, &entry.root, live_bytes, tell)?,
             Err(error) => Findings {
                 found: vec![format!("manifest: {error}")],
                 ..Findings::default()
@@ -169,16 +130,102 @@ fn unknown(entry: &Entry) -> Error {
     }
 }
 
-/// The extents of a manifest that is apart.
-fn of_manifest(mut nodes: Vec<NodePointer>) -> Vec<Reached> {
-    nodes.sort_unstable_by_key(|node| (node.tier, node.offset));
-    let extents = extents_of(nodes.iter()).into_iter();
-    let reached = extents.map(|(extent, live)| Reached {
-        extent,
-        references: 1,
-        live,
+/// Functions that tell how far a check has come.
+type Tell<'t> = dyn FnMut(Checked) -> Result<()> + 't;
+
+/// What can be asked of a structure's root, whether or not the store is open.
+struct Roots {
+    /// Returns every extent that it leads to.
+    reached: fn(Files<'_>, &[u8]) -> Result<Vec<Reached>>,
+    /// Looks for damage, and returns the extents that what is sound needs.
+    survey: fn(Files<'_>, &Manifest, &Entry, &mut Surveyed) -> Result<Vec<Reached>>,
+    check: fn(Files<'_>, &Arc<dyn Directory>, &[u8], u64, &mut Tell<'_>) -> Result<Findings>,
+}
+
+fn of(structure: Structure) -> Roots {
+    match structure {
+        Structure::Tiered => Roots {
+            reached: tiered::reached,
+            survey: survey_tree,
+            check: |files, _, root, live_bytes, tell| tiered::check_files(files, root, live_bytes, tell),
+        },
+        Structure::Levels => Roots {
+            reached: levels::reached,
+            survey: |files, manifest, entry, surveyed| {
+                let reached = levels::reached(files, &entry.root);
+                or_lost(reached, manifest, entry, &mut surveyed.levels)
+            },
+            check: |files, _, root, live_bytes, tell| levels::check_files(files, root, live_bytes, tell),
+        },
+        Structure::Hashed => Roots {
+            reached: hashed::reached,
+            survey: survey_hashed,
+            check: |files, _, root, live_bytes, tell| hashed::check_files(files, root, live_bytes, tell),
+        },
+        // Their file is beside the extents, and is opened for a survey.
+        Structure::Paged => Roots {
+            reached: |_, _| Ok(Vec::new()),
+            survey: |_, _, _, _| Ok(Vec::new()),
+            check: |_, directory, root, _, _| paged::check_files(directory, root),
+        },
+        // What there was is gone in any case.
+        Structure::Volatile => Roots {
+            survey: |_, _, _, _| Ok(Vec::new()),
+            ..of(Structure::Map)
+        },
+        Structure::Map => Roots {
+            reached: map::reached,
+            survey: |files, manifest, entry, surveyed| {
+                let reached = map::reached(files, &entry.root);
+                or_lost(reached, manifest, entry, &mut surveyed.map)
+            },
+            check: |files, _, root, _, _| Ok(map::check_files(files, root)),
+        },
+    }
+}
+
+fn survey_tree(
+    files: Files<'_>,
+    _: &Manifest,
+    entry: &Entry,
+    surveyed: &mut Surveyed,
+) -> Result<Vec<Reached>> {
+    let salvage = Salvage::survey(files, &entry.root)?;
+    let reached = salvage.reached().to_vec();
+    surveyed.tree = Some(salvage);
+    Ok(reached)
+}
+
+fn survey_hashed(
+    files: Files<'_>,
+    manifest: &Manifest,
+    entry: &Entry,
+    surveyed: &mut Surveyed,
+) -> Result<Vec<Reached>> {
+    let survey = hashed::survey(files, &entry.root).map(|survey| {
+        let lost = survey.lost.iter();
+        let lost = lost.flat_map(|what| of_each(manifest, entry, what));
+        surveyed.hashed_runs = lost.collect();
+        surveyed.hashed_filters = survey.filters;
+        survey.reached
     });
-    reached.collect()
+    or_lost(survey, manifest, entry, &mut surveyed.hashed)
+}
+
+/// Where the root is damaged, a dictionary is lost as a whole.
+fn or_lost(
+    reached: Result<Vec<Reached>>,
+    manifest: &Manifest,
+    entry: &Entry,
+    all: &mut Vec<Lost>,
+) -> Result<Vec<Reached>> {
+    match reached {
+        Err(error @ Error::Corrupt { .. }) => {
+            *all = lost(manifest, entry, &error);
+            Ok(Vec::new())
+        }
+        other => other,
+    }
 }
 
 fn in_order(mut all: Vec<Reached>) -> Vec<Reached> {

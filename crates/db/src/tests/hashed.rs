@@ -6,6 +6,7 @@ use crate::{
     Change, Error, ErrorKind, HashedForm, HashedOptions, KeyspaceOptions, Stats, Structure, WriteBatch,
 };
 use alluvium_base::Purpose;
+use alluvium_dictionary::contract::Dictionary as _;
 use alluvium_model::structures::{HashIndex, Machine, Operations, Structure as Model, Workload};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -277,30 +278,30 @@ fn hash_stores_that_are_too_many_are_counted_and_hold_writers_back() {
     let db = tiny().open_in(memory()).unwrap();
     assert_eq!(db.stats().hashed, None);
     let k = db.keyspace_with("k", &hashed(HashedOptions::default())).unwrap();
-    assert!(!db.engine().dictionaries.may_compact());
+    assert!(!db.engine().dictionaries.has_pending_work());
     let mut crowding = Vec::new();
     for load in 0..40u32 {
         k.ingest([(load.to_be_bytes(), "loaded")]).unwrap();
-        crowding.push(db.engine().dictionaries.crowding());
+        crowding.push(db.engine().dictionaries.read_amplification_percent());
     }
     // Eight may wait beside an empty sorted store, and twice as many before writers are held back.
     assert_eq!((crowding[7], crowding[15], crowding[31]), (50, 100, 200));
     let stats = db.stats().hashed.unwrap();
     assert_eq!((stats.hash_stores, stats.merges), (40, 0));
     assert_eq!(stats.hash_store_records, 40);
-    assert_eq!(db.engine().dictionaries.due(), 40 - 24);
+    assert_eq!(db.engine().dictionaries.overdue_steps(), 40 - 24);
     assert!(
-        db.engine().dictionaries.may_compact(),
+        db.engine().dictionaries.has_pending_work(),
         "a full disk is relieved by merges"
     );
     db.compact().unwrap();
-    assert!(!db.engine().dictionaries.may_compact());
+    assert!(!db.engine().dictionaries.has_pending_work());
     let stats = db.stats();
     let hashed = stats.hashed.unwrap();
     assert_eq!((hashed.hash_stores, hashed.sorted_records), (0, 40));
     assert!(hashed.merges >= 16 && hashed.merged_records >= 40, "{hashed:?}");
     assert!(hashed.memory_bytes > 0 && hashed.device_bytes > 0, "{hashed:?}");
-    assert_eq!(db.engine().dictionaries.hashed().crowding(), 0);
+    assert_eq!(db.engine().dictionaries.hashed().read_amplification_percent(), 0);
     let list = stats.list();
     let figure = |name| list.iter().find(|figure| figure.name == name).unwrap().value;
     assert_eq!(figure("hashed.sorted_records"), 40.0);

@@ -95,8 +95,8 @@ pub trait Reader {
     fn ended(&self, _key: Key<'_>) {}
 }
 
-/// Takes a step of each search of a batch, and marks those that are done. `search` gets the index of
-/// the key.
+/// Takes a step of each search of a batch, and marks those that are done. `search` gets the index
+/// of the key.
 pub(crate) fn search_each<S>(
     open: &mut [Open<S>],
     mut search: impl FnMut(usize, &mut S) -> Poll<Result<()>>,

@@ -1,6 +1,7 @@
 //! The structure as its store sees it: see `alluvium_dictionary::contract`.
 
 use super::incorporate::Incorporation;
+use super::policy;
 use super::run::{Cursor, Run, read_keys};
 use super::structure::Hashed;
 use alluvium_base::{Purpose, Sequence};
@@ -12,6 +13,7 @@ use alluvium_dictionary::share::Share;
 use alluvium_storage::Result;
 use alluvium_storage::extents::Class;
 use std::collections::HashSet;
+use std::sync::atomic::Ordering;
 
 /// Leaves that are read to estimate how much of a run is in a range: hashes are a sample.
 const SAMPLED: u64 = 16;
@@ -88,6 +90,10 @@ impl Dictionary for Hashed {
         Ok(Box::new(Incorporation::new(self, share, class)?))
     }
 
+    fn ingest(&self, class: Class) -> Result<Box<dyn contract::Ingest>> {
+        Ok(Box::new(self.begin_ingest(class)?))
+    }
+
     fn next_step(&self) -> Result<Option<Box<dyn contract::Step>>> {
         let step = self.next_merge();
         Ok(step.map(|step| Box::new(step) as Box<dyn contract::Step>))
@@ -98,13 +104,24 @@ impl Dictionary for Hashed {
         Ok(())
     }
 
-    fn part_end(&self, _key: &[u8]) -> Option<Box<[u8]>> {
-        None
+    fn set_space_class(&self, class: Class) {
+        let is_scarce = class != Class::Normal;
+        self.shared.is_scarce.store(is_scarce, Ordering::Relaxed);
     }
 
-    fn prepare(&self) -> Result<()> {
-        // What is written here is of use only where nothing changes before the cut; it is little.
-        Ok(())
+    fn has_pending_work(&self) -> bool {
+        self.may_merge()
+    }
+
+    /// Counts hash stores beyond those with which a merge is due in any case.
+    fn overdue_steps(&self) -> usize {
+        let most = self.shared.options.most_young as usize;
+        self.young().saturating_sub(most)
+    }
+
+    fn read_amplification_percent(&self) -> u64 {
+        let options = &self.shared.options;
+        policy::crowding(&self.version().view(options, &[]), options)
     }
 
     fn stand(&self) -> Result<Cut<'_>> {

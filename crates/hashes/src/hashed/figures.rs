@@ -1,6 +1,5 @@
 //! What a structure holds and has done, in numbers.
 
-use super::policy;
 use super::routing::Routing;
 use super::run::Run;
 use super::structure::Hashed;
@@ -86,21 +85,5 @@ impl Hashed {
             merged_records,
             merged_entries,
         }
-    }
-
-    /// Returns how many hash stores there are beyond those with which a merge is due in any case.
-    #[must_use]
-    pub fn overdue(&self) -> usize {
-        let most = self.shared.options.most_young as usize;
-        self.young().saturating_sub(most)
-    }
-
-    /// Returns how far merges are behind, as [`crowding`] says it.
-    ///
-    /// [`crowding`]: super::policy::crowding
-    #[must_use]
-    pub fn crowding(&self) -> u64 {
-        let options = &self.shared.options;
-        policy::crowding(&self.version().view(options, &[]), options)
     }
 }

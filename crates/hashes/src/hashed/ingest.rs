@@ -19,14 +19,6 @@ use std::sync::Arc;
 pub type Ingest = LayerIngest<Hashed>;
 
 impl Hashed {
-    /// Begins to write messages beside the structure.
-    ///
-    /// # Errors
-    /// When the store takes no changes.
-    pub fn ingest(&self, class: Class) -> Result<Box<dyn contract::Ingest>> {
-        Ok(Box::new(self.begin_ingest(class)?))
-    }
-
     pub(super) fn begin_ingest(&self, class: Class) -> Result<Ingest> {
         let home = &self.shared.home;
         home.store.health()?;

@@ -15,14 +15,14 @@ use alluvium_dictionary::key::Key;
 use alluvium_dictionary::read::Files;
 use alluvium_dictionary::values::ValuePointer;
 use alluvium_dictionary::versioned::{RootWriter, Stamp, Versioned};
-use alluvium_storage::extents::{Class, Extent};
+use alluvium_storage::extents::Extent;
 use alluvium_storage::store::Store;
 use alluvium_storage::{Error, Place, Result, Structure};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 /// The most bytes of contents that are in the root itself.
 const INLINE: usize = 4 << 10;
@@ -189,13 +189,6 @@ impl Hashed {
     #[inline]
     pub fn hash_of(&self, key: Key<'_>) -> u64 {
         self.shared.options.hash_of(key)
-    }
-
-    /// Has merges ask for space of this class, or of [`Class::Freeing`] if they may use the reserve
-    /// at all.
-    pub fn compact_from(&self, class: Class) {
-        let is_scarce = class != Class::Normal;
-        self.shared.is_scarce.store(is_scarce, Ordering::Relaxed);
     }
 
     pub(super) fn version(&self) -> Arc<Version> {

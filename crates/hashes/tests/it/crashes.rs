@@ -9,7 +9,7 @@
 //! ```
 
 use alluvium_base::Sequence;
-use alluvium_dictionary::contract::{Ingest, Scan};
+use alluvium_dictionary::contract::{Dictionary as _, Ingest, Scan};
 use alluvium_dictionary::home::Home;
 use alluvium_dictionary::key::{Key, SEED};
 use alluvium_dictionary::memtables::Memtables;

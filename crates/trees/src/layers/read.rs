@@ -12,8 +12,8 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{Guard, Result};
 use std::task::Poll;
 
-/// Hands what ended layers say of a key to `gather`, newest first. Layer `n` has the sequence number
-/// `n + 1` there.
+/// Hands what ended layers say of a key to `gather`, newest first. Layer `n` has the sequence
+/// number `n + 1` there.
 ///
 /// # Errors
 /// As the device says; damage.
@@ -48,8 +48,8 @@ pub(super) fn hand_over(
     })
 }
 
-/// Returns the runs of a layer that a key may be in: one at most has it (Y2). There are several only
-/// where keys are long and begin alike, because bounds of runs are rounded then.
+/// Returns the runs of a layer that a key may be in: one at most has it (Y2). There are several
+/// only where keys are long and begin alike, because bounds of runs are rounded then.
 fn pieces_at<'l>(pieces: &'l [Piece], key: &'l [u8]) -> impl Iterator<Item = &'l Piece> {
     let behind = pieces.partition_point(|piece| piece.built.run.low() <= key);
     let before = pieces[..behind].iter().rev();

@@ -2,8 +2,9 @@
 
 use super::Levels;
 use super::incorporate::Incorporation;
+use super::policy;
 use super::scan::Iter;
-use super::state::Member;
+use super::state::{Member, groups};
 use crate::maplet::{Maplet, different_keys};
 use crate::run::Weight;
 use alluvium_base::{Purpose, Sequence};
@@ -49,6 +50,10 @@ impl Dictionary for Levels {
         Ok(Box::new(Incorporation::new(self, share, class)?))
     }
 
+    fn ingest(&self, class: Class) -> Result<Box<dyn contract::Ingest>> {
+        Ok(Box::new(self.begin_ingest(class)?))
+    }
+
     fn next_step(&self) -> Result<Option<Box<dyn contract::Step>>> {
         let step = self.judge(self.next_merge())?;
         Ok(step.map(|step| Box::new(step) as Box<dyn contract::Step>))
@@ -59,13 +64,20 @@ impl Dictionary for Levels {
         Ok(())
     }
 
-    fn part_end(&self, _key: &[u8]) -> Option<Box<[u8]>> {
-        None
+    fn set_space_class(&self, class: Class) {
+        let is_scarce = class != Class::Normal;
+        self.shared.is_scarce.store(is_scarce, Ordering::Relaxed);
     }
 
-    fn prepare(&self) -> Result<()> {
-        // What is written here is of use only where nothing changes before the cut; it is little.
-        Ok(())
+    fn has_pending_work(&self) -> bool {
+        self.may_merge()
+    }
+
+    /// From 100 on writers are held back.
+    fn read_amplification_percent(&self) -> u64 {
+        let version = self.shared.versions.peek();
+        let runs = version.levels.first().map_or(0, |level| groups(level).count());
+        policy::crowding(&self.shared.options.policy, runs)
     }
 
     fn stand(&self) -> Result<Cut<'_>> {
@@ -147,9 +159,5 @@ impl Ordered for Levels {
         now_ms: u64,
     ) -> Iter {
         Iter::new(self, memtables, range, direction, at, now_ms)
-    }
-
-    fn ingest(&self, class: Class) -> Result<Box<dyn contract::Ingest>> {
-        Ok(Box::new(self.begin_ingest(class)?))
     }
 }

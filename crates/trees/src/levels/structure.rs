@@ -3,7 +3,6 @@
 use super::defragment::Ledger;
 use super::format::Contents;
 use super::options::LevelsOptions;
-use super::policy;
 use super::state::{Age, Kept, Member, Runs, Version, groups, newest_first};
 use super::waded::Waded;
 use crate::scanning::Held;
@@ -13,7 +12,6 @@ use alluvium_base::Sequence;
 use alluvium_dictionary::cut::Cut;
 use alluvium_dictionary::home::{Home, judge};
 use alluvium_dictionary::versioned::{RootWriter, Stamp, Versioned};
-use alluvium_storage::extents::Class;
 use alluvium_storage::{Place, Result, Structure};
 use parking_lot::Mutex;
 use std::fmt;
@@ -227,15 +225,6 @@ impl Levels {
         places
     }
 
-    /// Returns how many runs level 0 has, in hundredths of what there should be at most: from 100
-    /// on writers are held back.
-    #[must_use]
-    pub fn crowding(&self) -> u64 {
-        let version = self.shared.versions.peek();
-        let runs = version.levels.first().map_or(0, |level| groups(level).count());
-        policy::crowding(&self.shared.options.policy, runs)
-    }
-
     /// Returns how many leaves merges have taken over unread since the structure was opened.
     #[must_use]
     pub fn stitched(&self) -> u64 {
@@ -246,13 +235,6 @@ impl Levels {
     /// little that each needs.
     pub fn limit_scans(&self, bytes: u64) {
         self.shared.held.limit(bytes);
-    }
-
-    /// Has merges ask for space of this class, or of [`Class::Freeing`] if they may use the reserve
-    /// at all.
-    pub fn compact_from(&self, class: Class) {
-        let is_scarce = class != Class::Normal;
-        self.shared.is_scarce.store(is_scarce, Ordering::Relaxed);
     }
 
     pub(super) fn version(&self) -> Arc<Version> {

@@ -37,6 +37,10 @@ impl Dictionary for Map {
         }))
     }
 
+    fn ingest(&self, _class: Class) -> Result<Box<dyn contract::Ingest>> {
+        Ok(Box::new(Ingest::new(Box::new(self.clone()))))
+    }
+
     fn next_step(&self) -> Result<Option<Box<dyn contract::Step>>> {
         let step = self.rewrite_due();
         Ok(step.map(|step| Box::new(step) as Box<dyn contract::Step>))
@@ -45,10 +49,6 @@ impl Dictionary for Map {
     fn compact_part(&self, _key: &[u8]) -> Result<()> {
         self.shared.is_stale.store(true, Ordering::Release);
         Ok(())
-    }
-
-    fn part_end(&self, _key: &[u8]) -> Option<Box<[u8]>> {
-        None
     }
 
     fn prepare(&self) -> Result<()> {
@@ -133,9 +133,5 @@ impl Ordered for Map {
         now_ms: u64,
     ) -> Iter {
         Iter::new(self, memtables, range, direction, at, now_ms)
-    }
-
-    fn ingest(&self, _class: Class) -> Result<Box<dyn contract::Ingest>> {
-        Ok(Box::new(Ingest::new(Box::new(self.clone()))))
     }
 }

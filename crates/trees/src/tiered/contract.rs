@@ -21,6 +21,7 @@ use alluvium_dictionary::versioned::LayerTarget;
 use alluvium_storage::Result;
 use alluvium_storage::extents::Class;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 impl Dictionary for Tree {
     fn cut(&self) -> Sequence {
@@ -33,6 +34,10 @@ impl Dictionary for Tree {
 
     fn incorporate(&self, share: Share, class: Class) -> Result<Box<dyn contract::Incorporate>> {
         Ok(Box::new(self.incorporate_share(share, class)?))
+    }
+
+    fn ingest(&self, class: Class) -> Result<Box<dyn contract::Ingest>> {
+        Ok(Box::new(Tree::ingest(self, class)?))
     }
 
     fn next_step(&self) -> Result<Option<Box<dyn contract::Step>>> {
@@ -48,6 +53,25 @@ impl Dictionary for Tree {
 
     fn part_end(&self, key: &[u8]) -> Option<Box<[u8]>> {
         self.leaf_range(key).high
+    }
+
+    fn set_space_class(&self, class: Class) {
+        self.trunk.compact_from(class);
+    }
+
+    fn has_pending_work(&self) -> bool {
+        self.may_compact()
+    }
+
+    /// As the last change has left it: it costs a load.
+    fn overdue_steps(&self) -> usize {
+        self.trunk.totals.due.load(Ordering::Relaxed) as usize
+    }
+
+    /// The runs on the longest path from the root to a leaf, as the last change has left them. It
+    /// costs a load.
+    fn read_amplification_percent(&self) -> u64 {
+        self.trunk.crowding()
     }
 
     fn prepare(&self) -> Result<()> {
@@ -138,10 +162,6 @@ impl Ordered for Tree {
         now_ms: u64,
     ) -> Iter {
         self.iter_with(memtables, range, direction, at, now_ms)
-    }
-
-    fn ingest(&self, class: Class) -> Result<Box<dyn contract::Ingest>> {
-        Ok(Box::new(Tree::ingest(self, class)?))
     }
 }
 

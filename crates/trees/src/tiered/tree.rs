@@ -28,7 +28,6 @@ use alluvium_storage::extents::Class;
 use alluvium_storage::store::Store;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// A size-tiered Bε-tree. All methods may be called from any thread; work is offered as steps and
 /// done by the thread that polls them.
@@ -428,13 +427,6 @@ impl Tree {
         self.compactor.may_compact()
     }
 
-    /// From now on compactions that writes have made due ask for space of this class, or of
-    /// [`Class::Freeing`] if it may use the reserve at all: while there is nothing else, for what a
-    /// compaction replaces comes free.
-    pub fn compact_from(&self, class: Class) {
-        self.trunk.compact_from(class);
-    }
-
     /// Asks for the full compaction of the leaf for which it is worth most, if it is for any and
     /// the budget allows it. The work itself comes as a step.
     ///
@@ -511,21 +503,6 @@ impl Tree {
     #[must_use]
     pub fn debt(&self) -> Debt {
         self.trunk.lock().inflight.debt()
-    }
-
-    /// Returns how many compactions are due or under way, as the last change has left it. Costs a
-    /// load, so every writer may ask.
-    #[must_use]
-    pub fn due(&self) -> usize {
-        self.trunk.totals.due.load(Ordering::Relaxed) as usize
-    }
-
-    /// Returns how many runs lie on the longest path from the root to a leaf, in hundredths of what
-    /// a tree of its height should have at most: above 100, compactions do not keep up. As the last
-    /// change has left it; costs a load, so every writer may ask.
-    #[must_use]
-    pub fn crowding(&self) -> u64 {
-        self.trunk.crowding()
     }
 
     /// Returns about how much there is of a range: bytes, records and deletes among them, older

@@ -12,8 +12,8 @@
 //! catalog), `held.rs` (what there is beside the extents), `volatile.rs` (what the log does not
 //! get).
 //!
-//! A structure is added here: a field, and an arm in each match of this file, in `open.rs` and in
-//! `place.rs`.
+//! A structure is added here: a field, an arm in `Dictionaries::get`, in `place.rs` and in
+//! `open.rs`, and a variant of `readers.rs`. Its numbers and names are in `crate::structure`.
 //!
 //! Invariants:
 //!
@@ -41,11 +41,8 @@ use crate::format::KeyspaceId;
 use crate::manifest::{Entry, Keeper};
 use crate::structure::Structure;
 use alluvium_base::Sequence;
-use alluvium_dictionary::contract::{Dictionary, Ingest, Lookup, Ordered};
+use alluvium_dictionary::contract::{Dictionary, Ingest};
 use alluvium_dictionary::horizon::Horizon;
-use alluvium_dictionary::memtables::Memtables;
-use alluvium_dictionary::merge::Direction;
-use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::rules::Schema;
 use alluvium_hashes::hashed::{Hashed, HashedOptions, HashedStats};
 use alluvium_storage::extents::Class;
@@ -58,7 +55,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
-use super::readers::{Reader, Scan};
+use super::readers::{Reader, StructureRef};
 use aside::SetAside;
 use catalog::SecondCatalog;
 use held::Left;
@@ -111,46 +108,33 @@ pub(crate) struct Dictionaries {
 }
 
 impl Dictionaries {
-    /// Each of them.
-    pub(in crate::engine) fn all(&self) -> impl Iterator<Item = (Structure, &dyn Dictionary)> {
-        let map = self.map.get().map(|map| (Structure::Map, map as &dyn Dictionary));
-        let levels = self.levels.get();
-        let levels = levels.map(|levels| (Structure::Levels, levels as &dyn Dictionary));
-        let volatile = self.volatile.get();
-        let volatile = volatile.map(|own| (Structure::Volatile, &own.map as &dyn Dictionary));
-        let tree = (Structure::Tiered, &self.tree as &dyn Dictionary);
-        let hashed = self.hashed.get();
-        let hashed = hashed.map(|hashed| (Structure::Hashed, hashed as &dyn Dictionary));
-        let paged = self.paged.get();
-        let paged = paged.map(|paged| (Structure::Paged, paged as &dyn Dictionary));
-        std::iter::once(tree)
-            .chain(map)
-            .chain(levels)
-            .chain(hashed)
-            .chain(paged)
-            .chain(volatile)
+    /// Returns a structure, if the store has it.
+    #[inline]
+    fn get(&self, structure: Structure) -> Option<StructureRef<'_>> {
+        Some(match structure {
+            Structure::Tiered => StructureRef::Tiered(&self.tree),
+            Structure::Map => StructureRef::Map(self.map.get()?),
+            Structure::Levels => StructureRef::Levels(self.levels.get()?),
+            Structure::Hashed => StructureRef::Hashed(self.hashed.get()?),
+            Structure::Paged => StructureRef::Paged(self.paged.get()?),
+            Structure::Volatile => StructureRef::Map(&self.volatile.get()?.map),
+        })
+    }
+
+    /// Returns a structure of which a keyspace is known.
+    #[inline]
+    pub(in crate::engine) fn structure(&self, structure: Structure) -> StructureRef<'_> {
+        self.get(structure).expect("it was made for its first keyspace")
     }
 
     pub(in crate::engine) fn of(&self, structure: Structure) -> &dyn Dictionary {
-        match structure {
-            Structure::Tiered => &self.tree,
-            Structure::Levels => self.levels(),
-            Structure::Hashed => self.hashed(),
-            Structure::Volatile => self.volatile(),
-            Structure::Paged => self.paged(),
-            Structure::Map => self.map(),
-        }
+        self.structure(structure).dictionary()
     }
 
-    /// The volatile map, of which a keyspace is known.
-    pub(in crate::engine) fn volatile(&self) -> &Map {
-        let volatile = self.volatile.get();
-        &volatile.expect("it was made for its first keyspace").map
-    }
-
-    /// The map, of which a keyspace is known.
-    pub(in crate::engine) fn map(&self) -> &Map {
-        self.map.get().expect("it was made for its first keyspace")
+    /// Each of them, the tree first.
+    pub(in crate::engine) fn all(&self) -> impl Iterator<Item = (Structure, &dyn Dictionary)> {
+        let all = Structure::ALL.into_iter();
+        all.filter_map(|structure| Some((structure, self.get(structure)?.dictionary())))
     }
 
     /// The levels, of which a keyspace is known.
@@ -170,23 +154,15 @@ impl Dictionaries {
         self.paged.get().expect("they were made for their first keyspace")
     }
 
-    /// Has compactions ask for space of this class.
-    pub(in crate::engine) fn compact_from(&self, class: Class) {
-        self.tree.compact_from(class);
-        if let Some(levels) = self.levels.get() {
-            levels.compact_from(class);
-        }
-        if let Some(hashed) = self.hashed.get() {
-            hashed.compact_from(class);
-        }
+    /// Sets the class of space that maintenance asks for.
+    pub(in crate::engine) fn set_space_class(&self, class: Class) {
+        self.all()
+            .for_each(|(_, dictionary)| dictionary.set_space_class(class));
     }
 
-    /// Returns whether a compaction is under way or due.
-    pub(crate) fn may_compact(&self) -> bool {
-        let (levels, hashed) = (self.levels.get(), self.hashed.get());
-        self.tree.may_compact()
-            || levels.is_some_and(Levels::may_compact)
-            || hashed.is_some_and(Hashed::may_compact)
+    /// Returns whether a step is under way or due.
+    pub(crate) fn has_pending_work(&self) -> bool {
+        self.all().any(|(_, dictionary)| dictionary.has_pending_work())
     }
 
     /// Returns how many bytes of free space a compaction takes that frees some, about, beyond those
@@ -212,16 +188,16 @@ impl Dictionaries {
         }
     }
 
-    /// How many compactions are due, as far as writers that do them themselves must know.
-    pub(crate) fn due(&self) -> usize {
-        self.tree.due() + self.hashed.get().map_or(0, Hashed::overdue)
+    /// Returns how many steps are due, as far as writers that do them themselves must know.
+    pub(crate) fn overdue_steps(&self) -> usize {
+        self.all().map(|(_, dictionary)| dictionary.overdue_steps()).sum()
     }
 
-    /// How many runs a lookup may meet, in hundredths of what there should be at most.
-    pub(crate) fn crowding(&self) -> u64 {
-        let hashed = self.hashed.get().map_or(0, Hashed::crowding);
-        let levels = self.levels.get().map_or(0, Levels::crowding);
-        self.tree.crowding().max(hashed).max(levels)
+    /// Returns how many runs a lookup may meet, in percent of what there should be at most.
+    pub(crate) fn read_amplification_percent(&self) -> u64 {
+        let all = self.all();
+        let percent = all.map(|(_, dictionary)| dictionary.read_amplification_percent());
+        percent.max().unwrap_or(0)
     }
 
     /// What the hashed structure holds; none if there is none.
@@ -260,54 +236,15 @@ impl Dictionaries {
 
     /// Begins to load records into a structure.
     pub(in crate::engine) fn ingest(&self, structure: Structure, class: Class) -> Result<Box<dyn Ingest>> {
-        Ok(match structure {
-            Structure::Tiered => Ordered::ingest(&self.tree, class)?,
-            Structure::Levels => self.levels().ingest(class)?,
-            Structure::Hashed => self.hashed().ingest(class)?,
-            Structure::Volatile => self.volatile().ingest(class)?,
-            Structure::Paged => {
-                self.require_pages(|| "of this ingest".to_owned())?;
-                self.paged().ingest(class)?
-            }
-            Structure::Map => self.map().ingest(class)?,
-        })
+        if structure == Structure::Paged {
+            self.require_pages(|| "of this ingest".to_owned())?;
+        }
+        Ok(self.of(structure).ingest(class)?)
     }
 
     /// A reader of what a structure holds now. A read that needs memtables loads their list before.
     #[inline]
     pub(in crate::engine) fn reader(&self, structure: Structure) -> Reader<'_> {
-        match structure {
-            Structure::Tiered => Reader::Tiered(self.tree.reader()),
-            Structure::Levels => Reader::Levels(self.levels().reader()),
-            Structure::Hashed => Reader::Hashed(self.hashed().reader()),
-            Structure::Volatile => Reader::Map(self.volatile().reader()),
-            Structure::Paged => Reader::Paged(self.paged().reader()),
-            Structure::Map => Reader::Map(self.map().reader()),
-        }
-    }
-
-    /// Begins a walk over a range of a structure: in the order of hashes where keys have none.
-    pub(in crate::engine) fn scan(
-        &self,
-        structure: Structure,
-        memtables: Arc<dyn Memtables>,
-        range: KeyRange,
-        direction: Direction,
-        at: Sequence,
-        now_ms: u64,
-    ) -> Scan {
-        match structure {
-            Structure::Tiered => Scan::Tiered(self.tree.scan(memtables, range, direction, at, now_ms)),
-            Structure::Levels => Scan::Levels(self.levels().scan(memtables, range, direction, at, now_ms)),
-            Structure::Hashed => {
-                let walk = self.hashed().walk(memtables, range, at, now_ms);
-                #[cfg(test)]
-                let walk = super::sorted::Sorted::new(walk, direction);
-                Scan::Hashed(walk)
-            }
-            Structure::Volatile => Scan::Map(self.volatile().scan(memtables, range, direction, at, now_ms)),
-            Structure::Paged => Scan::Paged(self.paged().scan(memtables, range, direction, at, now_ms)),
-            Structure::Map => Scan::Map(self.map().scan(memtables, range, direction, at, now_ms)),
-        }
+        self.structure(structure).reader()
     }
 }

@@ -201,14 +201,9 @@ impl Dictionaries {
             };
             self.map.set(map).expect("it was not made before");
         }
-        let structure_of = |id| {
-            Structure::ALL
-                .into_iter()
-                .find(|structure| structure.dictionary() == id)
-        };
         let placed = self.placed.get_mut();
         for (&keyspace, &id) in &manifest.keyspaces {
-            match structure_of(id) {
+            match Structure::of_dictionary(id) {
                 // What is in the tree is not listed, as a rule.
                 Some(Structure::Tiered) => {}
                 Some(structure)

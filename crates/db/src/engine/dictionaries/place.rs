@@ -5,7 +5,6 @@ use super::open::corrupt;
 use super::volatile::Volatile;
 use crate::catalog::Definition;
 use crate::format::{self, KeyspaceId};
-use crate::levels_options;
 use crate::structure::Structure;
 use crate::{Error, HashedForm, PagedOptions, Result};
 use alluvium_base::Sequence;
@@ -42,24 +41,7 @@ impl Dictionaries {
                 self.placed.write().remove(&definition.id);
                 return Ok(());
             }
-            Structure::Levels => {
-                let asked = options_of(definition);
-                if self.levels.get().is_none() {
-                    let options = self.levels_options.clone().with_policy(asked.policy.clone());
-                    let options = options.with_stitching(asked.stitching());
-                    let made = Levels::create(self.home.clone(), options, cut)?;
-                    self.levels.get_or_init(|| made);
-                }
-                let has = self.levels().options();
-                if (&has.policy, has.stitching) != (&asked.policy, asked.stitching()) {
-                    return Err(Error::SharedOptionsDiffer {
-                        keyspace: definition.name(),
-                        option: "options of levels",
-                        has: format!("{}{}", has.policy, has.stitching),
-                        asked: asked.to_string(),
-                    });
-                }
-            }
+            Structure::Levels => self.place_in_levels(definition, cut)?,
             Structure::Hashed => self.place_hashed(definition, cut)?,
             Structure::Volatile => self.place_volatile(definition, cut)?,
             Structure::Paged => self.place_in_pages(definition, cut)?,
@@ -71,9 +53,30 @@ impl Dictionaries {
         Ok(())
     }
 
+    /// Makes the levels for their first keyspace. All others have the same options.
+    fn place_in_levels(&self, definition: &Definition, cut: Sequence) -> Result<()> {
+        let asked = definition.options.structure.levels();
+        if self.levels.get().is_none() {
+            let options = self.levels_options.clone().with_policy(asked.policy.clone());
+            let options = options.with_stitching(asked.stitching());
+            let made = Levels::create(self.home.clone(), options, cut)?;
+            self.levels.get_or_init(|| made);
+        }
+        let has = self.levels().options();
+        if (&has.policy, has.stitching) != (&asked.policy, asked.stitching()) {
+            return Err(Error::SharedOptionsDiffer {
+                keyspace: definition.name(),
+                option: "options of levels",
+                has: format!("{}{}", has.policy, has.stitching),
+                asked: asked.to_string(),
+            });
+        }
+        Ok(())
+    }
+
     /// Makes the hashed structure for its first keyspace. All others have the same options.
     fn place_hashed(&self, definition: &Definition, cut: Sequence) -> Result<()> {
-        let asked = hashed_of(definition);
+        let asked = definition.options.structure.hashed();
         if self.hashed.get().is_none() {
             // What a store is known by was drawn when it was created.
             let store = self.home.store.superblock().store;
@@ -115,10 +118,7 @@ impl Dictionaries {
 
     /// A keyspace is in the volatile map, which is made for the first one.
     fn place_volatile(&self, definition: &Definition, cut: Sequence) -> Result<()> {
-        let most = match definition.options.structure {
-            levels_options::Structure::Volatile(bytes) => bytes,
-            _ => u64::MAX,
-        };
+        let most = definition.options.structure.volatile().unwrap_or(u64::MAX);
         let made = || Volatile {
             map: Map::create_volatile(self.home.clone(), cut),
             most,
@@ -185,27 +185,5 @@ impl Dictionaries {
         }
         keys.push(KeyRange { low, high: None });
         keys.into()
-    }
-}
-
-/// The options of a keyspace's levels.
-fn options_of(definition: &Definition) -> levels_options::LevelsOptions {
-    match &definition.options.structure {
-        levels_options::Structure::Levels(options) => options.clone(),
-        levels_options::Structure::Tiered
-        | levels_options::Structure::Hashed(_)
-        | levels_options::Structure::Paged(_)
-        | levels_options::Structure::Volatile(_) => levels_options::LevelsOptions::default(),
-    }
-}
-
-/// The options of a keyspace's hashed structure.
-fn hashed_of(definition: &Definition) -> crate::HashedOptions {
-    match &definition.options.structure {
-        levels_options::Structure::Hashed(options) => options.clone(),
-        levels_options::Structure::Tiered
-        | levels_options::Structure::Levels(_)
-        | levels_options::Structure::Paged(_)
-        | levels_options::Structure::Volatile(_) => crate::HashedOptions::unnamed(),
     }
 }

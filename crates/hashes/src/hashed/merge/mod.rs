@@ -155,8 +155,7 @@ impl Hashed {
     }
 
     /// Returns whether a merge is under way, or due and not known to need more space than there is.
-    #[must_use]
-    pub fn may_compact(&self) -> bool {
+    pub(in crate::hashed) fn may_merge(&self) -> bool {
         let mut kept = self.shared.kept.lock();
         let version = self.version();
         let is_due = self.due(&mut kept, &version).is_some();

@@ -331,8 +331,11 @@ fn a_full_disk_in_a_cascade_changes_nothing() {
                     assert!(error.is_full(), "{error}");
                     full += 1;
                     let after = hashed.version();
-                    assert_eq!(after.stamp.contents, before.stamp.contents, "nothing is installed");
-                    assert!(!hashed.may_compact(), "it is known to need more space");
+                    assert_eq!(
+                        after.stamp.contents, before.stamp.contents,
+                        "nothing is installed"
+                    );
+                    assert!(!hashed.may_merge(), "it is known to need more space");
                 }
             }
             if full > 3 {

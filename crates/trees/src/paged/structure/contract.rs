@@ -55,6 +55,10 @@ impl Dictionary for Paged {
         }))
     }
 
+    fn ingest(&self, _class: Class) -> Result<Box<dyn contract::Ingest>> {
+        Ok(Box::new(Ingest::new(Box::new(self.clone()))))
+    }
+
     fn next_step(&self) -> Result<Option<Box<dyn contract::Step>>> {
         let step = self.rewrite_due();
         Ok(step.map(|step| Box::new(step) as Box<dyn contract::Step>))
@@ -63,10 +67,6 @@ impl Dictionary for Paged {
     fn compact_part(&self, _key: &[u8]) -> Result<()> {
         self.shared.is_stale.store(true, Ordering::Release);
         Ok(())
-    }
-
-    fn part_end(&self, _key: &[u8]) -> Option<Box<[u8]>> {
-        None
     }
 
     fn prepare(&self) -> Result<()> {
@@ -115,9 +115,5 @@ impl Ordered for Paged {
         now_ms: u64,
     ) -> Iter {
         Iter::new(self, memtables, range, direction, at, now_ms)
-    }
-
-    fn ingest(&self, _class: Class) -> Result<Box<dyn contract::Ingest>> {
-        Ok(Box::new(Ingest::new(Box::new(self.clone()))))
     }
 }

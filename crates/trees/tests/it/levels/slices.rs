@@ -16,7 +16,7 @@ fn free(world: &mut World) {
 /// Merges slices while space is scarce, `most` at most. Returns how many there were.
 fn sweep(world: &mut World, most: u64) -> u64 {
     let before = world.merges;
-    world.levels.compact_from(Class::Essential);
+    world.levels.set_space_class(Class::Essential);
     while world.levels.load().steps > 0 && world.merges - before < most {
         if world.steps.is_empty() {
             free(world);
@@ -24,7 +24,7 @@ fn sweep(world: &mut World, most: u64) -> u64 {
         world.poll_step().unwrap();
     }
     world.steps.clear();
-    world.levels.compact_from(Class::Normal);
+    world.levels.set_space_class(Class::Normal);
     world.merges - before
 }
 
