@@ -100,6 +100,8 @@ impl fmt::Debug for Lock {
 ///
 /// Names are plain file names, without separators. Changes of names are durable after
 /// [`Directory::sync`] (D7).
+///
+/// No method has a default: a directory that forwards to another could miss it.
 pub trait Directory: Send + Sync + fmt::Debug {
     /// Creates an empty file.
     ///
@@ -162,18 +164,14 @@ pub trait Directory: Send + Sync + fmt::Debug {
     fn boot_id(&self) -> BootId;
 
     /// Returns whether the directory was removed since it was opened.
-    fn is_removed(&self) -> bool {
-        false
-    }
+    fn is_removed(&self) -> bool;
 
     /// Returns what was counted for all files of this directory, by purpose.
     fn counters(&self) -> &Counters;
 
     /// Returns what a user should know about how the directory works here, a sentence each
     /// ("O_DIRECT is refused by …").
-    fn notes(&self) -> Vec<String> {
-        Vec::new()
-    }
+    fn notes(&self) -> Vec<String>;
 
     /// Offers a region whose parts will be used as buffers, so that it may be registered with the
     /// kernel. A hint: it changes speed only.
@@ -181,13 +179,16 @@ pub trait Directory: Send + Sync + fmt::Debug {
     /// Registering makes every page of the region resident and pins it until the directory and its
     /// files are dropped: a region must not be given back to the operating system in parts
     /// (`madvise`) meanwhile, because requests would go on using the old pages.
-    fn register_memory(&self, _region: MemoryRegion) {}
+    fn register_memory(&self, region: MemoryRegion);
 
     /// Returns a path or another name of the place, for error texts.
     fn describe(&self) -> String;
 }
 
 /// One file: aligned blocks, read and written in batches.
+///
+/// Only methods that are made of others have a default: a file that forwards to another could miss
+/// any other.
 pub trait Device: Any + Send + Sync + fmt::Debug {
     /// Hands a batch over. Never blocks for its completion; errors are in the outcomes.
     ///
@@ -227,9 +228,7 @@ pub trait Device: Any + Send + Sync + fmt::Debug {
 
     /// Returns whether the file was removed since it was opened: what it holds is gone once it is
     /// closed.
-    fn is_removed(&self) -> bool {
-        false
-    }
+    fn is_removed(&self) -> bool;
 
     /// Extends the file to `len` bytes, with its space allocated on the file system, reading as
     /// zeros. Shorter than the current length: nothing happens.
@@ -251,9 +250,7 @@ pub trait Device: Any + Send + Sync + fmt::Debug {
     ///
     /// # Errors
     /// `DiskFull`: what the range had may be gone then.
-    fn renew(&self, _range: Range<u64>) -> Result<()> {
-        Ok(())
-    }
+    fn renew(&self, range: Range<u64>) -> Result<()>;
 
     /// Shortens the file to `len` bytes.
     ///

@@ -1,9 +1,10 @@
-//! Directories and files that pass calls on to others: a wrapper writes only what it changes.
+//! Directories and files that forward calls to others: a wrapper writes only what it changes.
 //!
 //! A type that implements [`ForwardDirectory`] is a [`Directory`], one that implements
-//! [`ForwardDevice`] is a [`Device`]. Requests have no default: a wrapper decides how its batches
-//! travel. What a device builds of batches (`sync`, `read_at`, `copy_from`) stays built of the
-//! wrapper's own, so that no request goes around the wrapper.
+//! [`ForwardDevice`] is a [`Device`]. A method that is added to one of those has no default there,
+//! so it is forwarded here for all wrappers, or nothing compiles. What a device builds of batches
+//! (`sync`, `read_at`, `copy_from`) stays built of the wrapper's own, so that no request bypasses
+//! the wrapper.
 
 use crate::{
     Batch, BootId, Counters, Device, Directory, FileOptions, Lock, Mapping, MemoryRegion, Result, Space,
@@ -14,7 +15,7 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A directory that passes on to another what it does not do itself.
+/// A directory that forwards to another what it does not change.
 ///
 /// ```
 /// use alluvium_device::forward::ForwardDirectory;
@@ -26,9 +27,6 @@ use std::sync::Arc;
 /// impl ForwardDirectory for Keeping {
 ///     fn inner(&self) -> &dyn Directory {
 ///         &self.0
-///     }
-///     fn wrap(&self, file: Arc<dyn Device>, _: FileOptions) -> Arc<dyn Device> {
-///         file
 ///     }
 ///     fn remove(&self, name: &str) -> Result<()> {
 ///         let (operation, file) = (Operation::Remove, name.to_owned());
@@ -43,11 +41,14 @@ use std::sync::Arc;
 /// ```
 #[allow(missing_docs, clippy::missing_errors_doc)] // As in `Directory`.
 pub trait ForwardDirectory: Send + Sync + Debug {
-    /// Returns the directory that calls are passed on to.
+    /// Returns the directory that calls are forwarded to.
     fn inner(&self) -> &dyn Directory;
 
-    /// Wraps a file that the inner directory has created or opened.
-    fn wrap(&self, file: Arc<dyn Device>, options: FileOptions) -> Arc<dyn Device>;
+    /// Wraps a file that the inner directory has created or opened. By default the file stays as
+    /// it is.
+    fn wrap(&self, file: Arc<dyn Device>, _options: FileOptions) -> Arc<dyn Device> {
+        file
+    }
 
     fn create(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>> {
         Ok(self.wrap(self.inner().create(name, options)?, options))
@@ -65,8 +66,20 @@ pub trait ForwardDirectory: Send + Sync + Debug {
         self.inner().remove(name)
     }
 
+    fn list(&self) -> Result<Vec<String>> {
+        self.inner().list()
+    }
+
     fn sync(&self) -> Result<()> {
         self.inner().sync()
+    }
+
+    fn lock(&self, name: &str) -> Result<Lock> {
+        self.inner().lock(name)
+    }
+
+    fn lock_shared(&self, name: &str) -> Result<Lock> {
+        self.inner().lock_shared(name)
     }
 
     fn notes(&self) -> Vec<String> {
@@ -96,7 +109,7 @@ impl<T: ForwardDirectory> Directory for T {
     }
 
     fn list(&self) -> Result<Vec<String>> {
-        self.inner().list()
+        ForwardDirectory::list(self)
     }
 
     fn sync(&self) -> Result<()> {
@@ -104,11 +117,11 @@ impl<T: ForwardDirectory> Directory for T {
     }
 
     fn lock(&self, name: &str) -> Result<Lock> {
-        self.inner().lock(name)
+        ForwardDirectory::lock(self, name)
     }
 
     fn lock_shared(&self, name: &str) -> Result<Lock> {
-        self.inner().lock_shared(name)
+        ForwardDirectory::lock_shared(self, name)
     }
 
     fn space(&self) -> Result<Space> {
@@ -140,17 +153,26 @@ impl<T: ForwardDirectory> Directory for T {
     }
 }
 
-/// A file that passes on to another what it does not do itself.
+/// A file that forwards to another what it does not change.
+///
+/// A wrapper with tickets of its own implements `submit`, `poll` and `wait` together. By default
+/// the tickets are those of the inner file.
 #[allow(missing_docs, clippy::missing_errors_doc)] // As in `Device`.
 pub trait ForwardDevice: Any + Send + Sync + Debug {
-    /// Returns the file that calls are passed on to.
+    /// Returns the file that calls are forwarded to.
     fn inner(&self) -> &dyn Device;
 
-    fn submit(&self, batch: Batch) -> Ticket;
+    fn submit(&self, batch: Batch) -> Ticket {
+        self.inner().submit(batch)
+    }
 
-    fn poll(&self, ticket: &Ticket) -> bool;
+    fn poll(&self, ticket: &Ticket) -> bool {
+        self.inner().poll(ticket)
+    }
 
-    fn wait(&self, ticket: &Ticket);
+    fn wait(&self, ticket: &Ticket) {
+        self.inner().wait(ticket);
+    }
 
     fn grow(&self, len: u64) -> Result<()> {
         self.inner().grow(len)

@@ -8,7 +8,7 @@ use crate::contract::check_alignment;
 use crate::locks::{Locks, Sharing};
 use crate::{
     Access, Batch, BootId, Caching, Counters, Device, Directory, Error, FileOptions, Lock, Mapping,
-    MappingBacking, Operation, Outcome, Request, Result, Space, Ticket,
+    MappingBacking, MemoryRegion, Operation, Outcome, Request, Result, Space, Ticket,
 };
 use alluvium_base::Purpose;
 use parking_lot::{Mutex, RwLock};
@@ -288,9 +288,19 @@ impl Directory for MemoryDirectory {
         BootId([0; 16])
     }
 
+    fn is_removed(&self) -> bool {
+        false
+    }
+
     fn counters(&self) -> &Counters {
         &self.shared.counters
     }
+
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn register_memory(&self, _region: MemoryRegion) {}
 
     fn describe(&self) -> String {
         "memory".to_owned()
@@ -407,6 +417,10 @@ impl Device for MemoryFile {
         self.contents.state.read().len
     }
 
+    fn is_removed(&self) -> bool {
+        false
+    }
+
     fn grow(&self, len: u64) -> Result<()> {
         self.writable(Operation::Grow)?;
         let mut state = self.contents.state.write();
@@ -417,6 +431,10 @@ impl Device for MemoryFile {
     fn allocate(&self, range: Range<u64>) -> Result<()> {
         self.writable(Operation::Grow)?;
         self.inside(Operation::Grow, range.start, range.end - range.start, self.len())
+    }
+
+    fn renew(&self, _range: Range<u64>) -> Result<()> {
+        Ok(())
     }
 
     fn truncate(&self, len: u64) -> Result<()> {

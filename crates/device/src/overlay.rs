@@ -8,10 +8,11 @@
 //! Writes, syncs and holes reach no device and are not counted (D6). Mapping is refused.
 
 use crate::contract::check_alignment;
+use crate::forward::ForwardDirectory;
 use crate::locks::{Locks, Sharing};
 use crate::{
-    Access, BLOCK, Batch, BootId, Counters, Device, Directory, Error, FileOptions, Lock, Mapping,
-    MemoryRegion, Operation, Outcome, Request, Result, Space, Ticket,
+    Access, BLOCK, Batch, Device, Directory, Error, FileOptions, Lock, Mapping, Operation, Outcome, Request,
+    Result, Ticket,
 };
 use alluvium_base::Purpose;
 use parking_lot::{Mutex, RwLock};
@@ -125,7 +126,11 @@ impl OverlayDirectory {
     }
 }
 
-impl Directory for OverlayDirectory {
+impl ForwardDirectory for OverlayDirectory {
+    fn inner(&self) -> &dyn Directory {
+        &*self.below
+    }
+
     fn create(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>> {
         let contents = Arc::<Contents>::default();
         {
@@ -172,34 +177,6 @@ impl Directory for OverlayDirectory {
 
     fn lock_shared(&self, name: &str) -> Result<Lock> {
         self.take(name, Sharing::Together)
-    }
-
-    fn space(&self) -> Result<Space> {
-        self.below.space()
-    }
-
-    fn boot_id(&self) -> BootId {
-        self.below.boot_id()
-    }
-
-    fn is_removed(&self) -> bool {
-        self.below.is_removed()
-    }
-
-    fn counters(&self) -> &Counters {
-        self.below.counters()
-    }
-
-    fn notes(&self) -> Vec<String> {
-        self.below.notes()
-    }
-
-    fn register_memory(&self, region: MemoryRegion) {
-        self.below.register_memory(region);
-    }
-
-    fn describe(&self) -> String {
-        self.below.describe()
     }
 }
 
@@ -398,6 +375,10 @@ impl Device for OverlayFile {
         self.contents.changes.read().end()
     }
 
+    fn is_removed(&self) -> bool {
+        false
+    }
+
     fn grow(&self, len: u64) -> Result<()> {
         self.writable(Operation::Grow)?;
         let mut changes = self.contents.changes.write();
@@ -413,6 +394,10 @@ impl Device for OverlayFile {
             range.end.saturating_sub(range.start),
             self.len(),
         )
+    }
+
+    fn renew(&self, _range: Range<u64>) -> Result<()> {
+        Ok(())
     }
 
     fn truncate(&self, len: u64) -> Result<()> {

@@ -1,6 +1,7 @@
 //! Several directories made of one: a crash strikes all of them at the same moment.
 
-use alluvium_device::{BootId, Counters, Device, Directory, FileOptions, Lock, MemoryRegion, Result, Space};
+use alluvium_device::forward::ForwardDirectory;
+use alluvium_device::{Device, Directory, FileOptions, Lock, Result};
 use std::sync::Arc;
 
 /// The files of a directory whose names begin alike, as a directory of its own. A sync makes the
@@ -40,7 +41,11 @@ impl Part {
     }
 }
 
-impl Directory for Part {
+impl ForwardDirectory for Part {
+    fn inner(&self) -> &dyn Directory {
+        &*self.whole
+    }
+
     fn create(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>> {
         self.whole.create(&self.name(name), options)
     }
@@ -64,36 +69,12 @@ impl Directory for Part {
             .collect())
     }
 
-    fn sync(&self) -> Result<()> {
-        self.whole.sync()
-    }
-
     fn lock(&self, name: &str) -> Result<Lock> {
         self.whole.lock(&self.name(name))
     }
 
     fn lock_shared(&self, name: &str) -> Result<Lock> {
         self.whole.lock_shared(&self.name(name))
-    }
-
-    fn space(&self) -> Result<Space> {
-        self.whole.space()
-    }
-
-    fn boot_id(&self) -> BootId {
-        self.whole.boot_id()
-    }
-
-    fn counters(&self) -> &Counters {
-        self.whole.counters()
-    }
-
-    fn notes(&self) -> Vec<String> {
-        self.whole.notes()
-    }
-
-    fn register_memory(&self, region: MemoryRegion) {
-        self.whole.register_memory(region);
     }
 
     fn describe(&self) -> String {

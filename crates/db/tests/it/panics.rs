@@ -108,14 +108,6 @@ impl ForwardDevice for FusedFile {
         self.inner.submit(batch)
     }
 
-    fn poll(&self, ticket: &Ticket) -> bool {
-        self.inner.poll(ticket)
-    }
-
-    fn wait(&self, ticket: &Ticket) {
-        self.inner.wait(ticket);
-    }
-
     fn grow(&self, len: u64) -> Result<()> {
         self.fuse.call();
         self.inner.grow(len)

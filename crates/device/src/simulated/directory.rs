@@ -5,7 +5,9 @@ use super::names::{FileId, NameChange};
 use super::world::World;
 use super::{SimDirectory, Survival};
 use crate::locks::Sharing;
-use crate::{BootId, Counters, Device, Directory, Error, FileOptions, Lock, Operation, Result, Space};
+use crate::{
+    BootId, Counters, Device, Directory, Error, FileOptions, Lock, MemoryRegion, Operation, Result, Space,
+};
 use alluvium_base::Purpose;
 use parking_lot::MutexGuard;
 use std::sync::Arc;
@@ -164,9 +166,19 @@ impl Directory for SimDirectory {
         self.shared.world.lock().boot
     }
 
+    fn is_removed(&self) -> bool {
+        false
+    }
+
     fn counters(&self) -> &Counters {
         &self.shared.counters
     }
+
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn register_memory(&self, _region: MemoryRegion) {}
 
     fn describe(&self) -> String {
         "a simulated directory".to_owned()

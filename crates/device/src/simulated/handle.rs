@@ -193,6 +193,10 @@ impl Device for SimFile {
         self.directory.shared.world.lock().file(self.file).current.len()
     }
 
+    fn is_removed(&self) -> bool {
+        false
+    }
+
     fn grow(&self, len: u64) -> Result<()> {
         self.at_once(Operation::Grow, 0, len, |opened, world| {
             let range = world.file(opened.file).current.len()..len;
@@ -215,6 +219,10 @@ impl Device for SimFile {
             world.complete(opened.file, Arc::new(Change::Allocate(range)));
             Ok(())
         })
+    }
+
+    fn renew(&self, _range: Range<u64>) -> Result<()> {
+        Ok(())
     }
 
     fn truncate(&self, len: u64) -> Result<()> {

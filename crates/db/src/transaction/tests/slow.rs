@@ -100,14 +100,6 @@ impl ForwardDevice for SlowFile {
         }
         self.0.submit(batch)
     }
-
-    fn poll(&self, ticket: &Ticket) -> bool {
-        self.0.poll(ticket)
-    }
-
-    fn wait(&self, ticket: &Ticket) {
-        self.0.wait(ticket);
-    }
 }
 
 #[test]

@@ -78,14 +78,6 @@ impl ForwardDevice for SlowFile {
         self.inner.submit(passed_on)
     }
 
-    fn poll(&self, ticket: &Ticket) -> bool {
-        self.inner.poll(ticket)
-    }
-
-    fn wait(&self, ticket: &Ticket) {
-        self.inner.wait(ticket);
-    }
-
     /// The log writes and syncs by requests then.
     fn map(&self, _range: Range<u64>) -> Result<Mapping> {
         Err(Error::Unsupported {

@@ -350,15 +350,6 @@ pub(super) mod unmapped {
         fn inner(&self) -> &dyn Device {
             &*self.0
         }
-        fn submit(&self, batch: Batch) -> Ticket {
-            self.0.submit(batch)
-        }
-        fn poll(&self, ticket: &Ticket) -> bool {
-            self.0.poll(ticket)
-        }
-        fn wait(&self, ticket: &Ticket) {
-            self.0.wait(ticket);
-        }
         fn map(&self, _range: std::ops::Range<u64>) -> Result<Mapping> {
             Err(Error::Unsupported {
                 operation: Operation::Map,
