@@ -15,12 +15,13 @@
 use alluvium_device::Directory;
 use alluvium_device::file::FileDirectory;
 use alluvium_device::memory::MemoryDirectory;
+use alluvium_storage::Result;
+use alluvium_trees::paged::Place;
 use alluvium_trees::paged::beps::{BepsTree, FlushOrder, RootStyle, TreeOptions};
 use alluvium_trees::paged::bplus::BplusTree;
 use alluvium_trees::paged::buffer::{Arena, PageBuffer, PinPolicy, Pool, PoolOptions};
 use alluvium_trees::paged::node::Last;
 use alluvium_trees::paged::read::Coupling;
-use alluvium_trees::paged::{Place, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

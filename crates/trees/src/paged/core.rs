@@ -1,7 +1,7 @@
 //! What both trees have: pages, their shape, a root at a fixed page, and leaves.
 
 use super::buffer::{Exclusive, PageBuffer, Shared, Way};
-use super::error::{Error, Result};
+use super::error::damaged_page;
 use super::merge::{Merging, Noted};
 use super::node::add_pivot;
 use super::node::{
@@ -10,6 +10,7 @@ use super::node::{
 };
 use super::read::Coupling;
 use super::watch::Watch;
+use alluvium_storage::{Error, Place, Result};
 use parking_lot::RwLock;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -64,18 +65,8 @@ pub(super) struct Core<B> {
     pub(super) watch: Option<Watch>,
     pub(super) counters: Counters,
     broken: OnceLock<String>,
-    /// The damage that has broken it, if damage has.
-    damage: OnceLock<Damage>,
-}
-
-/// A damaged place in pages.
-#[derive(Clone, Debug)]
-struct Damage {
-    file: String,
-    page: u64,
-    offset: u64,
-    expected: String,
-    found: String,
+    /// The damage that has broken it, if damage has: where, what should be there, what is there.
+    damage: OnceLock<(Place, String, String)>,
 }
 
 impl<B: PageBuffer> Core<B> {
@@ -120,14 +111,8 @@ impl<B: PageBuffer> Core<B> {
 
     /// Returns the damage that has broken the tree: it was met while messages were on their way.
     pub(super) fn damage(&self) -> Option<Error> {
-        let damage = self.damage.get()?.clone();
-        Some(Error::Corrupt {
-            file: damage.file,
-            page: damage.page,
-            offset: damage.offset,
-            expected: damage.expected,
-            found: damage.found,
-        })
+        let (place, expected, found) = self.damage.get()?.clone();
+        Some(Error::corrupt(place, expected, found))
     }
 
     /// Returns whether the tree takes a message.
@@ -141,20 +126,13 @@ impl<B: PageBuffer> Core<B> {
     /// opened again from its last checkpoint.
     pub(super) fn break_down(&self, cause: &Error) {
         if let Error::Corrupt {
-            file,
-            page,
-            offset,
+            place,
             expected,
             found,
         } = cause
         {
-            self.damage.get_or_init(|| Damage {
-                file: file.clone(),
-                page: *page,
-                offset: *offset,
-                expected: expected.clone(),
-                found: found.clone(),
-            });
+            self.damage
+                .get_or_init(|| (place.clone(), expected.clone(), found.clone()));
         }
         let cause = self.broken.get_or_init(|| cause.to_string());
         self.buffer.poison(cause);
@@ -165,13 +143,8 @@ impl<B: PageBuffer> Core<B> {
     }
 
     fn misplaced(page: u64, expected: String, found: &[u8]) -> Error {
-        Error::Corrupt {
-            file: "the tree".to_owned(),
-            page,
-            offset: 0,
-            expected,
-            found: format!("a node of kind {:?} at level {}", kind(found), level(found)),
-        }
+        let found = format!("a node of kind {:?} at level {}", kind(found), level(found));
+        damaged_page("the tree", page, 0, expected, found)
     }
 
     /// Checks that a child is one level below its parent.

@@ -2,8 +2,8 @@
 
 use super::buffer::{Exclusive, PageBuffer};
 use super::core::{Core, Counters, MOST_LEVELS};
-use super::error::Result;
 use super::node::{Kind, add_pivot, level, move_node, set_first_child, set_head, split_inner};
+use alluvium_storage::Result;
 
 impl<B: PageBuffer> Core<B> {
     /// Makes a root that is a full leaf a node of a kind above one leaf with its pairs: the

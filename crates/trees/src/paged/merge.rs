@@ -16,11 +16,11 @@
 
 use super::buffer::{Exclusive, PageBuffer};
 use super::core::{Core, Counters};
-use super::error::Result;
 use super::node::{
     Kind, Shape, add_pivot, child, child_at, child_index, is_under_full, join, kind, level, move_node,
     without_buffer,
 };
+use alluvium_storage::Result;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -7,7 +7,7 @@
 //! *Does not know*: transactions, threads, clocks; and, but for `structure`, sequence numbers.
 //!
 //! *Read in this order*: `error.rs`, [`buffer`], [`node`], `core.rs`, `growth.rs`, `merge.rs`,
-//! `watch.rs`, [`read`], [`beps`], [`bplus`], `store/` (trees in files),
+//! `watch.rs`, [`read`], `tree.rs`, [`beps`], [`bplus`], `store/` (trees in files),
 //! `structure/` (as a structure of a store), `decode.rs` (all formats, for fuzzing).
 //!
 //! The source is Rotte's thesis on write-heavy operations with Bε-trees (TU München, 2022).
@@ -26,16 +26,17 @@ pub mod node;
 pub mod read;
 mod store;
 mod structure;
+mod tree;
 mod watch;
 
 #[cfg(test)]
 mod tests;
 
 pub use decode::{decode, examples};
-pub use error::{Error, Result};
 pub use merge::Merging;
 pub use store::Place;
 pub use structure::{
     Held, Iter, KeptPages, LostKeys, Paged, PagedOptions, PagedOutline, PagedStats, Reader, TreeKind,
     check_files,
 };
+pub use tree::{PagedTree, WritePath};

@@ -4,9 +4,9 @@
 use super::BepsTree;
 use crate::paged::buffer::{Exclusive, PageBuffer};
 use crate::paged::core::RESERVED;
-use crate::paged::error::Result;
 use crate::paged::node::{Kind, Messages, child_at, child_index, kind, level};
 use crate::paged::read::Bounds;
+use alluvium_storage::Result;
 
 impl<B: PageBuffer> BepsTree<B> {
     /// Moves every message to its leaf. Writers wait meanwhile; readers go on.
@@ -46,7 +46,7 @@ impl<B: PageBuffer> BepsTree<B> {
     ///     upper.join().unwrap()
     /// })?;
     /// assert_eq!(tree.examine()?.messages, 0);
-    /// # Ok::<(), alluvium_trees::paged::Error>(())
+    /// # Ok::<(), alluvium_storage::Error>(())
     /// ```
     ///
     /// # Errors

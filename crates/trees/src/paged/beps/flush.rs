@@ -4,8 +4,8 @@ use super::BepsTree;
 use super::plan::{Block, Need};
 use crate::paged::buffer::{Exclusive, PageBuffer};
 use crate::paged::core::Counters;
-use crate::paged::error::Result;
 use crate::paged::node::{Messages, level};
+use alluvium_storage::Result;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
@@ -101,7 +101,7 @@ impl<B: PageBuffer> BepsTree<B> {
 
     /// Passes on what tasks have, and what that leads to. A failure loses messages (PE5).
     pub(super) fn run<'b>(&'b self, tasks: Vec<Task<'b>>) -> Result<()> {
-        let result = if self.goes_by_level {
+        let result = if self.path.goes_by_level {
             self.by_level(tasks)
         } else {
             tasks.into_iter().try_for_each(|task| self.by_depth(task, 1))

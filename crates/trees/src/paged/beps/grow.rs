@@ -3,8 +3,8 @@
 use super::BepsTree;
 use crate::paged::buffer::{Exclusive, PageBuffer};
 use crate::paged::core::{Counters, MOST_LEVELS};
-use crate::paged::error::Result;
 use crate::paged::node::{Kind, add_pivot, child_at, level, set_first_child, set_head};
+use alluvium_storage::Result;
 
 impl<B: PageBuffer> BepsTree<B> {
     /// Moves the children of a full root to new nodes of the second level, with empty buffers

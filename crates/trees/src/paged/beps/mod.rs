@@ -38,10 +38,11 @@ mod write;
 
 use super::buffer::PageBuffer;
 use super::core::Core;
-use super::error::Result;
 use super::merge::Merging;
-use super::node::{Action, Epsilon, Last, Message, Operator, Shape, TreeSizes};
-use super::read::{Bounds, Coupling, Examined, Scan};
+use super::node::{Epsilon, Last, Message, Operator, Shape, TreeSizes};
+use super::store::Sort;
+use super::tree::{PagedTree, WritePath};
+use alluvium_storage::Result;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -154,13 +155,30 @@ pub struct TreeStatistics {
 /// tree.delete(b"lake")?;
 /// assert_eq!(tree.get(b"river")?.as_deref(), Some(&b"Elbe"[..]));
 /// assert_eq!(tree.get(b"lake")?, None);
-/// # Ok::<(), alluvium_trees::paged::Error>(())
+/// # Ok::<(), alluvium_storage::Error>(())
 /// ```
+pub type BepsTree<B> = PagedTree<B, Beps>;
+
+/// How a Bε-tree is written to.
 #[derive(Debug)]
-pub struct BepsTree<B> {
-    pub(super) core: Core<B>,
-    pub(super) style: RootStyle,
+pub struct Beps {
+    style: RootStyle,
     goes_by_level: bool,
+}
+
+impl WritePath for Beps {
+    const HAS_BUFFERS: bool = true;
+
+    fn write<B: PageBuffer>(tree: &BepsTree<B>, message: Message<'_>) -> Result<()> {
+        tree.write(message)
+    }
+
+    fn sort(&self) -> Sort {
+        match self.style {
+            RootStyle::Separate => Sort::Beps,
+            RootStyle::Buffered => Sort::BepsBufferedRoot,
+        }
+    }
 }
 
 impl<B: PageBuffer> BepsTree<B> {
@@ -180,105 +198,9 @@ impl<B: PageBuffer> BepsTree<B> {
         let frontier = core.shape.most_addressed() + 4;
         let is_ample = core.buffer.frames().is_none_or(|frames| frames >= 32 * frontier);
         assert!(frontier > 4, "a flush addresses a child");
-        BepsTree {
-            goes_by_level: order == FlushOrder::Level || (order == FlushOrder::Automatic && is_ample),
-            core,
-            style,
-        }
-    }
-
-    /// Sets how readers and writers go from a node to its child. It is not kept with the tree.
-    #[must_use]
-    pub fn coupled_by(mut self, coupling: Coupling) -> BepsTree<B> {
-        self.core.couple(coupling);
-        self
-    }
-
-    /// Sets the value of a key.
-    ///
-    /// # Errors
-    /// A key or a value that is too long; a full disk; as the device says.
-    pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.write(Message {
-            key,
-            action: Action::Insert,
-            operand: value,
-        })
-    }
-
-    /// Combines the value of a key with another, by the operator. A key without a value stays
-    /// so.
-    ///
-    /// # Errors
-    /// As [`BepsTree::insert`].
-    pub fn update(&self, key: &[u8], operand: &[u8]) -> Result<()> {
-        self.write(Message {
-            key,
-            action: Action::Update,
-            operand,
-        })
-    }
-
-    /// Takes a key away, if it is there.
-    ///
-    /// # Errors
-    /// As [`BepsTree::insert`].
-    pub fn delete(&self, key: &[u8]) -> Result<()> {
-        self.write(Message {
-            key,
-            action: Action::Delete,
-            operand: &[],
-        })
-    }
-
-    /// Returns the value of a key.
-    ///
-    /// # Errors
-    /// As the device says; damage.
-    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        let mut value = Vec::new();
-        Ok(self.core.get(key, &mut value)?.then_some(value))
-    }
-
-    /// Puts the value of a key into `value`, and returns whether the key has one.
-    ///
-    /// # Errors
-    /// As [`BepsTree::get`].
-    pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
-        self.core.get(key, value)
-    }
-
-    /// Begins a walk over the keys of a range, which can be taken from both ends.
-    ///
-    /// ```
-    /// use alluvium_trees::paged::beps::{BepsTree, TreeOptions};
-    /// use alluvium_trees::paged::buffer::Arena;
-    /// use alluvium_trees::paged::read::Bounds;
-    /// let tree = BepsTree::create(Arena::new(4096)?, TreeOptions::new(16, 32))?;
-    /// for key in [b"a", b"b", b"c"] {
-    ///     tree.insert(key, b"1")?;
-    /// }
-    /// let pairs: Result<Vec<_>, _> = tree.scan(Bounds::default()).rev().collect();
-    /// assert_eq!(pairs?[0], (b"c".to_vec(), b"1".to_vec()));
-    /// # Ok::<(), alluvium_trees::paged::Error>(())
-    /// ```
-    #[must_use]
-    pub fn scan(&self, bounds: Bounds) -> Scan<'_, B> {
-        Scan::new(&self.core, bounds)
-    }
-
-    /// Walks all nodes and returns what is wrong with them. Writers wait meanwhile.
-    ///
-    /// # Errors
-    /// As the device says; damage that ends the walk.
-    pub fn examine(&self) -> Result<Examined> {
-        self.core.examine()
-    }
-
-    /// Returns the page buffer.
-    #[must_use]
-    pub fn buffer(&self) -> &B {
-        &self.core.buffer
+        let goes_by_level = order == FlushOrder::Level || (order == FlushOrder::Automatic && is_ample);
+        let path = Beps { style, goes_by_level };
+        PagedTree { core, path }
     }
 
     /// Returns how pages are divided.

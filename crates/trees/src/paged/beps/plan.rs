@@ -3,8 +3,8 @@
 
 use super::BepsTree;
 use crate::paged::buffer::{Exclusive, PageBuffer};
-use crate::paged::error::Result;
 use crate::paged::node::{Message, Messages, child_at, child_index};
+use alluvium_storage::Result;
 
 /// What a node passes on.
 #[derive(Debug, PartialEq, Eq)]

@@ -4,9 +4,9 @@ use super::plan::{Block, Need, Plan};
 use super::{BepsTree, RootStyle};
 use crate::paged::buffer::{Exclusive, PageBuffer};
 use crate::paged::core::{Counters, RESERVED};
-use crate::paged::error::Result;
 use crate::paged::node::{Kind, Message, Messages, child, kind, level};
 use crate::paged::read::Coupling;
+use alluvium_storage::Result;
 
 /// Returns one message as messages.
 fn alone(message: Message<'_>) -> Messages {
@@ -32,7 +32,7 @@ impl<B: PageBuffer> BepsTree<B> {
     }
 
     fn write_at_root(&self, message: Message<'_>) -> Result<()> {
-        if self.style == RootStyle::Separate {
+        if self.path.style == RootStyle::Separate {
             let is_done = self
                 .core
                 .descend(|coupling| self.write_shared(message, coupling))?;
@@ -181,7 +181,7 @@ impl<B: PageBuffer> BepsTree<B> {
             return Ok(None);
         }
         self.core.buffer.reserve(RESERVED)?;
-        let kind = match self.style {
+        let kind = match self.path.style {
             RootStyle::Separate => Kind::Wide,
             RootStyle::Buffered => Kind::Buffered,
         };

@@ -15,10 +15,11 @@ mod write;
 
 use super::buffer::PageBuffer;
 use super::core::Core;
-use super::error::Result;
 use super::merge::Merging;
-use super::node::{Action, Message, Operator, Shape, TreeSizes};
-use super::read::{Bounds, Coupling, Examined, Scan};
+use super::node::{Message, Operator, Shape, TreeSizes};
+use super::store::Sort;
+use super::tree::{PagedTree, WritePath};
+use alluvium_storage::Result;
 use std::sync::Arc;
 
 /// A B⁺-tree over a page buffer. All methods may be called from any thread.
@@ -32,11 +33,24 @@ use std::sync::Arc;
 /// tree.insert(b"river", b"Elbe")?;
 /// tree.update(b"river", b"Labe")?;
 /// assert_eq!(tree.get(b"river")?.as_deref(), Some(&b"Labe"[..]));
-/// # Ok::<(), alluvium_trees::paged::Error>(())
+/// # Ok::<(), alluvium_storage::Error>(())
 /// ```
+pub type BplusTree<B> = PagedTree<B, Bplus>;
+
+/// How a B⁺-tree is written to.
 #[derive(Debug)]
-pub struct BplusTree<B> {
-    pub(super) core: Core<B>,
+pub struct Bplus;
+
+impl WritePath for Bplus {
+    const HAS_BUFFERS: bool = false;
+
+    fn write<B: PageBuffer>(tree: &BplusTree<B>, message: Message<'_>) -> Result<()> {
+        tree.write(message)
+    }
+
+    fn sort(&self) -> Sort {
+        Sort::Bplus
+    }
 }
 
 /// Returns the sizes of a tree without buffers.
@@ -80,7 +94,7 @@ impl<B: PageBuffer> BplusTree<B> {
     ///     tree.delete(&number.to_be_bytes())?;
     /// }
     /// assert_eq!(tree.buffer().pages_in_use(), 1);
-    /// # Ok::<(), alluvium_trees::paged::Error>(())
+    /// # Ok::<(), alluvium_storage::Error>(())
     /// ```
     ///
     /// # Errors
@@ -95,89 +109,10 @@ impl<B: PageBuffer> BplusTree<B> {
         assert!(shape.key_limit == key_limit, "the shape is as asked");
         let mut core = Core::create(buffer, shape, operator)?;
         core.merging = merging;
-        Ok(BplusTree { core })
+        Ok(BplusTree::of(core))
     }
 
-    /// Sets how readers and writers go from a node to its child. It is not kept with the tree.
-    #[must_use]
-    pub fn coupled_by(mut self, coupling: Coupling) -> BplusTree<B> {
-        self.core.couple(coupling);
-        self
-    }
-
-    /// Sets the value of a key.
-    ///
-    /// # Errors
-    /// A key or a value that is too long; a full disk; as the device says.
-    pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.write(Message {
-            key,
-            action: Action::Insert,
-            operand: value,
-        })
-    }
-
-    /// Combines the value of a key with another, by the operator. A key without a value stays
-    /// so.
-    ///
-    /// # Errors
-    /// As [`BplusTree::insert`].
-    pub fn update(&self, key: &[u8], operand: &[u8]) -> Result<()> {
-        self.write(Message {
-            key,
-            action: Action::Update,
-            operand,
-        })
-    }
-
-    /// Takes a key away, if it is there.
-    ///
-    /// # Errors
-    /// As [`BplusTree::insert`].
-    pub fn delete(&self, key: &[u8]) -> Result<()> {
-        self.write(Message {
-            key,
-            action: Action::Delete,
-            operand: &[],
-        })
-    }
-
-    /// Returns the value of a key.
-    ///
-    /// # Errors
-    /// As the device says; damage.
-    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        let mut value = Vec::new();
-        Ok(self.core.get(key, &mut value)?.then_some(value))
-    }
-
-    /// Puts the value of a key into `value`, and returns whether the key has one.
-    ///
-    /// # Errors
-    /// As [`BplusTree::get`].
-    pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
-        self.core.get(key, value)
-    }
-
-    /// Begins a walk over the keys of a range, which can be taken from both ends.
-    #[must_use]
-    pub fn scan(&self, bounds: Bounds) -> Scan<'_, B> {
-        Scan::new(&self.core, bounds)
-    }
-
-    /// Walks all nodes and returns what is wrong with them. Writers wait meanwhile.
-    ///
-    /// # Errors
-    /// As the device says; damage that ends the walk.
-    pub fn examine(&self) -> Result<Examined> {
-        let examined = self.core.examine()?;
-        assert_eq!(examined.messages, 0, "no node has a buffer");
-        Ok(examined)
-    }
-
-    /// Returns the page buffer.
-    #[must_use]
-    pub fn buffer(&self) -> &B {
-        &self.core.buffer
+    pub(super) fn of(core: Core<B>) -> BplusTree<B> {
+        PagedTree { core, path: Bplus }
     }
 }

@@ -3,9 +3,9 @@
 use super::BplusTree;
 use crate::paged::buffer::{Exclusive, PageBuffer};
 use crate::paged::core::{Counters, RESERVED};
-use crate::paged::error::Result;
 use crate::paged::node::{Kind, Message, Messages, child, level};
 use crate::paged::read::Coupling;
+use alluvium_storage::Result;
 
 impl<B: PageBuffer> BplusTree<B> {
     /// Takes a message.

@@ -5,7 +5,8 @@ use super::format::PAGE_HEADER;
 use super::frame::{Exclusive, Frame, Pin, Shared, Waiters};
 use super::peek::{Peek, Snapshots};
 use super::{PageBuffer, Way};
-use crate::paged::error::{Error, Result};
+use crate::paged::error::{damaged_page, too_many_pages};
+use alluvium_storage::{Error, Result};
 use parking_lot::Mutex;
 use std::fmt;
 use std::sync::OnceLock;
@@ -30,7 +31,7 @@ const _: () = assert!(
 /// let number = page.number();
 /// drop(page);
 /// assert_eq!(arena.pin_shared(number)?[0], 7);
-/// # Ok::<(), alluvium_trees::paged::Error>(())
+/// # Ok::<(), alluvium_storage::Error>(())
 /// ```
 pub struct Arena {
     page_bytes: usize,
@@ -88,13 +89,8 @@ impl Arena {
     }
 
     fn frame(&self, page: u64) -> Result<&Frame> {
-        self.find(page).ok_or_else(|| Error::Corrupt {
-            file: "memory".to_owned(),
-            page,
-            offset: 0,
-            expected: "a page in use".to_owned(),
-            found: "none".to_owned(),
-        })
+        self.find(page)
+            .ok_or_else(|| damaged_page("memory", page, 0, "a page in use", "none"))
     }
 }
 
@@ -133,7 +129,7 @@ impl PageBuffer for Arena {
         let page = self.pages.fetch_add(1, Ordering::Relaxed);
         let (chunk, len, at) = Self::place(page);
         let Some(chunk) = self.chunks.get(chunk) else {
-            return Err(Error::TooManyPages { pages: page });
+            return Err(too_many_pages(page));
         };
         let frames = chunk.get_or_init(|| (0..len).map(|_| OnceLock::new()).collect());
         let frame = frames[at].get_or_init(|| Frame::new(self.page_bytes, page));

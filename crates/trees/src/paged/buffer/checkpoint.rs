@@ -10,9 +10,10 @@ use super::frame::{Frame, NO_PAGE};
 use super::journal::{Journal, RolledBack};
 use super::pool::{FIRST_PAGE, Pool, PoolOptions, Validate, check_page_bytes};
 use super::segments::{FIRST_SEGMENT, Segments};
-use crate::paged::error::{Error, Result};
+use crate::paged::error::{damaged_page, no_tree};
 use alluvium_base::Purpose;
 use alluvium_device::{Buffer, Device, Directory, FileOptions};
+use alluvium_storage::{Error, Place, Result, Structure};
 use parking_lot::RwLockWriteGuard;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -69,13 +70,9 @@ impl FoundSuperblock {
 /// Reads both superblocks and returns the newer. Of two of one checkpoint, that counts which says
 /// that pages may have been written over since.
 pub(super) fn read_superblock(device: &dyn Device) -> Result<FoundSuperblock> {
-    let file = || device.name().to_owned();
-    let not_a_store = |why: &str| Error::NotAStore {
-        file: file(),
-        why: why.to_owned(),
-    };
+    let refused = |why: &str| no_tree(device.name(), why);
     if device.len() < FIRST_PAGE {
-        return Err(not_a_store("it is shorter than two superblocks"));
+        return Err(refused("it is shorter than two superblocks"));
     }
     let bytes = device.read_at(0, FIRST_PAGE as usize, Purpose::Superblock)?;
     let order = |superblock: &Superblock| {
@@ -98,7 +95,7 @@ pub(super) fn read_superblock(device: &dyn Device) -> Result<FoundSuperblock> {
             }
             Err(Refusal::Newer(found)) => {
                 return Err(Error::NewerFormat {
-                    file: file(),
+                    place: Place::new(Structure::Node, device.name(), 0),
                     found,
                     supported: VERSION,
                 });
@@ -110,7 +107,7 @@ pub(super) fn read_superblock(device: &dyn Device) -> Result<FoundSuperblock> {
         superblock,
         is_other_whole,
     });
-    newest.ok_or_else(|| not_a_store(&format!("its superblocks have {}", reasons.join(", and "))))
+    newest.ok_or_else(|| refused(&format!("its superblocks have {}", reasons.join(", and "))))
 }
 
 impl Pool {
@@ -159,13 +156,9 @@ impl Pool {
         options.page_bytes = superblock.page_bytes as usize;
         check_page_bytes(options.page_bytes)?;
         let Some(segments) = Segments::of(&superblock, pages_in(&*device, options.page_bytes)) else {
-            return Err(Error::Corrupt {
-                file: name.to_owned(),
-                page: superblock.high_water,
-                offset: 0,
-                expected: format!("{} pages", superblock.high_water),
-                found: format!("{} bytes", device.len()),
-            });
+            let (last, bytes) = (superblock.high_water, device.len());
+            let expected = format!("{last} pages");
+            return Err(damaged_page(name, last, 0, expected, format!("{bytes} bytes")));
         };
         let journal = directory.open(&journal_name(name), FileOptions::DIRECT)?;
         let pages = segments.high_water();
@@ -237,7 +230,7 @@ impl Pool {
     pub(super) fn read_free_lists(&self, superblock: &Superblock, lists: FreeLists) -> Result<()> {
         for (segment, (head, len)) in superblock.free.iter().enumerate() {
             match (self.read_free_list(segment, *head, *len), lists) {
-                (Err(Error::Corrupt { .. } | Error::Foreign { .. }), FreeLists::Salvaged) => {}
+                (Err(Error::Corrupt { .. }), FreeLists::Salvaged) => {}
                 (read, _) => read?,
             }
         }

@@ -12,9 +12,10 @@ use super::format::Superblock;
 use super::hosted::{journals, own};
 use super::pool::{FIRST_PAGE, Pool};
 use super::segments::Segments;
-use crate::paged::error::{Error, Result};
+use crate::paged::error::not_these_pages;
 use alluvium_base::Purpose;
 use alluvium_device::{Buffer, Directory, FileOptions};
+use alluvium_storage::Result;
 
 /// Bytes that are copied while no page is written: who evicts one waits for it.
 const STEP: u64 = 4 << 20;
@@ -44,29 +45,29 @@ impl Pool {
     ///
     /// # Errors
     /// A root of others; files of these names there; as the devices say; what `wrote` returns.
-    pub fn copy_hosted<E: From<Error>>(
+    pub fn copy_hosted(
         &self,
         root: &[u8],
         directory: &dyn Directory,
-        wrote: &mut dyn FnMut(u64) -> std::result::Result<(), E>,
-    ) -> std::result::Result<(), E> {
+        wrote: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<()> {
         assert!(self.journal.is_held(), "what the root needs is kept (PB8)");
         let root = self.named(root)?;
         let name = self.device.name();
-        let create = |name: &str| directory.create(name, FileOptions::DIRECT).map_err(Error::from);
+        let create = |name: &str| directory.create(name, FileOptions::DIRECT);
         let target = create(name)?;
         let page = self.options.page_bytes as u64;
         let end = FIRST_PAGE + root.high_water * page;
         let mut at = FIRST_PAGE;
-        target.grow(FIRST_PAGE).map_err(Error::from)?;
+        target.grow(FIRST_PAGE)?;
         while at < end {
             let next = end.min(at + STEP);
-            target.grow(next).map_err(Error::from)?;
+            target.grow(next)?;
             // A copy is made of what no thread writes to.
             let still = self.writing.write();
             let copied = target.copy_from(&*self.device, at..next, Purpose::Check);
             drop(still);
-            copied.map_err(Error::from)?;
+            copied?;
             wrote(next - at)?;
             at = next;
         }
@@ -78,24 +79,18 @@ impl Pool {
                 Ok(())
             })?;
         self.journal.require_all(&rolled_back, epoch, pages)?;
-        let finished = || -> Result<()> {
-            let superblock = Buffer::padded(&own(&root, root.epoch).encode());
-            target.write_at(place_of(root.epoch), superblock, Purpose::Check)?;
-            target.sync(Purpose::Check)?;
-            for journal in journals(name) {
-                create(&journal)?.sync(Purpose::Check)?;
-            }
-            Ok(())
-        };
-        Ok(finished()?)
+        let superblock = Buffer::padded(&own(&root, root.epoch).encode());
+        target.write_at(place_of(root.epoch), superblock, Purpose::Check)?;
+        target.sync(Purpose::Check)?;
+        for journal in journals(name) {
+            create(&journal)?.sync(Purpose::Check)?;
+        }
+        Ok(())
     }
 
     /// Reads a root of this file.
     fn named(&self, root: &[u8]) -> Result<Superblock> {
-        let refused = |why: String| Error::NotAStore {
-            file: self.device.name().to_owned(),
-            why,
-        };
+        let refused = |why: String| not_these_pages(self.device.name(), why);
         let root = Superblock::decode_short(root)
             .map_err(|refusal| refused(format!("the root that names it has {refusal:?}")))?;
         let is_own = root.identity == self.identity && root.page_bytes as usize == self.options.page_bytes;

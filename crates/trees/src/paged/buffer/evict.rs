@@ -5,9 +5,9 @@ use super::format::seal_page;
 use super::frame::Pin;
 use super::pool::Pool;
 use super::shard::{State, Writing};
-use crate::paged::error::{Error, Result};
 use alluvium_base::Purpose;
 use alluvium_device::{Batch, Buffer};
+use alluvium_storage::{Error, Result};
 use parking_lot::MutexGuard;
 use std::sync::atomic::Ordering;
 

@@ -20,9 +20,10 @@ use super::format::{HostedMeta, Overwrites, SUPERBLOCK, Superblock};
 use super::journal::{Journal, State};
 use super::pool::{FIRST_PAGE, FRAME_BYTES, Pool, PoolOptions, Validate, check_page_bytes};
 use super::segments::{FIRST_SEGMENT, Segments};
-use crate::paged::error::{Error, Result};
+use crate::paged::error::{foreign_page, not_these_pages};
 use alluvium_base::Purpose;
 use alluvium_device::{Buffer, Device, Directory, Error as DeviceError, FileOptions};
+use alluvium_storage::Result;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -180,10 +181,7 @@ impl Pool {
         validate: Arc<Validate>,
         lists: FreeLists,
     ) -> Result<(Pool, Vec<u8>)> {
-        let refused = |why: String| Error::NotAStore {
-            file: name.to_owned(),
-            why,
-        };
+        let refused = |why: String| not_these_pages(name, why);
         let root = Superblock::decode_short(root)
             .map_err(|refusal| refused(format!("the root that names it has {refusal:?}")))?;
         let open = |name: &str| match directory.open(name, FileOptions::DIRECT) {
@@ -193,12 +191,7 @@ impl Pool {
         let device = open(name)?;
         let found = read_superblock(&*device)?;
         if found.superblock.identity != root.identity {
-            return Err(Error::Foreign {
-                file: name.to_owned(),
-                page: 0,
-                expected: root.identity,
-                found: found.superblock.identity,
-            });
+            return Err(foreign_page(name, 0, root.identity, found.superblock.identity));
         }
         reaches(&found.superblock, &root).map_err(refused)?;
         options.page_bytes = root.page_bytes as usize;

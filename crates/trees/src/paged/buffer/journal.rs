@@ -7,9 +7,10 @@
 
 use super::format::{RECORD_HEADER, Superblock, names_of, open_record, seal_record};
 use super::pool::Pool;
-use crate::paged::error::{Error, Result};
+use crate::paged::error::damaged_page;
 use alluvium_base::{ErrorKind, Purpose};
 use alluvium_device::{Batch, Buffer, Device};
+use alluvium_storage::{Error, Result};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -346,13 +347,13 @@ impl Journal {
                     }
                 };
                 if found.epoch == epoch && found.page >= pages {
-                    return Err(Error::Corrupt {
-                        file: self.files[file].name().to_owned(),
-                        page: found.page,
-                        offset: found.index * self.record_bytes(),
-                        expected: format!("the image of a page below {pages}"),
-                        found: "that of another".to_owned(),
-                    });
+                    return Err(damaged_page(
+                        self.files[file].name(),
+                        found.page,
+                        found.index * self.record_bytes(),
+                        format!("the image of a page below {pages}"),
+                        "that of another",
+                    ));
                 }
                 if found.epoch >= epoch {
                     // Records behind what cannot be read: it was not the end.
@@ -371,13 +372,9 @@ impl Journal {
             let (bytes, at) = (self.record_bytes(), found.index * self.record_bytes());
             let record = self.files[found.file].read_at(at, bytes as usize, Purpose::Recovery)?;
             let Some((_, _, image)) = open_record(&record, found.index, identity) else {
-                return Err(Error::Corrupt {
-                    file: self.files[found.file].name().to_owned(),
-                    page: *page,
-                    offset: at,
-                    expected: "the record that was read before".to_owned(),
-                    found: "another".to_owned(),
-                });
+                let file = self.files[found.file].name();
+                let expected = "the record that was read before";
+                return Err(damaged_page(file, *page, at, expected, "another"));
             };
             write(*page, image)?;
             rolled_back.images.insert(*page, found.epoch);
@@ -400,13 +397,9 @@ impl Journal {
             None => Ok(()),
             Some((page, _)) => {
                 let (file, offset) = rolled_back.place_of(page).unwrap_or((state.current, 0));
-                Err(Error::Corrupt {
-                    file: self.files[file].name().to_owned(),
-                    page,
-                    offset,
-                    expected: "the old image of a page that was written over".to_owned(),
-                    found: "no such record".to_owned(),
-                })
+                let expected = "the old image of a page that was written over";
+                let file = self.files[file].name();
+                Err(damaged_page(file, page, offset, expected, "no such record"))
             }
         }
     }

@@ -75,7 +75,7 @@ pub use pool::{Pool, PoolOptions, PoolStatistics, Validate};
 pub use queue::QueuePolicy;
 pub use segments::FIRST_SEGMENT;
 
-use super::error::Result;
+use alluvium_storage::Result;
 
 /// Pages by number, pinned and latched while they are used.
 pub trait PageBuffer: Send + Sync + 'static {
@@ -156,6 +156,6 @@ pub trait PageBuffer: Send + Sync + 'static {
     /// Returns whether changes are taken.
     ///
     /// # Errors
-    /// [`Error::Poisoned`](super::Error::Poisoned).
+    /// [`Error::Poisoned`](alluvium_storage::Error::Poisoned).
     fn writable(&self) -> Result<()>;
 }

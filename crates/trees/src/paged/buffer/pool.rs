@@ -12,12 +12,13 @@ use super::segments::Segments;
 use super::shard::State;
 use super::slab::PageMemory;
 use super::{PageBuffer, Way};
-use crate::paged::error::{Error, Result};
+use crate::paged::error::{all_pinned, damaged_page, foreign_page};
 use alluvium_base::Purpose;
 use alluvium_device::{BLOCK, Batch, Device};
+use alluvium_storage::{Error, Result};
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeSet;
-use std::fmt;
+use std::fmt::{self, Display};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -255,14 +256,9 @@ impl Pool {
         FIRST_PAGE + page * self.options.page_bytes as u64
     }
 
-    pub(super) fn corrupt(&self, page: u64, expected: impl Into<String>, found: impl Into<String>) -> Error {
-        Error::Corrupt {
-            file: self.device.name().to_owned(),
-            page,
-            offset: FIRST_PAGE.saturating_add(page.saturating_mul(self.options.page_bytes as u64)),
-            expected: expected.into(),
-            found: found.into(),
-        }
+    pub(super) fn corrupt(&self, page: u64, expected: impl Into<String>, found: impl Display) -> Error {
+        let offset = FIRST_PAGE.saturating_add(page.saturating_mul(self.options.page_bytes as u64));
+        damaged_page(self.device.name(), page, offset, expected, found)
     }
 
     /// Returns the shard of a page.
@@ -327,7 +323,7 @@ impl Pool {
             if !self.make_space(state)? {
                 if since.get_or_insert_with(Instant::now).elapsed() > self.options.longest_wait {
                     let frames = self.counted - self.snapshots.kept.most() as usize / self.shards.len();
-                    return Err(Error::AllPinned { frames });
+                    return Err(all_pinned(frames));
                 }
                 self.waiters.wait(LOOK_AGAIN);
             }
@@ -403,12 +399,7 @@ impl Pool {
             Ok(()) => {}
             Err(PageFault::Damaged { expected, found }) => return Err(self.corrupt(page, expected, found)),
             Err(PageFault::Foreign(found)) => {
-                return Err(Error::Foreign {
-                    file: self.device.name().to_owned(),
-                    page,
-                    expected: self.identity,
-                    found,
-                });
+                return Err(foreign_page(self.device.name(), page, self.identity, found));
             }
         }
         let content = bytes.get(PAGE_HEADER..).unwrap_or_default();

@@ -8,7 +8,7 @@
 use super::format::read_free;
 use super::pool::Pool;
 use super::{PAGE_HEADER, PageBuffer};
-use crate::paged::error::Result;
+use alluvium_storage::Result;
 use std::collections::BTreeSet;
 
 /// The block of a file system: less is not given back.

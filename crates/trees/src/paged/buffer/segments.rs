@@ -2,7 +2,8 @@
 //! 5.2).
 
 use super::format::Superblock;
-use crate::paged::error::{Error, Result};
+use crate::paged::error::too_many_pages;
+use alluvium_storage::Result;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -162,9 +163,9 @@ impl Segments {
     /// Returns the end of the segments once there is one more.
     ///
     /// # Errors
-    /// [`Error::TooManyPages`].
+    /// The file has its greatest size.
     pub(super) fn grown(&self) -> Result<u64> {
-        self.next_end().ok_or(Error::TooManyPages { pages: self.pages() })
+        self.next_end().ok_or_else(|| too_many_pages(self.pages()))
     }
 
     /// Adds a segment: the file is about to grow for it.

@@ -10,7 +10,7 @@ use super::format::{
     table_bytes,
 };
 use super::layout::{CHILD, Shape, TreeSizes};
-use crate::paged::error::Result;
+use alluvium_storage::Result;
 
 /// Between which numbers of pivots a node may choose: both are odd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,8 @@
 
 use super::division::PivotBounds;
 use super::format::{HEADER, Table, table_bytes};
-use crate::paged::error::{Error, Result};
+use crate::paged::error::{key_too_long, value_too_long};
+use alluvium_storage::{Error, Result};
 
 /// The least number of pairs of a leaf.
 const LEAST_PAIRS: usize = 4;
@@ -167,13 +168,10 @@ impl Shape {
     /// Checks the lengths of a key and a value.
     ///
     /// # Errors
-    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`].
+    /// [`Error::BadOption`] when one is too long.
     pub fn check(&self, key: &[u8], value: &[u8]) -> Result<()> {
         if key.len() > self.key_limit {
-            return Err(Error::KeyTooLong {
-                len: key.len(),
-                limit: self.key_limit,
-            });
+            return Err(key_too_long(key.len(), self.key_limit));
         }
         self.check_value(value)
     }
@@ -181,13 +179,10 @@ impl Shape {
     /// Checks the length of a value.
     ///
     /// # Errors
-    /// [`Error::ValueTooLong`].
+    /// [`Error::BadOption`] when it is too long.
     pub fn check_value(&self, value: &[u8]) -> Result<()> {
         if value.len() > self.value_limit {
-            return Err(Error::ValueTooLong {
-                len: value.len(),
-                limit: self.value_limit,
-            });
+            return Err(value_too_long(value.len(), self.value_limit));
         }
         Ok(())
     }
@@ -274,14 +269,9 @@ mod tests {
         assert!(Shape::new(472, sizes(8, 8, 101)).is_err());
         assert!(Shape::of(4056, 8, 8, 4, 10).is_err(), "n is odd");
         let shape = Shape::new(4056, sizes(8, 8, 50)).unwrap();
-        assert!(matches!(
-            shape.check(&[0; 9], &[]),
-            Err(Error::KeyTooLong { len: 9, limit: 8 })
-        ));
-        assert!(matches!(
-            shape.check(&[0; 8], &[0; 9]),
-            Err(Error::ValueTooLong { len: 9, limit: 8 })
-        ));
+        let refused = |key: &[u8], value: &[u8]| shape.check(key, value).unwrap_err().to_string();
+        assert!(refused(&[0; 9], &[]).contains("a key of 9 bytes exceeds the limit of 8"));
+        assert!(refused(&[0; 8], &[0; 9]).contains("a value of 9 bytes exceeds the limit of 8"));
         assert!(shape.check(&[], &[0; 8]).is_ok());
     }
 }

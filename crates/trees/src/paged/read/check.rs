@@ -2,9 +2,9 @@
 
 use crate::paged::buffer::PageBuffer;
 use crate::paged::core::Core;
-use crate::paged::error::Result;
 use crate::paged::merge::Merging;
 use crate::paged::node::{Action, Kind, Table, child_at, is_under_full, kind, level};
+use alluvium_storage::Result;
 use std::collections::BTreeSet;
 
 /// What a walk over a tree has found.

@@ -3,8 +3,8 @@
 
 use crate::paged::buffer::{Exclusive, PageBuffer, Peek, Shared, Unlatched, Way};
 use crate::paged::core::{Core, Counters};
-use crate::paged::error::Result;
 use crate::paged::node::{Kind, Look, Reference, Words, kind, level, look, look_at};
+use alluvium_storage::Result;
 
 /// How readers, and writers above the node that they change, go from a node to its child.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

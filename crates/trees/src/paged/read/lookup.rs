@@ -2,9 +2,9 @@
 
 use crate::paged::buffer::PageBuffer;
 use crate::paged::core::{Core, Counters};
-use crate::paged::error::Result;
 use crate::paged::node::{Action, Kind};
 use crate::paged::read::Coupling;
+use alluvium_storage::Result;
 
 impl<B: PageBuffer> Core<B> {
     /// Puts the value of a key into `value`, and returns whether the key has one.

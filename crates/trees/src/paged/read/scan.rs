@@ -2,9 +2,9 @@
 
 use crate::paged::buffer::PageBuffer;
 use crate::paged::core::Core;
-use crate::paged::error::Result;
 use crate::paged::node::{Kind, Messages, child_index, fold, kind, reference_at};
 use crate::paged::read::Coupling;
+use alluvium_storage::Result;
 use std::fmt;
 
 /// A key with its value.

@@ -29,9 +29,12 @@ const _: () = assert!(MOST_OWN <= u16::MAX as usize, "their number has two bytes
 
 /// Which tree it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::paged) enum Sort {
+pub enum Sort {
+    /// A Bε-tree.
     Beps,
+    /// A Bε-tree whose root has a buffer.
     BepsBufferedRoot,
+    /// A B⁺-tree.
     Bplus,
 }
 

@@ -4,10 +4,11 @@ use super::Place;
 use super::format::{Meta, Sort};
 use crate::paged::buffer::{FreeLists, LastRoot, PageBuffer, Pool, PoolOptions};
 use crate::paged::core::Core;
-use crate::paged::error::Result;
+use crate::paged::error::hosted;
 use crate::paged::merge::Merging;
 use crate::paged::node::{Kind, Operator, Shape, kind};
 use crate::paged::structure::is_apart;
+use alluvium_storage::Result;
 use std::sync::Arc;
 
 /// Checks what a page holds: a node, or messages that do not fit into one.
@@ -51,7 +52,8 @@ impl Core<Pool> {
     ) -> Result<(Core<Pool>, Sort)> {
         let (core, Meta { sort, .. }) = Self::open_by(place.name, operator, |validate| {
             Pool::open_hosted(place.directory, place.name, root, pool, validate, lists)
-        })?;
+        })
+        .map_err(hosted)?;
         assert!(core.root < core.buffer.statistics().pages, "the root was read");
         Ok((core, sort))
     }

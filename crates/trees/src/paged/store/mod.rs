@@ -19,11 +19,13 @@ use super::beps::{BepsTree, FlushOrder, RootStyle, TreeOptions};
 use super::bplus::{self, BplusTree};
 use super::buffer::{PAGE_HEADER, Pool, PoolOptions, Validate};
 use super::core::Core;
-use super::error::{Error, Result};
+use super::error::no_tree;
 use super::merge::Merging;
 use super::node::{Epsilon, Kind, Operator, Shape, kind};
 use super::read::Examined;
+use super::tree::WritePath;
 use alluvium_device::Directory;
+use alluvium_storage::{Error, Result};
 use format::{MOST_OWN, Meta};
 use std::sync::{Arc, OnceLock};
 
@@ -85,10 +87,7 @@ impl Core<Pool> {
             None => Err("a page that is not free".to_owned()),
         });
         let (pool, meta) = open(validate)?;
-        let refused = |why: String| Error::NotAStore {
-            file: name.to_owned(),
-            why,
-        };
+        let refused = |why: String| no_tree(name, why);
         let meta = Meta::decode(&meta).ok_or_else(|| refused("its creation was not finished".to_owned()))?;
         let limits = (usize::from(meta.key_limit), usize::from(meta.value_limit));
         let counts = (usize::from(meta.n), usize::from(meta.b));
@@ -107,7 +106,7 @@ impl Core<Pool> {
         Ok((core, meta))
     }
 
-    fn checkpoint(&self, sort: Sort, own: &[u8]) -> Result<()> {
+    pub(super) fn checkpoint(&self, sort: Sort, own: &[u8]) -> Result<()> {
         if own.len() > MOST_OWN {
             return Err(Error::BadOption {
                 option: "own",
@@ -145,7 +144,7 @@ impl Core<Pool> {
     }
 
     /// Walks the tree, and finds pages that it does not lead to and that are not free.
-    fn check(&self) -> Result<Examined> {
+    pub(super) fn check(&self) -> Result<Examined> {
         let mut examined = self.examine()?;
         let free = self.buffer.free_pages();
         let pages = self.buffer.statistics().pages;
@@ -160,13 +159,6 @@ impl Core<Pool> {
 }
 
 impl BepsTree<Pool> {
-    pub(super) fn sort(&self) -> Sort {
-        match self.style {
-            RootStyle::Separate => Sort::Beps,
-            RootStyle::Buffered => Sort::BepsBufferedRoot,
-        }
-    }
-
     /// Creates a tree in a file. It is durable, without keys, when this returns. `identity` is
     /// one that no other store has.
     ///
@@ -187,7 +179,7 @@ impl BepsTree<Pool> {
     /// let (tree, kept) = BepsTree::open_in(place, pool, FlushOrder::Automatic, operator)?;
     /// assert_eq!(kept, b"commit 1");
     /// assert_eq!(tree.get(b"river")?.as_deref(), Some(&b"Elbe"[..]));
-    /// # Ok::<(), alluvium_trees::paged::Error>(())
+    /// # Ok::<(), alluvium_storage::Error>(())
     /// ```
     ///
     /// # Errors
@@ -223,31 +215,12 @@ impl BepsTree<Pool> {
             Sort::Beps => RootStyle::Separate,
             Sort::BepsBufferedRoot => RootStyle::Buffered,
             Sort::Bplus => {
-                return Err(Error::NotAStore {
-                    file: place.name.to_owned(),
-                    why: "it holds a B⁺-tree".to_owned(),
-                });
+                return Err(no_tree(place.name, "it holds a B⁺-tree"));
             }
         };
         let tree = BepsTree::of(core, style, order);
-        assert!(tree.sort() == meta.sort, "the tree is of its sort");
+        assert!(tree.path.sort() == meta.sort, "the tree is of its sort");
         Ok((tree, meta.own))
-    }
-
-    /// Makes the tree, and up to 512 bytes of its owner, the state that a crash leaves.
-    ///
-    /// # Errors
-    /// As the device says. Unless it is a full disk, changes are refused from then on.
-    pub fn checkpoint(&self, own: &[u8]) -> Result<()> {
-        self.core.checkpoint(self.sort(), own)
-    }
-
-    /// Walks all nodes, and accounts for all pages of the file.
-    ///
-    /// # Errors
-    /// As the device says; damage that ends the walk.
-    pub fn check(&self) -> Result<Examined> {
-        self.core.check()
     }
 }
 
@@ -282,7 +255,7 @@ impl BplusTree<Pool> {
         let sizes = bplus::sizes(key_limit, value_limit);
         let shape = Shape::new(content_bytes(&pool), sizes)?;
         let core = Core::create_in(place, identity, pool, shape, operator, (Sort::Bplus, merging))?;
-        Ok(BplusTree { core })
+        Ok(BplusTree::of(core))
     }
 
     /// Opens the tree of the last checkpoint, and returns what its owner kept with that.
@@ -296,27 +269,8 @@ impl BplusTree<Pool> {
     ) -> Result<(BplusTree<Pool>, Vec<u8>)> {
         let (core, meta) = Core::open_in(place, pool, operator)?;
         if meta.sort != Sort::Bplus {
-            return Err(Error::NotAStore {
-                file: place.name.to_owned(),
-                why: "it holds a Bε-tree".to_owned(),
-            });
+            return Err(no_tree(place.name, "it holds a Bε-tree"));
         }
-        Ok((BplusTree { core }, meta.own))
-    }
-
-    /// Makes the tree, and up to 512 bytes of its owner, the state that a crash leaves.
-    ///
-    /// # Errors
-    /// As the device says. Unless it is a full disk, changes are refused from then on.
-    pub fn checkpoint(&self, own: &[u8]) -> Result<()> {
-        self.core.checkpoint(Sort::Bplus, own)
-    }
-
-    /// Walks all nodes, and accounts for all pages of the file.
-    ///
-    /// # Errors
-    /// As the device says; damage that ends the walk.
-    pub fn check(&self) -> Result<Examined> {
-        self.core.check()
+        Ok((BplusTree::of(core), meta.own))
     }
 }

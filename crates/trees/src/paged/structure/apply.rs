@@ -5,7 +5,7 @@ use super::messages::Place;
 use super::{Paged, Tree, Writer};
 use crate::map::{Attach, Layer, newest_first};
 use crate::paged::buffer::PageBuffer;
-use crate::paged::error::{Error as PagedError, Result as PagedResult};
+use crate::paged::error::key_too_long;
 use crate::paged::read::{Bounds, Scan};
 use alluvium_base::message::LAST;
 use alluvium_base::{Kind, Message, Sequence};
@@ -113,7 +113,7 @@ impl Paged {
     }
 
     /// What the pages have of a key up to the cut.
-    fn older(&self, key: &[u8]) -> PagedResult<Vec<Entry>> {
+    fn older(&self, key: &[u8]) -> Result<Vec<Entry>> {
         let mut value = Vec::new();
         if !self.core().get(key, &mut value)? {
             return Ok(Vec::new());
@@ -125,7 +125,7 @@ impl Paged {
     }
 
     /// Puts messages before those of a key (PV3).
-    pub(super) fn put_before(&self, key: &[u8], newer: &[Message<'_>], rule: &Rule) -> PagedResult<()> {
+    pub(super) fn put_before(&self, key: &[u8], newer: &[Message<'_>], rule: &Rule) -> Result<()> {
         let above = Rule {
             older: Older::Elsewhere,
             ..rule.clone()
@@ -145,7 +145,7 @@ impl Paged {
     }
 
     /// Keeps these messages of a key, and no others.
-    fn keep(&self, key: &[u8], entries: &[Entry]) -> PagedResult<()> {
+    fn keep(&self, key: &[u8], entries: &[Entry]) -> Result<()> {
         if entries.is_empty() {
             return self.shared.tree.write(key, None);
         }
@@ -171,7 +171,7 @@ impl Paged {
         &self,
         writer: &mut Writer,
         keys: &[K],
-        mut change: impl FnMut(&K) -> PagedResult<()>,
+        mut change: impl FnMut(&K) -> Result<()>,
     ) -> Result<()> {
         for slice in keys.chunks(SLICE) {
             // A full disk is met before anything of the slice is there.
@@ -218,7 +218,7 @@ impl Paged {
     }
 
     /// The keys of a range that the pages have.
-    fn keys_within(&self, range: &KeyRange, most: usize) -> PagedResult<Vec<Vec<u8>>> {
+    fn keys_within(&self, range: &KeyRange, most: usize) -> Result<Vec<Vec<u8>>> {
         let bounds = Bounds {
             from: Some(range.low.to_vec()),
             below: range.high.as_ref().map(|high| high.to_vec()),
@@ -228,14 +228,11 @@ impl Paged {
     }
 
     /// Fails for a key that does not fit into a node: nothing is changed.
-    fn require_fitting<'k>(&self, mut keys: impl Iterator<Item = &'k [u8]>) -> PagedResult<()> {
+    fn require_fitting<'k>(&self, mut keys: impl Iterator<Item = &'k [u8]>) -> Result<()> {
         let limit = self.core().shape.key_limit;
         match keys.find(|key| key.len() > limit) {
             None => Ok(()),
-            Some(key) => Err(PagedError::KeyTooLong {
-                len: key.len(),
-                limit,
-            }),
+            Some(key) => Err(key_too_long(key.len(), limit)),
         }
     }
 

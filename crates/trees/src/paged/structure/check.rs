@@ -5,11 +5,11 @@ use super::{Paged, messages};
 use crate::paged::buffer::{PageBuffer, Pool};
 use crate::paged::core::Core;
 use alluvium_dictionary::findings::{Checked, Depth, Examined, Findings};
-use alluvium_storage::Result;
+use alluvium_storage::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Walks the tree and the pages of long values, and accounts for every page.
-fn walk(core: &Core<Pool>) -> crate::paged::Result<(Vec<String>, u64, u64)> {
+fn walk(core: &Core<Pool>) -> Result<(Vec<String>, u64, u64)> {
     let (mut found, mut apart, mut slots) = (Vec::new(), Vec::new(), Vec::new());
     let mut bad = 0u64;
     let examined = core.examine_each(&mut |value| match Value::decode(value) {
@@ -94,7 +94,7 @@ pub(super) fn report(core: &Core<Pool>, findings: &mut Findings) -> Result<()> {
             findings.read.records += pairs;
         }
         // The device's own failures end it; damage is reported.
-        Err(crate::paged::Error::Device(error)) => return Err(error.into()),
+        Err(error @ Error::Device(_)) => return Err(error),
         Err(error) => findings.found.push(format!("paged: {error}")),
     }
     Ok(())

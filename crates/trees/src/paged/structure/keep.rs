@@ -1,13 +1,13 @@
 //! Copies of the pages of a root, and checks of pages that are not open otherwise.
 
-use super::{Dropped, FILE, Paged, PagedOptions, check, translated};
+use super::{Dropped, FILE, Paged, PagedOptions, check};
 use crate::paged::buffer::FreeLists;
 use crate::paged::core::Core;
 use crate::paged::store::Place;
 use alluvium_device::{Directory, OverlayDirectory};
 use alluvium_dictionary::findings::Findings;
-use alluvium_storage::Result;
 use alluvium_storage::store::Beside;
+use alluvium_storage::{Error, Result};
 use std::fmt;
 use std::sync::Arc;
 
@@ -28,15 +28,6 @@ impl fmt::Debug for Held {
 pub struct KeptPages {
     held: Held,
     root: Vec<u8>,
-}
-
-/// What the copy of pages fails with, on its way out of the page buffer.
-struct Failed(alluvium_storage::Error);
-
-impl From<crate::paged::Error> for Failed {
-    fn from(error: crate::paged::Error) -> Failed {
-        Failed(translated(error))
-    }
 }
 
 impl Paged {
@@ -74,9 +65,7 @@ impl Beside for KeptPages {
 
     fn copy_to(&self, directory: &dyn Directory, wrote: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
         let buffer = &self.held.paged.core().buffer;
-        let mut told = |bytes| wrote(bytes).map_err(Failed);
-        let copied = buffer.copy_hosted(&self.root, directory, &mut told);
-        copied.map_err(|Failed(error)| error)
+        buffer.copy_hosted(&self.root, directory, wrote)
     }
 }
 
@@ -95,7 +84,7 @@ pub fn check_files(directory: &Arc<dyn Directory>, root: &[u8]) -> Result<Findin
     let mut findings = Findings::default();
     match Core::open_hosted(place, root, options, dropped, FreeLists::Whole) {
         Ok((core, _)) => check::report(&core, &mut findings)?,
-        Err(crate::paged::Error::Device(error)) => return Err(error.into()),
+        Err(error @ Error::Device(_)) => return Err(error),
         Err(error) => findings.found.push(format!("paged: {error}")),
     }
     findings.bound();

@@ -4,17 +4,12 @@ use super::Paged;
 use super::format::{self, APART_HEADER, Entry, Pointer, SharedPage, Slot, Value};
 use crate::paged::buffer::{PageBuffer, Pool};
 use crate::paged::core::Core;
-use crate::paged::error::{Error, Result};
+use crate::paged::error::damaged_page;
+use alluvium_storage::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) fn damaged(page: u64, expected: &str, found: String) -> Error {
-    Error::Corrupt {
-        file: super::FILE.to_owned(),
-        page,
-        offset: 0,
-        expected: expected.to_owned(),
-        found,
-    }
+    damaged_page(super::FILE, page, 0, expected, found)
 }
 
 /// Hands the pages of messages to `tell`.

@@ -59,15 +59,15 @@ use super::beps::{BepsTree, FlushOrder, RootStyle};
 use super::bplus::BplusTree;
 use super::buffer::{FRAME_BYTES, FreeLists, LastRoot, PageBuffer, Pool, PoolOptions, PoolStatistics};
 use super::core::Core;
-use super::error::Error as PagedError;
 use super::merge::Merging;
 use super::node::{Action, Epsilon, Message as Node, Operator, Shape, TreeSizes};
 use super::store::{Place, Sort};
+use super::tree::WritePath;
 use alluvium_base::Sequence;
 use alluvium_device::{Error as DeviceError, Operation};
 use alluvium_dictionary::cut::Cut;
 use alluvium_dictionary::home::Home;
-use alluvium_storage::{Error, Place as Where, Result, Structure};
+use alluvium_storage::{Error, Place as Where, Result};
 use expiring::Expiring;
 pub(in crate::paged) use format::{examples, is_apart, reread_value};
 use messages::{Place as MessagePlace, SharedPages};
@@ -149,7 +149,7 @@ impl PagedOptions {
     }
 
     /// Computes the shape of nodes.
-    fn shape(&self) -> super::Result<Shape> {
+    fn shape(&self) -> Result<Shape> {
         let content = self.node_bytes.saturating_sub(super::buffer::PAGE_HEADER);
         match (self.kind, self.epsilon) {
             (TreeKind::Beps, Epsilon::Adaptive) => Shape::adaptive(content, self.sizes()),
@@ -180,8 +180,8 @@ impl PagedOptions {
             let why = format!("{} bytes: give {LEAST_VALUE} at least", self.value_bytes);
             return bad("value_bytes", why);
         }
-        super::buffer::check_page_bytes(self.node_bytes).map_err(translated)?;
-        self.shape().map_err(translated)?;
+        super::buffer::check_page_bytes(self.node_bytes)?;
+        self.shape()?;
         Ok(())
     }
 }
@@ -200,7 +200,7 @@ impl Tree {
             Sort::BepsBufferedRoot => {
                 Tree::Beps(BepsTree::of(core, RootStyle::Buffered, FlushOrder::Automatic))
             }
-            Sort::Bplus => Tree::Bplus(BplusTree { core }),
+            Sort::Bplus => Tree::Bplus(BplusTree::of(core)),
         }
     }
 
@@ -213,13 +213,13 @@ impl Tree {
 
     fn sort(&self) -> Sort {
         match self {
-            Tree::Beps(tree) => tree.sort(),
-            Tree::Bplus(_) => Sort::Bplus,
+            Tree::Beps(tree) => tree.path.sort(),
+            Tree::Bplus(tree) => tree.path.sort(),
         }
     }
 
     /// Sets the value of a key, or takes the key away.
-    fn write(&self, key: &[u8], value: Option<&[u8]>) -> super::Result<()> {
+    fn write(&self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         let action = match value {
             Some(_) => Action::Insert,
             None => Action::Delete,
@@ -233,7 +233,7 @@ impl Tree {
     }
 
     /// Merges what is noted as under-full.
-    fn merge_noted(&self) -> super::Result<()> {
+    fn merge_noted(&self) -> Result<()> {
         let _writing = self.core().gate.read();
         match self {
             Tree::Beps(tree) => tree.merge_noted(),
@@ -304,50 +304,6 @@ impl fmt::Debug for Paged {
     }
 }
 
-/// Returns an error of pages as one of the store.
-fn translated(error: PagedError) -> Error {
-    let corrupt = |file: String, offset: u64, expected: String, found: String| {
-        Error::corrupt(Where::new(Structure::Node, file, offset), expected, found)
-    };
-    match error {
-        PagedError::Device(error) => Error::Device(error),
-        PagedError::Corrupt {
-            file,
-            page,
-            offset,
-            expected,
-            found,
-        } => corrupt(file, offset, expected, format!("{found}, in page {page}")),
-        PagedError::Foreign {
-            file,
-            page,
-            expected,
-            found,
-        } => corrupt(
-            file,
-            0,
-            format!("pages of store {expected:032x}"),
-            format!("page {page} of store {found:032x}"),
-        ),
-        PagedError::NotAStore { file, why } => corrupt(file, 0, "the pages of this store".to_owned(), why),
-        PagedError::NewerFormat {
-            file,
-            found,
-            supported,
-        } => Error::NewerFormat {
-            place: Where::new(Structure::Node, file, 0),
-            found,
-            supported,
-        },
-        PagedError::BadOption { option, why } => Error::BadOption { option, why },
-        PagedError::Poisoned { cause } => Error::Poisoned { cause },
-        other => Error::BadOption {
-            option: "paged",
-            why: other.to_string(),
-        },
-    }
-}
-
 impl Paged {
     /// Creates an empty tree that holds every commit up to `cut`: none of them is about its keys.
     ///
@@ -399,9 +355,9 @@ impl Paged {
             TreeKind::Bplus => Sort::Bplus,
         };
         let identity = home.store.superblock().store;
-        let (shape, merging) = (options.shape().map_err(translated)?, options.merging);
+        let (shape, merging) = (options.shape()?, options.merging);
         let core = Core::create_hosted(place, identity, options.pool(), shape, dropped.clone(), merging);
-        let core = home.store.judge(core.map_err(translated))?;
+        let core = home.store.judge(core)?;
         let writer = Writer::default();
         Ok(Self::assemble(home, Tree::of(core, sort), dropped, cut, writer))
     }
@@ -427,8 +383,7 @@ impl Paged {
             directory: &*directory,
             name: FILE,
         };
-        let (core, sort) =
-            Core::open_hosted(place, root, options.pool(), dropped.clone(), lists).map_err(translated)?;
+        let (core, sort) = Core::open_hosted(place, root, options.pool(), dropped.clone(), lists)?;
         let writer = Writer {
             // It is durable: every generation is above this one.
             root: Some((root.to_vec(), 0)),
@@ -564,15 +519,15 @@ impl Paged {
         let aside = self.shared.aside.get();
         let aside = aside
             .map(|(place, expected, found)| Error::corrupt(place.clone(), expected.clone(), found.clone()));
-        aside.or_else(|| self.core().damage().map(translated))
+        aside.or_else(|| self.core().damage())
     }
 
     /// Shows a failure to the store. Damage is none: it ends the use of these pages alone.
-    fn judge<T>(&self, result: super::Result<T>) -> Result<T> {
+    fn judge<T>(&self, result: Result<T>) -> Result<T> {
         if let Some(damage) = self.damage() {
             return Err(damage);
         }
-        alluvium_dictionary::home::judge(&self.shared.home.store, result.map_err(translated))
+        alluvium_dictionary::home::judge(&self.shared.home.store, result)
     }
 
     /// Writes the pages unless they are as the last root says; the guard keeps them so.

@@ -45,7 +45,7 @@ impl contract::Lookup for Paged {
 }
 
 impl Reader<'_> {
-    fn feed(&self, key: &[u8], gather: &mut Gather<'_>) -> crate::paged::Result<()> {
+    fn feed(&self, key: &[u8], gather: &mut Gather<'_>) -> Result<()> {
         let mut value = Vec::new();
         if !self.paged.core().get(key, &mut value)? {
             return Ok(());

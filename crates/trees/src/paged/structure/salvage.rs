@@ -7,12 +7,11 @@
 use super::format::{self, SharedPage, Value};
 use super::{Paged, PagedOptions, Tree, messages};
 use crate::paged::buffer::{FreeLists, PageBuffer};
-use crate::paged::error::{Error, Result as PagedResult};
 use crate::paged::node::{Action, Kind, child_at, kind, level, set_first_child, set_head};
 use alluvium_base::Sequence;
 use alluvium_dictionary::home::Home;
 use alluvium_dictionary::range::KeyRange;
-use alluvium_storage::Result;
+use alluvium_storage::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Keys of which pages have lost something.
@@ -45,7 +44,7 @@ struct Walked {
 }
 
 fn is_damage(error: &Error) -> bool {
-    matches!(error, Error::Corrupt { .. } | Error::Foreign { .. })
+    matches!(error, Error::Corrupt { .. })
 }
 
 impl Paged {
@@ -65,7 +64,7 @@ impl Paged {
         Ok((paged, lost))
     }
 
-    fn mend(&self) -> PagedResult<Vec<LostKeys>> {
+    fn mend(&self) -> Result<Vec<LostKeys>> {
         let mut writer = self.shared.writer.lock();
         let _alone = self.shared.gate.write();
         let core = self.core();
@@ -101,7 +100,7 @@ impl Paged {
     }
 
     /// Takes a key away without its value being looked at.
-    fn forget(&self, key: &[u8]) -> PagedResult<()> {
+    fn forget(&self, key: &[u8]) -> Result<()> {
         self.shared.tree.write(key, None)?;
         if let Tree::Beps(tree) = &self.shared.tree {
             tree.drain_at(key)?;
@@ -110,7 +109,7 @@ impl Paged {
         Ok(())
     }
 
-    fn walk_down(&self) -> PagedResult<Walked> {
+    fn walk_down(&self) -> Result<Walked> {
         let core = self.core();
         let mut walked = Walked::default();
         let mut todo = vec![Visit {
@@ -147,13 +146,7 @@ impl Paged {
         Ok(walked)
     }
 
-    fn look_at(
-        &self,
-        node: &[u8],
-        visit: &Visit,
-        walked: &mut Walked,
-        todo: &mut Vec<Visit>,
-    ) -> PagedResult<()> {
+    fn look_at(&self, node: &[u8], visit: &Visit, walked: &mut Walked, todo: &mut Vec<Visit>) -> Result<()> {
         let shape = &self.core().shape;
         if kind(node) == Some(Kind::Leaf) {
             for at in 0..shape.pairs.len(node) {
@@ -189,7 +182,7 @@ impl Paged {
     }
 
     /// Makes a page that cannot be read a node of a level, with no keys below it.
-    fn replace(&self, page: u64, at: u8) -> PagedResult<()> {
+    fn replace(&self, page: u64, at: u8) -> Result<()> {
         let (buffer, inner) = (
             &self.core().buffer,
             match &self.shared.tree {
@@ -217,7 +210,7 @@ impl Paged {
     }
 
     /// Notes the pages of a value, or that it cannot be read.
-    fn read_value(&self, key: &[u8], value: &[u8], walked: &mut Walked) -> PagedResult<()> {
+    fn read_value(&self, key: &[u8], value: &[u8], walked: &mut Walked) -> Result<()> {
         let (mut pages, mut slot_of) = (Vec::new(), None);
         let readable = match Value::decode(value) {
             Ok(Value::Here(messages)) => format::decode(messages).is_ok(),

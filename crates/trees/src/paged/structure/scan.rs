@@ -233,10 +233,7 @@ impl Iter {
     }
 }
 
-fn step(
-    scan: &mut Scan<'_, crate::paged::buffer::Pool>,
-    direction: Direction,
-) -> crate::paged::Result<Option<Pair>> {
+fn step(scan: &mut Scan<'_, crate::paged::buffer::Pool>, direction: Direction) -> Result<Option<Pair>> {
     match direction {
         Direction::Forward => scan.next_pair(),
         Direction::Backward => scan.next_back(),

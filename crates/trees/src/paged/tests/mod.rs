@@ -15,7 +15,6 @@ mod model;
 mod shapes;
 mod threads;
 
-use super::Result;
 use super::beps::{BepsTree, FlushOrder, RootStyle, TreeOptions};
 use super::bplus::BplusTree;
 use super::buffer::{Arena, PAGE_HEADER, PageBuffer, PinPolicy, Pool, PoolOptions, QueuePolicy};
@@ -23,6 +22,7 @@ use super::merge::Merging;
 use super::node::{Epsilon, Operator, Shape, TreeSizes};
 use super::read::{Bounds, Coupling, Examined};
 use alluvium_device::memory::MemoryDirectory;
+use alluvium_storage::Result;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -2,6 +2,7 @@
 //! handed out; readers after a failed write.
 
 use super::*;
+use crate::paged::error::too_many_pages;
 use alluvium_device::Operation;
 use alluvium_device::simulated::{Fault, SimDirectory};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,7 +38,7 @@ fn require_all(directory: &dyn Directory, root: &[u8], value: u64) {
 }
 
 fn copy(pool: &Pool, root: &[u8], into: &dyn Directory) -> Result<()> {
-    pool.copy_hosted(root, into, &mut |_| Ok::<(), Error>(()))
+    pool.copy_hosted(root, into, &mut |_| Ok(()))
 }
 
 #[test]
@@ -125,10 +126,13 @@ fn a_copy_that_fails_or_is_ended_says_so_and_other_roots_are_refused() {
     let pool = hosted(&directory, 64);
     let root = pool.stand(b"", LastRoot::Unknown).unwrap();
     pool.hold();
-    let ended = pool.copy_hosted(&root, &MemoryDirectory::new(), &mut |_| {
-        Err(Error::TooManyPages { pages: 1 })
-    });
-    assert!(matches!(ended, Err(Error::TooManyPages { .. })));
+    let ended = pool.copy_hosted(&root, &MemoryDirectory::new(), &mut |_| Err(too_many_pages(1)));
+    assert!(
+        ended
+            .unwrap_err()
+            .to_string()
+            .contains("its greatest size, 1 pages")
+    );
     for operation in [
         Operation::Create,
         Operation::Grow,

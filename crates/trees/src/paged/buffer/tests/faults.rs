@@ -31,7 +31,7 @@ fn a_flipped_bit_in_a_page_is_damage_that_names_the_page() {
     assert!(
         error
             .to_string()
-            .contains("damaged page 5 in pages at offset 10752"),
+            .contains("damaged node in pages at offset 10752"),
         "{error}"
     );
     assert_eq!(
@@ -51,15 +51,14 @@ fn a_valid_page_of_another_store_is_refused() {
     let page = file.read_at(8192 + 3 * 512, PAGE, Purpose::Other).unwrap();
     overwrite(&one, 8192 + 3 * 512, |bytes| bytes.copy_from_slice(&page));
     let (pool, _) = open(&one, 8);
-    assert!(matches!(
-        pool.pin_shared(3),
-        Err(Error::Foreign {
-            page: 3,
-            expected: 7,
-            found: 8,
-            ..
-        })
-    ));
+    let error = pool.pin_shared(3).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Damaged);
+    let (expected, found) = (
+        format!("pages of store {:032x}", 7),
+        format!("page 3 of store {:032x}", 8),
+    );
+    let error = error.to_string();
+    assert!(error.contains(&expected) && error.contains(&found), "{error}");
 }
 
 #[test]
