@@ -13,6 +13,7 @@
 //! the second is only needed where it differs: so an item costs 4 bytes and not 24.
 
 use super::error::{Error, Result};
+use super::key::HashedKey;
 use super::memory::{WORD, Words};
 use super::mode::Mode;
 
@@ -99,6 +100,18 @@ fn too_large(key: usize, value: usize) -> Error {
     }
     let (what, bytes, most) = ("a value", value, MAX_VALUE_BYTES);
     Error::TooLarge { what, bytes, most }
+}
+
+/// Returns the header of the item at `at` if it is that of a key.
+#[inline(always)]
+pub(super) fn header_of<M: Mode>(words: &Words<M>, at: usize, key: HashedKey<'_>) -> Option<Header> {
+    let header = Header::load(words, at);
+    // Another thread may be writing over it: then the header is none.
+    if M::SHARED && at + header.needed() > words.len() {
+        return None;
+    }
+    let is_same = header.key_len() == key.bytes().len() && words.equals(at + header.key_at(), key.bytes());
+    is_same.then_some(header)
 }
 
 /// Returns the words that were allocated for the item at `at`.

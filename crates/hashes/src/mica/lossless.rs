@@ -151,15 +151,9 @@ impl<M: Mode> Lossless<M> {
     fn find_in(&self, first: usize, key: HashedKey<'_>) -> Option<Found> {
         self.chains.find(first, bucket::tag(key.hash()), |place, entry| {
             let at = Self::word(entry);
-            let header = Header::load(&self.words, at);
-            // Another thread may be writing over it: then the header is none.
-            if M::SHARED && at + header.needed() > self.words.len() {
-                return None;
-            }
-            let is_same =
-                header.key_len() == key.bytes().len() && self.words.equals(at + header.key_at(), key.bytes());
+            let header = item::header_of(&self.words, at, key)?;
             let Slot { bucket, slot } = place;
-            is_same.then_some(Found {
+            Some(Found {
                 bucket,
                 slot,
                 entry,

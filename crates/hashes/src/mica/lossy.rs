@@ -180,12 +180,7 @@ impl<M: Mode> Lossy<M> {
                 continue;
             }
             let at = log.word(entry.place());
-            let header = Header::load(&self.words, at);
-            // Another thread may be writing over it: then the header is none.
-            if M::SHARED && at + header.needed() > self.words.len() {
-                continue;
-            }
-            if header.key_len() == key.bytes().len() && self.words.equals(at + header.key_at(), key.bytes()) {
+            if let Some(header) = item::header_of(&self.words, at, key) {
                 return Some(Found {
                     bucket: number,
                     slot,
