@@ -10,8 +10,8 @@
 //! threads, clocks.
 //!
 //! *Read in this order*: [`hash()`], [`Fingerprint`] and [`Entry`], [`quotient`], [`bloom`];
-//! [`bits`], [`trie`] and [`pachash`] by themselves; [`fingerprint`], [`golomb`],
-//! [`listed`], [`routing`].
+//! [`bits`], `packed/` (what the next have in common), [`trie`] and [`pachash`] by themselves;
+//! [`fingerprint`], [`golomb`], [`listed`], [`routing`].
 //!
 //! Invariants:
 //!
@@ -39,6 +39,7 @@ pub mod golomb;
 mod hash;
 pub mod listed;
 pub mod pachash;
+mod packed;
 pub mod quotient;
 pub mod routing;
 mod sort;

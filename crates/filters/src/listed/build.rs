@@ -1,7 +1,8 @@
 //! Building a filter from hashes that ascend.
 
-use super::format::{Header, append_page, put_checksum};
+use super::format::{Header, append_page};
 use super::shape::Shape;
+use crate::packed::put_checksum;
 use crate::{Error, Result};
 
 /// Writes the filter of hashes that ascend into `space`, and returns how many bytes it takes.

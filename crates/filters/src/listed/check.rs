@@ -2,29 +2,10 @@
 
 use super::build::Pages;
 use super::filter::Filter;
-use super::format::checksums;
 use super::shape::BUCKETS;
 use crate::Result;
-use std::fmt;
+use crate::packed::{Violation, wrong_checksum};
 use std::ops::Deref;
-
-/// A rule that a filter breaks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// The page, if the rule is about one.
-    pub page: Option<u32>,
-    /// What should be, and what is.
-    pub what: String,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(page) = self.page {
-            write!(f, "page {page}: ")?;
-        }
-        write!(f, "{}", self.what)
-    }
-}
 
 impl<B: Deref<Target = [u8]>> Filter<B> {
     /// Returns every rule that the filter breaks; nothing when it is sound: the checksum; lists
@@ -32,24 +13,16 @@ impl<B: Deref<Target = [u8]>> Filter<B> {
     /// writing them again gives the same bytes (F15).
     #[must_use]
     pub fn check(&self) -> Vec<Violation> {
-        let mut found = Vec::new();
-        if let Some((stored, computed)) = checksums(&self.bytes)
-            && stored != computed
-        {
-            let what = format!("checksum {stored:016x} should be {computed:016x}");
-            found.push(Violation { page: None, what });
-        }
+        let mut found: Vec<Violation> = wrong_checksum(&self.bytes).into_iter().collect();
         let mut again = vec![0; self.bytes.len()];
         match self.written_again(&mut again, &mut found) {
             Ok(()) if found.is_empty() && again != *self.bytes => {
-                let what = "writing the same fingerprints gives other bytes".to_owned();
-                found.push(Violation { page: None, what });
+                found.push(Violation::of_all(
+                    "writing the same fingerprints gives other bytes",
+                ));
             }
             Ok(()) => (),
-            Err(error) => found.push(Violation {
-                page: None,
-                what: error.to_string(),
-            }),
+            Err(error) => found.push(Violation::of_all(error.to_string())),
         }
         found
     }
@@ -68,8 +41,8 @@ impl<B: Deref<Target = [u8]>> Filter<B> {
                     if within >= shape.bucket_range() || fingerprint >= shape.universe() {
                         let what =
                             format!("a fingerprint {within} of bucket {bucket}, which ends before (F14)");
-                        let page = Some(number);
-                        found.push(Violation { page, what });
+                        let part = Some(("page", u64::from(number)));
+                        found.push(Violation { part, what });
                         return Ok(());
                     }
                     fingerprints += u64::from(pages.push(fingerprint)?);
@@ -78,7 +51,7 @@ impl<B: Deref<Target = [u8]>> Filter<B> {
         }
         if fingerprints > shape.hashes {
             let what = format!("{fingerprints} fingerprints of {} hashes", shape.hashes);
-            found.push(Violation { page: None, what });
+            found.push(Violation::of_all(what));
         }
         pages.finish().map(|_| ())
     }

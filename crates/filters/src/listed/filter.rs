@@ -1,8 +1,9 @@
 //! A filter, or a part of it, in bytes of any owner.
 
-use super::format::{Header, put_checksum};
+use super::format::Header;
 use super::shape::Shape;
 use crate::Result;
+use crate::packed::put_checksum;
 use std::ops::{Deref, DerefMut, Range};
 
 /// A filter in bytes, or those of its pages that are there. Any number of threads may ask at once.

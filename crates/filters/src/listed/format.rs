@@ -34,20 +34,21 @@
 use super::shape::{BUCKETS, MOST_ONES, Shape};
 use crate::bits::peek;
 use crate::golomb::{BitWriter, Delta, Rice};
+use crate::packed::{CHECKSUM_BYTES, Frame};
 use crate::{Error, Result};
-use alluvium_base::bytes::{Reader, Truncated, Writer};
-use alluvium_base::checksum;
+use alluvium_base::bytes::Writer;
 use std::ops::Range;
 
-const WHAT: &str = "filter of listed fingerprints";
-const MAGIC: [u8; 4] = *b"AFLS";
-const VERSION: u8 = 1;
+const FRAME: Frame = Frame {
+    structure: "filter of listed fingerprints",
+    magic: *b"AFLS",
+    version: 1,
+};
 const HEADER_BYTES: u64 = 24;
 /// Of a page in the directory.
 const ENTRY_BYTES: u64 = 8;
 /// Where the lists of a page begin.
 const PLACES_BYTES: u64 = 2 * (BUCKETS as u64 + 1);
-const CHECKSUM_BYTES: u64 = 8;
 /// The bits of an entry of the directory that say how long steps are.
 const STEP_BITS: u32 = 6;
 /// The greatest logarithm of a step.
@@ -66,7 +67,7 @@ pub(super) struct Header {
 /// What is wrong, and where.
 #[cold]
 pub(super) fn damaged(at: u64, what: &'static str, expected: impl Into<String>, found: u64) -> Error {
-    Error::damaged(WHAT, at, what, expected, found.to_string())
+    FRAME.damaged(at, what, expected, found.to_string())
 }
 
 /// The most bytes of a filter of this many pages that are not in lists.
@@ -78,19 +79,12 @@ pub(super) fn most_overhead(pages: u32) -> u64 {
 impl Header {
     /// Reads the header and the directory, and checks that pages follow each other up to the end.
     pub(super) fn read(bytes: &[u8]) -> Result<Header> {
-        let short = |short: Truncated| {
-            let expected = format!("{} bytes or more", short.at + short.wanted);
-            damaged(0, "length", expected, bytes.len() as u64)
-        };
-        let mut reader = Reader::new(bytes);
-        let mut head = || -> std::result::Result<_, Truncated> {
-            let magic = reader.take(MAGIC.len())?;
-            let small = [reader.u8()?, reader.u8()?, reader.u8()?, reader.u8()?];
-            Ok((magic, small, reader.u64()?, reader.u32()?, reader.u32()?))
-        };
-        let (magic, [version, bits, known, zero], hashes, first, pages) = head().map_err(short)?;
-        if magic != MAGIC || version != VERSION || zero != 0 {
-            return Err(damaged(0, "magic, version and zero", "AFLS 1 0", version.into()));
+        let ([bits, known, zero], hashes, first, pages) = FRAME.open(bytes, |reader| {
+            let small = [reader.u8()?, reader.u8()?, reader.u8()?];
+            Ok((small, reader.u64()?, reader.u32()?, reader.u32()?))
+        })?;
+        if zero != 0 {
+            return Err(damaged(7, "unused byte", "0", zero.into()));
         }
         let shape = Shape::new(hashes, bits.into())
             .map_err(|error| damaged(5, "shape", error.to_string(), bits.into()))?;
@@ -122,18 +116,14 @@ impl Header {
             last = Some(begin);
         }
         let end = self.first_byte() + last.unwrap_or(0) + CHECKSUM_BYTES;
-        if end != bytes.len() as u64 {
-            return Err(damaged(0, "length in bytes", end.to_string(), bytes.len() as u64));
-        }
-        Ok(())
+        FRAME.check_len(bytes, Some(end))
     }
 
     /// Writes the header.
     pub(super) fn put(&self, space: &mut [u8]) -> Option<()> {
         let mut bytes = Vec::with_capacity(HEADER_BYTES as usize);
+        FRAME.begin(&mut bytes);
         Writer::new(&mut bytes)
-            .bytes(&MAGIC)
-            .u8(VERSION)
             .u8(self.shape.bits as u8)
             .u8(self.shape.known as u8)
             .u8(0)
@@ -288,17 +278,4 @@ pub(super) fn append_page(shape: Shape, page: u32, fingerprints: &[u64], out: &m
     }
     out.extend(writer.finish());
     step
-}
-
-/// The checksum in the bytes, and that of the bytes.
-pub(super) fn checksums(bytes: &[u8]) -> Option<(u64, u64)> {
-    let (rest, stored) = bytes.split_last_chunk()?;
-    Some((u64::from_le_bytes(*stored), checksum(rest)))
-}
-
-/// Writes the checksum behind the first `len` bytes, and returns how many there are then.
-pub(super) fn put_checksum(space: &mut [u8], len: usize) -> Option<usize> {
-    let sum = checksum(space.get(..len)?);
-    *space.get_mut(len..)?.first_chunk_mut()? = sum.to_le_bytes();
-    Some(len + CHECKSUM_BYTES as usize)
 }

@@ -44,8 +44,8 @@ mod filter;
 mod format;
 mod shape;
 
+pub use crate::packed::Violation;
 pub use build::{encode, write};
-pub use check::Violation;
 pub use filter::Filter;
 pub use shape::{MOST_BITS, MOST_HASHES, Shape};
 

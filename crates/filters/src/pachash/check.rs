@@ -1,27 +1,9 @@
 //! What must hold of an index's bytes, each rule checked by itself.
 
-use super::format::{checksums, encode};
+use super::format::encode;
 use super::index::Index;
 use super::sequence::Writer;
-use std::fmt;
-
-/// A rule that an index breaks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// The block, if the rule is about one.
-    pub block: Option<u64>,
-    /// What should be, and what is.
-    pub what: String,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(block) = self.block {
-            write!(f, "block {block}: ")?;
-        }
-        write!(f, "{}", self.what)
-    }
-}
+use crate::packed::{Violation, wrong_checksum};
 
 impl Index<'_> {
     /// Returns every rule that the index breaks; nothing when it is sound: the checksum; first
@@ -29,13 +11,11 @@ impl Index<'_> {
     /// the same bytes (B3).
     #[must_use]
     pub fn check(&self) -> Vec<Violation> {
-        let mut found = Vec::new();
-        let mut add = |block, what| found.push(Violation { block, what });
-        if let Some((stored, computed)) = checksums(self.bytes)
-            && stored != computed
-        {
-            add(None, format!("checksum {stored:016x} should be {computed:016x}"));
-        }
+        let mut found: Vec<Violation> = wrong_checksum(self.bytes).into_iter().collect();
+        let mut add = |block: Option<u64>, what| {
+            let part = block.map(|block| ("block", block));
+            found.push(Violation { part, what });
+        };
         let shape = self.shape();
         let mut again = Writer::new(shape.bins_log);
         let (mut last, mut blocks, mut rises) = (0, 0, true);

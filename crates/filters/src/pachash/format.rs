@@ -24,19 +24,19 @@
 
 use super::sequence::{self, SAMPLED, Sequence};
 use super::shape::Shape;
+use crate::Result;
 use crate::bits::TAIL_BYTES;
-use crate::{Error, Result};
-use alluvium_base::bytes::{Reader, Truncated, Writer};
-use alluvium_base::checksum;
+use crate::packed::{CHECKSUM_BYTES, Frame, seal};
+use alluvium_base::bytes::Writer;
 
-/// What errors call the structure.
-pub(super) const WHAT: &str = "block index";
+pub(super) const FRAME: Frame = Frame {
+    structure: "block index",
+    magic: *b"APCH",
+    version: 1,
+};
 
-const MAGIC: [u8; 4] = *b"APCH";
-const VERSION: u8 = 1;
 const HEADER_BYTES: u64 = 32;
 const SAMPLE_BYTES: u64 = 8;
-const CHECKSUM_BYTES: u64 = 8;
 
 /// What the first bytes say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,9 +49,8 @@ pub(super) struct Header {
 pub(super) fn encode(header: &Header, sequence: sequence::Writer) -> Vec<u8> {
     let shape = &header.shape;
     let mut bytes = Vec::with_capacity(header.len() as usize);
+    FRAME.begin(&mut bytes);
     Writer::new(&mut bytes)
-        .bytes(&MAGIC)
-        .u8(VERSION)
         .u8(shape.bins_log as u8)
         .u16(0)
         .u32(shape.block_bytes)
@@ -63,8 +62,7 @@ pub(super) fn encode(header: &Header, sequence: sequence::Writer) -> Vec<u8> {
     }
     bytes.extend_from_slice(&sequence.upper.finish());
     bytes.extend_from_slice(&sequence.lower.finish());
-    let sum = checksum(&bytes);
-    Writer::new(&mut bytes).u64(sum);
+    seal(&mut bytes);
     debug_assert_eq!(bytes.len() as u64, header.len());
     bytes
 }
@@ -72,30 +70,20 @@ pub(super) fn encode(header: &Header, sequence: sequence::Writer) -> Vec<u8> {
 impl Header {
     /// Reads the header, and checks it against the length of the bytes.
     pub(super) fn read(bytes: &[u8]) -> Result<Header> {
-        let bad = |at, what, expected: String, found: String| Error::damaged(WHAT, at, what, expected, found);
-        let mut reader = Reader::new(bytes);
-        let mut read = || -> std::result::Result<_, Truncated> {
-            let magic = reader.take(MAGIC.len())?;
-            let small = (reader.u8()?, reader.u8()?, reader.u16()?);
-            let block = (reader.u32()?, reader.u32()?);
-            Ok((magic, small, block, [reader.u64()?, reader.u64()?]))
-        };
-        let (magic, (version, bins_log, zero), (block_bytes, also_zero), [object_bytes, objects]) = read()
-            .map_err(|short| {
-                let expected = format!("{HEADER_BYTES} bytes or more");
-                bad(0, "length", expected, short.to_string())
+        let (bins_log, zero, [block_bytes, also_zero], [object_bytes, objects]) =
+            FRAME.open(bytes, |reader| {
+                let (bins_log, zero) = (reader.u8()?, reader.u16()?);
+                let block = [reader.u32()?, reader.u32()?];
+                Ok((bins_log, zero, block, [reader.u64()?, reader.u64()?]))
             })?;
-        if magic != MAGIC || version != VERSION || zero != 0 || also_zero != 0 {
-            let found = format!("{magic:02x?} {version} {zero} {also_zero}");
-            return Err(bad(0, "magic and version", "APCH 1".into(), found));
+        if zero != 0 || also_zero != 0 {
+            let found = format!("{zero} and {also_zero}");
+            return Err(FRAME.damaged(6, "unused bytes", "0 and 0", found));
         }
         let shape = Shape::with_bins(object_bytes, block_bytes, bins_log.into())
-            .map_err(|error| bad(5, "shape", "one that exists".into(), error.to_string()))?;
+            .map_err(|error| FRAME.damaged(5, "shape", "one that exists", error.to_string()))?;
         let header = Header { shape, objects };
-        if header.len() != bytes.len() as u64 {
-            let expected = header.len().to_string();
-            return Err(bad(0, "length in bytes", expected, bytes.len().to_string()));
-        }
+        FRAME.check_len(bytes, Some(header.len()))?;
         Ok(header)
     }
 
@@ -142,16 +130,11 @@ fn stream(bits: u64) -> u64 {
     bits.div_ceil(64) * 8 + TAIL_BYTES as u64
 }
 
-/// The checksum in the bytes, and that of the bytes.
-pub(super) fn checksums(bytes: &[u8]) -> Option<(u64, u64)> {
-    let (rest, stored) = bytes.split_last_chunk()?;
-    Some((u64::from_le_bytes(*stored), checksum(rest)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::Builder;
     use super::*;
+    use alluvium_base::checksum;
 
     #[test]
     fn the_bytes_of_an_index_are_these() {

@@ -1,9 +1,9 @@
 //! An index in bytes: the blocks of a hash.
 
-use super::format::{Header, WHAT};
+use super::format::{FRAME, Header};
 use super::sequence::Sequence;
 use super::shape::Shape;
-use crate::{Error, Result};
+use crate::Result;
 use std::ops::Range;
 
 /// The index of a packed store in bytes. Any number of threads may ask at once.
@@ -19,7 +19,7 @@ impl<'b> Index<'b> {
     /// checksum is left to [`Index::check`].
     ///
     /// # Errors
-    /// [`Error::Damaged`] when the header is none or the length is wrong.
+    /// [`Error::Damaged`](crate::Error::Damaged) when the header is none or the length is wrong.
     pub fn open(bytes: &'b [u8]) -> Result<Index<'b>> {
         let header = Header::read(bytes)?;
         Ok(Index {
@@ -45,7 +45,7 @@ impl<'b> Index<'b> {
     /// other, to be read at once. None in an empty store.
     ///
     /// # Errors
-    /// [`Error::Damaged`] when the index has no answer.
+    /// [`Error::Damaged`](crate::Error::Damaged) when the index has no answer.
     #[inline]
     pub fn blocks(&self, hash: u64) -> Result<Range<u64>> {
         let shape = &self.header.shape;
@@ -56,8 +56,7 @@ impl<'b> Index<'b> {
         let sample = self.header.sample(self.bytes, bin);
         match sample.and_then(|sample| self.sequence.rank(bin, sample)) {
             Some((less, not_greater)) if not_greater > 0 => Ok(less.max(1) - 1..not_greater),
-            found => Err(Error::damaged(
-                WHAT,
+            found => Err(FRAME.damaged(
                 0,
                 "first bins",
                 "a sequence from 0 that rises",

@@ -45,8 +45,8 @@ mod index;
 mod sequence;
 mod shape;
 
+pub use crate::packed::Violation;
 pub use build::Builder;
-pub use check::Violation;
 pub use index::Index;
 pub use shape::{DEFAULT_BINS_LOG, MAX_BINS_LOG, Shape};
 

@@ -2,7 +2,7 @@
 
 use super::code::Codes;
 use super::encode::{BucketKeys, Encoder};
-use super::format::{Header, MAX_GROUP_LOG, Start, WHAT, encode};
+use super::format::{FRAME, Header, MAX_GROUP_LOG, Start, encode};
 use super::index::Index;
 use super::key::KeyBits;
 use super::shape::{MAX_BUCKET_KEYS, MAX_BUCKETS, Shape};
@@ -181,5 +181,5 @@ pub(super) fn group_log(starts: &[Start]) -> u32 {
 
 /// The error for a bucket that an index describes impossibly.
 pub(super) fn damaged(bucket: u64, what: &'static str, expected: &str, found: &str) -> Error {
-    Error::damaged(WHAT, 0, what, expected, format!("{found} (bucket {bucket})"))
+    FRAME.damaged(0, what, expected, format!("{found} (bucket {bucket})"))
 }

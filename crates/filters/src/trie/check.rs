@@ -1,27 +1,9 @@
 //! What must hold of an index's bytes, each rule checked by itself.
 
 use super::build::group_log;
-use super::format::{Start, checksums};
+use super::format::Start;
 use super::index::{Index, not_a_trie};
-use std::fmt;
-
-/// A rule that an index breaks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// The bucket, if the rule is about one.
-    pub bucket: Option<u64>,
-    /// What should be, and what is.
-    pub what: String,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(bucket) = self.bucket {
-            write!(f, "bucket {bucket}: ")?;
-        }
-        write!(f, "{}", self.what)
-    }
-}
+use crate::packed::{Violation, wrong_checksum};
 
 impl Index<'_> {
     /// Returns every rule that the index breaks; nothing when it is sound: the checksum; places
@@ -29,13 +11,11 @@ impl Index<'_> {
     /// that ends where the next begins; zeros behind the last.
     #[must_use]
     pub fn check(&self) -> Vec<Violation> {
-        let mut found = Vec::new();
-        let mut add = |bucket, what| found.push(Violation { bucket, what });
-        if let Some((stored, computed)) = checksums(self.bytes)
-            && stored != computed
-        {
-            add(None, format!("checksum {stored:016x} should be {computed:016x}"));
-        }
+        let mut found: Vec<Violation> = wrong_checksum(self.bytes).into_iter().collect();
+        let mut add = |bucket: Option<u64>, what| {
+            let part = bucket.map(|bucket| ("bucket", bucket));
+            found.push(Violation { part, what });
+        };
         let mut starts = Vec::new();
         for bucket in 0..self.buckets() {
             let part = match self.part(bucket) {

@@ -34,23 +34,23 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::shape::{MAX_BUCKETS, Shape};
+use crate::Result;
 use crate::bits::{TAIL_BYTES, take};
-use crate::{Error, Result};
-use alluvium_base::bytes::{Reader, Truncated, Writer};
-use alluvium_base::checksum;
+use crate::packed::{CHECKSUM_BYTES, Frame, seal};
+use alluvium_base::bytes::Writer;
 
-/// What errors call the structure.
-pub(super) const WHAT: &str = "trie index";
+pub(super) const FRAME: Frame = Frame {
+    structure: "trie index",
+    magic: *b"AECT",
+    version: 1,
+};
 
 /// The most buckets of a group, as a logarithm.
 pub(super) const MAX_GROUP_LOG: u32 = 10;
 
-const MAGIC: [u8; 4] = *b"AECT";
-const VERSION: u8 = 1;
 const HEADER_BYTES: u64 = 40;
 const GROUP_BYTES: u64 = 16;
 const BUCKET_BYTES: u64 = 4;
-const CHECKSUM_BYTES: u64 = 8;
 
 /// Returns a hash as a key: its bytes in the order in which keys sort.
 #[must_use]
@@ -88,9 +88,8 @@ pub(super) struct Start {
 pub(super) fn encode(header: &Header, starts: &[Start], stream: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(stream.len() + starts.len() * 5 + 64);
     let shape = &header.shape;
+    FRAME.begin(&mut bytes);
     Writer::new(&mut bytes)
-        .bytes(&MAGIC)
-        .u8(VERSION)
         .u8(header.group_log as u8)
         .u16(shape.hmax as u16)
         .u32(shape.key_bytes)
@@ -108,31 +107,24 @@ pub(super) fn encode(header: &Header, starts: &[Start], stream: &[u8]) -> Vec<u8
         }
     }
     bytes.extend_from_slice(stream);
-    let sum = checksum(&bytes);
-    Writer::new(&mut bytes).u64(sum);
+    seal(&mut bytes);
     bytes
 }
 
 impl Header {
     /// Reads the header, and checks it against the length of the bytes.
     pub(super) fn read(bytes: &[u8]) -> Result<Header> {
-        let bad = |at, what, expected: String, found: String| Error::damaged(WHAT, at, what, expected, found);
-        let mut reader = Reader::new(bytes);
-        let mut read = || -> std::result::Result<_, Truncated> {
-            let magic = reader.take(MAGIC.len())?;
-            let small = (reader.u8()?, reader.u8()?, reader.u16()?);
-            let shape = (reader.u32()?, reader.u32()?);
-            Ok((magic, small, shape, [reader.u64()?, reader.u64()?, reader.u64()?]))
-        };
-        let (magic, (version, group_log, hmax), (key_bytes, block_items), [keys, buckets, bits]) = read()
-            .map_err(|short| {
-                let expected = format!("{HEADER_BYTES} bytes or more");
-                bad(0, "length", expected, short.to_string())
+        let (group_log, hmax, [key_bytes, block_items], [keys, buckets, bits]) =
+            FRAME.open(bytes, |reader| {
+                let (group_log, hmax) = (reader.u8()?, reader.u16()?);
+                let shape = [reader.u32()?, reader.u32()?];
+                Ok((
+                    group_log,
+                    hmax,
+                    shape,
+                    [reader.u64()?, reader.u64()?, reader.u64()?],
+                ))
             })?;
-        if magic != MAGIC || version != VERSION {
-            let found = format!("{magic:02x?} {version}");
-            return Err(bad(0, "magic and version", "AECT 1".into(), found));
-        }
         let shape = Shape {
             key_bytes,
             hmax: hmax.into(),
@@ -141,11 +133,11 @@ impl Header {
         };
         shape
             .verify()
-            .map_err(|error| bad(6, "shape", "one that exists".into(), error.to_string()))?;
+            .map_err(|error| FRAME.damaged(6, "shape", "one that exists", error.to_string()))?;
         if u32::from(group_log) > MAX_GROUP_LOG || !(1..=MAX_BUCKETS).contains(&buckets) {
             let found = format!("groups of 2^{group_log}, {buckets} buckets");
             let expected = format!("groups of at most 2^{MAX_GROUP_LOG}, 1 to {MAX_BUCKETS} buckets");
-            return Err(bad(5, "buckets", expected, found));
+            return Err(FRAME.damaged(5, "buckets", expected, found));
         }
         let header = Header {
             shape,
@@ -154,10 +146,7 @@ impl Header {
             buckets,
             bits,
         };
-        if header.len() != Some(bytes.len() as u64) {
-            let expected = header.len().map_or("less".into(), |len| len.to_string());
-            return Err(bad(0, "length in bytes", expected, bytes.len().to_string()));
-        }
+        FRAME.check_len(bytes, header.len())?;
         Ok(header)
     }
 
@@ -214,16 +203,11 @@ fn take_u64(bytes: &[u8], at: u64) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.get(at as usize..)?.first_chunk()?))
 }
 
-/// The checksum in the bytes, and that of the bytes.
-pub(super) fn checksums(bytes: &[u8]) -> Option<(u64, u64)> {
-    let (rest, stored) = bytes.split_last_chunk()?;
-    Some((u64::from_le_bytes(*stored), checksum(rest)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::{Builder, Codes};
     use super::*;
+    use alluvium_base::checksum;
 
     #[test]
     fn the_bytes_of_an_index_are_these() {

@@ -2,7 +2,7 @@
 
 use super::build::damaged;
 use super::code::Codes;
-use super::format::{Header, WHAT};
+use super::format::{FRAME, Header};
 use super::key::KeyBits;
 use super::shape::{MAX_BUCKET_KEYS, Shape};
 use super::walk::{Bad, Walk};
@@ -48,7 +48,7 @@ impl<'a> Index<'a> {
         let header = Header::read(bytes)?;
         if header.shape.key_bytes != key_bytes {
             let (expected, found) = (key_bytes.to_string(), header.shape.key_bytes.to_string());
-            return Err(Error::damaged(WHAT, 8, "bytes of a key", expected, found));
+            return Err(FRAME.damaged(8, "bytes of a key", expected, found));
         }
         if header.shape.hmax != codes.hmax() {
             let what = format!("a trie index with codes for {} keys", codes.hmax());

@@ -59,8 +59,8 @@ mod shape;
 mod update;
 mod walk;
 
+pub use crate::packed::Violation;
 pub use build::Builder;
-pub use check::Violation;
 pub use code::Codes;
 pub use format::key_of;
 pub use index::Index;
