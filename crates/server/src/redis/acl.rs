@@ -54,7 +54,7 @@ pub(super) fn acl(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) 
     let shared = Arc::clone(&session.shared);
     let access = &shared.access;
     match (&verb[..], args.len()) {
-        (b"WHOAMI", 2) => reply.bulk(session.user.name().as_bytes()),
+        (b"WHOAMI", 2) => reply.bulk(session.identity.user.name().as_bytes()),
         (b"LIST", 2) => {
             let all = access.all();
             reply.array(all.len());

@@ -1,7 +1,7 @@
 //! Commands that are executed together: one read before, one commit after, locks all the while.
 
 use super::elements;
-use super::session::{Replies, Session};
+use super::session::{ReplyMode, Session};
 use super::strings::AT_ONCE;
 use super::table::{Action, Command};
 use super::watching;
@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A batch that has written more than this is committed in parts, each of whole commands; or more
 /// than a share of the memory of clients, if that is less.
@@ -198,8 +198,8 @@ struct Locked<'s> {
 
 /// What became of a batch.
 pub(super) enum Ran {
-    /// How many of its commands were executed.
-    Commands(usize),
+    /// How many of its commands were executed, and what is left of a long reply to the last one.
+    Commands(usize, Option<Box<dyn Tail>>),
     /// None of them: it waits for this.
     Waits(Box<Awaited>),
 }
@@ -218,6 +218,8 @@ struct Done {
     commands: usize,
     /// Where the replies to the rest begin.
     position: usize,
+    /// What is left of a long reply to the last command.
+    tail: Option<Box<dyn Tail>>,
 }
 
 impl Session {
@@ -239,7 +241,10 @@ impl Session {
         for index in at + 1..requests.len() {
             let args = requests.get(index, buffer);
             match self.joins(args) {
-                Some(next) if self.replies == Replies::On && (reading < most || !next.reads_records()) => {
+                Some(next)
+                    if self.settings.reply_mode == ReplyMode::On
+                        && (reading < most || !next.reads_records()) =>
+                {
                     reading += next.records(args);
                     batch.push(next, args);
                 }
@@ -263,10 +268,11 @@ impl Session {
     ) -> Ran {
         let shared = std::sync::Arc::clone(&self.shared);
         let _turn = shared.store.turn_to_write(batch.written_bytes());
-        let began = *self.began.get_or_insert_with(Instant::now);
+        let began = self.activity.begin();
         let mut done = Done {
             commands: 0,
             position: output.len(),
+            tail: None,
         };
         let lookups = Lookups::counted();
         match self.try_run(batch, read, output, context, &mut done) {
@@ -280,12 +286,12 @@ impl Session {
                     // Nothing of the rest holds. Which of the keys has the fault is not known.
                     lookups.forget_since();
                     self.paging.divide(done.commands, rest);
-                    self.began = None;
-                    return Ran::Commands(done.commands);
+                    self.activity.cancel();
+                    return Ran::Commands(done.commands, None);
                 }
                 // Nothing of the rest holds, so that every command of it gets the same reply.
                 let text = failure.to_string();
-                let mut reply = Reply::new(output, self.version);
+                let mut reply = Reply::new(output, self.settings.version);
                 for (command, args) in &batch.commands[done.commands..] {
                     reply.error(&text);
                     self.shared.count_error(&text);
@@ -295,14 +301,12 @@ impl Session {
             }
         }
         Lookups::tell(&self.shared.store);
-        self.began = None;
-        let ended = Instant::now();
-        self.ended = Some(ended);
+        let ended = self.activity.end();
         self.count(
             &batch.commands[..self.paging.executed(done.commands)],
             ended.saturating_duration_since(began),
         );
-        Ran::Commands(done.commands)
+        Ran::Commands(done.commands, done.tail)
     }
 
     /// Counts the commands of a batch that were executed. Its time is shared out evenly: they were
@@ -347,11 +351,11 @@ impl Session {
             needs_locks,
             is_blind,
             number,
-        } = batch.lock_in(store, self.database);
+        } = batch.lock_in(store, self.settings.database);
         let client = self.client.id;
         let begin = |database| begin(store, database, is_blind, client);
         let mut transaction = begin(number);
-        transaction.take_over(self.room.take());
+        transaction.take_over(self.reservation.take());
         let at_once = AT_ONCE.min(store.sizes.most());
         let ahead = if is_blind {
             Ahead::Known
@@ -374,10 +378,7 @@ impl Session {
                 self.commit(&mut transaction, &held)?;
                 // What was read beforehand is not what is there now.
                 transaction = begin(transaction.database);
-                *done = Done {
-                    commands: index,
-                    position: output.len(),
-                };
+                (done.commands, done.position) = (index, output.len());
             }
             let start = output.len();
             if let Some(mut tail) = self.apply(command, *args, &mut transaction, output, self.length())? {
@@ -385,8 +386,7 @@ impl Session {
                 // waits until the client has it.
                 self.commit(&mut transaction, &held)?;
                 tail.begin();
-                self.tail = Some(tail);
-                done.commands = index + 1;
+                (done.commands, done.tail) = (index + 1, Some(tail));
                 return Ok(None);
             }
             self.note_length(command, *args, output.len().saturating_sub(start));
@@ -412,7 +412,7 @@ impl Session {
 
     /// Who wants no replies has none to take in parts.
     fn length(&self) -> Length {
-        if self.replies == Replies::On {
+        if self.settings.reply_mode == ReplyMode::On {
             Length::Parts
         } else {
             Length::Whole
@@ -443,7 +443,7 @@ impl Session {
         // must be told, however long that is.
         let room = self.reply_room();
         let most = self.shared.config.max_output().min(start.saturating_add(room));
-        let mut reply = Reply::new(output, self.version).at_most(most);
+        let mut reply = Reply::new(output, self.settings.version).at_most(most);
         if length == Length::Parts {
             reply = reply.in_parts();
         }
@@ -483,7 +483,7 @@ impl Session {
                 if let Failure::NoRoom { .. } = failure {
                     let counters = &self.shared.counters;
                     counters.memory_refusals.fetch_add(1, Ordering::Relaxed);
-                    self.refusals += 1;
+                    self.paging.refusals += 1;
                 }
                 let text = failure.to_string();
                 self.shared.count_error(&text);
@@ -500,7 +500,7 @@ impl Session {
     /// Notes when the keys of a command were used, unless it only looks at them, or the client has
     /// said that its reads do not count.
     fn note_uses(&self, command: &Command, args: Args<'_>, transaction: &Transaction<'_>) {
-        let counts = match self.touches_keys {
+        let counts = match self.settings.touches_keys {
             true => command.uses_keys(),
             false => command.writes() || command.name == "touch",
         };

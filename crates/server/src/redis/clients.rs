@@ -2,7 +2,7 @@
 
 use super::args::{integer, is};
 use super::connection::{set_name, unknown_subcommand};
-use super::session::{Replies, Session};
+use super::session::{ReplyMode, Session};
 use crate::access::{Access, User};
 use crate::error::Failure;
 use crate::net::Language;
@@ -60,7 +60,7 @@ pub(super) fn client(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_
                 let stays = &session.client.load.stays;
                 stays.store(args.is(2, "ON"), Ordering::Relaxed);
             } else {
-                session.touches_keys = args.is(2, "OFF");
+                session.settings.touches_keys = args.is(2, "OFF");
             }
             reply.ok();
         }
@@ -231,13 +231,13 @@ fn set_info(session: &Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
 
 fn choose_replies(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     if args.is(2, "ON") {
-        session.replies = Replies::On;
+        session.settings.reply_mode = ReplyMode::On;
         reply.ok();
     } else if args.is(2, "OFF") {
-        session.replies = Replies::Off;
+        session.settings.reply_mode = ReplyMode::Off;
     } else if args.is(2, "SKIP") {
-        if session.replies == Replies::On {
-            session.replies = Replies::SkipNext;
+        if session.settings.reply_mode == ReplyMode::On {
+            session.settings.reply_mode = ReplyMode::SkipNext;
         }
     } else {
         return Err(Failure::SYNTAX);

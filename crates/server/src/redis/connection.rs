@@ -2,7 +2,7 @@
 
 use super::args::{Options, integer, is};
 use super::keys::database;
-use super::session::{Replies, Session};
+use super::session::{Session, Settings};
 use super::watching;
 use crate::error::Failure;
 use crate::resp::{Args, Reply, Version};
@@ -27,8 +27,11 @@ pub(super) fn echo(_session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>
 }
 
 pub(super) fn select(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    session.database = database(args.at(1))?;
-    session.client.database.store(session.database, Ordering::Relaxed);
+    session.settings.database = database(args.at(1))?;
+    session
+        .client
+        .database
+        .store(session.settings.database, Ordering::Relaxed);
     reply.ok();
     Ok(())
 }
@@ -110,15 +113,15 @@ impl<'a> Greeting<'a> {
 }
 
 pub(super) fn hello(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    let greeting = Greeting::read(args, session.version)?;
+    let greeting = Greeting::read(args, session.settings.version)?;
     if let Some((user, password)) = greeting.login {
         session.identify(args.at(0), user, password)?;
     }
-    greeting.check(session.is_known)?;
+    greeting.check(session.identity.is_authenticated)?;
     if let Some(name) = greeting.name {
         set_name(session, name)?;
     }
-    session.version = greeting.version;
+    session.settings.version = greeting.version;
     greeting.reply(&session.client, reply);
     Ok(())
 }
@@ -155,12 +158,9 @@ pub(super) fn reset(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_
     forget(session);
     watching::show_rest(session, reply);
     watching::stop_monitoring(session);
-    session.database = 0;
-    session.version = Version::Two;
-    session.replies = Replies::On;
-    session.touches_keys = true;
+    session.settings = Settings::default();
     session.become_user(session.shared.access.default_user());
-    session.is_known = session.shared.access.is_open();
+    session.identity.is_authenticated = session.shared.access.is_open();
     session.client.name.lock().clear();
     session.client.load.stays.store(false, Ordering::Relaxed);
     session.client.database.store(0, Ordering::Relaxed);

@@ -204,7 +204,7 @@ impl Session {
     /// Executes a command between BEGIN and COMMIT. One that fails has changed nothing. Where it
     /// was refused rather than executed, COMMIT will write nothing.
     pub(super) fn run_within(&mut self, command: &'static Command, args: Args<'_>, output: &mut Vec<u8>) {
-        let (start, replies) = (output.len(), self.replies);
+        let (start, before) = (output.len(), self.settings.reply_mode);
         let counted_as = command.counted_as(args);
         self.client.set_last_command(counted_as);
         self.show(command, args);
@@ -215,13 +215,13 @@ impl Session {
             let text = failure.to_string();
             self.shared.count_error(&text);
             self.shared.tally.of(counted_as).failed();
-            Reply::new(output, self.version).error(&text);
+            Reply::new(output, self.settings.version).error(&text);
         }
         let took = began.elapsed();
         Lookups::tell(&self.shared.store);
         self.shared.tally.of(counted_as).called(1, took);
         self.note_slow(command, args, took);
-        self.hold_back(replies, output, start);
+        self.settings.reply_mode.apply(before, output, start);
     }
 
     fn try_within(&mut self, command: &Command, args: Args<'_>, output: &mut Vec<u8>) -> Done {
@@ -239,11 +239,11 @@ impl Session {
         }
         // A command that panics takes the transaction with it.
         let mut begun = self.interactive.take().expect("BEGIN has begun it");
-        let refusals = self.refusals;
+        let refusals = self.paging.refusals;
         let done = self.apply_within(command, args, &mut begun.interactive, output);
-        begun.has_failed |= self.refusals != refusals;
+        begun.has_failed |= self.paging.refusals != refusals;
         if command.writes() && done.is_ok() {
-            begun.asked.note(&self.user, &Asked::of(command, args));
+            begun.asked.note(&self.identity.user, &Asked::of(command, args));
         }
         self.interactive = Some(begun);
         done
@@ -258,7 +258,7 @@ impl Session {
     ) -> Done {
         let store = Arc::clone(&self.shared.store);
         interactive.note_reads(command.keys(args).count());
-        let mut part = interactive.part(&store, self.database);
+        let mut part = interactive.part(&store, self.settings.database);
         part.client = self.client.id;
         let refuses = std::mem::replace(&mut self.paging.refuses, true);
         let applied = self.apply(command, args, &mut part, output, Length::Whole);

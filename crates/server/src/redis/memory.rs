@@ -52,7 +52,7 @@ fn usage(session: &Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
         _ => return Err(Failure::SYNTAX),
     }
     let store = &session.shared.store;
-    let database = store.databases.number_of(session.database);
+    let database = store.databases.number_of(session.settings.database);
     let mut transaction = Transaction::new(store, database);
     let name = format::record_key(database, args.at(2)).len();
     let bytes = match transaction.entry(args.at(2))? {

@@ -27,6 +27,8 @@ pub(super) struct Paging {
     is_full: bool,
     /// Whether replies that do not fit are refused instead of waiting for memory.
     pub(super) refuses: bool,
+    /// How many commands found no memory for what they need.
+    pub(super) refusals: u64,
     /// The request to go on with.
     paused: Option<usize>,
     /// How long the output was when requests began to be executed.
@@ -42,6 +44,7 @@ impl Default for Paging {
             divided: None,
             is_full: false,
             refuses: false,
+            refusals: 0,
             paused: None,
             before: 0,
         }
@@ -208,9 +211,7 @@ impl Session {
 
     /// Refuses the request that has begun, and passes over what comes of it.
     pub(super) fn refuse_begun(&mut self, output: &mut Vec<u8>) {
-        let mut requests = self.requests.take().unwrap_or_default();
-        self.is_ending |= !self.parser.refuse(&mut requests);
-        self.requests = Some(requests);
+        self.is_ending |= !self.reader.skip_begun();
         self.fail_transaction();
         let text = no_room("the request", &self.shared.budget);
         self.shared.count_error(&text);

@@ -5,7 +5,7 @@ use super::catalog::Asked;
 use super::clients;
 use super::session::Session;
 use super::table::Command;
-use crate::access::{Context, Denial, Denied, Login, Reason, User};
+use crate::access::{Context, Denial, Denied, Reason, User};
 use crate::error::Failure;
 use crate::resp::Args;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ impl Session {
     /// everything.
     pub(super) fn permit(&self, command: &Command, args: Args<'_>) -> Result<(), NotAllowed> {
         let asked = Asked::of(command, args);
-        self.user.check(&asked).map_err(|why| NotAllowed {
+        self.identity.user.check(&asked).map_err(|why| NotAllowed {
             command: asked.name(),
             why,
         })
@@ -59,11 +59,11 @@ impl Session {
             Denied::Command => (Reason::Command, denied.command.as_bytes().to_vec()),
             Denied::Key(key) => (Reason::Key, key.clone()),
         };
-        self.deny(reason, object, self.user.name().as_bytes());
+        self.deny(reason, object, self.identity.user.name().as_bytes());
     }
 
     fn deny(&self, reason: Reason, object: Vec<u8>, user: &[u8]) {
-        let context = match self.is_executing || self.multi.is_begun() {
+        let context = match self.multi.is_executing || self.multi.is_begun() {
             true => Context::Multi,
             false => Context::TopLevel,
         };
@@ -81,7 +81,7 @@ impl Session {
     /// Returns what is said of a command that was queued while the user might execute it, and may
     /// not any more.
     pub(super) fn no_longer_allowed(&self, command: &Command, args: Args<'_>) -> Option<String> {
-        if self.user.allows_all() {
+        if self.identity.user.allows_all() {
             return None;
         }
         let denied = self.permit(command, args).err()?;
@@ -122,15 +122,14 @@ impl Session {
 
     /// The connection says whose it is. A wrong password is answered late.
     pub(super) fn identify(&mut self, command: &[u8], user: &[u8], password: &[u8]) -> Result<(), Failure> {
-        let access = &self.shared.access;
-        match access.log_in(self.client.peer.place(), &mut self.strikes, user, password) {
-            Login::Yes(user) => {
+        let (access, peer) = (&self.shared.access, self.client.peer.place());
+        match self.identity.check(access, peer, (user, password)) {
+            Some(user) => {
                 self.become_user(user);
-                self.is_known = true;
+                self.identity.is_authenticated = true;
                 Ok(())
             }
-            Login::No(time) => {
-                self.hold = Some(time);
+            None => {
                 self.deny(Reason::Auth, command.to_vec(), user);
                 Err(Failure::say(
                     "WRONGPASS invalid username-password pair or user is disabled.",
@@ -142,7 +141,7 @@ impl Session {
     /// From now on it is the connection of another user.
     pub(super) fn become_user(&mut self, user: Arc<User>) {
         *self.client.user.lock() = Arc::clone(&user);
-        self.user = user;
+        self.identity.user = user;
     }
 
     /// Ends the connections of users that are not let in any more; this one as its own.
@@ -153,7 +152,7 @@ impl Session {
         let is_theirs = |user: &Arc<User>| users.iter().any(|one| Arc::ptr_eq(one, user));
         for client in self.shared.clients.list() {
             if client.id == self.client.id {
-                self.is_ending |= own == Own::Ends && is_theirs(&self.user);
+                self.is_ending |= own == Own::Ends && is_theirs(&self.identity.user);
             } else if is_theirs(&client.user.lock()) {
                 client.is_killed.store(true, Ordering::Relaxed);
             }

@@ -1,110 +1,71 @@
 //! One connection: requests are looked up, checked, and executed in batches; replies come in order
 //! (S9).
+//!
+//! Its parts: `settings.rs` and `reply_mode.rs` (what the client has chosen), `identity.rs`,
+//! `reader.rs` (requests), `suspension.rs` (what it waits for), `activity.rs` (when it does
+//! something).
 
-use super::batch::{Awaited, Batch, Ran, ReadResult};
+mod activity;
+mod identity;
+mod reader;
+mod reply_mode;
+mod settings;
+mod suspension;
+
+pub(super) use reply_mode::ReplyMode;
+pub(super) use settings::Settings;
+
+use super::batch::{Batch, Ran, ReadResult};
 use super::interactive::Begun;
 use super::paging::{Fits, Paging, no_room};
 use super::permission::NotAllowed;
 use super::table::{Action, Command, OnSession};
 use super::transactions::Multi;
 use super::{args, connection, names, watching};
-use crate::access::User;
 use crate::monitor::Feed;
 use crate::net::{Input, Protocol, Served};
-use crate::resp::{self, Args, BadRequest, Parser, Progress, Reply, Requests, Tail, Version};
+use crate::resp::{self, Args, BadRequest, Reply, Requests};
 use crate::shared::{Client, Shared};
 use crate::store::Reading;
+use activity::Activity;
+use identity::Identity;
+use reader::RequestReader;
 use std::borrow::Cow;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
+use std::task::{Context, Waker};
+use std::time::Instant;
+use suspension::Suspension;
 
 /// A reply that is longer is not held until it is due: no memory waits for a client. What it sends
 /// next waits all the same.
 const MOST_HELD: usize = 64 << 10;
 
-/// What happens to replies, as CLIENT REPLY says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Replies {
-    On,
-    Off,
-    /// Not to the next command.
-    SkipNext,
-}
-
 /// The state of one connection.
 pub(crate) struct Session {
     pub(super) shared: Arc<Shared>,
     pub(super) client: Arc<Client>,
-    pub(super) database: u8,
-    pub(super) version: Version,
-    pub(super) is_known: bool,
-    pub(super) user: Arc<User>,
-    /// How many wrong passwords were given.
-    pub(super) strikes: u32,
-    /// When the reply to one is sent that was given just now.
-    pub(super) hold: Option<Duration>,
-    /// Whether EXEC executes what was queued.
-    pub(super) is_executing: bool,
-    /// Whether its reads count as uses of keys, which CLIENT NO-TOUCH says.
-    pub(super) touches_keys: bool,
-    pub(super) replies: Replies,
+    pub(super) settings: Settings,
+    pub(super) identity: Identity,
     pub(super) multi: Multi,
     /// What BEGIN has begun.
     pub(super) interactive: Option<Box<Begun>>,
-    /// How many commands found no memory for what they need.
-    pub(super) refusals: u64,
-    pub(super) is_ending: bool,
-    pub(super) wants_sync: bool,
     pub(super) paging: Paging,
     /// What MONITOR shows it.
     pub(super) feed: Option<Arc<Feed>>,
-    /// When the batch under way was begun.
-    pub(super) began: Option<Instant>,
-    /// When the last batch ended, until it is noted.
-    pub(super) ended: Option<Instant>,
-    /// Whether the last requests were noted, and with them that bytes have come.
-    has_noted: bool,
-    pub(super) parser: Parser,
-    pub(super) requests: Option<Requests>,
-    /// What stopped the reading of requests, behind those that were read.
-    bad: Option<BadRequest>,
-    waiting: Option<Waiting>,
+    pub(super) activity: Activity,
+    pub(super) reader: RequestReader,
+    suspension: Option<Suspension>,
     /// The memory of what was waited for, until it is executed.
-    pub(super) room: Option<Reading>,
-    pause: Option<Pause>,
-    /// The rest of a long reply.
-    pub(super) tail: Option<Box<dyn Tail>>,
-    /// The first request behind the one with the long reply.
-    behind_tail: usize,
-}
-
-/// Requests that wait for the answer to a wrong password.
-struct Pause {
-    /// The request that is next.
-    at: usize,
-    until: Duration,
-    /// What is sent then.
-    reply: Vec<u8>,
+    pub(super) reservation: Option<Reading>,
+    pub(super) is_ending: bool,
+    pub(super) wants_sync: bool,
 }
 
 /// Why a request is not executed.
 enum Refusal {
     Say(Cow<'static, str>),
     NotAllowed(NotAllowed),
-}
-
-/// Requests that wait for what a batch among them reads, or for the end of a pause.
-struct Waiting {
-    /// The first request of the batch.
-    at: usize,
-    /// How many requests the batch has. It may have another number when it is next looked at: rules
-    /// of users change.
-    count: usize,
-    /// What it reads; nothing if it waits for the end of a pause.
-    reading: Option<Box<Awaited>>,
 }
 
 /// What becomes of requests.
@@ -114,11 +75,11 @@ enum Flow {
     /// The rest waits for the store.
     Wait,
     /// The rest waits until the client has taken a part of a long reply.
-    Part,
+    PartialReply,
     /// The rest has its turn once the replies are sent.
     Send,
     /// The rest waits for memory of clients.
-    Full,
+    OutOfMemory,
 }
 
 impl Session {
@@ -126,33 +87,18 @@ impl Session {
         Session {
             shared: Arc::clone(shared),
             client: Arc::clone(client),
-            database: 0,
-            version: Version::Two,
-            is_known: shared.access.is_open(),
-            user: shared.access.default_user(),
-            strikes: 0,
-            hold: None,
-            is_executing: false,
-            touches_keys: true,
-            replies: Replies::On,
+            settings: Settings::default(),
+            identity: Identity::new(&shared.access),
             multi: Multi::default(),
             interactive: None,
-            refusals: 0,
-            is_ending: false,
-            wants_sync: false,
             paging: Paging::default(),
             feed: None,
-            began: None,
-            ended: None,
-            has_noted: false,
-            parser: Parser::default(),
-            requests: Some(Requests::default()),
-            bad: None,
-            waiting: None,
-            room: None,
-            pause: None,
-            tail: None,
-            behind_tail: 0,
+            activity: Activity::default(),
+            reader: RequestReader::default(),
+            suspension: None,
+            reservation: None,
+            is_ending: false,
+            wants_sync: false,
         }
     }
 
@@ -190,7 +136,7 @@ impl Session {
                 }
             };
             if self.shared.pause.is_on() && read.is_none() && self.is_paused(command, context) {
-                return self.wait_at(at);
+                return self.suspend(Suspension::ClientPause { next: at });
             }
             if self.multi.is_begun() && !command.runs_in_multi() {
                 self.queue(command, args, output);
@@ -200,12 +146,12 @@ impl Session {
                 Action::Session(run) => {
                     let start = output.len();
                     self.run_alone((command, run), args, output);
-                    if let Some(until) = self.hold.take() {
+                    if let Some(until) = self.identity.take_delay() {
                         let reply = match output.len() - start > MOST_HELD {
                             true => Vec::new(),
                             false => output.split_off(start),
                         };
-                        return self.pause(until, index, reply, context);
+                        return self.delay(until, reply, index, context);
                     }
                 }
                 Action::Data(_) if self.interactive.is_some() => self.run_within(command, args, output),
@@ -234,95 +180,24 @@ impl Session {
         output: &mut Vec<u8>,
         context: &mut Context<'_>,
     ) -> Result<usize, Flow> {
-        let (start, replies) = (output.len(), self.replies);
-        let executed = match self.run(batch, read, output, context) {
-            Ran::Commands(executed) => executed,
-            Ran::Waits(reading) => {
-                self.waiting = Some(Waiting {
-                    at,
-                    count: batch.len(),
-                    reading: Some(reading),
-                });
-                return Err(Flow::Wait);
+        let (start, before) = (output.len(), self.settings.reply_mode);
+        let (executed, tail) = match self.run(batch, read, output, context) {
+            Ran::Commands(executed, tail) => (executed, tail),
+            Ran::Waits(awaited) => {
+                let (next, count) = (at, batch.len());
+                return Err(self.suspend(Suspension::Read { awaited, next, count }));
             }
         };
-        self.hold_back(replies, output, start);
-        if self.tail.is_some() {
-            self.behind_tail = at + executed;
-            return Err(Flow::Part);
+        self.settings.reply_mode.apply(before, output, start);
+        if let Some(tail) = tail {
+            let next = at + executed;
+            self.suspend(Suspension::PartialReply { tail, next });
+            return Err(Flow::PartialReply);
         }
         match self.paging.learn(at, executed) {
             (next, Fits::Yes) => Ok(next),
-            (_, Fits::NotYet) => Err(Flow::Full),
+            (_, Fits::NotYet) => Err(Flow::OutOfMemory),
         }
-    }
-
-    /// Which request is next, and what was read for it if it had to wait; or why it still has to.
-    fn resume(
-        &mut self,
-        output: &mut Vec<u8>,
-        context: &mut Context<'_>,
-    ) -> Result<(usize, Option<(usize, ReadResult)>), Flow> {
-        let first = self.paging.begin(output.len());
-        if let Some(pause) = self.pause.take() {
-            let delays = &self.shared.access.delays;
-            if delays.is_over() {
-                self.is_ending = true;
-                return Err(Flow::Done);
-            }
-            if delays.clock().now() < pause.until {
-                self.pause = Some(pause);
-                return Err(Flow::Wait);
-            }
-            output.extend_from_slice(&pause.reply);
-            return Ok((pause.at, None));
-        }
-        if let Some(mut waiting) = self.waiting.take() {
-            let Some(reading) = &mut waiting.reading else {
-                return Ok((waiting.at, None));
-            };
-            return match Pin::new(&mut reading.reading).poll(context) {
-                Poll::Ready(values) => {
-                    let number = reading.number;
-                    self.room = waiting.reading.take().map(|reading| reading.memory);
-                    Ok((waiting.at, Some((waiting.count, ReadResult { values, number }))))
-                }
-                Poll::Pending => {
-                    self.waiting = Some(waiting);
-                    Err(Flow::Wait)
-                }
-            };
-        }
-        let Some(tail) = self.tail.take() else {
-            return Ok((first, None));
-        };
-        match self.write_part(tail, output) {
-            Flow::Done => Ok((self.behind_tail, None)),
-            other => Err(other),
-        }
-    }
-
-    /// Writes a part of a long reply. What was sent of one that cannot be completed is no reply:
-    /// the connection ends.
-    fn write_part(&mut self, mut tail: Box<dyn Tail>, output: &mut Vec<u8>) -> Flow {
-        match tail.write(&mut Reply::new(output, self.version)) {
-            Ok(Progress::Whole) => return Flow::Done,
-            Ok(Progress::More) => self.tail = Some(tail),
-            Err(error) => {
-                tracing::warn!(client = self.client.id, %error, "closed: a long reply could not be completed");
-                self.is_ending = true;
-            }
-        }
-        Flow::Part
-    }
-
-    /// Lets nothing of this connection happen until the answer to a wrong password is due. The
-    /// request `at` is the next one.
-    fn pause(&mut self, until: Duration, at: usize, reply: Vec<u8>, context: &Context<'_>) -> Flow {
-        let clock = self.shared.access.delays.clock();
-        clock.wake_at(until, context.waker());
-        self.pause = Some(Pause { at, until, reply });
-        Flow::Wait
     }
 
     /// Refuses a request before it is executed.
@@ -358,16 +233,6 @@ impl Session {
         );
     }
 
-    /// A request waits until a pause is over.
-    fn wait_at(&mut self, at: usize) -> Flow {
-        self.waiting = Some(Waiting {
-            at,
-            count: 0,
-            reading: None,
-        });
-        Flow::Wait
-    }
-
     /// Whether CLIENT PAUSE holds a command. What is queued for EXEC waits with it, and what was
     /// written since BEGIN with COMMIT.
     fn is_paused(&self, command: &Command, context: &Context<'_>) -> bool {
@@ -383,7 +248,10 @@ impl Session {
 
     /// Executes a command of the connection or the server.
     fn run_alone(&mut self, (command, run): (&Command, OnSession), args: Args<'_>, output: &mut Vec<u8>) {
-        let (start, replies, version) = (output.len(), self.replies, self.version);
+        let start = output.len();
+        let Settings {
+            version, reply_mode, ..
+        } = self.settings;
         let counted_as = command.counted_as(args);
         self.client.set_last_command(counted_as);
         // EXEC stands behind what it executes; one that says who it is may have to wait, and is
@@ -398,7 +266,7 @@ impl Session {
             let text = failure.to_string();
             self.shared.count_error(&text);
             self.shared.tally.of(counted_as).failed();
-            Reply::new(output, self.version).error(&text);
+            Reply::new(output, self.settings.version).error(&text);
         }
         let took = began.elapsed();
         self.shared.tally.of(counted_as).called(1, took);
@@ -408,7 +276,7 @@ impl Session {
         if command.is_seen() {
             self.note_slow(command, args, took);
         }
-        self.hold_back(replies, output, start);
+        self.settings.reply_mode.apply(reply_mode, output, start);
     }
 
     /// Whether a request can be executed with those before it.
@@ -430,10 +298,10 @@ impl Session {
             return Err(say(args::wrong_number(command.name).to_string()));
         }
         command.check_subcommand(args).map_err(say)?;
-        if !self.is_known && !command.is_for_strangers() {
+        if !self.identity.is_authenticated && !command.is_for_strangers() {
             return Err(Refusal::Say(Cow::Borrowed("NOAUTH Authentication required.")));
         }
-        if !self.user.allows_all() {
+        if !self.identity.user.allows_all() {
             self.permit(command, args).map_err(Refusal::NotAllowed)?;
         }
         if self.multi.is_begun() && command.is_refused_in_multi() {
@@ -444,9 +312,9 @@ impl Session {
     }
 
     pub(super) fn reply(&mut self, output: &mut Vec<u8>, write: impl FnOnce(&mut Reply<'_>)) {
-        let (start, replies) = (output.len(), self.replies);
-        write(&mut Reply::new(output, self.version));
-        self.hold_back(replies, output, start);
+        let (start, before) = (output.len(), self.settings.reply_mode);
+        write(&mut Reply::new(output, self.settings.version));
+        self.settings.reply_mode.apply(before, output, start);
     }
 
     fn queue(&mut self, command: &'static Command, args: Args<'_>, output: &mut Vec<u8>) {
@@ -471,25 +339,6 @@ impl Session {
         });
     }
 
-    /// Drops replies that the client does not want. `before` is what it wanted when the command
-    /// began.
-    pub(super) fn hold_back(&mut self, before: Replies, output: &mut Vec<u8>, start: usize) {
-        match before {
-            Replies::Off if self.replies == Replies::On => {}
-            Replies::Off => output.truncate(start),
-            // CLIENT REPLY ON has a reply even when it was to be skipped.
-            Replies::SkipNext if self.replies == Replies::On => {}
-            Replies::SkipNext => {
-                output.truncate(start);
-                if self.replies == Replies::SkipNext {
-                    self.replies = Replies::On;
-                }
-            }
-            Replies::On if self.replies != Replies::On => output.truncate(start),
-            Replies::On => {}
-        }
-    }
-
     /// What others see of this connection.
     fn note(&mut self, count: usize) {
         if count == 0 {
@@ -499,15 +348,13 @@ impl Session {
             .counters
             .commands
             .fetch_add(count as u64, Ordering::Relaxed);
-        let now = self.ended.take().unwrap_or_else(Instant::now);
-        let age_ms = self.client.age_ms_at(now);
+        let age_ms = self.client.age_ms_at(self.activity.note());
         self.client.last_ms.store(age_ms, Ordering::Relaxed);
         self.client.load.moved_ms.store(age_ms, Ordering::Relaxed);
-        self.has_noted = true;
     }
 
     fn limits(&self) -> resp::Limits {
-        if self.is_known {
+        if self.identity.is_authenticated {
             self.shared.config.limits.of_requests()
         } else {
             resp::Limits::STRANGER
@@ -518,17 +365,15 @@ impl Session {
 impl Protocol for Session {
     fn serve(&mut self, input: &mut Input, output: &mut Vec<u8>, waker: &Waker) -> Served {
         self.client.load.received.store(input.len(), Ordering::Relaxed);
-        let mut requests = self.requests.take().unwrap_or_default();
+        let mut requests = self.reader.take();
         let most = self.shared.config.limits.batch;
-        let is_held_up = self.waiting.is_some() || self.pause.is_some() || self.tail.is_some();
-        if !is_held_up && !self.paging.is_paused() {
+        if self.suspension.is_none() && !self.paging.is_paused() {
             let limits = self.limits();
-            let parsed = self.parser.parse(input.bytes(), &mut requests, &limits, most);
-            self.bad = parsed.err();
+            self.reader.read(input.bytes(), &mut requests, &limits, most);
         }
         let mut context = Context::from_waker(waker);
         let flow = self.execute(&requests, input.bytes(), output, &mut context);
-        if flow == Flow::Full {
+        if flow == Flow::OutOfMemory {
             // A reply that was taken back has made it long.
             output.shrink_to_fit();
         }
@@ -536,19 +381,19 @@ impl Protocol for Session {
             return Served::Close;
         }
         if flow != Flow::Done {
-            self.requests = Some(requests);
+            self.reader.put_back(requests);
             return match flow {
                 Flow::Wait => Served::Wait,
-                Flow::Full => Served::Full,
-                Flow::Part if self.is_ending => Served::Close,
-                Flow::Part | Flow::Send | Flow::Done => Served::Some,
+                Flow::OutOfMemory => Served::Full,
+                Flow::PartialReply if self.is_ending => Served::Close,
+                Flow::PartialReply | Flow::Send | Flow::Done => Served::Some,
             };
         }
         let is_full = requests.len() >= most;
         input.consume(requests.consumed());
         requests.forget();
-        self.requests = Some(requests);
-        if let Some(bad) = self.bad.take()
+        self.reader.put_back(requests);
+        if let Some(bad) = self.reader.take_error()
             && !self.is_ending
         {
             self.refuse(&bad, output);
@@ -564,7 +409,7 @@ impl Protocol for Session {
     }
 
     fn announced(&mut self, _input: &mut Input) -> usize {
-        self.parser.announced()
+        self.reader.announced()
     }
 
     fn refuse_announced(&mut self, _input: &mut Input, output: &mut Vec<u8>) {
@@ -577,7 +422,7 @@ impl Protocol for Session {
 
     fn held(&self) -> usize {
         let shown = self.feed.as_ref().map_or(0, |feed| feed.held());
-        self.requests.as_ref().map_or(0, Requests::memory) + self.multi.held() + self.within_held() + shown
+        self.reader.memory() + self.multi.held() + self.within_held() + shown
     }
 
     fn pushed(&mut self, output: &mut Vec<u8>, waker: &Waker) -> bool {
@@ -586,7 +431,7 @@ impl Protocol for Session {
         };
         feed.is_woken_by(waker);
         // Nothing comes between the parts of a long reply.
-        self.tail.is_some() || feed.take(output)
+        self.is_in_reply() || feed.take(output)
     }
 
     fn is_overrun(&self) -> bool {
@@ -598,15 +443,15 @@ impl Protocol for Session {
     }
 
     fn takes_note(&mut self) -> bool {
-        std::mem::take(&mut self.has_noted)
+        self.activity.take_noted()
     }
 
     fn is_known(&self) -> bool {
-        self.is_known
+        self.identity.is_authenticated
     }
 
     fn lost(&mut self, output: &mut Vec<u8>, why: &str) {
-        Reply::new(output, self.version).error(&format!("ERR not durable: {why}"));
+        Reply::new(output, self.settings.version).error(&format!("ERR not durable: {why}"));
     }
 }
 
@@ -614,7 +459,7 @@ impl Session {
     fn refuse(&mut self, bad: &BadRequest, output: &mut Vec<u8>) {
         let text = format!("ERR {bad}");
         self.shared.count_error(&text);
-        Reply::new(output, self.version).error(&text);
+        Reply::new(output, self.settings.version).error(&text);
         self.is_ending = true;
     }
 }

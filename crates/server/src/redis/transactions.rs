@@ -66,6 +66,8 @@ pub(super) struct Multi {
     queue: Option<Vec<Queued>>,
     bytes: usize,
     has_failed: bool,
+    /// Whether EXEC executes what was queued.
+    pub(super) is_executing: bool,
     /// The watched keys by database, and when each expires, or 0: then it is written to without a
     /// command.
     watched: BTreeMap<(u8, Box<[u8]>), u64>,
@@ -165,7 +167,7 @@ pub(super) fn watch(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>
     }
     let store = Arc::clone(&session.shared.store);
     for key in args.from(1).iter() {
-        let database = session.database;
+        let database = session.settings.database;
         let place = (database, Box::from(key));
         if session.multi.watched.contains_key(&place) {
             continue;
@@ -224,9 +226,9 @@ pub(super) fn exec(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>
             "EXECABORT Transaction discarded because of previous errors.",
         ));
     }
-    (session.is_executing, session.paging.refuses) = (true, true);
+    (session.multi.is_executing, session.paging.refuses) = (true, true);
     let result = execute(session, &store, &queue, reply);
-    (session.is_executing, session.paging.refuses) = (false, false);
+    (session.multi.is_executing, session.paging.refuses) = (false, false);
     session.multi.end(&store);
     result
 }
@@ -240,7 +242,7 @@ fn execute(session: &mut Session, store: &Store, queue: &[Queued], reply: &mut R
             break held;
         }
     };
-    let mut transaction = Transaction::new(store, store.databases.number_of(session.database));
+    let mut transaction = Transaction::new(store, store.databases.number_of(session.settings.database));
     transaction.client = session.client.id;
     if session.multi.is_stale(transaction.now_ms) {
         reply.null_array();
@@ -254,7 +256,7 @@ fn execute(session: &mut Session, store: &Store, queue: &[Queued], reply: &mut R
         if let Some(text) = session.no_longer_allowed(command, args) {
             session.shared.tally.of(command.counted_as(args)).rejected();
             session.shared.count_error(&text);
-            Reply::new(&mut output, session.version).error(&text);
+            Reply::new(&mut output, session.settings.version).error(&text);
             continue;
         }
         let began = Instant::now();
@@ -273,7 +275,7 @@ fn execute(session: &mut Session, store: &Store, queue: &[Queued], reply: &mut R
             let text = no_room("what the transaction replies", &session.shared.budget);
             return Err(Failure::Refused(Cow::Owned(text)));
         }
-        transaction.database = transaction.number_of(session.database);
+        transaction.database = transaction.number_of(session.settings.database);
     }
     Lookups::tell(store);
     session.commit(&mut transaction, &held)?;
@@ -287,7 +289,7 @@ fn execute(session: &mut Session, store: &Store, queue: &[Queued], reply: &mut R
 fn wanted(session: &Session, queue: &[Queued], numbers: &[u8]) -> Wanted {
     let number_of = |database: u8| numbers[usize::from(database)];
     let mut wanted = Wanted::default();
-    let mut database = session.database;
+    let mut database = session.settings.database;
     for (database, key) in session.multi.watched.keys() {
         wanted.key(number_of(*database), key, Mode::Shared);
     }

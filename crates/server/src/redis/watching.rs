@@ -55,7 +55,7 @@ impl Session {
         }
         let now_us = self.shared.store.now_ms() * 1000;
         let address = self.client.peer.to_string();
-        let line = monitor::line(now_us, self.database, &address, words(command, args));
+        let line = monitor::line(now_us, self.settings.database, &address, words(command, args));
         self.shared.monitors.show(&line);
     }
 }

@@ -1,0 +1,49 @@
+//! Whose a connection is, and what wrong passwords cost it.
+
+use crate::access::{Access, Login, Peer, User};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The user of a connection.
+pub(in crate::redis) struct Identity {
+    /// Whether the client has given a password, or needs none.
+    pub(in crate::redis) is_authenticated: bool,
+    pub(in crate::redis) user: Arc<User>,
+    failed_logins: u32,
+    /// When the reply to a wrong password is due, until the session takes it.
+    delay: Option<Duration>,
+}
+
+impl Identity {
+    /// Returns that of a connection that has not given a password.
+    pub(in crate::redis) fn new(access: &Access) -> Identity {
+        Identity {
+            is_authenticated: access.is_open(),
+            user: access.default_user(),
+            failed_logins: 0,
+            delay: None,
+        }
+    }
+
+    /// Returns the user that a name and a password from `peer` are those of. The reply to a wrong
+    /// password is delayed.
+    pub(in crate::redis) fn check(
+        &mut self,
+        access: &Access,
+        peer: Peer,
+        (name, password): (&[u8], &[u8]),
+    ) -> Option<Arc<User>> {
+        match access.log_in(peer, &mut self.failed_logins, name, password) {
+            Login::Yes(user) => Some(user),
+            Login::No(time) => {
+                self.delay = Some(time);
+                None
+            }
+        }
+    }
+
+    /// Returns when the reply to the last command is due, if it was a wrong password.
+    pub(super) fn take_delay(&mut self) -> Option<Duration> {
+        self.delay.take()
+    }
+}

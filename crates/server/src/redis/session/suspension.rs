@@ -1,0 +1,122 @@
+//! What a connection waits for before it executes its next request.
+
+use super::{Flow, Session};
+use crate::redis::batch::{Awaited, ReadResult};
+use crate::resp::{Progress, Reply, Tail};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// What keeps the request `next` from being executed: one thing at a time.
+pub(super) enum Suspension {
+    /// The reply to a wrong password is not due yet.
+    LoginDelay {
+        until: Duration,
+        reply: Vec<u8>,
+        next: usize,
+    },
+    /// CLIENT PAUSE.
+    ClientPause { next: usize },
+    /// A batch of `count` requests reads. It may have another number when it is looked at again:
+    /// rules of users change.
+    Read {
+        awaited: Box<Awaited>,
+        next: usize,
+        count: usize,
+    },
+    /// The client has not taken what was written of a long reply.
+    PartialReply { tail: Box<dyn Tail>, next: usize },
+}
+
+/// Where a session goes on: the next request; and if a batch had to wait, how many requests it had,
+/// and what it has read.
+pub(super) type Resumed = (usize, Option<(usize, ReadResult)>);
+
+impl Session {
+    /// Returns where to go on after what the session waits for, or why it still has to wait.
+    pub(super) fn resume(
+        &mut self,
+        output: &mut Vec<u8>,
+        context: &mut Context<'_>,
+    ) -> Result<Resumed, Flow> {
+        let first = self.paging.begin(output.len());
+        match self.suspension.take() {
+            None => Ok((first, None)),
+            Some(Suspension::ClientPause { next }) => Ok((next, None)),
+            Some(Suspension::LoginDelay { until, reply, next }) => {
+                let delays = &self.shared.access.delays;
+                if delays.is_over() {
+                    self.is_ending = true;
+                    return Err(Flow::Done);
+                }
+                if delays.clock().now() < until {
+                    self.suspension = Some(Suspension::LoginDelay { until, reply, next });
+                    return Err(Flow::Wait);
+                }
+                output.extend_from_slice(&reply);
+                Ok((next, None))
+            }
+            Some(Suspension::Read {
+                mut awaited,
+                next,
+                count,
+            }) => match Pin::new(&mut awaited.reading).poll(context) {
+                Poll::Ready(values) => {
+                    let Awaited { memory, number, .. } = *awaited;
+                    self.reservation = Some(memory);
+                    Ok((next, Some((count, ReadResult { values, number }))))
+                }
+                Poll::Pending => {
+                    self.suspension = Some(Suspension::Read { awaited, next, count });
+                    Err(Flow::Wait)
+                }
+            },
+            Some(Suspension::PartialReply { tail, next }) => match self.write_part(tail, next, output) {
+                Flow::Done => Ok((next, None)),
+                other => Err(other),
+            },
+        }
+    }
+
+    /// Writes a part of a long reply. What was sent of one that cannot be completed is no reply:
+    /// the connection ends.
+    fn write_part(&mut self, mut tail: Box<dyn Tail>, next: usize, output: &mut Vec<u8>) -> Flow {
+        match tail.write(&mut Reply::new(output, self.settings.version)) {
+            Ok(Progress::Whole) => return Flow::Done,
+            Ok(Progress::More) => self.suspension = Some(Suspension::PartialReply { tail, next }),
+            Err(error) => {
+                tracing::warn!(client = self.client.id, %error, "closed: a long reply could not be completed");
+                self.is_ending = true;
+            }
+        }
+        Flow::PartialReply
+    }
+
+    /// Executes nothing until the reply to a wrong password is due.
+    pub(super) fn delay(
+        &mut self,
+        until: Duration,
+        reply: Vec<u8>,
+        next: usize,
+        context: &Context<'_>,
+    ) -> Flow {
+        let clock = self.shared.access.delays.clock();
+        clock.wake_at(until, context.waker());
+        self.suspend(Suspension::LoginDelay { until, reply, next })
+    }
+
+    /// Executes nothing until what the session waits for is there.
+    pub(super) fn suspend(&mut self, suspension: Suspension) -> Flow {
+        assert!(
+            self.suspension.is_none(),
+            "a session waits for one thing at a time"
+        );
+        self.suspension = Some(suspension);
+        Flow::Wait
+    }
+
+    /// Returns whether a reply was written in part.
+    pub(super) fn is_in_reply(&self) -> bool {
+        matches!(self.suspension, Some(Suspension::PartialReply { .. }))
+    }
+}
