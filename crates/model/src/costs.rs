@@ -232,7 +232,7 @@ impl CostClock for Pdam {
 }
 
 /// Returns the numbers of the blocks that an access touches.
-pub(crate) fn blocks(access: &Access, block: u64) -> std::ops::Range<u64> {
+fn blocks(access: &Access, block: u64) -> std::ops::Range<u64> {
     if access.len == 0 {
         return 0..0;
     }

@@ -1,18 +1,18 @@
 //! Pure arithmetic: what storage costs.
 //!
 //! *Knows*: the cost models of external memory (DAM, affine, PDAM) as clocks that charge accesses,
-//! how a sequence of accesses translates from one model to another, the parameters of real devices,
-//! how to find them from measurements, what follows from those for a store, and which nodes of
-//! B-trees and Bε-trees cost least. It also knows how popular keys are, and what structures write,
-//! read and keep in memory for that: LSM-trees, LevelDB, COLA, SAMT, SILT and MICA.
+//! the parameters of real devices, how to find them from measurements, what follows from those for
+//! a store, and which nodes of B-trees and Bε-trees cost least. It also knows how popular keys are,
+//! and what structures write, read and keep in memory for that: LSM-trees, LevelDB, COLA, SAMT and
+//! SILT.
 //!
 //! *Does not know*: devices, files, threads, time that passes. It is arithmetic on what it is
 //! told. What is random is drawn from a seed that the caller names.
 //!
-//! *Read in this order*: [`costs`], [`translate`], [`presets`], [`fit`], [`nodes`], [`mix`],
+//! *Read in this order*: [`costs`], [`presets`], [`fit`], [`nodes`], [`mix`],
 //! `profile.rs` (devices as stores are told of them, and the length of nodes),
 //! `stitching.rs` (when merges leave leaves where they are), [`probe`]; then [`popularity`],
-//! [`lsm`], [`silt`], [`mica`]. All refuse parameters with [`BadParameter`] and draw
+//! [`lsm`], [`silt`]. All refuse parameters with [`BadParameter`] and draw
 //! from [`Random`] and [`Alias`]; `minimum.rs` finds minima.
 //!
 //! Source: Bender et al., "External-memory Dictionaries in the Affine and PDAM Models", ACM
@@ -31,7 +31,6 @@ mod cache;
 pub mod costs;
 pub mod fit;
 pub mod lsm;
-pub mod mica;
 mod minimum;
 pub mod mix;
 pub mod nodes;
@@ -46,7 +45,6 @@ pub mod silt;
 mod stitching;
 pub mod structures;
 pub mod tiered;
-pub mod translate;
 
 pub use alias::Alias;
 pub use costs::{Affine, Dam, Pdam};

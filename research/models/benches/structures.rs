@@ -5,9 +5,9 @@
 //! which takes half an hour and 2 GiB of memory. `large` adds the simulation of 100 million
 //! keys. Under `cargo test` all of it runs with small inputs.
 
-use alluvium_model::lsm::simulate::{LevelChoice, Pace, Rules, TableChoice};
 use alluvium_model::lsm::{LevelDb, Stage};
 use alluvium_model::{BadParameter, Popularity};
+use research_models::leveldb::{LevelChoice, Pace, Rules, TableChoice};
 use research_models::recycling::{Choice, Game, InsertionBuffer, Keys};
 use std::time::Instant;
 

@@ -34,7 +34,7 @@ pub struct LevelDb {
 }
 
 /// Items in a MiB: the source's items have 1000 bytes.
-pub(super) const MIB: f64 = 1_048_576.0 / 1000.0;
+const MIB: f64 = 1_048_576.0 / 1000.0;
 
 /// The growth factor that LevelDB has.
 const GROWTH: f64 = 10.0;

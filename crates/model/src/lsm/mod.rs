@@ -2,13 +2,12 @@
 //! §4.4).
 //!
 //! *Knows*: what each merge of a structure writes for each item inserted, with redundant keys
-//! removed; the bounds of textbooks; the level sizes at which LevelDB writes least; a
-//! simulation.
+//! removed; the bounds of textbooks; the level sizes at which LevelDB writes least.
 //!
 //! *Does not know*: files, bytes, time. Sizes are in items, and all items have one size.
 //!
 //! *Read in this order*: this file (results), `geometric.rs` (LSM-trees, COLA, SAMT),
-//! `leveldb.rs`, `optimise.rs`, `bounds.rs`, `simulate/mod.rs`.
+//! `leveldb.rs`, `optimise.rs`, `bounds.rs`.
 //!
 //! Source: *Lim* §4.3 to §4.6, Algorithms 3 and 4; Conway, "Understanding Dictionaries at the
 //! Intersection of Theory and Practice", 2020, §2.2 and §3.1, cited below as *Conway*.
@@ -23,7 +22,6 @@ pub mod bounds;
 mod geometric;
 mod leveldb;
 mod optimise;
-pub mod simulate;
 
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use super::Section;
 use alluvium_model::Popularity;
-use alluvium_model::lsm::simulate::{Rules, TableChoice};
+use research_models::leveldb::{Rules, TableChoice};
 use alluvium_model::lsm::{Geometric, LevelDb, Stage, WriteCosts};
 use anyhow::Result;
 

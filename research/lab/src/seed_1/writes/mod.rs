@@ -16,7 +16,7 @@ use crate::entry::{At, Procedure};
 use crate::measured::{Line, Measured, Spot};
 use alluvium_model::Popularity;
 use alluvium_model::lsm::LevelDb;
-use alluvium_model::lsm::simulate::Rules;
+use research_models::leveldb::Rules;
 use anyhow::Result;
 
 /// All of them.

@@ -4,7 +4,7 @@ use super::{Sheet, popularity};
 use crate::entry::{Procedure, Work};
 use crate::measured::{Measured, name};
 use alluvium_model::lsm::LevelDb;
-use alluvium_model::lsm::simulate::{LevelChoice, Rules, TableChoice};
+use research_models::leveldb::{LevelChoice, Rules, TableChoice};
 use anyhow::Result;
 
 const WRITES: &str = "writes";

@@ -3,7 +3,7 @@
 use super::{Sheet, popularity};
 use crate::entry::{Procedure, Work};
 use crate::measured::{Measured, name};
-use alluvium_model::lsm::simulate::Rules;
+use research_models::leveldb::Rules;
 use alluvium_model::lsm::{LevelDb, Stage};
 use anyhow::Result;
 

@@ -13,8 +13,8 @@
 //!
 //! Invariants:
 //!
-//! - **S1** Tables of a level from 1 on are sorted and disjoint, and none is empty.
-//! - **S2** Every key that was inserted is in a level or in the memtable.
+//! - **LC1** Tables of a level from 1 on are sorted and disjoint, and none is empty.
+//! - **LC2** Every key that was inserted is in a level or in the memtable.
 
 mod levels;
 mod policy;
@@ -24,11 +24,13 @@ mod tests;
 
 pub use policy::{LevelChoice, TableChoice};
 
-use super::leveldb::MIB;
-use super::{LevelDb, Stage};
-use crate::parameter::{BadParameter, positive, require};
-use crate::{Popularity, Random};
+use alluvium_model::lsm::{LevelDb, Stage};
+use alluvium_model::parameter::{BadParameter, positive, require};
+use alluvium_model::{Popularity, Random};
 use levels::Levels;
+
+/// Items in a MiB: the source's items have 1000 bytes.
+const MIB: f64 = 1_048_576.0 / 1000.0;
 
 /// When compactions run.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -104,7 +106,8 @@ impl Rules {
     ///
     /// ```
     /// use alluvium_model::Popularity;
-    /// use alluvium_model::lsm::{LevelDb, simulate::Rules};
+    /// use alluvium_model::lsm::LevelDb;
+    /// use research_models::leveldb::Rules;
     /// let keys = Popularity::uniform(50_000)?;
     /// let shape = LevelDb::standard(keys.keys())?;
     /// let model = shape.estimate(&keys)?.total();
@@ -139,7 +142,7 @@ impl Rules {
     }
 
     fn checked(&self, popularity: &Popularity) -> Result<(), BadParameter> {
-        self.shape.checked(popularity)?;
+        self.shape.estimate(popularity)?;
         let keys = popularity.keys();
         require("the number of keys", keys, keys < MOST_KEYS, "below 2^32")?;
         let log = self.shape.log;

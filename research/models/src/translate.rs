@@ -6,8 +6,16 @@
 //! of memory, and a DAM algorithm of cost C becomes an affine one of cost 2C in the same memory.
 //! The tests check both on random accesses.
 
-use crate::costs::blocks;
 use alluvium_base::cost::{Access, AccessKind};
+use std::ops::Range;
+
+/// Returns the numbers of the blocks that an access touches.
+fn blocks(access: &Access, block: u64) -> Range<u64> {
+    if access.len == 0 {
+        return 0..0;
+    }
+    access.offset / block..(access.offset + access.len).div_ceil(block)
+}
 
 /// Returns the whole blocks that a DAM algorithm accesses in place of one access of any size: a
 /// read becomes a read of every block it touches; a write reads back the blocks at its ends that it
@@ -15,7 +23,7 @@ use alluvium_base::cost::{Access, AccessKind};
 ///
 /// ```
 /// use alluvium_base::cost::{Access, AccessKind};
-/// use alluvium_model::translate::to_blocks;
+/// use research_models::translate::to_blocks;
 /// let write = Access { file: 0, offset: 100, len: 4096, kind: AccessKind::Write };
 /// let kinds: Vec<_> = to_blocks(&write, 4096).iter().map(|access| access.kind).collect();
 /// assert_eq!(kinds, [AccessKind::Read, AccessKind::Read, AccessKind::Write]);
@@ -69,8 +77,8 @@ pub fn to_single_blocks(access: &Access, block: u64) -> Vec<Access> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Affine, Dam};
     use alluvium_base::cost::CostClock;
+    use alluvium_model::{Affine, Dam};
     use proptest::prelude::*;
 
     fn accesses() -> impl Strategy<Value = Vec<Access>> {

@@ -89,7 +89,7 @@ fn no_key_is_lost_on_its_way_down() {
             levels.insert(key as u32);
         }
         let wanted = (0..20_000_u32).filter(|&key| inserted[key as usize]);
-        assert!(levels.keys().into_iter().eq(wanted), "S2");
+        assert!(levels.keys().into_iter().eq(wanted), "LC2");
         let written = levels.stages(60_000);
         assert_eq!(written[0], (Stage::Log, 1.0));
         assert_eq!(written.last().unwrap().0, Stage::Level(4));

@@ -1,7 +1,7 @@
 //! The memory that a table like MICA's takes: buckets of one length, and a pool of spare ones
 //! for those that overflow, or a log of one length (Lim §5.3, bulk chaining and circular log).
 
-use crate::parameter::{BadParameter, positive, require};
+use alluvium_model::parameter::{BadParameter, positive, require};
 
 /// Entries of a bucket.
 pub const ENTRIES: u32 = 15;
@@ -15,7 +15,7 @@ pub const PLACE_BITS: u32 = 48;
 /// What an index takes that loses nothing: full buckets chain spare ones.
 ///
 /// ```
-/// use alluvium_model::mica::Index;
+/// use research_models::mica::Index;
 /// // A tenth of spare buckets is enough for 11 items to a bucket.
 /// let index = Index::holding(11.0)?;
 /// assert!(index.spare < 0.1 && index.in_main > 0.98);
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn an_index_counted_bucket_by_bucket_is_the_same() {
         let (buckets, load) = (20_000, 12.0);
-        let mut random = crate::Random::from_seed(5);
+        let mut random = alluvium_model::Random::from_seed(5);
         let mut items = vec![0_u32; buckets];
         for _ in 0..(buckets as f64 * load) as usize {
             items[random.below(buckets)] += 1;

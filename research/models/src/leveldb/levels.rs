@@ -1,8 +1,8 @@
 //! The levels of a simulated store, and its compactions.
 
-use super::super::Stage;
 use super::table::{Cut, Table, merge, overlapping};
 use super::{Pace, Rules, policy};
+use alluvium_model::lsm::Stage;
 
 /// A level with disjoint tables.
 pub(super) struct Level {
@@ -146,15 +146,15 @@ impl<'a> Levels<'a> {
         written as u64
     }
 
-    /// Returns every key in the store, and panics where a level breaks S1.
+    /// Returns every key in the store, and panics where a level breaks LC1.
     #[cfg(test)]
     pub(super) fn keys(&self) -> Vec<u32> {
         let mut keys = self.memtable.clone();
         keys.extend(self.level_0.concat());
         for level in &self.levels {
-            assert!(level.tables.iter().all(|table| !table.is_empty()), "S1");
+            assert!(level.tables.iter().all(|table| !table.is_empty()), "LC1");
             let all = level.tables.concat();
-            assert!(all.is_sorted_by(|a, b| a < b), "S1");
+            assert!(all.is_sorted_by(|a, b| a < b), "LC1");
             assert_eq!(all.len(), level.items);
             keys.extend(all);
         }
