@@ -361,12 +361,6 @@ impl Geometry {
         u64::from(self.pages) * u64::from(self.blocks * BLOCK_QUOTIENTS)
     }
 
-    /// Slots of a page.
-    #[must_use]
-    pub fn slots_per_page(&self) -> u32 {
-        self.capacity
-    }
-
     /// Returns the probability that a filter of this many distinct fingerprints answers for a key
     /// that was never put in.
     #[must_use]
