@@ -148,7 +148,7 @@ impl<B: PageBuffer> Core<B> {
     }
 
     /// Checks that a child is one level below its parent.
-    fn check_child(page: u64, above: u8, child: &[u8]) -> Result<()> {
+    pub(super) fn check_child(page: u64, above: u8, child: &[u8]) -> Result<()> {
         let below = above.checked_sub(1);
         let is_child =
             below == Some(level(child)) && !matches!(kind(child), None | Some(Kind::Free | Kind::Apart));
@@ -164,24 +164,14 @@ impl<B: PageBuffer> Core<B> {
 
     /// Latches a child of a node at level `above` for reading.
     pub(super) fn shared(&self, page: u64, above: u8) -> Result<Shared<'_>> {
-        self.shared_by(page, None, above)
-    }
-
-    /// The same, where the reference to the child remembers its frame.
-    pub(super) fn shared_by(&self, page: u64, way: Option<&Way>, above: u8) -> Result<Shared<'_>> {
-        let child = self.buffer.pin_shared_by(page, way)?;
+        let child = self.buffer.pin_shared(page)?;
         Self::check_child(page, above, &child)?;
         Ok(child)
     }
 
     /// Latches a child of a node at level `above` for writing.
     pub(super) fn exclusive(&self, page: u64, above: u8) -> Result<Exclusive<'_>> {
-        self.exclusive_by(page, None, above)
-    }
-
-    /// The same, where the reference to the child remembers its frame.
-    pub(super) fn exclusive_by(&self, page: u64, way: Option<&Way>, above: u8) -> Result<Exclusive<'_>> {
-        let child = self.buffer.pin_exclusive_by(page, way)?;
+        let child = self.buffer.pin_exclusive(page)?;
         Self::check_child(page, above, &child)?;
         Ok(child)
     }

@@ -3,7 +3,7 @@
 use super::buffer::{PageBuffer, Pool};
 use super::core::Core;
 use super::node::{Action, Message};
-use super::read::{Bounds, Coupling, Examined, Scan};
+use super::read::{Bounds, Examined, Scan};
 use super::store::Sort;
 use alluvium_storage::Result;
 use std::fmt;
@@ -31,13 +31,6 @@ pub trait WritePath: fmt::Debug + Send + Sync + Sized + 'static {
 }
 
 impl<B: PageBuffer, W: WritePath> PagedTree<B, W> {
-    /// Sets how readers and writers go from a node to its child. It is not kept with the tree.
-    #[must_use]
-    pub fn coupled_by(mut self, coupling: Coupling) -> PagedTree<B, W> {
-        self.core.couple(coupling);
-        self
-    }
-
     /// Sets the value of a key.
     ///
     /// # Errors

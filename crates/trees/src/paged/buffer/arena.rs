@@ -1,10 +1,11 @@
 //! All pages in memory: the thesis's "optimal" buffer (section 5.3), without table, queue and
 //! I/O.
 
+use super::PageBuffer;
 use super::format::PAGE_HEADER;
 use super::frame::{Exclusive, Frame, Pin, Shared, Waiters};
-use super::peek::{Peek, Snapshots};
-use super::{PageBuffer, Way};
+#[cfg(feature = "couplings")]
+use super::lending::Loans;
 use crate::paged::error::{damaged_page, too_many_pages};
 use alluvium_storage::{Error, Result};
 use parking_lot::Mutex;
@@ -38,7 +39,8 @@ pub struct Arena {
     chunks: [OnceLock<Box<[OnceLock<Frame>]>>; CHUNKS],
     pages: AtomicU64,
     free: Mutex<Vec<u64>>,
-    snapshots: Snapshots,
+    #[cfg(feature = "couplings")]
+    pub(super) loans: Loans,
     waiters: Waiters,
     poison: OnceLock<String>,
 }
@@ -55,7 +57,8 @@ impl Arena {
             chunks: [const { OnceLock::new() }; CHUNKS],
             pages: AtomicU64::new(0),
             free: Mutex::default(),
-            snapshots: Snapshots::new(page_bytes - PAGE_HEADER),
+            #[cfg(feature = "couplings")]
+            loans: Loans::new(page_bytes - PAGE_HEADER),
             waiters: Waiters::default(),
             poison: OnceLock::new(),
         })
@@ -83,7 +86,7 @@ impl Arena {
         (chunk as usize, len, (shifted - len) as usize)
     }
 
-    fn find(&self, page: u64) -> Option<&Frame> {
+    pub(super) fn find(&self, page: u64) -> Option<&Frame> {
         let (chunk, _, at) = Self::place(page.min(u64::MAX / 2));
         self.chunks.get(chunk)?.get()?.get(at)?.get()
     }
@@ -105,18 +108,6 @@ impl PageBuffer for Arena {
         let frame = self.frame(page)?;
         let pin = Pin::new(frame, &self.waiters);
         Ok(Exclusive::new(frame.latch.write(), pin))
-    }
-
-    fn keep_snapshots(&self) {
-        self.snapshots.kept.allow(u32::MAX / 2);
-    }
-
-    fn offer(&self, page: &Shared<'_>) {
-        self.snapshots.offer(page);
-    }
-
-    fn peek(&self, page: u64, _way: Option<&Way>) -> Option<Peek<'_>> {
-        self.snapshots.peek(self.find(page)?, page)
     }
 
     fn allocate(&self) -> Result<Exclusive<'_>> {

@@ -1,9 +1,7 @@
 //! Memory of one page, with its latch and its pins, and the guards that give access to it.
 
 use super::format::PAGE_HEADER;
-use super::hints::Ways;
-use super::kept::{Kept, NOTHING};
-use super::versions::{Snapshot, Version};
+use super::lending::{Lent, Loans};
 use crate::sync::AtomicU64;
 use alluvium_device::Buffer;
 use parking_lot::{Condvar, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -14,12 +12,6 @@ use std::time::Duration;
 
 /// The number of no page.
 pub(super) const NO_PAGE: u64 = u64::MAX;
-/// Reads of a page since it was changed after which a snapshot of it is made. Copying 16 KiB takes
-/// as long as some dozen latches.
-const READ_OFTEN: u64 = 12;
-/// Bits for them.
-const READ_BITS: u32 = 4;
-const _: () = assert!(READ_OFTEN < 1 << READ_BITS, "reads are counted");
 /// In place of pins while a page is taken out of its frame: none can be added meanwhile.
 const CLOSED: u32 = 1 << 31;
 
@@ -56,15 +48,7 @@ pub(super) struct Frame {
     pub(super) is_touched: AtomicBool,
     /// How often it was pinned without the mutex.
     pub(super) quick_hits: AtomicU64,
-    /// How often the latch was held exclusively, or a page left the frame.
-    pub(super) version: Version,
-    /// Which snapshot is that of the page. It is given under a shared latch, and taken back when
-    /// the page leaves.
-    pub(super) snapshot: AtomicU32,
-    /// How often the page was read at a version: that, and the count in the lowest bits.
-    read: AtomicU64,
-    /// Which ways are those of the page's references. Taken back as the snapshot is.
-    pub(super) ways: AtomicU32,
+    pub(super) lent: Lent,
     /// Whether the page was written since it was last on the device. Set under the exclusive
     /// latch, taken back under a shared one.
     pub(super) is_dirty: AtomicBool,
@@ -78,30 +62,19 @@ impl Frame {
             buffer: Some(Buffer::zeroed(page_bytes)),
             number,
         };
-        Frame::of(page, 0)
+        Frame::of(page, Lent::new(0, 1))
     }
 
-    /// Returns one with an empty page, and another first version.
-    #[cfg(test)]
-    pub(super) fn with_page(page_bytes: usize, number: u64, first_version: u64) -> Frame {
-        let page = Page {
-            buffer: Some(Buffer::zeroed(page_bytes)),
-            number,
-        };
-        Frame::of(page, first_version)
-    }
-
-    /// Returns one without memory for a page. Frames of a pool lend snapshots to each other, so
-    /// each begins with another version.
-    pub(super) fn unused(first_version: u64) -> Frame {
+    /// Returns one without memory for a page.
+    pub(super) fn unused(lent: Lent) -> Frame {
         let page = Page {
             buffer: None,
             number: NO_PAGE,
         };
-        Frame::of(page, first_version)
+        Frame::of(page, lent)
     }
 
-    fn of(page: Page, first_version: u64) -> Frame {
+    pub(super) fn of(page: Page, lent: Lent) -> Frame {
         let number = page.number;
         Frame {
             latch: RwLock::new(page),
@@ -109,10 +82,7 @@ impl Frame {
             owner: AtomicU64::new(number),
             is_touched: AtomicBool::new(false),
             quick_hits: AtomicU64::new(0),
-            version: Version::new(first_version),
-            snapshot: AtomicU32::new(NOTHING),
-            read: AtomicU64::new(0),
-            ways: AtomicU32::new(NOTHING),
+            lent,
             is_dirty: AtomicBool::new(false),
         }
     }
@@ -125,31 +95,14 @@ impl Frame {
         }
     }
 
-    /// Counts a read under the latch, and returns whether the page was read often since it was
-    /// changed. Now and then a count is lost.
-    pub(super) fn is_read_often(&self) -> bool {
-        let version = self.version.get() << READ_BITS;
-        let before = self.read.load(Ordering::Relaxed);
-        let count = match before & !((1 << READ_BITS) - 1) == version {
-            true => (before - version + 1) % READ_OFTEN,
-            false => 1,
-        };
-        self.read.store(version + count, Ordering::Relaxed);
-        count == 0
-    }
-
     /// Makes the frame that of no page, and takes back what it was lent. The caller holds the
     /// buffer's mutex, and either the frame is closed, or the caller holds its latch exclusively.
-    pub(super) fn leave(&self, snapshots: &Kept<Snapshot>, ways: &Kept<Ways>) {
+    pub(super) fn leave(&self, loans: &Loans) {
         // First, so that no reader takes for unchanged what another frame's writer changes.
-        self.version.raise();
+        self.lent.raise();
         self.owner.store(NO_PAGE, Ordering::Release);
         self.is_touched.store(false, Ordering::Relaxed);
-        if let Some(snapshot) = snapshots.get(&self.snapshot) {
-            snapshot.clear();
-        }
-        snapshots.take_back(&self.snapshot);
-        ways.take_back(&self.ways);
+        loans.take_back(&self.lent);
         assert!(
             self.owner.load(Ordering::Relaxed) == NO_PAGE,
             "the frame has no page (PB1)"
@@ -247,22 +200,10 @@ impl Drop for Pin<'_> {
 /// A page that may be read: pinned, with a shared latch.
 pub struct Shared<'b> {
     // Fields are dropped in this order: the latch is free before the pin is.
-    page: RwLockReadGuard<'b, Page>,
-    pin: Pin<'b>,
-}
-
-/// A page that was read, without its latch: pinned, so that it can be said whether it changed.
-#[derive(Debug)]
-pub(in crate::paged) struct Unlatched<'b> {
-    pin: Pin<'b>,
-    version: u64,
-}
-
-impl Unlatched<'_> {
-    /// Returns whether no writer has had the page since it was read.
-    pub(in crate::paged) fn is_unchanged(&self) -> bool {
-        self.pin.frame.version.is_still(self.version)
-    }
+    pub(super) page: RwLockReadGuard<'b, Page>,
+    /// Held for its end alone, unless readers leave the latch before it.
+    #[cfg_attr(not(feature = "couplings"), expect(dead_code))]
+    pub(super) pin: Pin<'b>,
 }
 
 /// A page that may be written: pinned, with an exclusive latch.
@@ -282,20 +223,6 @@ impl<'b> Shared<'b> {
     pub fn number(&self) -> u64 {
         self.page.number
     }
-
-    pub(super) fn frame(&self) -> &'b Frame {
-        self.pin.frame
-    }
-
-    /// Lets writers have the page, and keeps it in its frame.
-    pub(in crate::paged) fn unlatch(self) -> Unlatched<'b> {
-        let Shared { page, pin } = self;
-        // No writer has it now.
-        let version = pin.frame.version.get();
-        drop(page);
-        assert!(pin.frame.is_pinned(), "the page stays (PB2)");
-        Unlatched { pin, version }
-    }
 }
 
 impl<'b> Exclusive<'b> {
@@ -303,7 +230,7 @@ impl<'b> Exclusive<'b> {
         debug_assert!(pin.frame.is_pinned(), "what is latched is pinned");
         // Before anything is changed, under the latch: who reads it later behind the latch of a
         // page that was changed with this one sees it.
-        pin.frame.version.raise();
+        pin.frame.lent.raise();
         Exclusive { page, pin }
     }
 
@@ -392,19 +319,6 @@ mod tests {
         frame.owner.store(NO_PAGE, Ordering::Release);
         frame.reopen();
         assert!(Pin::optimistic(&frame, 3, &waiters).is_none());
-    }
-
-    #[test]
-    fn a_page_that_a_writer_had_is_seen_to_have_changed() {
-        let (frame, waiters) = (Frame::new(512, 3), Waiters::default());
-        let read = || Shared::new(frame.latch.read(), Pin::new(&frame, &waiters)).unlatch();
-        let one = read();
-        drop(read());
-        assert!(one.is_unchanged() && frame.is_pinned());
-        drop(Exclusive::new(frame.latch.write(), Pin::new(&frame, &waiters)));
-        assert!(!one.is_unchanged() && read().is_unchanged());
-        drop(one);
-        assert!(!frame.is_pinned());
     }
 
     #[test]

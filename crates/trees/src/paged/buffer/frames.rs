@@ -1,7 +1,7 @@
 //! The frames of a pool. They are made some at a time, once they are used, and stay where they are.
 
 use super::frame::Frame;
-use super::versions::Version;
+use super::lending::Lent;
 use std::ops::Index;
 use std::sync::OnceLock;
 
@@ -50,7 +50,7 @@ impl Index<usize> for Frames {
         let first = number / CHUNK * CHUNK;
         let frames = self.chunks[number / CHUNK].get_or_init(|| {
             let numbers = first..self.len.min(first + CHUNK);
-            let made = numbers.map(|number| Frame::unused(Version::first_of(number, self.len)));
+            let made = numbers.map(|number| Frame::unused(Lent::new(number, self.len)));
             made.collect()
         });
         &frames[number - first]

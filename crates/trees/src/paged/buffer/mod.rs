@@ -7,9 +7,9 @@
 //!
 //! *Read in this order*: [`PageBuffer`] here, `frame.rs`, `frames.rs`, `slab.rs`, `arena.rs`
 //! (everything in memory: the thesis's "optimal" buffer), `queue.rs`, `segments.rs`, `format.rs`,
-//! `hints.rs`, `shard.rs`, `pool.rs` (pins), `kept.rs`, `versions.rs` and `peek.rs` (reading
-//! without pins), `evict.rs`, `journal.rs`, `checkpoint.rs`, `hosted.rs` (checkpoints that another
-//! store makes durable), `punch.rs` (space of free pages), `copy.rs` (copies of those).
+//! `hints.rs`, `shard.rs`, `pool.rs` (pins), `lending/` (other pins, and reading without any),
+//! `evict.rs`, `journal.rs`, `checkpoint.rs`, `hosted.rs` (checkpoints that another store makes
+//! durable), `punch.rs` (space of free pages), `copy.rs` (copies of those).
 //!
 //! Pages are written in place. A crash must not lose the checkpoint that they belong to, so the
 //! old image of a page goes to a journal, and is synced there, before the page is first
@@ -49,8 +49,7 @@ mod frames;
 mod hints;
 mod hosted;
 mod journal;
-mod kept;
-mod peek;
+mod lending;
 mod pool;
 mod punch;
 mod queue;
@@ -59,17 +58,19 @@ mod shard;
 mod slab;
 #[cfg(test)]
 mod tests;
-mod versions;
 
 pub use arena::Arena;
 pub use checkpoint::FreeLists;
 pub use format::PAGE_HEADER;
 pub(in crate::paged) use format::{examples, reread};
-pub(in crate::paged) use frame::Unlatched;
 pub use frame::{Exclusive, Shared};
-pub use hints::{PinPolicy, Way};
+pub use hints::Way;
 pub use hosted::LastRoot;
-pub use peek::Peek;
+pub use lending::Lending;
+#[cfg(feature = "couplings")]
+pub(in crate::paged) use lending::Unlatched;
+#[cfg(feature = "couplings")]
+pub use lending::{Peek, PinPolicy};
 pub(in crate::paged) use pool::{FRAME_BYTES, check_page_bytes};
 pub use pool::{Pool, PoolOptions, PoolStatistics, Validate};
 pub use queue::QueuePolicy;
@@ -78,7 +79,7 @@ pub use segments::FIRST_SEGMENT;
 use alluvium_storage::Result;
 
 /// Pages by number, pinned and latched while they are used.
-pub trait PageBuffer: Send + Sync + 'static {
+pub trait PageBuffer: Lending + Send + Sync + 'static {
     /// Pins a page and latches it for reading.
     ///
     /// # Errors
@@ -105,28 +106,6 @@ pub trait PageBuffer: Send + Sync + 'static {
     /// As [`PageBuffer::pin_shared`].
     fn pin_exclusive_by(&self, page: u64, _way: Option<&Way>) -> Result<Exclusive<'_>> {
         self.pin_exclusive(page)
-    }
-
-    /// Returns where the reference at a place of a node remembers its page's frame, if it does.
-    fn way(&self, _node: &Shared<'_>, _place: usize) -> Option<&Way> {
-        None
-    }
-
-    /// The same of a node that is not latched.
-    fn way_seen(&self, _node: &Peek<'_>, _place: usize) -> Option<&Way> {
-        None
-    }
-
-    /// Makes snapshots of pages that are read often, for readers without latches. They take memory
-    /// of pages that are free.
-    fn keep_snapshots(&self) {}
-
-    /// Is told of a page that was read under its latch, so that a snapshot can be made of it.
-    fn offer(&self, _page: &Shared<'_>) {}
-
-    /// Returns a page's snapshot, if there is one and it is of this moment.
-    fn peek(&self, _page: u64, _way: Option<&Way>) -> Option<Peek<'_>> {
-        None
     }
 
     /// Returns a page that is not in use, filled with zeros.

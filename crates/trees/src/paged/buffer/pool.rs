@@ -3,10 +3,11 @@
 use super::format::{PAGE_HEADER, PageFault, check_page, write_free};
 use super::frame::{Exclusive, Frame, NO_PAGE, Page, Pin, Shared, Waiters};
 use super::frames::Frames;
-use super::hints::{Hints, PinPolicy, Ways, way_at};
+use super::hints::Hints;
 use super::journal::Journal;
-use super::kept::Kept;
-use super::peek::{Peek, Snapshots};
+use super::lending::Loans;
+#[cfg(feature = "couplings")]
+use super::lending::PinPolicy;
 use super::queue::QueuePolicy;
 use super::segments::Segments;
 use super::shard::State;
@@ -30,8 +31,6 @@ pub(super) const LEAST_FRAMES: usize = 8;
 /// Frames beside those that memory is given for. Once a write has failed, changed pages stay in
 /// theirs: the operation that met the failure ends in these, and readers go on in them.
 const SPARE_FRAMES: usize = 64;
-/// One snapshot for this number of frames. It takes the memory of one.
-const FRAMES_OF_SNAPSHOT: usize = 8;
 /// After how long a thread that waits for a frame looks for one although it was not woken.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// Where the pages begin in their file.
@@ -57,6 +56,7 @@ pub struct PoolOptions {
     /// How long a thread waits for a frame while all are pinned.
     pub longest_wait: Duration,
     /// How pages that are in memory are pinned.
+    #[cfg(feature = "couplings")]
     pub pins: PinPolicy,
     /// Into how many parts frames, table and queues are divided, each with a mutex of its own. A
     /// page belongs to one of them by its number, so each has to have frames enough.
@@ -70,6 +70,7 @@ impl Default for PoolOptions {
             memory_bytes: 64 << 20,
             policy: QueuePolicy::Quarter,
             longest_wait: Duration::from_secs(2),
+            #[cfg(feature = "couplings")]
             pins: PinPolicy::default(),
             shards: 1,
         }
@@ -95,9 +96,9 @@ pub struct PoolStatistics {
 
 /// Pages of a file, of which as many are in memory as the budget allows.
 ///
-/// Hits take the buffer's mutex for the table and the queues, or by other [`PinPolicy`]s
-/// nothing; reads and writes happen outside of it (PB3). A thread that needs a frame while all are
-/// pinned waits a bounded time, then gets an error.
+/// Hits need no mutex: a guess tells where a page is, and is proven after the pin. The queues learn
+/// of a hit when the page is to be evicted. Reads and writes happen outside of the mutex (PB3). A
+/// thread that needs a frame while all are pinned waits a bounded time, then gets an error.
 pub struct Pool {
     pub(super) device: Arc<dyn Device>,
     pub(super) journal: Journal,
@@ -105,13 +106,12 @@ pub struct Pool {
     pub(super) options: PoolOptions,
     /// Those of each shard, with its spare ones, behind those of the one before.
     pub(super) frames: Frames,
-    memory: PageMemory,
+    pub(super) memory: PageMemory,
     /// For how many frames of a shard memory is given.
-    counted: usize,
+    pub(super) counted: usize,
     pub(super) shards: Box<[Mutex<State>]>,
-    hints: Hints,
-    snapshots: Snapshots,
-    ways: Kept<Ways>,
+    pub(super) hints: Hints,
+    pub(super) loans: Loans,
     pub(super) waiters: Waiters,
     pub(super) segments: Mutex<Segments>,
     /// Pages that were free at the last checkpoint.
@@ -157,8 +157,7 @@ impl Pool {
         validate: Arc<Validate>,
     ) -> Result<Pool> {
         check_page_bytes(options.page_bytes)?;
-        let beside = options.pins.bytes_beside(options.page_bytes);
-        let frames = options.memory_bytes / (options.page_bytes + beside);
+        let frames = options.memory_bytes / (options.page_bytes + options.bytes_beside());
         let counted = frames.checked_div(options.shards).unwrap_or_default();
         if counted < LEAST_FRAMES || frames + options.shards * SPARE_FRAMES >= NO_FRAME as usize {
             let why = format!(
@@ -172,8 +171,6 @@ impl Pool {
         }
         let all = counted + SPARE_FRAMES;
         let state = |shard| State::new(shard, counted, SPARE_FRAMES, &options);
-        let ways = Kept::new();
-        ways.allow(options.pins.nodes(frames) as u32);
         Ok(Pool {
             device,
             journal,
@@ -185,9 +182,8 @@ impl Pool {
             shards: (0..options.shards)
                 .map(|shard| Mutex::new(state(shard)))
                 .collect(),
-            hints: Hints::new(frames, options.pins),
-            snapshots: Snapshots::new(options.page_bytes - PAGE_HEADER),
-            ways,
+            hints: options.hints(frames),
+            loans: Loans::of_pool(&options, frames),
             waiters: Waiters::default(),
             segments: Mutex::new(segments),
             free_before: Mutex::default(),
@@ -219,7 +215,7 @@ impl Pool {
     }
 
     /// Returns how many pins of pages in memory have taken a mutex.
-    #[cfg(test)]
+    #[cfg(all(test, feature = "couplings"))]
     pub(in crate::paged) fn locked_pins(&self) -> u64 {
         self.shards.iter().map(|shard| shard.lock().hits).sum()
     }
@@ -229,7 +225,7 @@ impl Pool {
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let used: usize = self.shards.iter().map(|shard| shard.lock().used()).sum();
-        let each = self.options.page_bytes + self.options.pins.bytes_beside(self.options.page_bytes);
+        let each = self.options.page_bytes + self.options.bytes_beside();
         (used * (each + FRAME_BYTES)) as u64
     }
 
@@ -322,7 +318,7 @@ impl Pool {
             }
             if !self.make_space(state)? {
                 if since.get_or_insert_with(Instant::now).elapsed() > self.options.longest_wait {
-                    let frames = self.counted - self.snapshots.kept.most() as usize / self.shards.len();
+                    let frames = self.counted - self.loans.frames() / self.shards.len();
                     return Err(all_pinned(frames));
                 }
                 self.waiters.wait(LOOK_AGAIN);
@@ -353,7 +349,7 @@ impl Pool {
     /// Frees the frame of a page. Others may have pinned it if its read failed: they look at the
     /// number behind the latch.
     pub(super) fn detach(&self, state: &mut State, frame: usize) {
-        self.frames[frame].leave(&self.snapshots.kept, &self.ways);
+        self.frames[frame].leave(&self.loans);
         state.detach(frame);
         assert!(state.page_of(frame) == NO_PAGE, "the frame has no page (PB1)");
     }
@@ -537,48 +533,6 @@ impl PageBuffer for Pool {
                 Found::Empty(filled) => return Ok(filled),
             }
         }
-    }
-
-    fn way(&self, node: &Shared<'_>, place: usize) -> Option<&Way> {
-        let count = self.options.pins.ways(self.options.page_bytes);
-        let make = || (0..count).map(|_| Way::new()).collect();
-        way_at(self.ways.get_or_lend(&node.frame().ways, make)?, place)
-    }
-
-    fn way_seen(&self, node: &Peek<'_>, place: usize) -> Option<&Way> {
-        way_at(self.ways.get(&node.frame().ways)?, place)
-    }
-
-    fn keep_snapshots(&self) {
-        if self.snapshots.kept.most() > 0 {
-            return;
-        }
-        let most = (self.counted / FRAMES_OF_SNAPSHOT).min(self.counted - LEAST_FRAMES);
-        let mut allowed = 0;
-        for shard in &self.shards {
-            let (used, all) = shard.lock().give_up(most);
-            allowed += (all - used.len()) as u32;
-            for frame in used {
-                // One that a failed read left may be pinned still: its memory stays with it.
-                if let Some(mut page) = self.frames[frame].latch.try_write() {
-                    page.buffer
-                        .take()
-                        .into_iter()
-                        .for_each(|buffer| self.memory.give_back(buffer));
-                    allowed += 1;
-                }
-            }
-        }
-        self.snapshots.kept.allow(allowed);
-    }
-
-    fn offer(&self, page: &Shared<'_>) {
-        self.snapshots.offer(page);
-    }
-
-    fn peek(&self, page: u64, way: Option<&Way>) -> Option<Peek<'_>> {
-        let number = way.and_then(Way::get).or_else(|| self.hints.of(page))?;
-        self.snapshots.peek(self.frames.get(number)?, page)
     }
 
     fn allocate(&self) -> Result<Exclusive<'_>> {

@@ -160,6 +160,7 @@ impl State {
 
     /// Takes frames without a page out of use for good, at most `most`, and returns those of them
     /// that were used, and how many there are in all.
+    #[cfg(feature = "couplings")]
     pub(super) fn give_up(&mut self, most: usize) -> (Vec<usize>, usize) {
         let fresh = most.min(self.fresh.len());
         self.fresh.end -= fresh as u32;
@@ -208,6 +209,7 @@ mod tests {
         assert_eq!(victims, [12, 13], "the first that were touched");
         states[2].detach(12);
         assert_eq!((states[2].frame_of(2), states[2].page_of(12)), (None, NO_PAGE));
+        #[cfg(feature = "couplings")]
         assert_eq!(states[2].give_up(5), (vec![12], 1));
         assert_eq!(states[2].len(), 6);
     }

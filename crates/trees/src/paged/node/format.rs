@@ -563,8 +563,12 @@ pub(in crate::paged) fn add_pivot(shape: &Shape, node: &mut [u8], key: &[u8], ch
     }
 }
 
+mod look;
+#[cfg(feature = "couplings")]
 mod words;
-pub(in crate::paged) use words::{Look, Reference, Words, look, look_at, reference_at};
+pub(in crate::paged) use look::{Look, Reference, look, reference_at};
+#[cfg(feature = "couplings")]
+pub(in crate::paged) use words::{Words, look_at};
 
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,8 @@
 //! *Does not know*: where pages are, latches, when messages move.
 //!
 //! *Read in this order*: `layout.rs` (how a page is divided), `message.rs` (what messages mean
-//! together), `format.rs` (bytes), `format/words.rs` (nodes that may change while they are read),
+//! together), `format.rs` (bytes), `format/look.rs`, `format/words.rs` (nodes that may change
+//! while they are read),
 //! `split.rs`, `join.rs`, `division.rs` (nodes that are divided each in its own way).
 //!
 //! Each array of a node has slots of one size, made for the longest key and value of the tree,
@@ -33,9 +34,11 @@ mod split;
 pub use division::{Epsilon, PivotBounds};
 pub use format::{Kind, Table, child_of_value, value_of_child};
 pub(in crate::paged) use format::{
-    Look, Reference, Words, add_pivot, child, child_at, child_index, kind, level, look, look_at,
-    reference_at, set_first_child, set_head,
+    Look, Reference, add_pivot, child, child_at, child_index, kind, level, look, reference_at,
+    set_first_child, set_head,
 };
+#[cfg(feature = "couplings")]
+pub(in crate::paged) use format::{Words, look_at};
 pub(in crate::paged) use join::{is_under_full, join, without_buffer};
 pub use layout::{Shape, TreeSizes, divide};
 pub(in crate::paged) use message::fold;

@@ -4,7 +4,8 @@
 //!
 //! *Does not know*: who writes, and when messages move.
 //!
-//! *Read in this order*: `descent.rs`, `lookup.rs`, `scan.rs`, `check.rs`.
+//! *Read in this order*: `descent.rs` (`couplings.rs` in its place with that feature), `lookup.rs`,
+//! `scan.rs`, `check.rs`.
 //!
 //! - **PR1** A reader latches a child before it leaves the parent, or sees behind the child's
 //!   latch, or its version, that no writer has had the parent since. So no message passes it: a
@@ -12,10 +13,16 @@
 //! - **PR2** Reading changes no byte of a page.
 
 mod check;
+#[cfg(feature = "couplings")]
+mod couplings;
+#[cfg(not(feature = "couplings"))]
 mod descent;
 mod lookup;
 mod scan;
 
 pub use check::{Examined, LevelFigures};
-pub use descent::Coupling;
+#[cfg(feature = "couplings")]
+pub use couplings::Coupling;
+#[cfg(not(feature = "couplings"))]
+pub(in crate::paged) use descent::Coupling;
 pub use scan::{Bounds, Scan};

@@ -58,9 +58,10 @@ impl Stored {
 
     fn create_with(directory: &SimDirectory, sort: Sort, means: Means) -> Result<Stored> {
         let pool = PoolOptions {
-            pins: means.0,
-            shards: means.2,
-            memory_bytes: 24 * 512 * means.2,
+            #[cfg(feature = "couplings")]
+            pins: means.pins,
+            shards: means.shards,
+            memory_bytes: 24 * 512 * means.shards,
             ..pool_options()
         };
         let place = place(directory);
@@ -71,7 +72,7 @@ impl Stored {
                     ..options(epsilon, root, FlushOrder::Depth, Arc::new(Append))
                 };
                 let tree = BepsTree::create_in(place, 5, pool, options)?;
-                Ok(Stored::Beps(tree.coupled_by(means.1)))
+                Ok(Stored::Beps(means.couple(tree)))
             }
             Sort::Adaptive(merging) => {
                 let options = TreeOptions {
@@ -80,12 +81,12 @@ impl Stored {
                     ..options(0, RootStyle::Separate, FlushOrder::Depth, Arc::new(Append))
                 };
                 let tree = BepsTree::create_in(place, 5, pool, options)?;
-                Ok(Stored::Beps(tree.coupled_by(means.1)))
+                Ok(Stored::Beps(means.couple(tree)))
             }
             Sort::Bplus(merging) => {
                 let limits = (8, 8);
                 let tree = BplusTree::create_merging_in(place, 5, pool, limits, Arc::new(Append), merging)?;
-                Ok(Stored::Bplus(tree.coupled_by(means.1)))
+                Ok(Stored::Bplus(means.couple(tree)))
             }
         }
     }

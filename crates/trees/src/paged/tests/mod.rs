@@ -5,10 +5,13 @@
 //! *Does not know*: how it holds it.
 //!
 //! *Read in this order*: this file (trees under one interface), `model.rs`, `shapes.rs`,
-//! `threads.rs`, `merges.rs`, `adaptive.rs`, `coupling.rs`, `crashes.rs`.
+//! `threads.rs`, `merges.rs`, `adaptive.rs`, `coupling.rs`, `couplings.rs`,
+//! `crashes.rs`.
 
 mod adaptive;
 mod coupling;
+#[cfg(feature = "couplings")]
+mod couplings;
 mod crashes;
 mod merges;
 mod model;
@@ -17,10 +20,15 @@ mod threads;
 
 use super::beps::{BepsTree, FlushOrder, RootStyle, TreeOptions};
 use super::bplus::BplusTree;
-use super::buffer::{Arena, PAGE_HEADER, PageBuffer, PinPolicy, Pool, PoolOptions, QueuePolicy};
+#[cfg(feature = "couplings")]
+use super::buffer::PinPolicy;
+use super::buffer::{Arena, PAGE_HEADER, PageBuffer, Pool, PoolOptions, QueuePolicy};
 use super::merge::Merging;
 use super::node::{Epsilon, Operator, Shape, TreeSizes};
-use super::read::{Bounds, Coupling, Examined};
+#[cfg(feature = "couplings")]
+use super::read::Coupling;
+use super::read::{Bounds, Examined};
+use super::tree::{PagedTree, WritePath};
 use alluvium_device::memory::MemoryDirectory;
 use alluvium_storage::Result;
 use std::sync::Arc;
@@ -184,19 +192,66 @@ fn options(
     }
 }
 
-/// How pages are pinned, how nodes are gone through, and how many tables there are.
+/// How many tables there are, and with the feature `couplings` how pages are pinned and how nodes
+/// are gone through.
 #[derive(Clone, Copy, Debug)]
-struct Means(PinPolicy, Coupling, usize);
+struct Means {
+    shards: usize,
+    #[cfg(feature = "couplings")]
+    pins: PinPolicy,
+    #[cfg(feature = "couplings")]
+    coupling: Coupling,
+}
+
+impl Means {
+    #[cfg(feature = "couplings")]
+    const fn of(pins: PinPolicy, coupling: Coupling, shards: usize) -> Means {
+        Means {
+            shards,
+            pins,
+            coupling,
+        }
+    }
+
+    #[cfg(not(feature = "couplings"))]
+    const fn of(shards: usize) -> Means {
+        Means { shards }
+    }
+
+    /// Couples a tree by these means.
+    fn couple<B: PageBuffer, W: WritePath>(self, tree: PagedTree<B, W>) -> PagedTree<B, W> {
+        #[cfg(feature = "couplings")]
+        let tree = tree.coupled_by(self.coupling);
+        tree
+    }
+}
 
 /// Every option, and options together.
-const MEANS: [Means; 6] = [
-    Means(PinPolicy::Locked, Coupling::Latched, 1),
-    Means(PinPolicy::Optimistic, Coupling::Optimistic, 1),
-    Means(PinPolicy::Optimistic, Coupling::Versions, 1),
-    Means(PinPolicy::Swizzled, Coupling::Latched, 1),
-    Means(PinPolicy::Locked, Coupling::Latched, 3),
-    Means(PinPolicy::Swizzled, Coupling::Versions, 2),
+#[cfg(feature = "couplings")]
+const MEANS: &[Means] = &[
+    Means::of(PinPolicy::Locked, Coupling::Latched, 1),
+    Means::of(PinPolicy::Optimistic, Coupling::Optimistic, 1),
+    Means::of(PinPolicy::Optimistic, Coupling::Versions, 1),
+    Means::of(PinPolicy::Swizzled, Coupling::Latched, 1),
+    Means::of(PinPolicy::Locked, Coupling::Latched, 3),
+    Means::of(PinPolicy::Swizzled, Coupling::Versions, 2),
 ];
+#[cfg(not(feature = "couplings"))]
+const MEANS: &[Means] = &[Means::of(1), Means::of(3)];
+
+/// Those of trees in memory.
+#[cfg(feature = "couplings")]
+const MEANS_IN_MEMORY: &[Means] = &[MEANS[0], MEANS[1], MEANS[2]];
+#[cfg(not(feature = "couplings"))]
+const MEANS_IN_MEMORY: &[Means] = &[MEANS[0]];
+
+/// One of the means, whatever the number.
+const fn means(number: usize) -> Means {
+    Means {
+        shards: 1,
+        ..MEANS[number % MEANS.len()]
+    }
+}
 
 /// A pool in memory whose pages are checked as those of a tree.
 fn pool(page_bytes: usize, frames: usize, epsilon_percent: u32, means: Means) -> Pool {
@@ -212,8 +267,9 @@ fn pool_of(shape: Shape, frames: usize, means: Means) -> Pool {
         memory_bytes: frames * page_bytes,
         policy: QueuePolicy::Quarter,
         longest_wait: Duration::from_secs(2),
-        pins: means.0,
-        shards: means.2,
+        #[cfg(feature = "couplings")]
+        pins: means.pins,
+        shards: means.shards,
     };
     let validate = Arc::new(move |content: &[u8]| shape.validate(content));
     Pool::create(&MemoryDirectory::new(), "tree", 77, options, validate).unwrap()
@@ -236,30 +292,29 @@ fn subjects(operator: &Arc<dyn Operator>) -> Vec<(String, Box<dyn Subject>)> {
         let options = || options(epsilon, root, order, Arc::clone(operator));
         // In these all options meet every style of root and order of flushes.
         let is_chosen = [30, 60].contains(&epsilon);
-        for coupling in [Coupling::Latched, Coupling::Versions] {
-            if coupling == Coupling::Latched || is_chosen {
-                let tree = BepsTree::create(Arena::new(512).unwrap(), options()).unwrap();
-                let name = name(&format!("arena {coupling:?}"));
-                all.push((name, Box::new(tree.coupled_by(coupling))));
-            }
+        let some = |all: &'static [Means]| all.iter().take(if is_chosen { all.len() } else { 1 });
+        for means in some(MEANS_IN_MEMORY) {
+            let tree = BepsTree::create(Arena::new(512).unwrap(), options()).unwrap();
+            let name = name(&format!("arena {means:?}"));
+            all.push((name, Box::new(means.couple(tree))));
         }
-        for means in MEANS.into_iter().take(if is_chosen { MEANS.len() } else { 1 }) {
+        for &means in some(MEANS) {
             // Of several tables each has the frames for a flush.
-            let frames = 96 * means.2;
+            let frames = 96 * means.shards;
             let tree = BepsTree::create(pool(512, frames, epsilon, means), options()).unwrap();
             let name = name(&format!("pool {means:?}"));
-            all.push((name, Box::new(tree.coupled_by(means.1))));
+            all.push((name, Box::new(means.couple(tree))));
         }
     }
-    for coupling in [Coupling::Latched, Coupling::Versions] {
+    for means in MEANS_IN_MEMORY {
         let tree = BplusTree::create(Arena::new(512).unwrap(), 8, 8, Arc::clone(operator)).unwrap();
-        let name = format!("B⁺ arena {coupling:?}");
-        all.push((name, Box::new(tree.coupled_by(coupling))));
+        let name = format!("B⁺ arena {means:?}");
+        all.push((name, Box::new(means.couple(tree))));
     }
-    for means in MEANS {
+    for &means in MEANS {
         let tree = BplusTree::create(pool(512, 96, 100, means), 8, 8, Arc::clone(operator)).unwrap();
         let name = format!("B⁺ pool {means:?}");
-        all.push((name, Box::new(tree.coupled_by(means.1))));
+        all.push((name, Box::new(means.couple(tree))));
     }
     all.extend(merging_subjects(operator));
     all.extend(adaptive_subjects(operator, Merging::Never));
@@ -269,28 +324,10 @@ fn subjects(operator: &Arc<dyn Operator>) -> Vec<(String, Box<dyn Subject>)> {
 /// Trees whose nodes are divided each in its own way.
 fn adaptive_subjects(operator: &Arc<dyn Operator>, merging: Merging) -> Vec<(String, Box<dyn Subject>)> {
     let mut all: Vec<(String, Box<dyn Subject>)> = Vec::new();
-    for (page_bytes, root, order, pins, coupling) in [
-        (
-            512,
-            RootStyle::Separate,
-            FlushOrder::Level,
-            PinPolicy::Locked,
-            Coupling::Latched,
-        ),
-        (
-            1024,
-            RootStyle::Separate,
-            FlushOrder::Depth,
-            PinPolicy::Swizzled,
-            Coupling::Versions,
-        ),
-        (
-            1024,
-            RootStyle::Buffered,
-            FlushOrder::Level,
-            PinPolicy::Locked,
-            Coupling::Latched,
-        ),
+    for (page_bytes, root, order, means) in [
+        (512, RootStyle::Separate, FlushOrder::Level, means(0)),
+        (1024, RootStyle::Separate, FlushOrder::Depth, means(5)),
+        (1024, RootStyle::Buffered, FlushOrder::Level, means(0)),
     ] {
         let options = || TreeOptions {
             merging,
@@ -303,10 +340,10 @@ fn adaptive_subjects(operator: &Arc<dyn Operator>, merging: Merging) -> Vec<(Str
         };
         let name = |buffer: &str| format!("{merges}adaptive Bε {page_bytes} {root:?} {order:?} {buffer}");
         let tree = BepsTree::create(Arena::new(page_bytes).unwrap(), options()).unwrap();
-        all.push((name("arena"), Box::new(tree.coupled_by(coupling))));
+        all.push((name("arena"), Box::new(means.couple(tree))));
         let shape = Shape::adaptive(page_bytes - PAGE_HEADER, sizes(0)).unwrap();
-        let tree = BepsTree::create(pool_of(shape, 96, Means(pins, coupling, 1)), options()).unwrap();
-        all.push((name("pool"), Box::new(tree.coupled_by(coupling))));
+        let tree = BepsTree::create(pool_of(shape, 96, means), options()).unwrap();
+        all.push((name("pool"), Box::new(means.couple(tree))));
     }
     all
 }
@@ -314,42 +351,12 @@ fn adaptive_subjects(operator: &Arc<dyn Operator>, merging: Merging) -> Vec<(Str
 /// Trees whose under-full nodes are merged, of every kind and option.
 fn merging_subjects(operator: &Arc<dyn Operator>) -> Vec<(String, Box<dyn Subject>)> {
     let mut all: Vec<(String, Box<dyn Subject>)> = Vec::new();
-    for (epsilon, root, order, pins, coupling) in [
-        (
-            0,
-            RootStyle::Separate,
-            FlushOrder::Level,
-            PinPolicy::Locked,
-            Coupling::Latched,
-        ),
-        (
-            60,
-            RootStyle::Separate,
-            FlushOrder::Depth,
-            PinPolicy::Optimistic,
-            Coupling::Optimistic,
-        ),
-        (
-            85,
-            RootStyle::Separate,
-            FlushOrder::Level,
-            PinPolicy::Locked,
-            Coupling::Latched,
-        ),
-        (
-            0,
-            RootStyle::Buffered,
-            FlushOrder::Depth,
-            PinPolicy::Locked,
-            Coupling::Latched,
-        ),
-        (
-            70,
-            RootStyle::Buffered,
-            FlushOrder::Level,
-            PinPolicy::Optimistic,
-            Coupling::Versions,
-        ),
+    for (epsilon, root, order, means) in [
+        (0, RootStyle::Separate, FlushOrder::Level, means(0)),
+        (60, RootStyle::Separate, FlushOrder::Depth, means(1)),
+        (85, RootStyle::Separate, FlushOrder::Level, means(0)),
+        (0, RootStyle::Buffered, FlushOrder::Depth, means(0)),
+        (70, RootStyle::Buffered, FlushOrder::Level, means(2)),
     ] {
         let options = || TreeOptions {
             merging: Merging::UnderFull,
@@ -357,24 +364,21 @@ fn merging_subjects(operator: &Arc<dyn Operator>) -> Vec<(String, Box<dyn Subjec
         };
         let name = |buffer: &str| format!("merging Bε {epsilon} {root:?} {order:?} {buffer}");
         let tree = BepsTree::create(Arena::new(512).unwrap(), options()).unwrap();
-        all.push((name("arena"), Box::new(tree.coupled_by(coupling))));
-        let tree = BepsTree::create(pool(512, 96, epsilon, Means(pins, coupling, 1)), options()).unwrap();
-        all.push((name("pool"), Box::new(tree.coupled_by(coupling))));
+        all.push((name("arena"), Box::new(means.couple(tree))));
+        let tree = BepsTree::create(pool(512, 96, epsilon, means), options()).unwrap();
+        all.push((name("pool"), Box::new(means.couple(tree))));
     }
-    for Means(pins, coupling, _) in [MEANS[0], MEANS[1], MEANS[5]] {
+    for means in [means(0), means(1), means(5)] {
         let (limits, merging) = ((8, 8), Merging::UnderFull);
         let arena = Arena::new(512).unwrap();
         let tree = BplusTree::create_merging(arena, limits, Arc::clone(operator), merging).unwrap();
         all.push((
-            format!("merging B⁺ {coupling:?} arena"),
-            Box::new(tree.coupled_by(coupling)),
+            format!("merging B⁺ {means:?} arena"),
+            Box::new(means.couple(tree)),
         ));
-        let pool = pool(512, 96, 100, Means(pins, coupling, 1));
+        let pool = pool(512, 96, 100, means);
         let tree = BplusTree::create_merging(pool, limits, Arc::clone(operator), merging).unwrap();
-        all.push((
-            format!("merging B⁺ {coupling:?} pool"),
-            Box::new(tree.coupled_by(coupling)),
-        ));
+        all.push((format!("merging B⁺ {means:?} pool"), Box::new(means.couple(tree))));
     }
     all.extend(adaptive_subjects(operator, Merging::UnderFull));
     all

@@ -124,11 +124,11 @@ fn every_tree_agrees_with_a_map() {
 fn trees_with_large_nodes_agree_with_a_map() {
     let all = [(0, 4096, 100), (80, 4096, 100), (60, 8192, 200)];
     for (seed, (epsilon, page_bytes, value_limit)) in all.into_iter().enumerate() {
-        for coupling in [Coupling::Latched, Coupling::Optimistic, Coupling::Versions] {
+        for means in MEANS_IN_MEMORY {
             let mut options = options(epsilon, RootStyle::Separate, FlushOrder::Level, Arc::new(Append));
             options.sizes.value_limit = value_limit;
             let tree = BepsTree::create(Arena::new(page_bytes).unwrap(), options).unwrap();
-            let tree = tree.coupled_by(coupling);
+            let tree = means.couple(tree);
             run("large nodes", &tree, &Append, 300 + seed as u64, 40_000, 30_000);
             let counted = tree.statistics();
             assert!(

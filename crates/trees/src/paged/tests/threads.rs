@@ -163,10 +163,10 @@ fn the_frames_that_a_flush_pins_are_bounded() {
 
 #[test]
 fn several_threads_flush_ranges_while_others_write_and_read() {
-    for means in MEANS {
+    for &means in MEANS {
         let options = options(60, RootStyle::Separate, FlushOrder::Automatic, Arc::new(Sum));
-        let tree = BepsTree::create(pool(512, 192 * means.2, 60, means), options).unwrap();
-        let tree = tree.coupled_by(means.1);
+        let tree = BepsTree::create(pool(512, 192 * means.shards, 60, means), options).unwrap();
+        let tree = means.couple(tree);
         let at = |number: u64| key(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         (0..6000).for_each(|number| tree.insert(&at(number), &number.to_le_bytes()).unwrap());
         let quarters = |quarter: u64| Bounds {

@@ -5,8 +5,7 @@
 //! *Does not know*: trees.
 //!
 //! *Read in this order*: this file, then `races.rs`, `crashes.rs`, `faults.rs`, `hosted.rs`,
-//! `damaged_journal.rs`, `space.rs`,
-//! `copies.rs`, `ways.rs`.
+//! `damaged_journal.rs`, `shards.rs`, `space.rs`, `copies.rs`, `ways.rs`.
 
 mod copies;
 mod crashes;
@@ -14,7 +13,9 @@ mod damaged_journal;
 mod faults;
 mod hosted;
 mod races;
+mod shards;
 mod space;
+#[cfg(feature = "couplings")]
 mod ways;
 
 use super::*;
@@ -43,6 +44,7 @@ fn options(frames: usize) -> PoolOptions {
         memory_bytes: frames * PAGE,
         policy: QueuePolicy::Fifo,
         longest_wait: Duration::from_millis(100),
+        #[cfg(feature = "couplings")]
         pins: PinPolicy::Optimistic,
         shards: 1,
     }

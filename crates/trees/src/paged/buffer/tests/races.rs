@@ -211,23 +211,81 @@ fn a_page_that_is_pinned_or_dirty_is_not_evicted() {
     );
 }
 
-/// Threads add to random pages; no addition is lost.
-fn add_up(pages: u64, frames: usize, threads: u64, policy: QueuePolicy, pins: PinPolicy, shards: usize) {
-    let directory = MemoryDirectory::new();
-    let options = PoolOptions {
-        policy,
+/// Returns whether references remember the frames of pages.
+fn is_remembered(_options: &PoolOptions) -> bool {
+    #[cfg(feature = "couplings")]
+    return _options.pins == PinPolicy::Swizzled;
+    #[cfg(not(feature = "couplings"))]
+    false
+}
+
+/// Returns whether pages can be read without a latch.
+fn can_peek(_options: &PoolOptions) -> bool {
+    #[cfg(feature = "couplings")]
+    return _options.pins != PinPolicy::Locked;
+    #[cfg(not(feature = "couplings"))]
+    false
+}
+
+/// Reads a page often enough for a snapshot, and then the snapshot: it is not older than what was
+/// `added` before.
+#[cfg(feature = "couplings")]
+fn peek_at(pool: &Pool, latched: Shared<'_>, way: Option<&Way>, added: &AtomicU64, peeks: &AtomicU64) {
+    (0..12).for_each(|_| pool.offer(&latched));
+    let page = latched.number();
+    drop(latched);
+    let before = added.load(Ordering::SeqCst);
+    if let Some(peek) = pool.peek(page, way) {
+        let value = peek.word(0) >> 8 | peek.word(1) << 56;
+        assert!(value >= before || !peek.is_unchanged(), "an old state");
+        peeks.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(not(feature = "couplings"))]
+fn peek_at(_: &Pool, _: Shared<'_>, _: Option<&Way>, _: &AtomicU64, _: &AtomicU64) {}
+
+/// Options of pools of every kind.
+#[cfg(feature = "couplings")]
+fn bases() -> Vec<PoolOptions> {
+    let all = [
+        (PinPolicy::Locked, 1),
+        (PinPolicy::Optimistic, 1),
+        (PinPolicy::Swizzled, 1),
+        (PinPolicy::Locked, 3),
+        (PinPolicy::Swizzled, 2),
+    ];
+    let base = |(pins, shards)| PoolOptions {
         pins,
         shards,
+        ..options(0)
+    };
+    all.map(base).to_vec()
+}
+
+#[cfg(not(feature = "couplings"))]
+fn bases() -> Vec<PoolOptions> {
+    let base = |shards| PoolOptions { shards, ..options(0) };
+    [1, 3].map(base).to_vec()
+}
+
+/// Threads add to random pages; no addition is lost.
+fn add_up(pages: u64, frames: usize, threads: u64, policy: QueuePolicy, base: PoolOptions) {
+    let directory = MemoryDirectory::new();
+    let shards = base.shards;
+    let options = PoolOptions {
+        policy,
         // Most threads want a frame that another has: on a busy machine for long.
         longest_wait: Duration::from_secs(60),
         // Frames are as many as in others of a kind.
-        memory_bytes: frames * shards * (PAGE + pins.bytes_beside(PAGE)),
-        ..options(frames)
+        memory_bytes: frames * shards * (PAGE + base.bytes_beside()),
+        ..base
     };
     let pool = Pool::create(&directory, "pages", 5, options, validate()).unwrap();
     let ways: Vec<Way> = (0..pages).map(|_| Way::new()).collect();
-    let way = |page: u64| (pins == PinPolicy::Swizzled).then(|| &ways[page as usize]);
+    let way = |page: u64| is_remembered(&options).then(|| &ways[page as usize]);
     let peeks = AtomicU64::new(0);
+    #[cfg(feature = "couplings")]
     pool.keep_snapshots();
     (0..pages).for_each(|_| set(&mut pool.allocate().unwrap(), 0));
     pool.checkpoint(&[]).unwrap();
@@ -248,15 +306,7 @@ fn add_up(pages: u64, frames: usize, threads: u64, policy: QueuePolicy, pins: Pi
                         let before = added[page as usize].load(Ordering::SeqCst);
                         let latched = pool.pin_shared_by(page, way(page)).unwrap();
                         assert!(get(&latched) >= before);
-                        // Often enough for a snapshot.
-                        (0..12).for_each(|_| pool.offer(&latched));
-                        drop(latched);
-                        let before = added[page as usize].load(Ordering::SeqCst);
-                        if let Some(peek) = pool.peek(page, way(page)) {
-                            let value = peek.word(0) >> 8 | peek.word(1) << 56;
-                            assert!(value >= before || !peek.is_unchanged(), "an old state");
-                            peeks.fetch_add(1, Ordering::Relaxed);
-                        }
+                        peek_at(pool, latched, way(page), &added[page as usize], peeks);
                     }
                 }
             });
@@ -270,8 +320,8 @@ fn add_up(pages: u64, frames: usize, threads: u64, policy: QueuePolicy, pins: Pi
     }
     let counted = pool.statistics();
     assert!((counted.images > 0) == (frames * shards < pages as usize) && pool.pinned() == 0);
-    let is_peeked = pins != PinPolicy::Locked && frames > 8;
-    assert_eq!(peeks.into_inner() > 0, is_peeked, "{pins:?}, {frames} frames");
+    let is_peeked = can_peek(&options) && frames > 8;
+    assert_eq!(peeks.into_inner() > 0, is_peeked, "{options:?}");
     assert_eq!(
         counted.hits + counted.reads,
         threads * 3000 + pages,
@@ -281,21 +331,15 @@ fn add_up(pages: u64, frames: usize, threads: u64, policy: QueuePolicy, pins: Pi
 
 #[test]
 fn no_change_is_lost_with_more_threads_than_processors_and_few_frames() {
-    let all = [
-        (PinPolicy::Locked, 1),
-        (PinPolicy::Optimistic, 1),
-        (PinPolicy::Swizzled, 1),
-        (PinPolicy::Locked, 3),
-        (PinPolicy::Swizzled, 2),
-    ];
-    for (pins, shards) in all {
-        add_up(200, 8, 4, QueuePolicy::Fifo, pins, shards);
-        add_up(200, 16, 8, QueuePolicy::Quarter, pins, shards);
-        add_up(200, 48, 8, QueuePolicy::Fifo, pins, shards);
+    for base in bases() {
+        let shards = base.shards;
+        add_up(200, 8, 4, QueuePolicy::Fifo, base);
+        add_up(200, 16, 8, QueuePolicy::Quarter, base);
+        add_up(200, 48, 8, QueuePolicy::Fifo, base);
         // Most pins are hits, and each miss evicts a page that others want.
-        add_up(12 * shards as u64, 8, 4, QueuePolicy::Fifo, pins, shards);
-        add_up(20 * shards as u64, 16, 6, QueuePolicy::Quarter, pins, shards);
+        add_up(12 * shards as u64, 8, 4, QueuePolicy::Fifo, base);
+        add_up(20 * shards as u64, 16, 6, QueuePolicy::Quarter, base);
         // All of them in memory: every pin but the first of a page is a hit.
-        add_up(200, 256, 4, QueuePolicy::Quarter, pins, shards);
+        add_up(200, 256, 4, QueuePolicy::Quarter, base);
     }
 }

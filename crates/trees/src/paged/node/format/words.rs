@@ -1,10 +1,10 @@
-//! What a reader looks for in a node with children: in its bytes under a latch, or in words that
-//! may change meanwhile.
+//! What a reader without a latch looks for in a node with children: in words that may change
+//! meanwhile.
 //!
 //! Words that change are read as any others: no length, slot or number of them is trusted. What
 //! comes of it means nothing until the node's version was looked at again.
 
-use super::{HEADER, Kind, OWN_AT, SLOT_HEADER, Table, head_of, kind, level, u16_at};
+use super::{HEADER, Kind, Look, OWN_AT, Reference, SLOT_HEADER, Table, head_of, kind};
 use crate::paged::node::layout::{CHILD, Shape};
 use crate::paged::node::message::Action;
 use std::cmp::Ordering;
@@ -13,27 +13,6 @@ use std::cmp::Ordering;
 pub(in crate::paged) trait Words {
     /// Returns a word; 0 past the end.
     fn word(&self, at: usize) -> u64;
-}
-
-/// Where a node refers to a child.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::paged) struct Reference {
-    /// The child.
-    pub(in crate::paged) page: u64,
-    /// 0 for the first child, else one more than the slot of its pivot: it stays where other
-    /// pivots come in between.
-    pub(in crate::paged) place: usize,
-}
-
-/// What a node says about a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::paged) struct Look {
-    pub(in crate::paged) kind: Option<Kind>,
-    pub(in crate::paged) level: u8,
-    /// What the message of the key in the node's buffer does, if there is one.
-    pub(in crate::paged) action: Option<Action>,
-    /// The child of the key.
-    pub(in crate::paged) to: Reference,
 }
 
 fn u64_in(words: &(impl Words + ?Sized), at: usize) -> u64 {
@@ -97,47 +76,6 @@ impl Table {
     }
 }
 
-/// Looks for a key in a node with children. The operand of its message goes into `operand`.
-pub(in crate::paged) fn look(shape: &Shape, node: &[u8], key: &[u8], operand: &mut Vec<u8>) -> Look {
-    let to = reference(shape, node, key);
-    operand.clear();
-    let mut action = None;
-    if kind(node) == Some(Kind::Buffered) {
-        let buffer = shape.buffer_of(node);
-        if let Ok(at) = buffer.find(node, key) {
-            action = Some(buffer.action(node, at));
-            operand.extend_from_slice(buffer.value(node, at));
-        }
-    }
-    Look {
-        kind: kind(node),
-        level: level(node),
-        action,
-        to,
-    }
-}
-
-/// Returns where a node refers to the child that a key belongs to.
-fn reference(shape: &Shape, node: &[u8], key: &[u8]) -> Reference {
-    let table = shape.pivots_of(node);
-    reference_at(&table, node, super::child_index(&table, node, key))
-}
-
-/// Returns where a node refers to the child at a place.
-pub(in crate::paged) fn reference_at(table: &Table, node: &[u8], at: usize) -> Reference {
-    let slot = at
-        .checked_sub(1)
-        .map(|pivot| u16_at(node, table.entry(pivot) + 8));
-    assert!(
-        slot.is_none_or(|slot| slot < table.capacity),
-        "a pivot has a slot (PN1)"
-    );
-    Reference {
-        page: super::child_at(table, node, at),
-        place: slot.map_or(0, |slot| slot + 1),
-    }
-}
-
 /// Looks for a key in words that may change meanwhile, as [`look`] does.
 pub(in crate::paged) fn look_at(
     shape: &Shape,
@@ -186,6 +124,7 @@ pub(in crate::paged) fn look_at(
 
 #[cfg(test)]
 mod tests {
+    use super::super::look;
     use super::*;
     use crate::paged::node::{TreeSizes, add_pivot, set_first_child, set_head};
 
@@ -270,19 +209,5 @@ mod tests {
             bytes[0] = rng.u8(..6);
             look_at(&shape, &Still(bytes), &draw(&mut rng), &mut Vec::new());
         }
-    }
-
-    #[test]
-    fn a_reference_stays_in_its_place_when_others_come_in_between() {
-        let shape = shape(472);
-        let mut node = vec![0; shape.content_bytes];
-        set_head(&mut node, Kind::Wide, 1);
-        set_first_child(&mut node, 10);
-        add_pivot(&shape, &mut node, b"m", 11);
-        let before = reference(&shape, &node, b"n");
-        add_pivot(&shape, &mut node, b"c", 12);
-        add_pivot(&shape, &mut node, b"p", 13);
-        assert_eq!((reference(&shape, &node, b"n"), before.page), (before, 11));
-        assert_eq!(reference(&shape, &node, b"a"), Reference { page: 10, place: 0 });
     }
 }

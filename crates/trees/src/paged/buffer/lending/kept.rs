@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The number of nothing.
-pub(super) const NOTHING: u32 = u32::MAX;
+pub(in crate::paged::buffer) const NOTHING: u32 = u32::MAX;
 /// Things of the first chunk; each later one has twice as many.
 const FIRST_CHUNK: u32 = 64;
 /// Chunks: over 10⁹ things.
@@ -24,7 +24,7 @@ struct Free {
 /// Things by number, as many as are allowed. They are made when they are needed, and stay where
 /// they are, so that a reader may look at one that another frame has by now.
 #[derive(Debug)]
-pub(super) struct Kept<T> {
+pub(in crate::paged::buffer) struct Kept<T> {
     chunks: [OnceLock<Box<[OnceLock<T>]>>; CHUNKS],
     free: Mutex<Free>,
     /// How many there may be.
@@ -35,7 +35,7 @@ pub(super) struct Kept<T> {
 
 impl<T> Kept<T> {
     /// Returns none, and allows none.
-    pub(super) fn new() -> Kept<T> {
+    pub(in crate::paged::buffer) fn new() -> Kept<T> {
         Kept {
             chunks: [const { OnceLock::new() }; CHUNKS],
             free: Mutex::default(),
@@ -45,7 +45,7 @@ impl<T> Kept<T> {
     }
 
     /// Allows as many, unless as many are allowed already.
-    pub(super) fn allow(&self, most: u32) {
+    pub(in crate::paged::buffer) fn allow(&self, most: u32) {
         let before = self.most.fetch_max(most, Ordering::Relaxed);
         self.left
             .fetch_add(most.saturating_sub(before), Ordering::Relaxed);
@@ -53,7 +53,7 @@ impl<T> Kept<T> {
     }
 
     /// Returns how many there may be.
-    pub(super) fn most(&self) -> u32 {
+    pub(in crate::paged::buffer) fn most(&self) -> u32 {
         self.most.load(Ordering::Relaxed)
     }
 
@@ -66,7 +66,7 @@ impl<T> Kept<T> {
     }
 
     /// Returns what a slot has.
-    pub(super) fn get(&self, slot: &AtomicU32) -> Option<&T> {
+    pub(in crate::paged::buffer) fn get(&self, slot: &AtomicU32) -> Option<&T> {
         let number = slot.load(Ordering::Acquire);
         if number == NOTHING {
             return None;
@@ -77,7 +77,11 @@ impl<T> Kept<T> {
 
     /// Returns what a slot has, or lends it something that `make` makes. What was lent before may
     /// be as others have left it.
-    pub(super) fn get_or_lend(&self, slot: &AtomicU32, make: impl FnOnce() -> T) -> Option<&T> {
+    pub(in crate::paged::buffer) fn get_or_lend(
+        &self,
+        slot: &AtomicU32,
+        make: impl FnOnce() -> T,
+    ) -> Option<&T> {
         if let Some(there) = self.get(slot) {
             return Some(there);
         }
@@ -120,7 +124,7 @@ impl<T> Kept<T> {
     }
 
     /// Takes back what a slot has.
-    pub(super) fn take_back(&self, slot: &AtomicU32) {
+    pub(in crate::paged::buffer) fn take_back(&self, slot: &AtomicU32) {
         if slot.load(Ordering::Relaxed) == NOTHING {
             return;
         }

@@ -31,36 +31,36 @@ const _: () = assert!(WORD * 8 == u64::BITS as usize, "words are numbers");
 
 /// How often the latch of a frame was held exclusively, or a page taken out of it.
 #[derive(Debug)]
-pub(super) struct Version(AtomicU64);
+pub(in crate::paged::buffer) struct Version(AtomicU64);
 
 impl Version {
-    pub(super) fn new(first: u64) -> Version {
+    pub(in crate::paged::buffer) fn new(first: u64) -> Version {
         Version(AtomicU64::new(first))
     }
 
     /// Returns the first version of a frame among `frames`, so far from those of the others that
     /// two are never the same: a frame would have to be latched 2^31 times at least, in the largest
     /// pool, while no other is.
-    pub(super) fn first_of(frame: usize, frames: usize) -> u64 {
+    pub(in crate::paged::buffer) fn first_of(frame: usize, frames: usize) -> u64 {
         assert!(frame < frames, "frames are numbered");
         (u64::MAX / 2 / frames as u64) * frame as u64
     }
 
     /// Returns the version, before what it is the version of is read.
-    pub(super) fn get(&self) -> u64 {
+    pub(in crate::paged::buffer) fn get(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }
 
     /// Raises it, before anything is changed. The caller holds the exclusive latch, or knows that
     /// nothing holds a latch.
-    pub(super) fn raise(&self) {
+    pub(in crate::paged::buffer) fn raise(&self) {
         // Who later reads what was changed with this page, latched or in a snapshot, sees it.
         let before = self.0.fetch_add(1, Ordering::Release);
         assert!(before < CHANGING - 1, "versions are counted");
     }
 
     /// Returns whether it is the same still, after what it is the version of was read.
-    pub(super) fn is_still(&self, version: u64) -> bool {
+    pub(in crate::paged::buffer) fn is_still(&self, version: u64) -> bool {
         fence(Ordering::Acquire);
         self.0.load(Ordering::Relaxed) == version
     }
@@ -68,7 +68,7 @@ impl Version {
 
 /// The content of a page at one version.
 #[derive(Debug)]
-pub(super) struct Snapshot {
+pub(in crate::paged::buffer) struct Snapshot {
     /// Which version the words are of.
     of: AtomicU64,
     words: Box<[AtomicU64]>,
@@ -76,7 +76,7 @@ pub(super) struct Snapshot {
 
 impl Snapshot {
     /// Returns one of no content.
-    pub(super) fn new(content_bytes: usize) -> Snapshot {
+    pub(in crate::paged::buffer) fn new(content_bytes: usize) -> Snapshot {
         assert!(content_bytes > 0, "a page has content");
         let words = content_bytes.div_ceil(WORD);
         Snapshot {
@@ -87,7 +87,7 @@ impl Snapshot {
 
     /// Copies the content of a page, whose latch the caller holds shared, so that it is of
     /// `version`. Nothing is done while another thread does the same.
-    pub(super) fn fill(&self, version: u64, content: &[u8]) {
+    pub(in crate::paged::buffer) fn fill(&self, version: u64, content: &[u8]) {
         assert!(
             content.len().div_ceil(WORD) == self.words.len(),
             "a snapshot is of one page"
@@ -122,21 +122,26 @@ impl Snapshot {
 
     /// Makes it one of no content, before another frame gets it, whose version may be the same. The
     /// version of the frame that had it was raised, and nothing copies its page.
-    pub(super) fn clear(&self) {
+    pub(in crate::paged::buffer) fn clear(&self) {
         let before = self.of.swap(NONE, Ordering::AcqRel);
         assert!(before != CHANGING, "who copies a page has pinned it");
     }
 
     /// Returns a word; 0 past the content. What it is of shows when the version is looked at
     /// again.
-    pub(super) fn word(&self, at: usize) -> u64 {
+    pub(in crate::paged::buffer) fn word(&self, at: usize) -> u64 {
         self.words.get(at).map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
     /// Returns the version of a frame if the snapshot is of it, and the frame is that of a page.
     ///
     /// The order matters: behind words of a version, the frame's owner at that version is seen.
-    pub(super) fn prove(&self, version: &Version, owner: &AtomicU64, page: u64) -> Option<u64> {
+    pub(in crate::paged::buffer) fn prove(
+        &self,
+        version: &Version,
+        owner: &AtomicU64,
+        page: u64,
+    ) -> Option<u64> {
         let now = version.get();
         let is_of = self.of.load(Ordering::Acquire) == now;
         (is_of && owner.load(Ordering::Acquire) == page).then_some(now)

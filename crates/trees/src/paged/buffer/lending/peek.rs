@@ -4,21 +4,21 @@
 //! children, all of them in a B⁺-tree. A node is copied once it was read a number of times at one
 //! version. Their memory is limited: in a pool, frames are given up for it.
 
-use super::frame::{Frame, Shared};
 use super::kept::Kept;
 use super::versions::Snapshot;
+use crate::paged::buffer::frame::{Frame, Shared};
 use std::fmt;
 
 /// The snapshots of a page buffer.
 #[derive(Debug)]
-pub(super) struct Snapshots {
+pub(in crate::paged::buffer) struct Snapshots {
     content_bytes: usize,
-    pub(super) kept: Kept<Snapshot>,
+    pub(in crate::paged::buffer) kept: Kept<Snapshot>,
 }
 
 impl Snapshots {
     /// Returns none, and allows none.
-    pub(super) fn new(content_bytes: usize) -> Snapshots {
+    pub(in crate::paged::buffer) fn new(content_bytes: usize) -> Snapshots {
         assert!(content_bytes > 0, "a page has content");
         Snapshots {
             content_bytes,
@@ -27,22 +27,22 @@ impl Snapshots {
     }
 
     /// Copies a page if it is worth it: it was read often since it was changed last.
-    pub(super) fn offer(&self, page: &Shared<'_>) {
+    pub(in crate::paged::buffer) fn offer(&self, page: &Shared<'_>) {
         let frame = page.frame();
-        if self.kept.most() == 0 || !frame.is_read_often() {
+        if self.kept.most() == 0 || !frame.lent.is_read_often() {
             return;
         }
         // The page is pinned: it does not leave its frame meanwhile.
         let make = || Snapshot::new(self.content_bytes);
-        if let Some(snapshot) = self.kept.get_or_lend(&frame.snapshot, make) {
-            snapshot.fill(frame.version.get(), page);
+        if let Some(snapshot) = self.kept.get_or_lend(&frame.lent.snapshot, make) {
+            snapshot.fill(frame.lent.version.get(), page);
         }
     }
 
     /// Returns what a frame has of a page without a latch, if its snapshot is of this moment.
-    pub(super) fn peek<'b>(&'b self, frame: &'b Frame, page: u64) -> Option<Peek<'b>> {
-        let snapshot = self.kept.get(&frame.snapshot)?;
-        let version = snapshot.prove(&frame.version, &frame.owner, page)?;
+    pub(in crate::paged::buffer) fn peek<'b>(&'b self, frame: &'b Frame, page: u64) -> Option<Peek<'b>> {
+        let snapshot = self.kept.get(&frame.lent.snapshot)?;
+        let version = snapshot.prove(&frame.lent.version, &frame.owner, page)?;
         frame.touch();
         Some(Peek {
             frame,
@@ -73,10 +73,10 @@ impl<'b> Peek<'b> {
     /// leave its frame: what was read until now is what it held.
     #[must_use]
     pub fn is_unchanged(&self) -> bool {
-        self.frame.version.is_still(self.version)
+        self.frame.lent.version.is_still(self.version)
     }
 
-    pub(super) fn frame(&self) -> &'b Frame {
+    pub(in crate::paged::buffer) fn frame(&self) -> &'b Frame {
         self.frame
     }
 
@@ -94,29 +94,31 @@ impl fmt::Debug for Peek<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::frame::{Exclusive, Pin, Waiters};
-    use super::super::versions::Version;
+    use super::super::{Lent, Loans};
     use super::*;
+    use crate::paged::buffer::PAGE_HEADER;
+    use crate::paged::buffer::frame::{Exclusive, Page, Pin, Waiters};
+    use alluvium_device::Buffer;
     use std::sync::atomic::Ordering;
 
     struct World {
-        snapshots: Snapshots,
+        loans: Loans,
         waiters: Waiters,
     }
 
     impl World {
         fn new(most: u32) -> World {
-            let snapshots = Snapshots::new(512 - super::super::PAGE_HEADER);
-            snapshots.kept.allow(most);
+            let loans = Loans::new(512 - PAGE_HEADER);
+            loans.snapshots.kept.allow(most);
             World {
-                snapshots,
+                loans,
                 waiters: Waiters::default(),
             }
         }
 
         fn read(&self, frame: &Frame) {
             let page = Shared::new(frame.latch.read(), Pin::new(frame, &self.waiters));
-            self.snapshots.offer(&page);
+            self.loans.snapshots.offer(&page);
         }
 
         fn write(&self, frame: &Frame, byte: u8) {
@@ -130,16 +132,16 @@ mod tests {
         for round in 0..100 {
             world.write(&frame, round);
             world.read(&frame);
-            assert!(world.snapshots.peek(&frame, 3).is_none(), "read once");
+            assert!(world.loans.snapshots.peek(&frame, 3).is_none(), "read once");
         }
         (0..20).for_each(|_| world.read(&frame));
-        let peek = world.snapshots.peek(&frame, 3).unwrap();
+        let peek = world.loans.snapshots.peek(&frame, 3).unwrap();
         assert_eq!((peek.word(1) & 255, peek.number()), (99, 3));
-        assert!(peek.is_unchanged() && world.snapshots.peek(&frame, 4).is_none());
+        assert!(peek.is_unchanged() && world.loans.snapshots.peek(&frame, 4).is_none());
         world.write(&frame, 7);
-        assert!(!peek.is_unchanged() && world.snapshots.peek(&frame, 3).is_none());
+        assert!(!peek.is_unchanged() && world.loans.snapshots.peek(&frame, 3).is_none());
         (0..20).for_each(|_| world.read(&frame));
-        assert_eq!(world.snapshots.peek(&frame, 3).unwrap().word(1) & 255, 7);
+        assert_eq!(world.loans.snapshots.peek(&frame, 3).unwrap().word(1) & 255, 7);
     }
 
     #[test]
@@ -150,33 +152,42 @@ mod tests {
         world.write(&frames[1], 41);
         (0..20).for_each(|_| world.read(&frames[0]));
         (0..20).for_each(|_| world.read(&frames[1]));
-        let peek = world.snapshots.peek(&frames[0], 3).unwrap();
-        assert!(world.snapshots.peek(&frames[1], 4).is_none(), "there is one only");
-        frames[0].leave(&world.snapshots.kept, &Kept::new());
+        let peek = world.loans.snapshots.peek(&frames[0], 3).unwrap();
+        assert!(
+            world.loans.snapshots.peek(&frames[1], 4).is_none(),
+            "there is one only"
+        );
+        frames[0].leave(&world.loans);
         assert!(!peek.is_unchanged());
         (0..20).for_each(|_| world.read(&frames[1]));
-        let other = world.snapshots.peek(&frames[1], 4).unwrap();
+        let other = world.loans.snapshots.peek(&frames[1], 4).unwrap();
         assert_eq!(other.word(1) & 255, 41);
-        assert!(world.snapshots.peek(&frames[0], 3).is_none() && !peek.is_unchanged());
+        assert!(world.loans.snapshots.peek(&frames[0], 3).is_none() && !peek.is_unchanged());
     }
 
     #[test]
     fn a_reader_who_slept_does_not_take_the_words_of_another_frame_for_its_own() {
         let world = World::new(1);
-        let first = |at| Frame::with_page(512, 3, Version::first_of(at, 2));
+        let first = |at| {
+            let page = Page {
+                buffer: Some(Buffer::zeroed(512)),
+                number: 3,
+            };
+            Frame::of(page, Lent::new(at, 2))
+        };
         let frames = [first(0), first(1)];
         world.write(&frames[0], 30);
         (0..20).for_each(|_| world.read(&frames[0]));
         // A reader looks up the snapshot of the first frame, and sleeps. Its page leaves and comes
         // back into the same frame; the snapshot is the other frame's by then.
-        let asleep = world.snapshots.kept.get(&frames[0].snapshot).unwrap();
-        frames[0].leave(&world.snapshots.kept, &Kept::new());
+        let asleep = world.loans.snapshots.kept.get(&frames[0].lent.snapshot).unwrap();
+        frames[0].leave(&world.loans);
         world.write(&frames[0], 30);
         frames[0].owner.store(3, Ordering::Release);
         // Both frames have changed as often.
         (0..3).for_each(|_| world.write(&frames[1], 41));
         (0..20).for_each(|_| world.read(&frames[1]));
-        let proven = asleep.prove(&frames[0].version, &frames[0].owner, 3);
+        let proven = asleep.prove(&frames[0].lent.version, &frames[0].owner, 3);
         assert_eq!(proven, None, "the words are those of another page");
     }
 }

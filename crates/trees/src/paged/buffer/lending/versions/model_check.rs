@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! RUSTFLAGS="--cfg alluvium_model_check" CARGO_TARGET_DIR=target/model LOOM_MAX_PREEMPTIONS=3 \
-//!     cargo test -p alluvium-trees --lib --release model_check
+//!     cargo test -p alluvium-trees --features couplings --lib --release model_check
 //! ```
 //!
 //! A latch is the checker's own lock. What it guards is plain memory: a reader never touches it.
