@@ -133,13 +133,16 @@ fn unknown(entry: &Entry) -> Error {
 /// Functions that tell how far a check has come.
 type Tell<'t> = dyn FnMut(Checked) -> Result<()> + 't;
 
+/// Checks what a root leads to, which has some live bytes.
+type Check = fn(Files<'_>, &Arc<dyn Directory>, &[u8], u64, &mut Tell<'_>) -> Result<Findings>;
+
 /// What can be asked of a structure's root, whether or not the store is open.
 struct Roots {
     /// Returns every extent that it leads to.
     reached: fn(Files<'_>, &[u8]) -> Result<Vec<Reached>>,
     /// Looks for damage, and returns the extents that what is sound needs.
     survey: fn(Files<'_>, &Manifest, &Entry, &mut Surveyed) -> Result<Vec<Reached>>,
-    check: fn(Files<'_>, &Arc<dyn Directory>, &[u8], u64, &mut Tell<'_>) -> Result<Findings>,
+    check: Check,
 }
 
 fn of(structure: Structure) -> Roots {

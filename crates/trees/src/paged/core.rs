@@ -93,7 +93,7 @@ impl<B: PageBuffer> Core<B> {
             root_way: Way::new(),
             operator,
             gate: RwLock::new(()),
-            coupling: Coupling::default(),
+            coupling: Default::default(),
             merging: Merging::default(),
             noted: Noted::default(),
             watch: shape.own.map(|_| Watch::new(&shape)),

@@ -247,10 +247,9 @@ const MEANS_IN_MEMORY: &[Means] = &[MEANS[0]];
 
 /// One of the means, whatever the number.
 const fn means(number: usize) -> Means {
-    Means {
-        shards: 1,
-        ..MEANS[number % MEANS.len()]
-    }
+    let mut means = MEANS[number % MEANS.len()];
+    means.shards = 1;
+    means
 }
 
 /// A pool in memory whose pages are checked as those of a tree.
