@@ -2,9 +2,9 @@
 
 use super::Section;
 use alluvium_model::Popularity;
-use research_models::leveldb::{Rules, TableChoice};
 use alluvium_model::lsm::{Geometric, LevelDb, Stage, WriteCosts};
 use anyhow::Result;
+use research_models::leveldb::{Rules, TableChoice};
 
 /// The digits of two places leave so much open; what rounds in between adds as much again.
 const TWO_PLACES: f64 = 0.011;

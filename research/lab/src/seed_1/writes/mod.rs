@@ -16,8 +16,8 @@ use crate::entry::{At, Procedure};
 use crate::measured::{Line, Measured, Spot};
 use alluvium_model::Popularity;
 use alluvium_model::lsm::LevelDb;
-use research_models::leveldb::Rules;
 use anyhow::Result;
+use research_models::leveldb::Rules;
 
 /// All of them.
 pub(super) const PROCEDURES: [&Procedure; 13] = [

@@ -4,8 +4,8 @@ use super::{Sheet, popularity};
 use crate::entry::{Procedure, Work};
 use crate::measured::{Measured, name};
 use alluvium_model::lsm::LevelDb;
-use research_models::leveldb::{LevelChoice, Rules, TableChoice};
 use anyhow::Result;
+use research_models::leveldb::{LevelChoice, Rules, TableChoice};
 
 const WRITES: &str = "writes";
 const SAVED: &str = "saved";

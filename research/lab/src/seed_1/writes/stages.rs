@@ -3,9 +3,9 @@
 use super::{Sheet, popularity};
 use crate::entry::{Procedure, Work};
 use crate::measured::{Measured, name};
-use research_models::leveldb::Rules;
 use alluvium_model::lsm::{LevelDb, Stage};
 use anyhow::Result;
+use research_models::leveldb::Rules;
 
 const STANDARD: &str = "standard";
 const BEST: &str = "best";
