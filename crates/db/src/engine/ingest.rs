@@ -38,8 +38,12 @@ use std::sync::{Arc, Weak};
 /// store gives up.
 const TRIES: u32 = 500;
 
-/// How many units of space a checkpoint takes that makes few layers durable.
+/// How many units of space a checkpoint takes that makes few layers durable, beside those of
+/// structures.
 const CHECKPOINT_UNITS: u64 = 4;
+
+/// How many units each structure takes for that: for its root, and for what the root names.
+const STRUCTURE_UNITS: u64 = 2;
 
 /// How many layers make it take one more, about: each is named in some nodes of the trunk.
 const LAYERS_PER_UNIT: u64 = 64;
@@ -263,7 +267,7 @@ impl Engine {
         let mut turns = 0;
         loop {
             self.checkpoint_everything()?;
-            let held = self.hold_space(count)?;
+            let held = self.hold_space(count, attachment.ingests.len())?;
             if let Some(terms) = attachment.terms {
                 terms.prepare()?;
             }
@@ -292,13 +296,13 @@ impl Engine {
         }
     }
 
-    /// Holds space for the checkpoint that makes an attachment of `count` layers durable: what is
-    /// attached cannot be taken back where the disk is full.
+    /// Holds space for the checkpoint that makes an attachment of `count` layers to some structures
+    /// durable: what is attached cannot be taken back where the disk is full.
     /// Where there is none, what died is freed first; then it waits for what goes to another tier.
-    fn hold_space(&self, count: u64) -> Result<HeldSpace<'_>> {
+    fn hold_space(&self, count: u64, structures: usize) -> Result<HeldSpace<'_>> {
         let mut turns = 0;
         loop {
-            match self.try_hold_space(count) {
+            match self.try_hold_space(count, structures) {
                 Err(error) if error.is_full() && self.frees_space(turns)? => turns += 1,
                 Err(error) => {
                     self.note_full(&error);
@@ -309,12 +313,13 @@ impl Engine {
         }
     }
 
-    fn try_hold_space(&self, count: u64) -> Result<HeldSpace<'_>> {
+    fn try_hold_space(&self, count: u64, structures: usize) -> Result<HeldSpace<'_>> {
         let mut held = HeldSpace {
             store: &self.store,
             extents: Vec::new(),
         };
-        for _ in 0..CHECKPOINT_UNITS + count / LAYERS_PER_UNIT {
+        let of_structures = structures as u64 * STRUCTURE_UNITS;
+        for _ in 0..CHECKPOINT_UNITS + of_structures + count / LAYERS_PER_UNIT {
             let unit = self.store.extents().allocate(0, 1, Class::Normal);
             held.extents.push(self.store.judge(unit)?);
         }

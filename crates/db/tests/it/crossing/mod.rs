@@ -86,6 +86,27 @@ fn show(failing: &Failing) -> String {
     text + &failing.failure.why
 }
 
+/// Seeds of histories that have failed, with what was wrong.
+const FOUND: [(u64, &str); 2] = [
+    (
+        100_134,
+        "a durable write that changes nothing did not sync what came before it",
+    ),
+    (
+        100_167,
+        "the checkpoint of a spilled transaction over four structures found no space",
+    ),
+];
+
+#[test]
+fn histories_that_have_failed_pass() {
+    let coverage = Coverage::new();
+    for (seed, cause) in FOUND {
+        let failing = explore(seed, LENGTH, Rule::Right, &coverage);
+        assert!(failing.is_none(), "seed {seed}, as when {cause}");
+    }
+}
+
 #[test]
 fn a_store_of_all_structures_answers_as_its_model_does() {
     let first = number("ALLUVIUM_CROSSING_SEED", SEED);
