@@ -60,16 +60,22 @@ impl Engine {
         }
     }
 
-    /// Does what compactions are due. On a full disk the next ones go on in the space that those
-    /// before them have left, as long as there are any, or space comes free.
+    /// Does the compactions that are due. On a full disk the next ones use the space that earlier
+    /// ones have freed. Fails once no step was done and no space was freed. If the disk turns out
+    /// not to be full any more, it tries once again.
     fn settle_all(&self) -> Result<()> {
+        let mut was_full = true;
         loop {
             let steps = self.pressure.steps();
             match self.settle() {
                 Err(error) if error.is_full() => {
                     let unused = self.unused_bytes();
                     self.free_replaced()?;
-                    if self.pressure.steps() == steps && self.unused_bytes() >= unused {
+                    self.look_for_room();
+                    let has_space = was_full && !self.pressure.is_full();
+                    was_full &= !has_space;
+                    let is_idle = self.pressure.steps() == steps && self.unused_bytes() >= unused;
+                    if is_idle && !has_space {
                         return Err(error);
                     }
                 }

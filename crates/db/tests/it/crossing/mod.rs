@@ -87,7 +87,7 @@ fn show(failing: &Failing) -> String {
 }
 
 /// Seeds of histories that have failed, with what was wrong.
-const FOUND: [(u64, &str); 2] = [
+const FOUND: [(u64, &str); 3] = [
     (
         100_134,
         "a durable write that changes nothing did not sync what came before it",
@@ -96,6 +96,7 @@ const FOUND: [(u64, &str); 2] = [
         100_167,
         "the checkpoint of a spilled transaction over four structures found no space",
     ),
+    (100_490, "a compaction took a disk for full that had space again"),
 ];
 
 #[test]
