@@ -1,4 +1,4 @@
-//! What can go wrong below the trees, where, and what to do about it.
+//! Errors of the storage layer: the cause, the place on disk and the remedy.
 
 use alluvium_base::ErrorKind;
 use std::fmt;
@@ -40,19 +40,19 @@ impl fmt::Display for Structure {
     }
 }
 
-/// Where something on disk is.
+/// The location of an on-disk structure.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
-    /// What kind of thing.
+    /// The kind of structure.
     pub structure: Structure,
-    /// The file's name in the store's directory.
+    /// The file's name within the store's directory.
     pub file: String,
-    /// The first byte in the file.
+    /// Offset of the structure's first byte in the file.
     pub offset: u64,
 }
 
 impl Place {
-    /// A place.
+    /// Creates a place from a structure, a file name and a byte offset.
     #[must_use]
     pub fn new(structure: Structure, file: impl Into<String>, offset: u64) -> Place {
         Place {
@@ -69,76 +69,76 @@ impl fmt::Display for Place {
     }
 }
 
-/// How an error that tells of damage ends: what to do about it.
+/// The advice that ends every message about damage.
 pub const DAMAGE_ADVICE: &str = "; restore the store from a backup, or run `alluvium repair`";
 
-/// A storage operation failed.
+/// An error of a storage operation.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The device said so.
+    /// I/O error of the device.
     #[error(transparent)]
     Device(#[from] alluvium_device::Error),
-    /// What was read is not what was written. Nothing of it was used.
+    /// The data read is not the data that was written. None of it was used.
     #[error("damaged {place}: expected {expected}, found {found}{}", DAMAGE_ADVICE)]
     Corrupt {
-        /// Where.
+        /// The damaged structure.
         place: Place,
-        /// What should be there.
+        /// A description of the expected content.
         expected: String,
-        /// What is there.
+        /// A description of the content found.
         found: String,
     },
-    /// The directory holds no store.
+    /// The directory does not contain a store.
     #[error("{directory} is not a store: {why}")]
     NotAStore {
-        /// The directory.
+        /// Description of the directory.
         directory: String,
-        /// What is missing or wrong.
+        /// Why the directory is rejected.
         why: String,
     },
-    /// The file that has the data of a tier is not in its directory.
+    /// The data file of a tier is missing from its directory.
     #[error(
         "{file} is missing in {directory}, and with it what the store holds there: restore the store from a backup"
     )]
     NoDataFile {
-        /// The file's name.
+        /// Name of the missing file.
         file: String,
-        /// The directory.
+        /// Description of the directory.
         directory: String,
     },
-    /// A directory that was given for a tier of a store does not hold that tier.
+    /// The directory given for a tier does not contain that tier of the store.
     #[error("{directory} is not tier {tier} of the store in {store}: {why}")]
     WrongTier {
-        /// The directory.
+        /// Description of the directory.
         directory: String,
-        /// The tier.
+        /// Number of the tier.
         tier: u8,
         /// The first directory of the store.
         store: String,
-        /// What is wrong and what would be right.
+        /// The mismatch and its remedy.
         why: String,
     },
-    /// The directory holds a store already.
+    /// The directory already contains a store.
     #[error("{directory} holds a store already: open it instead of creating it")]
     StoreExists {
-        /// The directory.
+        /// Description of the directory.
         directory: String,
     },
-    /// The device of a further tier fails. The store goes on without it: what lies on the other
-    /// tiers is served, and what is new goes there.
+    /// The device of a further tier fails. The store continues without it: data on the other tiers
+    /// remains readable, and new data is written there.
     #[error(
         "tier {tier} in {directory} fails at {access}: {cause}; the other tiers are served and take what is new: once \
          its device works again, have it used with `alluvium tiers use` (`Db::use_tier`), or open the store again"
     )]
     TierFails {
-        /// The tier.
+        /// Number of the tier.
         tier: u8,
         /// Its directory.
         directory: String,
-        /// What it was asked for.
+        /// The failed access.
         access: crate::tiers::Access,
-        /// What the device said, with the file.
+        /// The device's error, including the file.
         cause: String,
     },
     /// The store was written by a newer version.
@@ -146,28 +146,28 @@ pub enum Error {
         "{place} has format version {found}, this version of Alluvium reads up to {supported}: upgrade Alluvium"
     )]
     NewerFormat {
-        /// Where the version stands.
+        /// The structure that holds the version.
         place: Place,
         /// The version found.
         found: u32,
         /// The newest version that can be read.
         supported: u32,
     },
-    /// The store was written by an earlier version, whose format is not read any more.
+    /// The store was written by an older version, whose format is no longer supported.
     #[error(
         "{place} has format version {found}, this version of Alluvium reads {supported}: export the store with the \
          version that wrote it (`alluvium export`), and import it with this one (`alluvium import`)"
     )]
     OlderFormat {
-        /// Where the version stands.
+        /// The structure that holds the version.
         place: Place,
         /// The version found.
         found: u32,
         /// The version that can be read.
         supported: u32,
     },
-    /// The newest superblock is gone: what can be opened is older than what the log has seen.
-    /// Opening it would silently undo commits.
+    /// The newest superblock is lost: the newest readable one is older than the generation recorded
+    /// in the log. Opening it would silently undo commits.
     #[error(
         "the newest readable superblock has generation {opened}, but the log has seen generation {named}: \
          the newer superblock is damaged or stale; restore from a backup, or run `alluvium repair` to accept the older state"
@@ -175,68 +175,68 @@ pub enum Error {
     OlderGeneration {
         /// The newest generation that can be read.
         opened: u64,
-        /// The newest generation that the log names.
+        /// The newest generation recorded in the log.
         named: u64,
     },
-    /// A merge operator refuses the value that operands lie upon. Both stay as they are.
+    /// A merge operator rejects the value under the operands of a key. Value and operands are left
+    /// unchanged.
     #[error(
         "operands lie upon a value of the key \"{}\" that the merge operator {operator} refuses: {why}; put another value, or delete the key",
         key.escape_ascii()
     )]
     BadBase {
-        /// The key, with what names its keyspace.
+        /// The key, including the prefix of its keyspace.
         key: Vec<u8>,
-        /// The operator.
+        /// The name of the merge operator.
         operator: &'static str,
-        /// What is wrong with the value.
+        /// Why the operator rejects the value.
         why: String,
     },
-    /// The store has no space for what was asked, and nothing was changed.
+    /// The store has no space for the request. Nothing was changed.
     #[error("the store is full: {wanted} bytes were wanted, {free} are free{}; delete something or free disk space", if *reserve { " (the rest is kept for deletes and checkpoints)" } else { "" })]
     Full {
-        /// Bytes asked for.
+        /// Bytes requested.
         wanted: u64,
-        /// Bytes that could be had.
+        /// Bytes available.
         free: u64,
-        /// Whether a reserve remains that this request may not use.
+        /// Whether a reserve remains that this request must not use.
         reserve: bool,
     },
-    /// The log has reached its limit, and nothing was written. The sequences that were to be
-    /// appended are still open: append them again once the log has space, or give them up with
-    /// `Log::void`.
+    /// The log has reached its limit. Nothing was written. The record's sequence numbers remain
+    /// open: append them again once the log has space, or void them with `Log::void`.
     #[error(
         "the log is full: {live} of {limit} bytes hold records that no checkpoint covers{}, and {wanted} more were \
          wanted; checkpoint and release the log",
         if *reserve { " (the rest is kept for deletes and checkpoints)" } else { "" }
     )]
     LogFull {
-        /// Bytes of the record.
+        /// Size of the record in bytes.
         wanted: u64,
-        /// Bytes of the segments that are not released.
+        /// Bytes in segments that are not yet released.
         live: u64,
-        /// The log's limit in bytes.
+        /// Limit of the log in bytes.
         limit: u64,
-        /// Whether a reserve remains that this append may not use.
+        /// Whether a reserve remains that this append must not use.
         reserve: bool,
     },
-    /// An earlier write or sync failed, so the handle refuses changes (invariant S6).
+    /// An earlier write or sync failed, so the store refuses changes (invariant S6).
     #[error("the store refuses changes since an earlier failure ({cause}): close it and open it again")]
     Poisoned {
-        /// The earlier failure.
+        /// The message of the earlier failure.
         cause: String,
     },
-    /// An option does not fit the store.
+    /// An option is invalid for the store.
     #[error("option {option}: {why}")]
     BadOption {
-        /// The option's name.
+        /// Name of the option.
         option: &'static str,
-        /// What is wrong and what would be right.
+        /// The problem and a valid alternative.
         why: String,
     },
 }
 
 impl Error {
-    /// A damaged place.
+    /// Creates an [`Error::Corrupt`].
     pub fn corrupt(place: Place, expected: impl Into<String>, found: impl Into<String>) -> Error {
         Error::Corrupt {
             place,
@@ -245,7 +245,7 @@ impl Error {
         }
     }
 
-    /// Returns what kind of error it is, whatever structure it comes from.
+    /// Returns the kind of the error, independent of the structure it comes from.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -266,8 +266,8 @@ impl Error {
         }
     }
 
-    /// Returns the further tier that fails, and at what, if that is what it says. Other tiers are
-    /// not concerned.
+    /// Returns the failing tier and the failed access of an [`Error::TierFails`]. Other tiers are
+    /// not affected.
     #[must_use]
     pub fn failing_tier(&self) -> Option<(u8, crate::tiers::Access)> {
         match self {
@@ -276,8 +276,8 @@ impl Error {
         }
     }
 
-    /// Returns whether a sentence, of a check for one, tells that a further tier cannot be read: it
-    /// ends with such an error.
+    /// Returns whether a finding of a check reports an unreadable further tier. Such a finding ends
+    /// with the message of [`Error::TierFails`].
     #[must_use]
     pub fn tells_of_unreadable_tier(sentence: &str) -> bool {
         let marker = format!(" fails at {}: ", crate::tiers::Access::Reading);
@@ -285,7 +285,7 @@ impl Error {
         before.is_some_and(|before| before.contains("tier "))
     }
 
-    /// Returns whether a resource ran short: space on the disk or in the store, open files, or
+    /// Returns whether a resource is exhausted: space on the disk or in the store, open files, or
     /// memory. Nothing was changed, and the same request may succeed later.
     #[must_use]
     pub fn is_full(&self) -> bool {

@@ -1,25 +1,26 @@
-//! Turns devices into crash-safe, reference-counted, cached pages.
+//! Storage layer: turns devices into crash-safe, reference-counted, cached pages.
 //!
-//! *Knows*: superblocks and generations, extents and who refers to them, nodes and how they are
-//! encoded, the cache, the log's mechanics, and in which order all of these reach the device.
+//! *Knows*: superblocks and generations, extents and their reference counts, node encoding, the
+//! cache, the mechanics of the log, and the order in which all of these are written to the device.
 //!
-//! *Does not know*: keys, messages, trees, transactions; what a log record means.
+//! *Does not know*: keys, messages, trees, transactions; the meaning of a log record.
 //!
 //! *Read in this order*: [`node`], [`extents`], [`superblock`], [`epoch`], [`memory`], [`cache`],
-//! [`watermark`], [`log`], [`tiers`], [`store`]; beside them [`sort`] and [`limiter`].
+//! [`watermark`], [`log`], [`tiers`], [`store`]. [`sort`] and [`limiter`] are independent of these.
 //!
 //! Invariants:
 //!
-//! - **S1** A block that the durable superblock reaches is never overwritten.
-//! - **S2** Order of a checkpoint: data, sync, superblock, sync, and only then reuse of extents,
-//!   hole punching and recycling of log.
-//! - **S3** Every pointer verifies what it points to: a flipped, misdirected, stale or zeroed block
-//!   is found when it is read.
+//! - **S1** A block reachable from the durable superblock is never overwritten.
+//! - **S2** Order of a checkpoint: data, sync, superblock, sync. Only then are extents reused,
+//!   holes punched and log segments recycled.
+//! - **S3** Every pointer verifies the block it points to: a flipped, misdirected, stale or zeroed
+//!   block is detected when it is read.
 //! - **S4** A freed extent is reused only once a later generation is durable and no guard or read
 //!   in flight can reach its old content.
-//! - **S5** A full disk is an error before anything is written or installed.
-//! - **S6** After a failed write or sync the store refuses further changes until it is opened
-//!   again; reads go on. A further tier that fails is passed over instead (T7).
+//! - **S5** A full disk is reported before anything is written or installed.
+//! - **S6** After a failed write or sync the store refuses further changes until it is reopened;
+//!   reads continue. The failure of a further tier does not stop the store: the tier is skipped
+//!   (T7).
 
 pub mod cache;
 pub mod epoch;
@@ -43,6 +44,6 @@ pub use log::{Durability, Log, LogOptions};
 pub use node::{Codec, NodePointer, PageSize};
 pub use tiers::{Directories, Tiers};
 
-/// No sequence, generation or other number that only grows is as high: whatever says so is damaged.
-/// So neither sums nor successors of what was read overflow.
+/// Upper bound on sequences, generations and other monotonic counters. A larger stored value is
+/// treated as damage, so that sums and successors of values read from disk cannot overflow.
 pub const IMPOSSIBLE: u64 = 1 << 62;

@@ -1,11 +1,11 @@
-//! Limits the rate of background work: a token bucket, to which time is told.
+//! Token bucket that limits the rate of background work. The caller supplies the time.
 
 use std::time::Duration;
 
-/// Allows a number of units a second, and a burst at once.
+/// Limits work to a rate in units per second, with a burst.
 ///
-/// Work is done first and paid for afterwards: the caller then waits as long as it is told. So
-/// any amount can be taken, and over a long time the rate holds.
+/// Work is charged after it is done, and the caller then waits for the returned duration. A single
+/// charge may therefore exceed the burst, while the long-term rate still holds.
 ///
 /// ```
 /// use alluvium_storage::limiter::Limiter;
@@ -21,7 +21,7 @@ use std::time::Duration;
 pub struct Limiter {
     per_second: u64,
     burst: u64,
-    /// When the bucket was, or will be, full: each unit taken moves it on.
+    /// When the bucket was or will be full. Each unit taken moves this time forward.
     full_at: Duration,
 }
 
@@ -36,14 +36,14 @@ impl Limiter {
         }
     }
 
-    /// Returns the units a second.
+    /// Returns the rate in units per second.
     #[must_use]
     pub fn per_second(&self) -> u64 {
         self.per_second
     }
 
-    /// Takes `units` at time `now`, which is counted from a moment of the caller's choice. Returns
-    /// how long to wait until they are paid for.
+    /// Charges `units` at time `now`, measured from any fixed origin. Returns how long the caller
+    /// must wait.
     pub fn take(&mut self, now: Duration, units: u64) -> Duration {
         let from = self.full_at.max(now);
         self.full_at = from.saturating_add(self.time_of(units));
@@ -52,7 +52,7 @@ impl Limiter {
             .saturating_sub(now.saturating_add(self.time_of(self.burst)))
     }
 
-    /// How long it takes until as many units have come.
+    /// Returns how long the bucket takes to gain `units`.
     fn time_of(&self, units: u64) -> Duration {
         let ns = u128::from(units) * 1_000_000_000 / u128::from(self.per_second);
         Duration::from_nanos(ns.try_into().unwrap_or(u64::MAX))

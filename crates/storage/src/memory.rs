@@ -1,20 +1,20 @@
-//! Anonymous memory straight from the operating system: reserved at once, paid for from the first
-//! touch.
+//! Anonymous memory from the operating system: address space is reserved at once and memory is
+//! committed on first touch.
 //!
-//! Above `device`, no other module asks the system for anything. It does no storage I/O: files are
-//! `device`'s alone (rule 1 of `docs/architecture.md`). Anonymous memory is no file.
+//! Apart from `device`, this is the only module that makes system calls. It does no storage I/O:
+//! only `device` accesses files (rule 1 of `docs/architecture.md`). Anonymous memory is not a file.
 
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::slice;
 
-/// The size of a huge page: reservations begin at a multiple of it.
+/// Size of a huge page. Reservations are aligned to it.
 pub const HUGE_PAGE: usize = 2 << 20;
 const _: () = assert!(HUGE_PAGE.is_power_of_two() && MAPPED < HUGE_PAGE);
 
-/// A reservation of address space, given back as a whole when it is dropped. Bytes read as zero
-/// until they are written.
+/// A reservation of address space, unmapped as a whole on drop. Its bytes read as zero until they
+/// are written.
 ///
 /// ```
 /// use alluvium_storage::memory::{Anonymous, HUGE_PAGE};
@@ -39,7 +39,7 @@ impl Anonymous {
     /// Reserves `len` bytes.
     ///
     /// # Errors
-    /// What the system says when it refuses.
+    /// The operating system's error when it refuses the mapping.
     pub fn reserve(len: usize) -> io::Result<Anonymous> {
         let mapping_len = len.checked_add(HUGE_PAGE).ok_or(io::ErrorKind::OutOfMemory)?;
         // SAFETY: a new anonymous mapping at an address of the system's choice touches nothing that
@@ -71,22 +71,22 @@ impl Anonymous {
         })
     }
 
-    /// Returns the first byte; readable and writable, with [`Anonymous::len`] bytes from there on,
-    /// as long as this lives.
+    /// Returns a pointer to the first byte. [`Anonymous::len`] bytes from there are readable and
+    /// writable while the reservation lives.
     #[must_use]
     #[inline]
     pub fn start(&self) -> NonNull<u8> {
         self.start
     }
 
-    /// Returns how many bytes are reserved.
+    /// Returns the size of the reservation in bytes.
     #[must_use]
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Returns whether no bytes are reserved.
+    /// Returns whether the reservation is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
@@ -100,10 +100,10 @@ impl Anonymous {
         );
     }
 
-    /// Asks for huge pages in a range, where it is at least one huge page long. A hint.
+    /// Advises the system to use huge pages for a range of at least one huge page. This is a hint.
     ///
     /// # Panics
-    /// When the range is not inside the reservation.
+    /// If the range is outside the reservation.
     pub fn prefer_huge_pages(&self, at: usize, len: usize) {
         self.check(at, len);
         if len >= HUGE_PAGE {
@@ -112,11 +112,11 @@ impl Anonymous {
         }
     }
 
-    /// Has the system provide the memory of a range now, so that the first touch does not wait. A
-    /// hint, which changes no contents.
+    /// Prefaults a range, so that the first touch does not wait. This is a hint and changes no
+    /// contents.
     ///
     /// # Panics
-    /// When the range is not inside the reservation.
+    /// If the range is outside the reservation.
     pub fn populate(&self, at: usize, len: usize) {
         self.check(at, len);
         #[cfg(target_os = "linux")]
@@ -126,14 +126,14 @@ impl Anonymous {
         };
     }
 
-    /// Gives the memory of a range back: it reads as zeros afterwards.
+    /// Returns the memory of a range to the system. The range reads as zeros afterwards.
     ///
     /// # Panics
-    /// When the range is not inside the reservation.
+    /// If the range is outside the reservation.
     ///
     /// # Safety
-    /// The contents of the range are not needed any more, and no reference to non-atomic data in it
-    /// is alive.
+    /// The contents of the range are no longer needed, and no reference to non-atomic data in it is
+    /// alive.
     pub unsafe fn give_back(&self, at: usize, len: usize) {
         self.check(at, len);
         // SAFETY: the range is inside the mapping; that its contents may go is the caller's
@@ -151,12 +151,12 @@ impl Drop for Anonymous {
     }
 }
 
-/// From this many bytes on memory gets a mapping of its own.
+/// Minimum size in bytes of a buffer that is mapped instead of allocated on the heap.
 const MAPPED: usize = 64 << 10;
 
-/// Bytes of one owner, zero at first, which cost memory from the first touch until they are
-/// dropped: where they are many, they are not the allocator's, which would keep what is given back
-/// for later, and what is asked for later may be longer.
+/// A zero-initialised byte buffer whose memory is committed on first touch. Large buffers are
+/// mapped rather than allocated: an allocator would keep the freed memory for later use, and a
+/// later request may be longer.
 ///
 /// ```
 /// use alluvium_storage::memory::Bytes;
@@ -174,19 +174,19 @@ enum Owned {
 }
 
 impl Bytes {
-    /// Returns `len` zero bytes.
+    /// Returns a buffer of `len` zero bytes.
     #[must_use]
     pub fn zeroed(len: usize) -> Bytes {
         let mapped = (len >= MAPPED).then(|| Anonymous::reserve(len));
         match mapped {
             Some(Ok(memory)) => Bytes(Owned::Mapped(memory)),
-            // The allocator may have what the system refuses.
+            // The heap may still have memory when the system refuses a mapping.
             Some(Err(_)) | None => Bytes(Owned::Heap(vec![0; len].into_boxed_slice())),
         }
     }
 
-    /// Keeps the first `len` bytes alone, if there are more. Those behind them cost memory until
-    /// all are dropped, if they were touched.
+    /// Shortens the buffer to at most `len` bytes. In a mapped buffer, touched bytes after `len`
+    /// stay committed until the buffer is dropped.
     pub fn truncate(&mut self, len: usize) {
         match &mut self.0 {
             Owned::Mapped(memory) => memory.len = memory.len.min(len),

@@ -1,10 +1,9 @@
-//! The atomics, fences and locks of the lock-free cores, so that a model checker can stand in for
-//! them.
+//! Atomics, fences and locks of the lock-free cores, replaceable by those of a model checker.
 //!
-//! Built with `RUSTFLAGS="--cfg alluvium_model_check"`, the names below are those of `loom`, which
-//! runs a test under every schedule and every value that the memory model lets a load return (up to
-//! its preemption bound). Otherwise they are those of the standard library and of `parking_lot`.
-//! One command runs all model checks:
+//! With `RUSTFLAGS="--cfg alluvium_model_check"`, these names resolve to `loom`, which runs a test
+//! under every schedule and every value that the memory model lets a load return (up to its
+//! preemption bound). Otherwise they resolve to the standard library and `parking_lot`. One command
+//! runs all model checks:
 //!
 //! ```text
 //! RUSTFLAGS="--cfg alluvium_model_check" CARGO_TARGET_DIR=target/model LOOM_MAX_PREEMPTIONS=3 \
@@ -12,7 +11,7 @@
 //! ```
 //!
 //! `epoch`, the small cores of `cache`, the completion watermark and the log's group commit use
-//! this module; under the cfg nothing else is meant to run.
+//! this module. Under the cfg, only these tests are meant to run.
 
 #[cfg(alluvium_model_check)]
 mod chosen {
@@ -47,7 +46,7 @@ mod chosen {
         }
     }
 
-    /// Lets another thread run.
+    /// Yields to another thread.
     pub(crate) fn spin(_turns: u32) {
         loom::thread::yield_now();
     }
@@ -63,7 +62,7 @@ mod chosen {
     pub(crate) struct Condvar(parking_lot::Condvar);
 
     impl Condvar {
-        /// Waits for a notification; there may be spurious ones.
+        /// Waits for a notification. Spurious wake-ups are possible.
         pub(crate) fn wait<'a, T>(&self, mut guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
             self.0.wait(&mut guard);
             guard
@@ -74,10 +73,10 @@ mod chosen {
         }
     }
 
-    /// How often a thread spins before it gives the processor away: the holder may be descheduled.
+    /// Number of spins before a thread yields the processor: the lock's holder may be descheduled.
     const SPINS: u32 = 64;
 
-    /// Waits a moment for another thread; `turns` is how often that was done before.
+    /// Waits briefly for another thread. `turns` is the number of earlier waits.
     pub(crate) fn spin(turns: u32) {
         if turns < SPINS {
             std::hint::spin_loop();

@@ -1,15 +1,15 @@
-//! Which sequences are complete: a ring of completions that arrive out of order from many threads.
-//! The log counts what is appended with it, and higher layers may count what else happens to their
-//! sequences.
+//! Watermark of complete sequences: a ring of completions that arrive out of order from many
+//! threads. The log uses it to count appended records, and higher layers may count other steps of
+//! their sequences.
 //!
-//! A completion of `first..=last` writes `last` into the slot of `first`; the watermark moves from
-//! `w` to the value in the slot of `w + 1` as long as that value is above `w`. A slot never needs
-//! to be cleared: what an earlier lap left there is at most the watermark that the lap ended at, so
-//! it is not above `w`. (InnoDB's link buffer, without its cleaning.)
+//! A completion of `first..=last` writes `last` into the slot of `first`. The watermark moves from
+//! `w` to the value in the slot of `w + 1` while that value is above `w`. Slots are never cleared:
+//! a value from an earlier lap is at most the watermark at the end of that lap, so it is not above
+//! `w`. (InnoDB's link buffer, without its cleaning.)
 //!
-//! *Bounded*: a completion may begin at most [`WINDOW`] sequences above the watermark; who comes
-//! earlier waits until the lower sequences are complete. This is the back-pressure on a writer that
-//! falls behind the others.
+//! *Bounded*: a completion may begin at most [`WINDOW`] sequences above the watermark. A writer
+//! further ahead waits until the lower sequences are complete. This is the back-pressure for a
+//! writer that falls behind the others.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -18,14 +18,14 @@ pub const WINDOW: u64 = if cfg!(alluvium_model_check) { 4 } else { 1 << 16 };
 
 const _: () = assert!(WINDOW.is_power_of_two());
 
-/// Bytes that a watermark takes in memory.
+/// Memory footprint of a watermark in bytes.
 pub const BYTES: u64 = WINDOW * 8;
 
-/// Stands where one access must not overtake another. Of two threads that complete neighbours, one
-/// fills a slot and looks at the watermark, the other moves the watermark and looks at the slot:
-/// one must see the other. All four accesses are sequentially consistent, which says just that and
-/// costs nothing beside the compare-and-swap. The model checker knows sequential consistency of
-/// fences only.
+/// Marks two accesses that must not be reordered. Of two threads that complete adjacent ranges, one
+/// fills a slot and then reads the watermark, the other moves the watermark and then reads the
+/// slot: one must see the other. All four accesses are sequentially consistent, which guarantees
+/// this order at no extra cost over the compare-and-swap. The model checker supports sequential
+/// consistency of fences only, so it needs a fence here.
 pub(crate) fn order() {
     #[cfg(alluvium_model_check)]
     crate::sync::fence(Ordering::SeqCst);
@@ -42,7 +42,7 @@ pub(crate) fn order() {
 /// ```
 #[derive(Debug)]
 pub struct Watermark {
-    /// Alone on its line: every writer moves it.
+    /// On its own cache line, because every writer moves it.
     completed: Padded,
     slots: Box<[AtomicU64]>,
 }
@@ -52,7 +52,7 @@ pub struct Watermark {
 struct Padded(AtomicU64);
 
 impl Watermark {
-    /// Creates a watermark at which everything up to `start` is complete.
+    /// Creates a watermark at `start`: every sequence up to `start` is complete.
     #[must_use]
     pub fn new(start: u64) -> Watermark {
         Watermark {
@@ -61,7 +61,7 @@ impl Watermark {
         }
     }
 
-    /// Every sequence up to this one is complete.
+    /// Returns the watermark: every sequence up to it is complete.
     #[must_use]
     pub fn completed(&self) -> u64 {
         self.completed.0.load(Ordering::SeqCst)
@@ -80,16 +80,16 @@ impl Watermark {
     /// Marks `first..=last` complete. Returns whether the watermark moved.
     ///
     /// # Panics
-    /// When the range is empty, outside the window, or complete already: a bug of the code that
-    /// assigns sequences.
+    /// If the range is empty, outside the window or already complete. This is a bug in the code
+    /// that assigns sequences.
     pub fn complete(&self, first: u64, last: u64) -> bool {
         let completed = self.completed();
         assert!(
             first <= last && first > completed && first <= completed + WINDOW,
             "sequences {first} to {last} are completed, but the watermark is {completed}"
         );
-        // In order, as almost always: no other thread can move the watermark over `first`, so its
-        // slot is not needed.
+        // Fast path, taken almost always: the range directly follows the watermark. No other thread
+        // can move the watermark over `first`, so its slot is not needed.
         if completed + 1 == first && self.try_move(completed, last).is_ok() {
             self.advance(last);
             return true;

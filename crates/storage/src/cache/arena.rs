@@ -1,7 +1,7 @@
-//! The cache's memory, and every pointer into it. No other module of the crate handles raw memory.
+//! The cache's memory and every pointer into it. No other module of the crate handles raw memory.
 //!
-//! Address space is reserved once; a part of it costs memory from the first touch until it is given
-//! back.
+//! Address space is reserved once. A range of it is committed on first touch and released when it
+//! is given back.
 
 use crate::memory::Anonymous;
 use crate::{Error, Result};
@@ -10,24 +10,25 @@ use std::sync::Arc;
 
 pub(super) use crate::memory::HUGE_PAGE;
 
-/// A reservation of address space, with what lies in it. Bytes read as zero until they are written.
+/// A reservation of address space and the values in it. Its bytes read as zero until they are
+/// written.
 #[derive(Debug)]
 pub(super) struct Arena {
     memory: Anonymous,
 }
 
-/// What may be laid over zeroed arena memory and shared: every field is an atomic integer.
+/// A type that may be placed over zeroed arena memory and shared: every field is an atomic integer.
 ///
 /// # Safety
-/// Zero bytes are a valid value, every field is an atomic, nothing needs to be dropped.
+/// Zero bytes are a valid value, every field is an atomic, and the type needs no drop.
 pub(super) unsafe trait ZeroedAtomics {}
 
 impl Arena {
-    /// Reserves `wanted` bytes, or half of that and so on while the system refuses, but at least
-    /// `least`.
+    /// Reserves `wanted` bytes. If the system refuses, halves the size until it succeeds, down to
+    /// `least` bytes.
     ///
     /// # Errors
-    /// [`Error::BadOption`] when not even `least` bytes can be had.
+    /// [`Error::BadOption`] if not even `least` bytes are available.
     pub(super) fn reserve(wanted: usize, least: usize) -> Result<Arc<Arena>> {
         let mut len = wanted.max(least);
         loop {
@@ -45,20 +46,20 @@ impl Arena {
         }
     }
 
-    /// Returns how many bytes are reserved.
+    /// Returns the size of the reservation in bytes.
     pub(super) fn len(&self) -> usize {
         self.memory.len()
     }
 
-    /// Asks for huge pages in a range, where it is at least one huge page long. A hint.
+    /// Advises the system to use huge pages for a range of at least one huge page. This is a hint.
     pub(super) fn prefer_huge_pages(&self, at: usize, len: usize) {
         self.memory.prefer_huge_pages(at, len);
     }
 
-    /// Gives the memory of a range back: it reads as zeros afterwards.
+    /// Returns the memory of a range to the system. The range reads as zeros afterwards.
     ///
     /// # Safety
-    /// As of [`Anonymous::give_back`].
+    /// As [`Anonymous::give_back`].
     pub(super) unsafe fn give_back(&self, at: usize, len: usize) {
         // SAFETY: by the caller's promise.
         unsafe { self.memory.give_back(at, len) };
@@ -82,7 +83,7 @@ impl Arena {
         unsafe { self.memory.start().add(at).cast::<T>().as_ref() }
     }
 
-    /// All of the arena as values.
+    /// Returns the first `count` values of the arena.
     #[inline]
     #[cfg_attr(alluvium_model_check, allow(dead_code))]
     pub(super) fn slice<T: ZeroedAtomics>(&self, count: usize) -> &[T] {
@@ -91,7 +92,7 @@ impl Arena {
         unsafe { std::slice::from_raw_parts(self.memory.start().cast::<T>().as_ptr(), count) }
     }
 
-    /// Returns the bytes of the arena, to be read.
+    /// Returns a range of the arena for reading.
     ///
     /// # Safety
     /// While the slice lives, the range is neither written nor given back.
@@ -103,7 +104,8 @@ impl Arena {
         unsafe { std::slice::from_raw_parts(self.memory.start().add(at).as_ptr(), len) }
     }
 
-    /// Returns the bytes of the arena, to be read and written, by a device or by the caller.
+    /// Returns a range of the arena as a buffer, to be read and written by a device or by the
+    /// caller.
     ///
     /// # Safety
     /// While the buffer lives, the range is neither read nor written through anything else, nor
@@ -116,7 +118,7 @@ impl Arena {
         unsafe { Buffer::from_region(self.memory.start().add(at), len, keeper) }
     }
 
-    /// Returns the first `len` bytes, to be offered to a directory.
+    /// Returns the first `len` bytes as a region that a directory can register.
     pub(super) fn region(self: &Arc<Self>, len: usize) -> MemoryRegion {
         self.check(0, len);
         MemoryRegion {

@@ -1,24 +1,24 @@
-//! The byte budget: what everything costs, and how many chunks that leaves.
+//! The byte budget: accounting of memory, and the number of chunks it allows.
 
 use super::geometry::Geometry;
 use super::table::Table;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The part of the budget that is kept for private nodes, scratch and the records of reads in
-/// flight.
+/// 1/`RESERVE_FRACTION` of the budget is reserved for private nodes, scratch memory and the records
+/// of reads in flight.
 const RESERVE_FRACTION: u64 = 32;
 const _: () = assert!(RESERVE_FRACTION > 1, "the reserve is a part of the budget");
 
-/// Who spends how much. All counts are bytes.
+/// Memory accounting by owner. All counts are bytes.
 #[derive(Debug)]
 pub(super) struct Budget {
     limit: AtomicU64,
-    /// What the cache's own structures cost whatever it holds.
+    /// Cost of the cache's own structures, independent of its contents.
     fixed: u64,
-    /// Nodes in heap memory, because no frame was to be had.
+    /// Nodes in heap memory, read when no frame was available.
     private: AtomicU64,
-    /// Scratch and the records of reads in flight.
+    /// Scratch memory and the records of reads in flight.
     working: AtomicU64,
 }
 
@@ -57,8 +57,8 @@ impl Budget {
         (limit / RESERVE_FRACTION).max(2 * largest)
     }
 
-    /// Returns how many chunks a cache of `limit` bytes may have, and the frames that its page
-    /// table is made for.
+    /// Returns the maximum number of chunks of a cache of `limit` bytes, and the number of frames
+    /// that its page table is sized for.
     pub(super) fn shape(limit: u64, fixed: u64, geometry: &Geometry) -> (u64, usize) {
         let frames = (limit / geometry.chunk_cost()) as usize * geometry.max_frames();
         let rest = limit
@@ -68,8 +68,7 @@ impl Budget {
         ((rest / geometry.chunk_cost()).min(geometry.max_chunks()), frames)
     }
 
-    /// Returns how many chunks there may be now. Heap memory beyond the reserve takes from the
-    /// chunks.
+    /// Returns the number of chunks currently allowed. Heap memory beyond the reserve reduces it.
     pub(super) fn chunks(&self, table_bytes: u64, geometry: &Geometry) -> u64 {
         let limit = self.limit();
         let heap = (self.private() + self.working()).max(Self::reserve(limit, geometry));
@@ -81,14 +80,14 @@ impl Budget {
     }
 }
 
-/// What a [`Charge`] is for.
+/// The purpose of a [`Charge`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     Private,
     Working,
 }
 
-/// Bytes charged to a budget until it is dropped.
+/// Bytes charged to a budget until this is dropped.
 #[derive(Debug)]
 pub(super) struct Charge {
     budget: Arc<Budget>,
@@ -124,7 +123,7 @@ impl Drop for Charge {
     }
 }
 
-/// Memory of a [cache](super::Cache::lend) that is lent to a reader until this is dropped.
+/// Memory of a [cache](super::Cache::lend) lent to a reader until this is dropped.
 #[derive(Debug)]
 pub struct Loan {
     _charge: Charge,

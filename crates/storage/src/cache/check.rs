@@ -1,4 +1,4 @@
-//! Walks the page table and the frames, and returns everything that is wrong (rule 9 of
+//! Consistency check: walks the page table and the frames, and returns every violation (rule 9 of
 //! `docs/architecture.md`).
 
 use super::frame::{FrameId, State};
@@ -7,12 +7,12 @@ use super::{Cache, Shared};
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-/// Something that should never be.
+/// A violated invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The invariant, as the module's header numbers it.
+    /// The invariant's letter and number in the module headers.
     pub invariant: &'static str,
-    /// What was found.
+    /// Description of the violation.
     pub found: String,
 }
 
@@ -22,7 +22,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Where the walk found a frame.
+/// The place where the walk found a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Free,
@@ -31,8 +31,8 @@ enum Place {
 }
 
 impl Cache {
-    /// Walks the page table, every frame and every list, and returns every violation. Nothing else
-    /// may use the cache meanwhile.
+    /// Walks the page table, every frame and every list, and returns every violation. The cache
+    /// must not be used during the check.
     #[must_use]
     pub fn check(&self) -> Vec<Violation> {
         let mut found = Vec::new();
@@ -53,7 +53,8 @@ impl Cache {
 }
 
 impl Shared {
-    /// Every frame of every cut chunk: its class, and whether its chunk is being drained.
+    /// Returns every frame of every cut chunk, with its class and whether its chunk is being
+    /// drained.
     fn cut_frames(&self) -> HashMap<FrameId, (usize, bool)> {
         let mut frames = HashMap::new();
         for (class, owner) in self.chunks.classes.iter().enumerate() {
@@ -67,7 +68,7 @@ impl Shared {
         frames
     }
 
-    /// Every frame that is in a list or in the page table.
+    /// Returns every frame that is in a list or in the page table.
     fn places(
         &self,
         frames: &HashMap<FrameId, (usize, bool)>,

@@ -1,13 +1,11 @@
-//! Which chunk belongs to which size class; cutting chunks, draining them, and moving them between
-//! classes.
+//! Chunks: assignment to size classes, cutting, draining, and moving between classes.
 //!
 //! A chunk is *cut* for a class when the budget allows one more. It is *drained* when the budget
-//! shrinks or another class needs it more: it leaves its class, its frames leave the lists that
-//! frames are taken from, its nodes are evicted. Once every frame is free (two epochs later, when
-//! nothing pins any) it is cut for the new class, or its memory is given back.
+//! shrinks or another class needs it more: it leaves its class, its frames leave the free and
+//! retired lists, and its nodes are evicted. Once every frame is free (two epochs later, if nothing
+//! pins one), the chunk is cut for the new class, or its memory is given back.
 //!
-//! Locks are taken in this order: the chunks, a class's list, a lane, a pool. None is held while a
-//! device is asked.
+//! Lock order: the chunks, a class's list, a lane, a pool. No lock is held during device I/O.
 
 use super::Shared;
 use super::frame::{FrameId, State};
@@ -19,51 +17,50 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// One size class.
 #[derive(Debug, Default)]
 pub(super) struct Class {
-    /// Its chunks: what the hand sweeps. Read-locked while a hand is swept, so no chunk leaves
-    /// under it.
+    /// The chunks of the class, swept by the hand. The list is read-locked during a sweep, so that
+    /// no chunk leaves it in between.
     pub(super) chunks: RwLock<Vec<u32>>,
-    /// The next frame of the CLOCK hand, counted over all turns.
+    /// The next frame of the CLOCK hand, counted over all revolutions.
     pub(super) hand: AtomicU64,
-    /// Free frames that no lane has.
+    /// Free frames that belong to no lane.
     pub(super) pool: Mutex<Vec<FrameId>>,
-    /// How hard the class looks for frames: thousandths of turns of its hand, halved now and then.
+    /// Demand for frames: revolutions of the hand in thousandths, halved periodically.
     pressure: AtomicU64,
 }
 
-/// A chunk on its way out of a class.
+/// A chunk that is leaving its class.
 #[derive(Debug)]
 struct Drain {
     chunk: u32,
     class: usize,
-    /// The class that gets the chunk; none if the budget shrinks.
+    /// The class that receives the chunk; `None` if the budget shrinks.
     new_owner: Option<usize>,
 }
 
 #[derive(Debug, Default)]
 struct Owned {
-    /// Chunks that were given back.
+    /// Chunks whose memory was given back.
     free: Vec<u32>,
     /// The first chunk that was never cut.
     next: u32,
     draining: Vec<Drain>,
-    /// Where the search for a chunk to move goes on.
+    /// Position at which the next search for a chunk to move starts.
     hand: usize,
-    /// How many chunk boundaries hands have crossed since pressures were halved.
+    /// Number of chunk boundaries crossed by hands since pressures were last halved.
     crossings: usize,
 }
 
-/// All chunks.
+/// All chunks of the cache.
 #[derive(Debug)]
 pub(super) struct Chunks {
     pub(super) classes: [Class; CLASSES],
     owned: Mutex<Owned>,
-    /// Chunks that are cut, draining ones included.
+    /// Number of cut chunks, including draining ones.
     assigned: AtomicU64,
     draining: AtomicUsize,
-    /// The safe epoch when the drains were last looked at: until it passes, little can have
-    /// changed.
+    /// The safe epoch at the last check of the drains. Until it advances, little can have changed.
     looked_at: AtomicU64,
-    /// Entries of lists that were looked at so that chunks could leave.
+    /// Number of list entries visited while removing chunks.
     walked: AtomicU64,
 }
 
@@ -79,7 +76,7 @@ impl Chunks {
         }
     }
 
-    /// Returns how many entries of lists were looked at so that chunks could leave.
+    /// Returns the number of list entries visited while removing chunks.
     #[cfg(test)]
     pub(super) fn walked(&self) -> u64 {
         self.walked.load(Ordering::Relaxed)
@@ -93,7 +90,7 @@ impl Chunks {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// Returns the chunks that are being drained, for `check`.
+    /// Returns the draining chunks with their classes, for `check`.
     pub(super) fn drained_chunks(&self) -> Vec<(u32, usize)> {
         let owned = self.owned.lock();
         owned
@@ -105,13 +102,13 @@ impl Chunks {
 }
 
 impl Shared {
-    /// Returns how many chunks the budget allows now.
+    /// Returns the number of chunks that the budget currently allows.
     pub(super) fn allowed_chunks(&self) -> u64 {
         let bytes = self.budget.chunks(self.tables.bytes(), &self.geometry);
         bytes.min((self.arena.len() / self.geometry.chunk_bytes) as u64)
     }
 
-    /// Gives a class one more chunk if the budget allows.
+    /// Adds a chunk to a class if the budget allows. Returns whether it did.
     pub(super) fn grow(&self, class: usize) -> bool {
         if self.chunks.assigned() >= self.allowed_chunks() {
             return false;
@@ -148,11 +145,11 @@ impl Shared {
         );
         let owner = &self.chunks.classes[class];
         owner.chunks.write().push(chunk);
-        // The lowest frames are used first.
+        // Reversed, so that the lowest frames are used first.
         owner.pool.lock().extend(ids.rev());
     }
 
-    /// Takes a chunk out of its class. Its frames must leave the lists next
+    /// Removes a chunk from its class. The caller must then remove its frames from the lists
     /// ([`Shared::forget_draining`]).
     fn begin_drain(&self, owned: &mut Owned, class: usize, at: usize, new_owner: Option<usize>) {
         let chunk = {
@@ -180,9 +177,9 @@ impl Shared {
             .store(owned.draining.len(), Ordering::Relaxed);
     }
 
-    /// Takes the frames of all chunks that leave out of the lists that frames are taken from, in
-    /// one walk. They stay in the lists of cold and of marked frames, as all do that have left: a
-    /// thread that comes to one there looks at the frame itself.
+    /// Removes the frames of all draining chunks from the free and retired lists, in one pass. The
+    /// lists of cold and of marked frames keep them, as they keep all outdated entries: a thread
+    /// that pops one checks the frame itself.
     fn forget_draining(&self, classes: &[bool; CLASSES]) {
         let mut walked = 0;
         for lane in &self.lanes {
@@ -203,7 +200,7 @@ impl Shared {
         (0..geometry.cut(class).frames).map(move |slot| geometry.frame(chunk, slot))
     }
 
-    /// Goes on with the drains, if there are any and an epoch has passed since the last call.
+    /// Continues the drains, if there are any and an epoch has passed since the last call.
     pub(super) fn drain_if_due(&self, guard: &Guard) {
         if self.chunks.draining() > 0 {
             let safe = self.epochs.safe();
@@ -213,9 +210,9 @@ impl Shared {
         }
     }
 
-    /// Brings the drains as far as they get: evicts what is resident, recycles what is safe, and
-    /// hands on or gives back the chunks that have come free. Returns at once if another thread is
-    /// at it.
+    /// Advances the drains as far as possible: evicts resident nodes, recycles safe frames, and
+    /// reassigns or gives back chunks that are completely free. Returns at once if another thread
+    /// is draining.
     pub(super) fn go_on_draining(&self, guard: &Guard) {
         let Some(mut owned) = self.chunks.owned.try_lock() else {
             return;
@@ -259,7 +256,7 @@ impl Shared {
         owned.free.push(chunk);
     }
 
-    /// Returns whether every frame of a chunk that is being drained is free by now.
+    /// Evicts and recycles the frames of a draining chunk. Returns whether all of them are free.
     fn drain_frames(&self, chunk: u32, class: usize, safe: u64, guard: &Guard) -> bool {
         let mut evicted = Vec::new();
         let mut all_free = true;
@@ -282,7 +279,7 @@ impl Shared {
         all_free
     }
 
-    /// Starts draining as many chunks as the budget no longer allows, the coldest of a few first.
+    /// Starts draining the chunks beyond the budget. Each is the coldest of a few candidates.
     pub(super) fn shrink(&self) {
         if self.chunks.assigned() <= self.allowed_chunks() {
             return;
@@ -295,7 +292,7 @@ impl Shared {
             .count() as u64;
         let staying = self.chunks.assigned().saturating_sub(leaving);
         let mut surplus = staying.saturating_sub(self.allowed_chunks());
-        // A chunk that was to move between classes goes altogether instead.
+        // A chunk that was moving between classes leaves the cache instead.
         let moving = owned
             .draining
             .iter_mut()
@@ -317,16 +314,16 @@ impl Shared {
         }
     }
 
-    /// Of the next `count` chunks the one with the fewest frames in use since it was looked at
-    /// last, as (class, place in its list), and how many thousandths of it that were. Looking
-    /// forgets, as the CLOCK hand does.
+    /// Returns the coldest of the next `count` chunks, as (class, index in its list), and the share
+    /// of its frames used since they were last examined, in thousandths. Like the CLOCK hand, it
+    /// clears the reference bits.
     fn coldest(
         &self,
         owned: &mut Owned,
         except: Option<usize>,
         count: usize,
     ) -> Option<((usize, usize), u64)> {
-        // None of them changes meanwhile: who changes one has `owned`.
+        // The lists cannot change: changing one requires `owned`, which is locked.
         let lists = self.chunks.classes.iter().enumerate();
         let lists: Vec<_> = lists
             .filter(|(class, _)| Some(*class) != except)
@@ -360,12 +357,12 @@ impl Shared {
         best
     }
 
-    /// Called when the hand of a class crosses into another chunk, or finds none: considers moving
-    /// a chunk to it from a class that needs it less.
+    /// Considers moving a chunk to a class from one that needs it less. Called when the hand of the
+    /// class crosses a chunk boundary, or when the class has no chunk.
     ///
-    /// All classes should age alike. So while the hand of this class makes a turn, as many of the
-    /// others' chunks are looked at as they have; one of them moves if few of its frames were used,
-    /// and if its class's own hand is slower.
+    /// All classes should age at the same rate. During one revolution of this class's hand, as many
+    /// chunks of other classes are examined as exist. A chunk moves if few of its frames were used
+    /// and if the hand of its own class is slower.
     pub(super) fn balance(&self, class: usize) {
         let Some(mut owned) = self.chunks.owned.try_lock() else {
             return;
@@ -406,7 +403,7 @@ impl Shared {
     }
 }
 
-/// How many chunks are looked at for each that the budget takes away.
+/// Number of candidates examined for each chunk that the budget removes.
 const SEARCHED_TO_SHRINK: usize = 4;
-/// How many chunks are looked at in one go for one to move.
+/// Maximum number of candidates examined in one call of [`Shared::balance`].
 const MAX_SEARCHED: usize = 16;

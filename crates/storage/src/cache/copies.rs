@@ -1,12 +1,12 @@
-//! Copies of nodes that are read again and again from slower tiers, on a faster one.
+//! Copies, on a faster tier, of hot nodes of slower tiers.
 //!
-//! Spillane 2012, §5.1, puts pairs that were read into the newest level again, marked as copies. It
-//! then takes care that no copy outlives what has overwritten it. Here nodes are copied, which
-//! never change. A reader comes to a copy only by the pointer of the node itself, after all newer
-//! runs were asked as always, and what it reads must have the pointer's checksum. So a copy cannot
-//! bring back what was overwritten or deleted, and may be dropped, overwritten or damaged at any
-//! moment: the node is read from its own tier then. Nothing on disk names a copy. An opening
-//! begins without any.
+//! Spillane 2012, §5.1, inserts pairs that were read into the newest level again, marked as copies,
+//! and must then ensure that no copy outlives a newer version of its pair. Here the copied objects
+//! are nodes, which are immutable. A reader reaches a copy only through the node's own pointer,
+//! after searching all newer runs as usual, and the bytes it reads must match the pointer's
+//! checksum. So a copy cannot resurrect overwritten or deleted data, and it may be dropped,
+//! overwritten or damaged at any time: the node is then read from its own tier. Nothing on disk
+//! refers to a copy. After an opening there are none.
 //!
 //! ```text
 //!   a lookup misses a node of a slower tier     seen for the first time: its hash is remembered
@@ -15,8 +15,8 @@
 //!   the extents have their budget               the oldest goes, with its copies
 //! ```
 //!
-//! A node is copied whole. That pays where records are large, or those that are read often lie
-//! together. Small ones that lie apart are better kept in memory, as records.
+//! Nodes are copied whole. This pays off if records are large, or if hot records are adjacent.
+//! Small scattered records are better cached individually in memory.
 
 use super::frame::Key;
 use super::ghosts::Ghosts;
@@ -27,48 +27,48 @@ use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes that are collected before they are written: an extent.
+/// Bytes collected before a write: the size of an extent.
 pub(crate) const BATCH_BYTES: u64 = 1 << 20;
 
-/// Nodes that are remembered as seen once, for each that the budget has space for.
+/// Number of remembered nodes for each node that fits in the budget.
 const SEEN_TIMES: usize = 2;
 
-/// Bytes of memory that a copy takes, about: its place, by its hash, and its hash in its extent.
+/// Approximate memory footprint of a copy in bytes: its place by hash, and its hash in its extent.
 const COPY_BYTES: u64 = 40;
 
-/// What has become of copies.
+/// Statistics of copies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CopyStats {
-    /// Bytes of the faster tier that copies take.
+    /// Bytes of the faster tier used by copies.
     pub bytes: u64,
-    /// Copies that there are.
+    /// Number of current copies.
     pub copies: u64,
-    /// Copies that were made.
+    /// Number of copies made.
     pub made: u64,
-    /// Misses that a copy answered.
+    /// Misses served by a copy.
     pub hits: u64,
-    /// Copies that were not what they should be: their nodes were read from their own tier.
+    /// Copies that failed verification. Their nodes were read from their own tier.
     pub refused: u64,
-    /// Bytes of memory that it takes to know where they are.
+    /// Memory used by the index of copies, in bytes.
     pub memory_bytes: u64,
 }
 
-/// Where a copy is.
+/// Location of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
     tier: u8,
     offset: u64,
 }
 
-/// An extent with copies.
+/// An extent of copies.
 #[derive(Debug)]
 struct Block {
     extent: Extent,
     hashes: Box<[u64]>,
 }
 
-/// Nodes that are to be copied: the hash of each, with the encoded bytes padded to blocks.
+/// Nodes to be copied: the hash of each, and its encoded bytes padded to whole blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Collected {
     pub(crate) hashes: Vec<u64>,
@@ -79,7 +79,7 @@ pub(crate) struct Collected {
 #[derive(Debug, Default)]
 struct Inner {
     places: HashMap<u64, Place>,
-    /// Oldest first.
+    /// The extents of copies, oldest first.
     blocks: VecDeque<Block>,
     collected: Collected,
     seen: Option<Ghosts>,
@@ -88,7 +88,7 @@ struct Inner {
 /// The copies of a store.
 #[derive(Debug, Default)]
 pub(crate) struct Copies {
-    /// The most bytes of the faster tier that they may take; nothing is copied when it is 0.
+    /// Maximum bytes of the faster tier used by copies. 0 disables copying.
     budget: AtomicU64,
     inner: Mutex<Inner>,
     made: AtomicU64,
@@ -101,10 +101,10 @@ impl Copies {
         self.budget.load(Ordering::Relaxed)
     }
 
-    /// Sets how much they may take. What is too much goes with the next step.
+    /// Sets the budget. Any excess is dropped by the next step.
     pub(crate) fn set_budget(&self, bytes: u64) {
         let mut inner = self.inner.lock();
-        // Pages have 4 KiB or more.
+        // Pages have at least 4 KiB.
         let nodes = usize::try_from(bytes >> 12).unwrap_or(usize::MAX);
         inner.seen = (bytes > 0).then(|| Ghosts::new(nodes.saturating_mul(SEEN_TIMES)));
         if bytes == 0 {
@@ -113,7 +113,7 @@ impl Copies {
         self.budget.store(bytes, Ordering::Relaxed);
     }
 
-    /// Returns the pointer with the place of the node's copy in it, if there is one.
+    /// Returns the pointer with the location of the node's copy, if there is a copy.
     pub(super) fn find(&self, pointer: &NodePointer, hash: u64) -> Option<NodePointer> {
         if pointer.tier == 0 || self.budget() == 0 {
             return None;
@@ -128,20 +128,20 @@ impl Copies {
         })
     }
 
-    /// A copy was not what it should be.
+    /// Drops a copy that failed verification.
     pub(super) fn refuse(&self, hash: u64) {
         self.refused.fetch_add(1, Ordering::Relaxed);
         self.inner.lock().places.remove(&hash);
     }
 
-    /// A reader has missed a node of a slower tier, and read these bytes. Collects them if it was
-    /// missed before, lately, and there is space for them; else they are left for the next time.
+    /// Offers the encoded bytes of a slower tier's node that a reader missed. They are collected if
+    /// the node was also missed recently and there is space; otherwise the node is only remembered.
     pub(super) fn offer(&self, pointer: &NodePointer, encoded: &[u8]) {
         if pointer.tier == 0 || self.budget() == 0 {
             return;
         }
         let hash = Key::of(pointer).hash();
-        // Under pressure nothing waits for it.
+        // A hint, so it does not wait for the lock.
         let Some(mut inner) = self.inner.try_lock() else {
             return;
         };
@@ -155,7 +155,7 @@ impl Copies {
         let collected = &mut inner.collected;
         let is_full = (collected.bytes.len() + len) as u64 > BATCH_BYTES;
         if is_full || inner.places.contains_key(&hash) || collected.hashes.contains(&hash) {
-            // It is hot: the next miss collects it.
+            // The node is hot: the next miss collects it.
             seen.note(hash);
             return;
         }
@@ -166,7 +166,8 @@ impl Copies {
         collected.bytes.resize(end, 0);
     }
 
-    /// Takes what was collected, once it is worth a write. `least` is a part of [`BATCH_BYTES`].
+    /// Takes the collected nodes if they have at least `least` bytes. `least` is at most
+    /// [`BATCH_BYTES`].
     pub(crate) fn take_collected(&self, least: u64) -> Option<Collected> {
         debug_assert!(least <= BATCH_BYTES, "an extent is as much as there ever is");
         let mut inner = self.inner.lock();
@@ -174,7 +175,7 @@ impl Copies {
         is_enough.then(|| std::mem::take(&mut inner.collected))
     }
 
-    /// Has readers find copies that were written to an extent.
+    /// Publishes copies that were written to an extent, so that readers find them.
     pub(crate) fn publish(&self, extent: Extent, written: Collected) {
         assert_eq!(written.hashes.len(), written.lens.len(), "a length for each copy");
         let mut inner = self.inner.lock();
@@ -196,7 +197,7 @@ impl Copies {
         });
     }
 
-    /// Drops the oldest copies until the others take no more than this. Returns their extents.
+    /// Drops the oldest copies until the rest use at most `most_bytes`. Returns the freed extents.
     pub(crate) fn shrink(&self, most_bytes: u64) -> Vec<Extent> {
         let mut inner = self.inner.lock();
         let mut bytes: u64 = inner.blocks.iter().map(|block| block.extent.bytes()).sum();
@@ -207,7 +208,7 @@ impl Copies {
             bytes -= extent.bytes();
             let range = extent.range();
             for hash in hashes {
-                // A later block may have a copy of the same node.
+                // A later extent may contain a newer copy of the same node.
                 let is_here = |place: &Place| place.tier == extent.tier && range.contains(&place.offset);
                 if inner.places.get(&hash).is_some_and(is_here) {
                     inner.places.remove(&hash);

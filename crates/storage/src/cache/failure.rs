@@ -1,11 +1,11 @@
-//! One failed read, told to every reader that waited for it: errors are copied, for they are not
+//! Copies the error of a failed read for every reader that waited for it, because errors are not
 //! `Clone`.
 
 use crate::Error;
 use alluvium_device as device;
 use std::io;
 
-/// Returns a copy of what a read failed with: the same variant, place and text.
+/// Returns a copy of a read's error: the same variant, place and text.
 pub(super) fn copy(error: &Error) -> Error {
     match error {
         Error::Corrupt {
@@ -25,7 +25,7 @@ pub(super) fn copy(error: &Error) -> Error {
             access: *access,
             cause: cause.clone(),
         },
-        // A read fails in no other way; if it ever does, the text is kept.
+        // Reads return no other errors. If one ever does, its text is preserved.
         other => Error::Device(device::Error::Io {
             operation: device::Operation::Read,
             file: String::new(),

@@ -1,8 +1,8 @@
-//! Threads that wait for nodes: one is read by a blocking call, many by one system call.
+//! Blocking reads: one node by a blocking call, many by one system call.
 //!
 //! A thread that waits for one node submits nothing: it reads the node with a blocking call, and
-//! others that join its flight wait for it. With 16 threads on two processors such a read takes 17
-//! µs of processor time; handed to a shared ring, with the wake-ups that brings, it took 26.
+//! other threads that join its flight wait for it. With 16 threads on two processors such a read
+//! uses 17 µs of processor time. Submitting it to a shared ring used 26 µs because of the wake-ups.
 
 use super::budget::{Charge, Owner};
 use super::frame::Key;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Shared {
-    /// Finds or reads every node of `pointers`, and waits for them.
+    /// Finds or reads every node of `pointers`, and waits for the reads.
     pub(super) fn fetch<'g>(
         self: &'g Arc<Self>,
         pointers: &[NodePointer],
@@ -28,7 +28,7 @@ impl Shared {
             return Ok(vec![self.fetch_one(pointer, guard, purpose, residence)?]);
         }
         let joined = self.read_together(pointers, guard, purpose, residence, Otherwise::Private)?;
-        // All are finished before any error is reported, so that no batch of this call stays
+        // Every read is finished before an error is returned, so that no batch of this call stays
         // unfinished.
         let homes: Vec<_> = joined
             .into_iter()
@@ -45,8 +45,8 @@ impl Shared {
         Ok(nodes)
     }
 
-    /// Finds or reads a node, and waits for it. A read that no other thread has begun is a blocking
-    /// one in this thread: handing it over and being woken would cost more than the read.
+    /// Finds or reads a node, and waits for it. If no other thread is reading it, this thread reads
+    /// it with a blocking call: submitting the read and waking up would cost more than the read.
     pub(super) fn fetch_one<'g>(
         self: &'g Arc<Self>,
         pointer: &NodePointer,
@@ -68,8 +68,8 @@ impl Shared {
         }
     }
 
-    /// Finds or begins to read every node of `pointers`. The last batch, as a rule the only one, is
-    /// read in this thread.
+    /// Finds every node of `pointers` or starts reading it. The last batch, normally the only one,
+    /// is read in this thread.
     fn read_together(
         &self,
         pointers: &[NodePointer],
@@ -83,8 +83,8 @@ impl Shared {
         })
     }
 
-    /// As [`Shared::fetch`], but leaves out nodes for which there is no frame, and reports no
-    /// failed read: a reader that looks such a node up reads it again.
+    /// Like [`Shared::fetch`], but skips nodes for which no frame is available, and ignores failed
+    /// reads: a reader that looks up such a node reads it again.
     pub(super) fn bring(
         &self,
         pointers: &[NodePointer],
@@ -100,7 +100,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Reads the nodes of a batch, and settles them. Others that want the nodes wait meanwhile.
+    /// Reads and settles the nodes of a batch in this thread. Other readers of these nodes wait for
+    /// it.
     fn read_in_this_thread(&self, mut issue: Issue, purpose: Purpose, guard: &Guard) -> Arc<[Settled]> {
         let device = &**self.device(issue.tier);
         let reading = Arc::clone(&issue.reading);
@@ -121,7 +122,7 @@ impl Shared {
         })
     }
 
-    /// Returns a node by what became of its read; `None` when that was abandoned.
+    /// Returns a node from the result of its read. `None` if the read was abandoned.
     fn found<'g>(
         self: &'g Arc<Self>,
         pointer: &NodePointer,

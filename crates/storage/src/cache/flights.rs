@@ -1,4 +1,4 @@
-//! The nodes that are being read, by their hashes.
+//! Reads in flight, indexed by the hash of the node.
 
 use super::frame::Key;
 use super::read::Reading;
@@ -6,11 +6,11 @@ use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 
-/// The table of flights is split this many ways.
+/// Number of shards of the table.
 const SHARDS: usize = 64;
 const _: () = assert!(SHARDS.is_power_of_two(), "shards are bits of a hash");
 
-/// A node that is being read.
+/// A node that is being read, as entry `index` of a batch.
 #[derive(Debug)]
 pub(super) struct Flight {
     pub(super) key: Key,
@@ -18,7 +18,7 @@ pub(super) struct Flight {
     pub(super) index: usize,
 }
 
-/// All nodes that are being read.
+/// All reads in flight.
 #[derive(Debug)]
 pub(super) struct Flights {
     shards: Box<[CachePadded<Mutex<Vec<Flight>>>]>,
@@ -35,16 +35,17 @@ impl Flights {
         (SHARDS * size_of::<CachePadded<Mutex<Vec<Flight>>>>()) as u64
     }
 
-    /// Returns the part of the table where a hash belongs, locked.
+    /// Returns the locked shard of a hash.
     pub(super) fn shard(&self, hash: u64) -> MutexGuard<'_, Vec<Flight>> {
         self.shards[(hash >> 32) as usize % SHARDS].lock()
     }
 
-    /// Every batch that is in flight.
+    /// Returns every batch in flight.
     pub(super) fn readings(&self) -> Vec<Arc<Reading>> {
         let mut readings = Vec::new();
         for shard in &self.shards {
-            // The nodes of a batch are in many shards, its first in one.
+            // The nodes of a batch are spread over many shards, but only one shard has its first
+            // node.
             let shard = shard.lock();
             let first = shard.iter().filter(|flight| flight.index == 0);
             readings.extend(first.map(|flight| Arc::clone(&flight.reading)));
@@ -52,7 +53,7 @@ impl Flights {
         readings
     }
 
-    /// Returns how many nodes are in flight, for `check` and tests.
+    /// Returns the number of nodes in flight, for `check` and tests.
     pub(super) fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
     }

@@ -1,7 +1,7 @@
-//! The header of a frame: which node it holds, who pins it, how warm it is. One cache line, all a
-//! hit touches besides the page table and the node.
+//! The header of a frame: its node, its pins and its CLOCK state. A header is one cache line, the
+//! only one that a hit touches besides the page table and the node.
 //!
-//! A frame's life, and who moves it on:
+//! State transitions of a frame, and their owners:
 //!
 //! ```text
 //!        take (lane lock)        publish                evict: whoever took its word
@@ -15,55 +15,57 @@ use super::arena::ZeroedAtomics;
 use crate::NodePointer;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// A frame's number: its chunk, and its place in the chunk's table of headers.
+/// A frame's number: its chunk, and its slot in the chunk's table of headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct FrameId(pub(super) u32);
 
-/// Where a frame is in its life.
+/// State of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// In a list of free frames, or in a chunk that is being drained.
+    /// In a list of free frames, or in a draining chunk.
     Free,
     /// Owned by one read or insertion.
     Filling,
-    /// Holds a node and is, or was until a moment ago, in the page table.
+    /// Holds a node and is in the page table, or was just removed from it.
     Resident,
-    /// Out of the page table; guards may still read it.
+    /// Removed from the page table. Guards may still read it.
     Retired,
 }
 
 /// The CLOCK bit: used since the hand last passed.
 const REFERENCED: u32 = 1;
-/// Brought in by a read and not used by another reader since.
+/// Not used by another reader since the node was brought in.
 const COLD: u32 = 2;
-/// It was read ahead: the next use is that of the reader that asked for it.
+/// Filled by a read-ahead: the next use is by the reader that requested it.
 const AWAITED: u32 = 4;
-/// The read was meant to pass through.
+/// Filled by a pass-through read.
 const PASSING: u32 = 8;
-/// The node is about to die, however often it is used until then.
+/// The node will soon be dead, so its use does not protect it.
 const EVICT_FIRST: u32 = 16;
-/// The frame's chunk is being drained: the frame goes into no list.
+/// The frame's chunk is being drained: the frame must not enter a list.
 const DRAINING: u32 = 1 << 8;
 const _: () = assert!(
     REFERENCED | COLD | AWAITED | PASSING | EVICT_FIRST == 31,
     "each mark has a bit of its own"
 );
 
-/// What is known of a node's use when it comes.
+/// Initial CLOCK state of a node, by the use expected of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Manner {
-    /// It will be used again: it has come back, or it was just written and put here for that.
+    /// Kept as a hot node: it was missed again soon after its eviction, or it was inserted after
+    /// being written.
     Proven,
-    /// The reader that asked for it has used it, and no other reader so far.
+    /// Used by the reader that requested it, and so far by no other; or offered after being
+    /// written.
     Trial,
-    /// The reader that asked for it will use it.
+    /// Read ahead: the reader that requested it has not used it yet.
     Awaited,
-    /// It is to be used once.
+    /// Expected to be used once.
     Passing,
 }
 
-/// What identifies a node: its whole pointer. The checksum is part of it, so that a node which was
-/// written over one that was given up within the same generation has another key.
+/// The identity of a node: all fields of its pointer. It includes the checksum, so that a node
+/// written over an abandoned one within the same generation has a different key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key([u64; 4]);
 
@@ -77,7 +79,7 @@ impl Key {
         Key([pointer.offset, pointer.birth, pointer.checksum, rest])
     }
 
-    /// Returns a hash whose high bits choose the bucket and whose low bits are the tag.
+    /// Returns a hash. Its high bits choose the bucket, its low bits are the tag.
     #[inline]
     pub(super) fn hash(&self) -> u64 {
         let [offset, birth, checksum, rest] = self.0;
@@ -91,15 +93,15 @@ impl Key {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Header {
-    /// Written while the frame is [`State::Filling`] only, so it does not change for a reader that
+    /// Written only while the frame is [`State::Filling`]. It is therefore stable for a reader that
     /// found the frame under a guard.
     key: [AtomicU64; 4],
     /// The epoch at which the frame was retired.
     retired: AtomicU64,
     state: AtomicU32,
-    /// How many `FrameRef`s there are.
+    /// Number of `FrameRef`s.
     pins: AtomicU32,
-    /// [`REFERENCED`], or [`COLD`] with what goes with it, or [`EVICT_FIRST`], or nothing.
+    /// [`REFERENCED`], or [`COLD`] with [`AWAITED`] or [`PASSING`], or [`EVICT_FIRST`], or 0.
     heat: AtomicU32,
     /// The size class, and [`DRAINING`].
     class: AtomicU32,
@@ -112,12 +114,12 @@ unsafe impl ZeroedAtomics for Header {}
 const _: () = assert!(size_of::<Header>() == 64);
 
 impl Header {
-    /// Makes the header that of a free frame. The chunk belongs to the caller alone.
+    /// Initialises the header of a free frame. The caller must own the chunk exclusively.
     pub(super) fn cut(&self, class: usize) {
         assert!((class as u32) < DRAINING, "class {class} would be read as a mark");
         self.retired.store(0, Ordering::Relaxed);
         self.heat.store(0, Ordering::Relaxed);
-        // The header may lie where a node of another class was.
+        // The header may overlap a node of the chunk's previous class.
         self.pins.store(0, Ordering::Relaxed);
         self.class.store(class as u32, Ordering::Relaxed);
         self.state.store(State::Free as u32, Ordering::Release);
@@ -150,17 +152,18 @@ impl Header {
         self.state.store(to as u32, Ordering::Release);
     }
 
-    /// Takes a free frame for a read or an insertion; the caller has removed it from its list.
+    /// Takes a free frame for a read or an insertion. The caller has removed it from its list.
     pub(super) fn take(&self) {
         self.step(State::Free, State::Filling);
     }
 
-    /// Gives a frame back that was never published.
+    /// Frees a frame that was taken but never published.
     pub(super) fn give_back(&self) {
         self.step(State::Filling, State::Free);
     }
 
-    /// Says which node the frame holds. Its bytes are written; the page table comes next.
+    /// Publishes the frame with its node's key. The bytes are already written; the caller adds it
+    /// to the page table next.
     pub(super) fn publish(&self, key: &Key, manner: Manner) {
         for (word, value) in self.key.iter().zip(key.0) {
             word.store(value, Ordering::Relaxed);
@@ -175,13 +178,13 @@ impl Header {
         self.step(State::Filling, State::Resident);
     }
 
-    /// Retires a frame whose word the caller has just taken out of the page table.
+    /// Retires a frame whose word the caller has just removed from the page table.
     pub(super) fn retire(&self, epoch: u64) {
         self.retired.store(epoch, Ordering::Relaxed);
         self.step(State::Resident, State::Retired);
     }
 
-    /// When the frame was retired.
+    /// Returns the epoch at which the frame was retired.
     pub(super) fn retired_at(&self) -> u64 {
         debug_assert!(
             self.state() != State::Filling,
@@ -190,10 +193,10 @@ impl Header {
         self.retired.load(Ordering::Relaxed)
     }
 
-    /// Makes a retired frame free if nothing pins it. Its epoch is safe, so no reader can begin to
-    /// pin it.
+    /// Frees a retired frame unless it is pinned. Its epoch must be safe, so that no reader can
+    /// start to pin it.
     pub(super) fn recycle(&self) -> bool {
-        // Acquire: what the last reference read, it read before the frame is written again.
+        // Acquire: reads through the last reference precede the reuse of the frame.
         if self.pins.load(Ordering::Acquire) != 0 {
             return false;
         }
@@ -201,24 +204,24 @@ impl Header {
         true
     }
 
-    /// Returns the node that the frame holds. The caller has seen it resident under a guard that
-    /// lives.
+    /// Returns the key of the node. The caller must have seen the frame resident under a guard that
+    /// still lives.
     pub(super) fn key(&self) -> Key {
         Key(std::array::from_fn(|i| self.key[i].load(Ordering::Relaxed)))
     }
 
-    /// Returns whether the frame, found under a guard that lives, holds this node.
+    /// Returns whether the frame, found under a guard that still lives, holds this node.
     #[inline]
     pub(super) fn holds(&self, key: &Key) -> bool {
-        // All four words are compared at once: they lie on one line, and a branch each would cost
-        // more.
+        // The four words are compared together: they share a cache line, and a branch for each
+        // would cost more.
         let differ = self.key.iter().zip(key.0).fold(0, |differ, (word, value)| {
             differ | (word.load(Ordering::Relaxed) ^ value)
         });
         differ == 0
     }
 
-    /// Marks the frame as used. Hot frames are read only: the bit is tested before it is set.
+    /// Marks the frame as used. Hot frames are only read: the bit is tested before it is set.
     #[inline]
     pub(super) fn touch(&self) {
         let heat = self.heat.load(Ordering::Relaxed);
@@ -229,7 +232,7 @@ impl Header {
         }
     }
 
-    /// Returns whether the frame was used since the hand last passed; forgets it.
+    /// Clears the reference bit. Returns whether it was set.
     pub(super) fn cool(&self) -> bool {
         let heat = self.heat.load(Ordering::Relaxed);
         if heat & REFERENCED != 0 {
@@ -238,34 +241,33 @@ impl Header {
         heat & REFERENCED != 0
     }
 
-    /// Returns whether the frame was brought in and not used since.
+    /// Returns whether no other reader has used the node since it was brought in.
     pub(super) fn is_cold(&self) -> bool {
         self.heat.load(Ordering::Relaxed) & COLD != 0
     }
 
-    /// Returns whether a read that was meant to pass through has brought it in, and it was not used
-    /// since.
+    /// Returns whether a pass-through read filled the frame and no other reader used it since.
     pub(super) fn is_passing(&self) -> bool {
         self.heat.load(Ordering::Relaxed) & PASSING != 0
     }
 
-    /// The node is not worth its frame any more. Returns whether that is news.
+    /// Marks the frame to be evicted first. Returns whether it was not marked before.
     pub(super) fn evict_first(&self) -> bool {
         self.heat.swap(EVICT_FIRST, Ordering::Relaxed) != EVICT_FIRST
     }
 
-    /// Returns whether the node is not worth its frame any more.
+    /// Returns whether the frame is marked to be evicted first.
     pub(super) fn is_evict_first(&self) -> bool {
         self.heat.load(Ordering::Relaxed) == EVICT_FIRST
     }
 
-    /// A cold frame is one of the others from now on.
+    /// Turns a cold frame into an ordinary one.
     pub(super) fn settle(&self) {
         self.heat.store(0, Ordering::Relaxed);
     }
 
-    /// Adds a reference that outlives guards. Returns whether it is the first. The caller has one
-    /// already, or a guard under which it found the frame.
+    /// Adds a reference that outlives guards. Returns whether it is the first. The caller must have
+    /// a reference already, or a guard under which it found the frame.
     pub(super) fn pin(&self) -> bool {
         let before = self.pins.fetch_add(1, Ordering::Relaxed);
         assert!(

@@ -1,4 +1,4 @@
-//! How the arena is cut: into chunks of one size, each into frames of one size class, behind a
+//! Layout of the arena: chunks of equal size, each divided into frames of one size class, after a
 //! table of their headers. Pure arithmetic.
 //!
 //! ```text
@@ -6,8 +6,8 @@
 //! frame  = as many pages as its class says: class c holds nodes of c + 1 pages
 //! ```
 //!
-//! Headers lie in the chunk that they describe, so a chunk is given back with them, a huge page
-//! covers both, and a frame's number is all that is needed to find its header.
+//! The headers are stored in the chunk that they describe. So a chunk is given back together with
+//! them, one huge page covers both, and a frame's number suffices to find its header.
 
 use super::arena::HUGE_PAGE;
 use super::frame::{FrameId, Header};
@@ -15,31 +15,32 @@ use crate::PageSize;
 use crate::node::MAX_PAGES;
 use alluvium_device::BUFFER_ALIGNMENT;
 
-/// How many size classes there are: one per number of pages in a node.
+/// Number of size classes: one for each possible number of pages in a node.
 pub(super) const CLASSES: usize = MAX_PAGES as usize;
-/// The most pages in a chunk: with pages of 4 KiB a chunk is one huge page.
+/// Maximum pages in a chunk: with pages of 4 KiB, a chunk is one huge page.
 const MAX_CHUNK_PAGES: usize = 512;
-/// The fewest: a node of the largest class fits beside the headers.
+/// Minimum pages in a chunk: a node of the largest class must fit after the headers.
 const MIN_CHUNK_PAGES: usize = 32;
-/// A cache is meant to have at least this many chunks, so that every size class may get some.
+/// Minimum number of chunks aimed for, so that every size class can get some.
 const WANTED_CHUNKS: u64 = 32;
-/// What a frame costs outside its chunk: entries in lists of free, retired, cold and marked frames.
+/// Cost of a frame outside its chunk in bytes: entries in the lists of free, retired, cold and
+/// marked frames.
 const LIST_BYTES_PER_FRAME: usize = 28;
 
 const _: () = assert!(MIN_CHUNK_PAGES > MAX_PAGES as usize && MAX_CHUNK_PAGES * 4096 == HUGE_PAGE);
 
-/// The frames of one class in one chunk.
+/// Layout of a chunk for one class.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cut {
-    /// How many frames.
+    /// Number of frames.
     pub(super) frames: usize,
-    /// Bytes in a frame.
+    /// Size of a frame in bytes.
     pub(super) frame_bytes: usize,
-    /// Bytes before the first frame.
+    /// Size of the headers in bytes; the first frame follows.
     pub(super) header_bytes: usize,
 }
 
-/// The sizes of one cache's arena.
+/// The layout of one cache's arena.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Geometry {
     pub(super) chunk_bytes: usize,
@@ -48,7 +49,7 @@ pub(super) struct Geometry {
 }
 
 impl Geometry {
-    /// Creates the sizes for a cache with this budget when it is made.
+    /// Computes the layout of a cache from its initial budget.
     pub(super) fn new(page_size: PageSize, budget: u64) -> Geometry {
         let pages = (budget / WANTED_CHUNKS / page_size.bytes() as u64).max(1);
         let pages = (1usize << pages.ilog2()).clamp(MIN_CHUNK_PAGES, MAX_CHUNK_PAGES);
@@ -81,12 +82,12 @@ impl Geometry {
         self.cuts[class]
     }
 
-    /// Returns the most frames in a chunk.
+    /// Returns the maximum number of frames in a chunk.
     pub(super) fn max_frames(&self) -> usize {
         self.cuts[0].frames
     }
 
-    /// Returns what a chunk costs, with its frames' places in lists.
+    /// Returns the cost of a chunk in bytes, including the list entries of its frames.
     pub(super) fn chunk_cost(&self) -> u64 {
         (self.chunk_bytes + self.max_frames() * LIST_BYTES_PER_FRAME) as u64
     }
@@ -108,19 +109,19 @@ impl Geometry {
         (frame.0 & ((1 << self.slot_bits) - 1)) as usize
     }
 
-    /// Returns where a chunk begins in the arena.
+    /// Returns the offset of a chunk in the arena.
     #[inline]
     pub(super) fn chunk_at(&self, chunk: u32) -> usize {
         chunk as usize * self.chunk_bytes
     }
 
-    /// Returns where a frame's header is in the arena.
+    /// Returns the offset of a frame's header in the arena.
     #[inline]
     pub(super) fn header_at(&self, frame: FrameId) -> usize {
         self.chunk_at(self.chunk_of(frame)) + self.slot_of(frame) * size_of::<Header>()
     }
 
-    /// Returns where the bytes of a frame of a class are in the arena.
+    /// Returns the offset of a frame's bytes in the arena, for a frame of this class.
     #[inline]
     pub(super) fn data_at(&self, frame: FrameId, class: usize) -> usize {
         debug_assert!(self.slot_of(frame) < self.cuts[class].frames, "{frame:?}");
@@ -128,7 +129,7 @@ impl Geometry {
         self.chunk_at(self.chunk_of(frame)) + cut.header_bytes + self.slot_of(frame) * cut.frame_bytes
     }
 
-    /// Returns how many chunks frame numbers can name.
+    /// Returns the number of chunks that frame numbers can address.
     pub(super) fn max_chunks(&self) -> u64 {
         1 << (u32::BITS - self.slot_bits)
     }

@@ -1,12 +1,12 @@
-//! Nodes that have gone without a second use: one that comes back is used more often than it
-//! seemed.
+//! Ghost entries: recently evicted nodes that were used only once. A node that is missed again soon
+//! after its eviction is hotter than it seemed.
 //!
-//! A table of tags, one word each; a newer node overwrites the tag of an older one. It may forget a
-//! node, and seldom takes one for another.
+//! The entries form a table of tags, one word each. A newer node overwrites the tag of an older
+//! one, so a node may be forgotten; a false match is rare.
 
 use crate::sync::{AtomicU32, Ordering};
 
-/// Those that went last, about as many as the cache has frames.
+/// The ghost entries of a cache, about as many as it has frames.
 #[derive(Debug)]
 pub(super) struct Ghosts {
     tags: Box<[AtomicU32]>,
@@ -28,7 +28,7 @@ impl Ghosts {
         (self.tags.len() * size_of::<AtomicU32>()) as u64
     }
 
-    /// Returns a node's place, and its tag, which is never zero.
+    /// Returns a node's slot and its tag, which is never zero.
     fn place(&self, hash: u64) -> (&AtomicU32, u32) {
         debug_assert!(
             self.tags.len().is_power_of_two(),
@@ -38,13 +38,13 @@ impl Ghosts {
         (&self.tags[at], hash as u32 | 1)
     }
 
-    /// A node goes.
+    /// Records the eviction of a node.
     pub(super) fn note(&self, hash: u64) {
         let (place, tag) = self.place(hash);
         place.store(tag, Ordering::Relaxed);
     }
 
-    /// Returns whether a node that comes has been here lately; forgets it.
+    /// Returns whether the node was evicted recently, and forgets it.
     pub(super) fn recall(&self, hash: u64) -> bool {
         let (place, tag) = self.place(hash);
         let known = place.load(Ordering::Relaxed) == tag;

@@ -1,4 +1,4 @@
-//! What one thread keeps at hand: free frames, and retired ones that wait for their epoch.
+//! Per-thread stock of frames: free ones, and retired ones that wait for their epoch.
 
 use super::arena::Arena;
 use super::frame::{FrameId, Header, State};
@@ -6,27 +6,27 @@ use super::geometry::{CLASSES, Geometry};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// How many retired frames that were found pinned are looked at again at a time.
+/// Number of pinned retired frames that are checked again at a time.
 const PINNED_LOOKED_AT: usize = 4;
 
-/// The frames of one lane. A lane belongs to the threads whose slot names it; others take from it
-/// only in need.
+/// The frames of one lane. A lane belongs to the threads whose slot maps to it. Others take from it
+/// only as a last resort.
 #[derive(Debug)]
 pub(super) struct Lane {
     /// Free frames by class.
     free: [Vec<FrameId>; CLASSES],
     /// Retired frames with their epochs, oldest first.
     limbo: VecDeque<(u64, FrameId)>,
-    /// How many of `limbo` are of each class.
+    /// Number of frames in `limbo` by class.
     waiting: [usize; CLASSES],
     /// Retired frames whose epoch is safe, but which a reader still pins.
     pinned: VecDeque<FrameId>,
-    /// How many frames of a class are to be free or retired, so that none is wanting while epochs
-    /// pass. It doubles when that was too few and shrinks slowly.
+    /// Target stock of free and retired frames by class, so that frames are available while epochs
+    /// pass. It doubles when the stock runs out and shrinks slowly.
     ahead: [usize; CLASSES],
 }
 
-/// The headers, as lanes see them.
+/// Access to the headers of the frames.
 #[derive(Clone, Copy)]
 pub(super) struct Headers<'a> {
     pub(super) arena: &'a Arc<Arena>,
@@ -80,7 +80,7 @@ impl Lane {
         }
     }
 
-    /// Frees the retired frames whose epoch is below `safe` and which are not pinned.
+    /// Frees the retired frames that are not pinned and whose epoch is below `safe`.
     pub(super) fn recycle(&mut self, safe: u64, headers: Headers<'_>) {
         for _ in 0..self.pinned.len().min(PINNED_LOOKED_AT) {
             let Some(frame) = self.pinned.pop_front() else {
@@ -108,33 +108,34 @@ impl Lane {
         }
     }
 
-    /// Returns how many frames of a class are free or will be once epochs have passed.
+    /// Returns the number of frames of a class that are free, or will be once their epochs have
+    /// passed.
     pub(super) fn stock(&self, class: usize) -> usize {
         self.free[class].len() + self.waiting[class]
     }
 
-    /// Returns how many frames of a class wait for their epoch.
+    /// Returns the number of frames of a class that wait for their epoch.
     pub(super) fn waiting(&self, class: usize) -> usize {
         self.waiting[class]
     }
 
-    /// Returns how many frames of a class are to be kept in stock, between `least` and `most`.
+    /// Returns the target stock of a class, between `least` and `most`.
     pub(super) fn ahead(&self, class: usize, least: usize, most: usize) -> usize {
         self.ahead[class].clamp(least, most.max(least))
     }
 
-    /// The stock did not last.
+    /// Doubles the target stock of a class, after it ran out.
     pub(super) fn want_more(&mut self, class: usize, least: usize, most: usize) {
         self.ahead[class] = (self.ahead(class, least, most) * 2).min(most.max(least));
     }
 
-    /// The stock lasted.
+    /// Reduces the target stock of a class slightly.
     pub(super) fn want_less(&mut self, class: usize) {
         self.ahead[class] -= self.ahead[class].div_ceil(64);
     }
 
-    /// Drops every frame from all lists whose chunk is being drained. Returns how many entries were
-    /// looked at.
+    /// Removes every frame whose chunk is being drained from all lists. Returns the number of
+    /// entries visited.
     pub(super) fn forget_draining(&mut self, headers: Headers<'_>) -> usize {
         let stays = |frame: FrameId| !headers.of(frame).is_draining();
         debug_assert!(self.waiting.iter().sum::<usize>() == self.limbo.len());
@@ -153,7 +154,7 @@ impl Lane {
         walked
     }
 
-    /// Every frame in the lists: (free, retired).
+    /// Returns every frame in the lists: (free, retired).
     pub(super) fn frames(&self) -> (Vec<FrameId>, Vec<FrameId>) {
         let free = self.free.iter().flatten().copied().collect();
         let retired = self

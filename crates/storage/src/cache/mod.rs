@@ -1,23 +1,23 @@
-//! The cache of nodes: immutable ones only, so nothing in it is ever written back.
+//! Block cache for immutable nodes. Nothing in it is ever written back.
 //!
-//! *Knows*: which frame holds which node, who may still read it, which nodes are in use, what
-//! everything costs.
+//! *Knows*: the mapping from nodes to frames, the readers of a frame, the use of each node, and the
+//! memory accounting.
 //!
-//! *Does not know*: what is in a node, when it dies, which thread of the store calls.
+//! *Does not know*: the contents of a node, when it dies, which thread of the store calls.
 //!
-//! *Read in this order*: this file, `frame.rs` (a frame's life), `table.rs` and `tables.rs` (from
-//! node to frame), `read.rs` and `fetch.rs` (misses; `turn.rs` is one of them, `flights.rs` has all
-//! that are under way, `requests.rs` makes one read of neighbours), `supply.rs`, `lane.rs` and
-//! `ghosts.rs` (free frames, and who has to go for them), `chunks.rs`, `geometry.rs` and
-//! `budget.rs` (how the memory is cut and counted), `arena.rs` (the memory), `copies.rs` and
-//! `sound.rs` (copies of nodes on a faster tier), `check.rs`, `model_check.rs`.
+//! *Read in this order*: this file, `frame.rs` (a frame's states), `table.rs` and `tables.rs` (from
+//! node to frame), `read.rs` and `fetch.rs` (misses; `turn.rs` is a single read, `flights.rs`
+//! tracks all reads in flight, `requests.rs` merges adjacent reads), `supply.rs`, `lane.rs` and
+//! `ghosts.rs` (free frames and eviction), `chunks.rs`, `geometry.rs` and `budget.rs` (layout and
+//! accounting of memory), `arena.rs` (the memory), `copies.rs` and `sound.rs` (copies of nodes on a
+//! faster tier), `check.rs`, `model_check.rs`.
 //!
-//! A lookup hashes the pointer, reads one line of the page table and one header, and is done: no
-//! lock, no shared write (the CLOCK bit is tested before it is set; hits are counted by thread).
-//! Its [`NodeRef`] is valid while the guard lives, because a frame is reused only two epochs after
-//! it left the page table. This is SplinterDB's user-level clock cache (Conway 2023, §3.4) with
-//! three changes: epochs instead of per-frame reader counters, nodes of several sizes, and reads
-//! that many wait for.
+//! A lookup hashes the pointer and reads one line of the page table and one header. It takes no
+//! lock and performs no shared write: the CLOCK bit is tested before it is set, and hits are
+//! counted per thread. The resulting [`NodeRef`] is valid while the guard lives, because a frame is
+//! reused only two epochs after it left the page table. This is SplinterDB's user-level clock cache
+//! (Conway 2023, §3.4) with three changes: epochs instead of per-frame reader counters, nodes of
+//! several sizes, and reads shared by all waiting readers.
 //!
 //! Invariants:
 //!
@@ -26,24 +26,24 @@
 //! - **C2** A frame is recycled only when it left the page table at an epoch below
 //!   [`Epochs::safe`], and no [`FrameRef`] pins it.
 //! - **C3** Every frame of a cut chunk is in exactly one place: a list of free frames, a read or
-//!   insertion, the page table, a list of retired frames; or its chunk is being drained, and then
-//!   it is in no list.
-//! - **C4** One node is read by at most one read at a time.
-//! - **C5** What is charged is within the budget, except while a smaller budget takes effect, or
+//!   insertion, the page table, or a list of retired frames. The frames of a draining chunk are in
+//!   no list.
+//! - **C4** A node is read by at most one read at a time.
+//! - **C5** The memory charged is within the budget, except while a smaller budget takes effect, or
 //!   while guards and references hold more private memory than the reserve.
-//! - **C6** Nothing that failed verification or decoding is ever in the page table.
-//! - **C7** No thread waits for a device with a lock held, and no read waits for another before its
-//!   own is submitted.
-//! - **C8** What is read of a copy has the checksum of the node's pointer, or the node is read from
-//!   its own tier.
+//! - **C6** A node that failed verification or decoding is never in the page table.
+//! - **C7** No thread waits for a device while holding a lock, and no read waits for another before
+//!   its own is submitted.
+//! - **C8** Bytes read from a copy match the checksum of the node's pointer; otherwise the node is
+//!   read from its own tier.
 //!
 //! # What it costs
 //!
 //! On two shared virtual processors (`cargo bench -p alluvium-storage --bench cache`; medians): a
-//! hit and the node's first word among 1,000 nodes 40 ns, 47 ns with a guard of its own; two
-//! threads on the same nodes 2.0 times one; a miss 0.9 µs above the read itself and its
+//! hit including the node's first word, among 1,000 nodes, 40 ns, or 47 ns including a new guard;
+//! two threads on the same nodes 2.0 times one; a miss 0.9 µs above the read itself and its
 //! verification; an insertion that evicts another node 0.73 µs. Outside the frames a cache spends 2
-//! % of its budget on headers, 0.4 % on the page table, and keeps 3 % for reads in flight.
+//! % of its budget on headers and 0.4 % on the page table, and reserves 3 % for reads in flight.
 
 mod arena;
 mod budget;
@@ -102,36 +102,37 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tables::Tables;
 
-/// How many lanes there are: threads beyond share them.
+/// Number of lanes. Further threads share them.
 const LANES: usize = 32;
 /// The smallest budget, in pages.
 const MIN_BUDGET_PAGES: u64 = 256;
-/// Address space that is reserved for budgets to come: this much, or this many times the first
-/// budget.
+/// Address space reserved for larger budgets: the maximum of `RESERVED_BYTES` and `RESERVED_TIMES`
+/// the first budget.
 const RESERVED_BYTES: u64 = 64 << 30;
 const RESERVED_TIMES: u64 = 16;
-/// While less than this fraction of the budget is pinned, nodes may be pinned for convenience.
+/// Optional pins are allowed while less than 1/`PINNED_FRACTION` of the budget is pinned.
 const PINNED_FRACTION: u64 = 8;
-/// The part of the budget that is [lent](Cache::lend), or in use for reads, at most.
+/// At most 1/`LENT_FRACTION` of the budget is [lent](Cache::lend) or in use for reads.
 const LENT_FRACTION: u64 = 16;
 const _: () = assert!(
     PINNED_FRACTION > 1 && LENT_FRACTION > 1,
     "parts of the budget (C5)"
 );
-/// How often `set_budget` lets an epoch pass to see chunks drained.
+/// Number of epochs that `set_budget` lets pass to see chunks drained.
 const ROUNDS_TO_SHRINK: usize = 8;
 
-/// Whether what a read brings in is meant to stay.
+/// Whether nodes brought in by a read should stay in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Residence {
-    /// It is kept like any other node.
+    /// The node is cached normally.
     Keep,
-    /// It passes through: it evicts nothing but its like, and leaves no trace that it was here. For
-    /// scans and compactions.
+    /// The node passes through: pass-through reads use a limited share of the frames, and beyond it
+    /// evict only nodes that are about to die or that no other reader has used. Their eviction is
+    /// not remembered. For scans and compactions.
     PassThrough,
 }
 
-/// The cache; clones share it.
+/// The node cache. Clones share it.
 ///
 /// ```
 /// use alluvium_base::{Purpose, checksum};
@@ -175,23 +176,24 @@ pub(crate) struct Shared {
     lanes: Box<[CachePadded<Mutex<Lane>>]>,
     flights: Flights,
     chunks: CachePadded<Chunks>,
-    /// Frames that reads have filled, oldest first. Those used again since are not cold any more.
+    /// Cold frames, oldest first. The entries of frames used since are stale.
     cold: CachePadded<Mutex<VecDeque<FrameId>>>,
-    /// Frames whose nodes are about to die, or dead: they go before all others, oldest first.
+    /// Frames whose nodes are dead or about to die, oldest mark first. They are evicted before all
+    /// others.
     evict_first: CachePadded<Mutex<VecDeque<FrameId>>>,
     ghosts: Ghosts,
     copies: Copies,
-    /// Batches whose readers have gone away.
+    /// Batches whose readers have dropped their [`Pending`].
     orphans: CachePadded<Mutex<Vec<Arc<Reading>>>>,
     resident_bytes: CachePadded<AtomicU64>,
     pinned_bytes: CachePadded<AtomicU64>,
-    /// Nodes that are being read, decoded.
+    /// Decoded size of the nodes being read.
     reading_bytes: CachePadded<AtomicU64>,
-    /// How many nodes pass-through reads are reading.
+    /// Number of nodes being read by pass-through reads.
     passing: CachePadded<AtomicU64>,
-    /// How many chunks were offered for registration: their memory is never given back.
+    /// Number of chunks offered for registration. Their memory is never given back.
     offered: CachePadded<AtomicU64>,
-    /// Whether nodes that are offered are kept like any others.
+    /// Whether offered nodes are inserted even when others must be evicted for them.
     keeps_written: AtomicBool,
     resizing: Mutex<()>,
 }
@@ -202,7 +204,7 @@ impl Shared {
         self.arena.at(self.geometry.header_at(frame))
     }
 
-    /// Returns where a frame's bytes are in the arena.
+    /// Returns the offset of a frame's bytes in the arena.
     fn data_at(&self, frame: FrameId) -> usize {
         self.geometry.data_at(frame, self.header(frame).class())
     }
@@ -230,7 +232,8 @@ impl Shared {
     }
 
     fn unpin(&self, frame: FrameId) {
-        // Before the last reference goes: afterwards the frame may be another class's.
+        // Read before the last reference is dropped: afterwards the frame may belong to another
+        // class.
         let bytes = self.frame_bytes(frame);
         if self.header(frame).unpin() {
             self.pinned_bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -245,27 +248,27 @@ impl Shared {
 }
 
 impl Cache {
-    /// Finishes the reads that have arrived, whether their reader comes back for them or has
-    /// dropped its [`Pending`]. A thread that waits for an epoch to pass calls it, because such a
-    /// read holds one.
+    /// Finishes every read that has completed, including those whose [`Pending`] was dropped or has
+    /// not been polled. A thread that waits for an epoch to pass calls this, because an unfinished
+    /// read holds an epoch.
     pub fn finish_arrived(&self) {
         let guard = self.shared.epochs.pin();
         self.shared.finish_orphans(&guard);
         self.shared.settle_all(&guard);
     }
 
-    /// Returns the smallest budget of a cache with such pages.
+    /// Returns the smallest budget of a cache with this page size.
     #[must_use]
     pub fn least_budget(page_size: PageSize) -> u64 {
         MIN_BUDGET_PAGES * page_size.bytes() as u64
     }
 
-    /// Creates an empty cache. Address space for larger budgets is reserved, memory is taken as it
-    /// is needed.
+    /// Creates an empty cache. Address space is reserved for larger budgets; memory is committed as
+    /// it is used.
     ///
     /// # Errors
-    /// [`Error::BadOption`] when the budget is below [`Cache::least_budget`], or the system refuses
-    /// the address space.
+    /// [`Error::BadOption`] if the budget is below [`Cache::least_budget`], or if the system
+    /// refuses the address space.
     pub fn new(tiers: Arc<Tiers>, epochs: Epochs, page_size: PageSize, budget_bytes: u64) -> Result<Cache> {
         let least = Self::least_budget(page_size);
         if budget_bytes < least {
@@ -342,10 +345,10 @@ impl Cache {
         self.shared.page_size
     }
 
-    /// Returns a node that is in the cache.
+    /// Returns a node if it is cached.
     ///
     /// # Panics
-    /// When the guard is of other epochs.
+    /// If the guard belongs to other epochs.
     #[inline]
     pub fn peek<'g>(&'g self, pointer: &NodePointer, guard: &'g Guard) -> Option<NodeRef<'g>> {
         let shared = &self.shared;
@@ -360,29 +363,30 @@ impl Cache {
         Some(shared.node_ref(frame, pointer, guard))
     }
 
-    /// Asks the processor for the memory that [`Cache::peek`] reads first, for a reader that is
-    /// about to look for several nodes. A hint.
+    /// Prefetches the cache line that [`Cache::peek`] reads first, for a reader that is about to
+    /// look up several nodes. This is a hint.
     #[inline]
     pub fn prefetch(&self, pointer: &NodePointer, guard: &Guard) {
         self.shared.tables.prefetch(Key::of(pointer).hash(), guard);
     }
 
-    /// The same for what comes after that, once that is here.
+    /// Prefetches the header that [`Cache::peek`] reads next, once [`Cache::prefetch`] has
+    /// completed.
     #[inline]
     pub fn prefetch_header(&self, pointer: &NodePointer, guard: &Guard) {
         let shared = &self.shared;
-        // The first frame with the tag is the right one nearly always.
+        // The first frame with the tag is almost always the right one.
         let _ = shared.tables.find(Key::of(pointer).hash(), guard, |frame| {
             alluvium_base::prefetch_line(shared.header(frame));
             true
         });
     }
 
-    /// The same without counting as a use of the node: for a reader that had it read ahead and uses
-    /// it once.
+    /// Like [`Cache::peek`], but does not count as a use of the node. For a reader that read the
+    /// node ahead and uses it once.
     ///
     /// # Panics
-    /// When the guard is of other epochs.
+    /// If the guard belongs to other epochs.
     pub fn peek_untracked<'g>(&'g self, pointer: &NodePointer, guard: &'g Guard) -> Option<NodeRef<'g>> {
         let shared = &self.shared;
         assert!(
@@ -395,15 +399,15 @@ impl Cache {
         Some(shared.node_ref(frame, pointer, guard))
     }
 
-    /// Returns a node, from the cache or from its tier. Of many threads that miss one node, one
-    /// reads it.
+    /// Returns a node, from the cache or from its tier. If several threads miss the same node, one
+    /// of them reads it.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when the node is not what the pointer means; [`Error::Device`] when it
-    /// cannot be read. Nothing is cached then, and every reader that waited gets the error.
+    /// [`Error::Corrupt`] if the node does not match the pointer; [`Error::Device`] if it cannot be
+    /// read. Nothing is cached then, and every waiting reader gets the error.
     ///
     /// # Panics
-    /// When the guard is of other epochs.
+    /// If the guard belongs to other epochs.
     #[inline]
     pub fn get<'g>(
         &'g self,
@@ -422,13 +426,14 @@ impl Cache {
         self.shared.fetch_one(pointer, guard, purpose, Residence::Keep)
     }
 
-    /// Many nodes, in the order of their pointers. All misses of a tier go to the device together.
+    /// Returns many nodes, in the order of their pointers. All misses of a tier are submitted to
+    /// the device together.
     ///
     /// # Errors
     /// The first error, in the order of the pointers.
     ///
     /// # Panics
-    /// When the guard is of other epochs.
+    /// If the guard belongs to other epochs.
     pub fn get_many<'g>(
         &'g self,
         pointers: &[NodePointer],
@@ -443,12 +448,12 @@ impl Cache {
         self.shared.fetch(pointers, guard, purpose, residence)
     }
 
-    /// Begins to read what is not in the cache, without waiting. The caller holds a guard, or
-    /// otherwise knows that the pointers are live. Nodes for which there is no frame are left out,
-    /// for this is a hint.
+    /// Starts reading the nodes that are not cached, without waiting. The caller must hold a guard
+    /// or otherwise ensure that the pointers are live. This is a hint: nodes for which no frame is
+    /// available are skipped.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for a pointer that cannot be one; nothing was begun then.
+    /// [`Error::Corrupt`] for an invalid pointer. No read was started then.
     pub fn request(
         &self,
         pointers: &[NodePointer],
@@ -463,15 +468,15 @@ impl Cache {
         Ok(Pending::new(self, joined))
     }
 
-    /// Reads what is not in the cache, and waits for it. Nodes for which there is no frame, and
-    /// those whose read failed, are left out: a reader that looks them up reads them again, and
-    /// gets the error.
+    /// Reads the nodes that are not cached, and waits for the reads. Skips nodes for which no frame
+    /// is available, and ignores failed reads: a reader that looks up such a node reads it again
+    /// and gets the error.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for a pointer that cannot be one; nothing was read then.
+    /// [`Error::Corrupt`] for an invalid pointer. Nothing was read then.
     ///
     /// # Panics
-    /// When the guard is of other epochs.
+    /// If the guard belongs to other epochs.
     pub fn bring(
         &self,
         pointers: &[NodePointer],
@@ -486,8 +491,8 @@ impl Cache {
         self.shared.bring(pointers, guard, purpose, residence)
     }
 
-    /// As [`Cache::request`] for several who wait each for their own, but handed to the device
-    /// together, which costs less.
+    /// Like [`Cache::request`] for several readers, each of which waits only for its own nodes. All
+    /// reads of a tier are submitted together, which is cheaper.
     ///
     /// # Errors
     /// As [`Cache::request`].
@@ -503,16 +508,16 @@ impl Cache {
         Ok(all.into_iter().map(|joined| Pending::new(self, joined)).collect())
     }
 
-    /// Returns whether more nodes may be [retained](NodeRef::retain) by those who could do without:
-    /// while little of the budget is.
+    /// Returns whether optional [pins](NodeRef::retain) are allowed: less than an eighth of the
+    /// budget is pinned.
     #[must_use]
     pub fn may_pin(&self) -> bool {
         self.shared.pinned_bytes.load(Ordering::Relaxed) < self.shared.budget.limit() / PINNED_FRACTION
     }
 
-    /// Lends bytes of the budget to a reader that reads past the cache. Returns none while the
-    /// cache is not full, because it could hold what is read, or when a sixteenth of it is lent
-    /// already.
+    /// Lends bytes of the budget to a reader that bypasses the cache. Returns `None` while the
+    /// cache is not full, because it could hold the nodes itself, and if the loans and reads in
+    /// flight would exceed a sixteenth of the budget.
     #[must_use]
     pub fn lend(&self, bytes: u64) -> Option<Loan> {
         let budget = &self.shared.budget;
@@ -521,16 +526,16 @@ impl Cache {
         (is_full && is_there).then(|| Loan::new(budget, bytes))
     }
 
-    /// Puts a node that was just written into the cache, if there is a frame for it.
+    /// Inserts a newly written node, if a frame is available.
     ///
     /// # Panics
-    /// When `node` does not have the pointer's number of pages.
+    /// If `node` does not have the pointer's number of pages.
     pub fn insert(&self, pointer: &NodePointer, node: &[u8]) {
         self.put(pointer, node, Manner::Proven);
     }
 
-    /// The same for a node that may or may not be wanted soon: it is taken only while the cache is
-    /// not full, so that it evicts nothing, unless [`Cache::keep_written`] says otherwise.
+    /// Offers a newly written node that may or may not be read soon. It is inserted only while the
+    /// cache is not full, so that it evicts nothing, unless [`Cache::keep_written`] is set.
     ///
     /// # Panics
     /// As [`Cache::insert`].
@@ -542,9 +547,8 @@ impl Cache {
         }
     }
 
-    /// Sets whether nodes that are offered are kept like any others, even where some must be
-    /// evicted for them. In a cache large enough for all live nodes, those that are evicted are
-    /// dead.
+    /// Sets whether offered nodes are always inserted, even if others must be evicted for them. In
+    /// a cache large enough for all live nodes, the evicted ones are dead.
     pub fn keep_written(&self, keeps: bool) {
         self.shared.keeps_written.store(keeps, Ordering::Relaxed);
     }
@@ -560,8 +564,8 @@ impl Cache {
         self.shared.insert(pointer, node, manner, &guard);
     }
 
-    /// Drops a node that will not be wanted again, so that its frame is free sooner. A hint: a
-    /// forgotten node is merely read again.
+    /// Drops a node that will not be read again, so that its frame is free sooner. This is a hint:
+    /// a node dropped by mistake is simply read again.
     pub fn forget(&self, pointer: &NodePointer) {
         let guard = self.shared.epochs.pin();
         let key = Key::of(pointer);
@@ -572,9 +576,9 @@ impl Cache {
         }
     }
 
-    /// Marks a node that is being replaced and dies when its replacement is published. If it is
-    /// cached, it is evicted before any other, and stays until then for readers of the old version.
-    /// A hint, as [`Cache::forget`] is.
+    /// Marks a node that is being replaced and dies once its replacement is published. It is
+    /// evicted before any other, and remains available to readers of the old version until then.
+    /// This is a hint, as [`Cache::forget`] is.
     pub fn evict_first(&self, pointer: &NodePointer) {
         let guard = self.shared.epochs.pin();
         let key = Key::of(pointer);
@@ -585,13 +589,14 @@ impl Cache {
         }
     }
 
-    /// Changes the budget. A larger one takes effect at once. A smaller one evicts what is too
-    /// much; chunks whose nodes guards or references hold are given back when those are gone, by
-    /// later misses or [`Cache::tend`].
+    /// Changes the budget. A larger budget takes effect at once. A smaller one evicts the excess.
+    /// Chunks with nodes held by guards or references are given back after these are dropped, by
+    /// later misses or by [`Cache::tend`].
     ///
     /// # Errors
-    /// [`Error::BadOption`] when the budget is below [`Cache::least_budget`] or beyond the address
-    /// space that was reserved; nothing has changed then.
+    /// [`Error::BadOption`] if the budget is below [`Cache::least_budget`] or above the reserved
+    /// address space; nothing has changed then. Also if there is no memory for the new page table;
+    /// the new budget is in effect then.
     pub fn set_budget(&self, bytes: u64) -> Result<()> {
         let shared = &self.shared;
         let _resizing = shared.resizing.lock();
@@ -620,7 +625,7 @@ impl Cache {
         Ok(())
     }
 
-    /// Gives back chunks beyond the budget, as far as guards and references let it.
+    /// Gives back chunks beyond the budget, as far as guards and references allow.
     fn drain(&self) {
         for _ in 0..ROUNDS_TO_SHRINK {
             self.tend();
@@ -632,8 +637,8 @@ impl Cache {
         }
     }
 
-    /// Does a slice of background work: finishes reads whose readers have gone away, goes on with
-    /// draining chunks, lets an epoch pass. Nothing goes wrong without it.
+    /// Performs bounded background work: finishes completed reads, starts and continues draining
+    /// chunks, and advances the epoch. Optional for correctness.
     pub fn tend(&self) {
         let guard = self.shared.epochs.pin();
         self.shared.finish_orphans(&guard);
@@ -645,12 +650,12 @@ impl Cache {
         self.shared.tables.drop_replaced(&self.shared.epochs);
     }
 
-    /// Returns the memory that the budget of now may use, for
+    /// Returns the memory that the current budget may use, for
     /// [`Directory::register_memory`](alluvium_device::Directory::register_memory).
     ///
-    /// Registered memory belongs to the kernel as well: what this returns is never given back to
-    /// the system, even when the budget shrinks (it is not *used* then). Offer it only where the
-    /// budget is meant to stay or grow.
+    /// Registered memory is pinned by the kernel, so this region is never given back to the system,
+    /// even when the budget shrinks (it is merely unused then). Offer it only if the budget is
+    /// meant to stay or grow.
     #[must_use]
     pub fn memory_region(&self) -> MemoryRegion {
         let chunks = self.shared.allowed_chunks();
@@ -660,13 +665,13 @@ impl Cache {
         self.shared.arena.region(len)
     }
 
-    /// Counts lookups that missed index or maplet pages. The cache does not know what is in a node;
-    /// the caller does, and uses the count to share memory between the caches.
+    /// Counts lookups that missed index or maplet pages. The cache does not know the contents of a
+    /// node. The caller does, and uses the count to divide memory between the caches.
     pub fn missed_guides(&self, count: u64, guard: &Guard) {
         self.shared.counters.missed_guides(guard, count);
     }
 
-    /// Returns what the cache has done and what it holds.
+    /// Returns the statistics of the cache.
     #[must_use]
     pub fn stats(&self) -> CacheStats {
         Self::stats_of(&self.shared)

@@ -26,7 +26,7 @@ fn key(birth: u64) -> Key {
     })
 }
 
-/// Two frames, a page table and a ledger. What a frame holds is the birth of its node.
+/// Two frames, a page table and a ledger. The content of a frame is the birth of its node.
 struct World {
     ledger: Ledger,
     table: Table,
@@ -35,7 +35,7 @@ struct World {
 }
 
 impl World {
-    /// Nodes of births 1 and up, one per frame, are in the cache.
+    /// Creates a world with cached nodes of births 1 and up, one for each frame.
     fn new(nodes: u64) -> Arc<World> {
         let world = World {
             ledger: Ledger::new(),
@@ -78,8 +78,8 @@ impl World {
         self.contents[frame.0 as usize].with(|content| assert_eq!(unsafe { *content }, birth));
     }
 
-    /// Evicts the node of birth 1; frees its frame and fills it with the node of birth 9 if the
-    /// epochs allow.
+    /// Evicts the node of birth 1. If the epochs allow, frees its frame and fills it with the node
+    /// of birth 9.
     fn replace(&self, advances: usize) -> bool {
         if self.table.remove(key(1).hash(), FRAME) != Change::Made {
             return false;
@@ -154,7 +154,7 @@ fn of_two_who_evict_one_frame_one_does() {
                 thread::spawn(move || world.table.remove(key(1).hash(), FRAME) == Change::Made)
             })
             .collect();
-        // Meanwhile the neighbour stays findable.
+        // The neighbour stays findable during the evictions.
         assert_eq!(world.find(2), Some(OTHER));
         let evicted = evictors.into_iter().map(|evictor| evictor.join().unwrap());
         assert_eq!(evicted.filter(|&evicted| evicted).count(), 1);
@@ -183,7 +183,7 @@ fn a_lookup_misses_nothing_while_buckets_move_to_a_newer_table() {
         let hash = key(1).hash();
         let found = match older.table.find(hash, |_| true) {
             Found::Frame(frame) => Found::Frame(frame),
-            // Who knows the older table only is told to look further.
+            // A reader that only knows the older table must continue in the newer one.
             missed => {
                 assert_eq!(missed, Found::Moved);
                 newer.find(hash, |_| true)
@@ -287,8 +287,8 @@ fn two_who_miss_one_node_read_it_once() {
         let world = World::new(0);
         let flights = Arc::new(Mutex::new(None::<Arc<Turn<(), ()>>>));
         let reads = Arc::new(AtomicUsize::new(0));
-        // As `read.rs` does it: look again and note the flight in one step, publish and remove the
-        // flight in one step.
+        // As in `read.rs`: the second lookup and the registration of the flight are one step, and
+        // so are publication and the removal of the flight.
         let look_up =
             |world: Arc<World>, flights: Arc<Mutex<Option<Arc<Turn<(), ()>>>>>, reads: Arc<AtomicUsize>| {
                 if world.find(1).is_some() {

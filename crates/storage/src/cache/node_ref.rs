@@ -1,5 +1,4 @@
-//! What a lookup gives: a node's bytes, for as long as a guard lives or for as long as they are
-//! referred to.
+//! Results of lookups: a node's bytes, valid while a guard lives or while they are referenced.
 
 use super::Shared;
 use super::budget::Charge;
@@ -10,14 +9,14 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// A node in heap memory, because no frame was to be had.
+/// A node in heap memory, read when no frame was available.
 #[derive(Debug)]
 pub(super) struct Private {
     pub(super) bytes: Buffer,
     pub(super) _charge: Charge,
 }
 
-/// Where a node is.
+/// Location of a node.
 #[derive(Clone, Debug)]
 pub(super) enum Home {
     Frame(FrameId),
@@ -30,13 +29,13 @@ enum Place<'g> {
     Private(Arc<Private>),
 }
 
-/// A node's bytes while a guard lives.
+/// A node's bytes, valid while a guard lives.
 ///
-/// It takes no count and writes nothing. For longer, take a [`FrameRef`] with [`NodeRef::retain`],
-/// or copy.
+/// It is not counted and writes nothing. To keep a node longer, call [`NodeRef::retain`] or copy
+/// the bytes.
 #[derive(Clone)]
 pub struct NodeRef<'g> {
-    /// The frame's bytes; empty for a private node, whose bytes are its own.
+    /// The frame's bytes; empty for a private node, whose bytes are in `place`.
     bytes: &'g [u8],
     place: Place<'g>,
 }
@@ -57,8 +56,8 @@ impl<'g> NodeRef<'g> {
         }
     }
 
-    /// Returns a reference that may outlive the guard. Its frame is neither evicted nor reused
-    /// meanwhile, and counts as pinned.
+    /// Returns a reference that may outlive the guard. While it lives, its frame is neither evicted
+    /// nor reused, and counts as pinned.
     #[must_use]
     pub fn retain(&self) -> FrameRef {
         match &self.place {
@@ -80,7 +79,7 @@ impl<'g> NodeRef<'g> {
         }
     }
 
-    /// Returns whether the node is in the cache, not in private memory.
+    /// Returns whether the node is in the cache rather than in private memory.
     #[must_use]
     pub fn is_cached(&self) -> bool {
         matches!(self.place, Place::Frame { .. })
@@ -112,10 +111,9 @@ enum Kept {
     Private(Arc<Private>),
 }
 
-/// A node's bytes for as long as this lives, counted: for values and iterators that outlive a call.
+/// A counted reference to a node's bytes, for values and iterators that outlive a call.
 ///
-/// It keeps its frame (the whole node) out of the cache's hands, so it should not live long without
-/// need.
+/// It pins its frame (the whole node), so it should not be held longer than needed.
 pub struct FrameRef {
     bytes: *const [u8],
     place: Kept,
@@ -175,7 +173,8 @@ impl fmt::Debug for FrameRef {
 }
 
 impl Shared {
-    /// Returns the bytes of a node that was found under the guard, or published since.
+    /// Returns the bytes of a node that was found under the guard or published since the guard was
+    /// created.
     #[inline]
     pub(super) fn node_ref<'g>(
         self: &'g Arc<Self>,
@@ -184,8 +183,8 @@ impl Shared {
         _guard: &'g Guard,
     ) -> NodeRef<'g> {
         let len = self.page_size.node_bytes(pointer.pages);
-        // From the frame's number alone, so that the processor need not wait for the header to
-        // fetch the node.
+        // Computed from the frame's number alone, so that the processor can fetch the node without
+        // waiting for the header.
         let at = self.geometry.data_at(frame, usize::from(pointer.pages) - 1);
         // SAFETY: the frame holds the pointer's node, which has this length. It is not recycled
         // while the guard lives (C2), so it is not written (C1).

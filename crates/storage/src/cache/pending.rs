@@ -1,4 +1,4 @@
-//! Reads that were begun and are not waited for yet.
+//! Asynchronous reads.
 
 use super::Cache;
 use super::read::{Job, Joined, Reading};
@@ -7,9 +7,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-/// Reads that were requested: poll it, then look the nodes up.
+/// Reads that were requested. Poll it, then look up the nodes.
 ///
-/// Dropped early, the reads go on; the cache finishes them when it next has something to do.
+/// If it is dropped early, the reads continue. The cache finishes them during a later operation.
 pub struct Pending {
     cache: Cache,
     readings: Vec<Arc<Reading>>,
@@ -38,9 +38,8 @@ impl Pending {
         }
     }
 
-    /// Makes what progress is possible without blocking. Returns whether every read is finished. A
-    /// failed read is finished too: a reader that looks its node up reads it again, and gets the
-    /// error.
+    /// Makes progress without blocking. Returns whether every read is finished. A failed read
+    /// counts as finished: a reader that looks up its node reads it again and gets the error.
     pub fn poll(&mut self) -> bool {
         let guard = self.cache.shared.epochs.pin();
         self.readings
@@ -48,8 +47,8 @@ impl Pending {
         self.readings.is_empty()
     }
 
-    /// As [`Pending::poll`], but without asking the device: finishes what is known to have
-    /// completed.
+    /// Like [`Pending::poll`], but without querying the device: finishes only reads that are known
+    /// to have completed.
     pub fn settle(&mut self) -> bool {
         let guard = self.cache.shared.epochs.pin();
         self.readings
@@ -57,8 +56,8 @@ impl Pending {
         self.readings.is_empty()
     }
 
-    /// As [`Pending::poll`]. While it is pending, the waker fires once a poll can make progress,
-    /// provided that a thread waits for each [`Watched`] that `watch` receives.
+    /// Like [`Pending::poll`]. While the reads are pending, the waker fires once a poll can make
+    /// progress, provided that a thread waits for each [`Watched`] passed to `watch`.
     pub fn poll_with(&mut self, waker: &Waker, mut watch: impl FnMut(Watched)) -> Poll<()> {
         loop {
             if self.poll() {
@@ -67,7 +66,7 @@ impl Pending {
             debug_assert!(!self.readings.is_empty(), "what is not over has readings");
             let reading = &self.readings[0];
             match reading.wake(waker, Watching::of) {
-                // It has been finished meanwhile.
+                // Another thread has finished it.
                 None => {}
                 Some(watching) => {
                     if let Some(watching) = watching {
@@ -83,13 +82,12 @@ impl Pending {
         }
     }
 
-    /// Waits until something has been read that the device carries together with what is waited for
-    /// here: this, or another's.
+    /// Waits until any read completes that shares a part of the device with the first pending read.
     pub fn wait_some(&mut self) {
         if let Some(reading) = self.readings.first() {
             match reading.look(Watching::of) {
                 Some(watching) => watching.device.wait_some(&watching.ticket),
-                // Another thread is at it.
+                // Another thread is finishing it.
                 None => std::thread::yield_now(),
             }
         }
@@ -103,8 +101,8 @@ impl Pending {
         }
     }
 
-    /// Returns how many nodes were not requested, because no frame was to be had for them. Reading
-    /// ahead less would be wise.
+    /// Returns the number of nodes that were skipped because no frame was available. The caller
+    /// should then read less far ahead.
     #[must_use]
     pub fn skipped(&self) -> usize {
         self.skipped
@@ -128,7 +126,7 @@ impl fmt::Debug for Pending {
     }
 }
 
-/// A read and what it takes to wait for it.
+/// A read, and the ticket needed to wait for it.
 struct Watching {
     device: Arc<dyn Device>,
     ticket: Ticket,
@@ -143,8 +141,8 @@ impl Watching {
     }
 }
 
-/// A read that tasks wait for. The thread that holds it waits for the device and finishes it; then
-/// the tasks are woken.
+/// A read that tasks wait for. The thread that holds this waits for the device and finishes the
+/// read, which wakes the tasks.
 pub struct Watched {
     cache: Cache,
     reading: Arc<Reading>,
@@ -152,18 +150,19 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// Returns the part of the device that carries it: one thread can wait for all of one part.
+    /// Returns the part of the device that executes the read. One thread can wait for all reads of
+    /// a part.
     #[must_use]
     pub fn home(&self) -> usize {
         self.watching.ticket.home()
     }
 
-    /// Waits until something has been read by that part of the device: this, or another.
+    /// Waits until that part of the device completes a read: this one or another.
     pub fn wait_some(&self) {
         self.watching.device.wait_some(&self.watching.ticket);
     }
 
-    /// Finishes it if the device is known to be done with it. Returns whether it is finished.
+    /// Finishes the read if it is known to have completed. Returns whether it has completed.
     #[must_use]
     pub fn settle(&self) -> bool {
         if !self.watching.ticket.is_complete() {
@@ -171,7 +170,7 @@ impl Watched {
         }
         let guard = self.cache.shared.epochs.pin();
         self.cache.shared.try_settle(&self.reading, &guard);
-        // Otherwise another thread is at it.
+        // If this did not finish it, another thread is doing so.
         true
     }
 }

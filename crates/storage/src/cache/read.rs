@@ -1,5 +1,5 @@
-//! Misses: one read for many readers of the same node, one batch for many nodes, and what a
-//! finished read becomes. Threads that wait for what they miss are in `fetch.rs`.
+//! Misses: one read for many readers of the same node, one batch for many nodes, and the settlement
+//! of finished reads. Blocking reads are in `fetch.rs`.
 //!
 //! ```text
 //! begin   look again | it is being read: join | else take memory, note the flight
@@ -9,9 +9,9 @@
 //!         then publish, remove the flight (the flight's shard is locked)
 //! ```
 //!
-//! Looking again and noting the flight are one step, and so are publishing and removing it: no node
-//! is read twice. A reader that joins a flight is pinned since before its node was published, so
-//! the frame stays valid for its guard.
+//! The second lookup and the registration of the flight are one atomic step, and so are publication
+//! and the removal of the flight. So no node is read twice. A reader that joins a flight has been
+//! pinned since before its node was published, so the frame stays valid for its guard.
 
 use super::budget::{Charge, Owner};
 use super::flights::Flight;
@@ -27,16 +27,16 @@ use alluvium_device::{Batch, Buffer, Device, Outcome, Ticket};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// The most nodes in one batch.
+/// Maximum number of nodes in one batch.
 const MAX_BATCH: usize = 256;
-/// What the record of one node in flight costs, its request and its outcome included.
+/// Cost in bytes of the record of one node in flight, including its request and its outcome.
 const RECORD_BYTES: u64 = 320;
-/// While more than this fraction of the budget is being read, nothing more is read ahead.
+/// Read-ahead stops while more than 1/`REQUESTED_FRACTION` of the budget is being read.
 const REQUESTED_FRACTION: u64 = 8;
 
-/// One batch in flight, and the nodes that came of it.
+/// One batch in flight, and the result for each of its nodes.
 pub(super) type Reading = Turn<Job, Arc<[Settled]>>;
-/// What became of one node.
+/// The result of reading one node.
 pub(super) type Settled = std::result::Result<Home, Arc<Error>>;
 
 /// The memory that a node is read into.
@@ -50,66 +50,66 @@ enum Memory {
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) pointer: NodePointer,
-    /// What is read: the pointer, or where a copy is.
+    /// The location to read: the node's own pointer, or that of a copy.
     pub(super) read: NodePointer,
     key: Key,
     pub(super) hash: u64,
     memory: Memory,
     residence: Residence,
-    /// No reader waits for it yet.
+    /// Whether this is a read-ahead, for which no reader waits yet.
     ahead: bool,
 }
 
-/// A batch that was submitted.
+/// A submitted batch.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) device: Arc<dyn Device>,
     pub(super) ticket: Ticket,
     entries: Vec<Entry>,
-    /// The requests, in their order.
+    /// The reads of the batch, in the order of their requests.
     groups: Vec<Group>,
     purpose: Purpose,
-    /// Keeps what is being read from being freed and overwritten.
+    /// Prevents the extents being read from being freed and overwritten.
     _hold: Hold,
     reading_bytes: u64,
     _charge: Charge,
 }
 
-/// What a batch asks of the device, and what that costs.
+/// The requests of a batch to the device, and their cost.
 pub(super) struct Requests {
     pub(super) groups: Vec<Group>,
-    /// Bytes of its records, of private memory and of what several nodes share.
+    /// Bytes of the records, of private memory and of shared buffers.
     pub(super) bytes: u64,
     pub(super) reading_bytes: u64,
 }
 
-/// What a read has brought of a node.
+/// The bytes that a read returned for a node.
 pub(super) enum Brought<'b> {
-    /// Its own outcome, whose buffer is the node's memory.
+    /// The outcome of a separate read, whose buffer is the node's memory.
     Own(Outcome),
-    /// The same of a copy, read without an error.
+    /// The buffer of a separate read of a copy that succeeded.
     Copy(Buffer),
-    /// A part of what several nodes share.
+    /// A part of a buffer shared by several nodes.
     Shared(&'b [u8]),
 }
 
-/// What [`Shared::begin`] found or began for one node.
+/// What [`Shared::begin`] found or started for one node.
 #[derive(Debug)]
 pub(super) enum Joined {
-    /// It is in the cache.
+    /// The node is in the cache.
     Frame(FrameId),
-    /// It is the n-th node of a batch.
+    /// The node is entry `index` of a batch.
     Reading {
         reading: Arc<Reading>,
         index: usize,
-        /// Whether another call began it.
+        /// Whether another call started the read.
         others: bool,
     },
-    /// There is no frame for it.
+    /// No frame is available for the node.
     Skipped,
 }
 
-/// What to do when no frame is to be had.
+/// What to do when no frame is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Otherwise {
     /// Read into private memory.
@@ -118,7 +118,8 @@ pub(super) enum Otherwise {
     Skip,
 }
 
-/// A batch that is being put together. Dropped unsubmitted (by a panic), it tells those who wait.
+/// A batch under construction. If it is dropped before submission (by a panic), its readers are
+/// notified.
 pub(super) struct Issue {
     pub(super) tier: u8,
     pub(super) reading: Arc<Reading>,
@@ -134,17 +135,17 @@ impl Drop for Issue {
 }
 
 impl Shared {
-    /// Returns the frame of a node that is in the cache.
+    /// Returns the frame of a cached node.
     #[inline]
     pub(super) fn look(&self, key: &Key, hash: u64, guard: &Guard) -> Option<FrameId> {
         self.tables
             .find(hash, guard, |frame| self.header(frame).holds(key))
     }
 
-    /// Finds or begins to read every node of `pointers`.
+    /// Finds every node of `pointers` or starts reading it.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] for a pointer that cannot be one; nothing was begun then.
+    /// [`Error::Corrupt`] for an invalid pointer. No read was started then.
     pub(super) fn begin(
         &self,
         pointers: &[NodePointer],
@@ -157,7 +158,7 @@ impl Shared {
         self.begin_and(pointers, guard, purpose, residence, otherwise, submit)
     }
 
-    /// The same; the last batch is given to `read` once all others are submitted.
+    /// Like [`Shared::begin`], but passes the last batch to `read` after submitting all others.
     pub(super) fn begin_and(
         &self,
         pointers: &[NodePointer],
@@ -186,8 +187,8 @@ impl Shared {
         Ok(joined)
     }
 
-    /// The same for several who ask each for a few nodes and wait each for its own: one handing
-    /// over to the device, a ticket each.
+    /// Like [`Shared::begin`] for several readers, each of which waits only for its own few nodes.
+    /// The batches of a tier are submitted together, with a ticket each.
     pub(super) fn begin_each(
         &self,
         wanted: &[&[NodePointer]],
@@ -287,7 +288,7 @@ impl Shared {
         }
     }
 
-    /// Returns the node, or the flight that it is on. The hash's shard is locked.
+    /// Returns the node if it is cached, or its flight. The hash's shard must be locked.
     fn joined(&self, key: &Key, hash: u64, shard: &[Flight], guard: &Guard) -> Option<Joined> {
         if let Some(frame) = self.look(key, hash, guard) {
             return Some(Joined::Frame(frame));
@@ -323,7 +324,7 @@ impl Shared {
         }
     }
 
-    /// Returns what the device is asked for.
+    /// Builds the requests of a batch.
     pub(super) fn requests(&self, issue: &Issue, purpose: Purpose) -> (Batch, Requests) {
         let groups = grouped(issue.entries.iter().map(|entry| &entry.read));
         let mut batch = Batch::with_capacity(groups.len());
@@ -374,7 +375,7 @@ impl Shared {
         });
     }
 
-    /// Returns the memory that a node's encoded bytes are read into when the read is not shared.
+    /// Returns the memory that a node's encoded bytes are read into by a separate read.
     fn memory_of(&self, entry: &Entry) -> Buffer {
         let len = entry.pointer.read_len();
         match entry.memory {
@@ -385,7 +386,7 @@ impl Shared {
         }
     }
 
-    /// Waits for a batch, or for the thread that finishes it. `None` when that thread panicked.
+    /// Waits for a batch, or for the thread that finishes it. `None` if that thread panicked.
     pub(super) fn finish(&self, reading: &Reading, guard: &Guard) -> Option<Arc<[Settled]>> {
         reading.finish(|job| {
             job.device.wait(&job.ticket);
@@ -393,19 +394,19 @@ impl Shared {
         })
     }
 
-    /// Settles a batch if that does not block. Returns whether it is settled.
+    /// Settles a batch if that does not block. Returns whether it is settled or abandoned.
     pub(super) fn try_finish(&self, reading: &Reading, guard: &Guard) -> bool {
         let is_ready = |job: &Job| job.device.poll(&job.ticket);
         reading.try_finish(is_ready, |job| self.settle(job, guard)) != Progress::Waiting
     }
 
-    /// The same without asking the device.
+    /// Like [`Shared::try_finish`], without querying the device.
     pub(super) fn try_settle(&self, reading: &Reading, guard: &Guard) -> bool {
         let is_ready = |job: &Job| job.ticket.is_complete();
         reading.try_finish(is_ready, |job| self.settle(job, guard)) != Progress::Waiting
     }
 
-    /// Settles every read in flight that the device is done with, even if its reader has not come
+    /// Settles every read in flight that the device has completed, even if its reader has not come
     /// back for it.
     pub(super) fn settle_all(&self, guard: &Guard) {
         if self.reading_bytes.load(Ordering::Relaxed) == 0 {
@@ -416,7 +417,7 @@ impl Shared {
         }
     }
 
-    /// Settles a batch that was submitted and has completed.
+    /// Settles a submitted batch that has completed.
     fn settle(&self, job: Job, guard: &Guard) -> Arc<[Settled]> {
         let reading = self.reading_bytes.fetch_sub(job.reading_bytes, Ordering::Relaxed);
         debug_assert!(reading >= job.reading_bytes, "bytes being read are counted");
@@ -431,7 +432,7 @@ impl Shared {
         )
     }
 
-    /// Verifies, decodes and publishes the nodes of a batch that the device has finished.
+    /// Verifies, decodes and publishes the nodes of a completed batch.
     pub(super) fn settle_each(
         &self,
         entries: Vec<Entry>,
@@ -458,7 +459,7 @@ impl Shared {
                         let at = (entry.read.offset - group.bytes.start) as usize;
                         Brought::Shared(&bytes[at..at + entry.pointer.read_len()])
                     }
-                    // Each has what becomes of its own bytes.
+                    // The shared read failed: each node is read separately and gets its own result.
                     Err(_) => Brought::Own(self.read_alone(&entry, device, purpose)),
                 };
                 settled[node] = Some(self.settle_one(entry, brought, guard));
@@ -470,7 +471,7 @@ impl Shared {
             .collect()
     }
 
-    /// Reads a node by itself, in this thread.
+    /// Reads a single node, in this thread.
     pub(super) fn read_alone(&self, entry: &Entry, device: &dyn Device, purpose: Purpose) -> Outcome {
         let mut batch = Batch::with_capacity(1);
         batch.read(entry.read.offset, self.memory_of(entry), purpose);
@@ -483,7 +484,7 @@ impl Shared {
             true => brought,
             false => self.sound(&mut entry, brought),
         };
-        // Lookups keep what they read; scans and compactions do not.
+        // Only lookups offer nodes for copying; scans and compactions do not.
         let is_from_below = entry.pointer.tier > 0 && entry.read.tier == entry.pointer.tier;
         let offers = is_from_below && entry.residence == Residence::Keep;
         let Entry {
@@ -517,7 +518,7 @@ impl Shared {
             self.passing.fetch_sub(1, Ordering::Relaxed);
         }
         match &home {
-            // A reader that waits for the node may still read it: it is retired like any other.
+            // A waiting reader may still read the node, so the frame is retired like any other.
             Ok(Home::Frame(frame)) if !listed => self.retire(&[*frame], guard),
             Ok(Home::Frame(frame)) if manner != Manner::Proven => self.note_cold(*frame),
             Ok(_) => {}
@@ -526,7 +527,7 @@ impl Shared {
         home.map_err(Arc::new)
     }
 
-    /// Returns how a node that was read begins here.
+    /// Returns the initial CLOCK state of a node that was read.
     fn manner(&self, hash: u64, residence: Residence, ahead: bool) -> Manner {
         match residence {
             Residence::PassThrough => Manner::Passing,
@@ -536,8 +537,8 @@ impl Shared {
         }
     }
 
-    /// Makes a frame visible whose bytes are written. Returns whether the page table had a free
-    /// word for it.
+    /// Publishes a frame whose bytes are written. Returns whether the page table had a free word
+    /// for it.
     pub(super) fn publish(
         &self,
         frame: FrameId,
@@ -575,7 +576,7 @@ impl Shared {
         if pointer.codec == Codec::None {
             return Ok(());
         }
-        // The encoded node is moved out of the way of the decoded one.
+        // Copies the encoded node to scratch memory, because the decoded one overwrites it.
         let _charge = Charge::new(&self.budget, Owner::Working, u64::from(pointer.encoded_len));
         let encoded = read[..pointer.encoded_len as usize].to_vec();
         drop(read);
@@ -621,7 +622,7 @@ impl Shared {
         })))
     }
 
-    /// Puts a node that was just written into the cache, if there is a frame for it.
+    /// Inserts a newly written node, if a frame is available.
     pub(super) fn insert(&self, pointer: &NodePointer, node: &[u8], manner: Manner, guard: &Guard) {
         let key = Key::of(pointer);
         let hash = key.hash();

@@ -1,22 +1,21 @@
-//! How the nodes of a batch become requests: those that lie side by side in the tier are read as
-//! one.
+//! Converts the nodes of a batch to requests. Adjacent nodes of a tier are read together.
 
 use crate::NodePointer;
 use std::ops::Range;
 
-/// The most bytes of a read that several nodes share.
+/// Maximum size in bytes of a read shared by several nodes.
 const MAX_SHARED: u64 = 256 << 10;
 
-/// A read, of one node or of several.
+/// A read of one node or of several adjacent ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Group {
-    /// The bytes in the tier's file.
+    /// Byte range in the tier's file.
     pub(super) bytes: Range<u64>,
-    /// The nodes, by their numbers in the batch, in the order of their places.
+    /// The nodes, by their index in the batch, ordered by offset.
     pub(super) nodes: Vec<usize>,
 }
 
-/// Returns the reads that bring nodes of one tier.
+/// Groups nodes of one tier into reads.
 pub(super) fn grouped<'p>(pointers: impl Iterator<Item = &'p NodePointer>) -> Vec<Group> {
     let spans = pointers.map(|pointer| pointer.offset..pointer.offset + pointer.read_len() as u64);
     let mut groups: Vec<Group> = spans

@@ -1,5 +1,5 @@
-//! What a read of a copy has brought: the node, or something else, and then the node is read from
-//! its own tier. And which batch each read goes into.
+//! Verification of reads, with a fallback from a bad copy to the node's own tier; and the
+//! assignment of reads to batches.
 
 use super::Shared;
 use super::read::{Brought, Entry, Issue};
@@ -8,7 +8,7 @@ use crate::{NodePointer, Result};
 use alluvium_base::Purpose;
 use std::sync::Arc;
 
-/// Returns the batch of a tier, which is begun if there is none.
+/// Returns the batch of a tier, creating it if there is none.
 pub(super) fn issue_of(issues: &mut Vec<Issue>, tier: u8) -> &mut Issue {
     let at = issues.iter().position(|issue| issue.tier == tier);
     let at = at.unwrap_or_else(|| {
@@ -23,8 +23,8 @@ pub(super) fn issue_of(issues: &mut Vec<Issue>, tier: u8) -> &mut Issue {
 }
 
 impl Shared {
-    /// Returns what was read of a copy, if it is what the pointer means; else the node from its own
-    /// tier (C8).
+    /// Returns the bytes read from a copy if they match the pointer. Otherwise reads the node from
+    /// its own tier (C8).
     #[cold]
     pub(super) fn sound<'b>(&self, entry: &mut Entry, brought: Brought<'b>) -> Brought<'b> {
         let pointer = entry.pointer;
@@ -42,7 +42,7 @@ impl Shared {
         Brought::Own(self.read_alone(entry, &**device, Purpose::Lookup))
     }
 
-    /// Verifies what was read of a node, and offers it to those that are copied.
+    /// Verifies the encoded bytes of a node, and offers them for copying if `offers` is set.
     pub(super) fn verify(&self, pointer: &NodePointer, encoded: &[u8], offers: bool) -> Result<()> {
         pointer.verify(encoded)?;
         if offers {

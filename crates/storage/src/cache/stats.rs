@@ -1,10 +1,10 @@
-//! What the cache counts, without a shared line on the way of a hit.
+//! Statistics of the cache, without a shared write in the path of a hit.
 
 use crate::Guard;
 use crossbeam_utils::CachePadded;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Threads whose slot is below this have counters of their own; the others share the last stripe.
+/// Threads whose slot is below this have their own counters. The others share the last stripe.
 const STRIPES: usize = 64;
 
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ struct Stripe {
     failures: AtomicU64,
 }
 
-/// Counters by thread.
+/// Counters, striped by thread.
 #[derive(Debug)]
 pub(super) struct Counters {
     stripes: Box<[CachePadded<Stripe>]>,
@@ -31,7 +31,7 @@ impl Counters {
         }
     }
 
-    /// Returns what the counters themselves cost.
+    /// Returns the memory of the counters in bytes.
     pub(super) fn bytes() -> u64 {
         ((STRIPES + 1) * size_of::<CachePadded<Stripe>>()) as u64
     }
@@ -100,44 +100,44 @@ impl Counters {
     }
 }
 
-/// What a cache has done and what it holds. Counts are since it was made, bytes are now; they are
-/// read one after the other.
+/// Statistics of a cache. Counts are totals since its creation, bytes are current. The values are
+/// read one after another, so they are not a consistent snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheStats {
     /// Lookups that found their node.
     pub hits: u64,
-    /// Nodes that were asked of the device.
+    /// Nodes read from the device.
     pub misses: u64,
-    /// Misses of nodes that say where others are, as [told](super::Cache::missed_guides).
+    /// Misses of index or maplet nodes, as [reported by the caller](super::Cache::missed_guides).
     pub missed_guides: u64,
-    /// Lookups that waited for a read which another call had begun.
+    /// Lookups that waited for a read started by another call.
     pub joined: u64,
-    /// Nodes that were evicted for others.
+    /// Evicted nodes.
     pub evictions: u64,
-    /// Misses that were served from private memory, because every frame was in use or waited for an
-    /// epoch.
+    /// Misses served from private memory, because every frame was in use or waited for an epoch.
     pub private_reads: u64,
-    /// Reads that failed, verification and decoding included.
+    /// Failed reads, including failures of verification and decoding.
     pub failures: u64,
-    /// The budget.
+    /// The memory budget in bytes.
     pub budget_bytes: u64,
-    /// What is charged to it: the sum of the five below. More than the budget only while a smaller
-    /// one takes effect, or while guards and references hold more private memory than the reserve.
+    /// Bytes charged to the budget: the sum of the five fields below. It exceeds the budget only
+    /// while a smaller budget takes effect, or while guards and references hold more private memory
+    /// than the reserve.
     pub charged_bytes: u64,
-    /// Chunks of the arena, headers and free frames included.
+    /// Chunks of the arena, including headers and free frames.
     pub arena_bytes: u64,
-    /// The page table.
+    /// Memory of the page tables.
     pub table_bytes: u64,
-    /// Lists, counters and what else the cache has whatever it holds.
+    /// Lists, counters and other structures of fixed size.
     pub fixed_bytes: u64,
     /// Nodes in private memory.
     pub private_bytes: u64,
-    /// Scratch, and the records of reads in flight.
+    /// Scratch memory, and the records of reads in flight.
     pub working_bytes: u64,
-    /// Frames that hold a node: a part of `arena_bytes`.
+    /// Frames that hold a node; a part of `arena_bytes`.
     pub resident_bytes: u64,
-    /// Frames with a [`FrameRef`](super::FrameRef): a part of `arena_bytes`.
+    /// Frames with a [`FrameRef`](super::FrameRef); a part of `arena_bytes`.
     pub pinned_bytes: u64,
-    /// Chunks that are on their way from one node size to another, or out.
+    /// Chunks that are moving from one node size to another, or being given back.
     pub draining_chunks: u64,
 }

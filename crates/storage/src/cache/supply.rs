@@ -1,35 +1,35 @@
-//! Where free frames come from: the thread's lane, the class's pool, a new chunk, and the CLOCK
-//! hand (SplinterDB's: each thread in need claims the next 64 frames for itself, Conway 2023,
-//! §3.4).
+//! Sources of free frames: the thread's lane, the class's pool, a new chunk, and the CLOCK hand
+//! (SplinterDB's: each thread that needs frames claims the next 64 for itself, Conway 2023, §3.4).
 //!
-//! What a read brings is on trial: it goes by the time of its coming, not by the hand, once there
-//! is more of that than an eighth, unless it is used again meanwhile. Who comes back soon after is
-//! kept at once (S3-FIFO: Yang et al., SOSP 2023). So leaves that are read once do not drive out
-//! the index nodes and maplets that are read a little less often than the hand goes round.
+//! A node that was read is cold at first. Once cold nodes exceed an eighth of the frames, they are
+//! evicted in FIFO order rather than by the hand, unless they were used again. A node that is
+//! missed again soon after such an eviction is kept at once (S3-FIFO: Yang et al., SOSP 2023). So
+//! leaves that are read once do not evict index nodes and maplets that are read somewhat less than
+//! once per revolution of the hand.
 //!
-//! Before all others go those that are marked to be evicted first: what compactions have replaced
-//! is dead, and the clock would notice it only after a whole round.
+//! Frames that are marked to be evicted first go before all others: nodes replaced by compactions
+//! are dead, and the hand would evict them only after a whole revolution.
 //!
-//! An evicted frame is usable only two epochs later, and the thread that evicts it is pinned
-//! itself. So a thread evicts *ahead*: it keeps a stock of free and retired frames that lasts while
-//! epochs pass. When the stock is out (guards that live long, many misses under one guard) a read
-//! is served from private memory, the stock is made larger, and reads that have arrived are
-//! settled: each holds an epoch until then.
+//! An evicted frame is usable only two epochs later, and the evicting thread itself is pinned. So a
+//! thread evicts *ahead*: it keeps a stock of free and retired frames that lasts while epochs pass.
+//! When the stock runs out (because of long-lived guards, or many misses under one guard), the read
+//! is served from private memory, the target stock is doubled, and completed reads are settled,
+//! since each holds an epoch until then.
 
 use super::frame::{FrameId, State};
 use super::{Residence, Shared};
 use crate::Guard;
 use std::sync::atomic::Ordering;
 
-/// Frames that a thread claims from the CLOCK hand at a time.
+/// Number of frames that a thread claims from the CLOCK hand at a time.
 const HAND: usize = 64;
-/// A stock holds at most this fraction of a class's frames.
+/// A stock holds at most 1/`AHEAD_FRACTION` of a class's frames.
 const AHEAD_FRACTION: usize = 16;
-/// How many hands are swept in one go if all frames of them are in use: their bits are clear the
-/// next time.
+/// Maximum number of claims swept in one call if all their frames are in use. Their reference bits
+/// are then clear for the next sweep.
 const MAX_HANDS: usize = 16;
 const _: () = assert!(HAND > 0 && AHEAD_FRACTION > 1 && MAX_HANDS > 0);
-/// What was read and not used again gets this fraction of all frames.
+/// Cold nodes may use 1/`COLD_FRACTION` of all frames.
 const COLD_FRACTION: usize = 8;
 
 impl Shared {
@@ -41,7 +41,7 @@ impl Shared {
         self.chunks.classes[class].chunks.read().len() * self.geometry.cut(class).frames
     }
 
-    /// Takes a frame for a node of a class. `None` when every frame is in use, pinned, or waits for
+    /// Takes a frame for a node of a class. `None` if every frame is in use, pinned, or waiting for
     /// an epoch.
     pub(super) fn take_frame(&self, class: usize, guard: &Guard, residence: Residence) -> Option<FrameId> {
         let lane = self.lane_of(guard);
@@ -66,8 +66,8 @@ impl Shared {
             .or_else(|| self.steal(class, lane));
         if frame.is_none() {
             self.lanes[lane].lock().want_more(class, least, most);
-            // Their readers may come back for them much later: a scan of many runs walks through
-            // one of them for long.
+            // Their readers may not return for a long time: a scan of many runs can stay in one of
+            // them.
             self.settle_all(guard);
         }
         frame
@@ -87,7 +87,7 @@ impl Shared {
         lane.put(frame, self.headers());
     }
 
-    /// Takes a frame from another lane.
+    /// Takes a free frame from another lane.
     fn steal(&self, class: usize, own: usize) -> Option<FrameId> {
         let safe = self.epochs.safe();
         let lanes = self.lanes.len();
@@ -98,7 +98,7 @@ impl Shared {
         })
     }
 
-    /// Adds to a lane's stock: from the pool, from a new chunk, or by evicting.
+    /// Refills a lane's stock: from the pool, from a new chunk, or by evicting.
     fn restock(&self, class: usize, lane: usize, guard: &Guard, residence: Residence) {
         loop {
             {
@@ -123,8 +123,8 @@ impl Shared {
         self.evict_ahead(class, lane, guard, residence);
     }
 
-    /// Evicts frames into a lane's limbo, unless enough wait there already: then only the epochs
-    /// are slow.
+    /// Evicts frames into a lane's limbo, unless enough are already waiting there: then only the
+    /// epochs are slow.
     fn evict_ahead(&self, class: usize, lane: usize, guard: &Guard, residence: Residence) {
         let (least, most) = self.stock_bounds(class);
         let wanted = {
@@ -156,8 +156,8 @@ impl Shared {
         self.epochs.try_advance();
     }
 
-    /// Returns whether frames that others may want are swept: pass-through reads make do with their
-    /// share once they have it.
+    /// Returns whether ordinary frames may be swept. Pass-through reads may not sweep once they
+    /// have their share of frames.
     fn may_sweep(&self, class: usize, lane: usize, residence: Residence) -> bool {
         if residence == Residence::Keep {
             return true;
@@ -180,7 +180,7 @@ impl Shared {
             .count()
     }
 
-    /// Evicts the frames that are marked to be evicted first, oldest mark first, of whatever class.
+    /// Evicts frames that are marked to be evicted first, of any class, oldest mark first.
     fn evict_marked(&self, class: usize, guard: &Guard, wanted: usize, evicted: &mut Vec<FrameId>) {
         let mut gained = 0;
         while gained < wanted {
@@ -188,7 +188,7 @@ impl Shared {
                 return;
             };
             let header = self.header(frame);
-            // It may have gone by itself, and hold another node.
+            // The frame may have been evicted otherwise, and hold another node.
             if header.is_evict_first() && self.unmap(frame, guard) {
                 gained += usize::from(header.class() == class);
                 evicted.push(frame);
@@ -196,8 +196,7 @@ impl Shared {
         }
     }
 
-    /// Evicts nodes that reads have brought in and that were not used again, oldest first, but for
-    /// the newest `spare`.
+    /// Evicts cold nodes, oldest first, but keeps the newest `spare`.
     fn evict_cold(
         &self,
         class: usize,
@@ -224,7 +223,7 @@ impl Shared {
                 continue;
             }
             if header.class() != class && !header.is_passing() {
-                // It makes no room for this class: others may still want it.
+                // It frees no frame for this class, and other readers may still want it.
                 self.note_cold(frame);
                 continue;
             }
@@ -239,34 +238,34 @@ impl Shared {
         }
     }
 
-    /// Returns how many frames there may be that were not used again.
+    /// Returns the number of frames that cold nodes may use.
     fn cold_share(&self) -> usize {
         (self.chunks.assigned() as usize * self.geometry.max_frames() / COLD_FRACTION).max(2)
     }
 
-    /// Notes a frame that a read has filled.
+    /// Adds a frame to the cold list.
     pub(super) fn note_cold(&self, frame: FrameId) {
         let mut cold = self.cold.lock();
         if cold.len() >= self.chunks.assigned() as usize * self.geometry.max_frames() {
-            // Most entries are out of date: frames that were used, or went, since. One that is not
-            // is left to the hand.
+            // Most entries are stale: their frames were used or evicted since. A frame dropped here
+            // that is still cold is left to the hand.
             cold.pop_front();
         }
         cold.push_back(frame);
     }
 
-    /// Notes a frame that is marked to be evicted first.
+    /// Adds a frame to the list of frames to be evicted first.
     pub(super) fn note_evict_first(&self, frame: FrameId) {
         let mut marked = self.evict_first.lock();
         if marked.len() >= self.chunks.assigned() as usize * self.geometry.max_frames() {
-            // As among the cold ones.
+            // As in the cold list, most entries are stale.
             marked.pop_front();
         }
         marked.push_back(frame);
     }
 
-    /// Claims the next frames of a class's CLOCK hand, and evicts those that were not used since it
-    /// last passed.
+    /// Claims the next frames of a class's CLOCK hand, and evicts those not used since it last
+    /// passed.
     fn sweep(&self, class: usize, guard: &Guard, wanted: usize, evicted: &mut Vec<FrameId>) {
         let owner = &self.chunks.classes[class];
         let per_chunk = self.geometry.cut(class).frames as u64;
@@ -285,8 +284,8 @@ impl Shared {
                         continue;
                     }
                     if header.is_cold() {
-                        // Its time has not come. If it is not used again, the hand takes it the
-                        // next time.
+                        // Its turn in the cold list has not come. If it is not used again, the hand
+                        // evicts it the next time.
                         header.settle();
                     } else if !header.cool() && self.unmap(frame, guard) {
                         evicted.push(frame);
@@ -302,15 +301,15 @@ impl Shared {
         }
     }
 
-    /// Takes a frame's word out of the page table. Returns whether it was this call that did. Then
-    /// the frame is the caller's to retire. The guard lives since before the frame was seen
-    /// resident, so its key stands still.
+    /// Removes a frame's word from the page table. Returns whether this call removed it; if so, the
+    /// caller must retire the frame. The guard must have lived since before the frame was seen
+    /// resident, so that its key is stable.
     pub(super) fn unmap(&self, frame: FrameId, guard: &Guard) -> bool {
         let header = self.header(frame);
         header.state() == State::Resident && self.tables.remove(header.key().hash(), frame, guard)
     }
 
-    /// Retires frames that the caller has taken out of the page table.
+    /// Retires frames that the caller has removed from the page table.
     pub(super) fn retire(&self, frames: &[FrameId], guard: &Guard) {
         if frames.is_empty() {
             return;

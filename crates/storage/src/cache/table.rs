@@ -1,34 +1,35 @@
-//! The page table: from a node's hash to its frame. Lookups take no lock and write nothing.
+//! The page table: maps a node's hash to its frame. Lookups take no lock and write nothing.
 //!
 //! A bucket is one cache line: a control word and seven words of (tag, frame). A node whose bucket
-//! is full goes to the next one with a free word, and every bucket it passed over counts it (as in
-//! F14: Bronson, Shi 2019), so that a lookup stops at the first bucket that no node passed over.
-//! Insertions and removals hold a bucket's lock bit, one bucket at a time.
+//! is full goes to the next bucket with a free word, and every bucket that it passed over counts it
+//! (as in F14: Bronson, Shi 2019), so that a lookup stops at the first bucket that no node passed
+//! over. Insertions and removals hold a bucket's lock bit, one bucket at a time.
 //!
 //! Invariants:
 //!
 //! - **W1** A word's frame holds a node with the word's hash, from before the word is stored until
 //!   two epochs after it is removed.
-//! - **W2** No two words have one frame, and no two frames of words hold one node.
-//! - **W3** A node whose hash names bucket b lies in one of the [`PROBES`] buckets from b on, and
-//!   every bucket between b and it counts it.
-//! - **W4** A bucket that was moved to a newer table says so for good, and takes no more words.
+//! - **W2** No two words have the same frame, and no two frames with words hold the same node.
+//! - **W3** A node whose home bucket is b is in one of the [`PROBES`] buckets from b on, and every
+//!   bucket between b and it counts it.
+//! - **W4** A bucket that was moved to a newer table stays marked as moved and accepts no more
+//!   words.
 
 use super::frame::FrameId;
 use crate::sync::{AtomicU64, Ordering, spin};
 
-/// Words in a bucket.
+/// Number of words in a bucket.
 pub(super) const WORDS: usize = if cfg!(alluvium_model_check) { 2 } else { 7 };
-/// How many buckets are looked at for one node. At four words a bucket the chance that a node fits
-/// none is below 10⁻⁹.
+/// Number of buckets probed for a node. With four words in an average bucket, the probability that
+/// a node fits in none of them is below 10⁻⁹.
 const PROBES: usize = 8;
-/// Words that a bucket is meant to have on average.
+/// Target average number of words in a bucket.
 const MEAN: usize = 4;
 
 const LOCKED: u64 = 1;
-/// The bucket's words are in a newer table.
+/// Flag: the bucket's words are in a newer table.
 const MOVED: u64 = 2;
-/// One node that passed over the bucket.
+/// Increment of the control word for one node that passed over the bucket.
 const PASS: u64 = 4;
 
 /// Set in every word that is not empty.
@@ -54,7 +55,7 @@ const _: () = assert!(size_of::<Bucket>() == 64);
 // SAFETY: every field is an atomic integer; zero is an empty bucket.
 unsafe impl super::arena::ZeroedAtomics for Bucket {}
 
-/// Returns the part of a word that is the hash's.
+/// Returns the hash part of a word.
 #[inline]
 fn tag(hash: u64) -> u64 {
     (hash << 32) | OCCUPIED
@@ -62,21 +63,21 @@ fn tag(hash: u64) -> u64 {
 
 const TAG_MASK: u64 = !0 << 32;
 
-/// What became of an insertion or a removal.
+/// Result of an insertion or a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// It was made.
+    /// The change was made.
     Made,
     /// There was no free word, or no such word.
     Not,
-    /// The bucket was moved to a newer table: try there.
+    /// The bucket was moved to a newer table: retry there.
     Moved,
 }
 
-/// What a lookup found.
+/// Result of a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// The frame.
+    /// The frame of the node.
     Frame(FrameId),
     /// No such node.
     Nothing,
@@ -84,7 +85,7 @@ pub(super) enum Found {
     Moved,
 }
 
-/// Where a table's buckets live.
+/// Storage of a table's buckets.
 #[cfg(not(alluvium_model_check))]
 mod memory {
     use super::Bucket;
@@ -151,7 +152,7 @@ impl Table {
     /// Creates a table for about `frames` frames.
     ///
     /// # Errors
-    /// When the system does not give the memory.
+    /// If the system refuses the memory.
     pub(super) fn new(frames: usize) -> crate::Result<Table> {
         let buckets = memory::Buckets::new(Self::buckets_for(frames))?;
         Ok(Table { buckets })
@@ -161,7 +162,7 @@ impl Table {
         frames.div_ceil(MEAN).max(2)
     }
 
-    /// Returns the memory of a table for that many frames.
+    /// Returns the memory of a table for `frames` frames, in bytes.
     pub(super) fn bytes_for(frames: usize) -> u64 {
         (Self::buckets_for(frames) * size_of::<Bucket>()) as u64
     }
@@ -174,7 +175,7 @@ impl Table {
         self.buckets.len()
     }
 
-    /// Returns the buckets that a hash may lie in, nearest first.
+    /// Returns the buckets that may contain a hash, nearest first.
     #[inline]
     fn probe(&self, hash: u64) -> impl Iterator<Item = &Bucket> {
         let buckets = &*self.buckets;
@@ -189,7 +190,7 @@ impl Table {
         })
     }
 
-    /// Asks the processor for the bucket that a hash most probably lies in. A hint.
+    /// Prefetches the bucket most likely to contain a hash. This is a hint.
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
         if let Some(bucket) = self.probe(hash).next() {
@@ -197,14 +198,14 @@ impl Table {
         }
     }
 
-    /// Returns the frame with this hash that `is_it` accepts. The caller is pinned.
+    /// Returns the frame with this hash that `is_it` accepts. The caller must hold a guard.
     #[inline]
     pub(super) fn find(&self, hash: u64, mut is_it: impl FnMut(FrameId) -> bool) -> Found {
         let tag = tag(hash);
         let mut moved = 0;
         for bucket in self.probe(hash) {
             for word in &bucket.words {
-                // Acquire: the header behind the word was written before it.
+                // Acquire: the header of the frame was written before the word.
                 let word = word.load(Ordering::Acquire);
                 if word & TAG_MASK == tag && is_it(FrameId(word as u32)) {
                     return Found::Frame(FrameId(word as u32));
@@ -240,8 +241,8 @@ impl Table {
         change
     }
 
-    /// Removes the word of a frame. Of several who try, one is told [`Change::Made`]: the frame is
-    /// its to retire.
+    /// Removes the word of a frame. Of several concurrent callers exactly one gets
+    /// [`Change::Made`], and must retire the frame.
     pub(super) fn remove(&self, hash: u64, frame: FrameId) -> Change {
         let target = tag(hash) | u64::from(frame.0);
         let mut moved = false;
@@ -265,7 +266,7 @@ impl Table {
         if moved { Change::Moved } else { Change::Not }
     }
 
-    /// Takes back what a node counted in the first `passed` buckets of its hash.
+    /// Decrements the counts of a node in the first `passed` buckets of its hash.
     fn unpass(&self, hash: u64, passed: usize) {
         for bucket in self.probe(hash).take(passed) {
             let before = bucket.control.fetch_sub(PASS, Ordering::Relaxed);
@@ -276,9 +277,9 @@ impl Table {
         }
     }
 
-    /// Moves a bucket's frames. `put` makes each visible in a newer table before its word is
-    /// removed here, so that a reader that looks here first and there next misses none. From then
-    /// on the bucket is marked as moved.
+    /// Moves a bucket's frames to a newer table. `put` makes each frame visible there before its
+    /// word is removed here, so that a reader that looks here first and there next misses none. The
+    /// bucket then stays marked as moved.
     pub(super) fn move_bucket(&self, index: usize, mut put: impl FnMut(FrameId)) {
         let bucket = &self.buckets[index];
         let _lock = bucket.lock();
@@ -288,15 +289,16 @@ impl Table {
                 put(FrameId(value as u32));
             }
         }
-        // Before the words go: a lookup that misses one of them sees the mark.
+        // The mark precedes the removal of the words: a lookup that misses a removed word sees the
+        // mark.
         bucket.control.fetch_or(MOVED, Ordering::Release);
         for word in &bucket.words {
             word.store(0, Ordering::Release);
         }
     }
 
-    /// Every word of the table as (bucket, frame), and every bucket's count of nodes that passed
-    /// it, for `check`.
+    /// Returns every word of the table as (bucket, frame), and the pass count of every bucket, for
+    /// `check`.
     pub(super) fn dump(&self) -> (Vec<(usize, FrameId)>, Vec<u64>) {
         let mut words = Vec::new();
         for (index, bucket) in self.buckets.iter().enumerate() {
@@ -314,7 +316,7 @@ impl Table {
         (words, passes.collect())
     }
 
-    /// Returns how far behind its home bucket a hash lies that is in `bucket`.
+    /// Returns the distance from a hash's home bucket to `bucket`.
     pub(super) fn distance(&self, hash: u64, bucket: usize) -> usize {
         assert!(
             bucket < self.buckets.len(),
@@ -326,7 +328,7 @@ impl Table {
     }
 }
 
-/// A bucket's lock bit, held.
+/// The held lock bit of a bucket.
 struct BucketLock<'a> {
     bucket: &'a Bucket,
     moved: bool,
@@ -372,7 +374,7 @@ impl Drop for BucketLock<'_> {
 mod tests {
     use super::*;
 
-    /// Returns a hash whose home is the first bucket, with a tag of its own.
+    /// Returns a hash with this tag whose home is the first bucket.
     fn hash(tag: u32) -> u64 {
         u64::from(tag)
     }

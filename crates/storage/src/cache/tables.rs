@@ -1,9 +1,9 @@
-//! The page table in use, and its replacement by one of another size while lookups go on.
+//! The current page table, and its replacement by one of another size during concurrent lookups.
 //!
-//! While a table is replaced there are two: the older one is moved bucket by bucket into the newer.
-//! A frame is put into the newer before its word leaves the older, and lookups go to the older
-//! first, so they miss nothing. Insertions go to the newer only. A replaced table is dropped two
-//! epochs later.
+//! During a replacement there are two tables: the older one is moved bucket by bucket into the
+//! newer. A frame is put into the newer table before its word is removed from the older, and
+//! lookups search the older first, so they miss nothing. Insertions use the newer table only. A
+//! replaced table is dropped two epochs later.
 
 use super::frame::FrameId;
 use super::table::{Change, Found, Table};
@@ -16,17 +16,17 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 #[derive(Debug)]
 pub(super) struct Tables {
     in_use: CachePadded<InUse>,
-    /// Held by the thread that replaces; the tables that wait for their epoch.
+    /// Replaced tables that wait for their epoch. The lock is held during a replacement.
     replaced: Mutex<Vec<(u64, Box<Table>)>>,
-    /// The memory of all tables that exist, in bytes.
+    /// Memory of all tables in bytes, including replaced ones.
     bytes: AtomicU64,
 }
 
-/// Read by every lookup, written by replacements only.
+/// Read by every lookup, written only by replacements.
 #[derive(Debug)]
 struct InUse {
     current: AtomicPtr<Table>,
-    /// Null but during a replacement.
+    /// Null except during a replacement.
     older: AtomicPtr<Table>,
 }
 
@@ -45,7 +45,7 @@ impl Tables {
         })
     }
 
-    /// Returns the memory of all tables, in bytes.
+    /// Returns the memory of all tables in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -63,7 +63,7 @@ impl Tables {
         unsafe { self.in_use.older.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Asks the processor for what a lookup of this hash reads first. A hint.
+    /// Prefetches the bucket that a lookup of this hash reads first. This is a hint.
     #[inline]
     pub(super) fn prefetch(&self, hash: u64, guard: &Guard) {
         self.current(guard).prefetch(hash);
@@ -78,8 +78,8 @@ impl Tables {
         mut is_it: impl FnMut(FrameId) -> bool,
     ) -> Option<FrameId> {
         loop {
-            // `current` before `older`: who sees the newer table as current sees the older one as
-            // older.
+            // `current` is loaded before `older`: a reader that sees the newer table as current
+            // also sees the older one as older.
             let current = self.current(guard);
             if let Some(older) = self.older(guard)
                 && let Found::Frame(frame) = older.find(hash, &mut is_it)
@@ -105,7 +105,7 @@ impl Tables {
         }
     }
 
-    /// Removes a frame's word. Returns whether it was this call that did.
+    /// Removes a frame's word. Returns whether this call removed it.
     pub(super) fn remove(&self, hash: u64, frame: FrameId, guard: &Guard) -> bool {
         loop {
             let current = self.current(guard);
@@ -122,11 +122,12 @@ impl Tables {
         }
     }
 
-    /// Replaces the table by one for `frames` frames. `hash_of` is the hash of a frame's node;
-    /// `no_room` is told the frames that did not fit in the new table and are in none now.
+    /// Replaces the table by one for `frames` frames. `hash_of` returns the hash of a frame's node.
+    /// `no_room` is called with each frame that did not fit in the new table; such frames are then
+    /// in neither.
     ///
     /// # Errors
-    /// When the system does not give the memory; nothing has changed then.
+    /// If the system refuses the memory. Nothing has changed then.
     pub(super) fn replace(
         &self,
         frames: usize,
@@ -161,7 +162,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Drops the replaced tables that no reader looks at any more.
+    /// Drops the replaced tables that no reader can reach any more.
     pub(super) fn drop_replaced(&self, epochs: &Epochs) {
         if let Some(mut replaced) = self.replaced.try_lock() {
             replaced.retain(|(epoch, table)| {
@@ -175,7 +176,7 @@ impl Tables {
         }
     }
 
-    /// Calls `visit` with the table in use, for `check`.
+    /// Calls `visit` with the current table, for `check`.
     pub(super) fn visit<R>(&self, guard: &Guard, visit: impl FnOnce(&Table) -> R) -> R {
         visit(self.current(guard))
     }

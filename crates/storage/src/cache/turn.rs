@@ -1,32 +1,32 @@
-//! One job that many wait for and one of them does: a read in flight. Model-checked in
+//! A job that many threads wait for and one of them executes: a read in flight. Model-checked in
 //! `model_check.rs`.
 //!
-//! The first thread that needs the result takes the job and does it: it waits for the device and
-//! settles every node of the batch. The others sleep until it is done. If the thread that does it
-//! panics, the others are told, and try again.
+//! The first thread that needs the result executes the job: it waits for the device and settles
+//! every node of the batch. The others sleep until it is done. If the executing thread panics, the
+//! job is abandoned and the others try again.
 //!
-//! A task that cannot sleep leaves a waker, and asks again when it is woken. A thread must still
-//! wait for the device then: the first task that leaves a waker at an idle job is told to arrange
-//! that.
+//! A task that cannot sleep registers a waker, and polls again when it is woken. Some thread must
+//! still wait for the device: the first task that registers a waker for a ready job is told to
+//! arrange that.
 
 use crate::sync::{Condvar, Mutex};
 use std::task::Waker;
 
 #[derive(Debug)]
 enum State<J, R> {
-    /// The job is being put together.
+    /// The job is under construction.
     Preparing,
-    /// The job has not been begun.
+    /// The job has not been started.
     Ready(J),
-    /// A thread does it.
+    /// A thread executes the job.
     Running,
-    /// It is done.
+    /// The job is done.
     Done(R),
-    /// It will never be done.
+    /// The job will never be done.
     Abandoned,
 }
 
-/// A job and its result, shared by all that wait for it.
+/// A job and its result, shared by all threads that wait for it.
 #[derive(Debug)]
 pub(super) struct Turn<J, R> {
     inner: Mutex<Inner<J, R>>,
@@ -36,25 +36,25 @@ pub(super) struct Turn<J, R> {
 #[derive(Debug)]
 struct Inner<J, R> {
     state: State<J, R>,
-    /// Who is woken when the state changes.
+    /// Wakers to fire when the state changes.
     wakers: Vec<Waker>,
-    /// Whether a task was told to have the device waited for.
+    /// Whether a task was told to arrange a wait for the device.
     is_watched: bool,
 }
 
-/// How far a job is.
+/// Progress of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// Its result is there.
+    /// The result is available.
     Done,
-    /// Its result will never be there.
+    /// There will be no result.
     Abandoned,
-    /// It is not done yet.
+    /// The job is not done yet.
     Waiting,
 }
 
 impl<J, R: Clone> Turn<J, R> {
-    /// A job that is being put together.
+    /// Creates a turn whose job is under construction.
     pub(super) fn new() -> Self {
         Turn {
             inner: Mutex::new(Inner {
@@ -66,12 +66,12 @@ impl<J, R: Clone> Turn<J, R> {
         }
     }
 
-    /// The job may be done now.
+    /// Makes the job available for execution.
     pub(super) fn ready(&self, job: J) {
         self.set(State::Ready(job));
     }
 
-    /// Does the job in this thread, which has put it together.
+    /// Executes the job in this thread, which constructed it.
     pub(super) fn run_at_once(&self, run: impl FnOnce() -> R) -> R {
         let unwinding = AbandonUnlessDone(self);
         let result = run();
@@ -80,7 +80,7 @@ impl<J, R: Clone> Turn<J, R> {
         result
     }
 
-    /// The job will never be done. All that wait are told.
+    /// Abandons the job and notifies all waiting threads.
     pub(super) fn abandon(&self) {
         self.set(State::Abandoned);
     }
@@ -96,8 +96,8 @@ impl<J, R: Clone> Turn<J, R> {
         wakers.into_iter().for_each(alluvium_base::wake);
     }
 
-    /// Returns the result: does the job if it is not begun, else waits. `None` when it was
-    /// abandoned.
+    /// Returns the result: executes the job if it has not been started, and otherwise waits for it.
+    /// `None` if it was abandoned.
     pub(super) fn finish(&self, run: impl FnOnce(J) -> R) -> Option<R> {
         let mut inner = self.inner.lock();
         loop {
@@ -114,7 +114,7 @@ impl<J, R: Clone> Turn<J, R> {
         }
     }
 
-    /// Does the job if it is not begun and `is_ready` says that it would not block.
+    /// Executes the job if it has not been started and `is_ready` reports that it would not block.
     pub(super) fn try_finish(&self, is_ready: impl FnOnce(&J) -> bool, run: impl FnOnce(J) -> R) -> Progress {
         let mut inner = self.inner.lock();
         match &inner.state {
@@ -130,9 +130,9 @@ impl<J, R: Clone> Turn<J, R> {
         }
     }
 
-    /// Has a waker woken when the job is done, abandoned, or ready to be done. Returns none when
-    /// there is nothing to wait for any more. The first caller at an idle job gets the result of
-    /// `watch`: that caller must see to it that the job is done.
+    /// Registers a waker, which fires when the job is done, abandoned, or ready for execution.
+    /// Returns `None` if there is nothing left to wait for. The first caller that finds the job
+    /// ready but not started gets the result of `watch`, and must ensure that the job is executed.
     pub(super) fn wake<W>(&self, waker: &Waker, watch: impl FnOnce(&J) -> W) -> Option<Option<W>> {
         let mut inner = self.inner.lock();
         let watched = match &inner.state {
@@ -147,7 +147,7 @@ impl<J, R: Clone> Turn<J, R> {
         Some(watched)
     }
 
-    /// Returns what `look` makes of the job, while it is not begun.
+    /// Returns the result of `look` if the job is ready and has not been started.
     pub(super) fn look<W>(&self, look: impl FnOnce(&J) -> W) -> Option<W> {
         match &self.inner.lock().state {
             State::Ready(job) => Some(look(job)),
@@ -165,7 +165,7 @@ struct AbandonUnlessDone<'a, J, R: Clone>(&'a Turn<J, R>);
 
 impl<J, R: Clone> Drop for AbandonUnlessDone<'_, J, R> {
     fn drop(&mut self) {
-        // After `Done` this changes nothing.
+        // This has no effect after `Done`.
         self.0.abandon();
     }
 }
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(turn.try_finish(|_| true, |_| 0), Progress::Abandoned);
     }
 
-    /// A waker that counts.
+    /// A waker that counts its calls.
     #[derive(Default)]
     struct Count(AtomicUsize);
 

@@ -1,20 +1,20 @@
-//! The words that epochs are made of, and the rule by which they advance. Model-checked in
+//! The shared words of the epochs, and the rule by which they advance. Model-checked in
 //! `model_check.rs`.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use crossbeam_utils::CachePadded;
 use std::sync::OnceLock;
 
-/// How many slots are made at a time.
+/// Number of slots allocated at a time.
 const SLOTS_PER_CHUNK: usize = if cfg!(alluvium_model_check) { 3 } else { 32 };
-/// How many such chunks there may be.
+/// Maximum number of such chunks.
 const CHUNKS: usize = if cfg!(alluvium_model_check) { 1 } else { 16 };
-/// The most threads that have a slot of their own; those beyond are counted (see `count_in`).
+/// Maximum number of threads with a slot. Further threads are counted (see `count_in`).
 pub(crate) const MAX_SLOTS: usize = SLOTS_PER_CHUNK * CHUNKS;
-/// The first epoch, so that `safe` starts above zero.
+/// The first epoch, chosen so that `safe` starts above zero.
 const FIRST: u64 = 2;
-/// Counted participants are counted by epoch modulo this: at most two epochs ever have any
-/// (invariant R2).
+/// Participants without a slot are counted by epoch modulo this: at most two epochs have any at a
+/// time (invariant R2).
 const COUNTS: usize = 4;
 
 const _: () = assert!(COUNTS.is_power_of_two() && COUNTS >= 3);
@@ -23,9 +23,9 @@ const _: () = assert!(COUNTS.is_power_of_two() && COUNTS >= 3);
 #[derive(Debug)]
 pub(crate) struct Slot {
     word: AtomicU64,
-    /// How many guards its thread has; only that thread uses it.
+    /// Number of guards of the thread. Only that thread uses it.
     depth: AtomicU32,
-    /// One while a thread has the slot.
+    /// One while a thread owns the slot.
     taken: AtomicU32,
 }
 
@@ -38,32 +38,32 @@ impl Slot {
         }
     }
 
-    /// Returns how many guards its thread has.
+    /// Returns the number of guards of the thread.
     pub(crate) fn depth(&self) -> u32 {
         self.depth.load(Ordering::Relaxed)
     }
 
-    /// Drops one guard of the calling thread; with the last, the slot is unpinned.
+    /// Drops one guard of the calling thread. The last one unpins the slot.
     #[inline]
     pub(crate) fn leave(&self) {
         debug_assert!(self.depth() > 0, "a guard is left once");
         let depth = self.depth.load(Ordering::Relaxed) - 1;
         self.depth.store(depth, Ordering::Relaxed);
         if depth == 0 {
-            // Release: a thread that sees the slot unpinned sees what its owner did while it was
-            // pinned.
+            // Release: a thread that sees the slot unpinned also sees the owner's actions while it
+            // was pinned.
             self.word.store(0, Ordering::Release);
         }
     }
 }
 
-/// The epoch and its participants.
+/// The current epoch and its participants.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     epoch: CachePadded<AtomicU64>,
-    /// Participants without a slot, by the epoch they hold, modulo [`COUNTS`].
+    /// Numbers of participants without a slot, by epoch modulo [`COUNTS`].
     counts: [CachePadded<AtomicU64>; COUNTS],
-    /// How many slots were ever taken: the ones that `advance` looks at.
+    /// Number of slots ever taken. `advance` examines only these.
     used: AtomicU64,
     chunks: [OnceLock<Box<[CachePadded<Slot>]>>; CHUNKS],
 }
@@ -78,21 +78,21 @@ impl Ledger {
         }
     }
 
-    /// Returns the epoch now, read after everything the caller did before: the stamp for what it
-    /// has just unlinked.
+    /// Returns the current epoch, read after all earlier actions of the caller: the stamp for an
+    /// object that it has just unlinked.
     pub(crate) fn current(&self) -> u64 {
         fence(Ordering::SeqCst);
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Whatever was unlinked at an epoch below this is unreachable.
+    /// Returns the safe epoch: objects unlinked at an earlier epoch are unreachable.
     pub(crate) fn safe(&self) -> u64 {
         let now = self.epoch.load(Ordering::Acquire);
         debug_assert!(now >= FIRST, "epochs begin at {FIRST}");
         now - 1
     }
 
-    /// Takes a free slot, if there is one.
+    /// Claims a free slot, if there is one.
     pub(crate) fn claim(&self) -> Option<usize> {
         for index in 0..MAX_SLOTS {
             let slot = self.make(index);
@@ -102,7 +102,7 @@ impl Ledger {
                     .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
                     .is_ok()
             {
-                // Sequenced before the fence of the first pin, so `advance` counts the slot
+                // Sequenced before the fence of the first pin, so that `advance` examines the slot
                 // whenever it must.
                 self.used.fetch_max(index as u64 + 1, Ordering::Release);
                 return Some(index);
@@ -111,17 +111,17 @@ impl Ledger {
         None
     }
 
-    /// Gives a slot back.
+    /// Releases a slot.
     ///
     /// # Panics
-    /// When it is still pinned.
+    /// If it is still pinned.
     pub(crate) fn give_back(&self, index: usize) {
         let slot = self.slot(index);
         assert_eq!(slot.depth(), 0, "a slot is given back without guards");
         slot.taken.store(0, Ordering::Release);
     }
 
-    /// Returns the slot with an index that [`Ledger::claim`] gave.
+    /// Returns the slot with an index returned by [`Ledger::claim`].
     pub(crate) fn slot(&self, index: usize) -> &Slot {
         debug_assert!(index < MAX_SLOTS, "slot {index} of {MAX_SLOTS}");
         &self.chunks[index / SLOTS_PER_CHUNK]
@@ -138,8 +138,8 @@ impl Ledger {
         &self.chunks[index / SLOTS_PER_CHUNK].get_or_init(make)[index % SLOTS_PER_CHUNK]
     }
 
-    /// Adds a guard of the calling thread, whose slot it is, and returns the epoch that the slot is
-    /// pinned at.
+    /// Adds a guard of the calling thread, which must own the slot. Returns the epoch that the slot
+    /// is pinned at.
     #[inline]
     pub(crate) fn enter(&self, slot: &Slot) -> u64 {
         debug_assert_eq!(
@@ -154,10 +154,10 @@ impl Ledger {
         }
         loop {
             let now = self.epoch.load(Ordering::Acquire);
-            // Release: an `advance` that sees this word sees what the thread did under its earlier
-            // guards. The fence is what a pin costs: 6 of its 7 ns. A `membarrier` in `advance`
-            // instead would save them at the price of a system call that interrupts every
-            // processor, so it is not made.
+            // Release: an `advance` that sees this word also sees the thread's actions under its
+            // earlier guards. The fence is most of the cost of a pin: 6 of its 7 ns. A `membarrier`
+            // in `advance` would save it, but at the price of a system call that interrupts every
+            // processor, so it is not used.
             slot.word.store(now, Ordering::Release);
             fence(Ordering::SeqCst);
             if self.epoch.load(Ordering::Acquire) == now {
@@ -166,7 +166,7 @@ impl Ledger {
         }
     }
 
-    /// Adds a participant without a slot and returns the epoch that it holds.
+    /// Adds a participant without a slot. Returns the epoch that it holds.
     pub(crate) fn count_in(&self) -> u64 {
         loop {
             let now = self.epoch.load(Ordering::Acquire);
@@ -180,7 +180,7 @@ impl Ledger {
     }
 
     /// Adds a participant without a slot at an epoch that another participant of the caller holds
-    /// meanwhile.
+    /// during the call.
     pub(crate) fn count_in_at(&self, epoch: u64) {
         debug_assert!(epoch >= FIRST, "epoch {epoch} was never");
         self.counts[epoch as usize % COUNTS].fetch_add(1, Ordering::AcqRel);
@@ -192,7 +192,7 @@ impl Ledger {
         assert!(before > 0, "a participant leaves once");
     }
 
-    /// Moves to the next epoch if every participant has seen this one. Returns the epoch then.
+    /// Advances the epoch if every participant has seen the current one. Returns the current epoch.
     pub(crate) fn advance(&self) -> u64 {
         let now = self.epoch.load(Ordering::Acquire);
         fence(Ordering::SeqCst);
@@ -204,8 +204,8 @@ impl Ledger {
                 return now;
             }
         }
-        // After the slots: a guard that became a counted participant was counted before its slot
-        // was unpinned.
+        // Checked after the slots: a guard that became a counted participant was counted before its
+        // slot was unpinned.
         if self.counts[(now - 1) as usize % COUNTS].load(Ordering::Acquire) != 0 {
             return now;
         }
@@ -218,7 +218,7 @@ impl Ledger {
         }
     }
 
-    /// Returns how many slots were ever taken, and how many participants are counted.
+    /// Returns the number of slots ever taken, and the number of counted participants.
     #[cfg(all(test, not(alluvium_model_check)))]
     pub(crate) fn census(&self) -> (usize, u64) {
         let counted = self.counts.iter().map(|count| count.load(Ordering::Relaxed));

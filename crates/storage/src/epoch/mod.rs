@@ -1,43 +1,44 @@
-//! Epochs: when what was unlinked can no longer be reached.
+//! Epochs: safe memory reclamation for objects that readers may still reach.
 //!
-//! *Knows*: who is reading, and since which epoch.
+//! *Knows*: the readers, and the epoch each of them is pinned at.
 //!
-//! *Does not know*: what is read, what is unlinked, who frees it.
+//! *Does not know*: the objects that are read, unlinked or freed.
 //!
-//! *Read in this order*: this file, `ledger.rs` (the words and the rule), `threads.rs` (which
-//! thread has which slot), `model_check.rs` (the checks of the rule).
+//! *Read in this order*: this file, `ledger.rs` (the words and the rule), `threads.rs` (assignment
+//! of slots to threads), `model_check.rs` (the checks of the rule).
 //!
-//! A reader pins: it stores the epoch it sees in a word of its own, on a cache line of its own, and
-//! only then follows pointers (SplinterDB's distributed reader counters in their cheapest form;
-//! Fraser 2004, *Practical lock-freedom*, §5.2.3, is the scheme). A writer unlinks something, reads
-//! the epoch `e`, and frees the thing once `e <` [`Epochs::safe`]. The epoch advances only when
-//! every pinned participant has seen it.
+//! A reader pins: it stores the epoch it sees in its own word, on its own cache line, and only then
+//! follows pointers (SplinterDB's distributed reader counters in their cheapest form; Fraser 2004,
+//! *Practical lock-freedom*, §5.2.3, is the scheme). A writer unlinks an object, reads the epoch
+//! `e`, and frees the object once `e <` [`Epochs::safe`]. The epoch advances only when every pinned
+//! participant has seen it.
 //!
 //! # Why that is right
 //!
 //! *G* is the epoch. Pinning: read *G* = w, store the slot, fence F1, read *G* again and start over
 //! unless it is still w. Unlinking: store, fence F2, read *G* = e. Advancing from n: read *G* = n,
 //! fence F3, read all slots and counts, compare-exchange *G* to n + 1. Suppose that a guard pinned
-//! at w loads the link *before* it is unlinked, and that the thing is freed at *G* ≥ e + 2 while
-//! the guard lives. Fences are totally ordered, and F1 < F2, for the guard's load after F1 does not
-//! see the store before F2.
+//! at w loads the link *before* it is unlinked, and that the object is freed at *G* ≥ e + 2 while
+//! the guard lives. Fences are totally ordered, and F1 < F2, because the guard's load after F1 does
+//! not see the store before F2.
 //!
-//! 1. w ≤ e: were w ≥ e + 1, then the guard read from the advance to e + 1 or a later one, which
-//!    F2's thread does not see after F2, so F2 < F1.
+//! 1. w ≤ e: if w ≥ e + 1, the guard read from the advance to e + 1 or a later one, which F2's
+//!    thread does not see after F2, so F2 < F1, a contradiction.
 //! 2. The advance from e + 1 to e + 2 has its F3 after the advance to e + 1. If F1 < F3, it saw the
 //!    slot at w ≤ e and did not advance. If F3 < F1, then F3 < F2, and F2's thread must have read
-//!    *G* ≥ e + 1. Both are absurd.
+//!    *G* ≥ e + 1. Both are contradictions.
 //!
 //! The second read of *G* gives more: while a guard at w lives, *G* is w or w + 1. Hence a
-//! [`Hold`], which is counted under its epoch, can be taken at the epoch of the thread's guard and
-//! protects whatever that guard did, and at most two epochs have counted participants at any time.
+//! [`Hold`], which is counted under its epoch, can be created at the epoch of the thread's guard
+//! and protects everything that the guard does, and at most two epochs have counted participants at
+//! any time.
 //!
 //! Invariants:
 //!
 //! - **R1** While a guard or hold at epoch w is alive, `current()` is w or w + 1.
-//! - **R2** Counted participants (holds, and guards of threads without a slot) are of epoch
+//! - **R2** Counted participants (holds, and guards of threads without a slot) are at epoch
 //!   `current()` or the one before.
-//! - **R3** What was unlinked before `e = current()` was read is unreachable by every guard and
+//! - **R3** An object unlinked before `e = current()` was read is unreachable by every guard and
 //!   hold once `e < safe()`.
 //! - **R4** Only the thread that has claimed a slot writes its word.
 
@@ -55,7 +56,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use threads::Claimed;
 
-/// The number of the next `Epochs`. Numbers are never used twice, so a stale one never matches.
+/// The id of the next `Epochs`. Ids are never reused, so a stale one never matches.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 #[derive(Debug)]
@@ -72,7 +73,7 @@ impl Shared {
     }
 }
 
-/// The epochs of one store; clones share them.
+/// The epochs of one store. Clones share them.
 ///
 /// ```
 /// use alluvium_storage::Epochs;
@@ -92,7 +93,7 @@ pub struct Epochs {
 }
 
 impl Epochs {
-    /// New epochs, without participants.
+    /// Creates epochs without participants.
     #[must_use]
     pub fn new() -> Epochs {
         let shared = Shared {
@@ -107,8 +108,8 @@ impl Epochs {
 
     /// Pins the calling thread. Pinning again while a guard lives costs two plain stores.
     ///
-    /// The first 512 threads have a word of their own; a thread beyond them is counted in a shared
-    /// word, which is slower and otherwise the same.
+    /// The first 512 threads have their own words. A thread beyond them is counted in a shared
+    /// word, which is slower but otherwise equivalent.
     #[inline]
     #[must_use]
     pub fn pin(&self) -> Guard {
@@ -137,8 +138,8 @@ impl Epochs {
         }
     }
 
-    /// Returns whether the calling thread is known to be pinned. A thread beyond the first 512 is
-    /// not known to be.
+    /// Returns whether the calling thread is known to be pinned. Always `false` for a thread
+    /// without a slot, beyond the first 512.
     #[must_use]
     pub fn is_pinned_here(&self) -> bool {
         debug_assert!(!self.shared.is_abandoned(), "a live handle is asked");
@@ -148,12 +149,13 @@ impl Epochs {
         })
     }
 
-    /// Takes part without a thread: for reads in flight and whatever else outlives a call. It
-    /// protects what the calling thread's guards protect, and everything that is reachable now.
+    /// Creates a participant that is not bound to a thread, for reads in flight and other objects
+    /// that outlive a call. It protects everything that the calling thread's guards protect, and
+    /// everything that is reachable now.
     #[must_use]
     pub fn hold(&self) -> Hold {
         let guard = self.pin();
-        // The guard is alive, so its epoch is not yet past (R1).
+        // The guard is alive, so its epoch has not passed (R1).
         self.shared.ledger.count_in_at(guard.epoch);
         Hold {
             shared: Arc::clone(&self.shared),
@@ -161,19 +163,20 @@ impl Epochs {
         }
     }
 
-    /// Returns the epoch now. Read *after* something was unlinked it is the stamp to compare with
-    /// [`Epochs::safe`].
+    /// Returns the current epoch. If it is read *after* an object was unlinked, it is the stamp to
+    /// compare with [`Epochs::safe`].
     #[must_use]
     pub fn current(&self) -> u64 {
         self.shared.ledger.current()
     }
 
-    /// Moves on if every pinned participant has seen the current epoch. Returns the current epoch.
+    /// Advances the epoch if every participant has seen the current one. Returns the current epoch.
     pub fn try_advance(&self) -> u64 {
         self.shared.ledger.advance()
     }
 
-    /// Whatever was unlinked at an epoch below this is unreachable by every guard and hold (R3).
+    /// Returns the safe epoch: objects unlinked at an earlier epoch are unreachable by every guard
+    /// and hold (R3).
     #[must_use]
     pub fn safe(&self) -> u64 {
         self.shared.ledger.safe()
@@ -208,8 +211,8 @@ enum Participant {
     Counted(Arc<Shared>),
 }
 
-/// Keeps what its thread can reach alive. It stays on its thread; guards of one thread may be
-/// dropped in any order.
+/// Protects all objects that its thread can reach. It stays on its thread; guards of one thread may
+/// be dropped in any order.
 pub struct Guard {
     id: u64,
     epoch: u64,
@@ -224,15 +227,15 @@ impl Guard {
         self.epoch
     }
 
-    /// Returns whether this guard pins these epochs.
+    /// Returns whether this guard belongs to these epochs.
     #[inline]
     #[must_use]
     pub fn is_of(&self, epochs: &Epochs) -> bool {
         self.id == epochs.shared.id
     }
 
-    /// Returns a small number that no other pinned thread of these epochs has, for striping; `None`
-    /// for a thread beyond the first 512.
+    /// Returns a small number that is unique among the pinned threads of these epochs, for
+    /// striping. `None` for a thread beyond the first 512.
     #[inline]
     #[must_use]
     pub fn slot(&self) -> Option<usize> {
@@ -264,8 +267,8 @@ impl fmt::Debug for Guard {
     }
 }
 
-/// Takes part in the epochs like a guard, but is owned by what needs it: a read in flight, an
-/// iterator at rest.
+/// Participates in the epochs like a guard, but is owned by an object instead of a thread: a read
+/// in flight, or an idle iterator.
 pub struct Hold {
     shared: Arc<Shared>,
     epoch: u64,
@@ -281,7 +284,7 @@ impl Hold {
 
 impl Clone for Hold {
     fn clone(&self) -> Self {
-        // `self` is counted meanwhile, so the epoch is not yet past (R1).
+        // `self` is counted during the call, so the epoch has not passed (R1).
         self.shared.ledger.count_in_at(self.epoch);
         Hold {
             shared: Arc::clone(&self.shared),

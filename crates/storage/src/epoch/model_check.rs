@@ -6,7 +6,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 
-/// A link to one of two things, the ledger that protects them, and how often the second was freed.
+/// A link to one of two objects, the ledger that protects them, and whether they were freed.
 struct World {
     ledger: Ledger,
     link: AtomicUsize,
@@ -32,7 +32,7 @@ impl World {
         self.things[thing].with(|value| assert_eq!(unsafe { *value }, ALIVE));
     }
 
-    /// Unlinks the first thing, tries to advance, and frees it if the ledger says so.
+    /// Unlinks the first object, tries to advance, and frees the object if the ledger allows it.
     fn replace(&self, advances: usize) -> bool {
         self.link.store(1, Ordering::Release);
         let unlinked_at = self.ledger.current();

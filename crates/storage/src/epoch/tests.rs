@@ -133,9 +133,9 @@ fn nothing_is_freed_under_a_reader() {
     const LINKS: usize = 4;
     const READERS: u64 = 2;
     const LOOKS: u64 = 20_000;
-    // A thing is a number that its writer overwrites with zero once the epochs say that it has no
-    // readers any more. Both sides work for as long as the other does, however the system schedules
-    // them.
+    // An object is a number that its writer overwrites with zero once the epochs report that it has
+    // no readers any more. Readers and writers run as long as the other side does, regardless of
+    // how the system schedules them.
     let epochs = Epochs::new();
     let things: Vec<AtomicU64> = (0..LINKS * 64).map(|_| AtomicU64::new(1)).collect();
     let links: Vec<AtomicUsize> = (0..LINKS).map(AtomicUsize::new).collect();

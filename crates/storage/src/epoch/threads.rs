@@ -1,5 +1,5 @@
-//! Which slot the calling thread has in which ledger. Slots are claimed at a thread's first guard
-//! and given back when the thread ends.
+//! Assignment of slots to threads. A slot is claimed at a thread's first guard and released when
+//! the thread ends.
 
 use super::Shared;
 use super::ledger::Slot;
@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// The slot of the calling thread.
+/// A slot owned by the calling thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claimed {
     slot: NonNull<Slot>,
@@ -34,7 +34,7 @@ struct Claim {
     claimed: Claimed,
 }
 
-/// Everything that a single thread has claimed.
+/// All claims of one thread.
 #[derive(Default)]
 struct Claims(Vec<Claim>);
 
@@ -66,8 +66,8 @@ impl Drop for Claims {
             if claim.shared.ledger.slot(claim.claimed.index).depth() == 0 {
                 claim.shared.ledger.give_back(claim.claimed.index);
             } else {
-                // A guard outlives the thread's claims (it sits in another thread-local, or was
-                // forgotten): the slot stays taken and its memory alive, so that the guard may
+                // A guard outlives the thread's claims (it is in another thread-local, or was
+                // forgotten). The slot stays taken and its memory allocated, so that the guard can
                 // still be dropped.
                 std::mem::forget(claim.shared);
             }
@@ -76,12 +76,13 @@ impl Drop for Claims {
 }
 
 thread_local! {
-    /// What this thread pinned last, without a destructor and so without a check for one.
+    /// The slot that this thread pinned last. It has no destructor, so an access needs no check for
+    /// one.
     static LAST: Cell<Option<(u64, Claimed)>> = const { Cell::new(None) };
     static CLAIMS: RefCell<Claims> = const { RefCell::new(Claims(Vec::new())) };
 }
 
-/// Returns the calling thread's slot; `None` when all slots are taken or the thread is ending.
+/// Returns the calling thread's slot; `None` if all slots are taken or the thread is ending.
 #[inline]
 pub(super) fn claimed(shared: &Arc<Shared>) -> Option<Claimed> {
     match LAST.get() {

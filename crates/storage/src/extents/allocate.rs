@@ -1,5 +1,4 @@
-//! Handing out space: what is free, then what can be had from the file system; and what becomes of
-//! it.
+//! Allocation: from free space, then by growing the file; and the transitions of allocated extents.
 
 use super::backing::Space;
 use super::policy::{self, Source};
@@ -14,10 +13,10 @@ use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// The most free units of unknown backing that a single allocation tries on a full disk.
+/// Maximum number of free units of unknown backing that a single allocation tries on a full disk.
 const MAX_PROBES: u32 = 64;
 
-/// What the file system, or the limit, said to a request for space.
+/// The answer of the file system, or of the limit, to a request for space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     Given,
@@ -25,8 +24,8 @@ pub(super) enum Answer {
 }
 
 impl Extents {
-    /// Hands out `units` units of a tier: provisional, with one reference, their space allocated on
-    /// the file system.
+    /// Allocates `units` units of a tier. The extent is provisional, with one reference and with
+    /// its space allocated on the file system.
     ///
     /// ```
     /// use alluvium_device::memory::MemoryDirectory;
@@ -41,17 +40,17 @@ impl Extents {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Full`] with nothing changed; as the device says.
+    /// [`Error::Full`] with nothing changed; I/O errors.
     ///
     /// # Panics
-    /// When there is no such tier, or `units` is not from 1 to [`MAX_EXTENT_UNITS`].
+    /// If there is no such tier, or `units` is not between 1 and [`MAX_EXTENT_UNITS`].
     pub fn allocate(&self, tier: u8, units: u32, class: Class) -> Result<Extent> {
         self.allocate_between(tier, units..=units, class, None)
     }
 
-    /// Hands out as many units as there are in a row, from the least to the most that are asked
-    /// for; right behind `near` if possible. Fewer than the most only where the tier is fragmented
-    /// or the disk full.
+    /// Allocates as many contiguous units as available within the given range, directly after
+    /// `near` if possible. Returns fewer than the maximum only if the tier is fragmented or the
+    /// disk is full.
     ///
     /// # Errors
     /// As [`Extents::allocate`].
@@ -97,7 +96,7 @@ impl Extents {
                     probed = true;
                 }
                 Source::Full(_) if wanted > least => {
-                    // There may be room for less than was wanted.
+                    // There may be space for fewer units than wanted.
                     wanted = least.max(wanted / 2);
                     refused = false;
                 }
@@ -116,25 +115,26 @@ impl Extents {
     /// Returns the limits of a tier.
     ///
     /// # Panics
-    /// When there is no such tier.
+    /// If there is no such tier.
     #[must_use]
     pub fn limits(&self, tier: u8) -> TierLimits {
         self.shared.slot(tier).limits
     }
 
-    /// Returns whether a write found no space on a tier, and nothing has come free there since.
+    /// Returns whether a write found no space on a tier, and no space was freed there since.
     ///
     /// # Panics
-    /// When there is no such tier.
+    /// If there is no such tier.
     #[must_use]
     pub fn has_refused(&self, tier: u8) -> bool {
         self.shared.slot(tier).refused.load(Ordering::Relaxed)
     }
 
-    /// Returns whether a tier has a unit for this class. What it takes to find out it gives back.
+    /// Returns whether a tier has a unit for this class. Allocates one to find out, and frees it
+    /// again.
     ///
     /// # Panics
-    /// When there is no such tier.
+    /// If there is no such tier.
     #[must_use]
     pub fn has_room(&self, tier: u8, class: Class) -> bool {
         debug_assert!(
@@ -145,37 +145,37 @@ impl Extents {
         extent.map(|extent| self.abandon(extent)).is_ok()
     }
 
-    /// Keeps `bytes` of a tier beside the rest of its reserve, but no more than an eighth of what
-    /// is used, for compactions that free space: what one of them takes. Only [`Class::Freeing`]
-    /// may have them.
+    /// Reserves `bytes` of a tier for compactions that free space, in addition to the shared
+    /// reserve. `bytes` is the space needed for a single such compaction. The amount is capped at
+    /// an eighth of the used space. Only [`Class::Freeing`] may use it.
     pub fn keep_for_freeing(&self, tier: u8, bytes: u64) {
         let units = bytes.div_ceil(UNIT).min(u64::from(MAX_TIER_UNITS)) as u32;
         self.shared.lock(tier).freeing = units;
     }
 
-    /// Gives up an extent of a step that is not installed. Its writes must be over, and no cache
-    /// may hold a part of it: the next owner may write to it in the same generation.
+    /// Frees a provisional extent. Its writes must be finished, and no cache may hold a part of it:
+    /// the next owner may write to it in the same generation.
     ///
     /// # Panics
-    /// When it is not provisional.
+    /// If the extent is not provisional.
     pub fn abandon(&self, extent: Extent) {
         self.shared.lock(extent.tier).abandon(extent);
     }
 
-    /// Gives up the end of an extent of a step that is not installed, and keeps its first `units`.
+    /// Frees the end of a provisional extent, and keeps its first `units`.
     ///
     /// # Panics
-    /// When it is not provisional, or `units` is not from 1 to its length.
+    /// If the extent is not provisional, or `units` is not between 1 and its length.
     #[must_use]
     pub fn trim(&self, extent: Extent, units: u32) -> Extent {
         self.shared.lock(extent.tier).trim(extent, units)
     }
 
-    /// Makes extents part of the generation being built, each with its live bytes and one
+    /// Makes extents part of the generation under construction, each with its live bytes and one
     /// reference.
     ///
     /// # Panics
-    /// When one is not provisional, or would have more live bytes than bytes.
+    /// If an extent is not provisional, or its live bytes exceed its size.
     pub fn install(&self, extents: &[(Extent, u64)]) {
         for &(extent, live) in extents {
             self.shared.lock(extent.tier).install(extent, live);
@@ -185,16 +185,16 @@ impl Extents {
     /// Adds a reference to a live extent.
     ///
     /// # Panics
-    /// When it is not live, or has [`MAX_REFERENCES`](super::MAX_REFERENCES).
+    /// If the extent is not live, or has [`MAX_REFERENCES`](super::MAX_REFERENCES).
     pub fn retain(&self, extent: Extent) {
         self.shared.lock(extent.tier).retain(extent);
     }
 
-    /// Gives up a reference to a live extent, unlinked at `epoch`. Without any, the extent is dead;
-    /// then the answer is true.
+    /// Drops a reference to a live extent, unlinked at `epoch`. Returns whether it was the last;
+    /// the extent is then dead.
     ///
     /// # Panics
-    /// When it is not live.
+    /// If the extent is not live.
     #[expect(clippy::must_use_candidate, reason = "most callers need not know")]
     pub fn release(&self, extent: Extent, epoch: u64) -> bool {
         self.shared.lock(extent.tier).release(extent, epoch)
@@ -203,32 +203,32 @@ impl Extents {
     /// Adds live bytes to a live extent.
     ///
     /// # Panics
-    /// When it is not live, or would have more live bytes than bytes.
+    /// If the extent is not live, or its live bytes would exceed its size.
     pub fn add_live(&self, extent: Extent, bytes: u64) {
         self.shared.lock(extent.tier).add_live(extent, bytes);
     }
 
-    /// Takes live bytes from a live extent.
+    /// Subtracts live bytes from a live extent.
     ///
     /// # Panics
-    /// When it is not live, or has fewer.
+    /// If the extent is not live, or has fewer live bytes.
     pub fn sub_live(&self, extent: Extent, bytes: u64) {
         self.shared.lock(extent.tier).sub_live(extent, bytes);
     }
 
-    /// Returns the live bytes of an extent; 0 when there is no such extent.
+    /// Returns the live bytes of an extent; 0 if there is no such extent.
     #[must_use]
     pub fn live(&self, extent: Extent) -> u64 {
         self.find(extent).map_or(0, |head| head.live)
     }
 
-    /// Returns the references to an extent; 0 when there is no such extent, or it is dead.
+    /// Returns the reference count of an extent; 0 if there is no such extent, or it is dead.
     #[must_use]
     pub fn references(&self, extent: Extent) -> u32 {
         self.find(extent).map_or(0, |head| head.references)
     }
 
-    /// Returns the extent that holds a place of a tier's file, if one is in use there.
+    /// Returns the live extent that contains an offset of a tier's file, if there is one.
     #[must_use]
     pub fn holding(&self, tier: u8, offset: u64) -> Option<Extent> {
         let unit = u32::try_from(offset / UNIT).ok()?;
@@ -241,7 +241,7 @@ impl Extents {
         slot.tier.lock().find(extent)
     }
 
-    /// Returns how the space is used.
+    /// Returns the space of the store by use.
     #[must_use]
     pub fn usage(&self) -> Usage {
         let mut usage = Usage::default();
@@ -258,8 +258,8 @@ impl Extents {
         usage
     }
 
-    /// Returns the bytes of memory that the maps take: about eight a unit in use, and nothing for
-    /// chunks of 64 MiB that are free.
+    /// Returns the memory used by the maps in bytes: about eight for each unit in use, and nothing
+    /// for free chunks of 64 MiB.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let slots = self.shared.slots.iter();
@@ -267,7 +267,7 @@ impl Extents {
     }
 }
 
-/// Returns how many whole units a tier's file has.
+/// Returns the size of a tier's file in whole units.
 pub(super) fn file_units(tiers: &Tiers, number: u8) -> Result<u32> {
     debug_assert!(usize::from(number) < tiers.count(), "tier {number}");
     Ok(super::create::units_of(&**tiers.get(number)?))
@@ -296,14 +296,14 @@ fn tier_usage(tier: &Tier, limits: &TierLimits) -> TierUsage {
 }
 
 impl Tier {
-    /// Returns whether backed units that a request may not have would have been enough for it.
+    /// Returns whether the request would fit if it were allowed to use the reserve.
     fn backed_longest_beyond(&self, had: u32, least: u32) -> bool {
         had < least && self.backed.longest() >= least
     }
 }
 
 impl Slot {
-    /// Units that the limit still allows, at most `units` of them, counted as occupied from now on.
+    /// Charges at most `units` units to the tier's limit. Returns how many the limit allows.
     fn charge(&self, units: u32) -> u32 {
         let Some(limit) = self.limits.max_bytes.map(|bytes| bytes / UNIT) else {
             self.occupied.fetch_add(units.into(), Ordering::Relaxed);
@@ -330,7 +330,7 @@ impl Slot {
 }
 
 impl Shared {
-    /// Brings at least `units` more backed units: from what is free, or by growth.
+    /// Provides at least `units` more backed units, from free space or by growing the file.
     pub(super) fn provide(&self, slot: &Slot, tier: &mut MutexGuard<'_, Tier>, units: u32) -> Result<Answer> {
         if units == 0 {
             return Ok(Answer::Given);
@@ -342,11 +342,12 @@ impl Shared {
         self.grow(slot, tier, units)
     }
 
-    /// Allocates space for the unbacked units of a free range. The lock is not held meanwhile.
+    /// Allocates space for the unbacked units of a free range. The lock is released during I/O.
     fn back(&self, tier: &mut MutexGuard<'_, Tier>, range: Range<u32>) -> Result<Answer> {
         let gaps: Vec<Range<u32>> = tier.backed.gaps_in(range).collect();
         for gap in gaps {
-            // Another thread may have taken a part while the lock was free: the caller looks again.
+            // Another thread may have changed the range while the lock was released. The caller
+            // retries.
             if !tier.free.contains(gap.clone()) || tier.backed.count_in(gap.clone()) > 0 {
                 continue;
             }
@@ -357,7 +358,7 @@ impl Shared {
         Ok(Answer::Given)
     }
 
-    /// Allocates space for one free range, none of which is known to be backed.
+    /// Allocates space for one free range that contains no unit known to be backed.
     fn back_gap(&self, tier: &mut MutexGuard<'_, Tier>, gap: &Range<u32>) -> Result<Answer> {
         let holes = tier.holes.count_in(gap.clone());
         let slot = self.slot(tier.number);
@@ -388,8 +389,8 @@ impl Shared {
         }
     }
 
-    /// Allocates space for free units wherever they are: from the low end, so that the high end can
-    /// be cut off.
+    /// Allocates space for free units anywhere in the file, from the low end up, so that the high
+    /// end can be truncated.
     pub(super) fn back_any(&self, tier: &mut MutexGuard<'_, Tier>, units: u32) -> Result<Answer> {
         let mut wanted = units;
         let mut at = 0;
@@ -402,7 +403,7 @@ impl Shared {
                     policy::Start::Whole,
                 )));
             if self.back_gap(tier, &gap)? == Answer::Refused {
-                // A step may be too much where the bare need is not.
+                // The disk may lack space for a whole step but have enough for the units needed.
                 let need = gap.start..gap.end.min(gap.start + wanted);
                 if need == gap
                     || !tier.is_unbacked(need.clone())
@@ -419,8 +420,8 @@ impl Shared {
         Ok(Answer::Given)
     }
 
-    /// Looks on a full disk for free units that have their space all the same: after an open it is
-    /// not known which do.
+    /// Searches for free units with space on a full disk. After an open it is not known which units
+    /// have any.
     fn probe(&self, tier: &mut MutexGuard<'_, Tier>, units: u32) -> Result<()> {
         let (mut found, mut at) = (0, 0);
         for _ in 0..MAX_PROBES {
@@ -437,14 +438,14 @@ impl Shared {
     }
 
     /// Extends the file by a step, or by `units` if the disk has no space for a step. The lock is
-    /// not held meanwhile; a thread that comes while another grows the file waits and looks again.
+    /// released during I/O; other threads wait while one resizes the file, and then retry.
     pub(super) fn grow(&self, slot: &Slot, tier: &mut MutexGuard<'_, Tier>, units: u32) -> Result<Answer> {
         if tier.resizing {
             slot.resized.wait(tier);
             return Ok(Answer::Given);
         }
         let room = MAX_TIER_UNITS - tier.units;
-        // The reserve comes with the first extent.
+        // The first extent also allocates the reserve.
         let reserve = match tier.used() {
             0 => tier.reserve(&slot.limits).units(),
             _ => 0,
@@ -460,7 +461,7 @@ impl Shared {
         let length = |added: u32| u64::from(before + added) * UNIT;
         tier.resizing = true;
         let (added, done) = MutexGuard::unlocked(tier, || {
-            // The file may end inside a unit, if a crash cut it there.
+            // The file may end inside a unit after a crash.
             let part = length(0)..file.len();
             let begun = if part.is_empty() {
                 Ok(())

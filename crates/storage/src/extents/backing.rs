@@ -1,10 +1,10 @@
-//! The space behind a tier's units: which free ones have it, which are lent to an operation of the
-//! device, where the file ends. A part of [`Tier`]; no I/O here either.
+//! File system space of a tier's units: which free units have space, which are held by a device
+//! operation, and where the file ends. A part of [`Tier`]; it does no I/O either.
 
 use super::tier::Tier;
 use std::ops::Range;
 
-/// What is known of the space behind units that are given back.
+/// What is known about the space of units that are returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Space {
     Backed,
@@ -13,7 +13,7 @@ pub(super) enum Space {
 }
 
 impl Tier {
-    /// Free units that may have space on the file system.
+    /// Returns the number of free units that may have space on the file system.
     pub(super) fn occupying(&self) -> u32 {
         let held_holes: u32 = self
             .held
@@ -28,13 +28,13 @@ impl Tier {
         self.free.count() - (self.holes.count() - held_holes)
     }
 
-    /// Returns the first free stretch from `at` on that is not known to be backed.
+    /// Returns the first free run from `at` on that is not known to be backed.
     pub(super) fn first_unbacked(&self, at: u32) -> Option<Range<u32>> {
         let free = self.free.runs_in(at..self.units);
         free.flat_map(|run| self.backed.gaps_in(run)).next()
     }
 
-    /// Returns the first free unit from `at` on of which nothing is known.
+    /// Returns the first free unit from `at` on whose backing is unknown.
     pub(super) fn first_unknown(&self, at: u32) -> Option<u32> {
         let free = self.free.runs_in(at..self.units);
         let unbacked = free.flat_map(|run| self.backed.gaps_in(run));
@@ -46,7 +46,7 @@ impl Tier {
         self.free.contains(range.clone()) && self.backed.count_in(range) == 0
     }
 
-    /// Takes free units out, for an operation of the device on them.
+    /// Removes free units from the free set for a device operation on them.
     pub(super) fn hold(&mut self, range: Range<u32>) {
         self.free.remove(range.clone());
         self.backed.clear(range.clone());
@@ -58,7 +58,7 @@ impl Tier {
         self.held.push(range);
     }
 
-    /// Gives held units back as free.
+    /// Returns held units to the free set.
     pub(super) fn unhold(&mut self, range: &Range<u32>, space: Space) {
         let at = self.held.iter().position(|held| held == range);
         self.held
@@ -78,7 +78,7 @@ impl Tier {
         }
     }
 
-    /// The file has grown: its new units are free and backed.
+    /// Adds the units of a file that has grown as free and backed.
     pub(super) fn extend(&mut self, units: u32) {
         assert!(
             units > self.units,
@@ -93,7 +93,7 @@ impl Tier {
         self.units = units;
     }
 
-    /// The file was shortened by a held range at its end.
+    /// Removes a held range at the end of the file after its truncation.
     pub(super) fn shorten(&mut self, cut: &Range<u32>) {
         let at = self.held.iter().position(|held| held == cut);
         self.held.swap_remove(at.expect("only what is held is cut off"));
@@ -105,13 +105,13 @@ impl Tier {
         self.holes.shrink(cut.start);
     }
 
-    /// Returns how much of the free end of the file holds at most `occupying` units that may have
-    /// space.
+    /// Returns the longest part of the file's free end that contains at most `occupying` units with
+    /// possible space.
     pub(super) fn tail_with(&self, occupying: u32) -> Range<u32> {
         let tail = self.units - self.free.run_below(self.units)..self.units;
         let mut start = tail.start;
         while self.free.count_in(start..tail.end) - self.holes.count_in(start..tail.end) > occupying {
-            // Each round skips at least one occupying unit too many, so the loop ends at
+            // Each round skips at least one excess occupying unit, so the loop ends with
             // `occupying` of them.
             let surplus = tail.end - start - self.holes.count_in(start..tail.end) - occupying;
             start += surplus;
@@ -120,7 +120,7 @@ impl Tier {
         start..tail.end
     }
 
-    /// Everything that has no owner becomes free, of unknown backing: the end of an open.
+    /// Frees all units without an owner, with unknown backing. This is the last step of an open.
     pub(super) fn opened(&mut self, units: u32) {
         assert!(
             self.held.is_empty(),

@@ -1,5 +1,5 @@
-//! Compares what is kept with what is reachable, with itself, and with its map on disk. Every
-//! violation is listed.
+//! Consistency check of the extents: against the reachable extents, against themselves, and against
+//! the map on disk. Every violation is listed.
 
 use super::open::read_map;
 use super::space::UnitSet;
@@ -11,69 +11,69 @@ use alluvium_device::Directory;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// Something that is not as the invariants of [`extents`](super) say.
+/// A violated invariant of [`extents`](super).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Violation {
-    /// A live extent that nothing reaches: its space is lost.
+    /// A live extent that is not reachable: its space is leaked.
     Leaked {
-        /// The extent.
+        /// The leaked extent.
         extent: Extent,
-        /// The references it has.
+        /// Its reference count.
         references: u32,
     },
-    /// An extent that something reaches is not live, or is live with another length.
+    /// A reachable extent that is not live, or is live with a different length.
     NotLive {
-        /// The extent as it is reached.
+        /// The extent as referenced.
         extent: Extent,
-        /// What is at its first unit.
+        /// Description of the state of its first unit.
         found: String,
     },
-    /// The references that are counted are not those that reach the extent.
+    /// The reference count differs from the number of references found.
     References {
-        /// The extent.
+        /// The extent with the wrong count.
         extent: Extent,
-        /// What is counted.
+        /// The reference count.
         counted: u32,
-        /// What was found by walking.
+        /// The number of references found by walking.
         reachable: u64,
     },
-    /// Two reachable extents share a unit.
+    /// Two reachable extents overlap.
     Overlap {
-        /// The one that begins first.
+        /// The extent that begins first.
         first: Extent,
-        /// The other.
+        /// The other extent.
         second: Extent,
     },
-    /// More bytes are live than there are (X6).
+    /// The live bytes exceed the size of the extent (X6).
     LiveBytes {
-        /// The extent.
+        /// The extent with too many live bytes.
         extent: Extent,
-        /// Its live bytes.
+        /// Its live bytes, more than its size.
         live: u64,
     },
-    /// An extent reaches past the end of its tier's file.
+    /// An extent extends past the end of its tier's file.
     OutsideFile {
-        /// The extent.
+        /// The extent outside the file.
         extent: Extent,
-        /// The units that the file has.
+        /// Size of the file in units.
         units: u32,
     },
-    /// The bookkeeping of a tier contradicts itself (X1, X6).
+    /// The bookkeeping of a tier is inconsistent (X1, X6).
     Inconsistent {
-        /// The tier.
+        /// Number of the tier.
         tier: u8,
-        /// What contradicts what.
+        /// Description of the contradiction.
         what: String,
     },
-    /// The map on disk and the installed state differ about an extent that has not changed since
-    /// (X4).
+    /// The map on disk and the installed state differ for an extent that has not changed since the
+    /// last cut (X4).
     Map {
-        /// The extent.
+        /// The extent with different values.
         extent: Extent,
-        /// References and live bytes on disk, if it is there.
+        /// References and live bytes on disk, if the extent is there.
         on_disk: Option<(u32, u64)>,
-        /// References and live bytes in memory, if it should be there.
+        /// References and live bytes in memory, if the extent is live.
         in_memory: Option<(u32, u64)>,
     },
 }
@@ -116,9 +116,9 @@ impl fmt::Display for Violation {
 }
 
 impl Extents {
-    /// Compares the live extents with those that are reachable, each given with the references that
-    /// reach it (one that is given several times has the sum), and the bookkeeping with itself.
-    /// Nothing may change meanwhile.
+    /// Compares the live extents with the reachable ones, and checks the bookkeeping for
+    /// consistency. Each reachable extent is given with the number of its references; several
+    /// entries for one extent are added up. The extents must not change during the check.
     pub fn check(&self, reachable: impl Iterator<Item = (Extent, u32)>) -> Vec<Violation> {
         let mut violations = Vec::new();
         let mut wanted: BTreeMap<Extent, u64> = BTreeMap::new();
@@ -144,11 +144,11 @@ impl Extents {
         violations
     }
 
-    /// Reads a map and compares it with the installed state, but for the extents that changed since
-    /// the last cut. The pointer is the one that was written last, and no cut is under way.
+    /// Reads a map and compares it with the installed state, except for the extents that changed
+    /// since the last cut. The pointer must be the one written last, and no cut may be in progress.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](crate::Error::Corrupt) when the map cannot be read; as the device says.
+    /// [`Error::Corrupt`](crate::Error::Corrupt) if the map cannot be read; I/O errors.
     pub fn check_map(&self, directory: &dyn Directory, map: &MapPointer) -> Result<Vec<Violation>> {
         let mut violations = Vec::new();
         let units: Vec<u32> = self
@@ -166,8 +166,8 @@ impl Extents {
 }
 
 fn find_overlaps(wanted: &BTreeMap<Extent, u64>, violations: &mut Vec<Violation>) {
-    // Extents are in the order of tier and start, so the one that reaches furthest so far overlaps
-    // first.
+    // Extents are ordered by tier and start, so if any earlier extent overlaps, the one that
+    // extends furthest does.
     let mut furthest: Option<Extent> = None;
     for &second in wanted.keys() {
         let end = |extent: &Extent| u64::from(extent.start) + u64::from(extent.units);
@@ -183,7 +183,7 @@ fn find_overlaps(wanted: &BTreeMap<Extent, u64>, violations: &mut Vec<Violation>
     }
 }
 
-/// Compares the live extents of a tier with the reachable ones, which it takes out.
+/// Compares the live extents of a tier with the reachable ones, and removes these from `wanted`.
 fn check_live(tier: &Tier, wanted: &mut BTreeMap<Extent, u64>, violations: &mut Vec<Violation>) {
     for (start, head) in tier.states.heads().filter(|(_, head)| head.life == Life::Live) {
         let extent = tier.extent(start, head.units);
@@ -205,10 +205,10 @@ fn check_live(tier: &Tier, wanted: &mut BTreeMap<Extent, u64>, violations: &mut 
     }
 }
 
-/// Compares the bookkeeping of a tier with itself.
+/// Checks the bookkeeping of a tier for consistency.
 fn check_inside(tier: &Tier, violations: &mut Vec<Violation>) {
     let mut whats = Vec::new();
-    // What is held for an operation of the device is free, but for the operation.
+    // Units held for a device operation count as free here.
     let mut free = tier.free.clone();
     for held in &tier.held {
         if free.count_in(held.clone()) > 0 {
@@ -248,7 +248,7 @@ fn check_inside(tier: &Tier, violations: &mut Vec<Violation>) {
     }));
 }
 
-/// Returns whether what is known of an extent fits together.
+/// Returns a contradiction in the state of an extent, if there is one.
 fn check_extent(extent: &Extent, head: &Head, free: u32) -> Option<String> {
     let Head { life, references, .. } = head;
     if free > 0 {
@@ -318,7 +318,7 @@ fn check_sets(tier: &Tier, free: &UnitSet) -> Vec<String> {
     findings.into_iter().flatten().collect()
 }
 
-/// Compares a tier with what its map says.
+/// Compares a tier with its map on disk.
 fn compare_map(tier: &Tier, on_disk: &Tier, violations: &mut Vec<Violation>) {
     let described = |map: &Tier, start| {
         let head = map.states.head(start).filter(|head| head.life == Life::Live)?;

@@ -1,4 +1,4 @@
-//! The extents of a new store, and of a tier that is added to one.
+//! Extents of a new store, and of a tier that is added to a store.
 
 use super::allocate::file_units;
 use super::map::MapState;
@@ -10,12 +10,12 @@ use alluvium_device::Device;
 use std::sync::Arc;
 
 impl Extents {
-    /// Returns the extents of a new store: all is free. The reserve of each tier comes from the
-    /// file system with the first extent, so that a new store is small; that the disk has space for
-    /// it is proven now.
+    /// Creates the extents of a new store, all free. To keep a new store small, the reserve of each
+    /// tier is allocated together with the first extent. Here it is only proven that the disk has
+    /// space for it.
     ///
     /// # Errors
-    /// [`Error::Full`] when the disk has no space for the reserve; as the device says.
+    /// [`Error::Full`] if the disk has no space for the reserve; I/O errors.
     pub fn create(tiers: Arc<Tiers>, options: ExtentOptions) -> Result<Extents> {
         let maps = (0..tiers.count()).map(|number| empty_tier(&tiers, number as u8));
         let maps = maps.collect::<Result<Vec<_>>>()?;
@@ -26,10 +26,10 @@ impl Extents {
         Ok(Extents { shared })
     }
 
-    /// Adds a tier, whose file is among those of the tiers, or about to be. Nothing is in it.
+    /// Adds an empty tier with this file.
     ///
     /// # Errors
-    /// [`Error::Full`] when the disk has no space for the tier's reserve; as the device says.
+    /// [`Error::Full`] if the disk has no space for the tier's reserve; I/O errors.
     pub(crate) fn add_tier(&self, file: &dyn Device, limits: TierLimits) -> Result<()> {
         let mut tier = Tier::new(self.shared.slots.len() as u8);
         tier.opened(units_of(file));
@@ -58,14 +58,14 @@ fn prove_reserve(tier: &Tier, file: &dyn Device, limits: TierLimits) -> Result<(
     }
 }
 
-/// Returns a tier whose file may have been grown by a store that was never finished: all is free.
+/// Returns an empty tier. Its file may have been grown by an unfinished creation.
 fn empty_tier(tiers: &Tiers, number: u8) -> Result<Tier> {
     let mut tier = Tier::new(number);
     tier.opened(file_units(tiers, number)?);
     Ok(tier)
 }
 
-/// Returns how many whole units a file has.
+/// Returns the size of a file in whole units.
 pub(super) fn units_of(file: &dyn Device) -> u32 {
     (file.len() / UNIT).min(u64::from(MAX_TIER_UNITS)) as u32
 }

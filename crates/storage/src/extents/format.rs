@@ -1,9 +1,9 @@
-//! The bytes of the extent map, version 1. All integers little-endian; "varint" is LEB128.
+//! On-disk format of the extent map, version 1. All integers are little-endian; "varint" is LEB128.
 //!
-//! A map is the valid prefix of one file, `extents-<number>.map`, that a [`MapPointer`] in the
-//! superblock names: one record after the other, each padded with zeros to the logical block. The
-//! first records are a snapshot (changes from nothing), the later ones are what changed from
-//! checkpoint to checkpoint. A record is about one tier.
+//! A map is the valid prefix of one file, `extents-<number>.map`, named by a [`MapPointer`] in the
+//! superblock. It is a sequence of records, each padded with zeros to the logical block. The first
+//! records are a snapshot (changes from nothing), the later ones are the changes of each
+//! checkpoint. A record belongs to one tier.
 //!
 //! ```text
 //! record
@@ -60,11 +60,11 @@ const MAGIC: &[u8; 8] = b"ALVEXMAP";
 const VERSION: u32 = 1;
 const HEADER: usize = 48;
 const CHECKSUM_AT: usize = 40;
-/// A record is full at this many bytes of entries.
+/// Bytes of entries at which a record counts as full.
 const FULL: usize = MIB as usize;
-/// The longest entry: flags and five varints, none above 10 bytes.
+/// Maximum size of an entry in bytes: flags and five varints of at most 10 bytes each.
 const MAX_ENTRY: usize = 64;
-/// The longest record.
+/// Maximum size of a record in bytes.
 pub(super) const MAX_RECORD: usize = (HEADER + FULL + MAX_ENTRY).next_multiple_of(BLOCK as usize);
 
 const GONE: u8 = 1;
@@ -77,13 +77,13 @@ const NEW: u8 = 64;
 
 const _: () = assert!(HEADER + MAX_ENTRY < BLOCK as usize && CHECKSUM_AT + 8 == HEADER);
 
-/// The name of a map file.
+/// Returns the name of a map file.
 #[must_use]
 pub fn map_file(number: u64) -> String {
     format!("extents-{number}.map")
 }
 
-/// The number in the name of a map file.
+/// Returns the number in the name of a map file.
 pub(super) fn map_number(name: &str) -> Option<u64> {
     let number = name
         .strip_prefix("extents-")?
@@ -93,29 +93,29 @@ pub(super) fn map_number(name: &str) -> Option<u64> {
     (map_file(number) == name).then_some(number)
 }
 
-/// What the superblock says of the extent map: exactly one prefix of one file.
+/// The extent map as named in the superblock: an exact prefix of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MapPointer {
     /// The number in the file's name.
     pub file: u64,
-    /// The length of the valid prefix, in bytes.
+    /// The length of the valid prefix in bytes.
     pub length: u64,
-    /// The checksum of the last record, which is chained to all before it.
+    /// The checksum of the last record, which is chained to all earlier ones.
     pub checksum: u64,
-    /// The generation of the last record: at most that of the superblock, less when nothing changed
-    /// since.
+    /// The generation of the last record. It is at most that of the superblock, and lower if
+    /// nothing has changed since.
     pub generation: u64,
-    /// The length of the snapshot at the start, in bytes.
+    /// The length of the snapshot at the start in bytes.
     pub snapshot: u64,
-    /// How many records there are.
+    /// The number of records.
     pub records: u32,
 }
 
 impl MapPointer {
-    /// How many bytes an encoded pointer has.
+    /// Size of an encoded pointer in bytes.
     pub const BYTES: usize = 48;
 
-    /// Appends the pointer's bytes.
+    /// Appends the encoded pointer.
     pub fn encode(&self, out: &mut Vec<u8>) {
         debug_assert!(self.snapshot <= self.length, "a map begins with its snapshot");
         Writer::new(out)
@@ -128,10 +128,10 @@ impl MapPointer {
             .u32(0);
     }
 
-    /// Reads a pointer and checks that it could be one.
+    /// Decodes a pointer and checks its plausibility.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] at `place` when the bytes are no pointer.
+    /// [`Error::Corrupt`] at `place` if the bytes are not a valid pointer.
     pub fn decode(reader: &mut Reader<'_>, place: &Place) -> Result<MapPointer> {
         let bad = |found: String| Error::corrupt(place.clone(), "a pointer to an extent map", found);
         let mut read = || -> std::result::Result<_, Truncated> {
@@ -158,7 +158,7 @@ impl MapPointer {
         }
     }
 
-    /// Where the map ends, for error texts.
+    /// Returns the place of the map's end, for error messages.
     #[must_use]
     pub fn place(&self) -> Place {
         place(self.file, self.length)
@@ -166,10 +166,10 @@ impl MapPointer {
 }
 
 impl Extent {
-    /// How many bytes an encoded extent has.
+    /// Size of an encoded extent in bytes.
     pub const BYTES: usize = 12;
 
-    /// Appends the extent's bytes.
+    /// Appends the encoded extent.
     pub fn encode(&self, out: &mut Vec<u8>) {
         debug_assert!((1..=MAX_EXTENT_UNITS).contains(&self.units), "{self} (X1)");
         debug_assert!(usize::from(self.tier) < MAX_TIERS, "{self} (T1)");
@@ -180,10 +180,10 @@ impl Extent {
             .bytes(&[0; 3]);
     }
 
-    /// Reads an extent and checks that it could be one.
+    /// Decodes an extent and checks its plausibility.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] at `place` when the bytes are no extent.
+    /// [`Error::Corrupt`] at `place` if the bytes are not a valid extent.
     pub fn decode(reader: &mut Reader<'_>, place: &Place) -> Result<Extent> {
         let bad = |found: String| Error::corrupt(place.clone(), "an extent", found);
         let mut read = || -> std::result::Result<_, Truncated> {
@@ -207,25 +207,25 @@ pub(super) fn place(file: u64, offset: u64) -> Place {
     Place::new(Structure::ExtentMap, map_file(file), offset)
 }
 
-/// One extent, or several alike in a row, as a record says it.
+/// An entry of a record: one extent, or several adjacent ones with the same fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) start: u32,
     pub(super) units: u32,
-    /// References and live bytes, or nothing when the extent is gone.
+    /// References and live bytes, or `None` if the extent is gone.
     pub(super) now: Option<(u32, u64)>,
-    /// The records before do not name it.
+    /// Whether no earlier record names the extent.
     pub(super) new: bool,
-    /// How many more follow, each right behind the one before.
+    /// Number of further adjacent extents with the same fields.
     pub(super) repeats: u32,
 }
 
-/// The checksum that the first record of a file is chained to.
+/// Returns the initial checksum of the chain of a file's records.
 pub(super) fn first_link(file: u64) -> u64 {
     checksum::seeded(file, MAGIC)
 }
 
-/// What a record says of itself.
+/// Fields of a record's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RecordHeader {
     pub(super) file: u64,
@@ -233,7 +233,7 @@ pub(super) struct RecordHeader {
     pub(super) tier: u8,
 }
 
-/// Gathers entries into one record.
+/// Collects entries into one record.
 #[derive(Debug, Default)]
 pub(super) struct RecordBuilder {
     entries: Vec<u8>,
@@ -245,7 +245,7 @@ pub(super) struct RecordBuilder {
 }
 
 impl RecordBuilder {
-    /// Adds an entry behind all others.
+    /// Adds an entry after all others.
     pub(super) fn push(&mut self, entry: &Entry) {
         match &mut self.open {
             Some(open) if open.is_repeated_by(entry) => open.repeats += 1 + entry.repeats,
@@ -305,17 +305,17 @@ impl RecordBuilder {
         self.end = entry.start + entry.units * (entry.repeats + 1);
     }
 
-    /// Whether the record should be sealed before another entry is added.
+    /// Returns whether the record should be sealed before another entry is added.
     pub(super) fn is_full(&self) -> bool {
         self.entries.len() + MAX_ENTRY > FULL
     }
 
-    /// Whether nothing was added.
+    /// Returns whether no entry was added.
     pub(super) fn is_empty(&self) -> bool {
         self.count == 0 && self.open.is_none()
     }
 
-    /// The record, chained to the one before it, and its own checksum. The builder is empty again.
+    /// Returns the record, chained to the previous one, and its checksum. Empties the builder.
     #[allow(clippy::indexing_slicing, reason = "the buffer is made here, for these bytes")]
     pub(super) fn seal(&mut self, header: &RecordHeader, link: u64) -> (Buffer, u64) {
         if let Some(open) = self.open.take() {
@@ -358,11 +358,12 @@ impl Entry {
     }
 }
 
-/// How long the record is that begins with `bytes` (at least one block), padding included. Of later
-/// versions, too: whether one is meant shows when its checksum is right.
+/// Returns the length, including padding, of the record that begins with `bytes` (at least one
+/// block). Later versions are accepted, because the version can be trusted only after the checksum
+/// was verified.
 ///
 /// # Errors
-/// [`Error::Corrupt`] when no record begins there.
+/// [`Error::Corrupt`] if no record begins there.
 pub(super) fn record_len(bytes: &[u8], place: &Place) -> Result<usize> {
     let bad = |found: String| Error::corrupt(place.clone(), "a record of the extent map", found);
     let mut reader = Reader::new(bytes);
@@ -379,12 +380,12 @@ pub(super) fn record_len(bytes: &[u8], place: &Place) -> Result<usize> {
     Ok(whole as usize)
 }
 
-/// Reads one whole record: checks it against the chain, hands its entries to `visit`, and answers
-/// what it says of itself and its checksum.
+/// Decodes one whole record: verifies it against the chain, passes its entries to `visit`, and
+/// returns its header and checksum.
 ///
 /// # Errors
-/// [`Error::Corrupt`] when it is not the record that belongs there; [`Error::NewerFormat`] when it
-/// is, and of a later version; what `visit` says.
+/// [`Error::Corrupt`] if it is not the next record of the chain; [`Error::NewerFormat`] if it is,
+/// but of a later version; errors of `visit`.
 pub(super) fn decode_record(
     bytes: &[u8],
     link: u64,
@@ -420,7 +421,7 @@ pub(super) fn decode_record(
     if found != sum {
         return Err(bad(&format!("checksum {sum:016x}"), format!("{found:016x}")));
     }
-    // Damage could have changed the version.
+    // Checked after the checksum, because damage could have changed the version.
     if version > VERSION {
         return Err(Error::NewerFormat {
             place: place.clone(),
@@ -460,7 +461,7 @@ pub(super) fn decode_record(
     Ok((header, sum))
 }
 
-/// The next entry, or nothing when it cannot be.
+/// Decodes the next entry. `None` if it is implausible.
 fn read_entry(
     reader: &mut Reader<'_>,
     from: u32,

@@ -1,20 +1,20 @@
-//! Durable generations that a backup still copies: space that later ones have given up is not used
-//! again before it is done.
+//! Pinned generations: a durable generation stays intact while a backup copies it. Space that later
+//! generations release is not reused before the backup is done.
 
 use super::{Extents, Shared};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Which generation is durable, and which are kept.
+/// The durable generation and the pinned ones.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
-    /// The newest that is durable.
+    /// The newest durable generation.
     pub(super) durable: u64,
-    /// Those that are kept, each with how often.
+    /// The pinned generations, each with the number of its keepers.
     keepers: BTreeMap<u64, usize>,
 }
 
-/// Keeps everything that a durable generation reaches as it is, until it is dropped.
+/// Pins a durable generation: everything it reaches stays unchanged until this is dropped.
 #[derive(Debug)]
 #[must_use = "dropped, it keeps nothing"]
 pub struct Keeper {
@@ -23,8 +23,8 @@ pub struct Keeper {
 }
 
 impl Extents {
-    /// Keeps the extents of a generation, which is the newest durable one, from being used again.
-    /// The caller sees to it that no later one is made durable meanwhile.
+    /// Pins the newest durable generation, so that its extents are not reused. The caller must
+    /// ensure that no later generation becomes durable during the call.
     pub fn keep(&self, generation: u64) -> Keeper {
         let mut kept = self.shared.kept.lock();
         *kept.keepers.entry(generation).or_default() += 1;
@@ -36,7 +36,8 @@ impl Extents {
 }
 
 impl Shared {
-    /// Changes what is durable or kept, and tells the tiers what that sets free.
+    /// Changes the durable or pinned generations, and releases the dead extents that are no longer
+    /// needed by them in each tier.
     pub(super) fn settle_durable(&self, change: impl FnOnce(&mut Kept)) {
         let mut kept = self.kept.lock();
         change(&mut kept);

@@ -1,12 +1,12 @@
-//! The map on disk: cut in an instant, written outside the tiers' locks.
+//! Persistence of the extent map: cut in an instant, written outside the tiers' locks.
 //!
 //! # What it costs
 //!
-//! A checkpoint writes what changed; when the deltas have become longer than their snapshot,
-//! everything once more. So the cost is in proportion to what changed, in space and in time, the
-//! rest being spread over as many changes again. A checkpoint at which nothing changed writes
-//! nothing. Measured at 1 TiB in memory, in the time that the thread had a core of a busy machine
-//! with two (`cargo bench -p alluvium-storage --bench extents`):
+//! A checkpoint writes the changes since the last one. Once the deltas are longer than their
+//! snapshot, it writes a new snapshot instead. So the cost in space and time is proportional to the
+//! number of changes, and the cost of a snapshot is amortised over as many changes. A checkpoint
+//! without changes writes nothing. Measured at 1 TiB in memory, as time of a thread with a core of
+//! a busy two-core machine to itself (`cargo bench -p alluvium-storage --bench extents`):
 //!
 //! ```text
 //!                                     1 Mi extents of 1 MiB       4 Mi extents of 128 KiB,
@@ -37,52 +37,52 @@ use alluvium_base::{KIB, Purpose};
 use alluvium_device::{BLOCK, Device, Directory, FileOptions};
 use std::sync::Arc;
 
-/// A map file is grown by an eighth, and by this many bytes at least, so that a checkpoint on a
-/// full disk has space.
+/// Minimum growth of a map file in bytes. A file grows by an eighth, or by this if it is more, so
+/// that a checkpoint on a full disk has space.
 const MIN_GROWTH: u64 = 64 * KIB;
 
 /// The map on disk, as the running store sees it.
 #[derive(Debug, Default)]
 pub(super) struct MapState {
     pub(super) directory: Option<Arc<dyn Directory>>,
-    /// What was written last, and the open file, once something was appended to it.
+    /// The pointer written last, and the file, if it is open for appending.
     pub(super) current: Option<(MapPointer, Option<Arc<dyn Device>>)>,
     /// A number that no map file has.
     pub(super) next_file: u64,
-    /// Files to remove once this generation is durable.
+    /// Files to remove, each once the given generation is durable.
     pub(super) replaced: Vec<(u64, u64)>,
-    /// A cut is under way.
+    /// Whether a cut is in progress.
     pub(super) frozen: bool,
 }
 
-/// An instant cut of the installed state, for one generation. Dropped unwritten, its changes belong
-/// to the next one.
+/// An instant cut of the installed state for one generation. If it is dropped before it is written,
+/// its changes become part of the next one.
 #[derive(Debug)]
 #[must_use = "a cut is written with `write_map`"]
 pub struct Frozen {
     shared: Arc<Shared>,
     generation: u64,
-    /// What changed, tier by tier.
+    /// The changes of each tier.
     changes: Vec<Vec<Change>>,
-    /// All extents, tier by tier, when the whole map is to be written.
+    /// All extents of each tier, if a snapshot is to be written.
     whole: Option<Vec<States>>,
     written: bool,
 }
 
 impl Frozen {
-    /// Returns the generation that it belongs to.
+    /// Returns the generation of the cut.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Returns how many tiers there were.
+    /// Returns the number of tiers at the cut.
     #[must_use]
     pub fn tiers(&self) -> usize {
         self.changes.len()
     }
 
-    /// Returns how many extents changed since the last cut.
+    /// Returns the number of extents that changed since the last cut.
     #[must_use]
     pub fn changes(&self) -> usize {
         self.changes.iter().map(Vec::len).sum()
@@ -102,16 +102,16 @@ impl Drop for Frozen {
 }
 
 impl Extents {
-    /// Cuts what must be persisted for `generation`: all that was installed, released or counted so
-    /// far. Later changes belong to the next generation. Takes time in proportion to what changed
-    /// since the last cut. When the whole map is to be written, it also copies a pointer for each
-    /// 64 MiB in use.
+    /// Cuts the state to be persisted for `generation`: all extents installed, released or counted
+    /// so far. Later changes belong to the next generation. The time is proportional to the number
+    /// of changes since the last cut; for a snapshot, it also copies a pointer for each 64 MiB in
+    /// use.
     ///
-    /// What was installed must be synced before a superblock names this generation: sync the tiers
+    /// Installed extents must be synced before a superblock names this generation: sync the tiers
     /// after the cut, or install nothing between the sync and the cut.
     ///
     /// # Panics
-    /// When a cut is under way already.
+    /// If a cut is in progress.
     pub fn freeze(&self, generation: u64) -> Frozen {
         let mut map = self.shared.map.lock();
         assert!(!map.frozen, "a cut is under way: write or drop it first");
@@ -127,7 +127,8 @@ impl Extents {
             }
             None => MapWrite::Snapshot,
         };
-        // All tiers at once: a step that spans two of them is in the cut with both or with neither.
+        // All tiers are locked together, so that a step spanning two of them is in the cut with
+        // both or with neither.
         let mut tiers: Vec<_> = self.shared.slots.iter().map(|slot| slot.tier.lock()).collect();
         let changes = tiers.iter_mut().map(|tier| tier.freeze(generation)).collect();
         let whole =
@@ -141,12 +142,12 @@ impl Extents {
         }
     }
 
-    /// Writes a cut, syncs it, and answers what the superblock must say. The old map stays as it is
+    /// Writes and syncs a cut, and returns the pointer for the superblock. The old map stays intact
     /// until [`Extents::made_durable`].
     ///
     /// # Errors
-    /// A full disk, after what is free in the tiers was given up for it; as the device says. The
-    /// cut's changes then belong to the next one.
+    /// A full disk, even after free space of the tiers was surrendered; I/O errors. The cut's
+    /// changes then become part of the next one.
     pub fn write_map(&self, directory: &Arc<dyn Directory>, mut frozen: Frozen) -> Result<MapPointer> {
         let mut map = self.shared.map.lock();
         assert!(map.frozen, "a cut is under way until it is written or dropped");
@@ -160,7 +161,7 @@ impl Extents {
         map.directory.get_or_insert_with(|| Arc::clone(directory));
         let mut result = map.write(&frozen);
         if result.as_ref().is_err_and(Error::is_full) {
-            // The reserve is there for this. Its space may go to the map as well as to a node.
+            // The reserve exists for this case. Its space may go to the map as well as to a node.
             let surrendered = self.shared.surrender(4 * MAX_RECORD as u64, Class::Freeing);
             if surrendered.is_ok_and(|bytes| bytes > 0) {
                 result = map.write(&frozen);
@@ -174,8 +175,8 @@ impl Extents {
         result
     }
 
-    /// A superblock that names `generation` is durable: what died with it, or before, is reusable
-    /// once its epoch is safe, and older maps are removed.
+    /// Records that a superblock with `generation` is durable: extents that died in it or earlier
+    /// become reusable once their epoch is safe, and older maps are removed.
     pub fn made_durable(&self, generation: u64) {
         let mut map = self.shared.map.lock();
         map.remove_replaced(generation);
@@ -186,7 +187,7 @@ impl Extents {
 }
 
 impl MapState {
-    /// Writes a cut: the whole map, or a delta when the disk has no space for that.
+    /// Writes a cut: a snapshot, or a delta if the disk has no space for a snapshot.
     fn write(&mut self, frozen: &Frozen) -> Result<MapPointer> {
         let Some(whole) = &frozen.whole else {
             return self.append(frozen);
@@ -234,8 +235,8 @@ impl MapState {
                 Ok(pointer)
             }
             Err(error) => {
-                // Nothing names it. If it cannot be removed now, it is with the next durable
-                // generation.
+                // No superblock names the file. If it cannot be removed now, it is removed after
+                // the next durable generation.
                 if directory.remove(&map_file(number)).is_err() {
                     self.replaced.push((number, 0));
                 }
@@ -249,7 +250,7 @@ impl MapState {
         self.next_file = number + 1;
         match directory.create(&map_file(number), FileOptions::DIRECT) {
             Err(alluvium_device::Error::AlreadyExists { .. }) => {
-                // A store whose creation was never finished left it.
+                // The file is left over from an unfinished creation of a store.
                 let names = directory.list()?;
                 let newest = names
                     .iter()
@@ -264,8 +265,8 @@ impl MapState {
         }
     }
 
-    /// Removes the files that no durable superblock names any more. One that cannot be removed is
-    /// tried again.
+    /// Removes the files that no durable superblock names any more. Failed removals are retried
+    /// later.
     fn remove_replaced(&mut self, generation: u64) {
         let Some(directory) = &self.directory else { return };
         self.replaced.retain(|&(number, until)| {
@@ -320,7 +321,7 @@ fn write_snapshot(file: &dyn Device, number: u64, generation: u64, whole: &[Stat
     Ok(appender.pointer)
 }
 
-/// Writes records behind a map's valid prefix; the pointer follows.
+/// Appends records after a map's valid prefix and advances the pointer.
 struct Appender<'a> {
     file: &'a dyn Device,
     pointer: MapPointer,

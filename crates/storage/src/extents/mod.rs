@@ -1,59 +1,60 @@
-//! Extents: the space of a store's tiers, who owns it, and when it may be used again.
+//! Extents: allocation, ownership and reuse of the space of a store's tiers.
 //!
-//! *Knows*: units of 128 KiB, runs of them, references, live bytes, generations, epochs; how the
-//! map of all that is kept on disk; how space is taken from the file system and given back.
+//! *Knows*: units of 128 KiB, runs of them, references, live bytes, generations, epochs; the
+//! persistence of the extent map; allocation from and return to the file system.
 //!
-//! *Does not know*: what is in an extent, who refers to it, when a checkpoint happens, what a
-//! superblock is.
+//! *Does not know*: the contents of an extent, the owner of a reference, the scheduling of
+//! checkpoints, the superblock.
 //!
-//! *Read in this order*: `policy.rs` (every decision), `tier.rs` (one tier in memory; on
-//! `state.rs`, a word a unit, and `space.rs`, the free units; `backing.rs`, the space behind them),
-//! `create.rs`, `allocate.rs`, `map.rs`, `open.rs` and `format.rs` (the map on disk), `kept.rs`
-//! (generations that are copied), `reclaim.rs`, `check.rs`.
+//! *Read in this order*: `policy.rs` (every decision), `tier.rs` (one tier in memory; based on
+//! `state.rs`, one word for each unit, `space.rs`, the set of free units, and `backing.rs`, their
+//! space on the file system), `create.rs`, `allocate.rs`, `map.rs`, `open.rs` and `format.rs` (the
+//! map on disk), `kept.rs` (pinned generations), `reclaim.rs`, `check.rs`.
 //!
 //! # The life of a unit
 //!
-//! 1. **Free**, with space on the file system (*backed*), without (*a hole*), or not known (after
-//!    an open, until it is touched).
-//! 2. **Provisional**: [`Extents::allocate`] handed it to a step, backed, with one reference.
-//!    Nothing persists it: a crash frees it. [`Extents::abandon`] frees it at once, and so does
-//!    [`Extents::trim`] with the end of an extent.
-//! 3. **Live**: [`Extents::install`] made it part of the generation being built.
+//! 1. **Free**, with space on the file system (*backed*), without (*a hole*), or unknown (after an
+//!    open, until it is touched).
+//! 2. **Provisional**: [`Extents::allocate`] handed it to a step, backed, with one reference. It is
+//!    not persisted: a crash frees it. [`Extents::abandon`] frees it at once, and [`Extents::trim`]
+//!    frees the end of an extent.
+//! 3. **Live**: [`Extents::install`] made it part of the generation under construction.
 //!    [`Extents::retain`] and [`Extents::release`] count its references, [`Extents::add_live`] and
 //!    [`Extents::sub_live`] its live bytes.
-//! 4. **Dead**: the last reference went, at some epoch. The next [`Extents::freeze`] tags it with
-//!    its generation: in that generation's map it is gone, in the durable one before it is not.
-//! 5. **Pending**: [`Extents::made_durable`] said that this generation, or a later one, is durable,
-//!    and no older one is kept ([`Extents::keep`]).
-//! 6. **Free** again, backed: [`Extents::reclaim`] was told that its epoch is safe. What exceeds a
-//!    small pool is then punched, or cut off the end of the file.
+//! 4. **Dead**: the last reference was dropped, at some epoch. The next [`Extents::freeze`] tags it
+//!    with its generation: the map of that generation no longer contains it, the durable one before
+//!    still does.
+//! 5. **Pending**: [`Extents::made_durable`] reported that this generation, or a later one, is
+//!    durable, and no older one is pinned ([`Extents::keep`]).
+//! 6. **Free** again, backed: [`Extents::reclaim`] was called with a later safe epoch. Space beyond
+//!    a small pool is then punched, or cut off the end of the file.
 //!
 //! # Granularity
 //!
-//! An extent lives and dies as a whole. A structure that dies in parts is therefore a list of
-//! extents, not one long one: a run whose range dies for its last user releases every extent wholly
-//! inside the range. Node writers use 1 MiB (8 units), which is also the size of their writes: of a
-//! dying range, at most that much stays behind at each end. Long single things, which die at once,
-//! take long extents: up to 4 GiB.
+//! An extent is freed as a whole. A structure that is freed in parts is therefore a list of
+//! extents, not a single long one: when the last user of a range of a run drops it, every extent
+//! wholly inside the range is released. Node writers use 1 MiB (8 units), which is also the size of
+//! their writes: at each end of a dropped range, at most this much is retained. Long objects that
+//! are freed as a whole use long extents, up to 4 GiB.
 //!
 //! # Invariants
 //!
-//! - **X1** A unit has one owner at most: it is free, held by one operation of the device, or in
-//!   one extent.
-//! - **X2** A unit that a durable generation names, or that a guard may reach, is never handed out:
-//!   from step 4 to step 6 there is no way around `made_durable` and `reclaim`.
-//! - **X3** What is handed out has its space on the file system. Exhaustion is
-//!   [`Error::Full`](crate::Error::Full), before anything changed; a part of the space is kept for
-//!   every class but [`Class::Normal`].
+//! - **X1** A unit has at most one owner: it is free, held by one device operation, or in one
+//!   extent.
+//! - **X2** A unit that a durable generation names, or that a guard may reach, is never allocated:
+//!   between steps 4 and 6 there is no way around `made_durable` and `reclaim`.
+//! - **X3** An allocated extent has its space on the file system. Exhaustion is
+//!   [`Error::Full`](crate::Error::Full), before anything has changed. A part of the space is
+//!   reserved for every class except [`Class::Normal`].
 //! - **X4** The map of a generation names exactly the extents that were live at its freeze, with
 //!   their references and live bytes.
-//! - **X5** The bytes that a durable pointer names are never written again: records are padded to
-//!   blocks and appended behind the pointer's prefix; a new file is durable, name and content,
-//!   before a pointer to it leaves; an old one goes only when a generation that names another file
-//!   is durable.
-//! - **X6** Live bytes never exceed an extent's bytes; references are above zero exactly while it
-//!   is provisional or live.
-//! - **X7** No lock is held during I/O, but the one that lets one writer of the map run at a time.
+//! - **X5** The bytes that a durable pointer names are never rewritten: records are padded to
+//!   blocks and appended after the pointer's prefix. The name and content of a new file are durable
+//!   before a pointer to it is returned. An old file is removed only once a generation that names
+//!   another file is durable.
+//! - **X6** Live bytes never exceed an extent's size. Its reference count is above zero exactly
+//!   while it is provisional or live.
+//! - **X7** No lock is held during I/O, except the one that serialises writers of the map.
 
 mod allocate;
 mod backing;
@@ -89,13 +90,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use tier::Tier;
 
-/// Bytes in a unit: what is allocated, counted and freed.
+/// Size of a unit in bytes: the granularity of allocation.
 pub const UNIT: u64 = 128 * KIB;
-/// The most units in an extent: 4 GiB.
+/// Maximum number of units in an extent: 4 GiB.
 pub const MAX_EXTENT_UNITS: u32 = 1 << 15;
-/// The most units in a tier: 256 TiB.
+/// Maximum number of units in a tier: 256 TiB.
 pub const MAX_TIER_UNITS: u32 = 1 << 31;
-/// The most references to an extent.
+/// Maximum number of references to an extent.
 pub const MAX_REFERENCES: u32 = (1 << 24) - 1;
 const _: () = assert!(
     MAX_TIER_UNITS as u64 * UNIT <= i64::MAX as u64,
@@ -120,40 +121,40 @@ const _: () = {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Extent {
-    /// The tier, which names a file.
+    /// The tier, which determines the file.
     pub tier: u8,
     /// The first unit.
     pub start: u32,
-    /// How many units: 1 to [`MAX_EXTENT_UNITS`].
+    /// Number of units: 1 to [`MAX_EXTENT_UNITS`].
     pub units: u32,
 }
 
 impl Extent {
-    /// Returns the first byte in the tier's file.
+    /// Returns the offset of the extent in the tier's file, in bytes.
     #[must_use]
     pub fn offset(&self) -> u64 {
         u64::from(self.start) * UNIT
     }
 
-    /// Returns how many bytes it has.
+    /// Returns the size in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         u64::from(self.units) * UNIT
     }
 
-    /// Its bytes in the tier's file.
+    /// Returns the byte range in the tier's file.
     #[must_use]
     pub fn range(&self) -> Range<u64> {
         self.offset()..self.offset() + self.bytes()
     }
 
-    /// Returns the unit behind its last one.
+    /// Returns the unit after the last one.
     #[must_use]
     pub fn end(&self) -> u32 {
         self.start + self.units
     }
 
-    /// Returns whether the two share a unit.
+    /// Returns whether the extents share a unit.
     #[must_use]
     pub fn overlaps(&self, other: &Extent) -> bool {
         self.tier == other.tier && self.start < other.end() && other.start < self.end()
@@ -167,23 +168,24 @@ impl fmt::Display for Extent {
     }
 }
 
-/// Who may use the reserve.
+/// Allocation class, which determines how much of the reserve may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// Ordinary writes, which must leave the reserve alone.
+    /// Ordinary writes, which must leave the whole reserve.
     Normal,
-    /// What was acknowledged before, and deletes: they must leave half of it, for what makes them
-    /// free space, beside what [`Extents::keep_for_freeing`] keeps.
+    /// Writes that were acknowledged before, and deletes. They must leave half of the shared
+    /// reserve, for the writes that turn them into free space, and all of the amount set by
+    /// [`Extents::keep_for_freeing`].
     Essential,
-    /// The same when nothing would free space until it is written: it must leave a quarter, beside
-    /// the same.
+    /// Essential writes without which no space would be freed. They must leave a quarter of the
+    /// shared reserve, and all of the amount set by [`Extents::keep_for_freeing`].
     Unblocking,
     /// Compactions that free space, and checkpoints.
     Freeing,
 }
 
 impl Class {
-    /// Returns how many units of a reserve are out of reach.
+    /// Returns the number of units of a reserve that this class must leave.
     fn leaves(self, reserve: Reserve) -> u32 {
         match self {
             Class::Normal => reserve.units(),
@@ -203,19 +205,19 @@ impl Class {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TierLimits {
-    /// The most bytes that the tier may occupy on its file system; no limit if absent.
+    /// Maximum bytes that the tier may use on its file system; no limit if `None`.
     pub max_bytes: Option<u64>,
-    /// The bytes that the tier keeps allocated for every class but [`Class::Normal`], as far as
-    /// they are no more than an eighth of what is used, or 2 MiB.
+    /// Minimum reserve of the tier in bytes, for every class except [`Class::Normal`]. It is capped
+    /// at an eighth of the used space, or at 2 MiB if that is more.
     pub min_reserve: u64,
-    /// The most bytes that the tier keeps allocated for them, where a 64th of what is used is more
-    /// than `min_reserve`.
+    /// Maximum reserve of the tier in bytes, if a 64th of the used space is more than
+    /// `min_reserve`.
     pub max_reserve: u64,
-    /// The bytes that are planned to lie on the tier while slower ones take the rest; a part of
-    /// what it can hold if absent. What is planned is no limit.
+    /// Bytes planned for the tier while slower ones hold the rest; a fraction of its capacity if
+    /// `None`. This is not a limit.
     pub planned_bytes: Option<u64>,
-    /// Whether the tier takes little space while little is in it: extents, steps by which its file
-    /// grows and the reserve are scaled to what is used, up to a few MiB.
+    /// Whether the tier uses little space while it contains little data: the size of extents, the
+    /// growth of its file and the reserve are scaled to the used space, up to a few MiB.
     pub starts_small: bool,
 }
 
@@ -232,13 +234,13 @@ impl Default for TierLimits {
 }
 
 impl TierLimits {
-    /// Returns the bounds of the reserve of a tier that is not small, in units.
+    /// Returns the bounds of the reserve of a tier that does not start small, in units.
     fn reserve_bounds(&self) -> (u32, u32) {
         let units = |bytes: u64| bytes.div_ceil(UNIT).min(u64::from(MAX_TIER_UNITS)) as u32;
         (units(self.min_reserve), units(self.max_reserve))
     }
 
-    /// Returns how a tier begins.
+    /// Returns how a tier starts.
     fn start(&self) -> policy::Start {
         match self.starts_small {
             true => policy::Start::Small,
@@ -247,8 +249,8 @@ impl TierLimits {
     }
 }
 
-/// How space is managed. What is said of a tier holds for tier 0, and for each tier to which
-/// [`ExtentOptions::with_tier`] gave no limits of its own.
+/// Options of space management. The limits apply to tier 0, and to each tier without limits set by
+/// [`ExtentOptions::with_tier`].
 ///
 /// ```
 /// use alluvium_storage::extents::ExtentOptions;
@@ -257,24 +259,23 @@ impl TierLimits {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExtentOptions {
-    /// The most bytes that a tier may occupy on its file system; no limit if absent.
+    /// Maximum bytes that a tier may use on its file system; no limit if `None`.
     pub max_bytes: Option<u64>,
-    /// The bytes a tier keeps allocated for every class but [`Class::Normal`], as far as they are
-    /// no more than an eighth of what is used, or 2 MiB.
+    /// Minimum reserve of a tier in bytes, for every class except [`Class::Normal`]. It is capped
+    /// at an eighth of the used space, or at 2 MiB if that is more.
     pub min_reserve: u64,
-    /// The most bytes a tier keeps allocated for them, where a 64th of what is used is more than
-    /// `min_reserve`.
+    /// Maximum reserve of a tier in bytes, if a 64th of the used space is more than `min_reserve`.
     pub max_reserve: u64,
-    /// The bytes that are planned to lie on a tier while slower ones take the rest; a part of what
-    /// it can hold if absent.
+    /// Bytes planned for a tier while slower ones hold the rest; a fraction of its capacity if
+    /// `None`.
     pub planned_bytes: Option<u64>,
-    /// Whether a tier takes little space while little is in it: extents, steps by which its file
-    /// grows and the reserve are scaled to what is used, up to a few MiB.
+    /// Whether a tier uses little space while it contains little data: the size of extents, the
+    /// growth of its file and the reserve are scaled to the used space, up to a few MiB.
     pub starts_small: bool,
-    /// What the deltas of the map may grow to, in bytes, before the whole map is written, however
-    /// small it is.
+    /// Bytes of deltas that the map may always accumulate before a snapshot is written, however
+    /// small the last snapshot is.
     pub min_map_deltas: u64,
-    /// The limits of tiers 1 to 7, where they are not those of tier 0.
+    /// The limits of tiers 1 to 7, where they differ from those of tier 0.
     pub further: [Option<TierLimits>; MAX_TIERS - 1],
 }
 
@@ -294,7 +295,7 @@ impl Default for ExtentOptions {
 }
 
 impl ExtentOptions {
-    /// Gives a tier limits of its own.
+    /// Sets the limits of a tier.
     ///
     /// ```
     /// use alluvium_storage::extents::{ExtentOptions, TierLimits};
@@ -304,7 +305,7 @@ impl ExtentOptions {
     /// ```
     ///
     /// # Panics
-    /// When the tier is not from 1 to 7.
+    /// If the tier is not between 1 and 7.
     #[must_use]
     pub fn with_tier(mut self, tier: u8, limits: TierLimits) -> ExtentOptions {
         let tiers = 1..MAX_TIERS;
@@ -332,45 +333,44 @@ impl ExtentOptions {
     }
 }
 
-/// The space of one tier, by what it is used for.
+/// The space of one tier by use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TierUsage {
-    /// Length of the file, in bytes.
+    /// Length of the file in bytes.
     pub file_bytes: u64,
-    /// Extents that are live, how many bytes they span, and how many of those are live.
+    /// Number of live extents.
     pub live_extents: u64,
-    /// Bytes in live extents.
+    /// Total size of the live extents in bytes.
     pub live_extent_bytes: u64,
-    /// Bytes in live extents that something refers to.
+    /// Referenced bytes in live extents.
     pub live_bytes: u64,
-    /// Bytes handed out to steps that are not installed.
+    /// Bytes in provisional extents.
     pub provisional_bytes: u64,
-    /// Bytes that wait for a durable generation or for an epoch.
+    /// Bytes in dead extents, which wait for a durable generation or for an epoch.
     pub dead_bytes: u64,
-    /// The part of `dead_bytes` that the next checkpoint lets go: what came to be dead after the
-    /// last one had begun.
+    /// The part of `dead_bytes` that died after the last checkpoint began. The next checkpoint
+    /// releases it.
     pub dying_bytes: u64,
-    /// Free bytes that have space on the file system.
+    /// Free bytes with space on the file system.
     pub backed_bytes: u64,
-    /// Free bytes that have none.
+    /// Free bytes without space on the file system.
     pub hole_bytes: u64,
-    /// Free bytes in all: backed, holes, those of unknown backing, and those held by an operation
-    /// of the device.
+    /// All free bytes: backed, holes, of unknown backing, and held by a device operation.
     pub free_bytes: u64,
-    /// The part of `backed_bytes` that [`Class::Normal`] may not take, when it is whole.
+    /// The part of `backed_bytes` that [`Class::Normal`] must leave once the reserve is complete.
     pub reserve_bytes: u64,
-    /// Bytes that the tier occupies on its file system, as far as it is known.
+    /// Bytes used on the tier's file system, as far as known.
     pub occupied_bytes: u64,
 }
 
-/// The space of a store, tier by tier.
+/// The space of a store by tier.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// One for each tier.
+    /// The space of each tier.
     pub tiers: Vec<TierUsage>,
-    /// Bytes that the tiers occupy on the file system, as far as it is known.
+    /// Bytes used on the file systems of all tiers, as far as known.
     pub occupied_bytes: u64,
-    /// Bytes of memory that the maps take.
+    /// Memory used by the maps in bytes.
     pub memory_bytes: u64,
 }
 
@@ -412,14 +412,14 @@ struct Shared {
     tiers: Arc<Tiers>,
     options: ExtentOptions,
     slots: Numbered<Slot>,
-    /// The map on disk. Taken before any tier's lock.
+    /// The map on disk. Locked before any tier.
     map: Mutex<map::MapState>,
-    /// Which durable generations are kept. Taken before any tier's lock.
+    /// The pinned durable generations. Locked before any tier.
     kept: Mutex<kept::Kept>,
 }
 
 impl fmt::Debug for Shared {
-    /// Short: the maps themselves are long.
+    /// Prints counts only, because the maps are long.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let counts: Vec<_> = self.slots.iter().map(|slot| slot.tier.lock().counts).collect();
         f.debug_struct("Extents")
@@ -431,11 +431,11 @@ impl fmt::Debug for Shared {
 struct Slot {
     tier: Mutex<Tier>,
     limits: TierLimits,
-    /// Units that may occupy the file system, against the tier's limit.
+    /// Units that may use space on the file system, counted against the tier's limit.
     occupied: AtomicU64,
-    /// An ordinary write found no space, and nothing has come free since.
+    /// Whether an ordinary write found no space, and no space was freed since.
     refused: AtomicBool,
-    /// Woken when a resize of the file is over.
+    /// Notified when a resize of the file is finished.
     resized: Condvar,
 }
 

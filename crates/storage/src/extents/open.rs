@@ -1,4 +1,4 @@
-//! Reading the map that a superblock names: exactly its prefix, or an error.
+//! Reads the map that a superblock names: exactly its prefix, or an error.
 
 use super::allocate::file_units;
 use super::format::{Entry, MapPointer, decode_record, first_link, map_file, map_number, place, record_len};
@@ -12,17 +12,17 @@ use alluvium_device::{BLOCK, Device, Directory, FileOptions};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// How much of a map is read at once, in bytes.
+/// Bytes of a map read at once.
 const READ: u64 = MIB;
 
 impl Extents {
-    /// Reads the map that a superblock names. What it does not name is free.
+    /// Reads the map that a superblock names. Units outside its extents are free.
     ///
-    /// Nothing is written; what a crash left behind goes when the next generation is durable.
+    /// Nothing is written. Leftovers of a crash are removed when the next generation is durable.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when the file is not exactly what the pointer means, or a tier's file is
-    /// too short; [`Error::NewerFormat`]; as the device says.
+    /// [`Error::Corrupt`] if the file does not match the pointer exactly, or a tier's file is too
+    /// short; [`Error::NewerFormat`]; I/O errors.
     pub fn open(
         directory: &Arc<dyn Directory>,
         tiers: Arc<Tiers>,
@@ -45,12 +45,12 @@ impl Extents {
         })
     }
 
-    /// Makes the extents of a durable generation out of what it reaches, where its map is damaged.
-    /// The next cut writes a map of its own, and the files of others go once that is durable. Where
-    /// a tier's file has become too short it is lengthened.
+    /// Rebuilds the extents of a durable generation from those it reaches, if its map is damaged.
+    /// The next cut writes a new map, and the old map files are removed once it is durable. A
+    /// tier's file that is too short is extended.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when two of them overlap or lie in no tier; as the device says.
+    /// [`Error::Corrupt`] if two extents overlap or lie in no tier; I/O errors.
     pub fn rebuild(
         directory: &Arc<dyn Directory>,
         tiers: Arc<Tiers>,
@@ -95,19 +95,20 @@ impl Extents {
     }
 }
 
-/// An extent that a durable generation leads to.
+/// An extent reachable from a durable generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reached {
-    /// The extent.
+    /// The extent, as referenced.
     pub extent: Extent,
-    /// How many refer to it.
+    /// Number of references to it.
     pub references: u32,
-    /// How many of its bytes they need.
+    /// Number of its bytes that are referenced.
     pub live: u64,
 }
 
 impl MapState {
-    /// Beside map files that are there: `until` says from which durable generation on each may go.
+    /// Returns the state next to existing map files. `until` returns the durable generation from
+    /// which on a file may be removed.
     fn beside(directory: &Arc<dyn Directory>, until: impl Fn(u64) -> Option<u64>) -> Result<MapState> {
         let names = directory.list()?;
         let numbers = names.iter().filter_map(|name| map_number(name));
@@ -124,8 +125,8 @@ impl MapState {
     }
 }
 
-/// Reads exactly the prefix that a pointer names, into tiers that hold nothing else. `units` is the
-/// length of their files.
+/// Reads exactly the prefix that a pointer names into empty tiers. `units` are the sizes of their
+/// files.
 pub(super) fn read_map(directory: &dyn Directory, pointer: &MapPointer, units: &[u32]) -> Result<Vec<Tier>> {
     let file = match directory.open(&map_file(pointer.file), FileOptions::DIRECT.read_only()) {
         Err(alluvium_device::Error::NotFound { .. }) => {
@@ -136,7 +137,7 @@ pub(super) fn read_map(directory: &dyn Directory, pointer: &MapPointer, units: &
     read_map_of(file.as_ref(), pointer, units)
 }
 
-/// As [`read_map`], of a file that is open.
+/// Like [`read_map`], for an open file.
 fn read_map_of(file: &dyn Device, pointer: &MapPointer, units: &[u32]) -> Result<Vec<Tier>> {
     if file.len() < pointer.length {
         let (expected, found) = (
@@ -189,7 +190,7 @@ fn read_map_of(file: &dyn Device, pointer: &MapPointer, units: &[u32]) -> Result
     loader.finish(&pointer.place())
 }
 
-/// Whether a map file says what a pointer means, to the last record.
+/// Checks that a map file matches a pointer, up to the last record.
 pub(crate) fn require_map(directory: &dyn Directory, pointer: &MapPointer, tiers: &Tiers) -> Result<()> {
     let numbers = 0..tiers.count() as u8;
     let units = numbers
@@ -198,8 +199,9 @@ pub(crate) fn require_map(directory: &dyn Directory, pointer: &MapPointer, tiers
     read_map(directory, pointer, &units).map(drop)
 }
 
-/// Returns the bytes of each tier's file that a map says are in use, in their order; neighbours are
-/// one range. The map's file is open, because the store that names a newer one may have removed it.
+/// Returns the byte ranges in use of each tier's file according to a map, in ascending order;
+/// adjacent extents form one range. The map's file is passed open, because a store with a newer map
+/// may have removed it.
 pub(crate) fn live_ranges(
     file: &dyn Device,
     pointer: &MapPointer,
@@ -226,12 +228,12 @@ pub(crate) fn live_ranges(
         .collect())
 }
 
-/// Puts what records say into tiers.
+/// Loads the entries of records into tiers.
 struct Loader {
-    /// Each tier with the units of its file.
+    /// Each tier with the size of its file in units.
     maps: Vec<(Tier, u32)>,
-    /// For each tier, the units of extents behind the file's end. The file may have been shortened
-    /// since an early record, if a later one says that they are gone.
+    /// For each tier, the number of units in extents after the file's end. The file may have been
+    /// shortened since an early record, if a later record removes these extents.
     behind: Vec<i64>,
 }
 
@@ -278,7 +280,7 @@ impl Loader {
         Ok(())
     }
 
-    /// Returns the tiers, when no extent is left behind the end of its file.
+    /// Returns the tiers, unless an extent remains after the end of its file.
     fn finish(self, place: &Place) -> Result<Vec<Tier>> {
         for ((tier, units), behind) in self.maps.iter().zip(&self.behind) {
             if *behind != 0 {
@@ -293,7 +295,7 @@ impl Loader {
     }
 }
 
-/// A part of a map file in memory.
+/// A buffered part of a map file.
 struct Window<'a> {
     file: &'a dyn Device,
     end: u64,

@@ -1,36 +1,36 @@
-//! Decisions about space, as pure functions: where an extent comes from, how far a file grows, what
-//! goes back to the file system, when the whole map is written. All sizes are in units unless a
-//! name says bytes.
+//! Space policy as pure functions: the source of an extent, the growth of a file, the return of
+//! space to the file system, and the choice between delta and snapshot. All sizes are in units
+//! unless a name contains "bytes".
 
 use super::{Class, UNIT};
 use alluvium_base::MIB;
 
-/// The most units that are backed, punched or added in one call of the device.
+/// Bounds on the number of units backed, punched or added in one device operation.
 pub(super) const STEP: std::ops::RangeInclusive<u32> = (MIB / UNIT) as u32..=(64 * MIB / UNIT) as u32;
 
-/// A tier that holds more than one free unit in this many, none of whose stretches is long enough,
-/// hands out shorter ones.
+/// If more than 1/`FRAGMENTED` of a tier's units are free but no run is long enough, shorter runs
+/// are allocated.
 const FRAGMENTED: u32 = 8;
 
-/// How long a stretch must be, as a part of what was wanted, to be taken while the file could still
+/// The minimum length of such a run, as a fraction of the wanted length, while the file can still
 /// grow.
 const SHORTEST_PART: u32 = 4;
 
-/// How a tier begins.
+/// The initial sizes of a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Start {
-    /// With whole extents, a step and the reserve.
+    /// Whole extents, a whole step and the whole reserve.
     Whole,
-    /// With little: all of these are scaled to what is used.
+    /// Sizes scaled to the used space.
     Small,
 }
 
-/// A tier that starts small has no reserve while fewer units than these are used. Whatever was
-/// deleted from it would free less than the file system keeps for itself.
+/// Used units below which a tier that starts small has no reserve. Deleting everything would free
+/// less than the file system reserves for itself.
 const TINY: u32 = (MIB / UNIT) as u32;
 
-/// Returns the most units that an extent is given where `wanted` would be best and `least` would
-/// do: in a tier that starts small as many as are used already.
+/// Returns the maximum length of an extent between `least` and `wanted`. In a tier that starts
+/// small it is at most the number of used units.
 pub(super) fn longest(used: u32, least: u32, wanted: u32, start: Start) -> u32 {
     debug_assert!(least <= wanted, "{least} to {wanted} units");
     match start {
@@ -39,12 +39,12 @@ pub(super) fn longest(used: u32, least: u32, wanted: u32, start: Start) -> u32 {
     }
 }
 
-/// The units that are kept backed for essential allocations.
+/// The units kept backed for essential allocations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reserve {
-    /// A part of these may be taken by what was acknowledged, and by deletes.
+    /// Units of which essential allocations may use a part.
     pub(super) shared: u32,
-    /// These may be taken only by compactions that free space.
+    /// Units that only compactions that free space may use.
     pub(super) freeing: u32,
 }
 
@@ -54,51 +54,51 @@ impl Reserve {
     }
 }
 
-/// What an allocation sees of its tier.
+/// Input of [`source`]: the request and the state of its tier.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View {
     /// Units wanted.
     pub(super) wanted: u32,
-    /// Units that would do.
+    /// Minimum number of units.
     pub(super) least: u32,
     pub(super) class: Class,
-    /// Units in the file.
+    /// Size of the file.
     pub(super) file: u32,
-    /// Free units, and the longest stretch of them.
+    /// Number of free units, and the length of their longest run.
     pub(super) free: u32,
     pub(super) free_longest: u32,
-    /// Free units that have space on the file system, and the longest stretch of them.
+    /// Number of free units with space on the file system, and the length of their longest run.
     pub(super) backed: u32,
     pub(super) backed_longest: u32,
-    /// What only an essential allocation may take.
+    /// Units reserved for essential allocations.
     pub(super) reserve: Reserve,
-    /// Free units of which it is not known whether they have space.
+    /// Number of free units of unknown backing.
     pub(super) unknown: u32,
-    /// The file system, or the limit, gave nothing more.
+    /// Whether the file system or the limit refused more space.
     pub(super) refused: bool,
-    /// Units of unknown backing were tried already.
+    /// Whether units of unknown backing were already tried.
     pub(super) probed: bool,
 }
 
-/// Where an extent comes from.
+/// The source of an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     /// Take this many backed units.
     Take(u32),
-    /// Allocate space for a free stretch of this many units, then look again.
+    /// Allocate space for a free run of this many units, then decide again.
     BackRun(u32),
-    /// Allocate space for this many free units, wherever they are, then look again.
+    /// Allocate space for this many free units anywhere, then decide again.
     BackAny(u32),
-    /// Extend the file by this many units at least, then look again.
+    /// Extend the file by at least this many units, then decide again.
     Grow(u32),
-    /// Look for this many units, among those of unknown backing, that have space on a full disk.
+    /// Search the units of unknown backing for this many that have space on a full disk.
     Probe(u32),
-    /// The space does not suffice; this many units could be had.
+    /// The space does not suffice; this many units are available.
     Full(u32),
 }
 
-/// Returns where the next extent comes from: what is backed, then what is free, then growth;
-/// shorter stretches when the tier is fragmented, or when nothing more is to be had.
+/// Chooses the source of the next extent: backed units, then free units, then growth. Chooses
+/// shorter runs if the tier is fragmented, or if no more space is available.
 pub(super) fn source(view: &View) -> Source {
     debug_assert!(
         view.least <= view.wanted,
@@ -132,7 +132,7 @@ pub(super) fn source(view: &View) -> Source {
     match run {
         Some(run) if fits(run) => Source::Take(run),
         Some(run) if view.backed_longest < run => Source::BackRun(run),
-        // The stretch is there, but taking it would eat into the reserve.
+        // The run exists, but taking it would use the reserve.
         Some(run) if unbacked > 0 => Source::BackAny((run - spare).min(unbacked)),
         Some(run) => Source::Grow(run - spare),
         None => Source::Grow(view.wanted + view.reserve_missing()),
@@ -145,8 +145,8 @@ impl View {
     }
 }
 
-/// Returns how many units the file system is asked for at once when `needed` are needed: a
-/// sixteenth of the file, from 1 MiB to 64 MiB; a quarter of a small file that starts small.
+/// Returns the number of units to request from the file system if `needed` are needed: a sixteenth
+/// of the file, between 1 MiB and 64 MiB, or a quarter of a small file that starts small.
 pub(super) fn step(file: u32, needed: u32, start: Start) -> u32 {
     let least = match start {
         Start::Whole => *STEP.start(),
@@ -155,7 +155,7 @@ pub(super) fn step(file: u32, needed: u32, start: Start) -> u32 {
     (file / 16).clamp(least, *STEP.end()).max(needed)
 }
 
-/// A reserve below this is not worth the trouble; above it, it is a small part of what is used.
+/// A smaller reserve is useless; a larger one must be a small part of the used space.
 const LEAST_RESERVE: u32 = (2 * MIB / UNIT) as u32;
 
 const _: () = assert!(
@@ -167,8 +167,9 @@ const _: () = assert!(
     "parts are smaller than the whole"
 );
 
-/// Returns the units that are kept backed for essential allocations: what the options want, as far
-/// as that is no more than an eighth of what is used, or a 64th of that, if it is more.
+/// Returns the number of units kept backed for essential allocations: the configured minimum,
+/// capped at an eighth of the used units, or a 64th of the used units if that is more, up to the
+/// configured maximum.
 pub(super) fn reserve(used: u32, (wanted, most): (u32, u32), start: Start) -> u32 {
     let least = match start {
         Start::Whole => wanted.min(LEAST_RESERVE),
@@ -178,55 +179,55 @@ pub(super) fn reserve(used: u32, (wanted, most): (u32, u32), start: Start) -> u3
     wanted.max((used / 64).min(most))
 }
 
-/// Returns the units of the reserve that are for compactions that free space, one of which takes
+/// Returns the number of reserve units for compactions that free space, one of which needs
 /// `wanted`.
 pub(super) fn reserve_for_freeing(used: u32, wanted: u32) -> u32 {
     wanted.min(used / 8)
 }
 
-/// Returns the free units that stay on the file system for reuse: the reserve, and one step by
-/// which a file grows that is just as long as what is used.
+/// Returns the number of free units kept on the file system for reuse: the reserve, and one growth
+/// step of a file of the used size.
 pub(super) fn pool(used: u32, reserve: u32, start: Start) -> u32 {
     reserve + step(used, 0, start)
 }
 
-/// What a reclaim sees of its tier.
+/// Input of [`returned`]: the state of a tier.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Excess {
-    /// Free units that may have space on the file system.
+    /// Number of free units that may have space on the file system.
     pub(super) occupying: u32,
-    /// Those of them that are surely backed.
+    /// Number of these that are known to be backed.
     pub(super) backed: u32,
-    /// Free units at the file's end.
+    /// Number of free units at the file's end.
     pub(super) tail: u32,
-    /// Units in the file.
+    /// Size of the file.
     pub(super) file: u32,
-    /// Units that are not free.
+    /// Number of units that are not free.
     pub(super) used: u32,
-    /// Units that are kept backed for essential allocations.
+    /// Number of units kept backed for essential allocations.
     pub(super) reserve: u32,
     pub(super) start: Start,
 }
 
-/// What to do with free space.
+/// One step of returning or refilling free space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Return {
-    /// Shorten the file, by as much of its free end as holds at most this many occupying units.
+    /// Truncate the free end of the file, as far as it contains at most this many occupying units.
     Truncate(u32),
     /// Punch at most this many units.
     Punch(u32),
     /// Back this many more units for the reserve.
     Refill(u32),
-    /// Leave everything as it is.
+    /// Change nothing.
     Nothing,
 }
 
-/// Returns what one step of a reclaim does: what exceeds the pool goes, the file's end first.
+/// Chooses the next step of a reclaim: return the excess over the pool, from the file's end first.
 pub(super) fn returned(view: &Excess) -> Return {
     let excess = view
         .occupying
         .saturating_sub(pool(view.used, view.reserve, view.start));
-    // Less than a step is not worth the trouble.
+    // Less than a step is not worth a device operation.
     let worth = match view.start {
         Start::Whole => *STEP.start(),
         Start::Small => (view.used / 4).clamp(1, *STEP.start()),
@@ -244,17 +245,18 @@ pub(super) fn returned(view: &Excess) -> Return {
     }
 }
 
-/// How a map goes to disk.
+/// How a map is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MapWrite {
-    /// What changed, appended.
+    /// Append the changes.
     Delta,
-    /// Everything, in a new file.
+    /// Write everything to a new file.
     Snapshot,
 }
 
-/// Deltas are appended until they are as long as their snapshot, or `least_bytes`: so a map is at
-/// most twice its snapshot, and a byte of delta costs one byte of snapshot later.
+/// Chooses between delta and snapshot. Deltas are appended until they are longer than their
+/// snapshot and than `least_bytes`. So a map is at most twice the size of its snapshot, and each
+/// byte of delta costs one byte of snapshot later.
 pub(super) fn map_write(snapshot_bytes: u64, delta_bytes: u64, least_bytes: u64) -> MapWrite {
     if snapshot_bytes == 0 || delta_bytes > snapshot_bytes.max(least_bytes) {
         MapWrite::Snapshot
@@ -372,8 +374,8 @@ mod tests {
 
     #[test]
     fn space_beyond_the_pool_goes_back_the_end_first() {
-        // A file of 1000 units grows by 62, so the pool is the reserve and as many where 1000 are
-        // used; of a file that is mostly holes, less stays.
+        // A file of 1000 units grows by 62, so the pool is the reserve plus 62 if 1000 units are
+        // used. The pool of a file that is mostly holes is smaller.
         let cases = "
             file 1400 used 1000 occupying 78 tail 50 reserve 16   => nothing
             file 1400 used 1000 occupying 85 tail 50 reserve 16   => nothing

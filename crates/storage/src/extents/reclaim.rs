@@ -1,5 +1,5 @@
-//! Giving space back: to the next owner once no reader can reach it, and to the file system what
-//! exceeds a small pool.
+//! Reclamation: dead extents become free once no reader can reach them, and free space beyond a
+//! small pool is returned to the file system.
 
 use super::allocate::Answer;
 use super::backing::Space;
@@ -12,15 +12,15 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// The most units that a single call of the device punches: 1 GiB.
+/// Maximum number of units punched in one device operation: 1 GiB.
 const MAX_PUNCH: u32 = 8192;
 
-/// How much one slice of a reclaim does at most.
+/// Limits of one step of a reclaim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReclaimLimit {
-    /// Extents that become free.
+    /// Extents freed.
     pub extents: usize,
-    /// Calls of the device (holes, truncations, allocations for the reserve).
+    /// Device operations (holes, truncations, allocations for the reserve).
     pub operations: u32,
 }
 
@@ -33,25 +33,26 @@ impl Default for ReclaimLimit {
     }
 }
 
-/// What a slice of a reclaim did.
+/// Result of one step of a reclaim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reclaimed {
-    /// Bytes that may be used again.
+    /// Bytes that became free.
     pub freed_bytes: u64,
-    /// Bytes cut off the ends of files, holes among them.
+    /// Bytes cut off the ends of files, including holes.
     pub truncated_bytes: u64,
     /// Bytes punched.
     pub punched_bytes: u64,
-    /// Whether another slice would do more at once.
+    /// Whether another step would do more work now.
     pub more: bool,
 }
 
 impl Extents {
-    /// One slice: frees extents that are dead in a durable generation and were unlinked before
-    /// `safe_epoch`, returns what exceeds the pool to the file system, and fills the reserve up.
+    /// Performs one step: frees extents that are dead in a durable generation and were unlinked
+    /// before `safe_epoch`, returns the excess over the pool to the file system, and refills the
+    /// reserve.
     ///
     /// # Errors
-    /// As the device says; a full disk is no error here.
+    /// I/O errors. A full disk is not an error here.
     pub fn reclaim(&self, safe_epoch: u64, limit: ReclaimLimit) -> Result<Reclaimed> {
         let mut done = Reclaimed::default();
         let (mut extents, mut operations) = (limit.extents, limit.operations);
@@ -85,12 +86,12 @@ impl Extents {
         Ok(done)
     }
 
-    /// Gives this many free bytes of tier 0 back to its full file system at once, for a use of this
-    /// class that grows beside it: the map, or the log. Returns how many were given, at most one
-    /// unit too many.
+    /// Returns this many free bytes of tier 0 to its full file system, for the growth of another
+    /// file by a use of this class: the map, or the log. Returns the number of bytes returned, at
+    /// most one unit more than requested.
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     pub fn surrender(&self, bytes: u64, class: Class) -> Result<u64> {
         self.shared.surrender(bytes, class)
     }
@@ -98,8 +99,7 @@ impl Extents {
 
 impl Slot {
     fn excess(&self, tier: &Tier) -> Excess {
-        // Where nothing is used there is nothing that could be deleted, and a new store is to be
-        // small.
+        // An empty tier has no data to delete, and a new store should be small.
         let reserve = match tier.used() {
             0 => 0,
             _ => tier.reserve(&self.limits).units(),
@@ -121,7 +121,7 @@ impl Slot {
 }
 
 impl Shared {
-    /// Does what the policy chose. Returns whether it is worth asking again.
+    /// Performs the chosen step. Returns whether the policy should be asked again.
     fn give_back(
         &self,
         slot: &Slot,
@@ -130,7 +130,7 @@ impl Shared {
         done: &mut Reclaimed,
     ) -> Result<bool> {
         match choice {
-            // What comes free stays as it is where the file cannot be changed.
+            // The file of a failing tier cannot be changed, so its space stays.
             _ if self.tiers.fails(tier.number) => Ok(false),
             Return::Truncate(_) if tier.resizing => Ok(false),
             Return::Truncate(units) => {
@@ -151,8 +151,8 @@ impl Shared {
         }
     }
 
-    /// Cuts a free range off the end of the file. Returns how many bytes that were. The lock is not
-    /// held meanwhile.
+    /// Truncates a free range at the end of the file. Returns the number of bytes. The lock is
+    /// released during I/O.
     fn truncate(&self, slot: &Slot, tier: &mut MutexGuard<'_, Tier>, cut: &Range<u32>) -> Result<u64> {
         if cut.is_empty() {
             return Ok(0);
@@ -174,8 +174,8 @@ impl Shared {
         Ok(u64::from(cut.end - cut.start) * UNIT)
     }
 
-    /// Punches a free range. Returns how many bytes were given back. The lock is not held
-    /// meanwhile.
+    /// Punches a free range. Returns the number of bytes returned to the file system. The lock is
+    /// released during I/O.
     fn punch(&self, tier: &mut MutexGuard<'_, Tier>, range: &Range<u32>) -> Result<u64> {
         let file = Arc::clone(self.tiers.get(tier.number)?);
         debug_assert!(tier.free.contains(range.clone()), "only free units are punched");
@@ -191,10 +191,10 @@ impl Shared {
         Ok(bytes.end - bytes.start)
     }
 
-    /// Punches free units, of the reserve what this class may take, until `bytes` went back to the
-    /// file system. Returns how many did.
+    /// Punches free units, including the part of the reserve that this class may use, until `bytes`
+    /// are returned to the file system. Returns how many were.
     pub(super) fn surrender(&self, bytes: u64, class: Class) -> Result<u64> {
-        // The map and the log lie beside tier 0; the file systems of other tiers are not theirs.
+        // The map and the log share the file system of tier 0 only.
         let slot = self.slot(0);
         let mut given = 0;
         let mut tier = slot.tier.lock();

@@ -1,21 +1,21 @@
-//! A set of units that finds runs fast: a bitmap, and over it a tree of runs.
+//! A set of units with fast search for runs: a bitmap, and a tree of runs above it.
 //!
-//! The bitmap has one bit a unit, 1 for "in the set". Over every chunk of 512 units stands a leaf
-//! with three numbers: how many units are in the set at the chunk's start, at its end, and in its
-//! longest stretch. Two neighbours combine into the same three numbers of both together, and so on
-//! up to the root. So the first stretch of `n` units, for any `n`, is found by one walk from the
-//! root down (a dozen steps at 1 TiB), and a change updates one walk up. Memory is one bit and
-//! about 0.05 bytes a unit.
+//! The bitmap has one bit for each unit, which is 1 if the unit is in the set. Each chunk of 512
+//! units has a leaf with three numbers: the lengths of the runs at the chunk's start and at its
+//! end, and that of its longest run. Two neighbours combine into the same three numbers of both
+//! together, and so on up to the root. So the first run of `n` units, for any `n`, is found by one
+//! walk down from the root (a dozen steps at 1 TiB), and a change updates one path up. The memory
+//! is one bit and about 0.05 bytes for each unit.
 
 use std::ops::Range;
 
-/// The units under one leaf.
+/// Number of units under one leaf.
 pub(super) const CHUNK: u32 = 512;
 const WORDS: usize = (CHUNK / 64) as usize;
 
 const _: () = assert!(CHUNK.is_multiple_of(64) && CHUNK.is_power_of_two());
 
-/// What is in the set under one node of the tree, in units.
+/// Run lengths under one node of the tree, in units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Runs {
     first: u32,
@@ -24,7 +24,7 @@ struct Runs {
 }
 
 impl Runs {
-    /// Two neighbours of `half` units each, as one.
+    /// Combines two neighbours of `half` units each.
     fn joined(left: Runs, right: Runs, half: u32) -> Runs {
         debug_assert!(
             left.longest <= half && right.longest <= half,
@@ -53,7 +53,7 @@ impl Runs {
                 run += 64;
                 continue;
             }
-            // The stretch so far ends in this word's low bits; another begins in its high ones.
+            // The current run ends in this word's low bits; another begins in its high ones.
             let ended = run + word.trailing_ones();
             first.get_or_insert(ended);
             longest = longest.max(ended).max(longest_ones(word));
@@ -67,9 +67,9 @@ impl Runs {
     }
 }
 
-/// Returns the longest stretch of ones in a word.
+/// Returns the length of the longest run of ones in a word.
 fn longest_ones(word: u64) -> u32 {
-    // `starts[k]` has a one wherever a stretch of 2^k ones begins.
+    // `starts[k]` has a one wherever a run of 2^k ones begins.
     let mut starts = [0; 7];
     let (mut ones, mut power) = (word, 0);
     while ones != 0 {
@@ -79,7 +79,7 @@ fn longest_ones(word: u64) -> u32 {
     }
     let (mut longest, mut begins) = (0, u64::MAX);
     for (power, &starts) in starts.iter().enumerate().take(power).rev() {
-        // Where a stretch of `longest` begins, and one of 2^power right behind it.
+        // Positions where a run of `longest` begins, followed directly by one of 2^power.
         let longer = begins & starts.unbounded_shr(longest);
         if longer != 0 {
             begins = longer;
@@ -93,15 +93,15 @@ fn longest_ones(word: u64) -> u32 {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct UnitSet {
     words: Vec<u64>,
-    /// A heap: the root at 1, the children of `n` at `2n` and `2n + 1`, the leaves from `leaves`
-    /// on.
+    /// A heap: the root is 1, the children of `n` are `2n` and `2n + 1`, the leaves begin at
+    /// `leaves`.
     tree: Vec<Runs>,
     leaves: usize,
     count: u32,
 }
 
 impl UnitSet {
-    /// Grows the set for units below `units`; what is in the set stays.
+    /// Extends the set's capacity to units below `units`, keeping its contents.
     pub(super) fn reach(&mut self, units: u32) {
         let chunks = units.div_ceil(CHUNK) as usize;
         if chunks * WORDS > self.words.len() {
@@ -113,15 +113,15 @@ impl UnitSet {
         }
     }
 
-    /// Forgets the part at and above `units`, where nothing is in the set.
+    /// Drops the capacity for units at and above `units`, which must not be in the set.
     pub(super) fn shrink(&mut self, units: u32) {
         let chunks = units.div_ceil(CHUNK) as usize;
         debug_assert!(self.words.iter().skip(chunks * WORDS).all(|&word| word == 0));
         self.words.truncate(chunks * WORDS);
         self.words.shrink_to_fit();
         let leaves = chunks.next_power_of_two();
-        // A quarter, so that a file that grows and shrinks around a power of two does not rebuild
-        // each time.
+        // Only at a quarter, so that a file that grows and shrinks around a power of two does not
+        // rebuild each time.
         if leaves <= self.leaves / 4 {
             self.leaves = leaves;
             self.tree = Vec::new();
@@ -144,7 +144,7 @@ impl UnitSet {
         }
     }
 
-    /// Replaces the whole set; `word(i)` has the bits of units `64 i ..`.
+    /// Replaces the whole set; `word(i)` contains the bits of units `64 i ..`.
     pub(super) fn fill(&mut self, units: u32, word: impl Fn(usize) -> u64) {
         self.reach(units);
         for (index, slot) in self.words.iter_mut().enumerate() {
@@ -173,8 +173,7 @@ impl UnitSet {
         Runs::joined(self.tree[2 * node], self.tree[2 * node + 1], half)
     }
 
-    /// Applies `change` to the word of every unit of a range, under the mask of the range's units
-    /// in it.
+    /// Calls `change` for every word of a range, with the mask of the range's units in it.
     fn each_word(range: Range<u32>, mut change: impl FnMut(usize, u64)) {
         let mut at = range.start;
         while at < range.end {
@@ -206,7 +205,7 @@ impl UnitSet {
         }
     }
 
-    /// Adds a range, none of which is in the set.
+    /// Adds a range that is disjoint from the set.
     pub(super) fn insert(&mut self, range: Range<u32>) {
         if range.is_empty() {
             return;
@@ -227,7 +226,7 @@ impl UnitSet {
         self.refresh(range);
     }
 
-    /// Takes out a range, all of which is in the set.
+    /// Removes a range that is wholly in the set.
     pub(super) fn remove(&mut self, range: Range<u32>) {
         assert!(
             self.contains(range.clone()),
@@ -236,7 +235,7 @@ impl UnitSet {
         self.clear(range);
     }
 
-    /// Takes out whatever of a range is in the set, and says how many units that were.
+    /// Removes the part of a range that is in the set. Returns the number of units removed.
     pub(super) fn clear(&mut self, range: Range<u32>) -> u32 {
         let range = self.inside(range);
         let mut cleared = 0;
@@ -256,7 +255,7 @@ impl UnitSet {
         cleared
     }
 
-    /// Adds whatever of a range is not in the set.
+    /// Adds the part of a range that is not in the set.
     pub(super) fn set(&mut self, range: Range<u32>) {
         if range.is_empty() {
             return;
@@ -284,7 +283,7 @@ impl UnitSet {
         self.inside(range.clone()) == range && self.count_in(range.clone()) == range.end - range.start
     }
 
-    /// Returns how many units of a range are in the set.
+    /// Returns the number of units of a range that are in the set.
     pub(super) fn count_in(&self, range: Range<u32>) -> u32 {
         let mut count = 0;
         Self::each_word(self.inside(range), |index, mask| {
@@ -293,7 +292,7 @@ impl UnitSet {
         count
     }
 
-    /// Returns how many units are in the set.
+    /// Returns the number of units in the set.
     pub(super) fn count(&self) -> u32 {
         debug_assert!(
             self.longest() <= self.count,
@@ -304,12 +303,12 @@ impl UnitSet {
         self.count
     }
 
-    /// Returns the length of the longest stretch.
+    /// Returns the length of the longest run.
     pub(super) fn longest(&self) -> u32 {
         self.tree.get(1).map_or(0, |root| root.longest)
     }
 
-    /// Returns the lowest unit at which `len` units in a row are in the set.
+    /// Returns the lowest unit at which a run of `len` units begins.
     pub(super) fn first_fit(&self, len: u32) -> Option<u32> {
         if len == 0 || self.longest() < len {
             return None;
@@ -331,14 +330,14 @@ impl UnitSet {
             self.leaf(node - self.leaves).longest >= len,
             "the tree tells of a stretch of {len} units"
         );
-        // The leaf holds a stretch that is long enough.
+        // This leaf contains a run that is long enough.
         let chunk = start..start + CHUNK;
         self.runs_in(chunk)
             .find(|run| run.end - run.start >= len)
             .map(|run| run.start)
     }
 
-    /// Returns the stretches of a range, from low to high.
+    /// Returns the runs inside a range in ascending order.
     pub(super) fn runs_in(&self, range: Range<u32>) -> impl Iterator<Item = Range<u32>> {
         let range = self.inside(range);
         let mut at = range.start;
@@ -350,7 +349,7 @@ impl UnitSet {
         })
     }
 
-    /// Returns the stretches of a range that are *not* in the set, from low to high.
+    /// Returns the gaps inside a range, which are *not* in the set, in ascending order.
     pub(super) fn gaps_in(&self, range: Range<u32>) -> impl Iterator<Item = Range<u32>> {
         let mut at = range.start;
         std::iter::from_fn(move || {
@@ -361,7 +360,7 @@ impl UnitSet {
         })
     }
 
-    /// Returns the first unit of `from..to` that is in the set, or that is not.
+    /// Returns the first unit of `from..to` that is in the set, or not in it, as `wanted`.
     fn next(&self, from: u32, to: u32, wanted: bool) -> Option<u32> {
         let mut at = from;
         while at < to {
@@ -376,8 +375,8 @@ impl UnitSet {
         None
     }
 
-    /// Returns the highest stretch of units below `below` that are in this set and not in `other`,
-    /// cut to its highest `most`.
+    /// Returns the highest run of units below `below` that are in this set and not in `other`, cut
+    /// to its highest `most` units.
     pub(super) fn last_without(&self, other: &UnitSet, below: u32, most: u32) -> Option<Range<u32>> {
         let bits = |index: usize| {
             let mine = self.words.get(index).copied().unwrap_or(0);
@@ -389,7 +388,7 @@ impl UnitSet {
             let index = ((at - 1) / 64) as usize;
             let high = (at - 1) % 64 + 1;
             let word = bits(index) << (64 - high);
-            // Leading ones are units of the stretch, leading zeros units outside of it.
+            // Leading ones belong to the run, leading zeros are outside of it.
             let skip = match end {
                 None => word.leading_zeros().min(high),
                 Some(_) => word.leading_ones().min(high),
@@ -410,9 +409,9 @@ impl UnitSet {
         end.map(|end| 0..end)
     }
 
-    /// Returns how many units just below `end` are in the set without a gap.
+    /// Returns the length of the run that ends just below `end`.
     pub(super) fn run_below(&self, end: u32) -> u32 {
-        // Where the end is in use, as it mostly is, nothing below needs to be looked at.
+        // Fast path: usually the last unit is in use.
         if end == 0 || !self.contains(end - 1..end) {
             return 0;
         }
@@ -423,7 +422,7 @@ impl UnitSet {
         }
     }
 
-    /// Returns the bytes of memory that the set takes.
+    /// Returns the memory used by the set in bytes.
     pub(super) fn memory_bytes(&self) -> u64 {
         (self.words.capacity() * 8 + self.tree.capacity() * size_of::<Runs>()) as u64
     }

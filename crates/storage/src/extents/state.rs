@@ -1,5 +1,5 @@
-//! What every unit of a tier is: one word a unit, in chunks that are allocated when something in
-//! them is used.
+//! State of every unit of a tier: one word for each unit, in chunks that are allocated when a unit
+//! in them is used.
 //!
 //! ```text
 //! BITS    OF THE FIRST UNIT OF AN EXTENT            OF ITS SECOND UNIT         OF ANY OTHER
@@ -11,17 +11,17 @@
 //! 32..64  live bytes if alone, else units           16..64: live bytes         -
 //! ```
 //!
-//! Chunks are shared copy-on-write: a snapshot is a copy of the vector of pointers, and a writer
-//! that changes a chunk that a snapshot still holds copies its 4 KiB first.
+//! Chunks are shared copy-on-write: a snapshot copies the vector of pointers, and a writer that
+//! changes a chunk still held by a snapshot copies its 4 KiB first.
 
 use super::space::CHUNK;
 use super::{MAX_EXTENT_UNITS, MAX_REFERENCES, UNIT};
 use std::sync::Arc;
 
-/// What an extent is doing (the lifecycle at the top of the module).
+/// The state of an extent (see the lifecycle in the module header).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Life {
-    /// Handed out to a step that is not installed.
+    /// Allocated by a step that is not installed.
     Provisional,
     /// Installed, with references.
     Live,
@@ -29,16 +29,16 @@ pub(super) enum Life {
     Dead,
 }
 
-/// All that is known of an extent.
+/// The decoded state of an extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) life: Life,
     pub(super) units: u32,
     pub(super) references: u32,
     pub(super) live: u64,
-    /// It is in its tier's list of what changed since the last freeze.
+    /// Whether it is in its tier's list of changes since the last freeze.
     pub(super) dirty: bool,
-    /// The map of the last freeze names it.
+    /// Whether the map of the last freeze names it.
     pub(super) persisted: bool,
 }
 
@@ -99,7 +99,7 @@ impl Head {
 #[derive(Clone, Debug)]
 struct Chunk([u64; CHUNK as usize]);
 
-/// The words of a tier. Units that it does not hold are free.
+/// The state words of a tier. Units without a chunk are free.
 #[derive(Clone, Debug, Default)]
 pub(super) struct States {
     chunks: Vec<Option<Arc<Chunk>>>,
@@ -137,12 +137,12 @@ impl States {
         Head::of(first, second)
     }
 
-    /// Returns whether nothing is at a unit.
+    /// Returns whether a unit is free.
     pub(super) fn is_free(&self, unit: u32) -> bool {
         self.word(unit) == FREE
     }
 
-    /// Changes what is known of an extent that is there.
+    /// Changes the state of an existing extent.
     pub(super) fn update(&mut self, start: u32, head: &Head) {
         debug_assert!(head.units > 0, "an extent has units");
         let (first, second) = head.words();
@@ -152,7 +152,7 @@ impl States {
         }
     }
 
-    /// Puts an extent where nothing is.
+    /// Adds an extent on free units.
     pub(super) fn occupy(&mut self, start: u32, head: &Head) {
         debug_assert!((start..start + head.units).all(|unit| self.is_free(unit)));
         for unit in start..start + head.units {
@@ -169,7 +169,7 @@ impl States {
         }
     }
 
-    /// Gives back the memory of a chunk in which everything is free.
+    /// Drops the memory of a chunk in which every unit is free.
     pub(super) fn forget_chunk(&mut self, chunk: u32) {
         if let Some(slot) = self.chunks.get_mut(chunk as usize)
             && slot.take().is_some()
@@ -179,7 +179,7 @@ impl States {
         }
     }
 
-    /// Every extent, from low to high.
+    /// Returns every extent in ascending order.
     pub(super) fn heads(&self) -> impl Iterator<Item = (u32, Head)> {
         let used = self
             .chunks
@@ -192,7 +192,7 @@ impl States {
         })
     }
 
-    /// Returns the bits of units `64 index ..`, 1 where nothing is.
+    /// Returns the free bits of units `64 index ..`: 1 if the unit is free.
     pub(super) fn free_bits(&self, index: usize) -> u64 {
         let unit = index as u32 * 64;
         match self.chunks.get((unit / CHUNK) as usize) {
@@ -205,7 +205,7 @@ impl States {
         }
     }
 
-    /// Returns the bytes of memory that the words take.
+    /// Returns the memory used by the words in bytes.
     pub(super) fn memory_bytes(&self) -> u64 {
         let pointers = self.chunks.capacity() * size_of::<Option<Arc<Chunk>>>();
         (pointers + self.allocated * (size_of::<Chunk>() + 2 * size_of::<usize>())) as u64

@@ -1,5 +1,4 @@
-//! One tier in memory: which extents there are, what they hold, and which units are free. No I/O,
-//! no locks.
+//! One tier in memory: its extents, their state, and its free units. No I/O, no locks.
 
 use super::policy::{self, Reserve, View};
 use super::space::{CHUNK, UnitSet};
@@ -15,18 +14,18 @@ pub(super) struct Unlinked {
     pub(super) epoch: u64,
 }
 
-/// A change since the last freeze, as the map records it.
+/// A change since the last freeze, as recorded in the map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Change {
     pub(super) start: u32,
     pub(super) units: u32,
-    /// References and live bytes, or nothing when the extent is gone.
+    /// References and live bytes, or `None` if the extent is gone.
     pub(super) now: Option<(u32, u64)>,
-    /// Whether the map named the extent before.
+    /// Whether the previous map named the extent.
     pub(super) known: bool,
 }
 
-/// How many extents, units and bytes are in which state.
+/// Numbers of extents, units and bytes by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) live_extents: u64,
@@ -37,7 +36,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Counts one extent more.
+    /// Adds an extent to the counts.
     pub(super) fn add(&mut self, head: &Head) {
         match head.life {
             Life::Provisional => self.provisional_units += head.units,
@@ -50,7 +49,7 @@ impl Counts {
         }
     }
 
-    /// Counts one extent less.
+    /// Subtracts an extent from the counts.
     fn sub(&mut self, head: &Head) {
         let counted = match head.life {
             Life::Provisional => self.provisional_units,
@@ -85,38 +84,39 @@ impl Counts {
 #[derive(Debug, Default)]
 pub(super) struct Tier {
     pub(super) number: u8,
-    /// Units in the file.
+    /// Size of the file in units.
     pub(super) units: u32,
     pub(super) states: States,
     /// Free units without an owner.
     pub(super) free: UnitSet,
-    /// Those of them that surely have space on the file system.
+    /// Free units known to have space on the file system.
     pub(super) backed: UnitSet,
-    /// Units, free or held, that surely have none. (After an open, free units are neither until
-    /// they are touched.)
+    /// Free or held units known to have no space on the file system. (After an open, the backing of
+    /// free units is unknown until they are touched.)
     pub(super) holes: UnitSet,
-    /// Free units taken out for an operation of the device that runs outside the lock.
+    /// Free units removed for a device operation that runs outside the lock.
     pub(super) held: Vec<Range<u32>>,
-    /// Starts of the extents that changed since the last freeze, each once.
+    /// First units of the extents that changed since the last freeze, each once.
     pub(super) dirty: Vec<u32>,
-    /// Dead since the last freeze.
+    /// Extents that died since the last freeze.
     dying: Vec<Unlinked>,
-    /// How much that is.
+    /// Total size of these in units.
     pub(super) dying_units: u32,
-    /// Dead at the freeze of a generation that is not durable yet.
+    /// Extents that were dead at the freeze of a generation that is not durable yet.
     dead: VecDeque<(u64, Vec<Unlinked>)>,
-    /// Dead in a durable generation; free once their epoch is safe. In the order of their deaths,
-    /// so an epoch that is not safe yet holds up at most what died about when it did.
+    /// Extents that are dead in a durable generation; they become free once their epoch is safe. In
+    /// order of death, so that an epoch that is not safe yet delays only extents that died at about
+    /// the same time or later.
     pending: VecDeque<Unlinked>,
     pub(super) counts: Counts,
-    /// The file is being grown or shortened outside the lock.
+    /// Whether the file is being resized outside the lock.
     pub(super) resizing: bool,
-    /// Units that a compaction which frees space takes.
+    /// Units needed by a compaction that frees space.
     pub(super) freeing: u32,
 }
 
 impl Tier {
-    /// Creates a tier of which nothing is known.
+    /// Creates an empty tier.
     pub(super) fn new(number: u8) -> Tier {
         Tier {
             number,
@@ -124,7 +124,7 @@ impl Tier {
         }
     }
 
-    /// Returns what an allocation sees.
+    /// Returns the input of the allocation policy.
     pub(super) fn view(&self, wanted: u32, least: u32, class: Class, limits: &TierLimits) -> View {
         View {
             wanted,
@@ -142,7 +142,7 @@ impl Tier {
         }
     }
 
-    /// Returns the units that are kept backed for essential allocations.
+    /// Returns the units kept backed for essential allocations.
     pub(super) fn reserve(&self, limits: &TierLimits) -> Reserve {
         debug_assert!(
             self.backed.count() <= self.free.count(),
@@ -155,7 +155,7 @@ impl Tier {
         }
     }
 
-    /// Returns the units that are not free.
+    /// Returns the number of units that are not free.
     pub(super) fn used(&self) -> u32 {
         let counts = &self.counts;
         let used = counts.live_units + counts.provisional_units + counts.dead_units;
@@ -175,7 +175,7 @@ impl Tier {
         }
     }
 
-    /// Takes backed units for a step: right at `near` if it can be, else the lowest stretch.
+    /// Allocates backed units: at `near` if possible, else in the lowest run that fits.
     pub(super) fn take(&mut self, units: u32, near: Option<u32>) -> Extent {
         let near = near.filter(|&near| {
             near.checked_add(units)
@@ -209,14 +209,14 @@ impl Tier {
         self.extent(start, units)
     }
 
-    /// Returns the extent's head, when it is there with this length.
+    /// Returns the extent's state if it exists with this length.
     pub(super) fn find(&self, extent: Extent) -> Option<Head> {
         self.states
             .head(extent.start)
             .filter(|head| head.units == extent.units)
     }
 
-    /// Returns the extent in use that has a unit.
+    /// Returns the live extent that contains a unit.
     pub(super) fn holding(&self, unit: u32) -> Option<Extent> {
         let starts = (unit.saturating_sub(MAX_EXTENT_UNITS - 1)..=unit).rev();
         let (start, head) = starts
@@ -233,7 +233,7 @@ impl Tier {
         }
     }
 
-    /// Units become free and stay backed.
+    /// Frees units, which stay backed.
     fn vacate(&mut self, start: u32, units: u32) {
         assert!(
             units > 0 && start + units <= self.units,
@@ -250,14 +250,14 @@ impl Tier {
         }
     }
 
-    /// A step gives an extent up.
+    /// Frees a provisional extent.
     pub(super) fn abandon(&mut self, extent: Extent) {
         let head = self.expect(extent, Life::Provisional, "abandoning");
         self.counts.sub(&head);
         self.vacate(extent.start, extent.units);
     }
 
-    /// A step gives the end of an extent up.
+    /// Frees the end of a provisional extent.
     pub(super) fn trim(&mut self, extent: Extent, units: u32) -> Extent {
         let head = self.expect(extent, Life::Provisional, "trimming");
         assert!(
@@ -273,7 +273,7 @@ impl Tier {
         self.extent(extent.start, units)
     }
 
-    /// A step is installed.
+    /// Makes a provisional extent live.
     pub(super) fn install(&mut self, extent: Extent, live: u64) {
         let head = self.expect(extent, Life::Provisional, "installing");
         assert_eq!(head.references, 1, "{extent} has one owner until it is installed");
@@ -287,7 +287,7 @@ impl Tier {
         });
     }
 
-    /// Changes what is known of an extent, and remembers that it changed.
+    /// Changes the state of an extent, and records the change.
     fn change(&mut self, start: u32, before: Head, edit: impl FnOnce(&mut Head)) {
         let mut head = before;
         edit(&mut head);
@@ -311,7 +311,7 @@ impl Tier {
         self.change(extent.start, head, |head| head.references += 1);
     }
 
-    /// Gives a reference up. Returns whether it was the last one.
+    /// Drops a reference. Returns whether it was the last one.
     pub(super) fn release(&mut self, extent: Extent, epoch: u64) -> bool {
         let head = self.expect(extent, Life::Live, "releasing");
         assert!(head.references > 0, "{extent} is live without a reference");
@@ -345,7 +345,8 @@ impl Tier {
         self.change(extent.start, head, |head| head.live -= bytes);
     }
 
-    /// Cuts what changed since the last freeze; what died since then dies with `generation`.
+    /// Cuts the changes since the last freeze. Extents that died since then are tagged with
+    /// `generation`.
     pub(super) fn freeze(&mut self, generation: u64) -> Vec<Change> {
         let dirty = std::mem::take(&mut self.dirty);
         let mut changes = Vec::with_capacity(dirty.len());
@@ -390,7 +391,7 @@ impl Tier {
         changes
     }
 
-    /// Takes a cut back whose map was not written: its changes belong to the next freeze.
+    /// Reverts a cut whose map was not written: its changes become part of the next freeze.
     pub(super) fn thaw(&mut self, changes: &[Change]) {
         for change in changes {
             let head = self
@@ -402,7 +403,8 @@ impl Tier {
         }
     }
 
-    /// A generation is durable: what died with it, or before, waits only for its epoch.
+    /// Records that a generation is durable: extents that died in it or earlier now wait only for
+    /// their epoch.
     pub(super) fn made_durable(&mut self, generation: u64) {
         while let Some((tag, _)) = self.dead.front()
             && *tag <= generation
@@ -413,8 +415,8 @@ impl Tier {
         }
     }
 
-    /// Frees at most `limit` extents that no guard can reach any more. Returns how many extents and
-    /// units that were.
+    /// Frees at most `limit` extents that no guard can reach any more. Returns the numbers of
+    /// extents and units freed.
     pub(super) fn settle(&mut self, safe_epoch: u64, limit: usize) -> (usize, u32) {
         let (mut extents, mut units) = (0, 0);
         while extents < limit {
@@ -430,7 +432,7 @@ impl Tier {
             );
             self.pending.pop_front();
             if self.pending.is_empty() {
-                // The memory of a burst goes with it.
+                // Releases the memory of a burst.
                 self.pending = VecDeque::new();
             }
             self.counts.sub(&head);
@@ -441,12 +443,12 @@ impl Tier {
         (extents, units)
     }
 
-    /// Returns whether something waits only for an epoch below `safe_epoch`.
+    /// Returns whether an extent can be freed at `safe_epoch`.
     pub(super) fn can_settle(&self, safe_epoch: u64) -> bool {
         self.pending.front().is_some_and(|first| first.epoch < safe_epoch)
     }
 
-    /// Makes a change that a map records. Returns whether it fits what is there.
+    /// Applies a change recorded in a map. Returns whether it is consistent with the current state.
     pub(super) fn load(&mut self, change: &Change) -> bool {
         let before = self.states.head(change.start);
         if change.known != before.is_some_and(|head| head.units == change.units) {
@@ -479,13 +481,13 @@ impl Tier {
         room
     }
 
-    /// Every dead extent.
+    /// Returns every dead extent.
     pub(super) fn unlinked(&self) -> impl Iterator<Item = &Unlinked> {
         let dead = self.dead.iter().flat_map(|(_, batch)| batch);
         self.dying.iter().chain(dead).chain(&self.pending)
     }
 
-    /// Returns the bytes of memory that the tier takes.
+    /// Returns the memory used by the tier in bytes.
     pub(super) fn memory_bytes(&self) -> u64 {
         let unlinked = self.dying.capacity()
             + self.pending.capacity()

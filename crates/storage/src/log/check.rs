@@ -1,8 +1,7 @@
-//! Walks every segment of a log and returns every violation of what a sound log is.
+//! Consistency check of a log: walks every segment and returns every violation.
 //!
-//! A log that was just closed, or that a running store writes, has none. After a crash, before it
-//! was opened again, torn ends and gaps above the synced watermark are no violations; below it they
-//! are.
+//! A log that was closed, or that a running store writes, has none. After a crash and before
+//! recovery, torn ends and gaps above the synced watermark are not violations; below it they are.
 
 use super::Log;
 use super::format::{BLOCK_BYTES, Kind, Mark, record_len};
@@ -18,12 +17,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// Something in a log that no sound log holds.
+/// A violated invariant of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Where.
+    /// Location of the violation.
     pub place: Place,
-    /// What is wrong.
+    /// Description of the violation.
     pub what: String,
 }
 
@@ -33,20 +32,20 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What is known of a log from elsewhere.
+/// Facts about a log that are known from elsewhere.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Known {
-    /// Sequences up to here are held by the checkpoint.
+    /// The checkpoint contains every sequence up to this one.
     pub from: u64,
-    /// The generation of the superblock; 0 if it is not known.
+    /// The generation of the superblock; 0 if unknown.
     pub generation: u64,
-    /// What is known to be synced.
+    /// A lower bound of the synced watermark.
     pub synced_at_least: u64,
     /// The store's identity, from the log's options.
     pub identity: u64,
 }
 
-/// Walks a log that is not being written, and returns what is wrong with it.
+/// Walks a log that is not being written, and returns its violations.
 ///
 /// ```
 /// use alluvium_device::{Directory, memory::MemoryDirectory};
@@ -59,23 +58,23 @@ pub struct Known {
 /// ```
 ///
 /// # Errors
-/// As the device says; damage is no error here but a violation.
+/// I/O errors. Damage is reported as a violation.
 pub fn check(directory: &Arc<dyn Directory>, known: Known) -> Result<Vec<Violation>> {
     Ok(walk(directory, known)?.violations)
 }
 
-/// What is wrong with a log, and how much of it was read.
+/// Result of a walk: the violations, and the amount of data read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Walked {
-    /// What is wrong.
+    /// The violations, ordered by place.
     pub violations: Vec<Violation>,
-    /// Segments.
+    /// Number of segments read.
     pub segments: u64,
-    /// Their bytes, up to the last record of each.
+    /// Bytes of these segments, each up to its last record.
     pub bytes: u64,
 }
 
-/// As [`check`], and says how much it has read.
+/// Like [`check`], and also returns the amount of data read.
 fn walk(directory: &Arc<dyn Directory>, known: Known) -> Result<Walked> {
     let inventory = Inventory::take(directory.as_ref(), known.identity)?;
     let mut walk = Walk {
@@ -100,15 +99,15 @@ fn walk(directory: &Arc<dyn Directory>, known: Known) -> Result<Walked> {
 }
 
 impl Log {
-    /// Walks the segments of an open log, while nothing is appended: writers wait meanwhile.
+    /// Walks the segments of an open log. Appends are blocked during the walk.
     ///
     /// # Errors
-    /// As the device says; damage is no error here but a violation.
+    /// I/O errors. Damage is reported as a violation.
     pub fn check(&self) -> Result<Vec<Violation>> {
         Ok(self.walk()?.violations)
     }
 
-    /// As [`Log::check`], and says how much it has read.
+    /// Like [`Log::check`], and also returns the amount of data read.
     ///
     /// # Errors
     /// As [`Log::check`].
@@ -142,7 +141,7 @@ struct Walk<'a> {
     inventory: &'a Inventory,
     known: Known,
     violations: Vec<Violation>,
-    /// Bytes of segments up to their last records.
+    /// Bytes of the segments read, each up to its last record.
     bytes: u64,
 }
 
@@ -151,7 +150,8 @@ impl Walk<'_> {
         self.violations.push(Violation { place, what });
     }
 
-    /// The mark: sound, of no incarnation that has no segments, of no newer generation.
+    /// Checks the mark: it is sound, its incarnation has segments, and its generation is not newer
+    /// than the superblock's.
     fn mark(&mut self, mark: std::result::Result<Mark, String>) {
         let place = Place::new(Structure::LogSegment, mark::FILE, 0);
         let newest = self.inventory.incarnation();
@@ -175,7 +175,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Header blocks: each a segment or blank, no number twice.
+    /// Checks header blocks: each is blank or that of a segment, and segment numbers are unique.
     fn files(&mut self) {
         let inventory = self.inventory;
         for vacant in &inventory.vacant {
@@ -215,8 +215,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The records of one segment: watermarks and generations never fall, and nothing follows the
-    /// end.
+    /// Checks the records of one segment: watermarks and generations never decrease.
     fn segment(&mut self, source: &Source) -> Result<()> {
         let mut cursor = Cursor::new(Purpose::Check);
         let (mut synced, mut generation) = (source.header.synced, source.header.generation);
@@ -237,7 +236,8 @@ impl Walk<'_> {
                 }
                 generation = generation.max(header.first);
             } else if header.first <= source.header.base && header.kind == Kind::Data {
-                // A copy made by a recovery: it must be among what that recovery kept.
+                // A copy made by a recovery, so it must be among the records which that recovery
+                // kept.
                 if header.last() > source.header.base {
                     let what = format!(
                         "sequences {} to {} lie on both sides of the base {}",
@@ -260,8 +260,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// All records together: dense up to the synced watermark, no sequence twice, sealed but for
-    /// the last of each lane.
+    /// Checks the records of all segments: dense up to the synced watermark, no sequence twice, and
+    /// every segment sealed except the last of each lane.
     fn order(&mut self) -> Result<()> {
         let inventory = self.inventory;
         let mut merge = Merge::new(
@@ -302,9 +302,10 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// In the newest incarnation a lane that went on has sealed what it left, once it is synced. Of
-    /// earlier ones a loss of power may have taken seals, and of what a checkpoint has overtaken
-    /// (L9): a record that went with the seal is missed in the order of sequences.
+    /// Checks the seals of the newest incarnation: a lane that continued in another segment has
+    /// sealed the previous one, once the later one is synced. In earlier incarnations, and in
+    /// segments overtaken by a checkpoint (L9), a power failure may have lost the seal. If it also
+    /// lost a record, [`Walk::order`] reports the missing sequence.
     fn seals(&mut self, facts: &[Fact], synced: u64) {
         let inventory = self.inventory;
         let newest = inventory

@@ -8,35 +8,35 @@
 //!                             └ else lead: gather, goal = completed, sync, synced = goal, wake all
 //! ```
 //!
-//! A leader that had company last time lets others run for a moment before it syncs, as long as
-//! each time brings new records: without this, the first thread to wake up after a sync would sync
-//! alone, and groups would be half as large. No clock is needed for it.
+//! If the last group had more than one member, the leader yields before it syncs, as long as each
+//! yield brings new records. Without this, the first thread to wake up after a sync would sync
+//! alone, and groups would be half as large. It needs no clock.
 //!
-//! A failure is for good: [`Commit::poison`] keeps its cause, and every commit that waits or comes
-//! later gets it.
+//! A failure is permanent: [`Commit::poison`] keeps its cause, and every current or later commit
+//! fails with it.
 
 use crate::sync::{AtomicU64, Condvar, Mutex, Ordering, spin};
 use crate::watermark::order;
 use crate::{Error, Result};
 
-/// How often a leader lets others run before it syncs, at most.
+/// Maximum number of times that a leader yields before it syncs.
 const MAX_GATHER: u32 = if cfg!(alluvium_model_check) { 1 } else { 64 };
 
-/// Turns without a new record after which a leader stops gathering.
+/// Number of consecutive yields without a new record after which a leader stops gathering.
 const FRUITLESS: u32 = 2;
 
-/// What [`spin`] takes for a number of turns at which it gives the processor away.
+/// Argument of [`spin`] that makes it yield the processor.
 const YIELD: u32 = 1 << 10;
 
-/// The synced watermark, who syncs, and whether anything has failed.
+/// The synced watermark, the leader election and the first failure.
 #[derive(Debug)]
 pub(super) struct Commit {
     synced: AtomicU64,
-    /// 1 once something has failed.
+    /// 1 after a failure.
     poisoned: AtomicU64,
-    /// How many threads sleep until lower sequences are complete.
+    /// Number of threads that sleep until lower sequences are complete.
     sleepers: AtomicU64,
-    /// How many rounds were led.
+    /// Number of completed rounds.
     rounds: AtomicU64,
     state: Mutex<State>,
     changed: Condvar,
@@ -45,15 +45,15 @@ pub(super) struct Commit {
 #[derive(Debug, Default)]
 struct State {
     leading: bool,
-    /// How many wait for the leader.
+    /// Number of threads that wait for the leader.
     followers: u64,
-    /// How many waited for the last one, himself included.
+    /// Size of the last group, including its leader.
     last_group: u64,
     cause: String,
 }
 
 impl Commit {
-    /// Everything up to `synced` is synced.
+    /// Creates the state of a log in which every sequence up to `synced` is synced.
     #[must_use]
     pub(super) fn new(synced: u64) -> Commit {
         Commit {
@@ -66,22 +66,22 @@ impl Commit {
         }
     }
 
-    /// Every sequence up to this one is synced.
+    /// Returns the synced watermark: every sequence up to it is synced.
     #[must_use]
     pub(super) fn synced(&self) -> u64 {
         self.synced.load(Ordering::Acquire)
     }
 
-    /// Returns how many rounds were led.
+    /// Returns the number of completed rounds.
     #[must_use]
     pub(super) fn rounds(&self) -> u64 {
         self.rounds.load(Ordering::Relaxed)
     }
 
-    /// Fails when anything has failed before.
+    /// Checks that nothing has failed.
     ///
     /// # Errors
-    /// [`Error::Poisoned`] with the cause.
+    /// [`Error::Poisoned`] with the cause of the first failure.
     pub(super) fn healthy(&self) -> Result<()> {
         if self.poisoned.load(Ordering::Acquire) == 0 {
             return Ok(());
@@ -90,7 +90,7 @@ impl Commit {
         Err(Error::Poisoned { cause })
     }
 
-    /// From now on nothing is acknowledged. The first cause is kept.
+    /// Makes every current and later commit fail. The first cause is kept.
     pub(super) fn poison(&self, cause: &str) {
         let mut state = self.state.lock();
         self.fail(&mut state, cause);
@@ -106,7 +106,7 @@ impl Commit {
         self.poisoned.store(1, Ordering::Release);
     }
 
-    /// What is at or below `synced` needs no sync any more.
+    /// Raises the synced watermark without a sync: a checkpoint contains these sequences.
     pub(super) fn raise(&self, synced: u64) {
         let state = self.state.lock();
         self.synced.fetch_max(synced, Ordering::AcqRel);
@@ -114,10 +114,11 @@ impl Commit {
         self.changed.notify_all();
     }
 
-    /// To be called whenever the completion watermark has moved: wakes who sleeps for it.
+    /// Wakes the threads that sleep for the completion watermark. Must be called whenever it has
+    /// moved.
     ///
-    /// The watermark moves, then this looks for sleepers; a sleeper counts himself, then looks at
-    /// the watermark. One of the two sees the other ([`order`]).
+    /// The caller moves the watermark and then checks for sleepers; a sleeper registers itself and
+    /// then checks the watermark. One of them sees the other ([`order`]).
     pub(super) fn completed_moved(&self) {
         order();
         if self.sleepers.load(Ordering::SeqCst) > 0 {
@@ -126,8 +127,8 @@ impl Commit {
         }
     }
 
-    /// Blocks until `ready`, which depends on the completion watermark only, or until something
-    /// fails.
+    /// Blocks until `ready` returns true or something fails. `ready` may depend only on the
+    /// completion watermark.
     ///
     /// # Errors
     /// [`Error::Poisoned`].
@@ -141,7 +142,7 @@ impl Commit {
         }
     }
 
-    /// Sleeps until the watermark moves, unless `ready` already.
+    /// Sleeps until the watermark moves, unless `ready` is already true.
     fn sleep_once(&self, ready: &impl Fn() -> bool) {
         let state = self.state.lock();
         self.sleepers.fetch_add(1, Ordering::SeqCst);
@@ -153,12 +154,12 @@ impl Commit {
         assert!(before > 0, "a sleeper leaves once");
     }
 
-    /// Blocks until everything up to `target` is synced. `completed` tells the completion
-    /// watermark; `sync` makes durable whatever was complete when it was called, which is at least
-    /// what it is given.
+    /// Blocks until everything up to `target` is synced. `completed` returns the completion
+    /// watermark. `sync` makes durable every record that was complete when it was called, which
+    /// includes everything up to its argument.
     ///
     /// # Errors
-    /// What `sync` failed with, for the leader; [`Error::Poisoned`] for all others.
+    /// The error of `sync` for the leader; [`Error::Poisoned`] for all others.
     pub(super) fn wait(
         &self,
         target: u64,
@@ -171,7 +172,7 @@ impl Commit {
                 return Ok(());
             }
             let mut state = self.state.lock();
-            // Again, under the lock: a leader may have finished meanwhile.
+            // Checked again under the lock: a leader may have finished in between.
             if self.synced() >= target || self.poisoned.load(Ordering::Relaxed) != 0 {
                 continue;
             }
@@ -210,7 +211,7 @@ impl Commit {
         }
     }
 
-    /// One round. The caller has set `leading`.
+    /// Runs one round. The caller has set `leading`.
     fn lead(&self, completed: &impl Fn() -> u64, sync: &impl Fn(u64) -> Result<()>) -> Result<()> {
         let goal = completed();
         let outcome = sync(goal);

@@ -1,7 +1,7 @@
-//! The bytes of a log segment, version 2, and of the log's mark, version 3. All integers
+//! On-disk format of a log segment, version 2, and of the log's mark, version 3. All integers are
 //! little-endian.
 //!
-//! A segment is a header block of 512 bytes, then records, each at a multiple of 8 bytes. The
+//! A segment is a header block of 512 bytes followed by records, each at a multiple of 8 bytes. The
 //! header block:
 //!
 //! ```text
@@ -23,7 +23,8 @@
 //!    504     8  XXH3-64 of bytes 0 to 503
 //! ```
 //!
-//! A record is a header of 40 bytes and its payload; up to 7 bytes that mean nothing follow it:
+//! A record is a header of 40 bytes and its payload, followed by up to 7 bytes of padding with
+//! undefined content:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -41,7 +42,7 @@
 //!
 //! The completion watermark is the sequence up to which every record was in the page cache.
 //!
-//! The mark is a file of its own, which holds this block of 512 bytes twice:
+//! The mark is a separate file, which contains this block of 512 bytes twice:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -63,11 +64,11 @@
 //!    504     8  XXH3-64 of bytes 0 to 503
 //! ```
 //!
-//! Version 2 of the mark has zero for the time, and is read.
+//! Version 2 of the mark has zero for the time, and can still be read.
 //!
-//! The seed of a place comes from the store's identity, the incarnation, the segment number, the
-//! slot and the position: the same bytes at another place, or in another use of the same file, do
-//! not verify.
+//! The seed of a place is derived from the store's identity, the incarnation, the segment number,
+//! the slot and the position: the same bytes at another place, or in another use of the same file,
+//! do not verify.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::options::MAX_LANES;
@@ -83,74 +84,74 @@ pub const MAGIC: [u8; 8] = *b"alluvlog";
 /// The first bytes of the mark.
 pub const MARK_MAGIC: [u8; 8] = *b"alluvmrk";
 
-/// The version written, and the only one that is read.
+/// The version written, and the only one supported for reading.
 pub const VERSION: u32 = 2;
 
-/// The version of the mark that is written, and the one before, which is read.
+/// The version of the mark that is written, and the previous one, which can still be read.
 const MARK_VERSION: u32 = 3;
 const MARK_WITHOUT_TIME: u32 = 2;
 
-/// How many bytes the header block of a segment has.
+/// Size of a segment's header block in bytes.
 pub const BLOCK_BYTES: usize = 512;
 
-/// Where in the header block its checksum stands.
+/// Offset of the checksum in the header block.
 const CHECKSUM_AT: usize = BLOCK_BYTES - 8;
 
-/// Where in the mark the time stands: behind the lanes.
+/// Offset of the time in the mark, after the lanes.
 const TIME_AT: usize = 80 + 4 * MAX_LANES;
 
-/// How many bytes a record's header has.
+/// Size of a record's header in bytes.
 pub const RECORD_BYTES: usize = 40;
 
-/// Records begin at multiples of this many bytes.
+/// Alignment of records in bytes.
 pub const ALIGNMENT: u64 = 8;
 
 const _: () = assert!(
     (RECORD_BYTES as u64).is_multiple_of(ALIGNMENT) && (BLOCK_BYTES as u64).is_multiple_of(ALIGNMENT)
 );
 
-/// What a segment says of itself.
+/// The header block of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
     /// The number in the file's name.
     pub slot: u32,
-    /// Grows with every activation.
+    /// The segment number. It grows with every activation.
     pub number: u64,
-    /// Grows with every opening of the log.
+    /// The incarnation. It grows with every opening of the log.
     pub incarnation: u64,
-    /// The last sequence of earlier incarnations that counts.
+    /// The last valid sequence of earlier incarnations.
     pub base: u64,
     /// The boot in which the segment was activated.
     pub boot: BootId,
-    /// The newest generation known then.
+    /// The newest generation known at activation.
     pub generation: u64,
-    /// The synced watermark then.
+    /// The synced watermark at activation.
     pub synced: u64,
-    /// Length in bytes.
+    /// Length of the segment in bytes.
     pub len: u64,
     /// The store's identity.
     pub identity: u64,
-    /// The lane that writes it.
+    /// The lane that writes the segment.
     pub lane: u16,
-    /// Whether it is written by stores into a mapping, and so in order, record by record.
+    /// Whether the segment is written by stores into a mapping, and so in order, record by record.
     pub mapped: bool,
 }
 
-/// What a header block turned out to be.
+/// Result of decoding a header block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decoded {
-    /// A segment.
+    /// The valid header of a segment.
     Segment(SegmentHeader),
-    /// Zeros: the slot holds nothing.
+    /// Zeros: the slot contains no segment.
     Empty,
-    /// A sound block of a version that this code does not read.
+    /// A sound block of an unsupported version.
     Other(u32),
-    /// Anything else, with what was wrong.
+    /// Anything else, with a description of the damage.
     Damaged(String),
 }
 
 impl SegmentHeader {
-    /// The header block's bytes.
+    /// Encodes the header block.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut block = Vec::with_capacity(BLOCK_BYTES);
@@ -175,7 +176,7 @@ impl SegmentHeader {
         block
     }
 
-    /// Reads a header block.
+    /// Decodes a header block.
     #[must_use]
     pub fn decode(block: &[u8]) -> Decoded {
         Self::read(block).unwrap_or_else(|error| Decoded::Damaged(error.to_string()))
@@ -228,8 +229,7 @@ impl SegmentHeader {
         }))
     }
 
-    /// What the checksums of this segment's records are seeded with, before the position is mixed
-    /// in.
+    /// Returns the seed of this segment's record checksums, before the position is mixed in.
     #[must_use]
     pub fn seed(&self) -> u64 {
         let mut place = Vec::with_capacity(20);
@@ -241,12 +241,12 @@ impl SegmentHeader {
     }
 }
 
-/// How far a log has come, kept apart from its segments.
+/// The progress of a log, stored separately from its segments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// Whether the log was closed in this state.
     pub closed: bool,
-    /// The incarnation that wrote it.
+    /// The incarnation that wrote the mark.
     pub incarnation: u64,
     /// The newest generation known.
     pub generation: u64,
@@ -256,21 +256,21 @@ pub struct Mark {
     pub identity: u64,
     /// The completion watermark.
     pub complete: u64,
-    /// A durable checkpoint holds everything up to here.
+    /// A durable checkpoint contains every sequence up to this one.
     pub released: u64,
     /// Grows each time the mark is written.
     pub turn: u64,
     /// The number of the segment that each lane writes.
     pub lanes: Vec<Option<u64>>,
-    /// The latest time that readers have read by, in milliseconds since 1970.
+    /// The latest time used by readers, in milliseconds since 1970.
     pub time_ms: u64,
 }
 
 impl Mark {
-    /// The bytes of the mark: the block twice.
+    /// Encodes the mark: the block twice.
     ///
     /// # Panics
-    /// With more than [`MAX_LANES`] lanes.
+    /// If there are more than [`MAX_LANES`] lanes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         assert!(
@@ -293,7 +293,7 @@ impl Mark {
             .u64(self.turn)
             .u64(newest);
         for lane in &self.lanes {
-            // A lane that has not moved for four thousand million segments is not named.
+            // A lane whose segment is more than 2³² numbers old is not named.
             let distance = lane.and_then(|number| u32::try_from(newest - number + 1).ok());
             writer.u32(distance.unwrap_or(0));
         }
@@ -306,10 +306,11 @@ impl Mark {
         block
     }
 
-    /// Reads the newest copy that is sound.
+    /// Decodes the newest sound copy of the mark.
     ///
     /// # Errors
-    /// What is wrong when none is. A crash leaves no such thing: each copy is one block.
+    /// A description of the damage if no copy is sound. A crash cannot cause this, because each
+    /// copy is one block.
     pub fn decode(bytes: &[u8]) -> Result<Mark, String> {
         let copies = bytes.chunks(BLOCK_BYTES).take(2);
         let newest = copies
@@ -370,18 +371,17 @@ impl Mark {
     }
 }
 
-/// What a record is.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Kind {
     /// A payload of the caller.
     Data = 1,
-    /// Sequences that hold nothing: given up by the caller, or found missing on the boot that lost
-    /// them.
+    /// Sequences without content: voided by the caller, or found missing by a repair.
     Void = 2,
     /// Names a generation.
     Note = 3,
-    /// The lane went on to another segment.
+    /// The lane continues in another segment.
     Seal = 4,
 }
 
@@ -392,7 +392,7 @@ impl Kind {
             .find(|&kind| kind as u8 == number)
     }
 
-    /// Whether the record covers sequences.
+    /// Returns whether the record covers sequences.
     #[must_use]
     pub fn is_numbered(self) -> bool {
         matches!(self, Kind::Data | Kind::Void)
@@ -404,32 +404,32 @@ impl Kind {
 pub struct RecordHeader {
     /// Length of the payload in bytes.
     pub len: u32,
-    /// How many sequences it covers: of data at most `u32::MAX`, 0 in control records.
+    /// Number of sequences covered: at most `u32::MAX` for data, 0 for control records.
     pub count: u64,
-    /// The first of them, or the generation that a control record names.
+    /// The first of these sequences, or the generation that a control record names.
     pub first: u64,
-    /// The synced watermark when it was written.
+    /// The synced watermark when the record was written.
     pub synced: u64,
-    /// The completion watermark when it was written.
+    /// The completion watermark when the record was written.
     pub complete: u64,
-    /// What it is.
+    /// The kind of the record.
     pub kind: Kind,
 }
 
-/// The seed of a record at `position` of the segment with this seed.
+/// Returns the checksum seed of a record at `position` of a segment with this seed.
 fn place_seed(segment_seed: u64, position: u64) -> u64 {
     segment_seed ^ position.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 impl RecordHeader {
-    /// The header's bytes, for a record with this payload at `position` of the segment with this
+    /// Encodes the header for a record with this payload at `position` of the segment with this
     /// seed.
     #[must_use]
     pub fn encode(&self, segment_seed: u64, position: u64, payload: &[u8]) -> [u8; RECORD_BYTES] {
         self.encode_parts(segment_seed, position, [payload, &[]])
     }
 
-    /// As [`RecordHeader::encode`], of a payload in two parts.
+    /// Like [`RecordHeader::encode`], for a payload in two parts.
     #[must_use]
     pub fn encode_parts(&self, segment_seed: u64, position: u64, payload: [&[u8]; 2]) -> [u8; RECORD_BYTES] {
         let mut bytes = [0; RECORD_BYTES];
@@ -448,13 +448,12 @@ impl RecordHeader {
         bytes
     }
 
-    /// How far its first sequence is above the completion watermark: never more than a window.
+    /// Returns the distance of the first sequence from the completion watermark, at most a window.
     fn lag(&self) -> u32 {
         (self.first - self.complete) as u32
     }
 
-    /// Reads a header that could be one: its checksum is not looked at, which
-    /// [`RecordHeader::verify`] does.
+    /// Decodes a header if its fields are plausible. [`RecordHeader::verify`] checks the checksum.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<RecordHeader> {
         Self::read(bytes).ok().flatten()
@@ -495,8 +494,8 @@ impl RecordHeader {
         Ok((shape && possible && zero.iter().all(|&byte| byte == 0)).then_some(header))
     }
 
-    /// Whether `bytes` (header and payload) are what was written at `position` of the segment with
-    /// this seed.
+    /// Returns whether `bytes` (header and payload) are the record written at `position` of the
+    /// segment with this seed.
     #[must_use]
     pub fn verify(&self, segment_seed: u64, position: u64, bytes: &[u8]) -> bool {
         let payload = RECORD_BYTES..RECORD_BYTES + self.len as usize;
@@ -506,14 +505,14 @@ impl RecordHeader {
         }
     }
 
-    /// The last sequence it covers.
+    /// Returns the last sequence covered.
     #[must_use]
     pub fn last(&self) -> u64 {
         self.first + self.count - 1
     }
 }
 
-/// How many bytes a record with a payload of `len` bytes takes, up to the next record.
+/// Returns the size of a record with a payload of `len` bytes, including its padding.
 #[must_use]
 pub const fn record_len(len: u64) -> u64 {
     (RECORD_BYTES as u64 + len).next_multiple_of(ALIGNMENT)

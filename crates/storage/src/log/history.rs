@@ -1,9 +1,9 @@
-//! What the log still knows of the past: the segments that are not released, and the newest of
-//! those that are, for who follows the store.
+//! The readable past of the log: its unreleased segments, and the newest released ones, which are
+//! retained for followers of the store.
 //!
-//! A kept segment holds no open file: a reader opens a few of them at a time, in the order in which
-//! they were begun. The records of a segment lie above the completion watermark of the moment when
-//! it was begun (L4), so a reader knows how far the segments that it has opened are all there is.
+//! Retained segments have no open file. A reader opens a few of them at a time, in the order in
+//! which they were begun. All records of a segment are above the completion watermark at the moment
+//! it was begun (L4), so a reader knows up to which sequence its open segments are complete.
 
 use super::Record;
 use super::format::{Kind, SegmentHeader};
@@ -19,11 +19,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How many kept segments a reader has open at a time, unless more of them begin before what it
-/// wants.
+/// Number of retained segments that a reader opens at a time, unless more of them begin at or
+/// before the requested sequence.
 const OPEN: usize = 8;
 
-/// A released segment that is kept.
+/// A retained segment: released, but still readable.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kept {
     slot: u32,
@@ -37,7 +37,7 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    /// Returns what is kept of a segment.
+    /// Returns the description of a segment that is being retained.
     #[must_use]
     pub(super) fn of(segment: &Segment) -> Kept {
         Kept {
@@ -52,17 +52,17 @@ impl Kept {
     }
 }
 
-/// Released segments that are kept.
+/// The retained segments.
 #[derive(Debug)]
 pub(super) struct History {
     kept: Mutex<VecDeque<Kept>>,
     bytes: AtomicU64,
-    /// Of what is not above this sequence, some is gone.
+    /// Some records at or below this sequence are gone.
     forgotten: AtomicU64,
 }
 
 impl History {
-    /// Nothing is kept, and nothing up to `forgotten` is known.
+    /// Creates an empty history. Records up to `forgotten` are not available.
     #[must_use]
     pub(super) fn new(forgotten: u64) -> History {
         History {
@@ -72,25 +72,25 @@ impl History {
         }
     }
 
-    /// How many bytes are kept from now on.
+    /// Sets the number of bytes to retain from now on.
     pub(super) fn retain(&self, bytes: u64) {
         self.bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Returns whether anything is.
+    /// Returns whether segments are retained.
     #[must_use]
     pub(super) fn keeps(&self) -> bool {
         self.bytes.load(Ordering::Relaxed) > 0
     }
 
-    /// Every record above this sequence is there.
+    /// Returns the sequence above which every record is available.
     #[must_use]
     pub(super) fn forgotten(&self) -> u64 {
         self.forgotten.load(Ordering::Acquire)
     }
 
-    /// Keeps segments that were released, and returns those that exceed the limit. From then on no
-    /// reader takes them for whole.
+    /// Retains released segments, and returns the ones that exceed the limit. From then on, readers
+    /// know that these are incomplete.
     pub(super) fn keep(&self, released: impl Iterator<Item = Kept>) -> Vec<Kept> {
         let mut kept = self.kept.lock();
         kept.extend(released);
@@ -118,7 +118,7 @@ impl History {
 }
 
 impl History {
-    /// Nothing of these segments is kept.
+    /// Records that released segments were not retained.
     pub(super) fn forget_all(&self, released: &[Arc<Segment>]) {
         let highest = released.iter().map(|segment| segment.highest()).max();
         self.forgotten.fetch_max(highest.unwrap_or(0), Ordering::AcqRel);
@@ -126,10 +126,10 @@ impl History {
 }
 
 impl Shared {
-    /// As [`Log::read_after`](super::Log::read_after).
+    /// Implements [`Log::read_after`](super::Log::read_after).
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     pub(super) fn read_after(
         &self,
         after: u64,
@@ -151,7 +151,7 @@ impl Shared {
         {
             let found = match next {
                 Next::Record(found) if found.record.header.last() <= through => found,
-                // Numbers that came to nothing.
+                // Void sequences.
                 Next::Gap { last, .. } if last <= through => {
                     reached = last;
                     continue;
@@ -168,7 +168,7 @@ impl Shared {
             }
             reached = header.last();
         }
-        // A segment that was given up meanwhile looks like the end of a log.
+        // A segment that was dropped during the read looks like the end of the log.
         if self.history.forgotten() > after {
             return Ok(None);
         }
@@ -191,8 +191,8 @@ impl Shared {
         }))
     }
 
-    /// Segments that hold everything between a sequence and another one, which is the second part,
-    /// by their numbers.
+    /// Returns segments that contain everything from `after` up to a limit, ordered by segment
+    /// number, and that limit.
     fn sources_above(&self, after: u64) -> Result<(Vec<Source>, u64)> {
         let table = self.table.lock();
         let mut sources: Vec<_> = table
@@ -203,7 +203,7 @@ impl Shared {
                 file: Arc::clone(&segment.slot.file),
                 header: segment.header,
                 seed: segment.seed,
-                // Behind it a lane may be storing.
+                // A lane may be storing after this position.
                 end: segment.written().next_multiple_of(BLOCK).min(segment.slot.len),
             })
             .collect();
@@ -229,10 +229,11 @@ impl Shared {
         Ok((sources, most))
     }
 
-    /// Gives up a segment that was kept. Where no more files can be opened, its file goes.
+    /// Drops a retained segment and reuses its file. If the file cannot be opened because resources
+    /// such as file descriptors are exhausted, it is removed.
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     pub(super) fn forget(&self, kept: &Kept) -> Result<()> {
         match self.directory.open(&slot_file(kept.slot), FileOptions::BUFFERED) {
             Ok(file) => self

@@ -1,11 +1,12 @@
-//! What a recovery does to the segments that it keeps where they are: it writes them once more, and
-//! cuts their ends off.
+//! The changes that a recovery makes to the segments that it keeps in place: it rewrites their
+//! bytes and cuts off their ends.
 //!
-//! Where files are copied on write both take space, which a full disk does not have. Then the log
-//! opens all the same, for reading, and the work is put off, with the first segment of the new
-//! incarnation if the disk has no space for that: it is done before the first record is appended
-//! and before anything counts as synced. Until then no file of the log is changed or removed that
-//! the mark of the incarnation before names, so that a crash finds what this opening found.
+//! On copy-on-write file systems both need space, which a full disk does not have. The log then
+//! still opens for reading, and the work is postponed; so is the first segment of the new
+//! incarnation if there is no space for it. The postponed work is done before the first record is
+//! appended and before anything counts as synced. Until then, no file that the previous
+//! incarnation's mark names is changed or removed, so that the next recovery after a crash finds
+//! the same state.
 
 use super::format::ALIGNMENT;
 use super::pool::{Header, Pool};
@@ -17,32 +18,34 @@ use alluvium_device::{BLOCK, Buffer};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How much is written once more at a time, in bytes.
+/// Bytes rewritten at a time.
 const CHUNK: u64 = 1 << 20;
 const _: () = assert!(CHUNK.is_multiple_of(BLOCK));
 
-/// A segment whose records all count up to a place, and none behind it.
+/// The place where a segment is cut off: all records before it are valid, and none after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Trim {
-    /// Where the first record begins that does not count.
+    /// Position of the first invalid record.
     pub(super) at: u64,
-    /// The highest sequence before that.
+    /// The highest sequence before that position.
     pub(super) highest: u64,
 }
 
-/// What is to be done with a segment that is kept.
+/// The work to be done on a segment.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Work {
-    /// Everything behind `at` goes: what was written up to `written`.
+    /// Cut off everything from `at` on. The segment is written up to `written`.
     CutOff { at: u64, written: u64 },
-    /// What is there up to `written` is written once more.
+    /// Rewrite everything up to `written`.
     WriteAgain { written: u64 },
-    /// Nothing of it is needed any more: its file is used again. While the mark of the incarnation
-    /// before counts, its segments stay.
+    /// Free the slot: the segment is no longer needed. While the previous incarnation's mark is
+    /// valid, its segments must stay.
     GiveFree,
 }
 
 impl Work {
+    /// Does the work.
+    ///
     /// # Errors
     /// As [`cut_off`], [`write_again`] and [`Pool::adopt`].
     fn run(self, source: &Source, pool: &Pool) -> Result<()> {
@@ -54,7 +57,7 @@ impl Work {
     }
 }
 
-/// Work that was put off since the disk was full.
+/// Work postponed because the disk was full.
 #[derive(Debug, Default)]
 pub(super) struct PutOff {
     is_any: AtomicBool,
@@ -63,25 +66,25 @@ pub(super) struct PutOff {
 
 #[derive(Debug, Default)]
 struct Works {
-    /// Whether the incarnation has no segment yet, which comes first.
+    /// Whether the incarnation still needs its first segment, which precedes all other work.
     begin: bool,
     kept: Vec<(Source, Work)>,
 }
 
 impl PutOff {
-    /// The incarnation begins when the disk has space for its first segment.
+    /// Postpones the first segment of the incarnation until the disk has space.
     pub(super) fn begin_later(&self) {
         self.works.lock().begin = true;
         self.is_any.store(true, Ordering::Release);
     }
 
-    /// Does the work, or puts it off where the disk is full or the incarnation has not begun.
+    /// Does the work, or postpones it if the disk is full or earlier work is postponed.
     ///
     /// # Errors
-    /// As [`cut_off`], [`write_again`] and [`Pool::adopt`], but for a full disk.
+    /// As [`cut_off`], [`write_again`] and [`Pool::adopt`], except for a full disk.
     pub(super) fn run_or_put_off(&self, source: &Source, work: Work, pool: &Pool) -> Result<()> {
         let mut works = self.works.lock();
-        // In their order: a segment is cut off before it is written once more.
+        // The order matters: a segment is cut off before it is rewritten.
         let is_behind = works.begin || !works.kept.is_empty();
         let done = (!is_behind).then(|| work.run(source, pool));
         match done {
@@ -94,10 +97,11 @@ impl PutOff {
         Ok(())
     }
 
-    /// Does what was put off; `begin` has the incarnation begin.
+    /// Does the postponed work. `begin` starts the incarnation if that was postponed.
     ///
     /// # Errors
-    /// As [`cut_off`], [`write_again`] and `begin`; while the disk is full it stays put off.
+    /// As [`cut_off`], [`write_again`] and `begin`. If the disk is still full, the rest stays
+    /// postponed.
     #[inline]
     pub(super) fn catch_up(&self, pool: &Pool, begin: impl FnOnce() -> Result<()>) -> Result<()> {
         if !self.is_any.load(Ordering::Acquire) {
@@ -123,11 +127,11 @@ impl PutOff {
     }
 }
 
-/// Returns where to cut a segment of which nothing above `last` counts; none when records that
-/// count lie behind others, or when nothing above `from` would be left.
+/// Returns where to cut a segment in which nothing above `last` is valid. `None` if valid records
+/// follow invalid ones, or if nothing above `from` would be left.
 ///
 /// # Errors
-/// As the device says.
+/// I/O errors.
 pub(super) fn trim_at(source: &Source, from: u64, last: u64) -> Result<Option<Trim>> {
     let mut cursor = Cursor::new(Purpose::Recovery);
     let (mut at, mut highest) = (None, 0);
@@ -146,11 +150,11 @@ pub(super) fn trim_at(source: &Source, from: u64, last: u64) -> Result<Option<Tr
     Ok(at.filter(|_| highest > from).map(|at| Trim { at, highest }))
 }
 
-/// Destroys everything behind a place in a segment, durably. Where files are written in place it
+/// Durably destroys everything after a place in a segment. On file systems that write in place this
 /// needs no space.
 ///
 /// # Errors
-/// As the device says.
+/// I/O errors.
 pub(super) fn cut_off(source: &Source, at: u64, written: u64) -> Result<()> {
     debug_assert!(at.is_multiple_of(ALIGNMENT));
     let start = at / BLOCK * BLOCK;
@@ -165,12 +169,12 @@ pub(super) fn cut_off(source: &Source, at: u64, written: u64) -> Result<()> {
     Ok(())
 }
 
-/// Writes what a segment holds up to `written` once more, so that the next sync writes it whatever
-/// became of an earlier one. A page that a failed sync left clean could be given up before that, so
-/// what was written is read again.
+/// Rewrites a segment up to `written`, so that the next sync writes it regardless of earlier failed
+/// syncs. A page that a failed sync left clean could be evicted before it is rewritten, so the
+/// records are verified again afterwards.
 ///
 /// # Errors
-/// [`Error::Corrupt`] when it is not there any more; or as the device says.
+/// [`Error::Corrupt`] if the records are no longer there; I/O errors.
 pub(super) fn write_again(source: &Source, written: u64) -> Result<()> {
     let end = written.next_multiple_of(BLOCK).min(source.end);
     let mut at = 0;

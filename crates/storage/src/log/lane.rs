@@ -1,8 +1,8 @@
-//! Lanes: where records are put, one after the other, each lane by one thread at a time.
+//! Lanes: each is a sequence of records, written by one thread at a time.
 //!
-//! A lane has one segment. A record that does not fit what is left of it seals it and goes to the
-//! next one, which comes from the pool. Only then can an append fail for want of space, and then
-//! nothing has changed.
+//! A lane has one current segment. When a record does not fit into the rest of it, the lane seals
+//! it and continues in another one from the pool. Only this step can fail for lack of space, and
+//! then nothing has changed.
 
 use super::format::{BLOCK_BYTES, Kind, RECORD_BYTES, RecordHeader, SegmentHeader, record_len};
 use super::options::Durability;
@@ -16,7 +16,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What a lane keeps at the end of its segment for the seal.
+/// Bytes reserved for the seal at the end of a lane's segment.
 const SEAL_BYTES: u64 = RECORD_BYTES as u64;
 
 /// All lanes of a log.
@@ -25,7 +25,7 @@ pub(super) struct Lanes {
     lanes: Box<[CachePadded<Mutex<Lane>>]>,
 }
 
-/// Where one writer at a time puts records.
+/// A lane: one writer at a time appends records to it.
 #[derive(Debug)]
 pub(super) struct Lane {
     number: u16,
@@ -38,34 +38,35 @@ struct Active {
     segment: Arc<Segment>,
     at: u64,
     pen: Pen,
-    /// It did not fit the ordinary limit: what is written to it may use the reserve.
+    /// Whether the segment exceeded the ordinary limit. Only writes that may use the reserve may
+    /// continue it.
     reserved: bool,
 }
 
-/// A record on its way into a lane.
+/// A record to be appended to a lane.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry<'a> {
-    /// What it is.
+    /// The kind of the record.
     pub(super) kind: Kind,
     /// The first sequence, or the generation that a control record names.
     pub(super) first: u64,
-    /// How many sequences.
+    /// Number of sequences.
     pub(super) count: u64,
-    /// Every sequence up to this one is in the page cache: below the record's own.
+    /// The completion watermark, which is below the record's own sequences.
     pub(super) complete: u64,
     /// The caller's bytes.
     pub(super) payload: &'a [u8],
-    /// More of the caller's bytes, behind those.
+    /// The rest of the caller's bytes.
     pub(super) tail: &'a [u8],
 }
 
 impl Entry<'_> {
-    /// Returns how many bytes are the caller's.
+    /// Returns the size of the payload in bytes.
     pub(super) fn len(&self) -> usize {
         self.payload.len() + self.tail.len()
     }
 
-    /// What control records have in common.
+    /// Default fields of control records.
     pub(super) const CONTROL: Entry<'static> = Entry {
         kind: Kind::Note,
         first: 0,
@@ -79,19 +80,18 @@ impl Entry<'_> {
 static NEXT_WRITER: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// The number of this thread among those that have ever used a log, so that threads spread over
-    /// lanes.
+    /// The number of this thread in the order of first use of a log. It spreads threads over lanes.
     static WRITER: Cell<usize> = Cell::new(NEXT_WRITER.fetch_add(1, Ordering::Relaxed));
 }
 
-/// From now on this thread appends as the writer of this number, which chooses its lane: for
-/// simulations, in which one thread plays many and everything follows from a seed.
+/// Sets the writer number of this thread, which determines its lane. For deterministic simulations,
+/// in which one thread plays many writers.
 pub fn write_as(writer: usize) {
     WRITER.set(writer);
 }
 
 impl Lanes {
-    /// Lanes without segments.
+    /// Creates `count` lanes without segments.
     #[must_use]
     pub(super) fn new(count: usize) -> Lanes {
         assert!((1..=super::options::MAX_LANES).contains(&count), "{count} lanes");
@@ -106,31 +106,31 @@ impl Lanes {
         }
     }
 
-    /// Returns how many there are.
+    /// Returns the number of lanes.
     #[must_use]
     pub(super) fn count(&self) -> usize {
         self.lanes.len()
     }
 
-    /// Each lane, locked in turn.
+    /// Returns each lane, locked in turn.
     pub(super) fn each(&self) -> impl Iterator<Item = MutexGuard<'_, Lane>> {
         self.lanes.iter().map(|lane| lane.lock())
     }
 
-    /// One lane.
+    /// Returns one lane, locked.
     pub(super) fn get(&self, number: usize) -> MutexGuard<'_, Lane> {
         self.lanes[number].lock()
     }
 
-    /// Returns the first lane: control records go there.
+    /// Returns the first lane, locked: it contains the control records.
     pub(super) fn first(&self) -> MutexGuard<'_, Lane> {
         self.lanes[0].lock()
     }
 
     /// Returns a lane for this thread's next record. Commits that wait for the device share the
-    /// first lane, so that a single sync serves them. Other commits prefer a lane of the thread's
-    /// own, and move on when it is taken. That lane is never the first one, because a write to a
-    /// page that is being synced waits.
+    /// first lane, so that a single sync serves them. Other commits prefer the thread's own lane
+    /// and use another one if it is locked. The own lane is never the first one, because a write to
+    /// a page that is being synced waits.
     pub(super) fn pick(&self, durability: Durability) -> MutexGuard<'_, Lane> {
         if durability == Durability::Disk || self.lanes.len() == 1 {
             return self.first();
@@ -148,7 +148,7 @@ impl Lanes {
 }
 
 impl Lane {
-    /// Returns where the lane stands: its segment and the next position.
+    /// Returns the lane's segment and the next position in it.
     #[must_use]
     pub(super) fn position(&self) -> Option<(&Arc<Segment>, u64)> {
         self.current.as_ref().map(|active| (&active.segment, active.at))
@@ -162,10 +162,10 @@ impl Lane {
         !refused && active.at + total + SEAL_BYTES <= active.segment.slot.len
     }
 
-    /// Puts a record at the end of the lane. It is in the page cache when this returns.
+    /// Appends a record to the lane. It is in the page cache when this returns.
     ///
     /// # Errors
-    /// `LogFull` and `DiskFull` with nothing changed; otherwise the log is poisoned.
+    /// `LogFull` and `DiskFull`, with nothing changed; any other error poisons the log.
     pub(super) fn put(&mut self, shared: &Shared, entry: Entry<'_>, claim: Claim) -> Result<()> {
         let total = record_len(entry.len() as u64);
         if !self.fits(shared, total, claim) {
@@ -177,7 +177,7 @@ impl Lane {
             .map_err(|error| shared.poison_unless_full(error))
     }
 
-    /// Seals the segment and goes on to another one with space for `total` bytes.
+    /// Seals the segment and continues in another one with space for `total` bytes.
     fn switch(&mut self, shared: &Shared, total: u64, claim: Claim) -> Result<()> {
         let taken = shared
             .pool
@@ -199,7 +199,7 @@ impl Lane {
             synced: shared.commit.synced(),
             ..shared.header()
         };
-        // Records of earlier incarnations are copied into the segments of a recovery.
+        // A recovery copies records of earlier incarnations into its segments.
         let above = if shared.is_recovering() {
             0
         } else {
@@ -232,15 +232,14 @@ impl Lane {
             pen,
             reserved: taken.reserved,
         });
-        // Before any record: whatever is in the segment, it is missed if the segment is.
+        // The mark precedes the records: a lost segment is detected, whatever records it contains.
         shared
             .mark_lanes(&[(self.number, Some(number))])
             .map_err(|error| shared.poison_unless_full(error))?;
         self.pay(shared, total)
     }
 
-    /// Puts the voids that are owed at the start of a segment, as far as `total` bytes more fit
-    /// behind them.
+    /// Writes owed voids at the start of a segment, as long as `total` bytes still fit after them.
     fn pay(&mut self, shared: &Shared, total: u64) -> Result<()> {
         let mut owed = shared.owed.lock();
         let active = self.current.as_mut().expect("a segment was just begun");
@@ -265,12 +264,12 @@ impl Lane {
         Ok(())
     }
 
-    /// Goes on to an ordinary segment where the lane stands in one of a long record, if the log has
-    /// space: what names the newest generation keeps its segment, and might keep most of the log
-    /// that way.
+    /// Switches to an ordinary segment if the lane's current one was made for a long record and the
+    /// log has space. The segment that names the newest generation is kept, and a long one could
+    /// occupy most of the log.
     ///
     /// # Errors
-    /// As the device says; the log is poisoned then.
+    /// I/O errors; they poison the log.
     pub(super) fn leave_long(&mut self, shared: &Shared) -> Result<()> {
         let is_long = |active: &Active| active.segment.slot.len > shared.segment_bytes();
         if !self.current.as_ref().is_some_and(is_long) {
@@ -282,7 +281,7 @@ impl Lane {
         }
     }
 
-    /// Ends the segment with a seal. Nothing changes on failure.
+    /// Ends the segment with a seal. On failure nothing changes.
     fn seal(&mut self, shared: &Shared) -> Result<()> {
         let Some(active) = &mut self.current else {
             return Ok(());
@@ -300,8 +299,8 @@ impl Lane {
         Ok(())
     }
 
-    /// Leaves the lane's segment, if all of it is overtaken by `through` and it is not the one that
-    /// `pinned` names. The lane's number, if it did.
+    /// Leaves the lane's segment if a checkpoint up to `through` covers all of it and it is not
+    /// segment `pinned`. Returns the lane's number if it did.
     pub(super) fn leave(&mut self, through: u64, pinned: u64) -> Option<u16> {
         let overtaken = |active: &Active| {
             let highest = active.segment.highest();
@@ -317,7 +316,7 @@ impl Lane {
 }
 
 impl Active {
-    /// Puts a record into the page cache. Nothing changes on failure.
+    /// Writes a record into the page cache. On failure nothing changes.
     fn put(&mut self, entry: Entry<'_>, synced: u64) -> Result<()> {
         debug_assert!(!entry.kind.is_numbered() || (entry.first > 0 && entry.count > 0));
         debug_assert!(self.segment.is_active(), "a sealed segment takes no record");
@@ -357,7 +356,7 @@ impl Active {
         Ok(())
     }
 
-    /// Returns the error of a store that failed.
+    /// Returns the error for a failed store into the mapping.
     fn broken(&self) -> Error {
         Error::Device(alluvium_device::Error::Io {
             operation: alluvium_device::Operation::Write,
@@ -369,7 +368,7 @@ impl Active {
     }
 }
 
-/// Refuses payloads that no log takes.
+/// Rejects payloads above the limit of a record.
 ///
 /// # Errors
 /// [`Error::BadOption`] with the limit.

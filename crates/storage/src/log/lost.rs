@@ -1,8 +1,8 @@
-//! What was written to a log and is gone, where a loss of power may have taken it.
+//! Records that were written to a log and are missing after a power failure.
 //!
-//! On the boot and the mount that wrote the log, such a gap is damage and refused. After another
-//! boot the last second may be gone in any order, so a gap is no proof of damage, and the log is
-//! opened up to it. The caller is told all the same.
+//! On the boot and the mount that wrote the log, such a gap is damage, and opening fails. After
+//! another boot, any part of the last second may be missing, so a gap does not prove damage, and
+//! the log is opened up to it. The loss is still reported to the caller.
 
 use super::recover::Start;
 use super::scan::{Cursor, Inventory, Source};
@@ -11,20 +11,20 @@ use crate::{Place, Result};
 use alluvium_base::Purpose;
 use std::fmt;
 
-/// Records that were written and that the log does not hold any more.
+/// Records that were written and are missing from the log.
 ///
-/// After a loss of power this is as it should be: the records were never said to be durable. After
-/// anything else it is damage.
+/// After a power failure this is expected: the records were never acknowledged as durable.
+/// Otherwise it is damage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostTail {
-    /// The last sequence that the log still holds.
+    /// The last sequence that the log still contains.
     pub last: u64,
-    /// The highest sequence that is known to have been written; none if only a segment is known to
-    /// be gone, and not what it held.
+    /// The highest sequence known to have been written; `None` if only a segment is known to be
+    /// missing, and not its contents.
     pub written: Option<u64>,
     /// The most likely place of the loss.
     pub place: Place,
-    /// What was found there.
+    /// The content found at that place.
     pub found: String,
 }
 
@@ -43,10 +43,10 @@ impl fmt::Display for LostTail {
 }
 
 impl LostTail {
-    /// Returns what is lost of a log that is opened up to `last`.
+    /// Returns the loss of a log that is opened up to `last`.
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     pub(super) fn find(
         inventory: &Inventory,
         survey: &Survey,
@@ -54,7 +54,7 @@ impl LostTail {
         last: u64,
     ) -> Result<Option<LostTail>> {
         if survey.same_boot {
-            // It would have been refused.
+            // On the same boot the log would have been rejected.
             return Ok(None);
         }
         let (sources, facts) = (inventory.sources.len(), survey.facts.len());
@@ -84,10 +84,10 @@ impl LostTail {
     }
 }
 
-/// Returns the highest sequence of the sound records that stand behind damage in a segment.
+/// Returns the highest sequence of the sound records that follow damage in a segment.
 ///
 /// # Errors
-/// As the device says.
+/// I/O errors.
 fn highest_behind_damage(source: &Source) -> Result<Option<u64>> {
     let mut cursor = Cursor::new(Purpose::Recovery);
     while cursor.next(source)?.is_some() {}

@@ -1,8 +1,8 @@
-//! The mark: a small file that says how far the log has come, apart from the segments that it
-//! guards.
+//! The mark: a small file that records the progress of the log, separately from the segments that
+//! it protects.
 //!
-//! Records name watermarks of the past only, so damage to the last of them looks like the end of
-//! the log. The mark tells the two apart: it names the synced watermark, the completion watermark,
+//! Records contain past watermarks only, so damage to the last of them looks like the end of the
+//! log. The mark distinguishes the two: it contains the synced watermark, the completion watermark,
 //! and the segment that each lane writes.
 //!
 //! ```text
@@ -16,13 +16,13 @@
 //! the log is closed                              before the call returns
 //! ```
 //!
-//! What the mark says of the synced watermark holds after any crash, for it was true when it was
-//! written. What it says of the rest was in the page cache only, so it counts on the boot that
-//! wrote it. A mark of an earlier incarnation than the newest one counts for nothing: a later one
-//! names what it must.
+//! The synced watermark in the mark is valid after any crash, because it was true when it was
+//! written. The other fields were in the page cache only, so they are valid only on the boot that
+//! wrote them. A mark older than the newest incarnation is ignored: every incarnation writes its
+//! own mark.
 //!
-//! An old mark does no harm, so a disk without space for it (where files are copied on write) is no
-//! failure.
+//! A stale mark does no harm, so a disk without space for it (on a copy-on-write file system) is
+//! not a failure.
 
 use super::format::{BLOCK_BYTES, Mark};
 use super::shared::Shared;
@@ -33,10 +33,10 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The file's name.
+/// Name of the file.
 pub(super) const FILE: &str = "log-mark";
 
-/// Both copies, in bytes.
+/// Size of both copies in bytes.
 const BYTES: u64 = 2 * BLOCK_BYTES as u64;
 
 /// The mark of an open log. Locked after lanes.
@@ -44,25 +44,25 @@ const BYTES: u64 = 2 * BLOCK_BYTES as u64;
 pub(super) struct MarkFile {
     file: Arc<dyn Device>,
     state: Mutex<State>,
-    /// The completion watermark that was written last.
+    /// The completion watermark written last.
     named: AtomicU64,
-    /// The synced watermark that was written last.
+    /// The synced watermark written last.
     named_synced: AtomicU64,
-    /// One more than the synced watermark that a durable mark names; 0 while there is none.
+    /// One more than the synced watermark in the durable mark; 0 if there is none.
     durable: AtomicU64,
 }
 
 #[derive(Debug)]
 struct State {
     mark: Mark,
-    /// Whether the incarnation has a durable segment: before that the mark is left alone.
+    /// Whether the incarnation has a durable segment. Before that the mark is not written.
     begun: bool,
 }
 
-/// Opens the file, or makes it, durably.
+/// Opens the file or creates it durably.
 ///
 /// # Errors
-/// As the device says.
+/// I/O errors.
 fn prepare(directory: &dyn Directory) -> Result<Arc<dyn Device>> {
     const _: () = assert!(BYTES == 2 * BLOCK_BYTES as u64, "a mark is stored twice");
     let file = match directory.open(FILE, FileOptions::BUFFERED) {
@@ -77,11 +77,11 @@ fn prepare(directory: &dyn Directory) -> Result<Arc<dyn Device>> {
     Ok(file)
 }
 
-/// Returns the mark of the store with this identity; in the inner result what is wrong with the
-/// file.
+/// Reads the mark of the store with this identity. The inner result describes what is wrong with
+/// the file.
 ///
 /// # Errors
-/// As the device says.
+/// I/O errors.
 pub(super) fn read(directory: &dyn Directory, identity: u64) -> Result<std::result::Result<Mark, String>> {
     let file = match directory.open(FILE, FileOptions::BUFFERED) {
         Ok(file) => file,
@@ -102,10 +102,10 @@ pub(super) fn read(directory: &dyn Directory, identity: u64) -> Result<std::resu
 }
 
 impl MarkFile {
-    /// Returns the mark's file, which is left as it is until [`MarkFile::begin`].
+    /// Opens the mark's file. It is not changed before [`Shared::begin_mark`].
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     pub(super) fn open(directory: &dyn Directory, mark: Mark) -> Result<MarkFile> {
         Ok(MarkFile {
             file: prepare(directory)?,
@@ -126,8 +126,8 @@ impl MarkFile {
         self.state.lock().begun
     }
 
-    /// Changes the mark and writes it; everything up to `synced` is synced, if no more is. On a
-    /// full disk the file stays as it was.
+    /// Changes the mark and writes it, with a synced watermark of at least `synced`. On a full disk
+    /// the file is not changed.
     fn write(&self, shared: &Shared, synced: u64, change: impl FnOnce(&mut Mark)) -> Result<()> {
         let mut state = self.state.lock();
         change(&mut state.mark);
@@ -156,27 +156,27 @@ impl MarkFile {
 }
 
 impl Shared {
-    /// The incarnation has a durable segment: the mark is this incarnation's from now on.
+    /// Starts writing the mark of this incarnation, which now has a durable segment.
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     pub(super) fn begin_mark(&self) -> Result<()> {
         self.mark.state.lock().begun = true;
         self.write_mark(0)
     }
 
-    /// Writes down how far the log has come, and that everything up to `synced` is synced.
+    /// Writes the progress of the log, with a synced watermark of at least `synced`.
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     pub(super) fn write_mark(&self, synced: u64) -> Result<()> {
         self.mark.write(self, synced, |_| {})
     }
 
-    /// Writes down how far the log has come, unless the mark says so.
+    /// Writes the progress of the log, unless the mark is up to date.
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     pub(super) fn refresh_mark(&self) -> Result<()> {
         let named = self.mark.named.load(Ordering::Relaxed);
         let named_synced = self.mark.named_synced.load(Ordering::Relaxed);
@@ -186,20 +186,20 @@ impl Shared {
         self.write_mark(0)
     }
 
-    /// Writes down the latest time that readers have read by, unless the mark says so.
+    /// Writes the latest time used by readers, unless the mark is up to date.
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     pub(super) fn mark_time(&self) -> Result<()> {
         let is_named = self.mark.state.lock().mark.time_ms == self.time_ms.load(Ordering::Acquire);
         if is_named { Ok(()) } else { self.write_mark(0) }
     }
 
-    /// Writes down which segments the lanes write: `changed` names lanes and the numbers of their
+    /// Records the segments that lanes write: `changed` lists lanes with the numbers of their
     /// segments.
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     pub(super) fn mark_lanes(&self, changed: &[(u16, Option<u64>)]) -> Result<()> {
         self.mark.write(self, 0, |mark| {
             for &(lane, number) in changed {
@@ -216,11 +216,11 @@ impl Shared {
         })
     }
 
-    /// Makes durable what the mark says of the synced watermark, so that damage below it is found
-    /// whatever crashes.
+    /// Makes the synced watermark in the mark durable, so that damage below it is detected after
+    /// any crash.
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     pub(super) fn sync_mark(&self) -> Result<()> {
         if self.mark.durable.load(Ordering::Acquire) > self.commit.synced() {
             return Ok(());
@@ -232,10 +232,10 @@ impl Shared {
         Ok(())
     }
 
-    /// Marks durably that the log was closed and ends at the synced watermark.
+    /// Durably marks the log as closed and ending at the synced watermark.
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     pub(super) fn mark_closed(&self) -> Result<()> {
         self.mark.write(self, 0, |mark| mark.closed = true)?;
         self.mark.file.sync(Purpose::Log)?;

@@ -1,10 +1,10 @@
-//! All records of a log in the order of their sequences, in bounded memory.
+//! Merges all records of a log in the order of their sequences, in bounded memory.
 //!
-//! Each lane of each incarnation is a stream of segments. A writer may begin a record at most
-//! [`WINDOW`] sequences above the completion watermark, and never below it; so a record's first
-//! sequence is more than that of any record before it in its stream, less the window. A stream that
-//! was read up to a record `WINDOW` above the next wanted sequence cannot hold it any more, and no
-//! more than a window of records waits in memory, without payloads.
+//! Each lane of each incarnation is a stream of segments. A record begins at most [`WINDOW`]
+//! sequences above the completion watermark, and never below it, so a record's first sequence
+//! exceeds those of all earlier records in its stream, less the window. Once a stream was read up
+//! to a record `WINDOW` above the next wanted sequence, it cannot contain that sequence any more.
+//! Memory holds at most a window of records, without payloads.
 
 use super::format::Kind;
 use super::scan::{Cursor, Located, Source, Stop};
@@ -14,58 +14,57 @@ use alluvium_base::Purpose;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
-/// What was learnt of one segment.
+/// Facts learnt about one segment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fact {
-    /// Its highest sequence that counts, 0 if none.
+    /// Its highest valid sequence, 0 if none.
     pub(super) highest: u64,
     /// Whether it has sequences that a later incarnation has cut off.
     pub(super) superseded: bool,
-    /// Where its records end.
+    /// The position where its records end.
     pub(super) written: u64,
-    /// Why they end there, once it was read.
+    /// Why its records end there; set once it was read completely.
     pub(super) stop: Option<Stop>,
-    /// The places where records were missing and later ones were found, when salvaging.
+    /// The positions where records were missing but later ones were found, when salvaging.
     pub(super) holes: Vec<u64>,
-    /// The highest synced watermark that it names.
+    /// The highest synced watermark in it.
     pub(super) synced: u64,
-    /// The highest completion watermark that it names, as far as it counts.
+    /// The highest valid completion watermark in it.
     pub(super) complete: u64,
-    /// The newest generation that it names.
+    /// The newest generation named in it.
     pub(super) generation: u64,
 }
 
 /// A record that covers sequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
-    /// Which of the sources holds it.
+    /// Index of the source that contains it.
     pub(super) source: usize,
-    /// The record.
     pub(super) record: Located,
 }
 
-/// The next thing in the order of sequences.
+/// The next step in the order of sequences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// No record covers these.
+    /// Sequences that no record covers.
     Gap {
-        /// The first that is missing.
+        /// The first missing sequence.
         first: u64,
-        /// The last that is missing.
+        /// The last missing sequence.
         last: u64,
     },
-    /// The record that continues.
+    /// The next record.
     Record(Found),
-    /// A record that covers some sequences that were covered before: a log never holds such.
+    /// A record that covers sequences covered before. A sound log has none.
     Overlap(Found),
 }
 
-/// How to read.
+/// How segments are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reading {
-    /// A segment ends where its records end.
+    /// A segment ends at its first invalid record.
     Strict,
-    /// A segment goes on behind damage, if a record is found there.
+    /// Reading continues after damage if a later record is found.
     Salvage,
 }
 
@@ -74,34 +73,34 @@ struct Stream {
     incarnation: u64,
     sources: VecDeque<usize>,
     cursor: Option<Cursor>,
-    /// The highest first sequence seen in it.
+    /// The highest first sequence read from the stream.
     frontier: u64,
 }
 
-/// What waits: by first sequence; of copies the newest incarnation's, and a void before data.
+/// Heap order of waiting records: by first sequence, then the newest incarnation among copies, then
+/// void before data.
 type Waiting = (u64, Reverse<u64>, Reverse<Kind>, usize, Located);
 
-/// Reads streams and puts their records in order.
+/// Reads streams and merges their records in order.
 #[derive(Debug)]
 pub(super) struct Merge<'a> {
     sources: &'a [Source],
     reading: Reading,
     purpose: Purpose,
-    /// Sequences up to here are not wanted.
+    /// Sequences up to this one are skipped.
     from: u64,
-    /// By incarnation: the highest of its sequences that counts.
+    /// The highest valid sequence of each incarnation.
     limits: BTreeMap<u64, u64>,
     streams: Vec<Stream>,
     waiting: BinaryHeap<Reverse<Waiting>>,
     facts: Vec<Fact>,
-    /// Everything below was handed out.
+    /// The next sequence to return.
     next: u64,
-    /// The last record handed out.
+    /// The last record returned.
     last: Option<Located>,
 }
 
-/// Returns the highest sequence of each incarnation that counts: none above the base of any later
-/// one.
+/// Returns the highest valid sequence of each incarnation: at most the base of every later one.
 fn limits(sources: &[Source]) -> BTreeMap<u64, u64> {
     let mut bases: BTreeMap<u64, u64> = BTreeMap::new();
     for source in sources {
@@ -118,7 +117,7 @@ fn limits(sources: &[Source]) -> BTreeMap<u64, u64> {
 }
 
 impl<'a> Merge<'a> {
-    /// Creates the records above `from` of these segments, which are in the order of their numbers.
+    /// Creates a merge of the records above `from`. The segments must be ordered by number.
     #[must_use]
     pub(super) fn new(sources: &'a [Source], from: u64, reading: Reading, purpose: Purpose) -> Merge<'a> {
         debug_assert!(
@@ -157,7 +156,8 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// Returns what was learnt of each source: complete once there is no next record.
+    /// Returns the facts about each source. They are complete once [`Merge::next`] has returned
+    /// `None`.
     #[must_use]
     pub(super) fn into_facts(self) -> Vec<Fact> {
         self.facts
@@ -166,7 +166,7 @@ impl<'a> Merge<'a> {
     /// Returns the next record in the order of sequences, or the gap before it.
     ///
     /// # Errors
-    /// As the device says. Damage shows as gaps.
+    /// I/O errors. Damage shows as gaps.
     pub(super) fn next(&mut self) -> Result<Option<Next>> {
         loop {
             self.fill()?;
@@ -196,11 +196,11 @@ impl<'a> Merge<'a> {
             if !self.last.is_some_and(same) {
                 return Ok(Some(Next::Overlap(found)));
             }
-            // A copy, made by a recovery that a crash cut short.
+            // A copy made by an interrupted recovery: skipped.
         }
     }
 
-    /// Reads every stream until it cannot hold the next sequence any more.
+    /// Reads every stream until it cannot contain the next sequence any more.
     fn fill(&mut self) -> Result<()> {
         let wanted = self.next.saturating_add(WINDOW);
         for index in 0..self.streams.len() {
@@ -209,7 +209,7 @@ impl<'a> Merge<'a> {
         Ok(())
     }
 
-    /// Reads one record of a stream. Returns whether there was any.
+    /// Reads one record of a stream. Returns whether the stream was not exhausted.
     fn read_one(&mut self, index: usize) -> Result<bool> {
         let stream = &mut self.streams[index];
         let Some(&number) = stream.sources.front() else {

@@ -1,16 +1,19 @@
-//! The write-ahead log: opaque records that survive, as far as each writer asked.
+//! The write-ahead log: durable storage of opaque records, with the durability that each writer
+//! requests.
 //!
-//! *Knows*: segments and the files they live in, lanes, checksums by place, what is complete and
-//! what is synced, what a crash on the same or another boot leaves, and how it is told from damage.
+//! *Knows*: segments and their files, lanes, checksums by place, which records are complete and
+//! which are synced, the state left by a crash on the same or another boot, and how it differs from
+//! damage.
 //!
-//! *Does not know*: what a record means, who assigns sequences, when a checkpoint is due.
+//! *Does not know*: the meaning of a record, the assignment of sequences, the scheduling of
+//! checkpoints.
 //!
 //! *Read in this order*: [`options`], [`format`](mod@format), `segment` (files and their uses),
-//! `lane` (where records are put), `pool` (slots between uses), [`watermark`](crate::watermark)
-//! (what is complete), `commit` (who syncs), `shared` (an append from start to end), `release`
-//! (space back, the background step), `history` (what is kept for who follows), `mark` (how far the
-//! log has come), `scan` and `merge` (reading back), `survey`, `lost` (what a loss of power may
-//! have taken), `recover` and `keep`, [`check`].
+//! `lane` (appends), `pool` (unused slots), [`watermark`](crate::watermark) (completion), `commit`
+//! (group commit), `shared` (an append from start to end), `release` (freeing space, the background
+//! step), `history` (segments retained for followers), `mark` (the log's progress), `scan` and
+//! `merge` (reading), `survey`, `lost` (records lost in a power failure), `recover` and `keep`,
+//! [`check`].
 //!
 //! ```text
 //!  sequences   1  2  3  4  5  6  7  8  9 10 11 12 13       synced ≤ completed; a gap is a record under way
@@ -27,44 +30,41 @@
 //! Invariants:
 //!
 //! - **L1** A record verifies only in the store, incarnation, segment and position it was written
-//!   for: what an earlier use of a file left can never be taken for a record.
-//! - **L2** A slot is handed to a lane only once its name and space are durable; a full disk or a
-//!   full log is found there, before anything is written.
-//! - **L3** A lane writes its records one after the other, each whole before the next: on the boot
-//!   that wrote it, no record of a segment lies behind one that is not whole.
+//!   for: remains of an earlier use of a file can never be mistaken for a record.
+//! - **L2** A slot is handed to a lane only once its name and space are durable. A full disk or a
+//!   full log is detected at this point, before anything is written.
+//! - **L3** A lane writes its records one after another, each completely before the next: on the
+//!   boot that wrote it, no record of a segment follows an incomplete one.
 //! - **L4** A record begins at most a window above the completion watermark, and never at or below
 //!   it.
-//! - **L5** `synced` moves only after a sync that began when everything up to its new value was
-//!   complete, or to what a durable checkpoint holds. A recovery takes nothing for synced that no
-//!   durable word says was.
-//! - **L6** `Disk` is acknowledged at or below `synced` only. A record is in the page cache when
-//!   its append returns, and
-//!   survives the process once all lower sequences are complete: a recovery cuts off what lies
-//!   above a gap.
-//! - **L7** A failed write or sync is for good: nothing is acknowledged after it. A full disk or
-//!   log is not one.
-//! - **L8** One segment is always durable and never released that names the incarnation and the
-//!   newest generation; no space is released before the generation that frees it is noted there.
-//! - **L9** What a durable checkpoint has overtaken is never synced.
-//! - **L10** An incarnation's first header is durable before its first record; it says where
-//!   earlier ones end (`base`). What a recovery cuts off is destroyed, durably, before it lets
-//!   writers append.
-//! - **L11** Everything at or below the highest synced watermark that any valid record or header,
-//!   the mark or the superblock
-//!   names is there, or opening fails with the place. On the boot and mount that wrote the log the
-//!   same goes for the
-//!   completion watermark, and for the segments that the mark names.
-//! - **L12** Live bytes never exceed the limit, but by a few segments for the records without which
-//!   nothing could be released, by what a recovery must write, and by one record longer than a
-//!   segment, which is taken while half of the limit is free.
+//! - **L5** `synced` advances only after a sync that began when everything up to its new value was
+//!   complete, or to the cut of a durable checkpoint. A recovery treats nothing as synced unless a
+//!   durable watermark covers it.
+//! - **L6** `Disk` is acknowledged only at or below `synced`. A record is in the page cache when
+//!   its append returns, and survives the process once all lower sequences are complete: a recovery
+//!   cuts off the records above a gap.
+//! - **L7** A failed write or sync is permanent: nothing is acknowledged after it. A full disk or
+//!   log does not count as a failure.
+//! - **L8** There is always one durable, unreleased segment that names the incarnation and the
+//!   newest generation. No space is released before the generation that frees it is noted there.
+//! - **L9** Segments overtaken by a durable checkpoint are never synced.
+//! - **L10** An incarnation's first header is durable before its first record; it contains the end
+//!   of earlier ones (`base`). Records that a recovery cuts off are durably destroyed before it
+//!   lets writers append.
+//! - **L11** Everything at or below the highest synced watermark in any valid record or header, the
+//!   mark or the superblock is present, or opening fails with the place. On the boot and mount that
+//!   wrote the log the same holds for the completion watermark, and for the segments that the mark
+//!   names.
+//! - **L12** Live bytes never exceed the limit, except by a few segments for the records without
+//!   which nothing could be released, by the writes of a recovery, and by one record longer than a
+//!   segment, which is accepted while half of the limit is free.
 //!
 //! *Records longer than a segment* get a segment of their own length, whose file is removed when it
-//! is released. They are not fragmented: a record is whole where its checksum is, and nothing has
-//! to be put together.
+//! is released. They are not fragmented: every record is contiguous, with one checksum.
 //!
-//! *Back-pressure* comes in two kinds: a full log is an error at once ([`Error::LogFull`]); a
-//! writer whose sequence is more than the window (65,536) above the lowest incomplete one waits for
-//! the latter.
+//! *Back-pressure* has two forms: a full log fails an append at once ([`Error::LogFull`]); a writer
+//! whose sequence is more than the window (65,536) above the lowest incomplete one waits until that
+//! sequence is complete.
 
 pub mod check;
 mod commit;
@@ -110,34 +110,34 @@ pub(crate) fn is_segment(name: &str) -> bool {
     slot_of(name).is_some()
 }
 
-/// A record as it is replayed.
+/// A record passed to replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// Its first sequence.
+    /// First sequence covered by the record.
     pub first: u64,
-    /// How many sequences it covers.
+    /// Number of sequences it covers.
     pub count: u32,
     /// The caller's bytes.
     pub payload: &'a [u8],
 }
 
-/// What a repair replayed, and what it could not.
+/// Result of a repair: the replayed records and the losses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RepairReport {
-    /// How many records were handed over.
+    /// Number of replayed records.
     pub replayed_records: u64,
-    /// The sequences that no sound record covers, first and last of each range.
+    /// Sequences that no sound record covers: first and last of each range.
     pub missing: Vec<(u64, u64)>,
-    /// The sequences behind the last sound record that were written, first and last.
+    /// Sequences after the last sound record that are known to have been written: first and last.
     pub missing_end: Option<(u64, u64)>,
-    /// Segments that are gone, or that a damaged header hides, and that may have held the newest
-    /// records: a sentence each.
+    /// Segments that are missing or hidden by a damaged header and may have contained the newest
+    /// records, one sentence each.
     pub lost_segments: Vec<String>,
-    /// Sound records that were left out because others cover their sequences.
+    /// Sound records that were dropped because other records cover their sequences.
     pub dropped_records: u64,
-    /// The damaged places.
+    /// The damaged places, one description each.
     pub damaged: Vec<String>,
-    /// The newest generation that anything names: newer than the superblock's if commits are
+    /// The newest generation named anywhere. It is newer than the superblock's if commits are
     /// undone.
     pub named_generation: u64,
 }
@@ -175,8 +175,8 @@ impl Log {
     /// The reserve and the first segment are durable when this returns.
     ///
     /// # Errors
-    /// [`Error::StoreExists`] when there are files of a log, [`Error::BadOption`], `DiskFull`, or
-    /// as the device says.
+    /// [`Error::StoreExists`] if there are files of a log; [`Error::BadOption`]; `DiskFull`; I/O
+    /// errors.
     pub fn create(directory: &Arc<dyn Directory>, options: LogOptions, generation: u64) -> Result<Log> {
         options.validate()?;
         if directory.list()?.iter().any(|name| slot_of(name).is_some()) {
@@ -214,20 +214,20 @@ impl Log {
         })
     }
 
-    /// Opens the log of a store whose superblock has `generation` and holds everything up to
-    /// `from`, and hands every record with a sequence above `from` to `replay`, in the order of
-    /// sequences. `synced_at_least` is what the superblock says was synced. Afterwards
+    /// Opens the log of a store whose superblock has `generation` and contains everything up to
+    /// `from`. Passes every record with a sequence above `from` to `replay`, in the order of
+    /// sequences. `synced_at_least` is the synced watermark in the superblock. Afterwards
     /// [`Log::completed`] is the last sequence of the log; the next append begins above it.
     ///
-    /// The log ends before the first gap. A gap at or below the synced watermark is an error; so is
-    /// one at or below the completion watermark that a record names, on the boot and the mount that
-    /// wrote it.
+    /// The log ends before the first gap. A gap at or below the synced watermark is an error. On
+    /// the boot and the mount that wrote the log, so is a gap at or below the completion watermark
+    /// in any record.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] with the place when something at or below the synced watermark is missing
-    /// or damaged; [`Error::OlderGeneration`] when the log names a newer generation;
-    /// [`Error::NewerFormat`]; what `replay` fails with; or as the device says. Whatever it is, the
-    /// log can be opened again as after a crash.
+    /// [`Error::Corrupt`] with the place if something at or below the synced watermark is missing
+    /// or damaged; [`Error::OlderGeneration`] if the log names a newer generation;
+    /// [`Error::NewerFormat`]; errors of `replay`; I/O errors. After any of them the log can be
+    /// opened again as after a crash.
     pub fn open(
         directory: &Arc<dyn Directory>,
         options: LogOptions,
@@ -247,12 +247,12 @@ impl Log {
         })
     }
 
-    /// Opens a log as far as it goes: every sound record above `from` is replayed, damage is
-    /// skipped and reported, a newer generation named by the log is accepted. Afterwards the log is
-    /// sound: what was missing is void. Nothing else ever skips damage.
+    /// Opens a log as far as possible: replays every sound record above `from`, skips and reports
+    /// damage, and accepts a log that names a newer generation. Afterwards the log is sound, with
+    /// voids in place of missing records. No other operation skips damage.
     ///
     /// # Errors
-    /// [`Error::NewerFormat`], what `replay` fails with, or as the device says.
+    /// [`Error::NewerFormat`]; errors of `replay`; I/O errors.
     pub fn repair(
         directory: &Arc<dyn Directory>,
         options: LogOptions,
@@ -272,25 +272,25 @@ impl Log {
         Ok((log, report))
     }
 
-    /// Appends a record that covers `first..first + count`, and returns when `durability` holds.
+    /// Appends a record that covers `first..first + count`, and returns once `durability` holds.
     ///
-    /// Sequences are dense: each is appended once, by whichever thread, or given up with
-    /// [`Log::void`]. A thread that asks for `Disk` waits until all lower sequences are complete,
-    /// so it must not be the one that is still to append them.
+    /// Sequences are dense: each is appended once, by any thread, or given up with [`Log::void`].
+    /// An append with `Disk` waits until all lower sequences are complete, so its thread must not
+    /// be the one that still has to append them.
     ///
     /// # Errors
     /// [`Error::LogFull`] or `DiskFull` ([`Error::is_full`]) with nothing written: the sequences
     /// are still open, and can be appended again once the log has space. [`Error::BadOption`] for a
-    /// payload above [`MAX_PAYLOAD`]. Anything else is for good: [`Error::Poisoned`] follows, and
-    /// whether the record survives is open, as after a crash.
+    /// payload above [`MAX_PAYLOAD`]. Any other error is permanent: [`Error::Poisoned`] follows,
+    /// and the record may or may not survive, as after a crash.
     ///
     /// # Panics
-    /// When `first` or `count` is zero, or the sequences were appended before.
+    /// If `first` or `count` is zero, or if the sequences were appended before.
     pub fn append(&self, first: u64, count: u32, payload: &[u8], durability: Durability) -> Result<()> {
         self.append_as(first, count, payload, durability, Importance::Normal)
     }
 
-    /// As [`Log::append`], for records that may use the reserve.
+    /// Like [`Log::append`], for records that may use the reserve.
     ///
     /// # Errors
     /// As [`Log::append`].
@@ -308,8 +308,8 @@ impl Log {
         self.append_parts(first, count, [payload, &[]], durability, importance)
     }
 
-    /// As [`Log::append_as`], of a payload in two parts, which stand one behind the other: a caller
-    /// need not put them together.
+    /// Like [`Log::append_as`], for a payload in two parts, which are stored contiguously. The
+    /// caller need not concatenate them.
     ///
     /// # Errors
     /// As [`Log::append`].
@@ -336,8 +336,8 @@ impl Log {
         self.shared.append(entry, durability, importance.into())
     }
 
-    /// Gives up sequences that were assigned and could not be appended: they hold nothing, and
-    /// nothing waits for them any more. It may use the reserve.
+    /// Gives up sequences that were assigned and could not be appended: they are complete without
+    /// content, and nothing waits for them any more. May use the reserve.
     ///
     /// # Errors
     /// As [`Log::append`].
@@ -348,12 +348,11 @@ impl Log {
         self.shared.void(first, count)
     }
 
-    /// Makes everything that is complete durable, and returns up to where that is. That it is
-    /// durable is written down durably apart from the segments: whatever of it is damaged later is
-    /// missed.
+    /// Makes every complete record durable, and returns the synced watermark. Also makes the mark
+    /// durable, so that later damage to any of these records is detected.
     ///
     /// # Errors
-    /// As the device says; the log is poisoned then.
+    /// I/O errors; they poison the log.
     pub fn sync_all(&self) -> Result<u64> {
         self.shared.commit.healthy()?;
         self.shared.wait_synced(self.shared.watermark.completed())?;
@@ -365,12 +364,12 @@ impl Log {
         Ok(self.synced())
     }
 
-    /// Writes the synced watermark down durably, apart from the segments: from now on damage to
-    /// anything below it is found, whatever crashes. It costs a sync of a small file, unless the
-    /// mark says as much already.
+    /// Makes the synced watermark durable in the mark: from now on, damage to any record below it
+    /// is detected after any crash. Costs a sync of a small file, unless the mark is already up to
+    /// date.
     ///
     /// # Errors
-    /// As the device says; the log is poisoned then.
+    /// I/O errors; they poison the log.
     pub fn mark_synced(&self) -> Result<()> {
         self.shared.commit.healthy()?;
         self.shared
@@ -378,10 +377,10 @@ impl Log {
             .map_err(|error| self.shared.poison_unless_full(error))
     }
 
-    /// Makes everything up to `sequence` durable. Callers that ask at the same time share a sync.
+    /// Makes everything up to `sequence` durable. Concurrent callers share a sync.
     ///
     /// # Errors
-    /// As the device says; the log is poisoned then.
+    /// I/O errors; they poison the log.
     pub fn sync_through(&self, sequence: u64) -> Result<()> {
         self.shared.commit.healthy()?;
         if self.synced() >= sequence {
@@ -390,70 +389,69 @@ impl Log {
         self.shared.wait_synced(sequence)
     }
 
-    /// Returns what was written to the log and was gone when it was opened, unless that was
-    /// refused: after a loss of power this is no proof of damage.
+    /// Returns the records that were found missing at opening, if there were any and the opening
+    /// succeeded. After a power failure this does not prove damage.
     #[must_use]
     pub fn lost_tail(&self) -> Option<&LostTail> {
         self.shared.lost_tail.as_ref()
     }
 
-    /// Returns the name of a file of the log that was removed since it was opened, if any was: what
-    /// it holds is gone once the log is closed.
+    /// Returns the name of a file of the log that was removed while the log is open, if there is
+    /// one. Its contents are lost when the log is closed.
     #[must_use]
     pub fn removed_file(&self) -> Option<String> {
         self.shared.removed_file()
     }
 
-    /// Everything up to this sequence survives the loss of power.
+    /// Returns the synced watermark: every sequence up to it survives a power failure.
     #[must_use]
     pub fn synced(&self) -> u64 {
         self.shared.commit.synced()
     }
 
-    /// Every sequence up to this one was appended, or given up.
+    /// Returns the completion watermark: every sequence up to it was appended or voided.
     #[must_use]
     pub fn completed(&self) -> u64 {
         self.shared.watermark.completed()
     }
 
-    /// Makes durable that `generation` exists: from then on no older superblock is accepted. To be
-    /// called once its superblock is durable, before [`Log::release`].
+    /// Durably notes that `generation` exists: from then on no older superblock is accepted. Must
+    /// be called once its superblock is durable, before [`Log::release`].
     ///
     /// # Errors
-    /// As the device says; the log is poisoned unless the disk was full. It seldom is: the note may
+    /// I/O errors; they poison the log, except for a full disk. That is rare, because the note may
     /// use the reserve.
     pub fn note_generation(&self, generation: u64) -> Result<()> {
         self.shared.control(Kind::Note, generation)
     }
 
-    /// A durable checkpoint holds everything up to `through`, and its generation was noted:
-    /// segments that hold nothing above are recycled, or punched when they have been idle for long.
-    /// They are never synced any more.
+    /// Releases the segments that contain nothing above `through`. A durable checkpoint contains
+    /// everything up to there, and its generation was noted. The segments are recycled, or punched
+    /// after a long idle time, and are never synced any more.
     ///
     /// # Errors
-    /// As the device says; the log is poisoned then.
+    /// I/O errors; they poison the log.
     pub fn release(&self, through: u64) -> Result<()> {
         self.shared.release(through)
     }
 
-    /// Keeps released segments from now on, the newest ones of them, up to `bytes` bytes beyond the
-    /// limit.
+    /// Retains the newest released segments from now on, up to `bytes` bytes beyond the limit.
     pub fn retain(&self, bytes: u64) {
         self.shared.history.retain(bytes);
     }
 
-    /// Every record above this sequence is still there, as far as it was appended.
+    /// Returns the sequence above which every appended record is still available.
     #[must_use]
     pub fn forgotten(&self) -> u64 {
         self.shared.history.forgotten()
     }
 
-    /// Hands records above `after` and up to `through` over, which are complete, in the order of
-    /// their sequences, until about `bytes` of them were. Answers the last sequence that was looked
-    /// at; none when some of it is not there any more.
+    /// Passes the complete records above `after` and up to `through` to `take`, in the order of
+    /// their sequences, until they total about `bytes` bytes. Returns the last sequence examined;
+    /// `None` if some of the records are no longer available.
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     pub fn read_after(
         &self,
         after: u64,
@@ -464,21 +462,22 @@ impl Log {
         self.shared.read_after(after, through, bytes, take)
     }
 
-    /// Returns the latest time that was noted, in milliseconds since 1970, by earlier openings too.
+    /// Returns the latest time noted by readers, including those of earlier openings, in
+    /// milliseconds since 1970.
     #[must_use]
     pub fn time_ms(&self) -> u64 {
         self.shared.time_ms.load(Ordering::Acquire)
     }
 
-    /// Notes the time that readers read by: it is written down with the next mark.
+    /// Notes the time used by readers. It is written with the next mark.
     pub fn note_time(&self, now_ms: u64) {
         self.shared.time_ms.store(now_ms, Ordering::Release);
     }
 
-    /// Writes the time that was noted down, so that the death of the process does not undo it.
+    /// Writes the noted time to the mark, so that it survives the process.
     ///
     /// # Errors
-    /// As the device says; the log is poisoned then.
+    /// I/O errors; they poison the log.
     pub fn mark_time(&self) -> Result<()> {
         self.shared.commit.healthy()?;
         self.shared
@@ -486,40 +485,40 @@ impl Log {
             .map_err(|error| self.shared.poison_unless_full(error))
     }
 
-    /// Does a slice of background work, at most a mebibyte of page touches or one file: empties
-    /// buffers, makes segments ready ahead of the writers, punches idle ones. Without calls of it,
-    /// appends do the same when they must.
+    /// Performs one step of background work, at most a mebibyte of page touches or one file:
+    /// prefaults pages, prepares segments ahead of the writers, and punches idle ones. Optional:
+    /// appends do this work themselves when needed.
     ///
     /// # Errors
-    /// As the device says; the log is poisoned then.
+    /// I/O errors; they poison the log.
     pub fn prepare(&self) -> Result<Progress> {
         self.shared.prepare()
     }
 
-    /// Returns whether the next segment that ordinary writes need has its space already.
+    /// Returns whether space is already allocated for the next segment of ordinary writes.
     #[must_use]
     pub fn has_space(&self) -> bool {
         self.shared.has_space()
     }
 
-    /// Returns how much space the log asks the file system for at once, in bytes; for a longer
-    /// record more.
+    /// Returns the number of bytes that the log allocates from the file system at a time. A longer
+    /// record needs more.
     #[must_use]
     pub fn segment_bytes(&self) -> u64 {
         self.shared.segment_bytes()
     }
 
-    /// Returns what the log holds.
+    /// Returns the space used by the log.
     #[must_use]
     pub fn usage(&self) -> LogUsage {
         self.shared.usage()
     }
 
-    /// Syncs everything and marks the log as closed, so that at the next opening any damage is
-    /// found. Clones of this handle refuse further work.
+    /// Syncs the log and marks it as closed, so that the next opening detects any damage. Clones of
+    /// this handle refuse further work.
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     #[allow(clippy::needless_pass_by_value)]
     pub fn close(self) -> Result<()> {
         self.shared.close()

@@ -9,13 +9,13 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 
-/// A log of numbers: what is complete, what a device holds, and who was told.
+/// A log of numbers: the complete ones, the ones on the device, and the acknowledgements.
 struct World {
     watermark: Watermark,
     commit: Commit,
-    /// Everything up to here is on the device.
+    /// The device contains everything up to this number.
     device: AtomicU64,
-    /// How many syncs still work.
+    /// Number of syncs that still succeed.
     good: u64,
     syncs: AtomicU64,
 }
@@ -37,7 +37,7 @@ impl World {
         }
     }
 
-    /// The device takes what is complete when the sync begins.
+    /// The device stores everything that is complete when the sync begins.
     fn sync(&self) -> crate::Result<()> {
         if self.syncs.fetch_add(1, Ordering::SeqCst) >= self.good {
             let cause = "the device".to_owned();
@@ -53,7 +53,7 @@ impl World {
             .wait(sequence, || self.watermark.completed(), |_| self.sync())
     }
 
-    /// Appends, waits for the device, and looks whether it has what the caller is told.
+    /// Appends, waits for the device, and checks that it contains what was acknowledged.
     fn write(&self, sequence: u64) {
         self.append(sequence);
         match self.wait(sequence) {
@@ -121,7 +121,7 @@ fn a_failure_wakes_who_waits_for_a_lower_sequence() {
     });
 }
 
-/// Sequences that threads complete, and the bytes of each, which loom watches.
+/// Sequences that threads complete, and the bytes of each, which loom checks.
 struct Pages {
     watermark: Watermark,
     bytes: [UnsafeCell<u64>; 4],

@@ -1,4 +1,4 @@
-//! What a log is opened with.
+//! Options for opening a log.
 
 use crate::{Error, Result};
 use alluvium_base::{KIB, MIB};
@@ -12,45 +12,46 @@ use alluvium_base::{KIB, MIB};
 /// | `Disk` | it and every lower sequence are synced | the loss of power |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Durability {
-    /// The caller asks for nothing. The log does as for `Process`.
+    /// The caller requests no durability. Treated as `Process`.
     Memory,
     /// The record is in the page cache. It survives the process once all lower sequences are
-    /// complete ([`Log::completed`](super::Log::completed)): no caller is told of it before.
+    /// complete ([`Log::completed`](super::Log::completed)); the append is not reported to the
+    /// caller before.
     Process,
     /// The record and all lower sequences are complete and synced.
     Disk,
 }
 
-/// How bytes reach a segment.
+/// How bytes are written to a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Access {
-    /// Stores into a mapping; where files cannot be mapped, write calls.
+    /// Stores into a mapping, or write calls if files cannot be mapped.
     #[default]
     Mapped,
-    /// Write calls always.
+    /// Write calls only.
     Written,
 }
 
-/// Who may use the reserve.
+/// Whether an append may use the reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Importance {
-    /// Ordinary writes.
+    /// Ordinary writes, which may not.
     Normal,
-    /// Deletes, voids and whatever leads to a checkpoint: they may use the reserve.
+    /// Deletes, voids and all writes that lead to a checkpoint, which may.
     Essential,
 }
 
-/// The most lanes of a log.
+/// Maximum number of lanes of a log.
 pub const MAX_LANES: usize = 64;
 
-/// The smallest segment, in bytes.
+/// Size of the smallest segment in bytes.
 pub const MIN_SEGMENT: u64 = 4 * KIB;
 const _: () = assert!((64 * KIB).is_multiple_of(MIN_SEGMENT), "segments are whole pages");
 
-/// The longest payload of one record, in bytes.
+/// Maximum payload of one record in bytes.
 pub const MAX_PAYLOAD: u64 = 256 * MIB;
 
-/// What a log is opened with. The lengths may differ from one opening to the next.
+/// Options of a log. The sizes may differ from one opening to the next.
 ///
 /// ```
 /// use alluvium_storage::log::LogOptions;
@@ -59,30 +60,31 @@ pub const MAX_PAYLOAD: u64 = 256 * MIB;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogOptions {
-    /// How many bytes of segments may be unreleased, the reserve included.
+    /// Maximum bytes of unreleased segments, including the reserve.
     pub limit_bytes: u64,
-    /// The length of a segment, a multiple of 4 KiB. A record that does not fit one gets a segment
-    /// of its own size.
+    /// Size of a segment in bytes, a multiple of 4 KiB. A longer record gets a segment of its own
+    /// size.
     pub segment_bytes: u64,
-    /// How many of `limit_bytes` only [`Importance::Essential`] appends may use. At least one
-    /// segment.
+    /// Bytes of `limit_bytes` reserved for [`Importance::Essential`] appends; at least one segment.
     pub reserve_bytes: u64,
-    /// How many writers do not contend.
+    /// Number of writers that do not contend.
     pub lanes: usize,
-    /// How bytes reach a segment.
+    /// How bytes are written to a segment.
     pub access: Access,
-    /// Whether a log takes little space while its store is small: segments are made as long as a
-    /// quarter of what the log has held, or a 32nd of `stored_bytes`, and `segment_bytes` at most.
+    /// Whether the log uses little space while its store is small. Segments then have a quarter of
+    /// the log's peak size or a 32nd of `stored_bytes`, whichever is larger, but at most
+    /// `segment_bytes`.
     pub starts_small: bool,
-    /// How many bytes the store holds when it is opened, for a log that starts small.
+    /// Size of the store at opening in bytes, for a log that starts small.
     pub stored_bytes: u64,
-    /// Ties the log to its store, so that another store's segments are found. The same at every
-    /// opening.
+    /// Identity of the store, by which segments of another store are recognised. Must be the same
+    /// at every opening.
     pub identity: u64,
 }
 
 impl LogOptions {
-    /// Options for a limit: 32 segments of 64 KiB to 16 MiB, one of them the reserve, four lanes.
+    /// Returns options for a limit: 32 segments of 64 KiB to 16 MiB, one of them the reserve, and
+    /// four lanes.
     #[must_use]
     pub fn with_limit(limit_bytes: u64) -> LogOptions {
         let segment_bytes = (limit_bytes / 32 / MIN_SEGMENT * MIN_SEGMENT).clamp(64 * KIB, 16 * MIB);
@@ -98,10 +100,10 @@ impl LogOptions {
         }
     }
 
-    /// Checks that the options fit each other.
+    /// Checks that the options are consistent.
     ///
     /// # Errors
-    /// [`Error::BadOption`] naming the one that does not.
+    /// [`Error::BadOption`] naming the invalid one.
     pub fn validate(&self) -> Result<()> {
         let bad = |option, why| Err(Error::BadOption { option, why });
         if !(1..=MAX_LANES).contains(&self.lanes) {
@@ -136,7 +138,7 @@ impl LogOptions {
 }
 
 impl Default for LogOptions {
-    /// A limit of 256 MiB.
+    /// Returns options with a limit of 256 MiB.
     fn default() -> Self {
         LogOptions::with_limit(256 * MIB)
     }

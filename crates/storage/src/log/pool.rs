@@ -1,5 +1,4 @@
-//! The slots that no lane writes: made ahead, handed out, taken back, given back to the file
-//! system.
+//! The pool of slots that no lane writes: created in advance, handed out, taken back, punched.
 //!
 //! ```text
 //!            create ┐                        ┌──── punch ◄── idle for long ──┐
@@ -9,9 +8,9 @@
 //!                   └──────────── recycle ◄───────────────────┘
 //! ```
 //!
-//! A slot comes out of here with its name durable and its space allocated, so that a full disk is
-//! found here, before anything is written. Some ready slots are the reserve: ordinary writes cannot
-//! have them.
+//! A slot leaves the pool with its name durable and its space allocated, so that a full disk is
+//! detected here, before anything is written. Some ready slots form the reserve, which ordinary
+//! writes cannot use.
 
 use super::options::{Access, Importance, LogOptions, MIN_SEGMENT};
 use super::segment::{Slot, slot_file};
@@ -24,29 +23,28 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Lengths of slots are multiples of this many bytes.
+/// Slot sizes are multiples of this many bytes.
 const PAGE: u64 = 4096;
 
-/// How much of a slot one step of preparation touches, in bytes.
+/// Bytes of a slot touched in each step of preparation.
 const POPULATE_SLICE: u64 = 1 << 20;
 
-/// How many segments control records may add to the limit.
+/// Number of segments by which control records may exceed the limit.
 pub(super) const CONTROL_SEGMENTS: u64 = 3;
 
-/// The most that the slots are long with which a log begins that starts small; a sixteenth of a
-/// segment, if that is less.
+/// Maximum size of the first slots of a log that starts small. They have a sixteenth of a segment,
+/// if that is less.
 const SHORT: u64 = 16 << 10;
 
-/// Such a log makes slots as long as one of these parts of what it has held at most, or of what the
-/// store held when it was opened: half a dozen slots are ready for writers.
+/// In such a log, later slots have this fraction of the log's peak size, or of the store's size at
+/// opening, because about half a dozen slots are kept ready for writers.
 const PARTS_OF_LOG: u64 = 4;
 const PARTS_OF_STORE: u64 = 32;
 
-/// How many steps of preparation in a row must find nothing to do before a free slot is punched.
+/// Number of consecutive idle steps of preparation before a free slot is punched.
 const IDLE_STEPS: u64 = 16;
 
-/// Returns how long a slot is at least in which a record of `total` bytes stands behind a header
-/// and before a seal.
+/// Returns the minimum size of a slot for a record of `total` bytes, a header and a seal.
 fn length_with(total: u64) -> u64 {
     total + (BLOCK_BYTES + RECORD_BYTES) as u64
 }
@@ -56,47 +54,47 @@ fn length_with(total: u64) -> u64 {
 pub(super) struct Pool {
     directory: Arc<dyn Directory>,
     options: LogOptions,
-    /// Whether the limit does not count: a recovery must be able to write, however full the log
-    /// was.
+    /// Whether the limit is ignored: a recovery must be able to write, however full the log was.
     unlimited: AtomicBool,
-    /// Whether slots are mapped. Cleared for good where the file system refuses.
+    /// Whether slots are mapped. Cleared permanently if the file system does not support it.
     mapped: AtomicBool,
-    /// Whether hardly anything was written since the log was created: nothing is made ready for
-    /// writers meanwhile.
+    /// Whether almost nothing was written since the log was created. While set, no slots are
+    /// prepared for writers.
     untouched: AtomicBool,
     idle: Mutex<Idle>,
 }
 
 #[derive(Debug, Default)]
 struct Idle {
-    /// Allocated, mapped, and populated by and by.
+    /// Allocated and mapped slots, populated gradually.
     ready: Vec<Arc<Slot>>,
-    /// Released, pages perhaps resident; with the number of releases at that time.
+    /// Released slots whose pages may be resident, each with the number of releases at that time.
     free: Vec<(Arc<Slot>, u64)>,
-    /// Without space on the file system.
+    /// Slots without space on the file system.
     holes: Vec<Arc<Slot>>,
-    /// Short ones, for the first records of a new log.
+    /// Short slots for the first records of a new log.
     short: Vec<Arc<Slot>>,
-    /// The numbers that files have.
+    /// The slot numbers that have files.
     names: BTreeSet<u32>,
-    /// Bytes of the slots that are out, and the most that ever were.
+    /// Bytes of the slots that are handed out, and their peak.
     live: u64,
     peak: u64,
-    /// How many they were when a long record went past the limit; 0 once they are within it again.
+    /// Value of `live` when a long record exceeded the limit; 0 once `live` is within the limit
+    /// again.
     let_past: u64,
     releases: u64,
     idle_steps: u64,
 }
 
 impl Idle {
-    /// Notes how many bytes of slots are out.
+    /// Sets the bytes of slots that are handed out.
     fn set_live(&mut self, live: u64) {
         self.live = live;
         self.peak = self.peak.max(live);
         debug_assert!(self.live <= self.peak, "the most that ever were");
     }
 
-    /// Returns a short slot, while there are some that this claim may have and the record fits.
+    /// Returns a short slot if this claim may have one and the record fits.
     fn take_short(&mut self, total: u64, claim: Claim) -> Option<Arc<Slot>> {
         let kept = usize::from(claim == Claim::Normal);
         let fits = length_with(total) <= self.short.last()?.len;
@@ -107,7 +105,7 @@ impl Idle {
         }
     }
 
-    /// A slot is out no more.
+    /// Stops counting a slot as handed out.
     fn shrink(&mut self, len: u64, limit_bytes: u64) {
         assert!(
             len <= self.live,
@@ -121,10 +119,10 @@ impl Idle {
     }
 }
 
-/// What there is, in bytes and pieces.
+/// Space used by the pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct PoolUsage {
-    /// Bytes of the slots that are out.
+    /// Bytes of slots that are handed out.
     pub(super) live_bytes: u64,
     /// Bytes of slots that are ready or free.
     pub(super) idle_bytes: u64,
@@ -132,41 +130,41 @@ pub(super) struct PoolUsage {
     pub(super) idle_resident_bytes: u64,
     /// Slots ready for a lane.
     pub(super) ready: usize,
-    /// Slots that were released and keep their space.
+    /// Released slots that keep their space.
     pub(super) free: usize,
     /// Slots without space.
     pub(super) holes: usize,
 }
 
-/// Whether the log's limit counts.
+/// Whether the log's limit is enforced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Limit {
-    /// It does.
+    /// It is enforced.
     Kept,
-    /// It does not: a recovery is under way.
+    /// It is ignored during a recovery.
     Ignored,
 }
 
-/// What the header block of an idle slot holds.
+/// The header block of an idle slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Header {
     /// Zeros.
     Blank,
-    /// A segment that is overtaken, or damage.
+    /// A released segment, or damage.
     Stale,
 }
 
-/// What a slot is wanted for: each may use more of the limit, and of the slots that are ready, than
-/// the one before.
+/// The purpose of a slot. Each may use more of the limit, and more of the ready slots, than the one
+/// before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Claim {
     /// Ordinary writes.
     Normal,
-    /// Deletes and the like: they may use the reserve.
+    /// Deletes and other essential writes, which may use the reserve.
     Essential,
     /// The lowest incomplete sequence, without which nothing could be released.
     Unblock,
-    /// Notes and the mark of a close: without a note nothing is released.
+    /// Notes and the mark of a close. Without a note nothing is released.
     Control,
 }
 
@@ -179,17 +177,17 @@ impl From<Importance> for Claim {
     }
 }
 
-/// A slot for a lane, and whether it came from the reserve.
+/// A slot for a lane.
 #[derive(Debug)]
 pub(super) struct Taken {
-    /// The slot.
     pub(super) slot: Arc<Slot>,
-    /// Whether ordinary writes may not use it until something is released.
+    /// Whether it exceeds the ordinary limit, so that ordinary writes may not use it until
+    /// something is released.
     pub(super) reserved: bool,
 }
 
 impl Pool {
-    /// Creates a pool without slots. `names` are the numbers that files have already.
+    /// Creates a pool without slots. `names` are the slot numbers that already have files.
     #[must_use]
     pub(super) fn new(directory: Arc<dyn Directory>, options: LogOptions, names: BTreeSet<u32>) -> Pool {
         Pool {
@@ -205,7 +203,7 @@ impl Pool {
         }
     }
 
-    /// Whether the limit is to be ignored from now on.
+    /// Sets whether the limit is ignored.
     pub(super) fn ignore_limit(&self, ignore: Limit) {
         self.unlimited.store(ignore == Limit::Ignored, Ordering::Relaxed);
     }
@@ -222,8 +220,7 @@ impl Pool {
         self.mapped.load(Ordering::Relaxed)
     }
 
-    /// Returns how long slots are that are made now. It never becomes less, so that slots are used
-    /// again and again.
+    /// Returns the size of newly created slots. It never decreases, so that slots can be reused.
     fn usual_length(&self, idle: &Idle) -> u64 {
         let LogOptions {
             segment_bytes,
@@ -244,12 +241,12 @@ impl Pool {
         length
     }
 
-    /// Returns the length of the slots with which a log begins that starts small.
+    /// Returns the size of the first slots of a log that starts small.
     fn shortest(&self) -> u64 {
         (self.options.segment_bytes / 16).clamp(MIN_SEGMENT, SHORT)
     }
 
-    /// Returns the length of a segment for a record of `total` bytes.
+    /// Returns the size of a segment for a record of `total` bytes.
     fn length_for(&self, idle: &Idle, total: u64) -> u64 {
         let needed = length_with(total);
         if needed <= self.options.segment_bytes {
@@ -260,13 +257,13 @@ impl Pool {
         }
     }
 
-    /// Returns the slots of the reserve, and one for a note.
+    /// Returns the number of slots in the reserve, plus one for a note.
     fn reserve_slots(&self) -> usize {
         (self.options.reserve_bytes / self.options.segment_bytes) as usize + 1
     }
 
-    /// Returns how many bytes may be live for this claim. What must be written goes past a long
-    /// record that went past the limit.
+    /// Returns the maximum live bytes for this claim. Mandatory writes may exceed the limit after a
+    /// long record has exceeded it.
     fn allowance(&self, idle: &Idle, claim: Claim) -> u64 {
         debug_assert!(
             self.options.reserve_bytes <= self.options.limit_bytes,
@@ -287,7 +284,7 @@ impl Pool {
         }
     }
 
-    /// Returns how many ready slots this claim leaves behind.
+    /// Returns the number of ready slots that this claim must leave.
     fn keeps(&self, claim: Claim) -> usize {
         match claim {
             Claim::Normal => self.reserve_slots(),
@@ -296,14 +293,14 @@ impl Pool {
         }
     }
 
-    /// Returns whether this claim may go on writing a segment that did not fit the ordinary limit.
+    /// Returns whether this claim may continue a segment that exceeded the ordinary limit.
     #[must_use]
     pub(super) fn has_room(&self, claim: Claim) -> bool {
         let idle = self.idle.lock();
         idle.live <= self.allowance(&idle, claim)
     }
 
-    /// Returns whether an ordinary write gets a slot without asking the file system for space.
+    /// Returns whether an ordinary write gets a slot without allocating space from the file system.
     #[must_use]
     pub(super) fn has_space(&self) -> bool {
         let idle = self.idle.lock();
@@ -313,15 +310,15 @@ impl Pool {
     /// Returns a slot for a lane that has a record of `total` bytes to write.
     ///
     /// # Errors
-    /// [`Error::LogFull`] at the limit, `DiskFull` where the file system is full, with nothing
-    /// changed; or as the device says.
+    /// [`Error::LogFull`] at the limit, and `DiskFull` if the file system is full, with nothing
+    /// changed; I/O errors.
     pub(super) fn take(&self, total: u64, claim: Claim) -> Result<Taken> {
         let mut idle = self.idle.lock();
         let len = self.length_for(&idle, total);
         let live = idle.live + len;
         let allowance = self.allowance(&idle, claim);
-        // A long record goes past the limit where half of what is allowed is free: it could never
-        // be written otherwise.
+        // A long record may exceed the limit while half of the allowance is free: otherwise it
+        // could never be written.
         let is_let_past = len > self.options.segment_bytes && idle.live <= allowance / 2;
         if live > allowance && !is_let_past {
             return Err(Error::LogFull {
@@ -339,8 +336,8 @@ impl Pool {
         idle.idle_steps = 0;
         let short = idle.take_short(total, claim);
         if claim != Claim::Control && idle.short.len() < self.options.lanes {
-            // A writer has filled a short slot, or several have come: what they need next is made
-            // meanwhile.
+            // A writer has filled a short slot, or several writers have started: from now on slots
+            // are prepared for them.
             self.untouched.store(false, Ordering::Relaxed);
         }
         if let Some(slot) = short {
@@ -365,7 +362,7 @@ impl Pool {
         self.account(len, self.refresh_or_make(slot, least, len), reserved)
     }
 
-    /// Hands a slot out, for which `len` bytes were counted.
+    /// Hands out a slot for which `len` bytes were counted.
     fn account(&self, len: u64, slot: Result<Arc<Slot>>, reserved: bool) -> Result<Taken> {
         let slot = slot.and_then(|slot| self.map(slot));
         match slot {
@@ -381,7 +378,7 @@ impl Pool {
         }
     }
 
-    /// Maps the slot if slots are mapped here, and finds out whether they are.
+    /// Maps the slot if slots are mapped, and detects whether the file system supports it.
     fn map(&self, slot: Arc<Slot>) -> Result<Arc<Slot>> {
         if self.is_mapped() {
             match slot.map() {
@@ -400,10 +397,9 @@ impl Pool {
         Ok(slot)
     }
 
-    /// Returns a slot with its space allocated: this one, if it can be had, or from a hole, or a
-    /// new one. Where segments are written by calls, the file system may write to a new place what
-    /// was written before, so that the space of a slot that was used counts for nothing. It has
-    /// `least` bytes at least; a new one has `len`.
+    /// Returns a slot with allocated space: `used` if possible, else a hole, else a new one. With
+    /// write calls, the file system may write a used slot to a new place, so that its old space
+    /// does not count. The slot has at least `least` bytes; a new one has `len`.
     fn refresh_or_make(&self, used: Option<Arc<Slot>>, least: u64, len: u64) -> Result<Arc<Slot>> {
         let Some(slot) = used else {
             return self.fill_hole_or_create(least, len);
@@ -424,7 +420,7 @@ impl Pool {
         }
     }
 
-    /// Returns a slot with its space allocated, from a hole or newly created.
+    /// Returns a slot with allocated space, from a hole or newly created.
     fn fill_hole_or_create(&self, least: u64, len: u64) -> Result<Arc<Slot>> {
         let holes = std::mem::take(&mut self.idle.lock().holes);
         let mut filled = None;
@@ -442,7 +438,7 @@ impl Pool {
                 .and_then(|()| slot.file.allocate(whole()))
             {
                 Ok(()) => filled = Some(slot),
-                // Another one may have its space still.
+                // Another hole may still have its space.
                 Err(error) if error.is_disk_full() => left.push(slot),
                 Err(error) => failure = Some(error),
             }
@@ -459,12 +455,12 @@ impl Pool {
         }
     }
 
-    /// Makes the short slots that a new log begins with: one for each lane, one for a note and one
-    /// as the reserve. Nothing else is made before writers have used some of them, so that a new
-    /// store is small.
+    /// Creates the short slots of a new log: one for each lane, one for a note and one as the
+    /// reserve. Nothing else is prepared until writers have used some of them, so that a new store
+    /// is small.
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     pub(super) fn start_small(&self) -> Result<()> {
         let len = self.shortest();
         for _ in 0..self.options.lanes + 2 {
@@ -475,7 +471,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Creates a new file whose name and length are durable.
+    /// Creates a new file with durable name and size.
     fn create(&self, len: u64) -> Result<Arc<Slot>> {
         assert!(
             len > BLOCK_BYTES as u64,
@@ -502,7 +498,7 @@ impl Pool {
         match made {
             Ok(slot) => Ok(slot),
             Err(error) => {
-                // What was begun is removed as far as it goes; a file that stays is found empty at
+                // A partial file is removed if possible. One that stays is recognised as empty at
                 // the next opening.
                 if self.directory.remove(&name).is_ok() {
                     self.idle.lock().names.remove(&index);
@@ -512,17 +508,17 @@ impl Pool {
         }
     }
 
-    /// A slot is released: what it holds counts against no limit any more.
+    /// Stops counting a released slot against the limit.
     pub(super) fn retire(&self, slot: &Slot) {
         self.idle.lock().shrink(slot.len, self.options.limit_bytes);
     }
 
-    /// Takes a slot whose segment was released.
+    /// Takes back a slot whose segment was released.
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     pub(super) fn give_back(&self, slot: Arc<Slot>) -> Result<()> {
-        // As the log grows, longer ones take the place of those that it began with.
+        // As the log grows, longer slots replace its initial ones.
         let usual = self.usual_length(&self.idle.lock());
         if slot.len != usual {
             return self.remove(slot.index);
@@ -544,8 +540,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Not for safety, for what the slot holds is overtaken, but so that the next recovery need not
-    /// read it.
+    /// Blanks the header so that the next recovery need not read the slot. Not needed for safety,
+    /// because its contents are released.
     fn blank(slot: &Slot) -> Result<()> {
         let blanked = slot.file.write_at(0, Buffer::zeroed(BLOCK_BYTES), Purpose::Log);
         match blanked {
@@ -554,31 +550,32 @@ impl Pool {
         }
     }
 
-    /// Removes a slot that is not needed any more.
+    /// Removes a slot that is no longer needed.
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     pub(super) fn remove(&self, index: u32) -> Result<()> {
         self.directory.remove(&slot_file(index))?;
         self.idle.lock().names.remove(&index);
         Ok(())
     }
 
-    /// Takes an unused slot that recovery has found. Whether it has space is not known.
+    /// Adds an unused slot found by recovery. It may have no allocated space.
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     pub(super) fn adopt(&self, slot: Arc<Slot>, header: Header) -> Result<()> {
         let usual = self.usual_length(&self.idle.lock());
         let is_kept = match self.options.starts_small {
-            // On a full disk a shorter one may be all that can be had.
+            // On a full disk a shorter slot may be the only one available.
             true => (self.shortest()..=usual).contains(&slot.len),
             false => slot.len == usual,
         };
         if !is_kept {
             return self.remove(slot.index);
         }
-        // A log that was kept for who follows it may have left more files than will ever be used.
+        // A log that retained segments for followers may have left more files than it will ever
+        // use.
         let most = self.options.limit_bytes / self.options.segment_bytes + CONTROL_SEGMENTS;
         if self.idle.lock().holes.len() as u64 >= most {
             return self.remove(slot.index);
@@ -590,7 +587,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Counts a slot as out that recovery found in use.
+    /// Counts a slot that recovery found in use as handed out.
     pub(super) fn count_live(&self, len: u64) {
         debug_assert!(len > 0, "a live segment has records");
         let mut idle = self.idle.lock();
@@ -598,17 +595,17 @@ impl Pool {
         idle.set_live(live);
     }
 
-    /// To be called once per release, before slots come back: what lay free since the release
-    /// before the last is idle and is punched.
+    /// Must be called once per release, before slots are given back. Punches the slots that were
+    /// not reused since the release before the last.
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     pub(super) fn begin_release(&self) -> Result<()> {
         let idle_slots: Vec<_> = {
             let mut idle = self.idle.lock();
             idle.releases += 1;
             let releases = idle.releases;
-            // The most recently freed are at the end, so the idle ones are at the front.
+            // The most recently freed slots are at the end, so the idle ones are at the front.
             let count = idle.free.partition_point(|(_, freed)| freed + 1 < releases);
             idle.free.drain(..count).map(|(slot, _)| slot).collect()
         };
@@ -625,10 +622,10 @@ impl Pool {
         Ok(())
     }
 
-    /// One slice of making slots ready. Returns whether there was anything to do.
+    /// Performs one step of preparing slots. Returns whether there was anything to do.
     ///
     /// # Errors
-    /// As the device says. A full disk is not an error here: the next append finds it.
+    /// I/O errors. A full disk is ignored: the next append detects it.
     pub(super) fn prepare(&self, lanes: usize) -> Result<bool> {
         let unpopulated = {
             let idle = self.idle.lock();
@@ -654,7 +651,8 @@ impl Pool {
         }
     }
 
-    /// Makes one slot ready unless `target` are, or the limit allows no more.
+    /// Prepares one slot, unless `target` slots are ready or the limit allows no more. Returns
+    /// whether it did.
     ///
     /// # Errors
     /// As [`Pool::prepare`].
@@ -671,7 +669,7 @@ impl Pool {
             );
             let ready: u64 = idle.ready.iter().map(|slot| slot.len).sum();
             let next = idle.live + ready + len;
-            // One for a note is kept whatever the limit says.
+            // One slot is prepared regardless of the limit, for a note.
             let room = idle.ready.is_empty() || next <= self.options.limit_bytes;
             if idle.ready.len() >= target || !room {
                 return Ok(false);
@@ -693,7 +691,7 @@ impl Pool {
         }
     }
 
-    /// Makes the reserve ready.
+    /// Prepares the reserve. Returns whether it is complete.
     ///
     /// # Errors
     /// As [`Pool::prepare`].
@@ -702,13 +700,13 @@ impl Pool {
         Ok(self.idle.lock().ready.len() >= self.reserve_slots())
     }
 
-    /// Returns how many bytes may be live, whatever is written.
+    /// Returns the maximum live bytes for any claim.
     #[must_use]
     pub(super) fn most_bytes(&self) -> u64 {
         self.allowance(&self.idle.lock(), Claim::Control)
     }
 
-    /// Returns what there is.
+    /// Returns the space used by the pool.
     #[must_use]
     pub(super) fn usage(&self) -> PoolUsage {
         let idle = self.idle.lock();

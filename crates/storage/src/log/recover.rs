@@ -1,8 +1,8 @@
-//! Opening a log after a close, a crash, or a crash of an opening.
+//! Opening a log after a close, a crash, or an interrupted opening.
 //!
-//! Two passes. *Survey* reads everything and decides, changing nothing: which generation is named,
-//! what was synced, what is missing. *Replay* begins a new incarnation and then hands the records
-//! over in order.
+//! There are two passes. *Survey* reads everything and decides without changing anything: which
+//! generation is named, what was synced, what is missing. *Replay* begins a new incarnation and
+//! then passes the records on in order.
 //!
 //! ```text
 //!   survey ──► missing ≤ synced? ─────────────────────────── error, with the place
@@ -14,26 +14,26 @@
 //!         segments destroyed; durably
 //! ```
 //!
-//! *How a gap is judged.* Each record names the completion watermark of the moment when it was
-//! appended. A gap above all of them belongs to writers that were killed before they were told
-//! anything, and so were those behind it: the log ends there. A gap below one of them, on the boot
-//! that wrote them, means damage or a page cache that was lost. After another boot only the synced
-//! watermark counts. The careful reading is that of another boot, and is taken unless the newest
-//! segment is of this boot and this mount.
+//! *How a gap is judged.* Each record contains the completion watermark at the time of its append.
+//! A gap above all of these belongs to writers that were killed before they were acknowledged, as
+//! were the writers of the records after it: the log ends there. A gap below one of them, on the
+//! boot that wrote them, means damage or a lost page cache. After another boot only the synced
+//! watermark counts. The log is treated as written on another boot unless a segment of the newest
+//! incarnation is of this boot and this mount.
 //!
-//! *What is durable* does not depend on the boot: what an earlier life left may be in the page
-//! cache only, and clean there since a sync has failed. Segments above the synced watermark are
-//! written once more, so that the next sync writes them, and nothing above the watermark counts as
-//! synced before that. Where a full disk has no space for that it is put off (`keep`): the log can
-//! be read, and takes nothing before it is done.
+//! *What is durable* does not depend on the boot: records of an earlier life may be in the page
+//! cache only, and clean there since a failed sync. Segments above the synced watermark are
+//! rewritten, so that the next sync writes them, and nothing above the watermark counts as synced
+//! before that. If a full disk has no space for this, it is postponed (`keep`): the log can be
+//! read, and accepts no records before it is done.
 //!
-//! Why a crash at any moment of this is a crash like any other: the new incarnation's first header
-//! says where it begins (`base`) and is durable before any record of it. Until then the survey
-//! finds what it found. From then on earlier incarnations count up to `base` only, whatever is left
-//! of them; copies repeat what they copy, and the newest is taken; what is not yet destroyed is cut
-//! off by `base`, and once it is destroyed, `base` is not needed any more. Segments that are
-//! written once more hold the same bytes whatever of it is lost. On the same boot everything up to
-//! `base` must be there.
+//! *Why a crash at any moment of this is a crash like any other.* The new incarnation's first
+//! header contains its start (`base`) and is durable before any of its records. Until then the
+//! survey finds the same state again. From then on earlier incarnations count up to `base` only,
+//! whatever is left of them. Copies repeat their originals, and the newest is used. Records that
+//! are not yet destroyed are cut off by `base`, and once they are destroyed, `base` is no longer
+//! needed. Rewritten segments contain the same bytes, whatever part of the rewrite is lost. On the
+//! same boot everything up to `base` must be present.
 
 use super::format::{Kind, Mark};
 use super::keep::{Trim, Work, trim_at};
@@ -53,50 +53,50 @@ use alluvium_base::Purpose;
 use alluvium_device::Directory;
 use std::sync::Arc;
 
-/// How many segments have a buffer for payloads at a time.
+/// Maximum number of segments with a payload buffer at a time.
 const MAX_CURSORS: usize = 32;
 
-/// What the caller that opens a log knows.
+/// The caller's knowledge about the log being opened.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Start {
-    /// Sequences up to here are held by the checkpoint.
+    /// The checkpoint contains every sequence up to this one.
     pub(super) from: u64,
-    /// The generation of the superblock that was opened.
+    /// The generation of the opened superblock.
     pub(super) generation: u64,
-    /// What the superblock says was synced.
+    /// The synced watermark in the superblock.
     pub(super) synced_at_least: u64,
 }
 
-/// Whether damage is an error.
+/// How damage is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Strictness {
-    /// It is.
+    /// Damage is an error.
     Strict,
-    /// It is skipped and reported.
+    /// Damage is skipped and reported.
     Repair,
 }
 
-/// What is kept, and how.
+/// The segments that are kept, and how.
 #[derive(Debug)]
 struct Plan {
-    /// The last sequence that counts.
+    /// The last valid sequence.
     last: u64,
-    /// What is missing up to there.
+    /// The missing ranges up to there.
     gaps: Vec<(u64, u64)>,
-    /// Which sources are rewritten and destroyed.
+    /// Whether each source is rewritten and destroyed.
     rewritten: Vec<bool>,
-    /// Which sources are cut off, and where.
+    /// Where each source is cut off, if it is.
     trims: Vec<Option<Trim>>,
 }
 
 impl Plan {
-    /// Returns whether every record that counts stays where it is.
+    /// Returns whether every valid record stays in its place.
     fn copies_nothing(&self) -> bool {
         self.gaps.is_empty() && !self.rewritten.contains(&true)
     }
 
-    /// Returns what becomes of each segment when nothing above `last` counts. A repair writes
-    /// everything again.
+    /// Decides what is done with each segment if nothing above `last` is valid. A repair rewrites
+    /// everything.
     fn make(
         inventory: &Inventory,
         survey: &Survey,
@@ -179,11 +179,11 @@ pub(super) fn open(
     };
     let mut shared = Shared::new(directory, options, inventory.names.clone(), origin)?;
     if strictness == Strictness::Strict {
-        // Before anything of it is destroyed.
+        // Determined before any segment is destroyed.
         shared.lost_tail = LostTail::find(&inventory, &survey, start, last)?;
     }
     let reused = match begin_incarnation(&shared, &inventory, &survey, &plan) {
-        // Nothing has to be written for the records to be read.
+        // No write is needed to read the records.
         Err(error) if error.is_full() && plan.copies_nothing() => {
             shared.put_off.begin_later();
             None
@@ -202,7 +202,7 @@ pub(super) fn open(
     Ok((shared, report))
 }
 
-/// Reads the mark. A repair goes without a damaged one, and is told what is wrong with it.
+/// Reads the mark. A repair ignores a damaged mark and returns a description of the damage.
 fn read_mark(
     directory: &dyn Directory,
     identity: u64,
@@ -218,8 +218,8 @@ fn read_mark(
     }
 }
 
-/// Makes the new incarnation's first segment durable. Tells which old segment's slot it took, if
-/// any.
+/// Makes the new incarnation's first segment durable. Returns the slot of an old segment if it was
+/// reused.
 fn begin_incarnation(
     shared: &Shared,
     inventory: &Inventory,
@@ -241,13 +241,13 @@ fn begin_incarnation(
             return Ok(None);
         }
     };
-    // The disk is full. A segment that the checkpoint holds makes room, unless it alone names what
-    // no other does.
+    // The disk is full. A segment covered by the checkpoint is reused, unless it is the only one
+    // that names the incarnation and generation.
     let spare = inventory.sources.iter().zip(&survey.facts).zip(&plan.rewritten);
     let names = |source: &Source, fact: &Fact| (source.header.incarnation, fact.generation);
     let spare = spare
         .filter(|((_, fact), rewritten)| fact.highest == 0 && !**rewritten)
-        // One that the mark names is missed until the incarnation has a mark of its own.
+        // A segment that the mark names must stay until the incarnation has its own mark.
         .filter(|((source, _), _)| !survey.is_marked(source.header.number))
         .find(|((source, fact), _)| {
             let mut others = inventory.sources.iter().zip(&survey.facts);
@@ -271,7 +271,7 @@ fn slot(index: u32, file: &Arc<dyn alluvium_device::Device>) -> Arc<Slot> {
     Arc::new(Slot::new(index, Arc::clone(file), file.len()))
 }
 
-/// Hands every record over that counts, and writes what the new incarnation must repeat.
+/// Replays every valid record, and rewrites the records that the new incarnation must repeat.
 fn replay_all(
     shared: &Shared,
     inventory: &Inventory,
@@ -307,7 +307,7 @@ fn replay_all(
         let header = found.record.header;
         reached = header.last();
         let source = &sources[found.source];
-        // Only a few segments are being read at a time: one for each lane.
+        // Only a few segments are read at a time: one for each lane.
         let opens = cursors[found.source].is_none();
         if opens && cursors.iter().flatten().count() >= MAX_CURSORS {
             cursors.iter_mut().for_each(|cursor| *cursor = None);
@@ -342,7 +342,7 @@ fn replay_all(
     Ok(report)
 }
 
-/// The second pass did not find what the first one had found.
+/// Returns the error for a second pass that differs from the first.
 fn changed(inventory: &Inventory, missing: u64) -> Error {
     let slot = inventory.sources.first().map_or(0, |source| source.slot);
     let place = Place::new(Structure::LogRecord, slot_file(slot), 0);
@@ -358,8 +358,8 @@ fn repeat(shared: &Shared, entry: Entry<'_>) -> Result<()> {
     shared.lanes.first().put(shared, entry, Claim::Essential)
 }
 
-/// Covers missing sequences with a void record, however many they are, so that what follows them is
-/// never again behind a gap.
+/// Covers any number of missing sequences with a void record, so that later records no longer
+/// follow a gap.
 fn cover(shared: &Shared, first: u64, last: u64) -> Result<()> {
     assert!(
         first > 0 && first <= last,
@@ -375,7 +375,8 @@ fn cover(shared: &Shared, first: u64, last: u64) -> Result<()> {
     repeat(shared, entry)
 }
 
-/// Keeps what is still needed, destroys what was rewritten, and makes slots of the rest.
+/// Keeps the segments still needed, destroys the rewritten ones, and turns the rest into free
+/// slots.
 fn settle(
     shared: &Shared,
     inventory: &Inventory,
@@ -414,7 +415,8 @@ fn settle(
     }
     if plan.rewritten.contains(&true) {
         shared.catch_up()?;
-        // The copies are durable before what they copy goes; so are those of an earlier recovery.
+        // The copies are synced before the originals are destroyed, including copies by an earlier
+        // recovery.
         let segments = shared.table.lock().clone();
         segments
             .iter()
@@ -446,8 +448,8 @@ fn settle(
 }
 
 impl RepairReport {
-    /// Says what is not there. Behind the last sound record only a watermark or the mark can tell
-    /// of something: no later record names a gap.
+    /// Fills in the losses. Records missing after the last sound record can only be detected by a
+    /// watermark or the mark, because no later record reveals the gap.
     fn tell(&mut self, survey: &Survey, inventory: &Inventory, start: Start, last: u64) {
         self.named_generation = survey.generation.max(start.generation);
         let written = survey.synced.max(survey.named);

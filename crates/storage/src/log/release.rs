@@ -1,4 +1,4 @@
-//! Giving log space back, and the background step that keeps the writers supplied.
+//! Release of log space, and the background step that prepares segments for the writers.
 
 use super::history::Kept;
 use super::mark;
@@ -7,28 +7,28 @@ use super::shared::Shared;
 use crate::Result;
 use std::sync::Arc;
 
-/// Whether a step found anything to do.
+/// Result of a background step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// It did, and there may be more.
+    /// The step did some work, and there may be more.
     Worked,
     /// There is nothing to do for now.
     Idle,
 }
 
-/// What a log holds, in bytes and pieces.
+/// Space used by a log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogUsage {
     /// The limit, from the options.
     pub limit_bytes: u64,
-    /// Bytes of segments that are not released: what the limit limits.
+    /// Bytes of unreleased segments, to which the limit applies.
     pub live_bytes: u64,
-    /// Bytes on the file system: live segments and those ready or free.
+    /// Bytes on the file system: live segments, and ready and free slots.
     pub disk_bytes: u64,
-    /// Bytes that may be resident, to be charged to the budget: mapped slots, and the completion
+    /// Bytes that may be resident and are charged to the budget: mapped slots, and the completion
     /// ring.
     pub resident_bytes: u64,
-    /// Segments that are not released.
+    /// Unreleased segments.
     pub segments: usize,
     /// Slots ready for a lane.
     pub ready_slots: usize,
@@ -43,10 +43,10 @@ pub struct LogUsage {
 }
 
 impl Shared {
-    /// As [`Log::release`](super::Log::release).
+    /// Implements [`Log::release`](super::Log::release).
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     pub(super) fn release(&self, through: u64) -> Result<()> {
         self.commit.healthy()?;
         self.raise_released(through);
@@ -72,8 +72,8 @@ impl Shared {
                 "the segment that names the newest generation stays (L8)"
             );
             if self.history.keeps() {
-                // Under the table's lock: a reader finds each of them in the table or in what is
-                // kept.
+                // Done under the table's lock, so that a reader finds each segment in the table or
+                // in the history.
                 let kept = released.iter().map(|segment| Kept::of(segment));
                 (Vec::new(), self.history.keep(kept))
             } else {
@@ -83,7 +83,7 @@ impl Shared {
             }
         };
         let give_back = || {
-            // Before they go: what the mark names is there.
+            // Written before the segments go, so that every segment that the mark names exists.
             self.mark_lanes(&left)?;
             self.pool.begin_release()?;
             released
@@ -94,10 +94,10 @@ impl Shared {
         give_back().map_err(|error| self.poison_unless_full(error))
     }
 
-    /// As [`Log::prepare`](super::Log::prepare).
+    /// Implements [`Log::prepare`](super::Log::prepare).
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     pub(super) fn prepare(&self) -> Result<Progress> {
         self.commit.healthy()?;
         let worked = self
@@ -120,20 +120,19 @@ impl Shared {
         if self.pool.prepare(self.lanes.count())? {
             return Ok(true);
         }
-        // It is no reason to come back at once: where writers never rest, the mark would be written
-        // without end.
+        // Does not count as work: with constant writers, the mark would be rewritten without pause.
         self.refresh_mark()?;
         Ok(false)
     }
 
-    /// As [`Log::close`](super::Log::close).
+    /// Implements [`Log::close`](super::Log::close).
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     pub(super) fn close(&self) -> Result<()> {
         self.commit.healthy()?;
         if self.catch_up().is_err_and(|error| error.is_full()) {
-            // Nothing was appended since the opening: the next one finds what this one has found.
+            // Nothing was appended since the opening, so the next opening finds the same state.
             self.commit.poison("the log was closed");
             return Ok(());
         }
@@ -148,7 +147,7 @@ impl Shared {
         Ok(())
     }
 
-    /// As [`Log::removed_file`](super::Log::removed_file).
+    /// Implements [`Log::removed_file`](super::Log::removed_file).
     #[must_use]
     pub(super) fn removed_file(&self) -> Option<String> {
         let table = self.table.lock();
@@ -157,19 +156,19 @@ impl Shared {
         segment.or_else(|| self.mark.is_removed().then(|| mark::FILE.to_owned()))
     }
 
-    /// As [`Log::has_space`](super::Log::has_space).
+    /// Implements [`Log::has_space`](super::Log::has_space).
     #[must_use]
     pub(super) fn has_space(&self) -> bool {
         self.pool.has_space()
     }
 
-    /// As [`Log::segment_bytes`](super::Log::segment_bytes).
+    /// Implements [`Log::segment_bytes`](super::Log::segment_bytes).
     #[must_use]
     pub(super) fn segment_bytes(&self) -> u64 {
         self.options.segment_bytes
     }
 
-    /// As [`Log::usage`](super::Log::usage).
+    /// Implements [`Log::usage`](super::Log::usage).
     #[must_use]
     pub(super) fn usage(&self) -> LogUsage {
         let table = self.table.lock();

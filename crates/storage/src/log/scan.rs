@@ -1,5 +1,5 @@
-//! Reading segments back without trusting them: which files there are, and the records of one of
-//! them in turn.
+//! Reads segments back without trusting them: lists the files, and iterates over the records of
+//! one.
 
 use super::format::{
     ALIGNMENT, BLOCK_BYTES, Decoded, Kind, RECORD_BYTES, RecordHeader, SegmentHeader, VERSION, record_len,
@@ -11,10 +11,10 @@ use alluvium_device::{BLOCK, Buffer, Device, Directory, FileOptions};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// How much is read at once, in bytes, unless a record is longer.
+/// Bytes read at once, unless a record is longer.
 const CHUNK: u64 = 128 << 10;
 
-/// A search for a record behind damage gives up after hashing this many times the segment's length.
+/// A search for a record after damage gives up after hashing this many times the segment's length.
 const MAX_HASHED: u64 = 64;
 const _: () = assert!(CHUNK.is_multiple_of(BLOCK) && BLOCK.is_multiple_of(ALIGNMENT));
 
@@ -23,49 +23,47 @@ const _: () = assert!(CHUNK.is_multiple_of(BLOCK) && BLOCK.is_multiple_of(ALIGNM
 pub(super) struct Source {
     /// The number in the file's name.
     pub(super) slot: u32,
-    /// The file.
     pub(super) file: Arc<dyn Device>,
-    /// What its header block says.
+    /// Its header block.
     pub(super) header: SegmentHeader,
-    /// What the checksums of its records are seeded with.
+    /// The seed of its record checksums.
     pub(super) seed: u64,
-    /// Where its bytes end: the file may have been truncated.
+    /// The end of its bytes: the file may have been truncated.
     pub(super) end: u64,
 }
 
 impl Source {
-    /// Its file as a slot of the pool.
+    /// Returns its file as a slot of the pool.
     #[must_use]
     pub(super) fn as_slot(&self) -> Arc<Slot> {
         Arc::new(Slot::new(self.slot, Arc::clone(&self.file), self.file.len()))
     }
 
-    /// Returns a place in it, for errors.
+    /// Returns a place in the segment, for errors.
     #[must_use]
     pub(super) fn place(&self, structure: Structure, offset: u64) -> Place {
         Place::new(structure, slot_file(self.slot), offset)
     }
 }
 
-/// A file of the log that holds no segment.
+/// A file of the log without a segment.
 #[derive(Clone, Debug)]
 pub(super) struct Vacant {
     /// The number in the file's name.
     pub(super) slot: u32,
-    /// The file.
     pub(super) file: Arc<dyn Device>,
-    /// Why a block that is not zeros is no header of a segment.
+    /// Why a block that is not zero is not the header of a segment.
     pub(super) damage: Option<String>,
 }
 
 /// All files of a log.
 #[derive(Debug, Default)]
 pub(super) struct Inventory {
-    /// Those with a segment, by segment number.
+    /// Files with a segment, ordered by segment number.
     pub(super) sources: Vec<Source>,
-    /// The others.
+    /// Files without a segment.
     pub(super) vacant: Vec<Vacant>,
-    /// Every number that a file has.
+    /// The slot numbers of all files.
     pub(super) names: BTreeSet<u32>,
 }
 
@@ -80,7 +78,7 @@ impl Inventory {
     /// Opens every file of a log and reads its header block.
     ///
     /// # Errors
-    /// [`Error::NewerFormat`], or as the device says. Damage is no error here.
+    /// [`Error::NewerFormat`] or [`Error::OlderFormat`]; I/O errors. Damage is not an error here.
     pub(super) fn take(directory: &dyn Directory, identity: u64) -> Result<Inventory> {
         let mut inventory = Inventory::default();
         for name in directory.list()? {
@@ -150,22 +148,23 @@ impl Inventory {
 /// Why a segment has no more records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// A seal: the lane went on to another segment.
+    /// A seal: the lane continued in another segment.
     Sealed,
-    /// The position where the segment ends or something else than a record begins, and what.
+    /// The position where the segment ends or something other than a record begins, and a
+    /// description.
     At(u64, String),
 }
 
-/// A record and where it is.
+/// A record and its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Located {
     /// The position in the segment.
     pub(super) at: u64,
-    /// Its header.
+    /// The header of the record.
     pub(super) header: RecordHeader,
 }
 
-/// Reads the records of one segment in turn.
+/// Iterates over the records of one segment.
 #[derive(Debug)]
 pub(super) struct Cursor {
     at: u64,
@@ -186,22 +185,22 @@ impl Cursor {
         }
     }
 
-    /// Returns the position of the next record, or of what stands in its place.
+    /// Returns the position of the next record, or of the content in its place.
     #[must_use]
     pub(super) fn position(&self) -> u64 {
         self.at
     }
 
-    /// Why there are no more records, once there are none.
+    /// Returns why there are no more records, once there are none.
     #[must_use]
     pub(super) fn stop(&self) -> Option<&Stop> {
         self.stop.as_ref()
     }
 
-    /// Returns the next record. Once there is none, [`Cursor::stop`] says why.
+    /// Returns the next record. Once there is none, [`Cursor::stop`] returns the reason.
     ///
     /// # Errors
-    /// As the device says. Damage is no error here.
+    /// I/O errors. Damage is not an error here.
     pub(super) fn next(&mut self, source: &Source) -> Result<Option<Located>> {
         if self.stop.is_some() {
             return Ok(None);
@@ -231,7 +230,7 @@ impl Cursor {
         }
     }
 
-    /// Returns the record at `at`, verified, or what is there instead.
+    /// Returns the verified record at `at`, or a description of the content found instead.
     fn read(&mut self, source: &Source, at: u64) -> Result<std::result::Result<RecordHeader, String>> {
         let left = source.end.saturating_sub(at);
         if left < RECORD_BYTES as u64 {
@@ -251,19 +250,19 @@ impl Cursor {
         Ok(Ok(header))
     }
 
-    /// Gives up what was read of a long record: there are many cursors, and each might hold one.
+    /// Drops the buffer of a long record: there are many cursors, and each might hold one.
     pub(super) fn let_go(&mut self) {
         if self.held_bytes() > CHUNK {
             self.chunk = None;
         }
     }
 
-    /// Returns the bytes of memory that were read and are kept.
+    /// Returns the number of bytes buffered.
     pub(super) fn held_bytes(&self) -> u64 {
         self.chunk.as_ref().map_or(0, |(_, chunk)| chunk.len() as u64)
     }
 
-    /// `len` bytes at `at`, which lie inside the segment.
+    /// Returns `len` bytes at `at`, which must be inside the segment.
     fn bytes(&mut self, source: &Source, at: u64, len: u64) -> Result<&[u8]> {
         assert!(
             at + len <= source.end,
@@ -278,7 +277,7 @@ impl Cursor {
             let start = at / BLOCK * BLOCK;
             let wanted = (at + len - start).next_multiple_of(BLOCK).max(CHUNK);
             let wanted = wanted.min(source.end - start);
-            // Two long ones are never in memory at once.
+            // Dropped first, so that two long records are never in memory at once.
             self.chunk = None;
             let chunk = source.file.read_at(start, wanted as usize, self.purpose)?;
             self.chunk = Some((start, chunk));
@@ -288,10 +287,10 @@ impl Cursor {
         Ok(&chunk[from..from + len as usize])
     }
 
-    /// Returns the payload of a record that was found before; it is verified again.
+    /// Returns the payload of a record found earlier, after verifying it again.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when the bytes have changed since; or as the device says.
+    /// [`Error::Corrupt`] if the bytes have changed since; I/O errors.
     pub(super) fn payload(&mut self, source: &Source, record: &Located) -> Result<&[u8]> {
         let len = RECORD_BYTES as u64 + u64::from(record.header.len);
         let sound = record
@@ -304,11 +303,12 @@ impl Cursor {
         Ok(&self.bytes(source, record.at, len)?[RECORD_BYTES..])
     }
 
-    /// Looks for a record behind the place where the segment stopped, and goes on there. Nothing of
-    /// a sound segment is there: a lane writes its records one after the other.
+    /// Searches for a record after the place where the segment stopped, and continues there.
+    /// Returns whether it found one. A sound segment has none, because a lane writes its records
+    /// one after another.
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     pub(super) fn resume(&mut self, source: &Source) -> Result<bool> {
         let Some(Stop::At(stopped, _)) = self.stop else {
             return Ok(false);

@@ -1,5 +1,5 @@
-//! A slot is a file; a segment is one use of it. Mapped stores and write calls stand behind one
-//! interface here.
+//! Slots and segments: a slot is a file, a segment is one use of it. Mapped stores and write calls
+//! share one interface here.
 
 use super::format::{BLOCK_BYTES, SegmentHeader};
 use crate::Result;
@@ -9,18 +9,18 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// The size of a page of memory, as far as populating and syncing go.
+/// Page size for populating and syncing.
 const PAGE: u64 = 4096;
 
-/// Releases of a slot from one background sync of it to the next. So the kernel never writes all
-/// slots back at once. It costs about 3 % of the log's bytes. Two syncs lie ten seconds apart at
-/// 200 MB/s, half a minute at 70.
+/// Number of releases of a slot between two background syncs of it, which prevent the kernel from
+/// writing back all slots at once. The syncs cost about 3 % of the log's bytes. They are ten
+/// seconds apart at 200 MB/s, and half a minute at 70 MB/s.
 const RELEASES_PER_SYNC: u64 = 32;
 
-/// How far ahead of a writer pages are touched in advance: some milliseconds' worth.
+/// How far ahead of a writer pages are touched: enough for some milliseconds.
 const AHEAD: u64 = 2 << 20;
 
-/// How much of a long record is in the process's memory at once while it is stored, in bytes.
+/// Bytes of a long record that are resident at a time while it is stored.
 const PIECE: usize = 1 << 20;
 const _: () =
     assert!(PAGE.is_multiple_of(BLOCK) && AHEAD.is_multiple_of(PAGE) && (PIECE as u64).is_multiple_of(PAGE));
@@ -31,7 +31,7 @@ pub(super) fn slot_file(slot: u32) -> String {
     format!("log-{slot}")
 }
 
-/// Returns the slot that a file name means, if it is one of the log's.
+/// Returns the slot number of a file name, if it is one of the log's.
 #[must_use]
 pub(super) fn slot_of(name: &str) -> Option<u32> {
     let number = name.strip_prefix("log-")?;
@@ -39,31 +39,30 @@ pub(super) fn slot_of(name: &str) -> Option<u32> {
     (slot_file(slot) == name).then_some(slot)
 }
 
-/// A file that segments live in, one after the other.
+/// A file that contains segments, one after another.
 #[derive(Debug)]
 pub(super) struct Slot {
     /// The number in the file's name.
     pub(super) index: u32,
-    /// The file.
     pub(super) file: Arc<dyn Device>,
     /// Its length in bytes.
     pub(super) len: u64,
-    /// Whether it was made for one record that is longer than a segment: the process keeps none of
-    /// it in memory.
+    /// Whether the slot was created for one record longer than a segment. Its pages do not stay
+    /// resident.
     pub(super) is_long: bool,
     mapping: OnceLock<Mapping>,
-    /// Whether its name and length are known to be durable.
+    /// Whether its name and size are known to be durable.
     proven: AtomicBool,
     /// Pages below this offset were touched since the slot was last handed out.
     populated: AtomicU64,
-    /// Pages from the writer's to this one were touched a short while ago.
+    /// Pages from the writer's position up to this offset were touched recently.
     ahead: AtomicU64,
-    /// How often it was released.
+    /// Number of releases.
     releases: AtomicU64,
 }
 
 impl Slot {
-    /// Creates a slot over an open file, which perhaps a crash kept from becoming durable.
+    /// Creates a slot for an open file, whose name and size may not be durable.
     #[must_use]
     pub(super) fn new(index: u32, file: Arc<dyn Device>, len: u64) -> Slot {
         Slot {
@@ -79,10 +78,10 @@ impl Slot {
         }
     }
 
-    /// Makes the file's name and length durable, unless they are known to be.
+    /// Makes the file's name and size durable, unless they are known to be.
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     pub(super) fn prove(&self, directory: &dyn Directory) -> alluvium_device::Result<()> {
         if !self.proven.load(Ordering::Acquire) {
             self.file.sync(Purpose::Log)?;
@@ -92,10 +91,10 @@ impl Slot {
         Ok(())
     }
 
-    /// Returns the mapping of the whole file, made at the first call.
+    /// Returns the mapping of the whole file, created by the first call.
     ///
     /// # Errors
-    /// `Unsupported` where files cannot be mapped, or as the device says.
+    /// `Unsupported` if files cannot be mapped; I/O errors.
     pub(super) fn map(&self) -> alluvium_device::Result<&Mapping> {
         if let Some(mapping) = self.mapping.get() {
             return Ok(mapping);
@@ -110,19 +109,19 @@ impl Slot {
         self.mapping.get()
     }
 
-    /// Returns how many bytes of it may be resident and are charged.
+    /// Returns the bytes that may be resident and are charged to the budget.
     #[must_use]
     pub(super) fn resident(&self) -> u64 {
         let is_kept = self.mapping.get().is_some() && !self.is_long;
         if is_kept { self.len } else { 0 }
     }
 
-    /// Syncs the slot at every 32nd release, each slot at a time of its own, though nothing needs
-    /// its bytes on the device. Otherwise the kernel would write all slots back at once, about
-    /// every half minute, and delay the log's writers.
+    /// Syncs the slot at every 32nd release, at a different time for each slot, although its bytes
+    /// are no longer needed on the device. Otherwise the kernel would write back all slots at once,
+    /// about every half minute, and delay the log's writers.
     ///
     /// # Errors
-    /// As the device says; the file is poisoned then.
+    /// I/O errors; they poison the file.
     pub(super) fn sync_in_background(&self) -> alluvium_device::Result<()> {
         let releases = self.releases.fetch_add(1, Ordering::Relaxed) + 1;
         if self.mapping.get().is_some() && releases.is_multiple_of(RELEASES_PER_SYNC) {
@@ -131,17 +130,17 @@ impl Slot {
         Ok(())
     }
 
-    /// Nothing is known of its pages any more.
+    /// Forgets which pages were touched.
     pub(super) fn forget_populated(&self) {
         self.populated.store(0, Ordering::Relaxed);
         self.ahead.store(0, Ordering::Relaxed);
     }
 
-    /// Touches at most `bytes` of the pages from `from` on that were not touched yet. Returns how
-    /// many bytes were.
+    /// Touches at most `bytes` of the untouched pages from `from` on. Returns the number of bytes
+    /// touched.
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     pub(super) fn populate(&self, from: u64, bytes: u64) -> Result<u64> {
         let Some(mapping) = self.mapping.get() else {
             return Ok(0);
@@ -150,14 +149,13 @@ impl Slot {
         self.touch(mapping, start..self.len.min(start.saturating_add(bytes)))
     }
 
-    /// Touches the pages that a writer at `at` comes to next, whether or not they were touched
-    /// before: the kernel writes all pages of a file back when the first of them has been dirty for
-    /// half a minute, and protects them, so that those which were made ready earlier fault again,
-    /// one after the other. Returns how many bytes were touched; nothing while enough of them are
-    /// ready.
+    /// Touches the pages ahead of a writer at `at`, even if they were touched before: the kernel
+    /// writes back all pages of a file when the first of them has been dirty for half a minute, and
+    /// write-protects them, so that pages prepared earlier fault again, one by one. Returns the
+    /// number of bytes touched; 0 while enough of them are ready.
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     pub(super) fn populate_ahead(&self, at: u64) -> Result<u64> {
         let Some(mapping) = self.mapping.get() else {
             return Ok(0);
@@ -172,7 +170,7 @@ impl Slot {
         Ok(touched)
     }
 
-    /// Touches these pages. Returns how many bytes of them there are.
+    /// Touches these pages. Returns their size in bytes.
     fn touch(&self, mapping: &Mapping, pages: Range<u64>) -> Result<u64> {
         if pages.is_empty() {
             return Ok(0);
@@ -184,20 +182,19 @@ impl Slot {
     }
 }
 
-/// One use of a slot: the bytes of one lane for a while.
+/// One use of a slot: part of the records of one lane.
 #[derive(Debug)]
 pub(super) struct Segment {
-    /// The file.
     pub(super) slot: Arc<Slot>,
-    /// What its header block says.
+    /// Its header block.
     pub(super) header: SegmentHeader,
-    /// What the checksums of its records are seeded with.
+    /// The seed of its record checksums.
     pub(super) seed: u64,
-    /// Whether it was found by recovery: it is read-only, and synced as a file.
+    /// Whether it was found by recovery. It is then read-only, and synced as a file.
     recovered: bool,
     /// Whether a lane still writes it.
     active: AtomicBool,
-    /// Where the next byte goes: everything below is in the page cache.
+    /// The write position: everything below is in the page cache.
     written: AtomicU64,
     /// Everything below is durable.
     synced: AtomicU64,
@@ -208,7 +205,7 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// Returns a segment that a lane begins to write, when everything up to `above` is complete.
+    /// Creates a segment that a lane begins to write. Everything up to `above` is complete.
     #[must_use]
     pub(super) fn begun(slot: Arc<Slot>, header: SegmentHeader, above: u64) -> Segment {
         Segment {
@@ -224,8 +221,7 @@ impl Segment {
         }
     }
 
-    /// Returns a segment that recovery keeps until it is released. Nothing of it is taken to be
-    /// durable.
+    /// Creates a segment that recovery keeps until it is released. None of it counts as durable.
     #[must_use]
     pub(super) fn recovered(slot: Arc<Slot>, header: SegmentHeader, written: u64, highest: u64) -> Segment {
         Segment {
@@ -237,13 +233,13 @@ impl Segment {
         }
     }
 
-    /// Everything below is in the page cache.
+    /// Returns the write position: everything below is in the page cache.
     #[must_use]
     pub(super) fn written(&self) -> u64 {
         self.written.load(Ordering::Acquire)
     }
 
-    /// Everything below is durable.
+    /// Returns the synced position: everything below is durable.
     #[must_use]
     pub(super) fn synced(&self) -> u64 {
         self.synced.load(Ordering::Acquire)
@@ -261,19 +257,19 @@ impl Segment {
         self.active.load(Ordering::Acquire)
     }
 
-    /// The lane goes on elsewhere.
+    /// Marks the segment as no longer written by its lane.
     pub(super) fn retire(&self) {
         self.active.store(false, Ordering::Release);
     }
 
-    /// Everything below `end` is in the page cache now.
+    /// Sets the write position: everything below `end` is in the page cache.
     pub(super) fn wrote(&self, end: u64) {
         debug_assert!(end <= self.slot.len, "{end} of a slot of {} bytes", self.slot.len);
         debug_assert!(end >= self.written(), "records follow each other (L3)");
         self.written.store(end, Ordering::Release);
     }
 
-    /// It holds sequence `last` now.
+    /// Records that it contains sequence `last`.
     pub(super) fn holds(&self, last: u64) {
         debug_assert!(last > self.above, "{last} is not above {} (L4)", self.above);
         if last > self.highest.load(Ordering::Relaxed) {
@@ -281,11 +277,11 @@ impl Segment {
         }
     }
 
-    /// Makes everything that was written when this was called durable, unless it is. Returns
-    /// whether there was a sync.
+    /// Makes everything written before this call durable, unless it already is. Returns whether a
+    /// sync was needed.
     ///
     /// # Errors
-    /// As the device says; the file is poisoned then.
+    /// I/O errors; they poison the file.
     pub(super) fn sync(&self) -> Result<bool> {
         let (from, to) = (self.synced(), self.written());
         if from >= to {
@@ -294,10 +290,10 @@ impl Segment {
         match self.slot.mapping() {
             Some(mapping) if !self.recovered => {
                 mapping.sync(from..to, Purpose::Log)?;
-                // The pages are clean and write-protected now, and the next record goes to the last
-                // of them.
+                // The sync left the pages clean and write-protected, and the next record goes to
+                // the last of them.
                 let page = (to - 1) / PAGE * PAGE;
-                // Only a hint: the store itself would say what is wrong.
+                // A hint: a failure would also show in the store itself.
                 let _ = mapping.populate(page..self.slot.len.min(page + 2 * PAGE));
             }
             _ => self.slot.file.sync(Purpose::Log)?,
@@ -308,36 +304,36 @@ impl Segment {
     }
 }
 
-/// What a lane puts bytes through: stores into a mapping, or write calls of whole blocks.
+/// How a lane writes bytes: stores into a mapping, or write calls of whole blocks.
 #[derive(Debug)]
 pub(super) enum Pen {
     /// Stores into the slot's mapping.
     Mapped(Mapping),
-    /// The same piece by piece, each of which the process lets go at once.
+    /// Stores into the mapping piece by piece, releasing each piece from memory at once.
     Passing(Mapping),
     /// Write calls.
     Written(Tail),
 }
 
-/// Bytes that a single call writes and keeps for the next record: a long one is not in memory
-/// twice.
+/// Maximum size in bytes of a single write call and of the buffer kept afterwards, so that a long
+/// record is not in memory twice.
 const AT_ONCE: usize = 1 << 20;
 const _: () = assert!((AT_ONCE as u64).is_multiple_of(BLOCK));
 
-/// The bytes behind the last whole block that was written, and those not written yet.
+/// The bytes after the last whole block written, including those not written yet.
 #[derive(Debug, Default)]
 pub(super) struct Tail {
-    /// Where `bytes` begins in the file: a multiple of the block.
+    /// The file offset of `bytes`, a multiple of the block size.
     start: u64,
     bytes: Vec<u8>,
-    /// How many of `bytes` are in the file.
+    /// Number of `bytes` already written to the file.
     flushed: usize,
-    /// The last write's buffer, for the next one of its size.
+    /// The buffer of the last write, reused for the next one of the same size.
     spare: Option<Buffer>,
 }
 
 impl Tail {
-    /// Adds bytes to the end.
+    /// Appends bytes.
     fn extend<const N: usize>(&mut self, parts: [&[u8]; N], padded: u64) {
         debug_assert!(
             parts.iter().map(|part| part.len()).sum::<usize>() <= padded as usize,
@@ -350,16 +346,16 @@ impl Tail {
         self.bytes.resize(end, 0);
     }
 
-    /// Returns how many bytes wait to be written.
+    /// Returns the number of bytes not written yet.
     #[must_use]
     pub(super) fn waiting(&self) -> usize {
         self.bytes.len() - self.flushed
     }
 
-    /// Writes what waits, in whole blocks.
+    /// Writes the pending bytes in whole blocks.
     ///
     /// # Errors
-    /// As the device says; what waited still waits.
+    /// I/O errors; the bytes stay pending.
     pub(super) fn flush(&mut self, file: &dyn Device) -> Result<()> {
         if self.waiting() == 0 {
             return Ok(());
@@ -400,11 +396,10 @@ impl Pen {
         }
     }
 
-    /// Puts some parts at `at`, which is where the last ones ended, and takes up `padded` bytes
-    /// with them.
+    /// Writes the parts at `at`, the end of the previous write, and advances by `padded` bytes.
     ///
     /// # Safety
-    /// The caller alone writes this slot.
+    /// The caller is the only writer of this slot.
     #[inline]
     pub(super) unsafe fn put<const N: usize>(&mut self, at: u64, parts: [&[u8]; N], padded: u64) {
         match self {
@@ -433,7 +428,7 @@ impl Pen {
         }
     }
 
-    /// Takes back what was put from `at` on and not written.
+    /// Discards the bytes from `at` on that were not written yet.
     pub(super) fn take_back(&mut self, at: u64) {
         if let Pen::Written(tail) = self {
             assert!(
@@ -446,7 +441,7 @@ impl Pen {
         }
     }
 
-    /// Returns whether a store has failed, so that what was put last may be nowhere.
+    /// Returns whether a store has failed, so that the last bytes may be lost.
     #[must_use]
     pub(super) fn is_broken(&self) -> bool {
         match self {
@@ -455,7 +450,7 @@ impl Pen {
         }
     }
 
-    /// Returns how many bytes were put and are not in the page cache: for tests.
+    /// Returns the number of bytes that are not in the page cache yet, for tests.
     #[cfg(test)]
     #[must_use]
     pub(super) fn waiting(&self) -> usize {
@@ -465,10 +460,10 @@ impl Pen {
         }
     }
 
-    /// Brings everything that was put into the page cache.
+    /// Writes all pending bytes to the page cache.
     ///
     /// # Errors
-    /// As the device says; what waited still waits.
+    /// I/O errors; the bytes stay pending.
     #[inline]
     pub(super) fn flush(&mut self, slot: &Slot) -> Result<()> {
         match self {
@@ -478,10 +473,10 @@ impl Pen {
     }
 }
 
-/// Destroys a segment for good: its header block is zeros, durably.
+/// Durably destroys a segment by zeroing its header block.
 ///
 /// # Errors
-/// As the device says.
+/// I/O errors.
 pub(super) fn void(file: &dyn Device) -> Result<()> {
     if file.len() >= BLOCK_BYTES as u64 {
         file.write_at(0, Buffer::zeroed(BLOCK_BYTES), Purpose::Log)?;
@@ -553,7 +548,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let directory = FileDirectory::create(place.path()).unwrap();
         let (value, len) = (vec![7; 16 * PIECE], 17 * PIECE as u64);
-        // Other tests map files meanwhile: what is small once is this one's.
+        // Other tests map files concurrently, so one small measurement is sufficient.
         let grown = (0..5).map(|number| {
             let file = directory
                 .create(&slot_file(number), FileOptions::BUFFERED)
@@ -577,7 +572,8 @@ mod tests {
         assert!(least < 4 * PIECE as u64, "{least} bytes stay");
     }
 
-    /// Returns the bytes of files that this process has in memory, as Linux says; 0 elsewhere.
+    /// Returns the bytes of files mapped by this process that are resident, according to Linux; 0
+    /// on other systems.
     fn resident_of_files() -> u64 {
         alluvium_device::machine::memory_of_process("RssFile").unwrap_or(0)
     }
@@ -602,7 +598,7 @@ mod tests {
             assert_eq!(slot.populate_ahead(0).unwrap(), 0);
             assert_eq!(slot.populate_ahead(AHEAD / 2 - 1).unwrap(), 0);
             assert_eq!(slot.populate_ahead(AHEAD / 2).unwrap(), AHEAD / 2);
-            // No page was touched ahead while the writer wrote all that was ready and more.
+            // No page was touched ahead while the writer wrote all prepared pages and more.
             assert_eq!(slot.populate_ahead(2 * AHEAD + 7).unwrap(), AHEAD + PAGE);
             // The end of the slot.
             assert_eq!(slot.populate_ahead(4 * AHEAD - PAGE - 1).unwrap(), 2 * PAGE);

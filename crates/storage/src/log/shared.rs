@@ -1,4 +1,4 @@
-//! What all parts of an open log share, and how an append goes through them.
+//! The shared state of an open log, and the path of an append through it.
 
 use super::commit::Commit;
 use super::format::{BLOCK_BYTES, Kind, Mark, SegmentHeader};
@@ -23,62 +23,61 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub(super) struct Shared {
     /// The store's directory.
     pub(super) directory: Arc<dyn Directory>,
-    /// As opened.
+    /// The options at opening.
     pub(super) options: LogOptions,
     /// Slots that no lane writes.
     pub(super) pool: Pool,
-    /// Where records are put.
+    /// The lanes, to which records are appended.
     pub(super) lanes: Lanes,
-    /// Which sequences are complete.
+    /// The completion watermark.
     pub(super) watermark: Watermark,
-    /// Which of them are synced, and whether anything failed.
+    /// The synced watermark and the first failure.
     pub(super) commit: Commit,
-    /// Every segment that is not released. Locked after lanes and before the pool.
+    /// Every unreleased segment. Locked after lanes and before the pool.
     pub(super) table: Mutex<Vec<Arc<Segment>>>,
-    /// How far the log has come, as written down apart from the segments.
+    /// The mark: the log's progress, stored separately from the segments.
     pub(super) mark: MarkFile,
     origin: Origin,
     next_number: AtomicU64,
-    /// The newest generation that is known to be durable.
+    /// The newest generation known to be durable.
     generation: AtomicU64,
-    /// The number of the segment that is kept because it names the newest generation and the
-    /// incarnation, durably.
+    /// The number of the segment that is kept because it durably names the newest generation and
+    /// the incarnation.
     pinned: AtomicU64,
-    /// Everything up to here is held by a durable checkpoint.
+    /// A durable checkpoint contains every sequence up to this one.
     released: AtomicU64,
-    /// Voids that did not fit, first and last sequence: the next segment that any lane begins takes
-    /// them up.
+    /// Voids that did not fit: the next segment that any lane begins includes them.
     pub(super) owed: Mutex<Owed>,
-    /// Whether any are owed; they are paid by one thread at a time.
+    /// Whether any voids are owed. One thread at a time writes them.
     owes: AtomicBool,
     paying: Mutex<()>,
-    /// What a recovery on a full disk has still to do to the segments that it keeps.
+    /// Work on kept segments that a recovery on a full disk has postponed.
     pub(super) put_off: PutOff,
-    /// Bytes of the segments that recovery kept or wrote: they may exceed the limit until they are
+    /// Bytes of the segments that recovery kept or wrote. They may exceed the limit until they are
     /// released.
     recovered_bytes: AtomicU64,
-    /// Syncs of files and mapped ranges.
+    /// Number of syncs of files and mapped ranges.
     syncs: AtomicU64,
-    /// Released segments that are kept for who follows the log.
+    /// Released segments retained for followers of the log.
     pub(super) history: History,
-    /// The latest time that readers have read by, in milliseconds since 1970.
+    /// The latest time used by readers, in milliseconds since 1970.
     pub(super) time_ms: AtomicU64,
-    /// What the opening missed.
+    /// Records found missing at opening.
     pub(super) lost_tail: Option<LostTail>,
 }
 
-/// Voids that did not fit, first and last sequence of each.
+/// Voids that did not fit, as first and last sequence of each.
 #[derive(Debug, Default)]
 pub(super) struct Owed {
-    /// Those that no lane has taken up.
+    /// Voids that no lane has written yet.
     pub(super) open: Vec<(u64, u64)>,
-    /// Those that a lane has taken up since, until the caller asks again.
+    /// Voids that a lane has written since, until the caller retries.
     pub(super) taken: Vec<(u64, u64)>,
 }
 
 impl Owed {
-    /// Forgets that these sequences are owed, for their owner asks again. Returns whether a lane
-    /// has taken them up.
+    /// Stops owing these sequences, because their owner retries. Returns whether a lane has already
+    /// written their void.
     fn settle(&mut self, range: (u64, u64)) -> bool {
         debug_assert!(range.0 > 0 && range.0 <= range.1, "sequences {range:?}");
         self.open.retain(|&open| open != range);
@@ -88,24 +87,24 @@ impl Owed {
     }
 }
 
-/// Where a log's incarnation begins.
+/// The start of a log's incarnation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Origin {
-    /// Grows with every opening.
+    /// The incarnation. It grows with every opening.
     pub(super) incarnation: u64,
-    /// The last sequence of earlier incarnations that counts.
+    /// The last valid sequence of earlier incarnations.
     pub(super) base: u64,
-    /// This machine's boot.
+    /// The current boot of this machine.
     pub(super) boot: BootId,
     /// The newest generation.
     pub(super) generation: u64,
-    /// What is known to be synced.
+    /// The synced watermark.
     pub(super) synced: u64,
-    /// Everything up to here is held by a durable checkpoint.
+    /// A durable checkpoint contains every sequence up to this one.
     pub(super) released: u64,
     /// The number of the next segment.
     pub(super) number: u64,
-    /// The latest time that readers have read by.
+    /// The latest time used by readers.
     pub(super) time_ms: u64,
 }
 
@@ -113,7 +112,7 @@ impl Shared {
     /// Creates a log without segments.
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     pub(super) fn new(
         directory: &Arc<dyn Directory>,
         options: LogOptions,
@@ -158,7 +157,8 @@ impl Shared {
         })
     }
 
-    /// Returns what every segment header of this incarnation says; the rest is the segment's own.
+    /// Returns the fields common to all segment headers of this incarnation. The caller sets the
+    /// others.
     #[must_use]
     pub(super) fn header(&self) -> SegmentHeader {
         SegmentHeader {
@@ -176,7 +176,7 @@ impl Shared {
         }
     }
 
-    /// Returns the number of a segment about to be activated.
+    /// Returns the number for a segment about to be activated.
     #[must_use]
     pub(super) fn next_number(&self) -> u64 {
         let number = self.next_number.fetch_add(1, Ordering::Relaxed);
@@ -184,7 +184,7 @@ impl Shared {
         number
     }
 
-    /// Returns the newest generation that is known to be durable.
+    /// Returns the newest generation known to be durable.
     #[must_use]
     pub(super) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
@@ -196,44 +196,45 @@ impl Shared {
         self.pinned.load(Ordering::Acquire)
     }
 
-    /// Everything up to here is held by a durable checkpoint.
+    /// Returns the sequence up to which a durable checkpoint contains everything.
     #[must_use]
     pub(super) fn released(&self) -> u64 {
         self.released.load(Ordering::Acquire)
     }
 
-    /// Raises what is held by a durable checkpoint.
+    /// Raises the sequence up to which a durable checkpoint contains everything.
     pub(super) fn raise_released(&self, through: u64) {
         self.released.fetch_max(through, Ordering::AcqRel);
         self.commit.raise(through);
     }
 
-    /// Returns how many bytes were live when recovery had ended.
+    /// Returns the live bytes at the end of recovery.
     #[must_use]
     pub(super) fn recovered_bytes(&self) -> u64 {
         self.recovered_bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns whether a recovery is under way.
+    /// Returns whether a recovery is in progress.
     #[must_use]
     pub(super) fn is_recovering(&self) -> bool {
         self.pool.ignores_limit()
     }
 
-    /// Recovery has ended.
+    /// Ends the recovery: the limit is enforced again.
     pub(super) fn end_recovery(&self) {
         let live = self.pool.usage().live_bytes;
         self.recovered_bytes.store(live, Ordering::Relaxed);
         self.pool.ignore_limit(Limit::Kept);
     }
 
-    /// Returns how many syncs the log has asked the device for.
+    /// Returns the number of syncs requested from the device.
     #[must_use]
     pub(super) fn syncs(&self) -> u64 {
         self.syncs.load(Ordering::Relaxed)
     }
 
-    /// A failed write or sync is for good; a full disk is not one.
+    /// Poisons the log after a failed write or sync, and returns the error. A full disk does not
+    /// poison it.
     pub(super) fn poison_unless_full(&self, error: Error) -> Error {
         if !error.is_full() && !matches!(error, Error::Poisoned { .. }) {
             self.commit.poison(&error.to_string());
@@ -241,7 +242,7 @@ impl Shared {
         error
     }
 
-    /// Puts a record and waits until `durability` holds.
+    /// Appends a record and waits until `durability` holds.
     ///
     /// # Errors
     /// As [`Log::append`](super::Log::append).
@@ -273,10 +274,10 @@ impl Shared {
         Ok(())
     }
 
-    /// Does what a recovery on a full disk has put off.
+    /// Does the work that a recovery on a full disk has postponed.
     ///
     /// # Errors
-    /// `DiskFull` with nothing changed; otherwise the log is poisoned.
+    /// `DiskFull` with nothing changed; any other error poisons the log.
     pub(super) fn catch_up(&self) -> Result<()> {
         self.put_off
             .catch_up(&self.pool, || {
@@ -286,7 +287,7 @@ impl Shared {
             .map_err(|error| self.poison_unless_full(error))
     }
 
-    /// These sequences are in the page cache, or hold nothing.
+    /// Marks sequences as complete: their records are in the page cache, or they are void.
     pub(super) fn completed(&self, first: u64, last: u64) {
         debug_assert!(first > 0 && first <= last, "sequences {first} to {last}");
         if self.watermark.complete(first, last) {
@@ -294,9 +295,9 @@ impl Shared {
         }
     }
 
-    /// Gives up sequences. If the log has no space for the note, they are owed: no lane begins
-    /// another segment without them. So nothing is appended above them that a recovery would have
-    /// to cut off.
+    /// Gives up sequences. If the log has no space for the void record, it is owed: no lane begins
+    /// another segment without it. So nothing is appended above these sequences that a recovery
+    /// would have to cut off.
     ///
     /// # Errors
     /// As [`Log::void`](super::Log::void).
@@ -313,7 +314,7 @@ impl Shared {
         };
         let range = (first, first + entry.count - 1);
         let is_paid = {
-            // Not while one of them is on its way into a lane.
+            // Excludes a thread that is writing one of them to a lane.
             let _alone = self.paying.lock();
             self.owed.lock().settle(range)
         };
@@ -322,7 +323,7 @@ impl Shared {
         }
         let mut voided = self.append(entry, Durability::Process, Claim::Essential);
         if voided.as_ref().is_err_and(Error::is_full) {
-            // It is short: some other lane may have that much left.
+            // The record is short, so another lane may have space for it.
             let complete = self.watermark.completed();
             let entry = Entry { complete, ..entry };
             let mut lanes = self.lanes.each();
@@ -338,19 +339,18 @@ impl Shared {
         voided
     }
 
-    /// Puts the voids that are owed, so that nothing is appended above a gap that a recovery would
-    /// cut off.
+    /// Writes the owed voids, so that nothing is appended above a gap that a recovery would cut
+    /// off.
     ///
     /// # Errors
-    /// `DiskFull` or `LogFull` while they do not fit; otherwise the log is poisoned.
+    /// `DiskFull` or `LogFull` while they do not fit; any other error poisons the log.
     fn pay_owed(&self) -> Result<()> {
         if !self.owes.load(Ordering::Acquire) {
             return Ok(());
         }
         let _alone = self.paying.lock();
         loop {
-            // Not held while a lane is locked: a lane that goes on to another segment looks at it
-            // as well.
+            // Not held while a lane is locked: a lane that switches segments locks it as well.
             let next = self.owed.lock().open.pop();
             let Some((first, last)) = next else { break };
             assert!(first <= last, "a debt of the sequences {first} to {last}");
@@ -372,10 +372,10 @@ impl Shared {
         Ok(())
     }
 
-    /// Returns whether a checkpoint could release nothing before this record is appended or given
-    /// up: it is the lowest that is incomplete, and there are records above it. (A writer that
-    /// loses its processor between the assignment of a sequence and its append can find that the
-    /// others have filled the log.)
+    /// Returns whether no checkpoint could release anything before this record is appended or
+    /// voided: it is the lowest incomplete one, and there are records above it. (If a writer is
+    /// descheduled between the assignment of a sequence and its append, the others may fill the
+    /// log.)
     fn is_in_the_way(&self, entry: &Entry<'_>) -> bool {
         let above = || {
             self.table
@@ -390,8 +390,8 @@ impl Shared {
     ///
     /// # Errors
     /// The device's error, for the caller that led the sync; [`Error::Poisoned`] for all other
-    /// callers, and for a full disk: to the caller that would mean that nothing was written.
-    /// `DiskFull` while a recovery's work is put off: nothing was written since.
+    /// callers, and in place of a full disk, which callers would interpret as nothing written.
+    /// `DiskFull` while work of a recovery is postponed: nothing was written since.
     pub(super) fn wait_synced(&self, target: u64) -> Result<()> {
         if self.commit.synced() < target {
             self.catch_up()?;
@@ -409,8 +409,8 @@ impl Shared {
         })
     }
 
-    /// Makes durable whatever was complete when this was called, and writes down that everything up
-    /// to `goal` was.
+    /// Makes every record durable that was complete at the time of the call, and writes the synced
+    /// watermark `goal` to the mark.
     ///
     /// # Errors
     /// As [`Shared::sync_segments`].
@@ -419,11 +419,11 @@ impl Shared {
         self.write_mark(goal)
     }
 
-    /// Makes durable whatever was complete when this was called, except what a checkpoint has
-    /// overtaken.
+    /// Makes every record durable that was complete at the time of the call, except those overtaken
+    /// by a checkpoint.
     ///
     /// # Errors
-    /// As the device says. Even a full disk is a failure here: what was acknowledged cannot be made
+    /// I/O errors. Even a full disk is a failure here, because acknowledged records cannot be made
     /// durable.
     pub(super) fn sync_segments(&self) -> Result<()> {
         let released = self.released();
@@ -436,10 +436,10 @@ impl Shared {
         Ok(())
     }
 
-    /// Makes one segment durable as far as it is written.
+    /// Syncs one segment up to its write position.
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     pub(super) fn sync_segment(&self, segment: &Segment) -> Result<()> {
         if segment.sync()? {
             self.syncs.fetch_add(1, Ordering::Relaxed);
@@ -449,12 +449,12 @@ impl Shared {
 
     /// Makes the header of an incarnation's first segment durable, before there is any record.
     ///
-    /// Were both written and then synced, a loss of power could keep the record and lose the
+    /// If both were written and then synced, a power failure could keep the record and lose the
     /// header. The next opening would begin the same incarnation in the same place, with a segment
-    /// of the same number, and would take the record for one of its own.
+    /// of the same number, and would mistake the record for its own.
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     pub(super) fn make_first_durable(&self, segment: &Segment) -> Result<()> {
         if self.mark.has_begun() {
             return Ok(());
@@ -463,20 +463,20 @@ impl Shared {
         self.sync_segment(segment)
     }
 
-    /// Puts a control record that names `generation` into the first lane and makes it durable; its
+    /// Appends a control record that names `generation` to the first lane and makes it durable. Its
     /// segment is pinned.
     ///
     /// # Errors
-    /// As the device says; the log is poisoned unless the disk was full.
+    /// I/O errors; they poison the log, except for a full disk.
     pub(super) fn control(&self, kind: Kind, generation: u64) -> Result<()> {
         self.commit.healthy()?;
-        // What a checkpoint gives free afterwards may be used again: nothing of it is left to be
-        // done.
+        // Space that a checkpoint frees afterwards may be reused, so no postponed work on it may
+        // remain.
         self.catch_up()?;
         self.put_note(kind, generation)
     }
 
-    /// As [`Shared::control`], also where a recovery has put something off.
+    /// Like [`Shared::control`], but without first doing postponed work of a recovery.
     fn put_note(&self, kind: Kind, generation: u64) -> Result<()> {
         let segment = {
             let mut lane = self.lanes.first();

@@ -1,5 +1,5 @@
-//! The first pass of a recovery: what is there, and whether anything is missing that was
-//! acknowledged. It changes nothing.
+//! The first pass of a recovery: determines the contents of the log, and whether anything
+//! acknowledged is missing. It changes nothing.
 
 use super::format::Mark;
 use super::merge::{Fact, Found, Merge, Next, Reading};
@@ -10,19 +10,20 @@ use crate::{Error, Place, Result, Structure};
 use alluvium_base::Purpose;
 use alluvium_device::BootId;
 
-/// What the first pass found.
+/// Result of the first pass.
 #[derive(Debug)]
 pub(super) struct Survey {
     pub(super) facts: Vec<Fact>,
-    /// The highest sequence of any record that counts.
+    /// The highest valid sequence.
     pub(super) last: u64,
-    /// What is missing before some record, first and last of each range.
+    /// The missing ranges that precede some record: first and last of each.
     pub(super) gaps: Vec<(u64, u64)>,
     pub(super) overlap: Option<Found>,
     pub(super) synced: u64,
-    /// Everything up to here was in the page cache once.
+    /// Everything up to this sequence was in the page cache once.
     pub(super) named: u64,
-    /// On the boot that wrote the log the same, otherwise 0: what must be there.
+    /// Equal to `named` on the boot that wrote the log, otherwise 0. Everything up to here must be
+    /// present.
     pub(super) complete: u64,
     pub(super) generation: u64,
     /// The mark, unless a later incarnation has begun.
@@ -78,18 +79,18 @@ impl Survey {
         })
     }
 
-    /// Returns whether the mark names a segment as one that a lane was writing.
+    /// Returns whether the mark names the segment as the current one of a lane.
     pub(super) fn is_marked(&self, number: u64) -> bool {
         let lanes = self.mark.as_ref().map(|mark| mark.lanes.iter());
         lanes.into_iter().flatten().any(|lane| *lane == Some(number))
     }
 
-    /// Returns the first missing sequence, if a record follows it.
+    /// Returns the first missing sequence that is followed by a record.
     pub(super) fn first_gap(&self) -> Option<u64> {
         self.gaps.first().map(|&(first, _)| first)
     }
 
-    /// Fails when something is missing or wrong that was acknowledged.
+    /// Fails if anything acknowledged is missing or wrong.
     pub(super) fn judge(&self, inventory: &Inventory, start: Start) -> Result<()> {
         if self.generation > start.generation {
             return Err(Error::OlderGeneration {
@@ -136,7 +137,7 @@ impl Survey {
         }
         self.refuse_short_file(inventory)?;
         if !self.same_boot {
-            // The mark may name a segment whose header was lost with the power.
+            // The mark may name a segment whose header was lost in a power failure.
             return Ok(());
         }
         match self.missing_segment(inventory, start) {
@@ -149,8 +150,8 @@ impl Survey {
         }
     }
 
-    /// Fails when the file of a segment that a lane was writing is shorter than the segment. On any
-    /// boot that is damage: a file has its length durably before its first record (L2).
+    /// Fails if the file of a lane's current segment is shorter than the segment. This is damage on
+    /// any boot, because a file's size is durable before its first record (L2).
     fn refuse_short_file(&self, inventory: &Inventory) -> Result<()> {
         for (source, fact) in inventory.sources.iter().zip(&self.facts) {
             let header = &source.header;
@@ -166,8 +167,8 @@ impl Survey {
         Ok(())
     }
 
-    /// Returns a lane and the number of the segment that it was writing, if that is not there.
-    /// After a release that the mark does not know of, the mark is too old to tell.
+    /// Returns a lane and the number of its current segment, if that segment is missing. If the
+    /// mark predates a release, it cannot tell.
     pub(super) fn missing_segment(&self, inventory: &Inventory, start: Start) -> Option<(usize, u64)> {
         let mark = self.mark.as_ref().filter(|mark| mark.released >= start.from)?;
         let is_there = |number: u64| {
@@ -180,9 +181,8 @@ impl Survey {
             .find(|&(_, number)| !is_there(number))
     }
 
-    /// Returns the most likely place of what is missing: a segment that ends where it should not,
-    /// then a header block that is none, then the end of the newest segment that ends in something
-    /// that is not blank.
+    /// Returns the most likely place of the loss: a segment that ends too early, then an invalid
+    /// header block, then the end of the newest segment if it is not blank.
     pub(super) fn suspect(&self, inventory: &Inventory) -> (Place, String) {
         let sources = inventory.sources.iter().zip(&self.facts);
         let ended = sources.filter_map(|(source, fact)| match &fact.stop {
@@ -216,9 +216,9 @@ impl Survey {
     }
 }
 
-/// On the boot that wrote it, a segment ends at its last record or at one that was being written: a
-/// record behind that is proof of damage. Earlier incarnations are held to their end by the newest
-/// one's base.
+/// Fails if a record follows the end of a segment. On the boot that wrote it, a segment ends at its
+/// last record or at one that was being written, so a later record proves damage. For earlier
+/// incarnations, the base of the newest one guards their end.
 pub(super) fn refuse_records_behind_the_end(inventory: &Inventory, survey: &Survey) -> Result<()> {
     let newest = inventory.incarnation();
     for (source, fact) in inventory.sources.iter().zip(&survey.facts) {

@@ -1,25 +1,25 @@
-//! How a node's pages become fewer bytes: not at all, LZ4, or Zstd.
+//! Node compression: none, LZ4, or Zstd.
 
 use super::{NodePointer, PageSize};
 use crate::{Error, Result};
 
-/// How a node is encoded.
+/// The encoding of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Codec {
-    /// As it is: read straight into the cache.
+    /// Uncompressed: read directly into the cache.
     #[default]
     None,
     /// LZ4 blocks: fast, and about half the size on text.
     Lz4,
-    /// Zstd at level 1: slower, smaller.
+    /// Zstd at level 1: slower and smaller.
     Zstd,
 }
 
-/// The level at which Zstd compresses: the fastest of its regular ones.
+/// Compression level of Zstd: the fastest of its regular ones.
 const ZSTD_LEVEL: i32 = 1;
 
 impl Codec {
-    /// Its number on disk.
+    /// Returns the codec's number on disk.
     #[must_use]
     pub fn number(self) -> u8 {
         match self {
@@ -29,7 +29,7 @@ impl Codec {
         }
     }
 
-    /// Returns the codec with a number.
+    /// Returns the codec with this number on disk.
     #[must_use]
     pub fn from_number(number: u8) -> Option<Codec> {
         [Codec::None, Codec::Lz4, Codec::Zstd]
@@ -37,17 +37,17 @@ impl Codec {
             .find(|codec| codec.number() == number)
     }
 
-    /// Encodes a node into `out` (cleared first) and returns how: [`Codec::None`], with `out` left
-    /// empty, when encoding would not save at least one logical block. To encode many nodes, use an
-    /// [`Encoder`].
+    /// Encodes a node into `out`, which is cleared first, and returns the codec used. This is
+    /// [`Codec::None`], with `out` left empty, if compression would not save at least one logical
+    /// block. To encode many nodes, use an [`Encoder`].
     pub fn encode(self, node: &[u8], out: &mut Vec<u8>) -> Codec {
         Encoder::new(self).encode(node, out)
     }
 
-    /// Decodes a verified node into `out`, which has exactly the node's decoded length.
+    /// Decodes a verified node into `out`, whose length must be the node's decoded length.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when the bytes do not decode to that length.
+    /// [`Error::Corrupt`] if the bytes do not decode to that length.
     pub fn decode(pointer: &NodePointer, page_size: PageSize, encoded: &[u8], out: &mut [u8]) -> Result<()> {
         let decoded = page_size.node_bytes(pointer.pages);
         assert_eq!(
@@ -80,8 +80,8 @@ impl Codec {
     }
 }
 
-/// Encodes node after node with the same working memory, which is most of the work for small ones:
-/// Zstd takes about half a megabyte.
+/// Encodes many nodes with the same working memory. For small nodes, its allocation is most of the
+/// cost: Zstd uses about half a megabyte.
 ///
 /// ```
 /// use alluvium_storage::Codec;
@@ -96,18 +96,18 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// Creates an encoder without working memory yet.
+    /// Creates an encoder. Working memory is allocated on first use.
     #[must_use]
     pub fn new(codec: Codec) -> Encoder {
         Encoder { codec, zstd: None }
     }
 
-    /// From now on it encodes like this. Working memory stays.
+    /// Changes the codec. The working memory is kept.
     pub fn set_codec(&mut self, codec: Codec) {
         self.codec = codec;
     }
 
-    /// Encodes a node into `out` as [`Codec::encode`] does.
+    /// Encodes a node into `out`, as [`Codec::encode`] does.
     pub fn encode(&mut self, node: &[u8], out: &mut Vec<u8>) -> Codec {
         out.clear();
         let room = node.len().saturating_sub(alluvium_device::BLOCK as usize);
@@ -136,8 +136,7 @@ impl Encoder {
         }
     }
 
-    /// Returns the working memory; nothing where there is none to be had, and nodes stay as they
-    /// are.
+    /// Returns the working memory. `None` if it cannot be allocated; nodes then stay uncompressed.
     fn zstd(&mut self) -> Option<&mut zstd::bulk::Compressor<'static>> {
         if self.zstd.is_none() {
             self.zstd = zstd::bulk::Compressor::new(ZSTD_LEVEL).ok();

@@ -1,4 +1,4 @@
-//! The bytes of a node pointer, version 1. All integers little-endian.
+//! On-disk format of a node pointer, version 1. All integers are little-endian.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -19,31 +19,31 @@ use alluvium_base::bytes::{Reader, Writer};
 use alluvium_base::checksum;
 use alluvium_device::BLOCK;
 
-/// Where a node is, how it is encoded, and what proves that it is the one.
+/// A pointer to a node: its location, its encoding, and a checksum that verifies it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NodePointer {
-    /// The first encoded byte in the tier's file.
+    /// Offset of the first encoded byte in the tier's file.
     pub offset: u64,
-    /// The generation that was being built when the node was written.
+    /// The generation under construction when the node was written.
     pub birth: u64,
-    /// XXH3-64 of the encoded bytes. Where its upper half is zero the lower half is compared alone:
-    /// who keeps pointers to many nodes in memory may keep 32 bits of each.
+    /// XXH3-64 of the encoded bytes. If the upper half is zero, only the lower half is compared:
+    /// structures with many pointers in memory may keep 32 bits of each.
     pub checksum: u64,
-    /// How many encoded bytes there are.
+    /// Number of encoded bytes.
     pub encoded_len: u32,
-    /// The tier, which names a file.
+    /// The tier, which determines the file.
     pub tier: u8,
-    /// How many pages the node decodes to: 1 to 16.
+    /// Number of pages after decoding: 1 to 16.
     pub pages: u8,
-    /// How the bytes are encoded.
+    /// The encoding of the bytes.
     pub codec: Codec,
 }
 
 impl NodePointer {
-    /// How many bytes an encoded pointer has.
+    /// Size of an encoded pointer in bytes.
     pub const BYTES: usize = 32;
 
-    /// Appends the pointer's bytes.
+    /// Appends the encoded pointer.
     pub fn encode(&self, out: &mut Vec<u8>) {
         debug_assert!((1..=MAX_PAGES).contains(&self.pages), "{self:?} (N2)");
         debug_assert!(self.offset.is_multiple_of(BLOCK), "{self:?} (N3)");
@@ -58,10 +58,10 @@ impl NodePointer {
             .u8(0);
     }
 
-    /// Reads a pointer and checks that it could be one.
+    /// Decodes a pointer and checks its plausibility.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] at `place` when the bytes are no pointer.
+    /// [`Error::Corrupt`] at `place` if the bytes are not a valid pointer.
     pub fn decode(reader: &mut Reader<'_>, place: &Place, page_size: PageSize) -> Result<NodePointer> {
         let bad = |found: String| Error::corrupt(place.clone(), "a node pointer", found);
         let bytes = reader.take(Self::BYTES).map_err(|error| bad(error.to_string()))?;
@@ -98,7 +98,7 @@ impl NodePointer {
         Ok(pointer)
     }
 
-    /// Checks that this could be a pointer in a store of this page size.
+    /// Checks that this is a plausible pointer for a store with this page size.
     pub(crate) fn check(&self, place: &Place, page_size: PageSize) -> Result<()> {
         if self.is_plausible(page_size) {
             return Ok(());
@@ -121,24 +121,24 @@ impl NodePointer {
         (1..=MAX_PAGES).contains(&self.pages) && end_fits && shape
     }
 
-    /// The bytes that must be read from the device to have the whole encoded node: aligned to the
-    /// logical block.
+    /// Returns the number of bytes to read from the device for the whole encoded node: a multiple
+    /// of the logical block.
     #[must_use]
     pub fn read_len(&self) -> usize {
         (self.encoded_len as usize).next_multiple_of(BLOCK as usize)
     }
 
-    /// Where the node is, for error texts.
+    /// Returns the place of the node, for error messages.
     #[must_use]
     pub fn place(&self) -> Place {
         Place::new(Structure::Node, crate::node::tier_file(self.tier), self.offset)
     }
 
-    /// Checks that `encoded` (at least `encoded_len` bytes) is what the pointer means (invariant
-    /// N1).
+    /// Checks that `encoded` (at least `encoded_len` bytes) matches the pointer's checksum
+    /// (invariant N1).
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when it is not.
+    /// [`Error::Corrupt`] if it does not.
     pub fn verify(&self, encoded: &[u8]) -> Result<()> {
         let found = match encoded.get(..self.encoded_len as usize) {
             Some(encoded) => checksum(encoded),

@@ -1,21 +1,19 @@
-//! Nodes: one to sixteen pages that are written once, and pointers that verify them.
+//! Nodes: immutable blocks of one to sixteen pages, and pointers that verify them.
 //!
-//! *Knows*: how a node is encoded and how a pointer proves that it found the node it means.
+//! *Knows*: the encoding of a node, and how a pointer verifies that a block is its node.
 //!
-//! *Does not know*: what is in a node, or when it dies.
+//! *Does not know*: the contents of a node, or when it dies.
 //!
 //! *Read in this order*: `format.rs` (the pointer's bytes), `codec.rs` (none, LZ4, Zstd),
 //! `writer.rs`, `read.rs`.
 //!
 //! Invariants:
 //!
-//! - **N1** A pointer's checksum covers every encoded byte, so a block that is flipped,
-//!   misdirected, stale or zeroed is found when it is read, unless it holds the very bytes that
-//!   were meant.
-//! - **N2** A node decodes to exactly `pages × page size` bytes; nothing longer is ever allocated
-//!   for it.
-//! - **N3** Offsets of uncompressed nodes are multiples of the page size; of compressed ones, of
-//!   the logical block.
+//! - **N1** A pointer's checksum covers every encoded byte. A flipped, misdirected, stale or zeroed
+//!   block is detected when it is read, unless it contains the very same bytes.
+//! - **N2** A node decodes to exactly `pages × page size` bytes; no more is ever allocated for it.
+//! - **N3** Offsets of uncompressed nodes are multiples of the page size; offsets of compressed
+//!   ones are multiples of the logical block.
 
 pub mod codec;
 pub mod format;
@@ -29,7 +27,7 @@ pub use writer::{NodeWriter, WriterOptions, Written};
 
 use crate::{Error, Result};
 
-/// The most pages in a node.
+/// Maximum number of pages in a node.
 pub const MAX_PAGES: u8 = 16;
 
 /// The size of a page: a power of two from 4 to 64 KiB, one per store.
@@ -45,15 +43,15 @@ pub const MAX_PAGES: u8 = 16;
 pub struct PageSize(u32);
 
 impl PageSize {
-    /// The smallest page.
+    /// The smallest page size.
     pub const MIN: PageSize = PageSize(4 << 10);
-    /// The largest page.
+    /// The largest page size.
     pub const MAX: PageSize = PageSize(64 << 10);
 
-    /// Creates a page of `bytes` bytes.
+    /// Creates a page size of `bytes` bytes.
     ///
     /// # Errors
-    /// [`Error::BadOption`] when it is not a power of two from 4 KiB to 64 KiB.
+    /// [`Error::BadOption`] if it is not a power of two from 4 KiB to 64 KiB.
     pub fn new(bytes: u32) -> Result<PageSize> {
         if bytes.is_power_of_two() && (Self::MIN.0..=Self::MAX.0).contains(&bytes) {
             Ok(PageSize(bytes))
@@ -66,13 +64,13 @@ impl PageSize {
         }
     }
 
-    /// Its size in bytes.
+    /// Returns the size in bytes.
     #[must_use]
     pub const fn bytes(self) -> usize {
         self.0 as usize
     }
 
-    /// Returns how many bytes a node of `pages` pages has.
+    /// Returns the size in bytes of a node of `pages` pages.
     #[must_use]
     pub fn node_bytes(self, pages: u8) -> usize {
         usize::from(pages) * self.bytes()
@@ -85,7 +83,7 @@ impl Default for PageSize {
     }
 }
 
-/// Returns the name of a tier's file in the store's directory.
+/// Returns the name of a tier's file.
 #[must_use]
 pub fn tier_file(tier: u8) -> String {
     format!("tier-{tier}.data")

@@ -1,5 +1,4 @@
-//! Reading nodes from their tiers, past any cache: verified and decoded, one by one or many at a
-//! time.
+//! Uncached reads of nodes from their tiers, verified and decoded, one by one or in batches.
 
 use super::{Codec, MAX_PAGES, NodePointer, PageSize};
 use crate::{Error, Result, Tiers};
@@ -7,9 +6,9 @@ use alluvium_base::{MIB, Purpose};
 use alluvium_device::{Batch, Buffer, Device};
 use std::sync::Arc;
 
-/// The most nodes that are read at once.
+/// Maximum number of nodes read at once.
 const NODES_AT_ONCE: usize = 64;
-/// The most bytes that are read at once, if that is more than one node.
+/// Maximum number of bytes read at once, unless a single node is longer.
 const BYTES_AT_ONCE: usize = MIB as usize;
 
 const _: () = assert!(
@@ -17,11 +16,11 @@ const _: () = assert!(
     "the longest node is read at once"
 );
 
-/// Reads a node: verified and decoded.
+/// Reads, verifies and decodes a node.
 ///
 /// # Errors
-/// [`Error::Corrupt`] when the bytes are not the ones that are meant, or the file ends before them;
-/// as the device says.
+/// [`Error::Corrupt`] if the bytes do not match the pointer, or the file ends before them; I/O
+/// errors.
 pub fn read_node(
     tiers: &Tiers,
     pointer: &NodePointer,
@@ -34,8 +33,8 @@ pub fn read_node(
     decoded(pointer, page_size, &encoded)
 }
 
-/// Reads nodes, several at a time, and hands each to `visit` in their order: its place among the
-/// pointers, and the node or what is wrong with it. One that is damaged stops nothing.
+/// Reads nodes in batches, and passes each to `visit` in their order, with its index among the
+/// pointers: the node, or the error. A damaged node does not stop the others.
 pub fn read_nodes(
     tiers: &Tiers,
     pointers: &[NodePointer],
@@ -52,7 +51,7 @@ pub fn read_nodes(
         for (index, pointer) in some.iter().enumerate() {
             let node = match pieces.as_ref().and_then(|pieces| encoded(pieces, pointer)) {
                 Some(encoded) => decoded(pointer, page_size, encoded),
-                // Whatever one of them has: each gives its own error, or none.
+                // The batch failed or has no such node: it is read alone and gets its own result.
                 None => read_node(tiers, pointer, page_size, purpose),
             };
             visit(begun + index, node);
@@ -61,7 +60,7 @@ pub fn read_nodes(
     }
 }
 
-/// Returns how many of these are read at once: neighbours in one tier.
+/// Returns how many of these nodes are read at once. They must be in one tier.
 fn together(pointers: &[NodePointer], page_size: PageSize) -> usize {
     let mut bytes = 0;
     let fits = |pointer: &&NodePointer| {
@@ -76,8 +75,8 @@ fn together(pointers: &[NodePointer], page_size: PageSize) -> usize {
         .max(1)
 }
 
-/// Reads the encoded bytes of nodes of one tier; nothing if any of them cannot be read. Nodes that
-/// follow each other are one request. Pieces ascend if the nodes do; each has its offset.
+/// Reads the encoded bytes of nodes of one tier. Adjacent nodes form one request. Returns the
+/// pieces with their offsets, in the order of the nodes; `None` if any read fails.
 fn read_together(
     tiers: &Tiers,
     pointers: &[NodePointer],
@@ -104,7 +103,7 @@ fn read_together(
     Some(pieces.iter().map(|piece| piece.0).zip(buffers).collect())
 }
 
-/// Returns the bytes of a node among pieces that were read.
+/// Returns the bytes of a node from the pieces that were read.
 fn encoded<'p>(pieces: &'p [(u64, Buffer)], pointer: &NodePointer) -> Option<&'p [u8]> {
     pieces.iter().find_map(|(offset, piece)| {
         let at = usize::try_from(pointer.offset.checked_sub(*offset)?).ok()?;
@@ -112,7 +111,7 @@ fn encoded<'p>(pieces: &'p [(u64, Buffer)], pointer: &NodePointer) -> Option<&'p
     })
 }
 
-/// Returns the file of a node that lies inside of it.
+/// Returns the file of a node, after checking that the node is inside it.
 fn file_of<'t>(tiers: &'t Tiers, pointer: &NodePointer, page_size: PageSize) -> Result<&'t Arc<dyn Device>> {
     pointer.check(&pointer.place(), page_size)?;
     let file = tiers.get(pointer.tier)?;

@@ -1,17 +1,17 @@
-//! Writes nodes one behind the other into extents of their own, an extent in one large write.
+//! Packs nodes contiguously into their own extents, and writes each extent with one large write.
 //!
-//! Where a node lies (N3): an uncompressed one at a multiple of the page size; a compressed one at
-//! a multiple of the logical block, and at the next 4 KiB boundary instead when it would then touch
-//! fewer blocks of 4 KiB and the padding for that is at most an eighth of it. What lies between is
-//! zeros.
+//! Placement (N3): an uncompressed node begins at a multiple of the page size. A compressed node
+//! begins at a multiple of the logical block, or at the next 4 KiB boundary if it then touches
+//! fewer blocks of 4 KiB and the padding is at most an eighth of it. Gaps are filled with zeros.
 //!
-//! An extent's live bytes are the sum of its nodes' [`NodePointer::read_len`]: encoded bytes up to
-//! the next logical block, which nothing else can use. Who drops a node takes that from its extent.
+//! An extent's live bytes are the sum of its nodes' [`NodePointer::read_len`]: the encoded bytes
+//! rounded up to the logical block, since the rest of the block is unusable. The owner of a node
+//! subtracts this from the extent when it drops the node.
 //!
-//! On the memory device one core writes 3.6 to 4.2 GB/s of uncompressed nodes, checksums and both
-//! copies included (the device's own copy alone: 8.8, the checksum alone: 12 to 21); LZ4 takes in
-//! 0.4 to 0.5 and Zstd 0.25 to 0.3, of records that hardly compress
-//! (`cargo bench -p alluvium-storage --bench nodes`, on a busy machine with two cores).
+//! On the memory device one core writes 3.6 to 4.2 GB/s of uncompressed nodes, including checksums
+//! and both copies (the device's own copy alone: 8.8, the checksum alone: 12 to 21). For records
+//! that hardly compress, LZ4 accepts 0.4 to 0.5 GB/s and Zstd 0.25 to 0.3 (`cargo bench -p
+//! alluvium-storage --bench nodes`, on a busy machine with two cores).
 
 use super::codec::Encoder;
 use super::{Codec, MAX_PAGES, NodePointer, PageSize};
@@ -22,51 +22,52 @@ use alluvium_device::{BLOCK, Batch, Buffer, Device, Ticket};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Extents whose writes are under way at once, at most.
+/// Maximum number of extents being written at once.
 pub const MAX_IN_FLIGHT: usize = 4;
 
-/// The block of a device that a node should not straddle, and to which a write is padded, in bytes.
+/// Size in bytes of the device block that a node should not straddle. Writes are padded to it.
 const DEVICE_BLOCK: usize = 4 * KIB as usize;
 
-/// Bytes of a writer's first buffer, if the first node needs no more: a memtable's index, or a
-/// trunk's few nodes, fit it.
+/// Size in bytes of a writer's first buffer, unless the first node needs more. A memtable's index,
+/// or the few nodes of a trunk, fit into it.
 const FIRST_BUFFER: usize = 64 * KIB as usize;
 
 const _: () = assert!(PageSize::MIN.bytes() == DEVICE_BLOCK && (DEVICE_BLOCK as u64).is_multiple_of(BLOCK));
 
-/// How nodes are written.
+/// Options of a node writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriterOptions {
-    /// The tier they go to.
+    /// The tier to write to.
     pub tier: u8,
     /// The store's page size.
     pub page_size: PageSize,
-    /// How they are encoded.
+    /// The encoding of the nodes.
     pub codec: Codec,
-    /// The generation being built.
+    /// The generation under construction.
     pub birth: u64,
-    /// What the writes are for.
+    /// The purpose of the writes, for I/O accounting.
     pub purpose: Purpose,
-    /// Whether the reserve may be used.
+    /// The allocation class, which determines whether the reserve may be used.
     pub class: Class,
-    /// Units in an extent: what is written at once, and what lives and dies together. One extent at
-    /// least holds the largest node.
+    /// Units in an extent: the size of a write, and the granularity at which space is freed. An
+    /// extent must hold the largest node.
     pub extent_units: u32,
 }
 
 impl WriterOptions {
-    /// The usual units in an extent: 1 MiB.
+    /// The default number of units in an extent: 1 MiB.
     pub const EXTENT_UNITS: u32 = (1 << 20) / UNIT as u32;
 }
 
-/// Where the nodes of a finished writer are. The extents are provisional until they are installed.
+/// The output of a finished writer. Its extents are provisional until they are installed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// The extents, in the order of their nodes, each with its live bytes.
     pub extents: Vec<(Extent, u64)>,
 }
 
-/// Packs nodes into extents. Dropped unfinished, it waits for its writes and gives its extents up.
+/// Packs nodes into extents. If it is dropped before `finish`, it waits for its writes and frees
+/// its extents.
 ///
 /// ```
 /// use alluvium_base::Purpose;
@@ -100,17 +101,17 @@ pub struct NodeWriter {
     options: WriterOptions,
     filling: Option<Filling>,
     in_flight: VecDeque<(Ticket, Arc<dyn Device>)>,
-    /// Buffers whose writes are over.
+    /// Buffers of completed writes.
     spare: Vec<Buffer>,
     encoder: Encoder,
     encoded: Vec<u8>,
     /// Extents that are written or being written.
     written: Written,
-    /// A write failed, so nothing more is accepted.
+    /// The message of the first failed write. Once set, no more nodes are accepted.
     failed: Option<String>,
 }
 
-/// The extent that nodes are being packed into.
+/// The extent that is being filled.
 #[derive(Debug)]
 struct Filling {
     extent: Extent,
@@ -120,10 +121,10 @@ struct Filling {
 }
 
 impl NodeWriter {
-    /// Creates a writer that has taken nothing yet.
+    /// Creates a writer without nodes.
     ///
     /// # Panics
-    /// When an extent could not hold the largest node.
+    /// If an extent could not hold the largest node.
     #[must_use]
     pub fn new(extents: Arc<Extents>, tiers: Arc<Tiers>, options: WriterOptions) -> NodeWriter {
         assert!(
@@ -145,22 +146,21 @@ impl NodeWriter {
         }
     }
 
-    /// How nodes are encoded from now on: each pointer says how its own is.
+    /// Changes the encoding of later nodes. Each pointer contains the encoding of its own node.
     pub fn set_codec(&mut self, codec: Codec) {
         self.options.codec = codec;
         self.encoder.set_codec(codec);
     }
 
-    /// Adds a node behind the ones before. Its pointer is good once the writer is finished, and
+    /// Adds a node after the previous ones. Its pointer is valid once the writer is finished, and
     /// durable once the tier is synced.
     ///
     /// # Errors
-    /// [`Error::Full`] when the store has no space for it: nothing of it was taken, and the writer
-    /// may be finished or dropped. As the device says, of an earlier write: the writer accepts
-    /// nothing more.
+    /// [`Error::Full`] if the store has no space for the node: it was not added, and the writer may
+    /// be finished or dropped. I/O errors of an earlier write: the writer accepts no more nodes.
     ///
     /// # Panics
-    /// When the node is not 1 to 16 whole pages.
+    /// If the node is not 1 to 16 whole pages.
     pub fn add(&mut self, node: &[u8]) -> Result<NodePointer> {
         self.refuse_if_failed()?;
         let page = self.options.page_size.bytes();
@@ -191,7 +191,7 @@ impl NodeWriter {
         pointer
     }
 
-    /// Copies encoded bytes to where they will be written; their offset in the file.
+    /// Copies encoded bytes to the buffer. Returns their offset in the file.
     fn place(&mut self, bytes: &[u8], codec: Codec) -> Result<u64> {
         let len = bytes.len().next_multiple_of(BLOCK as usize);
         let (filling, at) = self.make_room(len, codec)?;
@@ -199,7 +199,7 @@ impl NodeWriter {
             filling.at <= at && at + len <= filling.buffer.len(),
             "nodes follow each other"
         );
-        // The buffer is used again and again: what is not a node is cleared.
+        // The buffer is reused, so gaps between nodes are cleared.
         filling.buffer[filling.at..at].fill(0);
         filling.buffer[at..at + bytes.len()].copy_from_slice(bytes);
         filling.buffer[at + bytes.len()..at + len].fill(0);
@@ -208,7 +208,7 @@ impl NodeWriter {
         Ok(filling.extent.offset() + at as u64)
     }
 
-    /// Returns the extent that the next node, of `len` bytes, will be in, and where in it.
+    /// Returns the extent for the next node, of `len` bytes, and the node's position in it.
     fn make_room(&mut self, len: usize, codec: Codec) -> Result<(&mut Filling, usize)> {
         let page = self.options.page_size.bytes();
         let start = |at| match codec {
@@ -243,9 +243,9 @@ impl NodeWriter {
         Ok((filling, at))
     }
 
-    /// Returns what [`NodeWriter::finish`] will return if the next node is the last one, has
-    /// `pages` pages, and is not compressed. For a node that names the extents which it and all
-    /// others are in.
+    /// Returns the result of [`NodeWriter::finish`] for the case that the next node is the last
+    /// one, has `pages` pages, and is not compressed. For a node that lists the extents of all
+    /// nodes including itself.
     ///
     /// # Errors
     /// As [`NodeWriter::add`] of that node.
@@ -263,7 +263,7 @@ impl NodeWriter {
         Ok(extents)
     }
 
-    /// Sends the extent being filled on its way, without the units that nothing is in.
+    /// Starts writing the current extent, after trimming its unused units.
     fn flush(&mut self) -> Result<()> {
         let Some(filling) = self.filling.take() else {
             return Ok(());
@@ -275,7 +275,7 @@ impl NodeWriter {
             live,
         } = filling;
         if at == 0 {
-            // It was begun for a node that did not come.
+            // The extent was allocated for a node that was not added.
             self.extents.abandon(extent);
             return Ok(());
         }
@@ -285,7 +285,7 @@ impl NodeWriter {
         let end = at.next_multiple_of(DEVICE_BLOCK);
         buffer[at..end].fill(0);
         if end < buffer.len() {
-            // A request is a whole buffer.
+            // A request writes a whole buffer, so the buffer is shortened.
             let short = Buffer::padded(&buffer[..end]);
             self.keep(std::mem::replace(&mut buffer, short));
         }
@@ -321,7 +321,7 @@ impl NodeWriter {
         }
     }
 
-    /// Keeps a buffer for another extent, if it holds a whole one.
+    /// Keeps a buffer for reuse if it has the size of a whole extent.
     fn keep(&mut self, buffer: Buffer) {
         if buffer.len() as u64 == u64::from(self.options.extent_units) * UNIT {
             self.spare.push(buffer);
@@ -336,7 +336,7 @@ impl NodeWriter {
         Err(self.tiers.failure(self.options.tier).unwrap_or(poisoned))
     }
 
-    /// Returns the bytes of nodes taken so far, padding between them included.
+    /// Returns the size in bytes of the nodes added so far, including padding between them.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let written: u64 = self
@@ -348,25 +348,25 @@ impl NodeWriter {
         written + self.filling.as_ref().map_or(0, |filling| filling.at as u64)
     }
 
-    /// Returns the extents that are full, in the order of their nodes, each with its live bytes.
+    /// Returns the full extents in the order of their nodes, each with its live bytes.
     #[must_use]
     pub fn written(&self) -> &[(Extent, u64)] {
         &self.written.extents
     }
 
-    /// Returns the extent that is being filled, if there is one, and how many of its bytes are
-    /// taken. When the writer is finished the extent ends with the unit that its last node ends in.
+    /// Returns the extent being filled, if there is one, and the number of its bytes in use. When
+    /// the writer is finished, the extent is trimmed after the unit of its last node.
     #[must_use]
     pub fn filling(&self) -> Option<(Extent, u64)> {
         let filling = self.filling.as_ref()?;
         Some((filling.extent, filling.at as u64))
     }
 
-    /// Writes what is left and waits for every write. Nothing is installed; on a further tier what
-    /// was written is durable then (T7), on the first one it is not.
+    /// Writes the remaining nodes and waits for every write. Nothing is installed. On a further
+    /// tier the nodes are then durable (T7), on the first tier they are not.
     ///
     /// # Errors
-    /// As the device says; the extents are given up then.
+    /// I/O errors; the extents are then freed.
     pub fn finish(mut self) -> Result<Written> {
         self.refuse_if_failed()?;
         self.flush()?;
@@ -386,7 +386,7 @@ impl NodeWriter {
 
 impl Drop for NodeWriter {
     fn drop(&mut self) {
-        // An extent must not have a new owner while a write to it is under way.
+        // An extent must not get a new owner before a write to it is finished.
         for (ticket, file) in self.in_flight.drain(..) {
             file.wait(&ticket);
         }
@@ -398,8 +398,9 @@ impl Drop for NodeWriter {
     }
 }
 
-/// Takes an extent and a buffer for it, which need not hold all of it yet: most writers end within
-/// their first nodes. Where space is scarce the extent may be shorter, but holds `len` bytes.
+/// Allocates an extent and a buffer for it. The buffer may be shorter than the extent, because most
+/// writers end within their first nodes. If space is scarce the extent may be shorter, but holds
+/// `len` bytes.
 fn begin(
     extents: &Extents,
     options: &WriterOptions,
@@ -417,8 +418,7 @@ fn begin(
     let whole = extent.units == options.extent_units;
     let buffer = match spare.pop().filter(|_| whole) {
         Some(buffer) => buffer,
-        // What is written ends with a block of the device, and compressed nodes end anywhere before
-        // it.
+        // Writes end at a device block boundary, and compressed nodes may end anywhere before it.
         None => Buffer::zeroed(
             (extent.bytes() as usize).min(len.next_multiple_of(DEVICE_BLOCK).max(FIRST_BUFFER)),
         ),
@@ -431,7 +431,7 @@ fn begin(
     })
 }
 
-/// Returns where a compressed node of `len` bytes begins, at or behind `at`.
+/// Returns the start of a compressed node of `len` bytes, at or after `at`.
 fn start_of_compressed(at: usize, len: usize) -> usize {
     let aligned = at.next_multiple_of(DEVICE_BLOCK);
     let touched = (at % DEVICE_BLOCK + len).div_ceil(DEVICE_BLOCK);

@@ -1,35 +1,35 @@
-//! Records in memory: gathered in the order of pushing, then sorted.
+//! Records in memory: collected in the order of pushing, then sorted.
 
 use super::error::{Error, Result};
 use super::format::{Parts, pair_bytes, prefix, push_pair};
 use super::options::{Equal, Layout, Options};
 use std::cmp::Ordering;
 
-/// Bytes of an entry.
+/// Size of an entry in bytes.
 const ENTRY_BYTES: usize = 16;
 
-/// Whether a record was taken.
+/// Whether a record was accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Pushed {
-    /// The chunk has it.
+    /// The chunk contains the record.
     Taken,
     /// The chunk is full: sort it, and push the record to the next one.
     Full,
 }
 
-/// Records in the order in which they were pushed, up to a number of bytes.
+/// Records in the order in which they were pushed, up to a limit in bytes.
 #[derive(Debug)]
 pub struct Chunk {
     options: Options,
     number: u64,
     bytes: Vec<u8>,
     records: usize,
-    /// What all keys so far begin with.
+    /// The common prefix of all keys so far.
     common: Vec<u8>,
 }
 
-/// What is compared first of a record, and where it is.
+/// A record: the part of its key that is compared first, and its position.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     prefix: u64,
@@ -46,7 +46,7 @@ pub struct SortedChunk {
     pub(super) common: Vec<u8>,
 }
 
-/// Returns how many bytes two keys begin with that are the same.
+/// Returns the length of the common prefix of two keys.
 pub(super) fn common_bytes(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(a, b)| a == b).count()
 }
@@ -63,13 +63,13 @@ impl Chunk {
         }
     }
 
-    /// Returns how many records it has.
+    /// Returns the number of records.
     #[must_use]
     pub fn len(&self) -> usize {
         self.records
     }
 
-    /// Returns whether it has none.
+    /// Returns whether the chunk has no records.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.records == 0
@@ -78,10 +78,10 @@ impl Chunk {
     /// Adds a key and a value.
     ///
     /// # Errors
-    /// [`Error::TooLong`] when they are longer than [`Options::longest_record`].
+    /// [`Error::TooLong`] if they are longer than [`Options::longest_record`].
     ///
     /// # Panics
-    /// When records have one length: see [`Chunk::push_record`].
+    /// If records have a fixed length: see [`Chunk::push_record`].
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<Pushed> {
         assert_eq!(self.options.layout, Layout::Variable, "records of one length");
         if !self.has_space(pair_bytes(key, value))? {
@@ -92,13 +92,13 @@ impl Chunk {
         Ok(Pushed::Taken)
     }
 
-    /// Adds a record of the length that all have.
+    /// Adds a record of the fixed length.
     ///
     /// # Errors
-    /// None but those of later versions.
+    /// [`Error::TooLong`], which valid options rule out.
     ///
     /// # Panics
-    /// When it has another length.
+    /// If the record has a different length.
     pub fn push_record(&mut self, record: &[u8]) -> Result<Pushed> {
         let parts = self.options.layout.parts(record);
         let parts =
@@ -118,7 +118,8 @@ impl Chunk {
             return Err(Error::TooLong { bytes, most });
         }
         if self.bytes.capacity() == 0 {
-            // Untouched pages take no memory; growing would copy the records again and again.
+            // Reserved at once: untouched pages use no memory, while growing would copy the records
+            // repeatedly.
             self.bytes.reserve_exact(self.options.memory_bytes);
         }
         let full = self.bytes.len() + bytes + (self.records + 1) * ENTRY_BYTES > self.options.memory_bytes;
@@ -141,7 +142,7 @@ impl Chunk {
         self.records += 1;
     }
 
-    /// Sorts the records: a step that any thread can do.
+    /// Sorts the records. Any thread can do this.
     #[must_use]
     pub fn sort(self) -> SortedChunk {
         let layout = self.options.layout;
@@ -172,24 +173,24 @@ impl Chunk {
 }
 
 impl SortedChunk {
-    /// Returns how many records it has.
+    /// Returns the number of records.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Returns whether it has none.
+    /// Returns whether there are no records.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Bytes of all records together.
+    /// Returns the total size of all records in bytes.
     pub(super) fn record_bytes(&self) -> u64 {
         self.bytes.len() as u64
     }
 
-    /// A record's bytes and its parts, by its number in the order.
+    /// Returns the bytes of a record and its parts, by its position in the order.
     #[inline]
     pub(super) fn record(&self, index: usize) -> Option<(&[u8], Parts)> {
         let entry = self.entries.get(index)?;
@@ -200,7 +201,7 @@ impl SortedChunk {
 
     fn sort(&mut self, equal: Equal) {
         let (bytes, layout, skip) = (&self.bytes, self.layout, self.common.len());
-        // The rest of a key: what all begin with is not compared again.
+        // Returns the rest of a key: the common prefix is not compared again.
         let rest = |entry: &Entry| {
             let record = &bytes[entry.at as usize..];
             let parts = layout.parts(record).expect("records were pushed whole");
@@ -210,7 +211,7 @@ impl SortedChunk {
             Ordering::Equal => rest(one).cmp(rest(other)),
             order => order,
         };
-        // Where a record is says when it was pushed (Q1), so that no two entries are equal.
+        // The position of a record reflects the order of pushing (Q1), so no two entries are equal.
         self.entries
             .sort_unstable_by(|one, other| by_key(one, other).then(one.at.cmp(&other.at)));
         let before = self.entries.len();

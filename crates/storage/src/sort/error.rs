@@ -1,18 +1,18 @@
-//! What can go wrong with a sort.
+//! Errors of a sort.
 
 use thiserror::Error;
 
-/// The result of a step of a sort.
+/// The result of a sort operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A sort cannot go on. Its temporary files go when it is dropped.
+/// An error that ends a sort. Its temporary files are removed when it is dropped.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The device said so.
+    /// I/O error of the device.
     #[error("in a temporary file of a sort: {0}")]
     Device(#[from] alluvium_device::Error),
-    /// What was read of a run is not what was written.
+    /// The data read from a run is not the data that was written.
     #[error(
         "damaged run {run} of a sort, frame {frame} at offset {offset} of the temporary file {file}: expected \
          {expected}, found {found}; sort again, with temporary files on another disk if it happens again"
@@ -22,13 +22,13 @@ pub enum Error {
         run: u64,
         /// The frame's number in the run.
         frame: u64,
-        /// Where the frame begins.
+        /// Offset of the frame in the file.
         offset: u64,
         /// The file's name.
         file: String,
-        /// What should be there.
+        /// A description of the expected content.
         expected: String,
-        /// What is there.
+        /// A description of the content found.
         found: String,
     },
     /// A record is too long for the memory.
@@ -36,23 +36,23 @@ pub enum Error {
         "a record of {bytes} bytes is longer than {most}, an eighth of the memory: give the sort more memory"
     )]
     TooLong {
-        /// Bytes of the record.
+        /// Size of the record in bytes.
         bytes: usize,
-        /// The most bytes.
+        /// The limit in bytes.
         most: usize,
     },
-    /// An option is impossible.
+    /// An option is invalid.
     #[error("option {option} of a sort: {why}")]
     BadOption {
         /// The option's name.
         option: &'static str,
-        /// What is wrong, and what would be right.
+        /// The problem and a valid alternative.
         why: String,
     },
 }
 
 impl Error {
-    /// Returns whether a resource ran short: space on the disk, open files, or memory.
+    /// Returns whether a resource is exhausted: space on the disk, open files, or memory.
     #[must_use]
     pub fn is_full(&self) -> bool {
         matches!(self, Error::Device(error) if error.kind() == alluvium_base::ErrorKind::Full)

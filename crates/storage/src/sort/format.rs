@@ -1,6 +1,6 @@
-//! The bytes of sorted runs in temporary files, version 1. Integers little-endian.
+//! Format of sorted runs in temporary files, version 1. Integers are little-endian.
 //!
-//! A run is a sequence of frames, each of a multiple of 512 bytes:
+//! A run is a sequence of frames, each a multiple of 512 bytes:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -15,39 +15,40 @@
 //! 40 + n     –  zero
 //! ```
 //!
-//! Records of one length are there as they are. Others have, one behind the other: the bytes of the
-//! key and those of the value, as varints (LEB128); the key; the value. No record crosses a frame's
-//! end: a frame with a longer record is longer.
+//! Records of fixed length are stored unchanged. Other records are stored as: the lengths of the
+//! key and of the value, as varints (LEB128); the key; the value. No record crosses the end of a
+//! frame: a frame with a longer record is longer.
 //!
-//! Only the process that wrote a run reads it. How long its frames are, that process remembers.
+//! Only the process that wrote a run reads it. The process keeps the lengths of the frames in
+//! memory.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::options::Layout;
 use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_base::checksum::seeded_parts;
 
-/// Bytes before a frame's records.
+/// Size of a frame's header in bytes.
 pub const HEADER_BYTES: usize = 40;
 
 const MAGIC: [u8; 4] = *b"ASRT";
 const VERSION: u32 = 1;
 const SUMMED: usize = 32;
 
-/// Where a record's parts are in it.
+/// The layout of a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Parts {
-    /// Where the key begins.
+    /// Offset of the key.
     pub key_at: usize,
-    /// Bytes of the key.
+    /// Size of the key in bytes.
     pub key_bytes: usize,
-    /// Where the value begins; the whole record's begin if its length is fixed.
+    /// Offset of the value; 0 if records have a fixed length, whose value is the whole record.
     pub value_at: usize,
-    /// Bytes of the record.
+    /// Size of the record in bytes.
     pub bytes: usize,
 }
 
 impl Layout {
-    /// Finds the parts of the record with which some bytes begin; nothing when they are too few.
+    /// Returns the layout of the record at the start of `bytes`; `None` if it is incomplete.
     #[inline]
     #[must_use]
     pub fn parts(self, bytes: &[u8]) -> Option<Parts> {
@@ -63,7 +64,7 @@ impl Layout {
                 bytes: record_bytes as usize,
             }),
             Layout::Variable => {
-                // Nearly all records have one byte for each length.
+                // Fast path: nearly all records have one byte for each length.
                 let (key_bytes, value_bytes, key_at) = match bytes {
                     [key @ 0..=127, value @ 0..=127, ..] => (u64::from(*key), u64::from(*value), 2),
                     _ => {
@@ -94,13 +95,13 @@ pub(super) fn push_pair(out: &mut Vec<u8>, key: &[u8], value: &[u8]) {
         .bytes(value);
 }
 
-/// Returns the most bytes that a record of a key and a value has.
+/// Returns the maximum size in bytes of a record of a key and a value.
 pub(super) fn pair_bytes(key: &[u8], value: &[u8]) -> usize {
     20 + key.len() + value.len()
 }
 
-/// Returns the first eight bytes of a key behind some as a number that sorts as they do. What a
-/// shorter key has not counts as zero.
+/// Returns the eight bytes of a key after its first `skip` as a number with the same order. Missing
+/// bytes count as zero.
 #[inline]
 pub(super) fn prefix(key: &[u8], skip: usize) -> u64 {
     let rest = key.get(skip..).unwrap_or_default();
@@ -112,24 +113,24 @@ pub(super) fn prefix(key: &[u8], skip: usize) -> u64 {
     }
 }
 
-/// What a frame says of itself.
+/// The header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// The run's number.
+    /// The number of the run.
     pub run: u64,
-    /// The frame's number in it.
+    /// The number of the frame in its run.
     pub number: u64,
     /// Records in the frame.
     pub records: u32,
-    /// Bytes of records.
+    /// Size of the records in bytes.
     pub bytes: u32,
 }
 
 impl Frame {
-    /// Writes the header before the records that stand in a frame, and zeros behind them.
+    /// Writes the header before the records in a frame, and zeros after them.
     ///
     /// # Panics
-    /// When the frame has no space for as many records.
+    /// If the records exceed the frame.
     pub fn seal(&self, frame: &mut [u8]) {
         let mut header = Vec::with_capacity(HEADER_BYTES);
         Writer::new(&mut header)
@@ -150,11 +151,10 @@ impl Frame {
         frame.get_mut(end..).unwrap_or_default().fill(0);
     }
 
-    /// Reads a frame of which the run and the number are known. Says what should be there and what
-    /// is, if that is something else.
+    /// Verifies a frame of a known run and number, and decodes its header.
     ///
     /// # Errors
-    /// What should be there, and what is.
+    /// Descriptions of the expected and of the found content.
     pub fn open(frame: &[u8], run: u64, number: u64) -> Result<Frame, (String, String)> {
         let short = |error: Truncated| ("a frame".to_owned(), error.to_string());
         let mut reader = Reader::new(frame);

@@ -1,4 +1,4 @@
-//! Merging runs, and sorted chunks in memory, into a stream of records.
+//! Merges runs and sorted chunks in memory into a stream of records.
 
 use super::chunk::{SortedChunk, common_bytes};
 use super::error::Result;
@@ -16,11 +16,11 @@ pub struct Merge {
     sources: Vec<Source>,
     heads: Vec<Head>,
     tree: Option<LoserTree>,
-    /// Bytes that all keys begin with, which are not compared.
+    /// Length of the common prefix of all keys, which is not compared.
     skip: usize,
-    /// The key of the record that came last, where equal ones are left out.
+    /// The key of the last record, if equal keys are dropped. It is preceded by a zero byte.
     last: Vec<u8>,
-    /// Whether a record has come: the winner's, which is to go on.
+    /// Whether a record was returned, so that the winner must advance.
     begun: bool,
 }
 
@@ -30,7 +30,7 @@ enum Source {
     Chunk(SortedChunk, usize),
 }
 
-/// What is compared of a source first.
+/// The part of a source's record that is compared first.
 #[derive(Clone, Copy, Debug)]
 struct Head {
     prefix: u64,
@@ -38,7 +38,7 @@ struct Head {
     order: u64,
 }
 
-/// A record that a merge gives.
+/// A record returned by a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'m> {
     bytes: &'m [u8],
@@ -53,14 +53,14 @@ impl<'m> Record<'m> {
         &self.bytes[self.parts.key_at..self.parts.key_at + self.parts.key_bytes]
     }
 
-    /// Returns what was pushed with the key; the whole record where all have one length.
+    /// Returns the value; the whole record if records have a fixed length.
     #[must_use]
     #[inline]
     pub fn value(&self) -> &'m [u8] {
         &self.bytes[self.parts.value_at..]
     }
 
-    /// Its bytes as runs have them.
+    /// Returns the record as it is stored in runs.
     pub(super) fn encoded(&self) -> &'m [u8] {
         self.bytes
     }
@@ -81,7 +81,7 @@ impl Source {
         &bytes[parts.key_at..parts.key_at + parts.key_bytes]
     }
 
-    /// Goes to the next record. Returns whether there is one.
+    /// Advances to the next record. Returns whether there is one.
     #[inline]
     fn advance(&mut self) -> Result<bool> {
         match self {
@@ -102,7 +102,7 @@ impl Source {
 }
 
 impl Merge {
-    /// Opens all inputs and goes to the first record of each.
+    /// Opens all inputs and reads the first record of each.
     pub(super) fn new(options: &Options, inputs: Vec<Spooled>) -> Result<Merge> {
         let skip = common(&inputs);
         let mut sources: Vec<Source> = inputs
@@ -119,7 +119,7 @@ impl Merge {
             let mut head = Head {
                 prefix: u64::MAX,
                 is_live,
-                // The newest of equal keys comes first if it is to stay.
+                // The newest of equal keys comes first if it is the one to keep.
                 order: if options.equal == Equal::KeepLast {
                     u64::MAX - order
                 } else {
@@ -150,17 +150,16 @@ impl Merge {
         Ok(merge)
     }
 
-    /// Returns what records look like.
+    /// Returns the layout of the records.
     #[must_use]
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// Returns the next record; nothing behind the last.
+    /// Returns the next record; `None` after the last.
     ///
     /// # Errors
-    /// [`Error::Damaged`](super::Error::Damaged) when what a run has is not what was written, and
-    /// what the device says.
+    /// [`Error::Damaged`](super::Error::Damaged) if a run is damaged; I/O errors.
     #[allow(clippy::should_implement_trait)]
     #[inline]
     pub fn next(&mut self) -> Result<Option<Record<'_>>> {
@@ -183,7 +182,7 @@ impl Merge {
         }
     }
 
-    /// Sends the source of the record that came last on to its next.
+    /// Advances the source of the last record.
     #[inline]
     fn advance(&mut self) -> Result<()> {
         let Some(tree) = &mut self.tree else { return Ok(()) };
@@ -200,10 +199,10 @@ impl Merge {
         Ok(())
     }
 
-    /// Returns whether a source's key is another than the last one, and keeps it.
+    /// Returns whether a source's key differs from the last one, and stores it as the last one.
     fn is_other(&mut self, winner: usize) -> bool {
         let key = self.sources[winner].key();
-        // An empty key comes first, if at all: the byte before tells it from no key.
+        // The leading byte distinguishes an empty key from no key.
         if !self.last.is_empty() && &self.last[1..] == key {
             return false;
         }
@@ -215,7 +214,7 @@ impl Merge {
     }
 }
 
-/// Returns whether one source's record comes before another's.
+/// Returns whether one source's record precedes another's.
 #[inline]
 fn is_before(sources: &[Source], heads: &[Head], skip: usize, one: u32, other: u32) -> bool {
     let (one, other) = (one as usize, other as usize);
@@ -230,7 +229,7 @@ fn is_before(sources: &[Source], heads: &[Head], skip: usize, one: u32, other: u
     rest(one).cmp(rest(other)).then(a.order.cmp(&b.order)).is_lt()
 }
 
-/// Returns how many bytes all keys of some inputs begin with.
+/// Returns the length of the common prefix of all keys of some inputs.
 pub(super) fn common(inputs: &[Spooled]) -> usize {
     let mut all = inputs
         .iter()

@@ -1,14 +1,14 @@
-//! Sorting more records than memory holds: sorted runs in temporary files, merged into a stream.
+//! External merge sort: sorted runs in temporary files, merged into a stream.
 //!
-//! *Knows*: how records are gathered, sorted and written as runs; how runs are merged, in several
-//! passes if they must be; how the bytes of a run prove that they are what was written.
+//! *Knows*: how records are collected, sorted and written as runs; how runs are merged, in several
+//! passes if needed; how the bytes of a run are verified.
 //!
-//! *Does not know*: what records mean; threads and clocks. A caller's threads may sort and write
-//! chunks side by side.
+//! *Does not know*: the meaning of records; threads and clocks. A caller's threads may sort and
+//! write chunks in parallel.
 //!
 //! *Read in this order*: `options`, `error`, `format` (the bytes), `chunk` (records in memory),
-//! `writer` and `reader` (runs), `tree` (who is next), `merge`, `spool` (the files), `passes`,
-//! `sorter` (all of it for one thread).
+//! `writer` and `reader` (runs), `tree` (the loser tree), `merge`, `spool` (the files), `passes`,
+//! `sorter` (a whole sort in one thread).
 //!
 //! ```
 //! use alluvium_device::memory::MemoryDirectory;
@@ -26,23 +26,24 @@
 //!
 //! # How it works
 //!
-//! Records are gathered in a *chunk* of bounded size. A full chunk is sorted and written as a
-//! *run*. Of each record the eight bytes behind what all keys begin with are compared first, as a
-//! number. A loser tree over the runs finds the next record with one comparison a level (Knuth,
-//! "The Art of Computer Programming" 3, section 5.4.1). Each run is read ahead by a frame. Where
-//! more runs than memory has frames for are to be merged, some that follow each other are merged
-//! into one first.
+//! Records are collected in a *chunk* of bounded size. A full chunk is sorted and written as a
+//! *run*. Keys are compared by the eight bytes after the common prefix of all keys first, as a
+//! number. A loser tree over the runs finds the next record with one comparison for each level
+//! (Knuth, "The Art of Computer Programming" 3, section 5.4.1). Each run is read ahead by one
+//! frame. If there are more runs than memory has frames for, some consecutive ones are merged into
+//! one first.
 //!
 //! Invariants:
 //!
-//! - **Q1** Records with equal keys come in the order in which they were pushed, chunks and runs
-//!   included: runs that are merged follow each other, and equal keys go by their number.
-//! - **Q2** A run's file has no name once it exists: what a crash leaves is in no directory, or has
-//!   a name that the next opening of the same spool removes.
+//! - **Q1** Records with equal keys are returned in the order in which they were pushed, across
+//!   chunks and runs: merged runs are consecutive, and equal keys are ordered by the number of
+//!   their run.
+//! - **Q2** A run's file is unlinked right after its creation: after a crash it is in no directory,
+//!   or has a name that the next opening of the same spool removes.
 //! - **Q3** A frame is used only if its checksum, its run and its number are right.
-//! - **Q4** Space for a run is taken before its first byte is written.
-//! - **Q5** Frames in memory take no more than the options' memory, unless two runs with a large
-//!   record are merged.
+//! - **Q4** Space for a run is allocated before its first byte is written.
+//! - **Q5** Frames in memory use no more than the memory in the options, unless two runs with a
+//!   large record are merged.
 
 mod chunk;
 mod error;

@@ -1,48 +1,49 @@
-//! What is chosen of a sort before it begins.
+//! Options of a sort.
 
 use super::error::{Error, Result};
 use alluvium_base::MIB;
 
-/// The least memory of a sort, in bytes.
+/// Minimum memory of a sort in bytes.
 const LEAST_MEMORY: usize = 64 << 10;
 
-/// The least and the most bytes of a frame: what is read and written at once.
+/// Minimum and maximum size of a frame, the unit of I/O, in bytes.
 const FRAMES: std::ops::RangeInclusive<usize> = 4096..=(1 << 20);
 
-/// Frames that share the memory, if not chosen: two for each of as many runs less two.
+/// Number of frames that share the memory by default: two for each of `SHARES / 2 - 2` runs, and
+/// the rest for the output.
 const SHARES: usize = 128;
 
-/// The memory of a sort, if not chosen.
+/// Default memory of a sort in bytes.
 const DEFAULT_MEMORY: usize = 256 * MIB as usize;
 
-/// What records look like.
+/// The layout of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// Records of one length, with the key at one place in each.
+    /// Records of a fixed length, with the key at a fixed offset.
     Fixed {
-        /// Bytes of a record.
+        /// Size of a record in bytes.
         record_bytes: u32,
-        /// Where the key begins in it.
+        /// Offset of the key.
         key_offset: u32,
-        /// Bytes of the key.
+        /// Size of the key in bytes.
         key_bytes: u32,
     },
-    /// A key and a value, each of any length.
+    /// A key and a value of any length.
     Variable,
 }
 
-/// What becomes of records with equal keys.
+/// How records with equal keys are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Equal {
-    /// All of them come, in the order in which they were pushed.
+    /// All are kept, in the order in which they were pushed.
     KeepAll,
-    /// The one that was pushed first comes alone.
+    /// Only the first one pushed is kept.
     KeepFirst,
-    /// The one that was pushed last comes alone.
+    /// Only the last one pushed is kept.
     KeepLast,
 }
 
-/// What is chosen of a sort.
+/// Options of a sort.
 ///
 /// ```
 /// use alluvium_storage::sort::{Equal, Layout, Options};
@@ -52,19 +53,19 @@ pub enum Equal {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// What records look like.
+    /// The layout of records.
     pub layout: Layout,
-    /// What becomes of records with equal keys.
+    /// How records with equal keys are handled.
     pub equal: Equal,
-    /// Memory for records, of one chunk or of all frames of a merge, in bytes.
+    /// Memory for records in bytes: of one chunk, or of all frames of a merge.
     pub memory_bytes: usize,
-    /// What is read and written at once, in bytes: a multiple of 4096. Chosen from the memory if
-    /// absent.
+    /// Size of a frame, the unit of I/O, in bytes: a multiple of 4096. Derived from the memory if
+    /// `None`.
     pub frame_bytes: Option<usize>,
 }
 
 impl Options {
-    /// Returns the default options: 256 MiB, and every record comes.
+    /// Returns the default options: 256 MiB, and all records are kept.
     #[must_use]
     pub fn new(layout: Layout) -> Options {
         Options {
@@ -75,7 +76,7 @@ impl Options {
         }
     }
 
-    /// Returns what is read and written at once, in bytes.
+    /// Returns the size of a frame in bytes.
     #[must_use]
     pub fn frame(&self) -> usize {
         self.frame_bytes.unwrap_or_else(|| {
@@ -85,20 +86,20 @@ impl Options {
         })
     }
 
-    /// Returns how many runs are merged at once: each has a frame that is read and one that is
-    /// coming, and two are written.
+    /// Returns how many runs are merged at once. Each needs two frames, one in use and one being
+    /// read. Four more are set aside for the output.
     #[must_use]
     pub fn fan_in(&self) -> usize {
         (self.memory_bytes / (2 * self.frame())).saturating_sub(2).max(2)
     }
 
-    /// Returns the most bytes of a record.
+    /// Returns the maximum size of a record in bytes.
     #[must_use]
     pub fn longest_record(&self) -> usize {
         (self.memory_bytes / 8).min(1 << 30)
     }
 
-    /// Checks that the numbers are possible.
+    /// Checks that the options are valid.
     pub(super) fn verify(&self) -> Result<()> {
         let bad = |option, why: String| Err(Error::BadOption { option, why });
         if self.memory_bytes < LEAST_MEMORY {

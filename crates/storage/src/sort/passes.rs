@@ -1,4 +1,4 @@
-//! From many runs to as few as can be merged at once.
+//! Multi-pass merging: reduces many runs to as few as can be merged at once.
 
 use super::error::Result;
 use super::merge::Merge;
@@ -6,8 +6,7 @@ use super::options::Options;
 use super::reader::Run;
 use super::spool::{Spool, Spooled};
 
-/// Sorted inputs that are to become one stream. While there are too many, groups of them are
-/// merged first.
+/// Sorted inputs of one output stream. While there are too many, groups of them are merged first.
 ///
 /// ```
 /// use alluvium_storage::sort::{Merge, Passes, Result, Spool};
@@ -21,23 +20,23 @@ use super::spool::{Spool, Spooled};
 #[derive(Debug)]
 pub struct Passes {
     options: Options,
-    /// In the order of their numbers.
+    /// The inputs, ordered by number.
     inputs: Vec<Spooled>,
-    /// Where the group that was handed out belongs.
+    /// The position of the current group in `inputs`.
     hole: Option<usize>,
 }
 
-/// Inputs that are to be merged into a run.
+/// Inputs to be merged into a run.
 #[derive(Debug)]
 pub struct Group {
     inputs: Vec<Spooled>,
 }
 
 impl Group {
-    /// Merges them: a step.
+    /// Merges the group. Any thread can do this.
     ///
     /// # Errors
-    /// [`Error::Damaged`](super::Error::Damaged), and what the device says.
+    /// [`Error::Damaged`](super::Error::Damaged); I/O errors.
     pub fn merge(self, spool: &Spool) -> Result<Run> {
         spool.merge(self.inputs)
     }
@@ -55,10 +54,10 @@ impl Passes {
         }
     }
 
-    /// Returns the next group to be merged; nothing when all that is left can be merged at once.
+    /// Returns the next group to merge; `None` if the remaining inputs can be merged at once.
     ///
     /// # Panics
-    /// When the run of the group before was not put back.
+    /// If the run of the previous group was not put back.
     pub fn group(&mut self) -> Option<Group> {
         assert!(self.hole.is_none(), "the run of the last group is missing");
         let fan_in = self.fan_in();
@@ -66,8 +65,8 @@ impl Passes {
         if count <= fan_in {
             return None;
         }
-        // The first groups are as small as will do, so that as little as possible is merged twice;
-        // and where there is a choice, the one with the fewest bytes.
+        // The first groups are as small as possible, so that little data is merged twice. Among
+        // groups of this size, the one with the fewest bytes is chosen.
         let width = fan_in.min(count - fan_in + 1);
         let bytes = |at: usize| {
             self.inputs[at..at + width]
@@ -86,7 +85,7 @@ impl Passes {
         })
     }
 
-    /// Returns how many inputs' frames the memory has space for (Q5).
+    /// Returns the number of inputs whose frames fit into memory (Q5).
     fn fan_in(&self) -> usize {
         let longest = self.inputs.iter().map(|input| match input {
             Spooled::Chunk(_) => 0,
@@ -96,10 +95,10 @@ impl Passes {
         (self.options.memory_bytes / (2 * frame)).saturating_sub(2).max(2)
     }
 
-    /// Takes the run that a group has become.
+    /// Adds the run that resulted from the last group.
     ///
     /// # Panics
-    /// When no group was handed out.
+    /// If no group was handed out.
     pub fn put(&mut self, run: Run) {
         let at = self.hole.take().expect("a group was handed out");
         self.inputs.insert(at, Spooled::Run(run));
@@ -113,10 +112,10 @@ impl Passes {
     /// Returns the stream of all records.
     ///
     /// # Errors
-    /// [`Error::Damaged`](super::Error::Damaged), and what the device says.
+    /// [`Error::Damaged`](super::Error::Damaged); I/O errors.
     ///
     /// # Panics
-    /// When groups are left.
+    /// If groups are left.
     pub fn finish(mut self) -> Result<Merge> {
         assert!(self.group().is_none(), "groups are left to be merged");
         Merge::new(&self.options, self.inputs)

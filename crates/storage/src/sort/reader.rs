@@ -1,4 +1,4 @@
-//! A run on the device, and reading it frame after frame, one ahead.
+//! A run on the device, and its reader, which reads one frame ahead.
 
 use super::error::{Error, Result};
 use super::format::{Frame, HEADER_BYTES, Parts};
@@ -7,48 +7,48 @@ use alluvium_base::Purpose;
 use alluvium_device::{BLOCK, Batch, Buffer, Device, Ticket};
 use std::sync::Arc;
 
-/// Sorted records in a temporary file, which goes with it.
+/// Sorted records in a temporary file, which is freed with it.
 #[derive(Debug)]
 pub struct Run {
     pub(super) device: Arc<dyn Device>,
     pub(super) number: u64,
-    /// How long each frame is, in blocks.
+    /// Length of each frame in blocks.
     pub(super) frames: Vec<u32>,
     pub(super) bytes: u64,
-    /// Bytes of the longest frame.
+    /// Size of the longest frame in bytes.
     pub(super) longest: usize,
     pub(super) records: u64,
-    /// What all keys begin with.
+    /// The common prefix of all keys.
     pub(super) common: Vec<u8>,
 }
 
 impl Run {
-    /// Returns how many bytes it has on the device.
+    /// Returns the size on the device in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Returns how many records it has.
+    /// Returns the number of records.
     #[must_use]
     pub fn records(&self) -> u64 {
         self.records
     }
 }
 
-/// Reads a run from its first record to its last.
+/// Reads the records of a run in order.
 #[derive(Debug)]
 pub(super) struct RunReader {
     run: Run,
     layout: Layout,
-    /// The frame in which the record is, and how far its records go.
+    /// The current frame, and the end of its records.
     frame: Option<Buffer>,
     end: usize,
     at: usize,
     pub(super) parts: Parts,
-    /// The frame that comes next.
+    /// The read of the next frame.
     coming: Option<Ticket>,
-    /// The number and offset of the frame to ask for next.
+    /// The number and offset of the frame to read after that.
     next: usize,
     offset: u64,
     spare: Option<Buffer>,
@@ -56,7 +56,7 @@ pub(super) struct RunReader {
 }
 
 impl RunReader {
-    /// Opens a run, and asks for its first frame.
+    /// Opens a run and starts reading its first frame.
     pub(super) fn new(run: Run, layout: Layout) -> RunReader {
         let blocks: u64 = run.frames.iter().map(|&blocks| u64::from(blocks)).sum();
         assert_eq!(blocks * BLOCK, run.bytes, "a run is its frames");
@@ -81,7 +81,7 @@ impl RunReader {
         self.run.number
     }
 
-    /// Asks for the next frame, if there is one.
+    /// Starts reading the next frame, if there is one.
     fn ask(&mut self) {
         let Some(&blocks) = self.run.frames.get(self.next) else {
             return;
@@ -96,7 +96,7 @@ impl RunReader {
         self.next += 1;
     }
 
-    /// Goes to the next record. Returns whether there is one.
+    /// Advances to the next record. Returns whether there is one.
     #[inline]
     pub(super) fn advance(&mut self) -> Result<bool> {
         self.at += self.parts.bytes;
@@ -107,7 +107,7 @@ impl RunReader {
         Ok(true)
     }
 
-    /// Takes the frame that was asked for, and asks for the one behind it.
+    /// Waits for the next frame, and starts reading the one after it.
     fn load(&mut self) -> Result<bool> {
         if self.at != self.end {
             let found = format!("{} bytes behind the last", self.end - self.at);
@@ -137,7 +137,7 @@ impl RunReader {
         Ok(true)
     }
 
-    /// Finds the parts of the record at which the reader is.
+    /// Decodes the current record.
     #[inline]
     fn decode(&mut self) -> Result<()> {
         let rest = self.frame.as_ref().and_then(|frame| frame.get(self.at..self.end));
@@ -151,7 +151,7 @@ impl RunReader {
         Ok(())
     }
 
-    /// The bytes of the record at which the reader is.
+    /// Returns the bytes of the current record.
     #[inline]
     pub(super) fn record(&self) -> &[u8] {
         let record = self.frame.as_ref();

@@ -1,4 +1,4 @@
-//! A whole sort for one thread.
+//! A whole sort in one thread.
 
 use super::chunk::{Chunk, Pushed};
 use super::error::Result;
@@ -8,7 +8,7 @@ use super::spool::{Spool, Spooled};
 use alluvium_device::Directory;
 use std::sync::Arc;
 
-/// Sorts what is pushed. What fits into memory never reaches the device.
+/// Sorts the pushed records. Records that fit into memory are not written to the device.
 #[derive(Debug)]
 pub struct Sorter {
     spool: Spool,
@@ -16,17 +16,17 @@ pub struct Sorter {
     runs: Vec<Spooled>,
 }
 
-/// What is pushed to a sorter.
+/// A record pushed to a sorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Input<'i> {
-    /// A key and a value, of any lengths.
+    /// A key and a value of any length.
     Pair(&'i [u8], &'i [u8]),
-    /// A record of the length that all have.
+    /// A record of the fixed length.
     Record(&'i [u8]),
 }
 
 impl Sorter {
-    /// Begins a sort whose temporary files have names that begin with `name`.
+    /// Starts a sort with temporary files whose names begin with `name`.
     ///
     /// # Errors
     /// As [`Spool::new`].
@@ -48,7 +48,7 @@ impl Sorter {
         self.take(Input::Pair(key, value))
     }
 
-    /// Adds a record of the length that all have.
+    /// Adds a record of the fixed length.
     ///
     /// # Errors
     /// As [`Chunk::push_record`] and [`Spool::write`].
@@ -65,7 +65,7 @@ impl Sorter {
         Ok(())
     }
 
-    /// Sorts and writes the chunk, and begins the next.
+    /// Sorts and writes the chunk, and starts the next one.
     fn spill(&mut self) -> Result<()> {
         let chunk = std::mem::replace(&mut self.chunk, self.spool.chunk());
         self.runs.push(Spooled::Run(self.spool.write(chunk.sort())?));
@@ -83,7 +83,7 @@ impl Sorter {
         } else if !self.chunk.is_empty() {
             self.spill()?;
         }
-        // The merge has the memory now.
+        // Dropped first, because the merge needs the memory.
         drop(self.chunk);
         let mut passes = self.spool.passes(self.runs);
         while let Some(group) = passes.group() {

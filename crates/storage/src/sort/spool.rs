@@ -12,10 +12,10 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What ends the names of runs.
+/// Suffix of the names of runs.
 const SUFFIX: &str = ".sorting";
 
-/// How many names are tried for a file, when others are taken.
+/// Maximum number of names tried for a file if others are taken.
 const TRIES: u64 = 1000;
 
 /// The temporary files of a sort. Threads may share it: each fills, sorts and writes chunks.
@@ -29,14 +29,14 @@ pub struct Spool {
     claim: Mutex<Option<Claim>>,
 }
 
-/// Space on the device that no run has yet: a file of that length, without a name.
+/// Space on the device reserved for future runs: an unlinked file of that length.
 #[derive(Debug)]
 struct Claim {
     device: Arc<dyn Device>,
     bytes: u64,
 }
 
-/// Sorted records: in memory, or in a file.
+/// Sorted records, in memory or in a file.
 #[derive(Debug)]
 pub enum Spooled {
     /// In memory.
@@ -69,7 +69,7 @@ impl Spooled {
         }
     }
 
-    /// How many records there are.
+    /// Returns the number of records.
     pub(super) fn records(&self) -> u64 {
         match self {
             Spooled::Chunk(chunk) => chunk.len() as u64,
@@ -77,7 +77,7 @@ impl Spooled {
         }
     }
 
-    /// Bytes that it has, about.
+    /// Returns the approximate size in bytes.
     pub(super) fn bytes(&self) -> u64 {
         match self {
             Spooled::Chunk(chunk) => chunk.record_bytes(),
@@ -87,11 +87,11 @@ impl Spooled {
 }
 
 impl Spool {
-    /// Opens a sort whose files have names that begin with `name`, and removes those that a crash
-    /// has left.
+    /// Starts a sort with files whose names begin with `name`, and removes those left over from a
+    /// crash.
     ///
     /// # Errors
-    /// [`Error::BadOption`] or [`Error::TooLong`] for impossible options, and what the device says.
+    /// [`Error::BadOption`] or [`Error::TooLong`] for invalid options; I/O errors.
     pub fn new(directory: Arc<dyn Directory>, name: &str, options: Options) -> Result<Spool> {
         options.verify()?;
         for file in directory.list()? {
@@ -111,8 +111,8 @@ impl Spool {
         })
     }
 
-    /// Takes space for runs of `record_bytes` bytes now, before any is written: a disk that is
-    /// too small is found before the work. Each run then has its part of it.
+    /// Reserves space for runs of `record_bytes` bytes before any is written, so that a disk that
+    /// is too small is detected early. Each run then gets its part of the space.
     ///
     /// ```
     /// # use alluvium_device::memory::MemoryDirectory;
@@ -126,7 +126,7 @@ impl Spool {
     /// ```
     ///
     /// # Errors
-    /// What the device says: [`Error::is_full`] tells that there is less. Nothing is claimed then.
+    /// I/O errors; [`Error::is_full`] if there is not enough space. Nothing is reserved then.
     pub fn claim(&self, record_bytes: u64) -> Result<()> {
         let device = self.create()?;
         let bytes = space_of(record_bytes, self.options.frame());
@@ -135,13 +135,13 @@ impl Spool {
         Ok(())
     }
 
-    /// Returns how much is claimed that no run has yet.
+    /// Returns the reserved space that no run has used yet, in bytes.
     #[must_use]
     pub fn claimed_bytes(&self) -> u64 {
         self.claim.lock().as_ref().map_or(0, |claim| claim.bytes)
     }
 
-    /// Gives a run of `record_bytes` bytes its part of what is claimed (Q4).
+    /// Releases the part of the reserved space for a run of `record_bytes` bytes (Q4).
     fn hand_over(&self, record_bytes: u64) -> Result<()> {
         let part = space_of(record_bytes, self.options.frame());
         let mut held = self.claim.lock();
@@ -157,22 +157,22 @@ impl Spool {
         Ok(())
     }
 
-    /// Returns its options.
+    /// Returns the options of the sort.
     #[must_use]
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Returns the next chunk to be filled. Of equal keys those of earlier chunks come first.
+    /// Returns the next chunk to be filled. Among equal keys, those of earlier chunks come first.
     #[must_use]
     pub fn chunk(&self) -> Chunk {
         Chunk::new(self.options, self.chunks.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Writes a sorted chunk as a run: a step that any thread can do.
+    /// Writes a sorted chunk as a run. Any thread can do this.
     ///
     /// # Errors
-    /// What the device says: [`Error::is_full`] tells a full disk.
+    /// I/O errors; [`Error::is_full`] for a full disk.
     pub fn write(&self, chunk: SortedChunk) -> Result<Run> {
         let device = self.create()?;
         self.hand_over(chunk.record_bytes())?;
@@ -192,7 +192,7 @@ impl Spool {
         Ok(run)
     }
 
-    /// Creates a file, whose name goes at once (Q2).
+    /// Creates a file and unlinks it at once (Q2).
     fn create(&self) -> Result<Arc<dyn Device>> {
         let mut taken = None;
         for _ in 0..TRIES {
@@ -210,7 +210,7 @@ impl Spool {
         Err(Error::Device(taken.expect("a name was tried")))
     }
 
-    /// Merges runs that follow each other into one.
+    /// Merges consecutive runs into one.
     pub(super) fn merge(&self, inputs: Vec<Spooled>) -> Result<Run> {
         let number = inputs.iter().map(Spooled::number).min().unwrap_or_default();
         let expected = inputs.iter().map(Spooled::bytes).sum();
@@ -231,14 +231,14 @@ impl Spool {
         Ok(run)
     }
 
-    /// Begins to merge all that was sorted.
+    /// Starts merging all inputs.
     #[must_use]
     pub fn passes(&self, inputs: Vec<Spooled>) -> Passes {
         Passes::new(self.options, inputs)
     }
 }
 
-/// Removes a file, unless another has.
+/// Removes a file, if it still exists.
 fn forget(directory: &dyn Directory, file: &str) -> Result<()> {
     match directory.remove(file) {
         Ok(()) | Err(alluvium_device::Error::NotFound { .. }) => Ok(()),

@@ -25,7 +25,7 @@ fn drain(mut merge: Merge) -> Result<Pairs> {
     Ok(all)
 }
 
-/// Keys of a few kinds: empty, with long common beginnings, equal ones, long ones.
+/// Keys of several kinds: empty, with long common prefixes, equal, and long.
 fn pairs(seed: u64, count: usize, kinds: u32) -> Pairs {
     let mut random = fastrand::Rng::with_seed(seed);
     (0..count)
@@ -134,7 +134,7 @@ fn runs_have_their_parts_of_the_space_that_was_claimed() {
     let mut runs = vec![run()];
     let left = spool.claimed_bytes();
     assert!((1..claimed - 20_000).contains(&left), "{left} of {claimed}");
-    // More than was claimed is taken when it is written.
+    // Runs beyond the reserved space allocate theirs when they are written.
     runs.extend([run(), run()]);
     assert_eq!(spool.claimed_bytes(), 0);
     let all = drain(spool.passes(runs).finish().unwrap()).unwrap();

@@ -1,7 +1,7 @@
-//! A loser tree: of many sources, which one is next.
+//! A loser tree, which finds the next one of many sources.
 
-/// A tournament of `n` sources. Each inner node remembers who lost there; the winner stands apart.
-/// When the winner has changed, it plays again along its path alone.
+/// A tournament of `n` sources. Each inner node stores the loser of its game; the overall winner is
+/// stored separately. When the winner has advanced, only the games along its path are replayed.
 #[derive(Debug)]
 pub(super) struct LoserTree {
     losers: Vec<u32>,
@@ -9,7 +9,7 @@ pub(super) struct LoserTree {
 }
 
 impl LoserTree {
-    /// Plays all games. `before(a, b)` says whether source `a` comes before source `b`.
+    /// Plays all games. `before(a, b)` returns whether source `a` precedes source `b`.
     pub(super) fn new(sources: usize, before: impl Fn(u32, u32) -> bool) -> LoserTree {
         assert!(sources > 0, "a tournament has players");
         let mut losers = vec![0; sources];
@@ -32,13 +32,13 @@ impl LoserTree {
         }
     }
 
-    /// The source that is next.
+    /// Returns the source of the next record.
     #[inline]
     pub(super) fn winner(&self) -> usize {
         self.winner as usize
     }
 
-    /// Plays again after the winner has gone to its next record.
+    /// Replays the games of the winner after it has advanced to its next record.
     #[inline]
     pub(super) fn replay(&mut self, before: impl Fn(u32, u32) -> bool) {
         let mut winner = self.winner;

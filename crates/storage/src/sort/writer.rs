@@ -1,4 +1,4 @@
-//! Writing a run: frames that are filled while the one before is on its way.
+//! Writes a run: one frame is filled while the previous one is being written.
 
 use super::error::Result;
 use super::format::{Frame, HEADER_BYTES};
@@ -7,26 +7,26 @@ use alluvium_base::Purpose;
 use alluvium_device::{BLOCK, Batch, Buffer, Device, Ticket};
 use std::sync::Arc;
 
-/// Returns how much a run of `record_bytes` bytes takes, about, in whole blocks.
+/// Returns the approximate space for a run of `record_bytes` bytes, in whole blocks.
 pub(super) fn space_of(record_bytes: u64, frame_bytes: usize) -> u64 {
-    // What frames leave empty at their ends comes on top; the file grows again if it is more.
+    // Includes an allowance for the unused ends of frames. If they need more, the file grows.
     let whole = record_bytes + record_bytes / 16 + frame_bytes as u64;
     whole.next_multiple_of(BLOCK)
 }
 
-/// Writes records that come in order.
+/// Writes sorted records.
 #[derive(Debug)]
 pub(super) struct RunWriter {
     device: Arc<dyn Device>,
-    /// The order of the run among all: that of its first chunk.
+    /// The number of the run: that of its first chunk.
     number: u64,
     frame: Buffer,
     frame_bytes: usize,
     used: usize,
     records: u32,
-    /// The frame that is on its way.
+    /// The write of the previous frame.
     pending: Option<Ticket>,
-    /// How long each frame is, in blocks.
+    /// Length of each frame in blocks.
     frames: Vec<u32>,
     offset: u64,
     longest: usize,
@@ -34,7 +34,7 @@ pub(super) struct RunWriter {
 }
 
 impl RunWriter {
-    /// Begins a run of records of `expected` bytes, at most: their space is taken now (Q4).
+    /// Starts a run of records of at most `expected` bytes, and allocates its space (Q4).
     pub(super) fn new(
         device: Arc<dyn Device>,
         number: u64,
@@ -78,7 +78,7 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Hands the frame over, and takes back the one before.
+    /// Starts writing the frame, and takes back the buffer of the previous one.
     fn flush(&mut self) -> Result<()> {
         if self.records == 0 {
             return Ok(());
@@ -110,7 +110,7 @@ impl RunWriter {
         Ok(())
     }
 
-    /// Waits for the frame that is on its way.
+    /// Waits for the write of the previous frame.
     fn wait(&mut self) -> Result<Option<Buffer>> {
         let Some(ticket) = self.pending.take() else {
             return Ok(None);
@@ -119,7 +119,7 @@ impl RunWriter {
         Ok(ticket.take_buffers()?.pop())
     }
 
-    /// Writes what is left.
+    /// Writes the remaining records.
     pub(super) fn finish(mut self) -> Result<Run> {
         self.flush()?;
         self.wait()?;
@@ -137,7 +137,7 @@ impl RunWriter {
     }
 }
 
-/// A frame without blocks that hold nothing, if those are many.
+/// Removes the unused blocks of a frame, if they are more than half of it.
 fn shortened(frame: Buffer, used: usize) -> Buffer {
     let needed = used.next_multiple_of(BLOCK as usize);
     if needed > frame.len() / 2 {

@@ -1,4 +1,4 @@
-//! Adding a tier to a store that is open.
+//! Adds a tier to an open store.
 //!
 //! ```text
 //!  1  the directory gets a mark and a file, durably          a crash: the directory is vacant
@@ -17,16 +17,15 @@ use alluvium_device::{Directory, FileOptions};
 use std::sync::Arc;
 
 impl Store {
-    /// Adds a tier in a directory of its own, which is empty (steps 1 and 2). It takes nothing
-    /// before [`Store::end_adding`], which follows once a checkpoint is durable.
-    /// Returns its number.
+    /// Adds a tier in an empty directory (steps 1 and 2) and returns its number. The tier accepts
+    /// no data before [`Store::end_adding`], which must follow a durable checkpoint.
     ///
-    /// No other addition, and no copy of the store, is under way.
+    /// The caller ensures that no other addition and no copy of the store is running.
     ///
     /// # Errors
-    /// [`Error::WrongTier`] when the directory holds something; [`Error::BadOption`] when there are
-    /// as many as there can be; [`Error::Full`] when the disk has no space for the tier's reserve;
-    /// `Locked`, or as the device says. The store has no further tier then.
+    /// [`Error::WrongTier`] if the directory is not empty; [`Error::BadOption`] if the store has
+    /// the maximum number of tiers; [`Error::Full`] if the disk has no space for the tier's
+    /// reserve; `Locked`; I/O errors. On error the store has no further tier.
     pub fn begin_adding(&self, directory: &Arc<dyn Directory>, limits: TierLimits) -> Result<u8> {
         self.health.check()?;
         let tier = self.tiers.count() as u8;
@@ -61,7 +60,7 @@ impl Store {
         locks.push(lock);
         self.directories
             .replace(self.directories().clone().and(Arc::clone(directory)));
-        // Last: how many there are is how many files there are.
+        // This step is last, because the number of files defines the number of tiers.
         self.tiers.add(file, &directory.describe());
         assert_eq!(
             self.directories().count(),
@@ -71,13 +70,13 @@ impl Store {
         Ok(tier)
     }
 
-    /// Has a tier take data that the durable superblock counts (step 4).
+    /// Opens a tier for data once the durable superblock counts it (step 4).
     ///
     /// # Errors
-    /// As the device says. The next opening ends it.
+    /// I/O errors. The next opening of the store repeats the step.
     ///
     /// # Panics
-    /// When the superblock does not count it.
+    /// If the durable superblock does not count the tier.
     pub fn end_adding(&self, tier: u8) -> Result<()> {
         assert!(tier < self.superblock().tiers, "tier {tier} is durable (T3)");
         let directory = self.directories().get(tier).expect("it was added");

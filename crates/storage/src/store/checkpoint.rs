@@ -1,4 +1,4 @@
-//! Making a generation durable: the barriers, in the order that the module's header names.
+//! Making a generation durable: the barriers, in the order given in the module header.
 
 use super::Store;
 use crate::Result;
@@ -7,7 +7,8 @@ use crate::superblock::{MAX_PAYLOAD, Superblock};
 use alluvium_base::Purpose;
 use std::sync::atomic::Ordering;
 
-/// A cut that is not durable yet. Dropped unfinished, its changes go into the next one.
+/// A cut that is not durable yet. If it is dropped before `finish`, its changes become part of the
+/// next checkpoint.
 #[derive(Debug)]
 #[must_use = "a cut becomes durable with `finish`"]
 pub struct Checkpoint<'store> {
@@ -16,15 +17,15 @@ pub struct Checkpoint<'store> {
 }
 
 impl Store {
-    /// Cuts a generation: every extent that was installed, released or counted so far belongs to
-    /// it. The caller takes its own cut (the payload, the sequence number) at the same moment: it
-    /// keeps others from installing meanwhile. One checkpoint runs at a time.
+    /// Cuts a generation: it includes every extent installed, released or counted so far. The
+    /// caller determines its own cut (payload and sequence number) at the same moment, and must
+    /// prevent concurrent installs until then. Only one checkpoint runs at a time.
     ///
     /// # Errors
     /// [`Error::Poisoned`](crate::Error::Poisoned) after an earlier failure.
     ///
     /// # Panics
-    /// When a checkpoint is under way already.
+    /// If another checkpoint is in progress.
     pub fn begin_checkpoint(&self) -> Result<Checkpoint<'_>> {
         self.health.check()?;
         let generation = self.building.fetch_add(1, Ordering::AcqRel);
@@ -42,18 +43,18 @@ impl Checkpoint<'_> {
         self.frozen.generation()
     }
 
-    /// Makes the generation durable, with the caller's payload. It holds every commit up to `cut`,
-    /// so the log up to there is given free. Nodes that the payload reaches are written
-    /// (`NodeWriter::finish`) and installed.
+    /// Makes the generation durable with the caller's payload. The generation contains every commit
+    /// up to `cut`, so the log up to `cut` is released. Every node reachable from the payload must
+    /// be written (`NodeWriter::finish`) and installed.
     ///
     /// # Errors
-    /// A full disk aborts it and gives nothing free: [`Store::superblock`] tells which generation
-    /// is durable, the one before or, if only the log's note did not fit, this one. Any other
-    /// failure makes the store refuse changes (K2).
+    /// A full disk aborts the checkpoint and frees nothing. [`Store::superblock`] then returns the
+    /// durable generation: the previous one, or this one if only the log's note did not fit. Any
+    /// other failure makes the store refuse changes (K2).
     ///
     /// # Panics
-    /// When the payload is longer than [`MAX_PAYLOAD`], or the cut is below that of the generation
-    /// before: the log up to there is gone.
+    /// If the payload is longer than [`MAX_PAYLOAD`], or `cut` is below that of the previous
+    /// generation: the log up to there is gone.
     pub fn finish(self, payload: &[u8], cut: u64) -> Result<u64> {
         assert!(
             payload.len() <= MAX_PAYLOAD,
@@ -65,14 +66,14 @@ impl Checkpoint<'_> {
         let before = store.superblock().cut;
         assert!(cut >= before, "a cut at {cut} falls behind the one at {before}");
         store.health.judge(self.make_durable(payload, cut))?;
-        // The generation is durable; what follows gives free what it no longer needs (K1, step 7).
+        // The generation is durable. The rest frees what it no longer needs (K1, step 7).
         debug_assert_eq!(store.superblock().generation, generation, "it is durable (K1)");
         store.extents.made_durable(generation);
         store.health.judge(store.log.release(cut))?;
         Ok(generation)
     }
 
-    /// Steps 3 to 6.
+    /// Performs steps 3 to 6.
     fn make_durable(self, payload: &[u8], cut: u64) -> Result<()> {
         let store = self.store;
         let generation = self.generation();

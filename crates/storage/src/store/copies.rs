@@ -1,5 +1,5 @@
-//! The step that writes copies of nodes to the first tier (`cache/copies.rs`), and how they make
-//! way for all else.
+//! Background step that writes copies of hot nodes to the first tier (`cache/copies.rs`), and frees
+//! their space when it is needed elsewhere.
 
 use super::Store;
 use crate::cache::{BATCH_BYTES, CopyStats};
@@ -8,25 +8,25 @@ use crate::{Error, Result};
 use alluvium_base::Purpose;
 use alluvium_device::Buffer;
 
-/// Of the first tier's free space, copies take no more than this part.
+/// Copies use at most 1/`COPIES_FRACTION` of the first tier's free space.
 const COPIES_FRACTION: u64 = 2;
 
-/// An extent of copies.
+/// Size of an extent of copies, in units.
 const BATCH_UNITS: u32 = (BATCH_BYTES / UNIT) as u32;
 const _: () = assert!(BATCH_UNITS as u64 * UNIT == BATCH_BYTES);
 
 impl Store {
-    /// Sets how many bytes of the first tier copies of nodes of slower ones may take, at most half
-    /// of what is free there; 0 means that nothing is copied.
+    /// Sets the maximum size in bytes of the copies of nodes of slower tiers on the first tier. The
+    /// copies use at most half of the free space there. 0 disables copying.
     pub fn set_copies(&self, bytes: u64) {
         self.cache.copies().set_budget(bytes);
     }
 
-    /// A slice of copying what is read again and again from slower tiers, if there is an extent of
-    /// it; of making space, if there is too little. Returns whether anything was done.
+    /// Performs one step of copying hot nodes from slower tiers, once enough are collected for an
+    /// extent, and shrinks the copies if space is short. Returns whether it did anything.
     ///
     /// # Errors
-    /// As the device says. A full disk is none: all copies make way.
+    /// I/O errors. A full disk is not an error: all copies are dropped.
     pub fn copy_slice(&self) -> Result<bool> {
         let copies = self.cache.copies();
         let held = copies.stats().bytes;
@@ -75,13 +75,13 @@ impl Store {
         }
     }
 
-    /// Gives all space of copies free at once: something else needs it.
+    /// Frees the space of all copies, because something else needs it.
     pub fn give_up_copies(&self) {
         let given = self.cache.copies().shrink(0);
         given.into_iter().for_each(|extent| self.extents.abandon(extent));
     }
 
-    /// Returns what has become of copies.
+    /// Returns the statistics of copies.
     #[must_use]
     pub fn copy_stats(&self) -> CopyStats {
         self.cache.copies().stats()

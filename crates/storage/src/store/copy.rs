@@ -1,4 +1,4 @@
-//! A durable generation copied into another directory, while the store goes on.
+//! Copies a durable generation into another directory while the store stays in use.
 //!
 //! ```text
 //!   mark the target as a store that is being created      superblock.new
@@ -9,8 +9,7 @@
 //!   the superblock                                         superblock        a store from here on
 //! ```
 //!
-//! An interrupted copy is no store: opening it says so, and copying again starts from the
-//! beginning.
+//! An interrupted copy does not open as a store. Copying again starts from the beginning.
 
 use super::{LOCK_FILE, Store, StoreOptions, lock_all, refs};
 use crate::extents::{Keeper, live_ranges, map_file, require_map};
@@ -23,36 +22,36 @@ use alluvium_device::{Access, BLOCK, Device, Directory, Error as DeviceError, Fi
 use std::ops::Range;
 use std::sync::Arc;
 
-/// How much is copied between two reports of progress, in bytes.
+/// Bytes copied between two progress reports.
 const STEP: u64 = 16 * MIB;
 
-/// A gap is skipped in steps of this many bytes, for they are allocated before they are given back.
+/// Step in bytes for skipping a gap. Each step is allocated before its hole is punched.
 const SKIP: u64 = 64 * MIB;
 
-/// Files of a structure beside the extents, as a generation that is kept has them.
+/// Files that a structure keeps in addition to the extents, as of a kept generation.
 pub trait Beside {
-    /// Returns how many bytes it will write, about.
+    /// Returns the approximate number of bytes that [`Beside::copy_to`] writes.
     fn bytes(&self) -> u64;
 
-    /// Writes the files into the first directory of a copy, and syncs them. `wrote` is told of
-    /// bytes that were written, and ends it by failing.
+    /// Writes the files into the first directory of a copy and syncs them. Calls `wrote` with the
+    /// number of bytes written since the last call; an error from it aborts the copy.
     ///
     /// # Errors
-    /// As the device says; damage; what `wrote` returns.
+    /// I/O errors; damage; errors of `wrote`.
     fn copy_to(&self, directory: &dyn Directory, wrote: &mut dyn FnMut(u64) -> Result<()>) -> Result<()>;
 }
 
-/// How far a copy has come.
+/// Progress of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copied {
-    /// Bytes that are in the target.
+    /// Bytes copied so far.
     pub done_bytes: u64,
-    /// Bytes that will be.
+    /// Total bytes to copy.
     pub total_bytes: u64,
 }
 
-/// A durable generation that is kept as it is: whatever it reaches is neither used again nor
-/// overwritten until this is dropped.
+/// A durable generation that is pinned: the extents it reaches are neither reused nor overwritten
+/// until this is dropped.
 #[derive(Debug)]
 pub struct Kept {
     superblock: Superblock,
@@ -63,12 +62,13 @@ pub struct Kept {
 }
 
 impl Store {
-    /// Keeps the durable generation. The space that later ones give up meanwhile stays in use.
+    /// Pins the durable generation. Space that later generations release stays in use until the pin
+    /// is dropped.
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     pub fn keep(&self, options: &StoreOptions) -> Result<Kept> {
-        // While it is locked no later generation is made durable.
+        // The lock prevents a later generation from becoming durable.
         let superblock = self.superblock.lock();
         let durable = superblock.durable().clone();
         let map = map_file(durable.map.file);
@@ -84,27 +84,28 @@ impl Store {
 }
 
 impl Kept {
-    /// Every commit up to this one is in it.
+    /// Returns the generation's cut: it contains every commit up to this sequence number.
     #[must_use]
     pub fn cut(&self) -> u64 {
         self.superblock.cut
     }
 
-    /// What its superblock says beside the extents.
+    /// Returns the payload of its superblock.
     #[must_use]
     pub fn payload(&self) -> &[u8] {
         &self.superblock.payload
     }
 
-    /// Copies the generation into a directory without files, or with those of a copy that was
-    /// interrupted; of several tiers, each into one of its own. It is a store of its own, known as
-    /// `id`. `progress` is told between steps, and ends the copy by failing.
+    /// Copies the generation into an empty directory, or into one with the files of an interrupted
+    /// copy. A store with several tiers needs one directory for each. The copy is an independent
+    /// store with identity `id`. `progress` is called between steps; an error from it aborts the
+    /// copy.
     ///
     /// # Errors
-    /// [`Error::NotAStore`] or [`Error::WrongTier`] when there are other files;
-    /// [`Error::BadOption`] when there are not as many directories as tiers; `Locked`; what
-    /// `progress` returns; as the device says. What was copied is removed then, as far as possible;
-    /// if it is not, the directory is none that opens as a store.
+    /// [`Error::NotAStore`] or [`Error::WrongTier`] if a directory contains other files;
+    /// [`Error::BadOption`] if the number of directories is not the number of tiers; `Locked`;
+    /// errors of `progress`; I/O errors. On error the copied files are removed as far as possible;
+    /// the remainder does not open as a store.
     pub fn copy_to(
         &self,
         target: impl Into<Directories>,
@@ -114,7 +115,8 @@ impl Kept {
         self.copy_with(target, id, &[], progress)
     }
 
-    /// As [`Kept::copy_to`], with what structures have beside the extents.
+    /// Like [`Kept::copy_to`], and also copies the files that structures keep in addition to the
+    /// extents.
     ///
     /// # Errors
     /// As [`Kept::copy_to`].
@@ -147,7 +149,7 @@ impl Kept {
         copied
     }
 
-    /// Copies a part of a tier's file. Where it cannot be read it is the tier that fails.
+    /// Copies a range of a tier's file. A failed read counts as a failure of the tier.
     fn copy_piece(
         &self,
         tier: u8,
@@ -232,12 +234,12 @@ impl Kept {
     }
 }
 
-/// A copy that is done, to be compared with what it should be. It is not open.
+/// A completed copy, opened for comparison with its source. It is not open as a store.
 #[derive(Debug)]
 pub struct Copy {
     superblock: Superblock,
     tiers: Tiers,
-    /// What is wrong with the superblock or the extent map.
+    /// Violations found in the superblock, the tier marks or the extent map.
     findings: Vec<String>,
 }
 
@@ -245,8 +247,8 @@ impl Copy {
     /// Reads the superblock, the extent map and the marks of a copy.
     ///
     /// # Errors
-    /// [`Error::BadOption`] when it has another number of tiers; [`Error::Corrupt`] when there is
-    /// no sound superblock; as the device says.
+    /// [`Error::BadOption`] if it has a different number of tiers; [`Error::Corrupt`] if there is
+    /// no sound superblock; I/O errors.
     pub fn open(directories: impl Into<Directories>) -> Result<Copy> {
         let directories = directories.into();
         let first = directories.first();
@@ -277,14 +279,14 @@ impl Copy {
         &self.tiers
     }
 
-    /// Returns what is wrong with the superblock or the extent map.
+    /// Returns the violations found in the superblock, the tier marks or the extent map.
     #[must_use]
     pub fn findings(&self) -> &[String] {
         &self.findings
     }
 }
 
-/// Returns a range in steps.
+/// Splits a range into steps of at most [`STEP`] bytes.
 fn pieces(range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let end = range.end;
     (range.start..end)
@@ -292,7 +294,7 @@ fn pieces(range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
         .map(move |start| start..end.min(start + STEP))
 }
 
-/// Lengthens a file by a hole.
+/// Extends a file with a hole up to `to`.
 fn skip_to(file: &dyn Device, to: u64) -> Result<()> {
     debug_assert!(to.is_multiple_of(BLOCK), "ranges in use begin with a unit");
     while file.len() < to {
@@ -303,8 +305,10 @@ fn skip_to(file: &dyn Device, to: u64) -> Result<()> {
     Ok(())
 }
 
+/// Checks that a directory is empty except for leftovers of an interrupted creation.
+///
 /// # Errors
-/// [`Error::NotAStore`] when there is anything but what an interrupted creation has left.
+/// [`Error::NotAStore`] if it is not.
 fn require_empty(target: &dyn Directory) -> Result<()> {
     let names = target.list()?;
     if names.iter().any(|name| name == superblock::NEW_FILE) {

@@ -1,8 +1,8 @@
-//! Tiers that fail, and their return.
+//! Failing tiers and their return.
 //!
-//! A tier that fails takes nothing new from then on (`tiers/failing.rs`), and a checkpoint passes
-//! it over: what it holds is durable (T7). It is used again once it was opened once more, which
-//! forgets failed syncs. What lies on it is verified when it is read, like all else.
+//! A failed tier accepts no new data (`tiers/failing.rs`), and checkpoints skip it: its data is
+//! already durable (T7). It is used again after its file is reopened, which clears failed syncs.
+//! Its data is verified on every read, as everywhere.
 
 use super::{CacheMemory, LOCK_FILE, Store};
 use crate::node::tier_file;
@@ -13,8 +13,8 @@ use alluvium_device::{BLOCK, Device, Directory, FileOptions};
 use std::sync::Arc;
 
 impl Store {
-    /// Looks whether the directories of further tiers are still there. A data file that was removed
-    /// while it is open takes writes that nothing will ever find.
+    /// Checks that the directories of the further tiers still exist. A data file removed while it
+    /// is open would accept writes that can never be read again.
     pub(super) fn look_at_tiers(&self) {
         let further = self.directories().iter().zip(0u8..).skip(1);
         for (directory, tier) in further.filter(|(_, tier)| !self.is_closed(*tier)) {
@@ -38,19 +38,19 @@ impl Store {
         }
     }
 
-    /// Has a tier that failed be used again, in its directory as the store has it open, or as
-    /// `elsewhere` opens it afresh. One that does not fail stays as it is.
+    /// Readmits a failed tier, in its current directory or else in the one that `elsewhere` opens.
+    /// A tier that has not failed is left unchanged.
     ///
     /// # Errors
-    /// [`Error::WrongTier`] when the directory holds something else, or less than the tier had;
-    /// as the device says, when it still fails. The tier is as before then.
+    /// [`Error::WrongTier`] if the directory holds something else or a shorter data file; I/O
+    /// errors if the tier still fails. The tier is then unchanged.
     pub fn readmit_tier(
         &self,
         tier: u8,
         elsewhere: impl FnOnce() -> Result<Arc<dyn Directory>>,
     ) -> Result<()> {
         self.health.check()?;
-        // One at a time, and none while a tier is added.
+        // Serialises readmissions, and excludes the addition of a tier.
         let mut locks = self.locks.lock();
         if !self.tiers.fails(tier) {
             return Ok(());
@@ -61,13 +61,13 @@ impl Store {
             Err(_) => {
                 let directory = elsewhere()?;
                 let device = self.opened_again(tier, &*directory)?;
-                // One that the store has locked already is the one that was just tried.
+                // If the store already holds this lock, it is the directory that was just tried.
                 locks.push(directory.lock(LOCK_FILE)?);
                 if self.cache_memory == CacheMemory::Registered {
                     directory.register_memory(self.cache.memory_region());
                 }
-                // What else is asked of the tier's directory is asked of this one: the other may
-                // lead to a file system that is not there any more.
+                // The new directory replaces the old one for all later requests, because the old
+                // one may lead to a file system that is gone.
                 self.directories
                     .replace(self.directories().clone().with(tier, directory));
                 device
@@ -78,7 +78,7 @@ impl Store {
         Ok(())
     }
 
-    /// Opens the file of a tier once more, and sees that it answers.
+    /// Reopens the data file of a tier and checks that it responds.
     fn opened_again(&self, tier: u8, directory: &dyn Directory) -> Result<Arc<dyn Device>> {
         let store = self.superblock().store;
         self.directories().require_mark_of(store, tier, directory)?;
@@ -104,7 +104,7 @@ impl Store {
         Ok(device)
     }
 
-    /// Returns what a tier said when it failed, if it fails.
+    /// Returns the error of a tier that failed.
     #[must_use]
     pub fn tier_failure(&self, tier: u8) -> Option<Error> {
         self.tiers.failure(tier)

@@ -1,16 +1,17 @@
-//! Whether the store still takes changes (invariant S6).
+//! Whether the store still accepts changes (invariant S6).
 
 use crate::{Error, Result};
 use std::sync::OnceLock;
 
-/// The first failure after which nothing on the device can be relied on until it is read again.
+/// The first failure of the device. After it, the device's contents are unknown until the store is
+/// reopened.
 #[derive(Debug, Default)]
 pub(super) struct Health {
     cause: OnceLock<String>,
 }
 
 impl Health {
-    /// Whether changes are taken.
+    /// Checks that no failure was recorded.
     ///
     /// # Errors
     /// [`Error::Poisoned`] with the first failure.
@@ -21,8 +22,8 @@ impl Health {
         }
     }
 
-    /// Passes the result of a change on, and remembers a failure of the device. A full disk is not
-    /// one (K2), nor is a shortage of open files or memory.
+    /// Records a device failure in the result of a change, and returns the result. A full disk does
+    /// not count as a failure (K2), nor does a shortage of open files or memory.
     pub(super) fn judge<T>(&self, result: Result<T>) -> Result<T> {
         if let Err(error) = &result
             && !error.is_full()

@@ -1,14 +1,14 @@
-//! The store: all parts of this crate behind one interface, in the order that keeps it whole.
+//! The store: combines all parts of this crate behind one interface and enforces their order.
 //!
-//! *Knows*: what is created, opened, made durable and reclaimed in which order, and when the store
-//! refuses changes.
+//! *Knows*: the order in which state is created, opened, made durable and reclaimed, and when the
+//! store refuses changes.
 //!
-//! *Does not know*: what a node, a payload or a log record means.
+//! *Does not know*: the meaning of a node, a payload or a log record.
 //!
 //! *Read in this order*: `options.rs`, this file (creation, opening), `checkpoint.rs` (the
-//! barriers), `adding.rs` (a further tier), `copy.rs` (a copy elsewhere), `space.rs` (what tiers
-//! have space for), `copies.rs` (copies of what is read often),
-//! `failing.rs` (tiers that fail, and their return), `health.rs`.
+//! barriers), `adding.rs` (adding a tier), `copy.rs` (copies in other directories), `space.rs`
+//! (free space of the tiers), `copies.rs` (copies of hot nodes), `failing.rs` (failing tiers and
+//! their return), `health.rs`.
 //!
 //! ```text
 //!  first directory                 one checkpoint, in order
@@ -21,20 +21,20 @@
 //!                                  7  dead extents and log are given free           ┘
 //! ```
 //!
-//! Invariants, beside those of the parts and S1 to S6 of the crate:
+//! Invariants, in addition to those of the parts and S1 to S6 of the crate:
 //!
-//! - **K1** Steps 3 to 7 of a checkpoint run in this order, and nothing of step 7 is done unless
-//!   step 6 was.
-//! - **K2** A full disk aborts a checkpoint at whatever step it shows, and nothing is given free
-//!   (K1). Up to step 5 the generation before stays the durable one; its superblock is not touched
-//!   (P1), and should a crash leave a copy of the new one, that is whole, since all that it reaches
-//!   was synced. At step 6 the new one is durable, and only the log does not name it yet.
-//!   [`Store::superblock`] tells which it is, and the next checkpoint makes up for it. Any other
-//!   failure of a write or a sync makes the store refuse changes (S6).
-//! - **K3** Opening ends with what a checkpoint's steps 6 and 7 may have missed, so that a crash
-//!   between 5 and 7 leaks nothing.
-//! - **K4** What a copy reads is neither used again nor overwritten before it is done, and the
-//!   target has a superblock only once all else is durable.
+//! - **K1** Steps 3 to 7 of a checkpoint run in this order, and step 7 starts only after step 6 is
+//!   done.
+//! - **K2** A full disk aborts a checkpoint at any step, and nothing is freed (K1). Up to step 5
+//!   the previous generation stays durable. Its superblock is not touched (P1). If a crash leaves a
+//!   copy of the new superblock, that copy is valid, since everything it reaches was synced. At
+//!   step 6 the new generation is durable, but the log does not name it yet. [`Store::superblock`]
+//!   returns the durable one, and the next checkpoint repeats the missing steps. Any other failure
+//!   of a write or a sync makes the store refuse changes (S6).
+//! - **K3** Opening a store repeats steps 6 and 7 of the last checkpoint, so that a crash between
+//!   steps 5 and 7 leaks nothing.
+//! - **K4** Extents read by a copy are neither reused nor overwritten before the copy is complete.
+//!   The target gets a superblock only once everything else is durable.
 
 mod adding;
 mod checkpoint;
@@ -67,14 +67,13 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-/// The name of the lock file.
+/// Name of the lock file.
 pub const LOCK_FILE: &str = "LOCK";
 
 /// A store that is open for reading and writing. All methods may be called from any thread.
 #[derive(Debug)]
 pub struct Store {
-    /// As they were when the store was opened, and after each change since: a tier was added, or
-    /// opened once more.
+    /// The directories at opening, replaced when a tier is added or reopened elsewhere.
     directories: Newest<Directories>,
     tiers: Arc<Tiers>,
     extents: Arc<Extents>,
@@ -82,19 +81,19 @@ pub struct Store {
     log: Log,
     epochs: Epochs,
     superblock: Mutex<SuperblockFile>,
-    /// The generation that is being built: the birth of nodes written now.
+    /// The generation under construction: the birth generation of nodes written now.
     building: AtomicU64,
-    /// The tiers that take no new extents, a bit each.
+    /// Bit set of the tiers that accept no new extents.
     closed_tiers: AtomicU8,
     health: Health,
     page_size: PageSize,
     cache_memory: CacheMemory,
     device: DeviceProfile,
-    /// Given back last, when everything else is closed.
+    /// Released last, after everything else is closed.
     locks: Mutex<Vec<Lock>>,
 }
 
-/// What [`Store::open`] found in the superblock, before the log is replayed.
+/// State read by [`Store::open`], before the log is replayed.
 #[derive(Debug)]
 pub struct Opening {
     directories: Directories,
@@ -106,27 +105,26 @@ pub struct Opening {
 }
 
 impl Store {
-    /// Returns the space on the file system that the first directory lies on.
+    /// Returns the space of the file system that contains the first directory.
     ///
     /// # Errors
-    /// As the operating system says.
+    /// I/O errors.
     pub fn disk_space(&self) -> Result<alluvium_device::Space> {
         Ok(self.directory().space()?)
     }
 
-    /// Creates a store in a directory that holds none, or in several, one for each tier, with a
-    /// first generation that keeps `payload`.
+    /// Creates a store with a first generation that holds `payload`. It takes one directory for
+    /// each tier, and none of them may contain a store.
     ///
-    /// A crash meanwhile leaves no store: creating it again starts from the beginning.
+    /// A crash during creation leaves no store; creating it again starts from the beginning.
     ///
     /// # Errors
-    /// [`crate::Error::StoreExists`]; [`crate::Error::NotAStore`] when files of a store are there
-    /// without its superblock; [`crate::Error::WrongTier`] when a further directory is not empty;
-    /// `Locked` when another process is creating or using it; [`crate::Error::BadOption`]; or as
-    /// the device says.
+    /// [`crate::Error::StoreExists`]; [`crate::Error::NotAStore`] if files of a store exist without
+    /// its superblock; [`crate::Error::WrongTier`] if a further directory is not empty; `Locked` if
+    /// another process is creating or using it; [`crate::Error::BadOption`]; I/O errors.
     ///
     /// # Panics
-    /// When the payload is longer than [`MAX_PAYLOAD`].
+    /// If the payload is longer than [`MAX_PAYLOAD`].
     pub fn create(
         directories: impl Into<Directories>,
         options: &StoreOptions,
@@ -151,7 +149,7 @@ impl Store {
         let extents = Extents::create(Arc::clone(&tiers), options.extents)?;
         let map = extents.write_map(first, extents.freeze(FIRST_GENERATION))?;
         let log = Log::create(first, options.log, FIRST_GENERATION)?;
-        // Every name is durable before the superblock has its own (P4, T2).
+        // Every other name is durable before the superblock gets its own (P4, T2).
         directories.iter().try_for_each(|directory| directory.sync())?;
         let first_generation = Superblock {
             store: options.id,
@@ -169,14 +167,14 @@ impl Store {
         Self::assemble(directories, locks, superblock, tiers, extents, log, options)
     }
 
-    /// Begins to open a store: locks its directories and reads its newest superblock and its extent
-    /// map. [`Opening::replay`] does the rest.
+    /// Starts opening a store: locks its directories and reads its newest superblock and its extent
+    /// map. [`Opening::replay`] completes the opening.
     ///
     /// # Errors
-    /// [`crate::Error::NotAStore`]; [`crate::Error::BadOption`] when it has another number of
-    /// tiers; [`crate::Error::WrongTier`] when a directory holds something else; `Locked`,
-    /// `PermissionDenied`, [`crate::Error::NewerFormat`], [`crate::Error::Corrupt`], or as the
-    /// device says.
+    /// [`crate::Error::NotAStore`]; [`crate::Error::BadOption`] if the store has a different number
+    /// of tiers; [`crate::Error::WrongTier`] if a directory belongs to another store or tier;
+    /// `Locked`, `PermissionDenied`, [`crate::Error::NewerFormat`], [`crate::Error::Corrupt`]; I/O
+    /// errors.
     pub fn open(directories: impl Into<Directories>, options: &StoreOptions) -> Result<Opening> {
         let opening = Self::begin(directories.into(), options, None, Damaged::Refused)?;
         match opening.extents {
@@ -185,17 +183,17 @@ impl Store {
         }
     }
 
-    /// As [`Store::open`], whether or not the extent map is sound: see [`Opening::map_damage`]. The
-    /// damaged mark of a tier is written again.
+    /// Like [`Store::open`], but accepts a damaged extent map: see [`Opening::map_damage`]. A
+    /// damaged mark of a tier is rewritten.
     ///
     /// # Errors
-    /// As [`Store::open`], but for a damaged map or mark.
+    /// As [`Store::open`], except for a damaged map or mark.
     pub fn open_without_map(directories: impl Into<Directories>, options: &StoreOptions) -> Result<Opening> {
         Self::begin(directories.into(), options, None, Damaged::Mended)
     }
 
-    /// As [`Store::open_without_map`], but of a generation before `than`, for [`Opening::repair`]
-    /// alone.
+    /// Like [`Store::open_without_map`], but opens a generation older than `than`. For
+    /// [`Opening::repair`] only.
     ///
     /// # Errors
     /// As [`Store::open`].
@@ -216,7 +214,8 @@ impl Store {
         directories.validate()?;
         let first = &Arc::clone(directories.first());
         superblock::require(&**first)?;
-        // The further ones once they are known to belong to it: nothing is created in others.
+        // Further directories are locked only once they are known to belong to this store: locking
+        // creates a file.
         let mut locks = vec![first.lock(LOCK_FILE)?];
         let superblock = match than {
             None => SuperblockFile::open(&**first, Access::ReadWrite)?,
@@ -224,7 +223,7 @@ impl Store {
         };
         let durable = superblock.durable();
         let directories = match than {
-            // It may be from before a tier was added.
+            // This generation may predate the addition of a tier.
             Some(_) => directories.first_ones(usize::from(durable.tiers)),
             None => directories,
         };
@@ -315,27 +314,27 @@ impl Store {
         self.page_size
     }
 
-    /// What the device costs, as the options say.
+    /// Returns the cost profile of the device, as given in the options.
     #[must_use]
     pub fn device(&self) -> &DeviceProfile {
         &self.device
     }
 
-    /// Returns the first directory: that of tier 0, the superblock and the log.
+    /// Returns the first directory: it contains tier 0, the superblock and the log.
     #[must_use]
     pub fn directory(&self) -> &Arc<dyn Directory> {
         self.directories().first()
     }
 
-    /// Returns the directories of the tiers. The counters of each say what its tier has read and
-    /// written, since it was opened last; those of the first include the log.
+    /// Returns the directories of the tiers. The counters of each directory cover the I/O of its
+    /// tier since it was last opened; those of the first include the log.
     #[must_use]
     pub fn directories(&self) -> &Directories {
         self.directories.get()
     }
 
-    /// Returns the directories through which a tier was read and written since the store was
-    /// opened: it has another one after it had failed and was opened elsewhere.
+    /// Returns every directory used for a tier since the store was opened. There is more than one
+    /// after a failed tier was reopened elsewhere.
     #[must_use]
     pub fn directories_of(&self, tier: u8) -> Vec<&Arc<dyn Directory>> {
         let mut all: Vec<&Arc<dyn Directory>> = Vec::new();
@@ -347,7 +346,7 @@ impl Store {
         all
     }
 
-    /// Who may still see what was unlinked.
+    /// Returns the epochs, which track the readers of unlinked objects.
     #[must_use]
     pub fn epochs(&self) -> &Epochs {
         &self.epochs
@@ -383,8 +382,8 @@ impl Store {
         self.superblock.lock().durable().clone()
     }
 
-    /// Returns the usual options of a writer: this store's page size, uncompressed, on tier 0, born
-    /// in the generation being built.
+    /// Returns the default options of a writer: the store's page size, no compression, tier 0, born
+    /// in the generation under construction.
     #[must_use]
     pub fn writer_options(&self, purpose: Purpose, class: Class) -> WriterOptions {
         WriterOptions {
@@ -398,15 +397,14 @@ impl Store {
         }
     }
 
-    /// Returns a writer of nodes. What it has written belongs to the store once its extents are
-    /// installed.
+    /// Returns a node writer. Its output becomes part of the store once its extents are installed.
     ///
     /// # Errors
     /// [`Error::Poisoned`](crate::Error::Poisoned) after an earlier failure;
-    /// [`Error::BadOption`](crate::Error::BadOption) when the store has no such tier.
+    /// [`Error::BadOption`](crate::Error::BadOption) if the store has no such tier.
     ///
     /// # Panics
-    /// When the page size is not the store's.
+    /// If the page size is not the store's.
     pub fn node_writer(&self, options: WriterOptions) -> Result<NodeWriter> {
         assert_eq!(options.page_size, self.page_size, "one page size per store");
         self.health.check()?;
@@ -421,41 +419,42 @@ impl Store {
         ))
     }
 
-    /// One slice of making freed space usable again and giving it back to the file system (S4).
+    /// Performs a bounded amount of reclamation: makes freed extents reusable and returns space to
+    /// the file system (S4).
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     pub fn reclaim(&self, limit: ReclaimLimit) -> Result<Reclaimed> {
         self.health.check()?;
         self.epochs.try_advance();
         self.health.judge(self.extents.reclaim(self.epochs.safe(), limit))
     }
 
-    /// On a full file system: gives the space of a segment of the log back to it, out of what is
-    /// free in the data files and open to this class. Returns whether there was as much. The log
-    /// may take it now.
+    /// Frees space for a log segment on a full file system, by returning free space of the data
+    /// files that this class may use. Returns whether there was enough. The log may then allocate
+    /// the space.
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     pub fn make_log_space(&self, class: Class) -> Result<bool> {
         let wanted = self.log.segment_bytes();
         Ok(self.health.judge(self.extents.surrender(wanted, class))? >= wanted)
     }
 
-    /// Whether the store takes changes.
+    /// Checks that the store accepts changes.
     ///
     /// # Errors
-    /// [`crate::Error::Poisoned`] with the failure since which it does not.
+    /// [`crate::Error::Poisoned`] with the first failure.
     pub fn health(&self) -> Result<()> {
         self.health.check()
     }
 
-    /// Notices that the store's directory, or a file without which it cannot be opened again, was
-    /// removed while it is open. From then on it refuses changes: they would be lost.
+    /// Checks that neither the store's directory nor a file that is required for opening was
+    /// removed. If one was, the store refuses changes from then on, because they would be lost.
     ///
     /// # Errors
-    /// [`crate::Error::Device`] with what was removed; [`crate::Error::Poisoned`] after an earlier
-    /// failure.
+    /// [`crate::Error::Device`] with the removed file or directory; [`crate::Error::Poisoned`]
+    /// after an earlier failure.
     pub fn require_files(&self) -> Result<()> {
         self.health.check()?;
         let is_gone = self.directory().is_removed();
@@ -465,7 +464,7 @@ impl Store {
             is_gone.then(|| tier_file(0))
         };
         let superblock = || {
-            // A checkpoint that has it would fail as well.
+            // If a checkpoint holds the lock, the checkpoint itself will detect the removal.
             let is_gone = self.superblock.try_lock().is_some_and(|file| file.is_removed());
             is_gone.then(|| superblock::FILE.to_owned())
         };
@@ -481,34 +480,34 @@ impl Store {
         }
     }
 
-    /// Remembers a failure of a change that a caller made through [`Store::extents`],
-    /// [`Store::log`] or a writer, and passes the result on.
+    /// Records a failure of a change made through [`Store::extents`], [`Store::log`] or a writer,
+    /// and returns the result unchanged.
     ///
     /// # Errors
-    /// The result's own.
+    /// The error of `result`.
     pub fn judge<T>(&self, result: Result<T>) -> Result<T> {
         self.health.judge(result)
     }
 
-    /// Returns what the store's structures occupy.
+    /// Returns the space used by the extents and by the log.
     #[must_use]
     pub fn usage(&self) -> (Usage, LogUsage) {
         (self.extents.usage(), self.log.usage())
     }
 
-    /// Everything that is wrong with the superblock, the extents and their map, and the log, a
-    /// sentence each. `reachable` names every extent that the payload reaches, and how often.
-    /// Nothing may change the tree or the space meanwhile; reads and appends may go on, and for
-    /// that [`Cache::check`] is apart.
+    /// Checks the superblock, the extents with their map, and the log. Returns one sentence for
+    /// each violation. `reachable` lists every extent reachable from the payload, with its
+    /// reference count. The tree and the space must not change during the check; reads and appends
+    /// may continue. [`Cache::check`] is separate, because it does not allow these.
     ///
     /// # Errors
-    /// None at present: what cannot be read is reported, not returned.
+    /// None at present: unreadable data is reported as a violation.
     pub fn check(&self, reachable: impl Iterator<Item = (Extent, u32)>) -> Result<Vec<String>> {
         Ok(self.check_counted(reachable).0)
     }
 
-    /// As [`Store::check`], and says how many segments of the log and how many of their bytes were
-    /// read.
+    /// Like [`Store::check`], and also returns the numbers of log segments and of log bytes that
+    /// were read.
     pub fn check_counted(&self, reachable: impl Iterator<Item = (Extent, u32)>) -> (Vec<String>, [u64; 2]) {
         fn sentences<T: ToString>(found: Result<Vec<T>>) -> Vec<String> {
             match found {
@@ -531,12 +530,12 @@ impl Store {
         (violations, read)
     }
 
-    /// Closes the store cleanly: the log is synced and marked, so that any damage to it is found at
-    /// the next open, and others may open the store. Remaining handles neither read nor write any
-    /// more.
+    /// Closes the store cleanly: syncs the log and marks it as closed, so that the next opening
+    /// detects any damage to it, and releases the locks. Handles that remain must not be used
+    /// afterwards.
     ///
     /// # Errors
-    /// [`crate::Error::Poisoned`] after an earlier failure, or as the device says.
+    /// [`crate::Error::Poisoned`] after an earlier failure; I/O errors.
     pub fn close(&self) -> Result<()> {
         self.health.check()?;
         self.log.clone().close()?;
@@ -546,28 +545,28 @@ impl Store {
 }
 
 impl Opening {
-    /// Returns the superblock that was found.
+    /// Returns the superblock of the generation that is being opened.
     #[must_use]
     pub fn superblock(&self) -> &Superblock {
         self.superblock.durable()
     }
 
-    /// Returns the data files, to read nodes that the payload names.
+    /// Returns the data files, for reading nodes that the payload points to.
     #[must_use]
     pub fn tiers(&self) -> &Arc<Tiers> {
         &self.tiers
     }
 
-    /// Returns what is wrong with the extent map, if it cannot be read. Nothing else is missing
-    /// then: [`Opening::rebuild_map`] rebuilds it from what the payload reaches. Until that is
-    /// done, neither of the two ways to go on works.
+    /// Returns why the extent map is unreadable, if it is. Only the map is missing then:
+    /// [`Opening::rebuild_map`] rebuilds it from the extents reachable from the payload. Until
+    /// then, both [`Opening::replay`] and [`Opening::repair`] fail.
     #[must_use]
     pub fn map_damage(&self) -> Option<&crate::Error> {
         self.extents.as_ref().err()
     }
 
-    /// Makes the extents out of what the payload reaches. They are on the disk once a generation
-    /// was made durable.
+    /// Rebuilds the extents from those reachable from the payload. The map is durable after the
+    /// next checkpoint.
     ///
     /// # Errors
     /// As [`Extents::rebuild`].
@@ -579,13 +578,13 @@ impl Opening {
         Ok(())
     }
 
-    /// Replays the log from the superblock's cut, in the order of the sequence numbers, and opens
-    /// the store.
+    /// Replays the log from the superblock's cut, in the order of sequence numbers, and opens the
+    /// store.
     ///
     /// # Errors
-    /// [`crate::Error::OlderGeneration`] when the log has seen a newer superblock;
-    /// [`crate::Error::Corrupt`] with the place of damage that was acknowledged as synced; what
-    /// `replay` returns; or as the device says.
+    /// [`crate::Error::OlderGeneration`] if the log names a newer superblock;
+    /// [`crate::Error::Corrupt`] for damage to log records that were acknowledged as synced; errors
+    /// of `replay`; I/O errors.
     pub fn replay(self, replay: &mut dyn FnMut(Record<'_>) -> Result<()>) -> Result<Store> {
         let Opening {
             directories,
@@ -602,29 +601,30 @@ impl Opening {
         };
         let log = sized(options.log, &directories);
         let log = Log::open(directories.first(), log, cut, generation, synced, replay)?;
-        // A crash may have come between the superblock and what follows it in a checkpoint (K3).
+        // A crash may have interrupted a checkpoint after the superblock was written (K3).
         match log.note_generation(generation) {
             Ok(()) => {
                 extents.made_durable(generation);
                 log.release(cut)?;
             }
-            // Nothing is given free before it is noted: the next checkpoint does both.
+            // The disk is full: nothing is freed before the generation is noted. The next
+            // checkpoint does both.
             Err(error) if error.is_full() => {}
             Err(error) => return Err(error),
         }
         Store::assemble(directories, locks, superblock, tiers, extents, log, &options)
     }
 
-    /// Opens a damaged store as far as it goes: every sound record of the log above the
-    /// superblock's cut is replayed, damage is skipped and reported, and an older superblock than
-    /// the log names is accepted, which undoes what the newer one held. Ends with a new generation,
-    /// so that the store opens strictly from then on. Nothing else ever skips damage; copy the
-    /// files first.
+    /// Opens a damaged store as far as possible. Every sound log record above the superblock's cut
+    /// is replayed, and damage is skipped and reported. A superblock older than the one named in
+    /// the log is accepted, which undoes the changes of the newer one. Ends with a checkpoint, so
+    /// that the store opens strictly from then on. No other operation skips damage: copy the files
+    /// first.
     ///
-    /// What the payload reaches is not looked at: walk it, and see `check`.
+    /// The nodes reachable from the payload are not read: traverse them, and see `check`.
     ///
     /// # Errors
-    /// [`NewerFormat`](crate::Error::NewerFormat), what `replay` returns, or as the device says.
+    /// [`NewerFormat`](crate::Error::NewerFormat); errors of `replay`; I/O errors.
     pub fn repair(self, replay: &mut dyn FnMut(Record<'_>) -> Result<()>) -> Result<(Store, RepairReport)> {
         let Opening {
             directories,
@@ -645,8 +645,8 @@ impl Opening {
         )?;
         extents.made_durable(durable.generation);
         let store = Store::assemble(directories, locks, superblock, tiers, extents, log, &options)?;
-        // Above every generation that anything names, so that none of them is newer than the
-        // repaired store.
+        // The new generation exceeds every generation named on disk, so that none of them is newer
+        // than the repaired store.
         store
             .building
             .fetch_max(report.named_generation + 1, Ordering::AcqRel);
@@ -655,9 +655,8 @@ impl Opening {
     }
 }
 
-/// Locks every directory, the first one first.
-/// Returns the options of a log with what the store holds, as far as the lengths of its files say,
-/// if that decides how long segments are.
+/// Returns the log options with the total size of the store's files, if the segment size depends on
+/// it.
 fn sized(log: LogOptions, directories: &Directories) -> LogOptions {
     if !log.starts_small {
         return log;
@@ -665,7 +664,8 @@ fn sized(log: LogOptions, directories: &Directories) -> LogOptions {
     let stored = |directory: &Arc<dyn Directory>| -> u64 {
         let names = directory.list().unwrap_or_default();
         let files = names.iter().filter(|name| !crate::log::is_segment(name));
-        // What cannot be opened is no file of a store, or is found damaged elsewhere.
+        // A file that cannot be opened is either not part of the store, or its damage is detected
+        // elsewhere.
         let files = files.filter_map(|name| directory.open(name, FileOptions::BUFFERED.read_only()).ok());
         files.map(|file| file.len()).sum()
     };
@@ -684,5 +684,5 @@ fn refs(directories: &Directories) -> Vec<&dyn Directory> {
     directories.iter().map(|directory| &**directory).collect()
 }
 
-/// The generation that creation makes.
+/// The generation of a new store.
 const FIRST_GENERATION: u64 = 1;

@@ -1,4 +1,4 @@
-//! What a store is created and opened with.
+//! Options for creating and opening a store.
 
 use crate::cache::Cache;
 use crate::extents::ExtentOptions;
@@ -6,33 +6,33 @@ use crate::log::LogOptions;
 use crate::{Error, PageSize, Result};
 use alluvium_base::{DeviceProfile, MIB};
 
-/// What the cache's memory may be used for.
+/// How the cache's memory is managed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CacheMemory {
-    /// What a smaller budget frees goes back to the operating system.
+    /// Memory freed by a smaller budget is returned to the operating system.
     Returnable,
-    /// Registered with the kernel, which saves it some work in each read, and resident as long as
+    /// The memory is registered with the kernel, which makes reads cheaper. It stays resident while
     /// the store is open, whatever the budget.
     Registered,
 }
 
-/// Options of a store. Those marked *creation* are kept in the superblock; opening takes them from
-/// there.
+/// Options of a store. Those marked *creation* are stored in the superblock; opening reads them
+/// from there.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
-    /// *Creation.* A random number that tells this store from others. Randomness is the caller's.
+    /// *Creation.* A random number that identifies the store. The caller generates it.
     pub id: u128,
     /// *Creation.* The page size.
     pub page_size: PageSize,
-    /// The cache's budget in bytes, all told.
+    /// The total budget of the cache in bytes.
     pub cache_bytes: u64,
     /// Whether the cache's memory is registered with the kernel.
     pub cache_memory: CacheMemory,
-    /// How space is managed.
+    /// Options of space management.
     pub extents: ExtentOptions,
-    /// How the log is laid out.
+    /// Options of the log.
     pub log: LogOptions,
-    /// What the device costs: layouts above depend on it.
+    /// The cost profile of the device, used by the layers above.
     pub device: DeviceProfile,
 }
 
@@ -51,7 +51,7 @@ impl Default for StoreOptions {
 }
 
 impl StoreOptions {
-    /// With the log tied to the store.
+    /// Returns the options with the log's identity derived from the store's.
     pub(super) fn identified(&self) -> StoreOptions {
         let log = LogOptions {
             identity: self.id as u64 ^ (self.id >> 64) as u64,
@@ -60,7 +60,7 @@ impl StoreOptions {
         StoreOptions { log, ..self.clone() }
     }
 
-    /// Checks every option, before anything is created or opened.
+    /// Checks every option before anything is created or opened.
     pub(super) fn validate(&self) -> Result<()> {
         let least = Cache::least_budget(self.page_size);
         if self.cache_bytes < least {

@@ -1,32 +1,32 @@
-//! What each tier has space for, and which of them take nothing new.
+//! Free space of each tier, and the tiers that accept no new data.
 
 use super::Store;
 use crate::extents::TierUsage;
 use crate::tiers::MAX_TIERS;
 use std::sync::atomic::Ordering;
 
-/// How much of a tier's capacity is planned for, in quarters. A compaction needs space beside what
-/// it reads, until the next checkpoint.
+/// Share of a tier's capacity that is planned for data, in quarters. The rest is left for
+/// compactions, which need space in addition to their inputs until the next checkpoint.
 const PLANNED: u64 = 3;
 const QUARTERS: u64 = 4;
 
 const _: () = assert!(PLANNED < QUARTERS);
 
-/// The space of one tier, as far as new extents go.
+/// Space of one tier, as far as new extents are concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TierSpace {
-    /// Bytes that it could hold in all.
+    /// Total capacity in bytes.
     pub capacity_bytes: u64,
-    /// Bytes that are planned to lie on it while slower tiers take the rest.
+    /// Bytes planned for this tier while slower tiers hold the rest.
     pub planned_bytes: u64,
-    /// Bytes that are free for ordinary writes.
+    /// Bytes free for ordinary writes.
     pub free_bytes: u64,
-    /// Whether it takes new extents.
+    /// Whether the tier accepts new extents.
     pub is_open: bool,
 }
 
 impl TierSpace {
-    /// Returns the space of a tier, of which `grows_bytes` more may come from its file system.
+    /// Computes the space of a tier whose file can grow by `grows_bytes` on its file system.
     fn of(usage: &TierUsage, grows_bytes: u64, planned_bytes: Option<u64>, is_open: bool) -> TierSpace {
         let used = usage.live_extent_bytes + usage.provisional_bytes + usage.dead_bytes;
         let allocated = usage.free_bytes.saturating_sub(usage.hole_bytes);
@@ -44,7 +44,7 @@ impl TierSpace {
 }
 
 impl Store {
-    /// Returns the space of each tier, and the bytes of all extents in use.
+    /// Returns the space of each tier, and the total bytes of extents in use.
     #[must_use]
     pub fn tier_space(&self) -> (Vec<TierSpace>, u64) {
         let usage = self.extents.usage();
@@ -53,14 +53,14 @@ impl Store {
             let most = limits.max_bytes.unwrap_or(u64::MAX);
             let allowed = most.saturating_sub(usage.occupied_bytes);
             let directory = self.directories().get(tier);
-            // What cannot be asked has as much as its limit says.
+            // If the file system cannot be queried, only the configured limit counts.
             let free = directory.map_or(0, |directory| {
                 directory.space().map_or(u64::MAX, |space| space.free)
             });
             let is_open = self.takes_extents(tier);
             let mut space = TierSpace::of(usage, allowed.min(free), limits.planned_bytes, is_open);
             if self.extents.has_refused(tier) {
-                // It did not have what it says to have.
+                // The file system refused space although it reported some.
                 space.free_bytes = 0;
             }
             space
@@ -70,7 +70,7 @@ impl Store {
         (spaces, usage.total().live_extent_bytes)
     }
 
-    /// Returns whether a tier that takes new extents has space for as much, in bytes.
+    /// Returns whether an open tier has at least `bytes` free.
     #[must_use]
     pub fn has_space_for(&self, bytes: u64) -> bool {
         let (spaces, _) = self.tier_space();
@@ -78,10 +78,11 @@ impl Store {
         open.any(|space| space.free_bytes >= bytes)
     }
 
-    /// Has a tier take nothing new from now on, as far as those ask that choose among tiers.
+    /// Closes a tier to new data. Only callers that choose among tiers honour this.
     ///
     /// # Panics
-    /// When it is the first tier, which has what is not a tier's, or there is no such tier.
+    /// If it is the first tier, which also serves requests that name no tier, or if there is no
+    /// such tier.
     pub fn close_tier(&self, tier: u8) {
         assert!(
             tier > 0 && usize::from(tier) < MAX_TIERS,
@@ -90,13 +91,13 @@ impl Store {
         self.closed_tiers.fetch_or(1 << tier, Ordering::AcqRel);
     }
 
-    /// Has a tier take new extents again.
+    /// Opens a tier to new extents again.
     pub fn open_tier(&self, tier: u8) {
         debug_assert!(usize::from(tier) < MAX_TIERS, "tier {tier} (T1)");
         self.closed_tiers.fetch_and(!(1 << tier), Ordering::AcqRel);
     }
 
-    /// Returns whether a tier takes new extents: it is not closed, and does not fail.
+    /// Returns whether a tier accepts new extents: it is neither closed nor failing.
     #[must_use]
     pub fn takes_extents(&self, tier: u8) -> bool {
         !self.is_closed(tier) && !self.tiers.fails(tier)

@@ -1,8 +1,8 @@
-//! The bytes of a superblock, version 2. All integers little-endian.
+//! On-disk format of a superblock, version 2. All integers are little-endian.
 //!
-//! The file `superblock` has four slots of 4096 bytes. Slots 0 and 1 hold the two copies of one
-//! generation, slots 2 and 3 those of another. The first 16 bytes and the last 8 mean the same in
-//! every version to come.
+//! The file `superblock` has four slots of 4096 bytes. Slots 0 and 1 contain the two copies of one
+//! generation, slots 2 and 3 those of another. The first 16 bytes and the last 8 will keep their
+//! meaning in every later version.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -29,13 +29,13 @@ use crate::{Error, IMPOSSIBLE, PageSize, Place, Result, Structure};
 use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_base::checksum;
 
-/// The newest format version that this code reads, and the one it writes.
+/// The newest format version that can be read, and the one that is written.
 pub const FORMAT_VERSION: u32 = 2;
-/// The size of a slot in bytes.
+/// Size of a slot in bytes.
 pub const SLOT_BYTES: usize = 4096;
-/// How many slots there are: two generations, each stored twice.
+/// Number of slots: two generations, each stored twice.
 pub const SLOTS: usize = 4;
-/// The most bytes of payload.
+/// Maximum size of the payload in bytes.
 pub const MAX_PAYLOAD: usize = CHECKSUM_AT - PAYLOAD_AT;
 
 const MAGIC: &[u8; 8] = b"ALLUVIUM";
@@ -46,48 +46,48 @@ const CHECKSUM_AT: usize = SLOT_BYTES - 8;
 const _: () = assert!(MAP_POINTER_AT + MapPointer::BYTES <= PAYLOAD_AT);
 const _: () = assert!(MAX_PAYLOAD == 3960 && MAX_PAYLOAD <= u16::MAX as usize);
 
-/// What a superblock says.
+/// The contents of a superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
-    /// Which store this is.
+    /// The identity of the store.
     pub store: u128,
     /// The generation, counted from 1.
     pub generation: u64,
-    /// Every commit with a sequence number up to this one is in this generation.
+    /// This generation contains every commit with a sequence number up to this one.
     pub cut: u64,
-    /// The log sequence that was known to be synced.
+    /// The synced watermark of the log, as known when the superblock was written.
     pub synced: u64,
     /// The store's page size.
     pub page_size: PageSize,
-    /// How many tiers there are.
+    /// Number of tiers.
     pub tiers: u8,
-    /// The extent map.
+    /// Pointer to the extent map of the generation.
     pub map: MapPointer,
-    /// The bytes that the crate above keeps here.
+    /// Bytes stored on behalf of the crate above.
     pub payload: Vec<u8>,
 }
 
-/// What was found in a slot.
+/// The contents of a slot.
 #[derive(Debug)]
 pub enum Slot {
-    /// Nothing but zeros: never written.
+    /// Only zeros: the slot was never written.
     Empty,
-    /// A superblock.
+    /// A valid superblock.
     Valid(Superblock),
-    /// Something else, and why it is no superblock.
+    /// Invalid content, with the reason.
     Bad(Error),
 }
 
-/// The place of a slot, for error texts.
+/// Returns the place of a slot, for error messages.
 pub(super) fn place(slot: usize) -> Place {
     Place::new(Structure::Superblock, super::FILE, (slot * SLOT_BYTES) as u64)
 }
 
 impl Superblock {
-    /// The bytes of the copy in `slot`.
+    /// Encodes the copy in `slot`.
     ///
     /// # Panics
-    /// When the payload is longer than [`MAX_PAYLOAD`].
+    /// If the payload is longer than [`MAX_PAYLOAD`].
     #[must_use]
     pub fn encode(&self, slot: usize) -> Vec<u8> {
         assert!(
@@ -120,7 +120,7 @@ impl Superblock {
 }
 
 impl Slot {
-    /// Reads the copy in `slot`. Never fails: what is wrong is in [`Slot::Bad`].
+    /// Decodes the copy in `slot`. Never fails: errors are returned as [`Slot::Bad`].
     #[must_use]
     pub fn decode(bytes: &[u8], slot: usize) -> Slot {
         if bytes.len() == SLOT_BYTES && bytes.iter().all(|&byte| byte == 0) {
@@ -177,7 +177,7 @@ fn decode(bytes: &[u8], slot: usize) -> Result<Superblock> {
     fields(&mut reader, slot)
 }
 
-/// The fields behind the slot's number.
+/// Decodes the fields after the slot's number.
 fn fields(reader: &mut Reader<'_>, slot: usize) -> Result<Superblock> {
     let bad = |found: String| Error::corrupt(place(slot), "a plausible superblock", found);
     let mut read = || -> std::result::Result<_, Truncated> {

@@ -1,9 +1,9 @@
-//! The superblock: which generation of the store is the durable one.
+//! The superblock: determines the durable generation of the store.
 //!
-//! *Knows*: how a generation is stored twice, which of those found is the newest, and when its file
-//! is synced.
+//! *Knows*: how a generation is stored twice, which generation in the file is the newest, and when
+//! the file is synced.
 //!
-//! *Does not know*: what a generation holds; that is the payload, the extent map and the log.
+//! *Does not know*: the contents of a generation: the payload, the extent map and the log.
 //!
 //! *Read in this order*: `format.rs` (the bytes), then this file.
 //!
@@ -18,20 +18,20 @@
 //!
 //! Invariants:
 //!
-//! - **P1** The pair that holds the durable generation is never written, except to mend one copy
+//! - **P1** The pair that holds the durable generation is never written, except to repair one copy
 //!   from the other.
 //! - **P2** A generation is durable once both of its copies are written and the file is synced;
 //!   everything that it reaches was synced before they were written.
-//! - **P3** Opening writes the copies of the generation that it found again, one at a time, and
-//!   syncs each, before anything acts on what was read. A killed process may have left a superblock
-//!   that no sync has made durable, and a failed sync one that no later sync would: its pages are
-//!   clean and not on the disk.
-//! - **P4** The file has the name `superblock` only once it holds a durable generation; until then
-//!   creation is under way and the file is `superblock.new`.
-//! - **P5** Of an earlier life only the superblock itself may not be durable. What it reaches, the
-//!   extents and the prefix of the map, was synced before it was written (P2), and a sync that
-//!   fails stops the store before that. What a later life adds to a page of an earlier one it
-//!   writes, whole, with its own sync.
+//! - **P3** Opening rewrites the copies of the generation that it found, one at a time, and syncs
+//!   each, before anything acts on the contents. A killed process may have left a superblock that
+//!   was never synced, and a failed sync may have left one that no later sync would write: its
+//!   pages are clean but not on the disk.
+//! - **P4** The file has the name `superblock` only once it contains a durable generation. Until
+//!   then the store is being created and the file is `superblock.new`.
+//! - **P5** Of the state left by an earlier process, only the superblock itself may not be durable.
+//!   The extents and the prefix of the map that it reaches were synced before it was written (P2),
+//!   and a failed sync stops the store before that. A later process that adds to a page of an
+//!   earlier one writes the whole page, with its own sync.
 
 pub mod format;
 
@@ -50,19 +50,19 @@ use format::{SLOT_BYTES, SLOTS, Slot};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The file's name.
+/// Name of the file.
 pub const FILE: &str = "superblock";
-/// The file's name while the store is being created.
+/// Name of the file while the store is being created.
 pub const NEW_FILE: &str = "superblock.new";
 
-/// The file that says which generation is the durable one.
+/// The file that determines the durable generation.
 #[derive(Debug)]
 pub struct SuperblockFile {
     file: Arc<dyn Device>,
     /// The pair of the durable generation: 0 or 1.
     durable_pair: usize,
     durable: Superblock,
-    /// Whether a full disk has kept a copy of the durable generation from being mended.
+    /// Whether a copy of the durable generation could not be rewritten because the disk was full.
     unmended: AtomicBool,
 }
 
@@ -74,18 +74,18 @@ impl SuperblockFile {
     }
 }
 
-/// Whether a store was created in a directory, whatever state it is in.
+/// Returns whether a directory contains a superblock, in whatever state.
 ///
 /// # Errors
-/// As the device says.
+/// I/O errors.
 pub fn exists(directory: &dyn Directory) -> Result<bool> {
     Ok(directory.list()?.iter().any(|name| name == FILE))
 }
 
-/// Says what a directory is that has no superblock, before anything is locked or created in it.
+/// Checks that a directory contains a superblock, before anything is locked or created in it.
 ///
 /// # Errors
-/// [`Error::NotAStore`] without a superblock, or as the device says.
+/// [`Error::NotAStore`] with the reason if there is none; I/O errors.
 pub fn require(directory: &dyn Directory) -> Result<()> {
     if exists(directory)? {
         return Ok(());
@@ -96,12 +96,12 @@ pub fn require(directory: &dyn Directory) -> Result<()> {
     })
 }
 
-/// Says whether a store can be created in a directory, before anything is locked or created in it.
+/// Checks that a store can be created in a directory, before anything is locked or created in it.
 ///
 /// # Errors
-/// [`Error::StoreExists`] when a store is there; [`Error::NotAStore`] when files of a store are
-/// there without a superblock, which creation will not overwrite, or files of something else; or as
-/// the device says.
+/// [`Error::StoreExists`] if the directory contains a store; [`Error::NotAStore`] if it contains
+/// files of a store without a superblock, which creation does not overwrite, or foreign files; I/O
+/// errors.
 pub fn require_none(directory: &dyn Directory) -> Result<()> {
     let names = directory.list()?;
     let has = |wanted: &str| names.iter().any(|name| name == wanted);
@@ -136,10 +136,10 @@ pub fn require_none(directory: &dyn Directory) -> Result<()> {
     }
 }
 
-/// What the directory of a further tier is.
+/// Description of the directory of a further tier.
 const TIER_OF_ANOTHER: &str = "it holds a tier of a store whose first directory is another one";
 
-/// Why no store is created beside something else.
+/// Returns the reason for refusing to create a store next to a foreign file.
 #[must_use]
 pub fn foreign(name: &str) -> String {
     format!(
@@ -148,16 +148,17 @@ pub fn foreign(name: &str) -> String {
     )
 }
 
-/// Marks a directory as one in which a store is being created. Whatever files follow, a crash
-/// leaves the mark.
+/// Marks a directory as one in which a store is being created. The mark precedes all other files,
+/// so it remains after a crash.
 ///
 /// # Errors
-/// As [`require_none`], or as the device says.
+/// As [`require_none`]; I/O errors.
 pub fn begin_creation(directory: &dyn Directory) -> Result<()> {
     require_none(directory)?;
     let names = directory.list()?;
     if names.iter().any(|name| name == NEW_FILE) {
-        // A creation that a crash cut short: it was never reported as done, so its files may go.
+        // Leftovers of an interrupted creation. It was never reported as complete, so its files may
+        // be removed.
         for name in names.iter().filter(|name| is_store_file(name)) {
             directory.remove(name)?;
         }
@@ -167,8 +168,8 @@ pub fn begin_creation(directory: &dyn Directory) -> Result<()> {
     Ok(directory.sync()?)
 }
 
-/// Removes what a creation that failed has made, as far as that works; its mark is the last.
-/// Without a superblock none of it is a store.
+/// Removes the files of a failed creation as far as possible, its mark last. Without a superblock
+/// they are not a store.
 pub fn abandon_creation(directory: &dyn Directory) {
     let names = directory.list().unwrap_or_default();
     if names.iter().any(|name| name == FILE) {
@@ -179,24 +180,24 @@ pub fn abandon_creation(directory: &dyn Directory) {
         removed &= directory.remove(name).is_ok();
     }
     if removed && directory.sync().is_ok() {
-        // What is left of the mark is removed by the next creation.
+        // If this fails, the next creation removes the mark.
         let _ = directory.remove(NEW_FILE);
     }
 }
 
-/// Undoes the creation of a store that was not reported as done yet.
+/// Undoes the creation of a store that was not yet reported as complete.
 pub fn undo_creation(directory: &dyn Directory) {
-    // As long as the superblock has its name, whatever is there opens.
+    // The rename is first: as long as the superblock has its name, the store can be opened.
     if directory.rename(FILE, NEW_FILE).is_ok() && directory.sync().is_ok() {
         abandon_creation(directory);
     }
 }
 
-/// What the names of files begin with that a structure has beside the extents: pages that are
+/// Prefix of the names of files that a structure keeps in addition to the extents, with pages
 /// written in place.
 pub const PAGES: &str = "paged.";
 
-/// Whether a name is one that only a store gives its files.
+/// Returns whether only a store uses this file name.
 fn is_store_file(name: &str) -> bool {
     let with = |prefix: &str, suffix: &str| name.starts_with(prefix) && name.ends_with(suffix);
     let is_list = [LIST_FILE, NEW_LIST_FILE].contains(&name);
@@ -205,14 +206,14 @@ fn is_store_file(name: &str) -> bool {
 }
 
 impl SuperblockFile {
-    /// Makes the first generation durable, which ends a creation begun with [`begin_creation`].
-    /// Everything that the generation reaches is synced already.
+    /// Makes the first generation durable, which completes a creation started with
+    /// [`begin_creation`]. Everything that the generation reaches must be synced already.
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     ///
     /// # Panics
-    /// When the payload is longer than [`MAX_PAYLOAD`].
+    /// If the payload is longer than [`MAX_PAYLOAD`].
     pub fn create(directory: &dyn Directory, first: Superblock) -> Result<SuperblockFile> {
         let file = directory.open(NEW_FILE, FileOptions::DIRECT)?;
         file.grow((SLOTS * SLOT_BYTES) as u64)?;
@@ -228,20 +229,19 @@ impl SuperblockFile {
         Ok(created)
     }
 
-    /// Opens the file, takes the newest generation that can be read, and mends its other copy where
-    /// that is damaged.
+    /// Opens the file, reads the newest valid generation, and repairs a damaged copy of it.
     ///
-    /// Whether it is the newest that there *was*, the log says (`log::Log::open`).
+    /// The log determines whether a newer generation existed (`log::Log::open`).
     ///
     /// # Errors
-    /// [`Error::NotAStore`] without a superblock, [`Error::NewerFormat`], [`Error::Corrupt`] when
-    /// no slot holds a superblock, or as the device says.
+    /// [`Error::NotAStore`] without a superblock; [`Error::NewerFormat`]; [`Error::Corrupt`] if no
+    /// slot contains a valid superblock; I/O errors.
     pub fn open(directory: &dyn Directory, access: Access) -> Result<SuperblockFile> {
         Self::open_among(directory, access, |_| true)
     }
 
-    /// As [`SuperblockFile::open`], but of the generations before `than`: what a repair goes back
-    /// to when a newer one leads to damage.
+    /// Like [`SuperblockFile::open`], but considers only generations before `than`. A repair uses
+    /// this if a newer generation leads to damage.
     ///
     /// # Errors
     /// As [`SuperblockFile::open`].
@@ -289,20 +289,20 @@ impl SuperblockFile {
         Ok(opened)
     }
 
-    /// The durable superblock.
+    /// Returns the durable superblock.
     #[must_use]
     pub fn durable(&self) -> &Superblock {
         &self.durable
     }
 
-    /// Makes `next` durable: both copies, then a sync (P2).
+    /// Makes `next` durable: writes both copies, then syncs (P2).
     ///
     /// # Errors
-    /// As the device says. Which generation is durable is unknown then, so the caller refuses
-    /// changes until the store is opened again (S6).
+    /// I/O errors. It is then unknown which generation is durable, so the caller must refuse
+    /// changes until the store is reopened (S6).
     ///
     /// # Panics
-    /// When the payload is longer than [`MAX_PAYLOAD`].
+    /// If the payload is longer than [`MAX_PAYLOAD`].
     pub fn write(&mut self, next: Superblock) -> Result<()> {
         let pair = 1 - self.durable_pair;
         assert!(
@@ -329,9 +329,9 @@ impl SuperblockFile {
         Ok(())
     }
 
-    /// Writes the copies of the durable generation again (P3), one at a time so that a good one is
-    /// always there (P1): a damaged one first. A full disk, where even that needs space, leaves
-    /// them as they are until there is space.
+    /// Rewrites the copies of the durable generation (P3), a damaged one first, and one at a time
+    /// so that there is always a good one (P1). If the disk is full and rewriting needs space, the
+    /// copies stay as they are until there is space.
     fn mend(&self) -> Result<()> {
         let renewed = self.renew();
         let full = matches!(&renewed, Err(error) if error.is_full());
@@ -367,12 +367,12 @@ impl SuperblockFile {
         Ok(())
     }
 
-    /// Reads every slot again and returns what violates P1 or P2. A copy that was not mended at
-    /// opening because the disk was full is mended first. While the disk is still full one copy is
-    /// enough.
+    /// Rereads every slot and returns the violations of P1 and P2. If a full disk prevented the
+    /// rewriting of the copies at opening, it is retried first. While the disk is still full, one
+    /// good copy is sufficient.
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     pub fn check(&self) -> Result<Vec<String>> {
         if self.unmended.load(Ordering::Relaxed) {
             self.mend()?;
@@ -416,7 +416,7 @@ fn slots_of(pair: usize) -> [usize; 2] {
     [2 * pair, 2 * pair + 1]
 }
 
-/// Why a directory without a superblock is no store.
+/// Returns why a directory without a superblock is not a store.
 fn missing(directory: &dyn Directory) -> Result<String> {
     let names = directory.list()?;
     Ok(if names.iter().any(|name| name == NEW_FILE) {
@@ -432,7 +432,7 @@ fn missing(directory: &dyn Directory) -> Result<String> {
     })
 }
 
-/// Reads every slot; those behind the end of a short file are damaged.
+/// Reads every slot. Slots after the end of a short file count as damaged.
 fn read_slots(file: &dyn Device) -> Result<Vec<Slot>> {
     let whole = file.len() / SLOT_BYTES as u64;
     (0..SLOTS)
@@ -446,8 +446,8 @@ fn read_slots(file: &dyn Device) -> Result<Vec<Slot>> {
         .collect()
 }
 
-/// The newest valid superblock and its pair. Another format anywhere is an error even beside a
-/// valid superblock: the newer version wrote last.
+/// Returns the newest valid superblock and its pair. A slot with a different format version is an
+/// error even next to a valid superblock, because that version wrote last.
 fn newest(slots: Vec<Slot>) -> Result<(usize, Superblock)> {
     let mut best: Option<(usize, Superblock)> = None;
     let mut first_error = None;

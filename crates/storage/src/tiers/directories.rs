@@ -5,8 +5,8 @@ use crate::{Error, Result};
 use alluvium_device::Directory;
 use std::sync::Arc;
 
-/// The directories of a store: one for each tier, in the order of the tiers. The first also holds
-/// the superblock, the extent map and the log.
+/// The directories of a store: one for each tier, in the order of the tiers. The first also
+/// contains the superblock, the extent map and the log.
 ///
 /// A store with one tier is created and opened with its directory alone.
 ///
@@ -33,14 +33,14 @@ impl Directories {
         self
     }
 
-    /// Returns the same directories, but another one for a tier.
+    /// Replaces the directory of a tier.
     pub(crate) fn with(mut self, tier: u8, directory: Arc<dyn Directory>) -> Directories {
         let place = self.all.get_mut(usize::from(tier));
         *place.expect("there is such a tier (T1)") = directory;
         self
     }
 
-    /// Returns the first ones.
+    /// Returns the first `count` directories.
     pub(crate) fn first_ones(&self, count: usize) -> Directories {
         debug_assert!(count > 0, "a store has a directory (T1)");
         Directories {
@@ -48,10 +48,10 @@ impl Directories {
         }
     }
 
-    /// Returns the same directories, each behind something else.
+    /// Wraps each directory with `change`.
     ///
     /// # Errors
-    /// The first one of `change`.
+    /// The first error of `change`.
     pub fn map(
         &self,
         change: impl FnMut(&Arc<dyn Directory>) -> alluvium_device::Result<Arc<dyn Directory>>,
@@ -62,7 +62,7 @@ impl Directories {
         })
     }
 
-    /// Returns the directory of tier 0, of the superblock, the extent map and the log.
+    /// Returns the directory of tier 0, the superblock, the extent map and the log.
     #[must_use]
     pub fn first(&self) -> &Arc<dyn Directory> {
         self.all.first().expect("a store has a directory (T1)")
@@ -74,28 +74,28 @@ impl Directories {
         self.all.get(usize::from(tier))
     }
 
-    /// Returns how many there are.
+    /// Returns the number of directories.
     #[must_use]
     pub fn count(&self) -> usize {
         self.all.len()
     }
 
-    /// Returns all of them, in the order of their tiers.
+    /// Returns the directories in the order of their tiers.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Directory>> {
         self.all.iter()
     }
 
-    /// Returns those of tiers 1 and above, each with its tier.
+    /// Returns the directories of tiers 1 and above, each with its tier.
     pub(crate) fn further(&self) -> impl Iterator<Item = (u8, &dyn Directory)> {
         debug_assert!(!self.all.is_empty(), "a store has a directory (T1)");
         let numbered = self.all.iter().enumerate().skip(1);
         numbered.map(|(tier, directory)| (tier as u8, &**directory))
     }
 
-    /// Returns whether a store can have these directories.
+    /// Checks that a store can have these directories.
     ///
     /// # Errors
-    /// [`Error::BadOption`] when there are too many, or one comes twice.
+    /// [`Error::BadOption`] if there are too many, or one occurs twice.
     pub(crate) fn validate(&self) -> Result<()> {
         let bad = |why| Err(Error::BadOption { option: "tiers", why });
         if self.count() > MAX_TIERS {
@@ -116,10 +116,10 @@ impl Directories {
         Ok(())
     }
 
-    /// Returns whether these are as many as a store has tiers.
+    /// Checks that the number of directories is the number of tiers of the store.
     ///
     /// # Errors
-    /// [`Error::BadOption`] when they are not.
+    /// [`Error::BadOption`] if it is not.
     pub(crate) fn require_count(&self, tiers: u8) -> Result<()> {
         if self.count() == usize::from(tiers) {
             return Ok(());

@@ -1,7 +1,7 @@
-//! Which tiers fail: one that does takes nothing new, and the store goes on without it.
+//! Failing tiers: a failed tier accepts no new data, and the store continues without it.
 //!
-//! The first tier is none of them. It has the superblock and the log, without which no store goes
-//! on: when it fails the store refuses changes (S6).
+//! This does not apply to the first tier. It contains the superblock and the log, which the store
+//! cannot work without: when it fails, the store refuses changes (S6).
 
 use super::Tiers;
 use crate::{Error, Result};
@@ -10,12 +10,12 @@ use parking_lot::Mutex;
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// What a failing tier was asked for.
+/// The kind of access that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
     /// Reading. Nothing has changed.
     Reading,
-    /// Writing, syncing, or the space of its file. What was to be written goes elsewhere.
+    /// Writing, syncing, or changing the file's space. The data is written elsewhere.
     Writing,
 }
 
@@ -36,8 +36,8 @@ impl Access {
         }
     }
 
-    /// Returns what failed, if an error says that the device did. A full disk, a shortage of the
-    /// process, a file that ends too soon and a simulated crash say something else.
+    /// Returns the failed access if an error indicates a failure of the device. A full disk, a
+    /// resource shortage of the process, a file that ends too soon and a simulated crash do not.
     fn of(error: &DeviceError) -> Option<Access> {
         match error {
             DeviceError::Io {
@@ -54,12 +54,12 @@ impl Access {
     }
 }
 
-/// What is known of the device of one tier.
+/// The failure state of one tier's device.
 #[derive(Debug, Default)]
 pub(super) struct Failing {
-    /// The bits of what has failed.
+    /// Bit set of the failed accesses.
     accesses: AtomicU8,
-    /// What it said first.
+    /// The message of the first failure.
     cause: Mutex<Option<String>>,
 }
 
@@ -68,7 +68,7 @@ impl Failing {
         self.accesses.load(Ordering::Acquire) & access.bit() != 0
     }
 
-    /// Notes a failure. Returns whether the tier worked before.
+    /// Records a failure. Returns whether it is the tier's first.
     fn note(&self, access: Access, error: &DeviceError) -> bool {
         let mut cause = self.cause.lock();
         cause.get_or_insert_with(|| error.to_string());
@@ -83,11 +83,11 @@ impl Failing {
 }
 
 impl Tiers {
-    /// Passes a device's answer on. A failure of a further tier is remembered, and becomes an error
-    /// that names the tier (T7).
+    /// Returns the result of a device operation. A device failure of a further tier is recorded,
+    /// and becomes an error that names the tier (T7).
     ///
     /// # Errors
-    /// [`Error::TierFails`], or that of `result`.
+    /// [`Error::TierFails`], or the error of `result`.
     #[inline]
     pub fn judge<T, E: Into<Error>>(&self, tier: u8, result: std::result::Result<T, E>) -> Result<T> {
         match result {
@@ -111,7 +111,7 @@ impl Tiers {
         failure
     }
 
-    /// Returns what is known of a further tier's device; none of the first one's.
+    /// Returns the failure state of a further tier; `None` for the first tier.
     fn failing_of(&self, tier: u8) -> Option<&Failing> {
         self.failing.get(usize::from(tier)).filter(|_| tier > 0)
     }
@@ -126,8 +126,8 @@ impl Tiers {
         }
     }
 
-    /// Returns what a tier said when it failed, if it has failed since it was opened. It takes
-    /// nothing new then.
+    /// Returns the error of a tier that has failed since it was opened. Such a tier accepts no new
+    /// data.
     #[must_use]
     pub fn failure(&self, tier: u8) -> Option<Error> {
         let failing = self.failing_of(tier)?;
@@ -145,7 +145,8 @@ impl Tiers {
             .is_some_and(|failing| failing.accesses.load(Ordering::Acquire) != 0)
     }
 
-    /// Returns whether reads of a tier have failed: a compaction that needs it would fail, too.
+    /// Returns whether reads of a tier have failed. A compaction that reads from it would fail,
+    /// too.
     #[must_use]
     pub fn is_unreadable(&self, tier: u8) -> bool {
         self.failing_of(tier)
@@ -158,7 +159,7 @@ impl Tiers {
         self.failing.iter().any(|failing| failing.has(Access::Reading))
     }
 
-    /// Returns the first tier of which reads have failed, as an error.
+    /// Returns the error of the first tier whose reads have failed.
     #[must_use]
     pub fn unreadable(&self) -> Option<Error> {
         let tier = (1..self.count() as u8).find(|tier| self.is_unreadable(*tier))?;

@@ -1,7 +1,7 @@
-//! The bytes of a tier's mark, version 1. All integers little-endian.
+//! On-disk format of a tier's mark, version 1. All integers are little-endian.
 //!
-//! The directory of each tier but the first has a mark, in a file of 4096 bytes. The first 16 bytes
-//! and the last 8 mean the same in every version to come.
+//! Each tier's directory except the first has a mark, in a file of 4096 bytes. The first 16 bytes
+//! and the last 8 will keep their meaning in every later version.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -19,9 +19,9 @@ use crate::{Error, Place, Result};
 use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_base::checksum;
 
-/// The newest format version that this code reads, and the one it writes.
+/// The newest format version that can be read, and the one that is written.
 pub const FORMAT_VERSION: u32 = 1;
-/// The size of a mark in bytes.
+/// Size of a mark in bytes.
 pub const MARK_BYTES: usize = 4096;
 
 const MAGIC: &[u8; 8] = b"ALLUTIER";
@@ -33,20 +33,20 @@ const _: () = assert!(
     "a tier's number is a byte in pointers"
 );
 
-/// Which tier of which store a directory holds.
+/// The identity of a tier's directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// The store.
+    /// The identity of the store.
     pub store: u128,
     /// The tier: 1 to 7.
     pub tier: u8,
 }
 
 impl Mark {
-    /// Returns the bytes of the file.
+    /// Encodes the file.
     ///
     /// # Panics
-    /// When it is the mark of tier 0, which has none, or of a tier beyond the last.
+    /// If it is the mark of tier 0, which has none, or of a tier beyond the last.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         assert!(
@@ -67,10 +67,10 @@ impl Mark {
         out
     }
 
-    /// Reads a mark.
+    /// Decodes a mark.
     ///
     /// # Errors
-    /// [`Error::NewerFormat`]; [`Error::Corrupt`] when it is no mark.
+    /// [`Error::NewerFormat`]; [`Error::Corrupt`] if it is not a mark.
     pub fn decode(bytes: &[u8], place: &Place) -> Result<Mark> {
         let bad = |expected: &str, found: String| Error::corrupt(place.clone(), expected, found);
         if bytes.len() != MARK_BYTES {
@@ -114,7 +114,7 @@ impl Mark {
     }
 }
 
-/// Returns whether a tier has a mark: each but the first, which has the superblock.
+/// Returns whether a tier has a mark: every tier except the first, which has the superblock.
 fn is_further(tier: usize) -> bool {
     (1..MAX_TIERS).contains(&tier)
 }

@@ -1,5 +1,5 @@
 //! The mark of a further tier's directory: written before the store's first superblock, renamed
-//! after it, compared whenever the store is opened.
+//! after it, and checked at every opening.
 
 use super::format::{MARK_BYTES, Mark};
 use super::{Directories, Tiers, tier_file};
@@ -8,22 +8,22 @@ use crate::{Error, Place, Result, Structure, superblock};
 use alluvium_base::Purpose;
 use alluvium_device::{Buffer, Device, Directory, FileOptions};
 
-/// The name of the mark.
+/// Name of the mark.
 pub const MARK_FILE: &str = "tier";
-/// The name of the mark while the store is being created.
+/// Name of the mark while the tier is being created.
 pub const NEW_MARK_FILE: &str = "tier.new";
 
-/// What opening does with a directory whose mark is damaged or missing.
+/// How opening handles a directory whose mark is damaged or missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Damaged {
-    /// It is refused.
+    /// Opening fails.
     Refused,
-    /// The mark is written again, if the tier's file is there.
+    /// The mark is rewritten, if the tier's file exists.
     Mended,
 }
 
 impl Directories {
-    /// Returns an error that says why a directory is not the one of a tier.
+    /// Returns the error for a directory that is not the one of a tier.
     fn wrong(&self, tier: u8, directory: &dyn Directory, why: String) -> Error {
         Error::WrongTier {
             directory: directory.describe(),
@@ -33,16 +33,17 @@ impl Directories {
         }
     }
 
-    /// Says whether further tiers can be created, before anything is locked or created.
+    /// Checks that further tiers can be created, before anything is locked or created.
     ///
     /// # Errors
-    /// [`Error::WrongTier`] when a directory holds anything but what an interrupted creation left.
+    /// [`Error::WrongTier`] if a directory contains anything but leftovers of an interrupted
+    /// creation.
     pub(crate) fn require_vacant(&self) -> Result<()> {
         let mut further = self.further();
         further.try_for_each(|(tier, directory)| self.require_vacant_for(tier, directory))
     }
 
-    /// Says whether a tier can be created in a directory.
+    /// Checks that a tier can be created in a directory.
     ///
     /// # Errors
     /// As [`Directories::require_vacant`].
@@ -60,31 +61,31 @@ impl Directories {
         Err(self.wrong(tier, directory, why))
     }
 
-    /// Marks the directories of further tiers as those of a store that is being created. What an
-    /// interrupted creation has left in them is removed (T3).
+    /// Marks the directories of further tiers as those of a store that is being created. Leftovers
+    /// of an interrupted creation are removed (T3).
     ///
     /// # Errors
-    /// As [`Directories::require_vacant`], or as the device says.
+    /// As [`Directories::require_vacant`]; I/O errors.
     pub(crate) fn begin_creation(&self, store: u128) -> Result<()> {
         self.require_vacant()?;
         let mut further = self.further();
         further.try_for_each(|(tier, directory)| begin(Mark { store, tier }, directory))
     }
 
-    /// Ends the creation of further tiers, once the superblock is durable (T3).
+    /// Completes the creation of further tiers, once the superblock is durable (T3).
     ///
     /// # Errors
-    /// As the device says. The store can be opened then, which ends it.
+    /// I/O errors. The next opening of the store completes the creation.
     pub(crate) fn end_creation(&self) -> Result<()> {
         self.further().try_for_each(|(_, directory)| end(directory))
     }
 
-    /// Removes what a creation that failed has made in further tiers, as far as that works.
+    /// Removes the files of a failed creation from further tiers, as far as possible.
     pub(crate) fn abandon_creation(&self) {
         self.further().for_each(|(_, directory)| abandon(directory));
     }
 
-    /// Undoes the creation of a store that was not reported as done yet, in every directory.
+    /// Undoes the creation of a store that was not yet reported as complete, in every directory.
     pub fn undo_creation(&self) {
         superblock::undo_creation(&**self.first());
         for (_, directory) in self.further() {
@@ -97,7 +98,7 @@ impl Directories {
         }
     }
 
-    /// Compares the marks of further tiers with what they must say (T2). Nothing is written.
+    /// Checks the marks of further tiers (T2). Nothing is written.
     ///
     /// # Errors
     /// As [`Directories::adopt`].
@@ -106,7 +107,7 @@ impl Directories {
         further.try_for_each(|(tier, directory)| self.require_mark(Mark { store, tier }, directory).map(drop))
     }
 
-    /// Compares the mark of a directory with what it must say.
+    /// Checks the mark of a directory.
     ///
     /// # Errors
     /// As [`Directories::adopt`].
@@ -114,12 +115,12 @@ impl Directories {
         self.require_mark(Mark { store, tier }, directory).map(drop)
     }
 
-    /// Compares the marks of further tiers with what they must say, and ends a creation that a
-    /// crash cut short behind the superblock.
+    /// Checks the marks of further tiers, and completes a creation that was interrupted after the
+    /// superblock became durable.
     ///
     /// # Errors
-    /// [`Error::WrongTier`] for the first directory that holds something else; [`Error::Corrupt`]
-    /// for a damaged mark; [`Error::NewerFormat`]; as the device says.
+    /// [`Error::WrongTier`] for the first directory that belongs to something else;
+    /// [`Error::Corrupt`] for a damaged mark; [`Error::NewerFormat`]; I/O errors.
     pub(crate) fn adopt(&self, store: u128, damaged: Damaged) -> Result<()> {
         for (tier, directory) in self.further() {
             let wanted = Mark { store, tier };
@@ -140,13 +141,13 @@ impl Directories {
         Ok(())
     }
 
-    /// Returns what is wrong with the marks of further tiers, a sentence each. Nothing is written.
+    /// Returns the violations in the marks of further tiers, one sentence each. Nothing is written.
     pub(crate) fn check_marks(&self, store: u128, tiers: &Tiers) -> Vec<String> {
         let found = self.further().map(|(tier, directory)| {
             let found = self.require_mark(Mark { store, tier }, directory);
             let error = tiers.judge(tier, found).err()?;
             Some(match error {
-                // Its device says nothing of the mark.
+                // The device failed, so the mark was not checked.
                 Error::TierFails { .. } => error.to_string(),
                 other => format!("{other} (T2)"),
             })
@@ -154,7 +155,7 @@ impl Directories {
         found.flatten().collect()
     }
 
-    /// Returns the name of the file that has the right mark.
+    /// Returns the name of the file that contains the expected mark.
     fn require_mark(&self, wanted: Mark, directory: &dyn Directory) -> Result<&'static str> {
         let names = directory.list()?;
         let has = |wanted: &str| names.iter().any(|name| name == wanted);
@@ -197,10 +198,10 @@ impl Directories {
     }
 }
 
-/// Returns what the mark of a directory says, if it has one: which tier of which store it holds.
+/// Reads the mark of a directory, if there is one.
 ///
 /// # Errors
-/// [`Error::Corrupt`] when the mark is damaged; [`Error::NewerFormat`]; as the device says.
+/// [`Error::Corrupt`] if the mark is damaged; [`Error::NewerFormat`]; I/O errors.
 pub fn mark_of(directory: &dyn Directory) -> Result<Option<Mark>> {
     let names = directory.list()?;
     let mut marks = [MARK_FILE, NEW_MARK_FILE].into_iter();
@@ -211,7 +212,7 @@ pub fn mark_of(directory: &dyn Directory) -> Result<Option<Mark>> {
     read(&*file, &Place::new(Structure::TierMark, name, 0)).map(Some)
 }
 
-/// Returns whether a directory has a mark, whatever it says.
+/// Returns whether a directory has a mark, whatever its contents.
 fn is_marked(directory: &dyn Directory) -> Result<bool> {
     let names = directory.list()?;
     Ok(names
@@ -219,7 +220,7 @@ fn is_marked(directory: &dyn Directory) -> Result<bool> {
         .any(|name| [MARK_FILE, NEW_MARK_FILE].contains(&name.as_str())))
 }
 
-/// Returns whether a directory holds a further tier of some store.
+/// Returns whether a directory contains a further tier of some store.
 pub(crate) fn is_tier_directory(names: &[String]) -> bool {
     names.iter().any(|name| name == MARK_FILE)
 }
@@ -247,7 +248,8 @@ fn write(file: &dyn Device, mark: Mark) -> Result<()> {
     Ok(file.sync(Purpose::Superblock)?)
 }
 
-/// Marks the directory of a tier that is being created, in which nothing of a tier is left then.
+/// Marks the directory of a tier that is being created, and removes leftover files of a tier from
+/// it.
 pub(crate) fn begin(mark: Mark, directory: &dyn Directory) -> Result<()> {
     let names = directory.list()?;
     for name in names.iter().filter(|name| is_tier_file(name)) {
@@ -262,13 +264,13 @@ pub(crate) fn begin(mark: Mark, directory: &dyn Directory) -> Result<()> {
     Ok(directory.sync()?)
 }
 
-/// Gives the mark its name, durably.
+/// Durably gives the mark its final name.
 pub(crate) fn end(directory: &dyn Directory) -> Result<()> {
     directory.rename(NEW_MARK_FILE, MARK_FILE)?;
     Ok(directory.sync()?)
 }
 
-/// Writes a mark that is damaged or missing.
+/// Rewrites a damaged or missing mark.
 fn mend(mark: Mark, directory: &dyn Directory) -> Result<()> {
     for name in directory.list()? {
         if name == NEW_MARK_FILE {
@@ -279,8 +281,7 @@ fn mend(mark: Mark, directory: &dyn Directory) -> Result<()> {
     end(directory)
 }
 
-/// Removes what a creation has made, its mark last. Nothing is removed of a tier whose creation has
-/// ended (T3).
+/// Removes the files of a creation, its mark last. Files of a completed tier are not removed (T3).
 pub(crate) fn abandon(directory: &dyn Directory) {
     let names = directory.list().unwrap_or_default();
     if is_tier_directory(&names) {
@@ -291,7 +292,7 @@ pub(crate) fn abandon(directory: &dyn Directory) {
         removed &= directory.remove(name).is_ok();
     }
     if removed && directory.sync().is_ok() {
-        // What is left of the mark is removed by the next creation.
+        // If this fails, the next creation removes the mark.
         let _ = directory.remove(NEW_MARK_FILE);
     }
 }

@@ -1,13 +1,11 @@
-//! The tiers of a store: a directory and a data file each, opened past the page cache.
+//! The tiers of a store: a directory and a data file each, opened for direct I/O.
 //!
-//! *Knows*: which directory holds which tier, and how a tier's directory says to which store it
-//! belongs.
+//! *Knows*: the mapping from tiers to directories, and how a tier's directory identifies its store.
 //!
-//! *Does not know*: what is in a data file, and which structure places what on which tier.
+//! *Does not know*: the contents of a data file, and the placement of structures on tiers.
 //!
 //! *Read in this order*: `directories.rs`, this file (the data files), `format.rs` and `mark.rs`
-//! (the mark of a directory), `list/` (where the directories were), `failing.rs` (which of them
-//! fail).
+//! (the mark of a directory), `list/` (the paths of the directories), `failing.rs` (failing tiers).
 //!
 //! ```text
 //!  first directory          second directory         third directory
@@ -21,15 +19,15 @@
 //!
 //! Invariants:
 //!
-//! - **T1** A store has 1 to [`MAX_TIERS`] directories. The file of tier *n* lies in the *n*-th;
-//!   the first also has all that is not a tier's.
-//! - **T2** A further directory has a mark: the id of the store and the number of the tier. It is
-//!   durable before the first superblock that counts the tier is. A directory with another mark,
-//!   or without one, is refused by name before its data file is opened.
-//! - **T3** A mark has the name `tier` only once such a superblock is durable; until then it is
-//!   `tier.new`, and only beside such a mark does a creation remove files.
-//! - **T7** What is installed on a further tier is durable: who wrote it has synced the tier. So a
-//!   tier that fails takes nothing away that a checkpoint needs, and a checkpoint passes it over.
+//! - **T1** A store has 1 to [`MAX_TIERS`] directories. The file of tier *n* is in the *n*-th; the
+//!   first also contains all files that do not belong to a tier.
+//! - **T2** A further directory has a mark: the id of the store and the number of the tier. The
+//!   mark is durable before the first superblock that counts the tier. A directory with a different
+//!   mark, or without one, is rejected by name before its data file is opened.
+//! - **T3** A mark has the name `tier` only once such a superblock is durable. Until then it is
+//!   `tier.new`, and a creation removes files only next to such a mark.
+//! - **T7** Extents installed on a further tier are durable: their writer has synced the tier. So a
+//!   failing tier holds nothing that a checkpoint still has to sync, and checkpoints skip it.
 
 mod directories;
 mod failing;
@@ -56,10 +54,11 @@ use alluvium_device::{Device, Directory, FileOptions};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// The most tiers in a store: their numbers fit a byte on disk, and more would have no use.
+/// Maximum number of tiers in a store. Their numbers fit into a byte on disk, and more would have
+/// no use.
 pub const MAX_TIERS: usize = 8;
 
-/// The data files, tier 0 first.
+/// The data files of the tiers, tier 0 first.
 ///
 /// ```
 /// use alluvium_device::{Directory, memory::MemoryDirectory};
@@ -72,13 +71,14 @@ pub const MAX_TIERS: usize = 8;
 /// ```
 #[derive(Debug)]
 pub struct Tiers {
-    /// Each with the same file opened once more after its device had failed.
+    /// The file of each tier. It is replaced when the file is reopened after a failure of its
+    /// device.
     files: Numbered<Newest<Arc<dyn Device>>>,
-    /// Their directories, as errors name them.
+    /// The names of the directories, for errors.
     names: Numbered<Box<str>>,
     failing: [Failing; MAX_TIERS],
-    /// Syncs of a tier take turns: of two at once, one could be told of a failure that is the
-    /// other's.
+    /// Serialises the syncs of each tier: of two concurrent ones, one could report the failure of
+    /// the other.
     syncing: [Mutex<()>; MAX_TIERS],
 }
 
@@ -87,10 +87,10 @@ impl Tiers {
     /// directories are synced.
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     ///
     /// # Panics
-    /// When there is no directory, or there are more than [`MAX_TIERS`].
+    /// If there is no directory, or there are more than [`MAX_TIERS`].
     pub fn create(directories: &[&dyn Directory]) -> Result<Tiers> {
         Self::with(directories, |directory, name| {
             Ok(directory.create(name, FileOptions::DIRECT)?)
@@ -100,10 +100,10 @@ impl Tiers {
     /// Opens the files of the tiers, each in its directory.
     ///
     /// # Errors
-    /// [`Error::NoDataFile`] where one is missing; as the device says.
+    /// [`Error::NoDataFile`] if a file is missing; I/O errors.
     ///
     /// # Panics
-    /// When there is no directory, or there are more than [`MAX_TIERS`].
+    /// If there is no directory, or there are more than [`MAX_TIERS`].
     pub fn open(directories: &[&dyn Directory], options: FileOptions) -> Result<Tiers> {
         Self::with(directories, |directory, name| {
             let opened = directory.open(name, options);
@@ -141,7 +141,7 @@ impl Tiers {
         }
     }
 
-    /// These files, for tests with devices of their own.
+    /// Returns tiers with these files, for tests.
     #[cfg(all(test, not(alluvium_model_check)))]
     pub(crate) fn of(files: Vec<Arc<dyn Device>>) -> Tiers {
         let names: Vec<String> = (0..files.len()).map(|tier| format!("{tier}")).collect();
@@ -152,7 +152,7 @@ impl Tiers {
     /// an error.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when there is no such tier.
+    /// [`Error::Corrupt`] if there is no such tier.
     pub fn get(&self, tier: u8) -> Result<&Arc<dyn Device>> {
         let file = self.files.get(usize::from(tier));
         file.map(Newest::get).ok_or_else(|| {
@@ -165,7 +165,7 @@ impl Tiers {
         })
     }
 
-    /// Returns how many tiers there are.
+    /// Returns the number of tiers.
     #[must_use]
     pub fn count(&self) -> usize {
         self.files.len()
@@ -174,11 +174,11 @@ impl Tiers {
     /// Adds the file of the next tier, in a directory of this name.
     pub(crate) fn add(&self, file: Arc<dyn Device>, directory: &str) {
         self.names.push(directory.into());
-        // Last: how many there are is how many files there are.
+        // This step is last, because the number of files defines the number of tiers.
         self.files.push(Newest::new(file));
     }
 
-    /// Has a tier that failed be read and written through a file that was opened once more.
+    /// Replaces the file of a failed tier by a reopened one, and clears the failure.
     pub(crate) fn replace(&self, tier: u8, device: Arc<dyn Device>) {
         assert!(self.fails(tier), "tier {tier} is opened again as it fails (T7)");
         let file = self.files.get(usize::from(tier)).expect("there is such a tier");
@@ -189,18 +189,18 @@ impl Tiers {
     /// Makes every completed write of a tier durable.
     ///
     /// # Errors
-    /// [`Error::TierFails`], or as the device says; the failed file is poisoned.
+    /// [`Error::TierFails`] or I/O errors; the failed file is poisoned.
     pub fn sync_tier(&self, tier: u8, purpose: Purpose) -> Result<()> {
         let file = self.get(tier)?;
         let _turn = self.syncing[usize::from(tier)].lock();
         self.judge(tier, file.sync(purpose))
     }
 
-    /// Makes every completed write of every tier durable. What lies on a tier that fails is durable
-    /// already (T7), so its failure is no error here.
+    /// Makes every completed write of every tier durable. The failure of a further tier is not an
+    /// error here, because its installed data is already durable (T7).
     ///
     /// # Errors
-    /// As the device says; the failed file is poisoned.
+    /// I/O errors; the failed file is poisoned.
     pub fn sync(&self, purpose: Purpose) -> Result<()> {
         for tier in 0..self.count() as u8 {
             match self.sync_tier(tier, purpose) {

@@ -1,8 +1,8 @@
-//! A value that is replaced while others read it: what was read before stays where it is.
+//! A value that can be replaced while it is read: references to earlier values stay valid.
 
 use std::sync::OnceLock;
 
-/// A value and those that came to its place, the oldest first.
+/// A value and its replacements, oldest first.
 #[derive(Debug)]
 pub(crate) struct Newest<T> {
     value: T,
@@ -25,18 +25,18 @@ impl<T> Newest<T> {
         last
     }
 
-    /// Returns the value that came last.
+    /// Returns the newest value.
     pub(crate) fn get(&self) -> &T {
         &self.last().value
     }
 
-    /// Puts another one in its place. Replacements do not run at the same time.
+    /// Replaces the value. Replacements must not run concurrently.
     pub(crate) fn replace(&self, value: T) {
         let is_last = self.last().next.set(Box::new(Newest::new(value))).is_ok();
         assert!(is_last, "a value is replaced by one thread at a time");
     }
 
-    /// Returns all of them, the oldest first.
+    /// Returns all values, oldest first.
     pub(crate) fn all(&self) -> impl Iterator<Item = &T> {
         std::iter::successors(Some(self), |one| one.next.get().map(|next| &**next)).map(|one| &one.value)
     }

@@ -1,9 +1,10 @@
-//! One value for each tier, of which there may come to be more.
+//! A growing collection with one value for each tier.
 
 use super::MAX_TIERS;
 use std::sync::OnceLock;
 
-/// A value for each tier, in the order of their numbers. A tier is added while others are read.
+/// A value for each tier, in the order of their numbers. Values can be added during concurrent
+/// reads.
 #[derive(Clone, Debug)]
 pub(crate) struct Numbered<T> {
     values: [OnceLock<T>; MAX_TIERS],
@@ -18,10 +19,10 @@ impl<T> Default for Numbered<T> {
 }
 
 impl<T> Numbered<T> {
-    /// Adds the value of the next tier. Additions do not run at the same time.
+    /// Adds the value of the next tier. Additions must not run concurrently.
     ///
     /// # Panics
-    /// When there are [`MAX_TIERS`] already.
+    /// If there are [`MAX_TIERS`] already.
     pub(crate) fn push(&self, value: T) {
         let mut next = self.values.iter().skip_while(|value| value.get().is_some());
         let next = next.next().expect("a store has no more tiers (T1)");

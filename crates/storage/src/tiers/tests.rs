@@ -25,7 +25,7 @@ fn options(id: u128) -> StoreOptions {
     }
 }
 
-/// The machines of a store, one for each tier.
+/// Returns the machines of a store, one for each tier.
 fn machines(count: u64) -> Vec<SimDirectory> {
     (0..count).map(SimDirectory::new).collect()
 }
@@ -36,7 +36,7 @@ fn directories(machines: &[SimDirectory]) -> Directories {
     all.fold(first, |some, next| some.and(next))
 }
 
-/// The machines after a crash of all of them.
+/// Returns the machines after a crash of all of them.
 fn crashed(machines: &[SimDirectory], survival: Survival) -> Vec<SimDirectory> {
     let images = machines.iter().enumerate();
     images
@@ -48,7 +48,7 @@ fn open(directories: Directories) -> Result<Store> {
     Store::open(directories, &options(0))?.replay(&mut |_| Ok(()))
 }
 
-/// Writes a node that holds `text` on a tier.
+/// Writes a node that contains `text` to a tier.
 fn write(store: &Store, tier: u8, text: &str) -> Result<NodePointer> {
     let mut writer = store.node_writer(WriterOptions {
         tier,
@@ -62,7 +62,7 @@ fn write(store: &Store, tier: u8, text: &str) -> Result<NodePointer> {
     Ok(pointer)
 }
 
-/// Writes a node on each tier, and makes them durable; those before are released.
+/// Writes a node to each tier and makes them durable. Releases the previous nodes.
 fn checkpoint(store: &Store, text: &str) -> Result<u64> {
     let mut payload = Vec::new();
     for tier in 0..store.tiers().count() as u8 {

@@ -160,7 +160,8 @@ fn chunks_move_to_the_node_size_that_needs_them() {
     look_up(&cache, &small);
     let full = cache.stats();
     assert!(full.resident_bytes > 6 * MIB);
-    // The cache is full of nodes of one page; now nodes of eight are used again and again, and fit.
+    // The cache is full of nodes of one page. Nodes of eight pages are now used repeatedly; they
+    // fit into the cache.
     for _ in 0..12 {
         look_up(&cache, &large[..100]);
     }
@@ -208,8 +209,8 @@ fn frames_cut_from_memory_of_larger_nodes_are_free_frames() {
     let (large, small) = (store.write_many(300, 16), store.write_many(5000, 1));
     // Large enough that the headers of small frames reach into the first large one.
     let cache = store.cache(16 * MIB);
-    // Memory that was handed out for registration is not given back, so a moved chunk still holds
-    // what it held.
+    // Memory offered for registration is not given back, so a chunk that moves still has its old
+    // contents.
     let _region = cache.memory_region();
     look_up(&cache, &large);
     look_up(&cache, &small);
@@ -231,7 +232,7 @@ fn a_full_cache_lends_a_sixteenth_of_its_budget_and_no_more() {
     let other = cache.lend(MIB / 2).unwrap();
     assert_eq!(cache.stats().working_bytes, MIB);
     assert!(cache.lend(1).is_none());
-    // What is lent is part of the budget: pages give way to it as others are read.
+    // Loans are part of the budget: nodes are evicted for them while others are read.
     for pointer in &pointers {
         let guard = cache.epochs().pin();
         drop(cache.get(pointer, &guard, Purpose::Lookup).unwrap());

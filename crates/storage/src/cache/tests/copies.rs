@@ -1,13 +1,12 @@
-//! Copies of nodes of a slower tier: who reads them, and what is read where one is not what it
-//! should be.
+//! Copies of nodes of a slower tier: which reads use them, and what is read if a copy is bad.
 
 use super::*;
 use crate::extents::{Extent, UNIT};
 
-/// Nodes that do not fit the smallest cache.
+/// Number of nodes, more than fit into the smallest cache.
 const NODES: usize = 600;
 
-/// A place on the first tier for what is collected at once.
+/// Returns an extent on the first tier for one batch of copies.
 fn place(number: u32) -> Extent {
     let units = (BATCH_BYTES / UNIT) as u32;
     Extent {
@@ -23,7 +22,7 @@ fn read(cache: &Cache, pointer: &NodePointer) {
     assert_content(pointer, &node);
 }
 
-/// Writes what was collected to a place, as the step of a store does.
+/// Writes the collected nodes to an extent, as the store's background step does.
 fn copy(store: &Store, cache: &Cache, extent: Extent) -> usize {
     let Some(collected) = cache.copies().take_collected(0) else {
         return 0;
@@ -37,14 +36,14 @@ fn copy(store: &Store, cache: &Cache, extent: Extent) -> usize {
     count
 }
 
-/// Overwrites a part of a tier with something else.
+/// Overwrites a part of a tier with other data.
 fn spoil(store: &Store, tier: u8, offset: u64, len: u64) {
     let file = store.tiers.get(tier).unwrap();
     file.write_at(offset, Buffer::padded(&vec![9; len as usize]), Purpose::Other)
         .unwrap();
 }
 
-/// A cache that has missed each node several times, with copies of most of them.
+/// Returns a cache that has missed each node several times, with copies of most of them.
 fn copied() -> (Store, Cache, Vec<NodePointer>, u32) {
     let mut store = Store::new(2);
     let codecs = [Codec::None, Codec::Lz4];
@@ -71,7 +70,7 @@ fn what_has_a_copy_is_not_read_from_its_own_tier() {
     let (store, cache, pointers, _) = copied();
     let before = cache.copies().stats().hits;
     let copied = cache.copies().stats().copies;
-    // What is not copied is in the way of none that is.
+    // Spoils the nodes' own tier: nodes without a copy cannot be read, those with one can.
     spoil(&store, 1, 0, store.ends[1]);
     let guard = cache.epochs().pin();
     let found = pointers.iter().filter(|pointer| {
@@ -89,7 +88,7 @@ fn what_has_a_copy_is_not_read_from_its_own_tier() {
 #[test]
 fn a_copy_that_is_something_else_by_now_is_not_used() {
     let (store, cache, pointers, extents) = copied();
-    // Another has got the space, before those that read copies knew.
+    // The space was reused before the readers of copies learnt of it.
     spoil(&store, 0, 0, place(extents).offset());
     for _ in 0..2 {
         pointers.iter().for_each(|pointer| read(&cache, pointer));
@@ -102,7 +101,7 @@ fn a_copy_that_is_something_else_by_now_is_not_used() {
 #[test]
 fn a_node_in_the_place_of_one_that_was_copied_is_read_as_itself() {
     let (mut store, cache, old, _) = copied();
-    // The tier's space is used again, by the next generation.
+    // The next generation reuses the tier's space.
     store.ends[1] = 0;
     let codecs = [Codec::None, Codec::Lz4];
     let new: Vec<NodePointer> = (0..NODES)
@@ -146,7 +145,7 @@ fn walks_collect_nothing() {
         }
     }
     assert!(cache.copies().take_collected(0).is_none());
-    // Nor is anything of the first tier, which has no faster one.
+    // Nodes of the first tier are not copied either, because there is no faster tier.
     let near: Vec<NodePointer> = (0..NODES).map(|_| store.write(0, 1, 1, Codec::None)).collect();
     for _ in 0..3 {
         near.iter().for_each(|pointer| read(&cache, pointer));

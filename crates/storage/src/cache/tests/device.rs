@@ -1,4 +1,5 @@
-//! A device whose reads wait until they are let through, and fail or lie when told.
+//! A device whose reads wait until they are released, and which can be told to fail or return wrong
+//! data.
 
 use alluvium_device::batch::InFlight;
 use alluvium_device::forward::ForwardDevice;
@@ -11,11 +12,11 @@ pub(super) enum Lie {
     None,
     /// Reads fail.
     Fail,
-    /// Reads of what is at this place fail.
+    /// Reads of this offset fail.
     FailAt(u64),
-    /// A bit of what is read is flipped.
+    /// One bit of each read is flipped.
     Flip,
-    /// What is read is zero.
+    /// Reads return zeros.
     Zero,
     /// `submit` panics.
     Panic,
@@ -66,7 +67,7 @@ impl Gated {
         self.state.lock().lie = lie;
     }
 
-    /// The sizes of the batches of reads so far.
+    /// Returns the sizes of the batches of reads so far.
     pub(super) fn batches(&self) -> Vec<usize> {
         self.state.lock().batches.clone()
     }

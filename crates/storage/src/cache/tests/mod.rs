@@ -1,5 +1,5 @@
-//! Tests of the cache over devices in memory. A node's content follows from its pointer, so any
-//! mix-up is found.
+//! Tests of the cache on devices in memory. A node's content is derived from its pointer, so any
+//! mix-up is detected.
 
 mod behaviour;
 mod budget;
@@ -19,11 +19,11 @@ use device::Gated;
 const MIB: u64 = 1 << 20;
 const PAGE: u64 = 4096;
 
-/// What stands between the words that tell nodes apart. No byte of it is zero: where the cache
-/// takes memory of one node for something else, nothing may look as if it were cleared.
+/// Filler between the words that distinguish nodes. None of its bytes is zero: if the cache misuses
+/// the memory of a node, it must not look as if it had been cleared.
 const FILLER: u64 = 0x0707_0707_0707_0707;
 
-/// A store of nodes that were written by hand.
+/// A store of nodes written directly to its devices.
 struct Store {
     directory: MemoryDirectory,
     files: Vec<Arc<Gated>>,
@@ -50,7 +50,7 @@ impl Store {
         }
     }
 
-    /// Writes a node behind the last one of its tier.
+    /// Writes a node after the last one of its tier.
     fn write(&mut self, tier: u8, birth: u64, pages: u8, codec: Codec) -> NodePointer {
         let end = &mut self.ends[usize::from(tier)];
         let offset = *end;
@@ -83,14 +83,14 @@ impl Store {
         Cache::new(Arc::clone(&self.tiers), Epochs::new(), PageSize::MIN, budget).unwrap()
     }
 
-    /// How many nodes were read so far.
+    /// Returns the number of nodes read so far.
     fn reads(&self) -> u64 {
         self.directory.counters().snapshot().total().reads
     }
 }
 
-/// Compressible, and different for each place and birth: every eighth byte on says where it
-/// belongs.
+/// Returns the content of a node: compressible, and different for each offset and birth. Every
+/// fourth word identifies the node.
 fn content(offset: u64, birth: u64, pages: u8) -> Vec<u8> {
     let words = u64::from(pages) * PAGE / 8;
     let word = |i: u64| {
@@ -103,7 +103,7 @@ fn content(offset: u64, birth: u64, pages: u8) -> Vec<u8> {
     (0..words).flat_map(|i| word(i).to_le_bytes()).collect()
 }
 
-/// Looks at a node here and there: every word would take too long in the stress tests.
+/// Compares a sample of a node's words: all of them would be too slow in the stress tests.
 fn is_content_of(pointer: &NodePointer, node: &[u8]) -> bool {
     let words = node.len() as u64 / 8;
     let word = |i: u64| u64::from_le_bytes(node[i as usize * 8..][..8].try_into().unwrap());
@@ -123,7 +123,7 @@ fn assert_content(pointer: &NodePointer, node: &[u8]) {
     );
 }
 
-/// The cache has no violations, now and once every epoch has passed.
+/// Asserts that the cache has no violations, now and after all epochs have passed.
 fn assert_sound(cache: &Cache) {
     for _ in 0..2 {
         assert_eq!(cache.check(), []);

@@ -4,7 +4,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::Duration;
 
-/// Waits until `count` lookups have joined reads of others.
+/// Waits until `count` lookups have joined reads of other calls.
 fn wait_for_joins(cache: &Cache, count: u64) {
     while cache.stats().joined < count {
         thread::sleep(Duration::from_millis(1));
@@ -161,7 +161,7 @@ fn all_misses_of_a_tier_go_to_the_device_together() {
     for (pointer, node) in twice.iter().zip(&nodes) {
         assert_content(pointer, node);
     }
-    // Neighbours share a read: what is before the node that was there, and what is behind it.
+    // Adjacent nodes share a read: the ones before the cached node, and the ones after it.
     assert_eq!(store.files[0].batches(), [1, 2]);
     assert_eq!(store.files[1].batches(), [1]);
 }

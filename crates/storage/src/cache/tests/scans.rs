@@ -1,6 +1,6 @@
 use super::*;
 
-/// Looks every node up, each under a guard of its own.
+/// Looks up every node, each under a new guard.
 fn look_up(cache: &Cache, pointers: &[NodePointer]) {
     for pointer in pointers {
         let guard = cache.epochs().pin();
@@ -142,7 +142,8 @@ fn a_cache_of_one_hundredth_of_the_data_degrades_and_does_not_thrash() {
     let cache = store.cache(MIB);
     let pointers = store.write_many(25_600, 1);
     let mut random = fastrand::Rng::with_seed(4);
-    // Eighty of a hundred lookups go to a hot hundred, as index nodes do, the rest anywhere.
+    // Eighty of a hundred lookups go to a hundred hot nodes, as for index nodes, the rest to random
+    // ones.
     let mut hot_misses = 0;
     for i in 0..20_000 {
         let hot = random.u32(..100) < 80;
@@ -191,7 +192,7 @@ fn many_misses_under_one_guard_degrade_to_private_memory() {
 fn what_is_read_once_does_not_drive_out_what_is_read_less_often_than_the_hand_goes_round() {
     let mut store = Store::new(1);
     let cache = store.cache(4 * MIB);
-    // Four fifths of the cache, each read once for eight hundred others.
+    // Four fifths of the cache, each read once for eight hundred other reads.
     let finders = store.write_many(800, 1);
     let leaves = store.write_many(8000, 1);
     for (leaf, finder) in leaves.iter().zip(finders.iter().cycle()) {
@@ -264,7 +265,7 @@ fn a_node_marked_to_be_evicted_first_goes_before_all_others_and_is_there_until_t
         "nothing else makes room, however often those were used"
     );
     assert!(left < 200, "{left} of 400 are left");
-    // What is in their frames now is not marked.
+    // The nodes that are now in their frames are not marked.
     marked.iter().for_each(|pointer| cache.evict_first(pointer));
     cache.evict_first(&store.write_many(1, 1)[0]);
     assert_sound(&cache);

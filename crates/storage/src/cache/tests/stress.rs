@@ -9,8 +9,7 @@ struct Run {
     budget: u64,
 }
 
-/// One thread's random operations; every node that comes back is compared with what its pointer
-/// says.
+/// The random operations of one thread. Every node returned is compared with its pointer.
 fn operate(cache: &Cache, pointers: &[NodePointer], random: &mut fastrand::Rng) {
     let mut choose = |n: usize| -> Vec<NodePointer> {
         // Two thirds of the choices fall on a quarter of the nodes.
@@ -104,8 +103,8 @@ fn run(run: &Run) {
         let sampler = scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
                 let stats = cache.stats();
-                // What guards and references hold beyond the reserve is counted, and cannot be
-                // helped.
+                // Guards and references may hold more than the reserve. This is counted separately
+                // and cannot be avoided.
                 let own = stats.charged_bytes - stats.private_bytes - stats.working_bytes;
                 if own > stats.budget_bytes - stats.budget_bytes / 32 {
                     exceeded.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! `check` says nothing of what is right, and names whatever is wrong.
+//! `check` reports nothing on a sound store, and names every violation.
 
 use super::*;
 use crate::extents::state::{Head, Life};
@@ -126,7 +126,7 @@ fn a_map_that_differs_from_memory_is_named() {
     bed.extents.release(two, 0);
     bed.extents.release(two, 0);
     let new = bed.live(0, 1, 7);
-    // What changed since the cut is not compared.
+    // Changes since the cut are not compared.
     assert_eq!(bed.extents.check_map(bed.directory.as_ref(), &old).unwrap(), []);
     bed.checkpoint(2);
     let found = bed.extents.check_map(bed.directory.as_ref(), &old).unwrap();

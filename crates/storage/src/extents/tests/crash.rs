@@ -1,6 +1,6 @@
-//! Crashes at every operation of the device, in every way that the simulator knows, and again while
-//! going on from them: what opens is the state that the superblock names, and every extent of it
-//! holds what was written to it.
+//! Crashes at every device operation, with every kind of survival that the simulator supports, and
+//! again after recovery: the recovered state is the one that the superblock names, and every extent
+//! in it holds the data written to it.
 
 use super::*;
 use alluvium_base::Purpose;
@@ -9,7 +9,7 @@ use alluvium_device::{BLOCK, Buffer, FileOptions};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A bug of the store above, planted to see that the test notices.
+/// A bug of the layer above, planted to check that the test detects it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bug {
     None,
@@ -17,14 +17,14 @@ enum Bug {
     ReusedTooEarly,
     /// The superblock goes out before the map is written.
     NamedTooEarly,
-    /// What was installed is not synced.
+    /// Installed extents are not synced.
     TierNotSynced,
 }
 
-/// An installed extent's stamp, its references, its live bytes.
+/// Stamp, references and live bytes of the installed extents.
 type Installed = BTreeMap<Extent, (u64, u32, u64)>;
 
-/// The superblock, whose own tests crash it: here a new one is durable at once.
+/// The durable superblock. Its own tests cover crashes; here a new one is durable at once.
 #[derive(Clone)]
 struct Named {
     generation: u64,
@@ -77,7 +77,7 @@ impl Story {
         }
     }
 
-    /// Opens what a crash left, and checks it against what the superblock names.
+    /// Opens the state after a crash, and compares it with the superblock.
     fn recover(image: &SimDirectory, named: &Named, bug: Bug, seed: u64) -> Story {
         let directory: Arc<dyn Directory> = Arc::new(image.clone());
         let tiers = tiers(image);
@@ -210,8 +210,8 @@ impl Story {
     }
 }
 
-/// Runs a story and crashes it at every `stride`-th operation; `depth` stories go on from each
-/// crash and crash too. How many crashes were survived.
+/// Runs a story and crashes it at every `stride`-th operation. `depth` levels of stories continue
+/// from each crash and crash too. Counts the survived crashes in `points`.
 fn crash_everywhere(mut story: Story, steps: usize, stride: u64, depth: u32, points: &Arc<AtomicU64>) {
     let (named, bug, points_here) = (Arc::clone(&story.named), story.bug, Arc::clone(points));
     let mut operation = 0u64;
@@ -229,7 +229,7 @@ fn crash_everywhere(mut story: Story, steps: usize, stride: u64, depth: u32, poi
             if depth > 0 && operation.is_multiple_of(stride * 5) {
                 crash_everywhere(story, 12, 3, depth - 1, &points_here);
             } else {
-                // It must be able to go on.
+                // The recovered store must be usable.
                 (0..3).for_each(|_| story.write());
                 story.checkpoint();
                 let names = image.list().unwrap();
@@ -251,7 +251,7 @@ fn crash_everywhere(mut story: Story, steps: usize, stride: u64, depth: u32, poi
 
 #[test]
 fn every_crash_opens_to_the_state_that_is_named() {
-    // More of them on demand.
+    // More stories on demand.
     let stories = std::env::var("ALLUVIUM_STORIES").map_or(1, |stories| stories.parse().unwrap());
     let points = Arc::new(AtomicU64::new(0));
     for seed in 0..stories {

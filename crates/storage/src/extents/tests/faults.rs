@@ -6,7 +6,7 @@ use alluvium_base::bytes::Reader;
 use alluvium_base::{Purpose, checksum};
 use alluvium_device::{BLOCK, Buffer, FileOptions};
 
-/// A store with a map of one snapshot and several deltas, and the same map some checkpoints ago.
+/// A store with a map of one snapshot and several deltas.
 struct Sample {
     bed: Bed,
     pointer: MapPointer,
@@ -57,7 +57,7 @@ fn read(bed: &Bed, pointer: &MapPointer) -> Vec<u8> {
 }
 
 impl Sample {
-    /// Opens with other bytes in the map's file.
+    /// Opens the map with other bytes in its file.
     fn open(&self, bytes: &[u8], pointer: &MapPointer) -> Result<Extents, Error> {
         let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
         let file = directory
@@ -78,7 +78,7 @@ impl Sample {
     #[track_caller]
     fn expect_corrupt(&self, bytes: &[u8], what: &str) {
         match self.open(bytes, &self.pointer) {
-            // Not a later version: repairs mend damage alone.
+            // Must not be reported as a later version, because repairs handle damage only.
             Err(Error::Corrupt { .. }) => {}
             other => panic!("{what}: {other:?}"),
         }
@@ -113,7 +113,7 @@ fn zeroed_misdirected_stale_and_missing_blocks_are_found() {
     let block = BLOCK as usize;
     let blocks = sample.pointer.length as usize / block;
     let part = |index: usize| index * block..(index + 1) * block;
-    // The same file at another store's hands: equal shape, other contents.
+    // The map of another store: same shape, different contents.
     let stale = {
         let other = bed(2, ExtentOptions::default());
         let mut pointer = other.checkpoint(1);
@@ -205,8 +205,8 @@ fn a_tier_that_was_cut_short_is_found() {
     sample.expect_corrupt(&sample.bytes, "a tier without its last unit");
 }
 
-/// Damages bytes and then makes every checksum right again, so that what is behind them is tried
-/// too.
+/// Damages bytes and then corrects every checksum, so that the checks after the checksums are
+/// exercised too.
 fn resealed(bytes: &[u8], pointer: &MapPointer, random: &mut fastrand::Rng) -> (Vec<u8>, MapPointer) {
     let (mut bytes, mut pointer) = (bytes.to_vec(), *pointer);
     let (mut at, mut link) = (0, first_link(pointer.file));

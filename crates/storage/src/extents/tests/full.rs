@@ -1,5 +1,5 @@
-//! Full disks: an error before anything changes, a reserve for what is essential, and work again
-//! once there is space.
+//! Full disks: errors before anything changes, a reserve for essential writes, and recovery once
+//! there is space.
 
 use super::*;
 use alluvium_base::{MIB, Purpose};
@@ -25,8 +25,7 @@ fn simulated(capacity: u64) -> (SimDirectory, Bed) {
 }
 
 impl Bed {
-    /// Writes every block of an extent: on a file system that is out of space this fails where
-    /// there is a hole.
+    /// Writes every block of an extent. On a full file system this fails if the extent has a hole.
     fn fill(&self, extent: Extent) {
         let file = self.tiers.get(extent.tier).unwrap();
         file.write_at(
@@ -37,7 +36,7 @@ impl Bed {
         .unwrap();
     }
 
-    /// Allocates and fills until nothing more is to be had.
+    /// Allocates and fills extents until no space is left.
     fn exhaust(&self, class: Class) -> Vec<Extent> {
         let mut taken = Vec::new();
         loop {
@@ -98,7 +97,7 @@ fn work_goes_on_by_itself_once_there_is_space() {
     let more = bed.exhaust(Class::Normal);
     assert!(more.len() as u64 * 8 * UNIT >= 19 * MIB);
     owned.extend(more);
-    // On the full disk a checkpoint works, and what dies comes back.
+    // On the full disk a checkpoint still works, and dead extents become free.
     bed.checkpoint(1);
     for extent in owned.drain(10..) {
         bed.extents.release(extent, 0);
@@ -126,8 +125,8 @@ fn checkpoints_go_on_when_the_disk_is_full_to_the_last_byte() {
             []
         );
     }
-    // After opening again it is not known which free units have space; those that do are found
-    // without any to spare.
+    // After reopening it is unknown which free units have space. They are found even though the
+    // disk has none to spare.
     bed.checkpoint(200);
     let last = owned.pop().unwrap();
     bed.extents.release(last, 0);
@@ -162,8 +161,7 @@ fn a_disk_that_is_full_at_any_request_changes_nothing() {
     }
 }
 
-/// Allocates, releases, checkpoints and reclaims whatever a full disk does, which is a refusal and
-/// nothing else.
+/// Allocates, releases, checkpoints and reclaims. A full disk may only cause refusals.
 fn churn(bed: &Bed) -> Vec<Extent> {
     let mut owned: Vec<Extent> = Vec::new();
     for generation in 1..6 {
@@ -218,7 +216,8 @@ fn a_limit_is_kept_and_space_that_is_freed_returns_to_the_file_system() {
         (32 * MIB, 30 * MIB)
     );
     bed.checkpoint(1);
-    // The first third stays, so the end can be cut off; of the rest every other extent stays.
+    // The first third stays, so the end can be truncated. Of the next third every other extent
+    // stays.
     let mut index = 0;
     owned.retain(|&extent| {
         index += 1;

@@ -1,6 +1,6 @@
-//! The lifecycle against a naive model: owners and cuts as plain maps. The model knows what must
-//! not be handed out: what a step or the store owns, what a cut names that may be opened, and what
-//! a guard may reach.
+//! The lifecycle against a naive model, which keeps owners and cuts as plain maps. The model knows
+//! which extents must not be allocated: those owned by a step or the store, those named by a cut
+//! that may be opened, and those reachable by a guard.
 
 use super::*;
 use std::collections::{BTreeMap, VecDeque};
@@ -9,15 +9,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// References and live bytes of every installed extent.
 type Installed = BTreeMap<Extent, (u32, u64)>;
 
-/// A bug of the store above, planted to see that the model notices.
+/// A bug of the layer above, planted to check that the model detects it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bug {
     None,
     /// A generation is declared durable before its map was written.
     DurableTooEarly,
-    /// Space is reclaimed as if no guard were left.
+    /// Space is reclaimed as if there were no guards.
     GuardsForgotten,
-    /// An extent is given up that was installed (a second owner keeps it).
+    /// An installed extent is released although a second owner keeps it.
     ReleasedTooOften,
 }
 
@@ -27,18 +27,18 @@ struct Model {
     random: fastrand::Rng,
     provisional: Vec<Extent>,
     installed: Installed,
-    /// Unlinked at an epoch that some guard may still be in.
+    /// Extents unlinked at an epoch that some guard may still be in.
     unlinked: Vec<(Extent, u64)>,
-    /// What came to be dead since the last freeze.
+    /// Bytes that died since the last freeze.
     dying_bytes: u64,
-    /// Cuts that a crash may bring back, the durable one first.
+    /// Cuts that may be opened after a crash, the durable one first.
     cuts: VecDeque<(u64, MapPointer, Installed)>,
     generation: u64,
     epoch: u64,
     safe: u64,
     reused: u64,
     seen: Vec<bool>,
-    /// What each tier may occupy: its limit, or what a crash left.
+    /// Maximum occupied bytes of each tier: its limit, or the amount left by a crash.
     most_occupied: [u64; 2],
 }
 
@@ -76,7 +76,7 @@ impl Model {
         model
     }
 
-    /// Panics when an extent that was just handed out has an owner.
+    /// Panics if a newly allocated extent has an owner.
     fn expect_unowned(&mut self, new: Extent) {
         let cuts = self.cuts.iter().flat_map(|(_, _, cut)| cut.keys());
         let safe = self.safe;
@@ -205,7 +205,7 @@ impl Model {
         }
         let cut = self.installed.clone();
         let later = self.random.u8(..4);
-        // What happens between the cut and its writing belongs to the next generation.
+        // Changes between the cut and its writing belong to the next generation.
         for _ in 0..later {
             self.release();
             self.count();
@@ -254,7 +254,8 @@ impl Model {
         assert!(after.file_bytes + done.truncated_bytes >= before.file_bytes);
     }
 
-    /// Opens what a crash may leave: any cut that was written and not overtaken by a durable one.
+    /// Opens a possible state after a crash: any cut that was written and not superseded by a
+    /// durable one.
     fn reopen(&mut self) {
         let at = self.random.usize(..self.cuts.len());
         let cut = self.cuts.remove(at).unwrap();

@@ -1,4 +1,4 @@
-//! Many threads at once: no extent gets two owners, and the bookkeeping stays right.
+//! Many concurrent threads: no extent gets two owners, and the bookkeeping stays correct.
 
 use super::*;
 use parking_lot::Mutex;
@@ -12,7 +12,7 @@ fn threads_share_the_space_without_sharing_a_unit() {
     };
     let bed = bed(1, options);
     let (bed, done) = (&bed, &AtomicBool::new(false));
-    // One byte a unit: the number of the thread that has it.
+    // One byte for each unit: the number of the thread that owns it.
     let owners = &Mutex::new(vec![0u8; 4096]);
     let claim = |extent: Extent, from: u8, to: u8| {
         let mut owners = owners.lock();
@@ -41,8 +41,7 @@ fn threads_share_the_space_without_sharing_a_unit() {
                             }
                         } else if !live.is_empty() {
                             let extent = live.swap_remove(random.usize(..live.len()));
-                            // From now on it may be handed to anybody, once the checkpointer has
-                            // passed.
+                            // From now on any thread may get it, after the next checkpoint.
                             claim(extent, number, 0);
                             bed.extents.release(extent, 0);
                         }

@@ -1,4 +1,4 @@
-//! The bytes of the log, locked.
+//! Golden bytes of the log format.
 
 use super::*;
 use proptest::prelude::*;
@@ -72,7 +72,7 @@ fn records_without_payload_say_as_much_in_as_many_bytes() {
         let bytes = header.encode(HEADER.seed(), 512, b"");
         assert_eq!(RecordHeader::decode(&bytes), Some(header));
     }
-    // A watermark at or above the record itself is none, nor are sequences above the highest.
+    // Invalid: a watermark at or above the record itself, and sequences above the maximum.
     for bad in [
         RecordHeader {
             complete: 100,

@@ -1,4 +1,4 @@
-//! What a log does on a good day.
+//! A log without faults.
 
 use super::super::*;
 use super::{memory, reopen, small};

@@ -1,5 +1,5 @@
-//! Damage of every kind to logs that were closed and to logs that were not: found, or without
-//! effect; never a wrong or resurrected record.
+//! Damage of every kind to closed and to unclosed logs is either detected or without effect. It
+//! never yields a wrong or resurrected record.
 
 use super::super::format::{RecordHeader, SegmentHeader, record_len};
 use super::super::*;
@@ -11,7 +11,7 @@ use alluvium_device::{Buffer, FileOptions};
 use fastrand::Rng;
 use proptest::prelude::*;
 
-/// A log that has lived for a while, and its model. Closed at the end, or not.
+/// Returns a log with a history, and its model. The log is closed at the end if `close` is set.
 fn lived(seed: u64, options: LogOptions, steps: usize, close: bool) -> (SimDirectory, Model) {
     let mut story = Story::new(seed, options);
     for _ in 0..steps {
@@ -22,7 +22,7 @@ fn lived(seed: u64, options: LogOptions, steps: usize, close: bool) -> (SimDirec
         story.log.take().unwrap().close().unwrap();
     } else {
         story.log().sync_all().unwrap();
-        // What was synced is named by what follows.
+        // The background step writes the synced watermark to the mark.
         while story.log().prepare().unwrap() == Progress::Worked {}
         story.log = None;
     }
@@ -42,7 +42,8 @@ fn files(directory: &SimDirectory) -> Vec<(String, u64)> {
         .collect()
 }
 
-/// Whether the damage was found; panics if it was not and something is wrong.
+/// Returns whether the damage was detected. Panics if it was not and the log differs from the
+/// model.
 fn found(image: &SimDirectory, options: LogOptions, model: &Model, intact: &Replayed, context: &str) -> bool {
     match open_image(image, options, model) {
         Ok((log, replayed)) => {
@@ -135,8 +136,8 @@ fn damage_below_the_synced_watermark_is_found_without_a_close_too() {
             let (name, corruption) = random_damage(&mut rng, &files);
             let context = format!("seed {seed} case {case}: {corruption:?} of {name}");
             if image.corrupt(&name, &corruption).unwrap() {
-                // The damage may have hit the one record that names the watermark: then the end of
-                // the log may be cut, never anything else.
+                // The damage may have hit the only record that contains the watermark. Then the end
+                // of the log may be missing, but nothing else.
                 if let Ok((log, replayed)) = open_image(&image, small(), &model) {
                     assert!(intact.starts_with(&replayed), "{context}");
                     let lost = model.next - 1 - log.completed();
@@ -173,7 +174,7 @@ fn every_bit_of_a_small_closed_log_is_guarded() {
             Err(error) => panic!("bit {bit}: {error}"),
         }
     }
-    // Every bit of the header block, and of headers and payloads of the five records.
+    // Every bit of the header block, and of headers and payloads of the five records, is protected.
     let guarded: usize = 512
         + expected
             .iter()
@@ -298,7 +299,7 @@ fn a_repair_replays_everything_that_is_sound_and_says_what_is_not() {
         if damaged && log.completed() == model.next - 1 && seen.len() < intact.len() {
             assert!(!report.missing.is_empty(), "{context}: {report:?}");
         }
-        // Afterwards the log is sound, and holds what was replayed, whatever happens.
+        // Afterwards the log is sound and contains the replayed records.
         assert_eq!(log.check().unwrap(), [], "{context}");
         let next = log.completed() + 1;
         log.append(next, 1, b"after the repair", Durability::Disk)

@@ -1,4 +1,4 @@
-//! Calls that fail: every sync, every write, every growth in turn; disks that are full.
+//! Failing calls (every sync, write and growth in turn) and full disks.
 
 use super::super::*;
 use super::story::{Crash, Story, open_image};
@@ -14,7 +14,8 @@ fn simulated(options: LogOptions) -> (SimDirectory, Log) {
     (directory, log)
 }
 
-/// Lives until something fails, and checks what must hold from then on. Whether anything failed.
+/// Runs a story until a call fails, and checks the state from then on. Returns whether any call
+/// failed.
 fn live_with(seed: u64, options: LogOptions, fault: &Fault) -> bool {
     let mut story = Story::new(seed, options);
     story.directory.inject(fault.clone());
@@ -33,7 +34,7 @@ fn live_with(seed: u64, options: LogOptions, fault: &Fault) -> bool {
         matches!(error, Error::Device(alluvium_device::Error::Io { .. })),
         "{context}: {error}"
     );
-    // A failed step may have been an opening.
+    // The failed step may have been an opening.
     if let Some(log) = &story.log {
         let (synced, next) = (log.synced(), log.completed() + 1);
         story.directory.clear_faults();
@@ -163,19 +164,19 @@ fn a_full_disk_is_an_error_before_anything_changes_and_passes() {
             matches!(full, Error::Device(alluvium_device::Error::DiskFull { .. })),
             "{full}"
         );
-        // Deletes go on from the reserve, and so do the notes of checkpoints.
+        // Deletes continue with the reserve, and so do the notes of checkpoints.
         log.append_as(next, 1, b"a delete", Durability::Disk, Importance::Essential)
             .unwrap();
         next += 1;
         log.note_generation(2).unwrap();
-        // A checkpoint makes room, without a byte of disk.
+        // A checkpoint frees log space without using disk space.
         log.release(next - 1).unwrap();
         for _ in 0..20 {
             log.append(next, 1, &[8; 100], Durability::Disk).unwrap();
             next += 1;
         }
         assert_eq!(log.check().unwrap(), []);
-        // It opens with no room at all.
+        // The log opens without any free disk space.
         drop(log);
         let image = directory.image(Survival::None, 0);
         image.set_capacity(0);

@@ -1,5 +1,5 @@
-//! What is kept for who follows the log: all of it or a word that some is gone, and no open file
-//! for any of it.
+//! Segments retained for followers of the log: a follower gets all records or learns that some are
+//! gone, and no retained segment has an open file.
 
 use super::super::*;
 use super::space::unmapped::Place;
@@ -7,8 +7,8 @@ use super::{memory, reopen, small};
 use alluvium_device::Operation;
 use alluvium_device::simulated::{Fault, SimDirectory, Survival};
 
-/// Every sequence above `after`, in the order in which a follower gets them; none when the log says
-/// that some are gone.
+/// Returns every sequence above `after`, in the order in which a follower gets them. `None` if the
+/// log reports that some are gone.
 fn follow(log: &Log, mut after: u64, bytes: u64) -> Option<Vec<u64>> {
     let (mut seen, last) = (Vec::new(), log.completed());
     while after < last {
@@ -106,7 +106,7 @@ fn a_follower_never_sees_what_lies_behind_a_cut_that_is_put_off() {
     let log = Log::create(&shared, small(), 1).unwrap();
     log.append(1, 1, b"one", Durability::Process).unwrap();
     log.append(2, 1, b"two", Durability::Disk).unwrap();
-    // Three was never appended, so that four does not count.
+    // Sequence 3 was never appended, so 4 does not count.
     log.append(4, 1, b"four", Durability::Process).unwrap();
     let image = machine.image(Survival::Process, 1);
     let shared: Arc<dyn Directory> = Arc::new(image.clone());

@@ -1,5 +1,5 @@
-//! Two lives in a row: something fails or is lost, the log is opened again, more is acknowledged,
-//! and then power is lost.
+//! Two lives in a row: a call fails or records are lost, the log is reopened, more records are
+//! acknowledged, and then power fails.
 
 use super::super::*;
 use super::story::{Crash, Model, Story, open_image};
@@ -8,7 +8,7 @@ use alluvium_device::simulated::{Corruption, Fault, SimDirectory, Survival};
 use alluvium_device::{BootId, Operation};
 use fastrand::Rng;
 
-/// How many worlds each test looks at.
+/// Returns the number of simulated worlds for each test.
 fn worlds() -> u64 {
     std::env::var("ALLUVIUM_LOG_WORLDS").map_or(40, |count| count.parse().unwrap())
 }
@@ -27,7 +27,7 @@ fn created(seed: u64, options: LogOptions) -> (SimDirectory, Log) {
     (directory, log)
 }
 
-/// The second life: acknowledges at one durability, loses power, and looks what is left.
+/// The second life: acknowledges records at one durability, loses power, and checks what is left.
 fn acknowledge_and_lose_power(
     directory: &SimDirectory,
     options: LogOptions,
@@ -148,14 +148,15 @@ fn a_page_cache_that_is_lost_on_the_same_boot_leaves_a_prefix_or_an_error() {
                 refused += 1;
             }
         }
-        // On another boot, as where the mount tells the two apart, it opens.
+        // It opens on another boot, and where the mount distinguishes the two.
         let image = directory.image(Survival::Random, seed);
         log_in(&image, options).unwrap();
     }
     assert!(opened > 0 && refused > 0, "{opened} opened, {refused} refused");
 }
 
-/// A log that was killed: what it acknowledged, at `Process`, or everything by a sync.
+/// Returns a log that was killed after acknowledging records, at `Process` or all of them by a
+/// sync.
 fn killed(seed: u64, sync: bool, idle: bool) -> (SimDirectory, Model) {
     let mut story = Story::new(seed, LogOptions { lanes: 3, ..small() });
     for _ in 0..60 {
@@ -238,7 +239,7 @@ fn a_zeroed_block_below_what_was_synced_or_marked_is_never_silence() {
         for (sync, survival) in [
             (true, Survival::Process),
             (false, Survival::Process),
-            // What a sync has promised is guarded after the loss of power too.
+            // Records acknowledged by a sync are protected after a power failure too.
             (true, Survival::None),
         ] {
             let (directory, model) = killed(seed, sync, !sync);
@@ -293,7 +294,7 @@ fn a_void_that_found_no_room_goes_before_what_is_appended_later() {
     {
         next += 1;
     }
-    // Nothing is left, not even for this many bytes.
+    // Not even a record of this size fits any more.
     while log.append_as(next, 1, b"", Durability::Process, claim).is_ok() {
         next += 1;
     }
@@ -336,7 +337,7 @@ fn a_repair_over_a_crafted_gap_writes_little() {
         complete: (1 << 61) - 65_536,
         kind: Kind::Data,
     };
-    // Behind the note and the first record.
+    // The position after the note and the first record.
     let at = 512 + 40 + 48;
     assert!(bytes[at..at + 40].iter().all(|&byte| byte == 0));
     bytes[at..at + 40].copy_from_slice(&record.encode(header.seed(), at as u64, b""));

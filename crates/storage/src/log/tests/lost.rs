@@ -1,5 +1,5 @@
-//! A process is killed, and its log is damaged before it is opened: by this boot or by another one,
-//! which cannot tell that from a loss of power.
+//! A process is killed, and its log is damaged before it is opened: on the same boot, or on another
+//! one, where the damage cannot be distinguished from a power failure.
 
 use super::super::*;
 use super::{Replayed, reopen, small};
@@ -7,15 +7,15 @@ use alluvium_device::simulated::{Corruption, SimDirectory, Survival};
 use alluvium_device::{BootId, FileOptions};
 
 const RECORDS: u64 = 60;
-/// Where the last record begins in its segment, which is the sixth there.
+/// Position of the last record in its segment, where it is the sixth.
 const LAST_AT: u64 = 512 + 5 * 376;
 
-/// One lane, nine records to a segment.
+/// Returns options with one lane and nine records to a segment.
 fn one_lane() -> LogOptions {
     LogOptions { lanes: 1, ..small() }
 }
 
-/// A log whose process was killed before anything was synced.
+/// Returns a log whose process was killed before any sync.
 fn killed() -> SimDirectory {
     let directory = SimDirectory::new(52);
     let shared: Arc<dyn Directory> = Arc::new(directory.clone());
@@ -33,7 +33,7 @@ fn open(image: &SimDirectory) -> Result<(Log, Replayed)> {
     reopen(&shared, one_lane(), 0, 1)
 }
 
-/// Segments with records, in the order in which they were written.
+/// Returns the segments with records in the order in which they were written.
 fn segments(directory: &SimDirectory) -> Vec<String> {
     let mut all = Vec::new();
     for name in directory.list().unwrap() {
@@ -51,7 +51,7 @@ fn segments(directory: &SimDirectory) -> Vec<String> {
     all.into_iter().map(|(_, name)| name).collect()
 }
 
-/// Damages, and whether they leave nothing behind them in the segment.
+/// Returns kinds of damage, and whether each removes everything after it in the segment.
 fn damages() -> Vec<(Corruption, bool)> {
     let mut all = vec![
         (Corruption::Remove, false),
@@ -105,7 +105,7 @@ fn what_is_missing_before_sound_records_is_refused_by_its_boot_and_named_by_anot
                 }
             }
             drop(log);
-            // It is told once: afterwards the log is what it is.
+            // The loss is reported only once: afterwards the log ends where it was cut.
             let (again, _) = open(&image).unwrap();
             assert_eq!(
                 (again.lost_tail(), again.completed()),

@@ -18,7 +18,8 @@ fn memory() -> Arc<dyn Directory> {
     Arc::new(MemoryDirectory::new())
 }
 
-/// Sixteen segments of one page, two lanes: everything happens often.
+/// Returns options with sixteen segments of one page and two lanes, so that rare events happen
+/// often.
 fn small() -> LogOptions {
     LogOptions {
         limit_bytes: 16 * 4096,
@@ -32,7 +33,7 @@ fn small() -> LogOptions {
     }
 }
 
-/// Segments that grow from one page to four.
+/// Returns options with segments that grow from one page to four.
 fn growing() -> LogOptions {
     LogOptions {
         limit_bytes: 10 * (16 << 10),
@@ -45,7 +46,7 @@ fn growing() -> LogOptions {
 
 type Replayed = Vec<(u64, u32, Vec<u8>)>;
 
-/// Opens a log at a superblock that holds everything up to `from` at `generation`.
+/// Opens a log with a superblock of `generation` that contains everything up to `from`.
 fn reopen(
     directory: &Arc<dyn Directory>,
     options: LogOptions,

@@ -1,5 +1,5 @@
-//! A naive model of a log, a story that drives both from one seed, and what the log may be after a
-//! crash.
+//! A naive model of a log, a story that drives both from one seed, and the rules for the state of
+//! the log after a crash.
 
 use super::super::*;
 use super::Replayed;
@@ -8,7 +8,7 @@ use fastrand::Rng;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
-/// What the model knows of a record.
+/// A record in the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     pub(super) last: u64,
@@ -16,27 +16,27 @@ pub(super) struct Known {
     pub(super) payload: Option<Vec<u8>>,
 }
 
-/// Everything that was ever appended and still counts, and what the caller was told of it.
+/// All appended records that are still valid, and what was acknowledged to the caller.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Model {
     pub(super) records: BTreeMap<u64, Known>,
     /// The next sequence to assign.
     pub(super) next: u64,
-    /// What the caller was told is synced.
+    /// The synced watermark reported to the caller.
     pub(super) synced: u64,
-    /// What the caller was told survives the process: everything up to here was complete.
+    /// The completion watermark reported to the caller: everything up to here survives the process.
     pub(super) told: u64,
-    /// The superblock: everything up to here is in the checkpoint, and its generation.
+    /// The superblock: the checkpoint contains everything up to `from`.
     pub(super) from: u64,
     pub(super) generation: u64,
 }
 
-/// What lies between the model and what is opened.
+/// What happened between the model's state and the opening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Crash {
     /// The process was killed.
     Process,
-    /// Power was lost, sooner or later.
+    /// Power failed at some point.
     Power,
 }
 
@@ -65,9 +65,9 @@ impl Model {
         }
     }
 
-    /// What may have been replayed after a crash; panics with `context` if it may not. It is a
-    /// prefix of what was assigned, whatever crashed, and ends nowhere before what the caller was
-    /// told.
+    /// Checks the records replayed after a crash, and panics with `context` if they violate the
+    /// rules. They must be a prefix of the assigned sequences, whatever crashed, and must include
+    /// everything that was acknowledged.
     pub(super) fn judge(&self, crash: Crash, replayed: &Replayed, completed: u64, context: &str) {
         let mut expected = self.from + 1;
         for (first, count, payload) in replayed {
@@ -96,7 +96,7 @@ impl Model {
         assert!(completed < self.next, "{context}: {completed} was never assigned");
     }
 
-    /// Sequences that were not replayed hold nothing, or the checkpoint holds them.
+    /// Checks that sequences that were not replayed are void, or contained in the checkpoint.
     fn judge_voids(&self, mut first: u64, last: u64, context: &str) {
         while first <= last {
             let void = self.records.range(..=first).next_back();
@@ -108,7 +108,7 @@ impl Model {
         }
     }
 
-    /// The model of what was recovered.
+    /// Returns the model of a recovered log.
     pub(super) fn recovered(&self, replayed: &Replayed, log: &Log) -> Model {
         let mut records: BTreeMap<u64, Known> = BTreeMap::new();
         let mut next = self.from + 1;
@@ -141,16 +141,16 @@ impl Model {
     }
 }
 
-/// A log on a simulated machine, the model beside it, and the seed.
+/// A log on a simulated machine, with its model and its seed.
 pub(super) struct Story {
     pub(super) directory: SimDirectory,
     pub(super) options: LogOptions,
     pub(super) log: Option<Log>,
     pub(super) model: Arc<Mutex<Model>>,
     pub(super) rng: Rng,
-    /// Sequences that were assigned and are not appended yet.
+    /// Sequences that are assigned but not appended yet.
     late: Vec<(u64, u32)>,
-    /// How often each thing was done, for the tests that want to be sure.
+    /// Number of times each kind of step was done, for tests that require certain steps.
     pub(super) done: BTreeMap<&'static str, u64>,
 }
 
@@ -231,7 +231,7 @@ impl Story {
         Ok(())
     }
 
-    /// Everything that was assigned is appended or given up.
+    /// Appends or voids every assigned sequence.
     pub(super) fn settle(&mut self) -> Result<()> {
         for (first, count) in std::mem::take(&mut self.late) {
             self.did("late");
@@ -277,7 +277,7 @@ impl Story {
             let through = if self.rng.bool() {
                 completed
             } else {
-                // Some record's end.
+                // Chooses the end of some record.
                 let ends: Vec<u64> = records.map(|(_, known)| known.last).collect();
                 let most = completed.min(model.from.max(*ends.last().unwrap_or(&0)));
                 ends.get(self.rng.usize(..ends.len().max(1)))
@@ -297,7 +297,7 @@ impl Story {
         Ok(())
     }
 
-    /// One random step.
+    /// Performs one random step.
     pub(super) fn step(&mut self) -> Result<()> {
         match self.rng.u8(..100) {
             0..70 => {
@@ -355,7 +355,7 @@ impl Story {
         Ok(())
     }
 
-    /// Goes on after an error that is not for good, as a process does that was killed by it.
+    /// Continues after a recoverable error, as after a kill of the process.
     pub(super) fn resume(&mut self) -> Result<()> {
         self.log = None;
         self.late.clear();

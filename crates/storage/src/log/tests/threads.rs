@@ -1,4 +1,4 @@
-//! Many threads at once.
+//! Many concurrent threads.
 
 use super::super::commit::Commit;
 use super::super::*;

@@ -97,7 +97,7 @@ fn every_node_is_read_back_and_live_bytes_are_exact() {
     }
 }
 
-/// Nodes that follow each other are one request; one that is damaged among them stops no other.
+/// Adjacent nodes form one request. A damaged node among them does not affect the others.
 #[test]
 fn neighbours_are_read_together_whatever_is_wrong_with_one() {
     let directory = MemoryDirectory::new();
@@ -144,7 +144,8 @@ fn a_node_alone_in_its_extent_is_written_whatever_it_compresses_to() {
         for codec in [Codec::None, Codec::Lz4, Codec::Zstd] {
             let bed = bed(ExtentOptions::default());
             for pages in 1..=MAX_PAGES {
-                // The share of noise says what is left of it: from nothing to all.
+                // The share of noise determines the compressed size: from almost nothing to
+                // everything.
                 let noise = random.usize(1..=8);
                 let fill = |at: usize| match at / 64 % 8 < noise {
                     true => random.u8(..),
@@ -380,7 +381,7 @@ fn no_pointer_makes_reading_panic() {
     }
 }
 
-/// A store on a simulated machine that completes requests in any order.
+/// Returns a store on a simulated machine that completes requests in random order.
 fn shuffled(seed: u64) -> (SimDirectory, Bed) {
     let options = SimOptions {
         completion: Completion::Shuffled,

@@ -1,4 +1,4 @@
-//! Devices that fail, are full, or answer with flipped bits; and what a crash leaves.
+//! Devices that fail, are full, or return flipped bits; and leftovers of a crash.
 
 use super::*;
 use alluvium_device::Operation;
@@ -40,7 +40,7 @@ fn a_failure_of_any_operation_is_an_error_and_leaves_nothing() {
             }
             hit += 1;
             assert!(matches!(outcome, Err(Error::Device(_))), "{operation} {call}");
-            // A file whose name could not be removed is the next opening's to remove (Q2).
+            // A file that could not be unlinked is removed by the next opening (Q2).
             assert!(sort_on(&directory.reopen(), &pairs).unwrap() == wanted);
             assert_eq!(names(&directory.reopen()), Vec::<String>::new());
             assert_eq!(directory.used(), 0, "{operation} {call}");
@@ -85,7 +85,7 @@ fn flipped_bits_are_found() {
             break;
         }
         match outcome {
-            // Behind a frame's records a bit means nothing.
+            // Bits after the records of a frame have no meaning.
             Ok(outcome) => assert!(outcome == wanted),
             Err(error @ Error::Damaged { .. }) => {
                 let text = error.to_string();
@@ -116,7 +116,8 @@ fn what_a_crash_leaves_is_removed_by_the_next_opening() {
             assert_eq!(image.used(), 0);
         }
     }
-    // A crash between creating a file and removing its name leaves it; other files stay.
+    // A crash between the creation and the unlinking of a file leaves it behind. Other files must
+    // stay.
     let other = SimDirectory::new(4);
     for name in ["test.7.sorting", "test.x.sorting", "test.7", "tests.7.sorting"] {
         other.create(name, alluvium_device::FileOptions::DIRECT).unwrap();

@@ -1,10 +1,10 @@
-//! A full disk at every step of a checkpoint, and a life after a failed sync.
+//! A full disk at every step of a checkpoint, and operation after a failed sync.
 
 use super::*;
 use crate::log::Access as LogAccess;
 
-/// A checkpoint whose root replaces the one that the store's caller has, whether or not that is
-/// durable; the new root.
+/// Runs a checkpoint whose root replaces the caller's current one, whether or not that is durable.
+/// Returns the new root.
 fn checkpoint_after(store: &Store, before: &NodePointer, text: &str) -> (Option<NodePointer>, Result<u64>) {
     let options = WriterOptions {
         extent_units: 1,
@@ -49,8 +49,8 @@ fn a_full_disk_at_any_step_of_a_checkpoint_leaves_a_known_generation() {
     assert!(at_superblock > 1 && at_note > 0, "{at_superblock}, {at_note}");
 }
 
-/// One checkpoint with a fault, after which the store goes on, and what a crash leaves opens: what
-/// is durable, and whether it was refused.
+/// Runs one checkpoint with a fault, after which the store continues, and opens the state after a
+/// crash. Returns the durable text, and whether the checkpoint failed.
 fn checkpoint_with(fault: Fault, access: LogAccess, seed: u64) -> (String, bool) {
     let said = format!("{fault:?} {access:?}");
     let sim = SimDirectory::new(seed);
@@ -88,9 +88,9 @@ fn checkpoint_with(fault: Fault, access: LogAccess, seed: u64) -> (String, bool)
     (durable, finished.is_err())
 }
 
-/// A failed sync leaves pages that look right and are nowhere. After a reopening on the same boot,
-/// whatever is acknowledged or given free rests on the superblock that was found: it must be on the
-/// disk.
+/// A failed sync leaves pages that look valid but are not on the disk. After reopening on the same
+/// boot, everything that is acknowledged or freed depends on the superblock that was found, so it
+/// must be on the disk.
 #[test]
 fn nothing_of_an_earlier_life_counts_as_synced_after_a_failed_sync() {
     let mut reopened_ahead = 0;
@@ -104,13 +104,13 @@ fn nothing_of_an_earlier_life_counts_as_synced_after_a_failed_sync() {
                 let failed = (0..4).find_map(|round| checkpoint(&store, &format!("never {round}"), 0).err());
                 assert!(failed.is_some_and(|error| !error.is_full()));
                 drop(store);
-                // The process ends and is started again.
+                // The process ends and is restarted.
                 let again = sim.reopen();
                 again.clear_faults();
                 let (store, _) = open(&(Arc::new(again.clone()) as Arc<dyn Directory>)).unwrap();
                 let found = store.superblock().generation;
                 reopened_ahead += u32::from(text(&store) != "sound");
-                // The log is given free up to what the superblock holds, and the power fails.
+                // The log is released up to the superblock's cut, and the power fails.
                 drop(store);
                 let image: Arc<dyn Directory> = Arc::new(again.image(Survival::None, seed));
                 let (store, _) = open(&image).unwrap_or_else(|error| panic!("{file} {nth} {seed}: {error}"));

@@ -1,7 +1,9 @@
-//! The bytes of the list of a store's further tiers, version 1. All integers little-endian.
+//! On-disk format of the list of a store's further tiers, version 1. All integers are
+//! little-endian.
 //!
-//! The first directory of a store with several has the list, in a file whose length is a multiple
-//! of 4096 bytes. The first 16 bytes and the last 8 mean the same in every version to come.
+//! The first directory of a store with several tiers contains the list, in a file whose size is a
+//! multiple of 4096 bytes. The first 16 bytes and the last 8 will keep their meaning in every later
+//! version.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -31,11 +33,11 @@ use crate::{Error, Place, Result};
 use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_base::checksum;
 
-/// The newest format version that this code reads, and the one it writes.
+/// The newest format version that can be read, and the one that is written.
 pub const FORMAT_VERSION: u32 = 1;
-/// The longest path of a directory, in bytes.
+/// Maximum length of a directory's path in bytes.
 pub const MAX_PATH: usize = 4095;
-/// The most bytes of a list.
+/// Maximum size of a list in bytes.
 pub const MAX_BYTES: usize = 8 * PAGE;
 
 const MAGIC: &[u8; 8] = b"ALLULIST";
@@ -43,17 +45,18 @@ const ENTRIES_AT: usize = 32;
 const ENTRY_BYTES: usize = 12;
 const PAGE: usize = 4096;
 const CHECKSUM_BYTES: usize = 8;
-/// A limit that is none.
+/// Encoding of the absence of a limit.
 const UNLIMITED: u64 = u64::MAX;
 
 const _: () = assert!((PAGE as u64).is_multiple_of(alluvium_device::BLOCK));
 const _: () = assert!(ENTRIES_AT + (MAX_TIERS - 1) * (ENTRY_BYTES + MAX_PATH) + CHECKSUM_BYTES <= MAX_BYTES);
 
 impl TierList {
-    /// Returns the bytes of the file.
+    /// Encodes the file.
     ///
     /// # Panics
-    /// When the tiers do not ascend from 1 to 7, or a path has no byte or more than [`MAX_PATH`].
+    /// If the tiers are not ascending within 1 to 7, or a path is empty or longer than
+    /// [`MAX_PATH`].
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut entries = Vec::new();
@@ -95,10 +98,10 @@ impl TierList {
         out
     }
 
-    /// Reads a list.
+    /// Decodes a list.
     ///
     /// # Errors
-    /// [`Error::NewerFormat`]; [`Error::Corrupt`] when it is no list.
+    /// [`Error::NewerFormat`]; [`Error::Corrupt`] if it is not a list.
     pub fn decode(bytes: &[u8], place: &Place) -> Result<TierList> {
         let bad = |expected: &str, found: String| Error::corrupt(place.clone(), expected, found);
         let short = |error: Truncated| bad("a list of tiers", error.to_string());
@@ -137,7 +140,7 @@ impl TierList {
     }
 }
 
-/// Returns the entries, or what is wrong with them.
+/// Decodes the entries. The error describes the damage.
 fn read_entries(bytes: &[u8]) -> std::result::Result<Vec<Listed>, String> {
     let mut reader = Reader::new(bytes);
     let mut tiers: Vec<Listed> = Vec::new();
@@ -188,7 +191,7 @@ mod tests {
         TierList::decode(bytes, &Place::new(Structure::TierList, "tiers", 0))
     }
 
-    /// The bytes with another checksum.
+    /// Returns the bytes with a recomputed checksum.
     fn signed(mut bytes: Vec<u8>) -> Vec<u8> {
         bytes.truncate(bytes.len() - CHECKSUM_BYTES);
         let sum = checksum(&bytes);

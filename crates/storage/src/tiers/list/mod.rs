@@ -1,13 +1,14 @@
-//! The list of a store's further tiers, in its first directory: where each was at the last opening.
+//! The list of a store's further tiers, in its first directory: the path of each at the last
+//! opening.
 //!
 //! *Knows*: how the list is read, and replaced so that a crash leaves the old or the new one.
 //!
-//! *Does not know*: how a path becomes a directory; what is on a tier.
+//! *Does not know*: how a path becomes a directory; the contents of a tier.
 //!
 //! *Read in this order*: `format.rs`, this file.
 //!
-//! The superblock says how many tiers there are, and marks say which directory is which. The list
-//! serves to find the directories, and to name the one that is missing. A store opens without it.
+//! The superblock contains the number of tiers, and marks identify the directories. The list is
+//! used to find the directories, and to name a missing one. A store opens without it.
 //!
 //! Invariants:
 //!
@@ -19,38 +20,38 @@ use crate::{Error, Place, Result, Structure};
 use alluvium_base::Purpose;
 use alluvium_device::{Buffer, Directory, FileOptions};
 
-/// The name of the list.
+/// Name of the list.
 pub const LIST_FILE: &str = "tiers";
-/// The name of a list that is being written.
+/// Name of a list that is being written.
 pub const NEW_LIST_FILE: &str = "tiers.new";
 
-/// Where a further tier is.
+/// The entry of a further tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     /// The tier: 1 to 7.
     pub tier: u8,
     /// The path of its directory.
     pub path: String,
-    /// The most bytes that it may take, if there is a limit.
+    /// Maximum bytes that the tier may use; no limit if `None`.
     pub max_bytes: Option<u64>,
-    /// Whether it takes nothing new.
+    /// Whether the tier is drained: it accepts no new data.
     pub is_drained: bool,
 }
 
-/// Where the further tiers of a store are.
+/// The further tiers of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TierList {
-    /// The store.
+    /// The identity of the store.
     pub store: u128,
-    /// Its further tiers, by their numbers.
+    /// The further tiers, ordered by number.
     pub tiers: Vec<Listed>,
 }
 
 impl TierList {
-    /// Reads the list of a store's first directory, if it has one.
+    /// Reads the list in a store's first directory, if there is one.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when it is damaged; [`Error::NewerFormat`]; as the device says.
+    /// [`Error::Corrupt`] if it is damaged; [`Error::NewerFormat`]; I/O errors.
     pub fn read(directory: &dyn Directory) -> Result<Option<TierList>> {
         let file = match directory.open(LIST_FILE, FileOptions::DIRECT.read_only()) {
             Ok(file) => file,
@@ -67,11 +68,11 @@ impl TierList {
         TierList::decode(&bytes, &place).map(Some)
     }
 
-    /// Replaces the list of a store's first directory, durably. Whichever moment a crash comes at,
-    /// one of the two is there.
+    /// Durably replaces the list in a store's first directory. A crash at any moment leaves the old
+    /// or the new list.
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     pub fn write(&self, directory: &dyn Directory) -> Result<()> {
         if directory.list()?.iter().any(|name| name == NEW_LIST_FILE) {
             directory.remove(NEW_LIST_FILE)?;

@@ -1,4 +1,4 @@
-//! A tier is added to an open store, and the machines crash at any operation of it.
+//! Adds a tier to an open store, with crashes of the machines at each operation.
 
 use super::*;
 use std::sync::Mutex;
@@ -77,7 +77,7 @@ fn a_crash_at_any_operation_leaves_the_store_with_the_tier_or_without() {
             let store = open(directories(&images[..count])).unwrap();
             assert_eq!(texts(&store), [format!("{FIRST} on tier 0")]);
             assert_eq!(check(&store), [""; 0], "{survival:?} at {call}");
-            // What an addition has left does not keep it from being done again.
+            // Leftovers of an interrupted addition do not prevent another one.
             if count == 1 {
                 added(&store, &images[1]).unwrap();
             }

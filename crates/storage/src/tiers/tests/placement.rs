@@ -1,4 +1,4 @@
-//! What lies on which tier, what a crash leaves of it, and tiers that are full or fail.
+//! Placement of data on tiers, the state after a crash, and tiers that are full or fail.
 
 use super::*;
 
@@ -186,7 +186,7 @@ fn a_copy_has_every_tier_under_an_identity_of_its_own() {
     let targets = super::machines(2);
     let alone = kept.copy_to(Arc::new(targets[0].clone()), 9, &mut |_| Ok(()));
     assert!(matches!(alone, Err(Error::BadOption { option: "tiers", .. })));
-    // One that is given up leaves nothing, and the next begins from the beginning.
+    // An aborted copy leaves nothing, and the next one starts from the beginning.
     let mut left = 3;
     let stopped = kept.copy_to(directories(&targets), 9, &mut |_| {
         left -= 1;

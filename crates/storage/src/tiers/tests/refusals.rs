@@ -1,4 +1,4 @@
-//! Directories that are not those of the store, or not in order.
+//! Directories that do not belong to the store, or are in the wrong order.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn expect_wrong(error: &Error, expected: u8, says: &str) {
     assert!(why.contains(says), "{error}");
 }
 
-/// A store on three machines, closed.
+/// Returns a closed store on three machines.
 fn three(id: u128) -> Vec<SimDirectory> {
     let machines = machines(3);
     let store = Store::create(directories(&machines), &options(id), b"").unwrap();
