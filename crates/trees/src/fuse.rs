@@ -1,4 +1,5 @@
-//! Several runs, or parts of them, become one: every key's messages folded, range deletes applied.
+//! Merges several runs, or parts of them, into one: folds the messages of every key, and applies
+//! range deletes.
 
 use crate::run::{self, Access, Builder, Built, Cursor, Run, RunOptions};
 use alluvium_base::{Kind, Message, Purpose, Sequence};
@@ -15,47 +16,47 @@ use alluvium_storage::{Error, NodePointer, Result};
 use std::fmt;
 use std::sync::Arc;
 
-/// Values up to this length are copied out of extents that are mostly dead.
+/// Maximum length of a value that is copied out of a sparsely used extent.
 const LONGEST_COPIED: u32 = 8 << 20;
 const _: () = assert!(
     LONGEST_COPIED as u64 > UNIT,
     "what is not copied fills extents by itself"
 );
 
-/// A run, and the part of it that counts.
+/// A run, and the range in which it counts.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub(crate) run: Run,
     pub(crate) range: KeyRange,
 }
 
-/// How a merge is done.
+/// The parameters of a merge.
 pub(crate) struct Plan<'a> {
     pub(crate) rule: Rule,
     pub(crate) schema: &'a Arc<dyn Schema>,
     pub(crate) asks_filters: bool,
-    /// Extents, in order, of which so little is live that values in them are copied.
+    /// Sorted, sparsely used extents whose values are copied.
     pub(crate) sparse: Vec<Extent>,
-    /// Whether values are copied with their records wherever they lie.
+    /// Whether values are always copied with their records.
     pub(crate) moves_values: bool,
 }
 
-/// What a merge reads.
+/// An input of a merge.
 pub(crate) trait Input: merge::Source<Error = Error> {
     /// Returns the current record.
     fn record(&self) -> Record<'_>;
 
-    /// Returns whether a repair leaves the value of the current record out, and the record with it.
+    /// Returns whether a repair omits this value of the current record, and the record with it.
     fn leaves_out(&self, value: &ValuePointer) -> bool;
 
-    /// Returns whether it stands before a leaf that it has not read: its key is a bound, then.
+    /// Returns whether the input is before an unread leaf. Its key is then only a lower bound.
     #[inline]
     fn is_unread(&self) -> bool {
         false
     }
 
-    /// Returns how many leaves the `winner`, which stands before one, will read in a row, as far as
-    /// that is known.
+    /// Returns the predicted number of consecutive leaves that the `winner`, which is before an
+    /// unread leaf, will read. `None` if unknown.
     fn foresee(_sources: &[Self], _winner: usize) -> Option<usize>
     where
         Self: Sized,
@@ -63,12 +64,13 @@ pub(crate) trait Input: merge::Source<Error = Error> {
         None
     }
 
-    /// Reads the leaf, with as many as are `foreseen`.
+    /// Reads the leaf, together with following ones, `foreseen` leaves in total if that is known.
     fn enter(&mut self, _foreseen: Option<usize>) -> Result<()> {
         Ok(())
     }
 
-    /// Hands leaves over to a builder unread, none of which reaches `bound`. Returns how many.
+    /// Passes unread leaves that do not reach `bound` to a builder for adoption. Returns their
+    /// number.
     fn stitch(&mut self, _bound: Option<&[u8]>, _builder: &mut Builder) -> Result<usize> {
         Ok(0)
     }
@@ -86,19 +88,19 @@ impl Input for Cursor {
     }
 }
 
-/// What was read.
+/// Amounts of input consumed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Taken {
     pub(crate) records: u64,
-    /// Leaves that were taken over unread.
+    /// Number of adopted leaves.
     pub(crate) leaves: u64,
 }
 
-/// A merge under way.
+/// A running merge.
 pub(crate) struct Fused<S: Input = Cursor> {
     store: Arc<Store>,
     merged: Merged<S>,
-    /// The builder has the same, where all of them remain.
+    /// Shared with the builder if all of them remain.
     deletes: Arc<RangeDeletes>,
     rule: Rule,
     keyspace: Keyspace,
@@ -122,7 +124,7 @@ impl<S: Input> fmt::Debug for Fused<S> {
     }
 }
 
-/// The messages of one key, newest first, with their operands behind each other.
+/// The messages of one key, newest first, with concatenated operands.
 #[derive(Debug, Default)]
 pub(crate) struct Messages {
     bytes: Vec<u8>,
@@ -168,7 +170,7 @@ impl Messages {
         });
     }
 
-    /// Brings every operand here, when they may have to be folded.
+    /// Loads every separate operand if folding may need them.
     fn load(&mut self, store: &Store, purpose: Purpose) -> Result<()> {
         if !self.merges {
             return Ok(());
@@ -186,8 +188,8 @@ impl Messages {
         Ok(())
     }
 
-    /// Brings the newest value at or below the horizon here, which a filter may be asked about. Its
-    /// place stays known.
+    /// Loads the newest value at or below the horizon, which a filter may examine. Its location is
+    /// kept.
     fn load_newest(&mut self, store: &Store, purpose: Purpose, horizon: Sequence) -> Result<()> {
         debug_assert!(
             self.entries
@@ -208,7 +210,7 @@ impl Messages {
         Ok(())
     }
 
-    /// Folds them and hands what remains to `emit`.
+    /// Folds the messages, and calls `emit` with those that remain.
     pub(crate) fn fold(
         &mut self,
         store: &Store,
@@ -227,7 +229,7 @@ impl Messages {
         });
         let mut result = Ok(());
         folder.fold(messages, deleted, |folded: Folded<'_>| {
-            // A value that is apart stays where it is.
+            // A separate value stays where it is.
             let separate = folded.number.and_then(|number| entries.get(number)?.separate);
             let value = match separate {
                 Some(pointer) => Value::Separate(pointer),
@@ -260,7 +262,7 @@ impl Fused {
                 let (direction, access) = (Direction::Forward, Access::Replacing);
                 cursors.push(source.run.cursor(store, source.range, direction, access));
             }
-            // The first reads of all are under way before any is waited for.
+            // The first reads of all cursors are submitted before waiting for any of them.
             run::open_many(&mut cursors, None)?;
             Ok(cursors)
         })
@@ -268,7 +270,7 @@ impl Fused {
 }
 
 impl<S: Input> Fused<S> {
-    /// The same over what `open` makes of the sources that are left.
+    /// Like [`Fused::new`], over the inputs that `open` creates for the remaining sources.
     pub(crate) fn over(
         store: &Arc<Store>,
         mut sources: Vec<Source>,
@@ -285,7 +287,7 @@ impl<S: Input> Fused<S> {
         deletes.fold(&[rule.horizon]);
         let deletes = Arc::new(deletes.finish());
         let mut builder = Builder::new(store, options)?;
-        // With nothing older, a delete that every reader sees has nothing left to delete (G4).
+        // If there is nothing older, a delete that every reader sees can be dropped (G4).
         let remains = |sequence| rule.older == Older::Elsewhere || sequence > rule.horizon;
         builder.delete_ranges(match deletes.sequences().all(remains) {
             true => Arc::clone(&deletes),
@@ -354,12 +356,12 @@ impl<S: Input> Fused<S> {
         Ok(Progress::Done)
     }
 
-    /// What was done so far.
+    /// Returns the amount of work done so far.
     fn done(&self) -> u64 {
         self.taken.records + self.taken.leaves
     }
 
-    /// The winner stands before a leaf that was not read: it is handed over, or read.
+    /// Handles a winner before an unread leaf: adopts leaves, or reads them.
     #[cold]
     fn pass_unread(&mut self, winner: usize) -> Result<()> {
         let builder = &mut self.builder;
@@ -371,13 +373,13 @@ impl<S: Input> Fused<S> {
         Ok(())
     }
 
-    /// The winner reads the leaf that it stands before.
+    /// Makes the winner read the next leaf.
     fn enter(&mut self, winner: usize) -> Result<()> {
         let foreseen = S::foresee(self.merged.sources(), winner);
         self.merged.advance_by(|input| input.enter(foreseen))
     }
 
-    /// Returns the inputs, in the order of the sources.
+    /// Returns the inputs in the order of the sources.
     pub(crate) fn inputs(&self) -> &[S] {
         self.merged.sources()
     }
@@ -412,7 +414,7 @@ impl<S: Input> Fused<S> {
             })
     }
 
-    /// Ends the run; none when nothing remained.
+    /// Completes the run. `None` if no record remains.
     pub(crate) fn finish(self) -> Result<(Option<Built>, Taken)> {
         let Fused {
             builder,
@@ -420,25 +422,25 @@ impl<S: Input> Fused<S> {
             merged,
             ..
         } = self;
-        // What it has read ahead goes before the end of the run is put together.
+        // Frees the read-ahead buffers before the run is completed.
         drop(merged);
         Ok((builder.finish()?, taken))
     }
 }
 
-/// Returns whether a value is copied instead of passed on: because all are, or so that the extent
-/// is given up, of which the rest is dead. A value that is longer fills most of its extents by
-/// itself.
+/// Returns whether a value is copied instead of passed on: because all values are, or to free its
+/// extent, which is sparsely used. Longer values are never copied, because each fills most of its
+/// extents by itself.
 fn is_copied(sparse: &[Extent], moves_values: bool, pointer: &ValuePointer) -> bool {
     pointer.len <= LONGEST_COPIED && (moves_values || lies_in(sparse, &pointer.node))
 }
 
-/// Returns whether a node lies in one of these extents, which are in order.
+/// Returns whether a node lies in one of these extents, which must be sorted.
 pub(crate) fn lies_in(extents: &[Extent], node: &NodePointer) -> bool {
     unit_lies_in(extents, (node.tier, node.offset / UNIT))
 }
 
-/// Returns whether a unit of a tier lies in one of these extents, which are in order.
+/// Returns whether a unit of a tier lies in one of these extents, which must be sorted.
 pub(crate) fn unit_lies_in(extents: &[Extent], (tier, unit): (u8, u64)) -> bool {
     let behind = |extent: &Extent| (extent.tier, u64::from(extent.start)) <= (tier, unit);
     debug_assert!(extents.is_sorted(), "extents by their places");
@@ -447,7 +449,7 @@ pub(crate) fn unit_lies_in(extents: &[Extent], (tier, unit): (u8, u64)) -> bool 
     before.last().is_some_and(holds)
 }
 
-/// Leaves out the sources of which a newer one deletes everything, for every reader: they need not
+/// Removes the sources that a newer one deletes completely for every reader, so that they need not
 /// be read.
 fn drop_deleted(sources: &mut Vec<Source>, rule: &Rule) {
     let mut newer: Vec<Source> = Vec::new();

@@ -1,15 +1,15 @@
 //! Ordered dictionaries.
 //!
-//! *Knows*: how records in key order are kept on a device, and which runs may hold a key.
+//! *Knows*: how records in key order are stored on a device, and which runs may hold a key.
 //!
-//! *Does not know*: transactions, threads, clocks; who assigned a sequence number.
+//! *Does not know*: transactions, threads, clocks; the assignment of sequence numbers.
 //!
 //! *Read in this order*: the crate `alluvium-dictionary` first, then [`run`], [`maplet`],
-//! `taking.rs` (a memtable becomes a run), `fuse.rs` (runs become one), `stitch` (leaves that are
-//! taken over unread), `mended.rs` (what a repair of leaves came to),
-//! `merge_memory.rs` (what a merge takes while it is under way), `layers`, `scanning`,
-//! [`tiered`], [`levels`]; [`map`], the least of them; [`paged`], trees whose pages are written in
-//! place; [`whereabouts`], which runs lie on which tier.
+//! `taking.rs` (writes a memtable as a run), `fuse.rs` (merges several runs into one), `stitch`
+//! (leaves that a merge adopts without reading them), `mended.rs` (the result of a repair of
+//! leaves), `merge_memory.rs` (the memory that a running merge uses), `layers`, `scanning`,
+//! [`tiered`], [`levels`]; [`map`], the simplest dictionary; [`paged`], trees whose pages are
+//! updated in place; [`whereabouts`], the placement of runs on storage tiers.
 //!
 //! Invariants:
 //!

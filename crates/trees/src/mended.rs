@@ -1,4 +1,4 @@
-//! What a repair of leaves, index nodes and values has come to.
+//! The result of a repair of leaves, index nodes and values.
 
 use crate::run::{DamagedNode, Holds};
 use crate::tiered::Lost;
@@ -6,23 +6,23 @@ use alluvium_dictionary::range::KeyRange;
 use alluvium_dictionary::rules::Schema;
 use alluvium_storage::{Error, Result};
 
-/// What a repair of leaves, index nodes and values has come to.
+/// The result of a repair of leaves, index nodes and values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mended {
-    /// Leaves and index nodes that the structure does not have any more.
+    /// Number of leaves and index nodes that were removed.
     pub nodes: u64,
-    /// Values, kept apart from their leaves, that it does not have any more, with their records.
+    /// Number of separate values that were removed with their records.
     pub values: u64,
-    /// Filters that were written again, from the keys of their runs.
+    /// Number of filters that were rebuilt from the keys of their runs.
     pub filters: u64,
-    /// What is gone with them.
+    /// The data lost with them.
     pub lost: Vec<Lost>,
-    /// Why damage is left, if what is sound of its run could not be written again.
+    /// The reason why damage is left, if the undamaged rest of its run could not be rewritten.
     pub left: Option<String>,
 }
 
 impl Mended {
-    /// Notes nodes that are left out of a run that readers of some ranges need.
+    /// Records nodes that are omitted from a run, for the ranges in which readers need the run.
     pub(crate) fn note(&mut self, nodes: &[DamagedNode], within: &[KeyRange], schema: &dyn Schema) {
         for node in nodes {
             let (keys, of) = match node.holds {
@@ -46,11 +46,11 @@ impl Mended {
         }
     }
 
-    /// Notes why the rest of a run could not be written again, where that is left as it is. Returns
-    /// whether it was written.
+    /// If the rest of a run could not be rewritten and is left unchanged, records the reason.
+    /// Returns whether it was written.
     ///
     /// # Errors
-    /// What else went wrong.
+    /// All other errors.
     pub(crate) fn judge(&mut self, written: Result<()>) -> Result<bool> {
         let is_left = |error: &Error| {
             error.is_full() || matches!(error, Error::Corrupt { .. } | Error::TierFails { .. })
@@ -65,7 +65,8 @@ impl Mended {
     }
 }
 
-/// Returns what of a leaf's bounds is of its keyspace (T9): bounds may lie in the next one.
+/// Returns the part of a leaf's bounds inside its keyspace (T9). Bounds may extend into the next
+/// keyspace.
 fn within_keyspace(range: &KeyRange, schema: &dyn Schema) -> KeyRange {
     let mut prefix = range.low[..schema.prefix_len(&range.low)].to_vec();
     while let Some(last) = prefix.pop() {

@@ -1,24 +1,24 @@
-//! The memory that a merge of runs takes while it is under way. It is counted before the merge
-//! begins, so that the caches give way to it.
+//! The memory of a running merge of runs. It is reserved before the merge starts, so that the
+//! caches shrink accordingly.
 
 use crate::run::Depth;
 use alluvium_base::DeviceProfile;
 
-/// A buffer of a run that a merge reads, and those for what it writes.
+/// Size of a read buffer of an input run, and of all write buffers, in bytes.
 const READING: u64 = 256 << 10;
 const WRITING: u64 = 5 << 20;
-/// Of the leaves that a run's part begins and ends with, what lies outside of it.
+/// Parts of the first and last leaf of a run that are read although they are outside of the range.
 const LEAVES: u64 = 2 * (64 << 10);
-/// What a range delete takes while the deletes of several runs are put together, and in the run
-/// that is made.
+/// Memory of a range delete, both while the deletes of several runs are combined and in the
+/// resulting run.
 const DELETE: u64 = 64;
 
-/// Of what it writes, buffers that are not full yet.
+/// Partly filled write buffers.
 const FILLING: u64 = 2 << 20;
 
-/// Returns the memory of a merge of `runs` runs with this many records and range deletes, `bytes`
-/// in all, on a device. Reads are no longer than what they are of: the caches of a small store give
-/// way to so much, and what they drop is read again afterwards.
+/// Returns the memory of a merge of `runs` runs with these numbers of records and range deletes,
+/// `bytes` bytes in total, on a device. Reads are bounded by the size of the input, because the
+/// caches of a small store shrink by the result, and evicted nodes must be read again afterwards.
 pub(crate) fn merge_bytes(
     device: &DeviceProfile,
     runs: usize,

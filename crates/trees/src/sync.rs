@@ -1,4 +1,4 @@
-//! The atomics of versions of pages: the standard ones, or the model checker's under
+//! Atomics for page versions: the standard library's, or the model checker's under
 //! `--cfg alluvium_model_check`.
 
 #[cfg(alluvium_model_check)]

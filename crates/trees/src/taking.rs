@@ -1,4 +1,4 @@
-//! The share of a sealed memtable becomes a run, a slice at a time.
+//! Writes a share of a sealed memtable as a run, in slices.
 
 use crate::run::{Builder, Built, RunOptions};
 use alluvium_base::message::LAST;
@@ -12,24 +12,24 @@ use alluvium_storage::Result;
 use alluvium_storage::store::Store;
 use std::sync::Arc;
 
-/// A run that the messages of a share are written to. Dropped unfinished, it leaves nothing behind.
+/// A run being written from the messages of a share. Dropping it unfinished discards its output.
 #[derive(Debug)]
 pub(crate) struct Taking {
     share: Share,
     rule: Rule,
     builder: Builder,
     keyspace: Keyspace,
-    /// The last key that was taken; none before the first.
+    /// The last key that was written, or `None` before the first.
     last: Option<Vec<u8>>,
     taken: usize,
 }
 
 impl Taking {
-    /// Begins to write a share. `touches` says whether the dictionary has anything in a range: what
-    /// deletes nothing is left out.
+    /// Starts to write a share. `touches` returns whether the dictionary has any data in a range.
+    /// Deletes of nothing are left out.
     ///
     /// # Errors
-    /// As [`Builder::new`].
+    /// See [`Builder::new`].
     pub(crate) fn new(
         store: &Store,
         options: &RunOptions,
@@ -40,15 +40,14 @@ impl Taking {
     ) -> Result<Taking> {
         let mut builder = Builder::new(store, options)?;
         if share.memtable.has_range_deletes() {
-            // Those of other shares are cut off first: a delete that ends where the next one begins
-            // would become one with it.
+            // Deletes of other shares are clipped before folding, which would merge a delete with
+            // another that starts at its end.
             let mut deletes = share.range_deletes();
-            // The dictionary holds nothing as new as the memtable's oldest message, and the records
-            // that follow were not deleted.
+            // All data in the dictionary is older than the memtable's oldest message, and the
+            // following records were not deleted.
             deletes.level(rule.horizon);
             deletes.fold(&[rule.horizon]);
-            // Where the dictionary has nothing, a delete that every reader sees has nothing left to
-            // delete (G4).
+            // A delete that every reader sees can be dropped where the dictionary has no data (G4).
             deletes.retain(|start, end, sequence| {
                 sequence > rule.horizon || touches(&KeyRange::new(start, Some(end)))
             });
@@ -64,7 +63,7 @@ impl Taking {
         })
     }
 
-    /// Takes about `records` messages.
+    /// Writes about `records` messages.
     pub(crate) fn go_on(&mut self, records: usize) -> Result<Progress> {
         let (share, builder) = (&self.share, &mut self.builder);
         let mut cursor = match &self.last {
@@ -105,15 +104,15 @@ impl Taking {
         Ok(Progress::Done)
     }
 
-    /// Returns how many messages were taken.
+    /// Returns the number of messages written so far.
     pub(crate) fn taken(&self) -> usize {
         self.taken
     }
 
-    /// Writes what is left of the run; none of a share without messages.
+    /// Completes the run. `None` for a share without messages.
     ///
     /// # Errors
-    /// As [`Builder::finish`].
+    /// See [`Builder::finish`].
     pub(crate) fn finish(self) -> Result<Option<Built>> {
         self.builder.finish()
     }

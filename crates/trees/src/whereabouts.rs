@@ -1,25 +1,25 @@
-//! Which runs of a structure lie on which tier: for people who look at a store.
+//! The storage tiers of the runs of a structure, for inspection of a store.
 
 use crate::maplet::Maplet;
 use crate::run::Run;
 use std::fmt;
 
-/// How a run is called in its structure.
+/// The name of a run within its structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum RunName {
-    /// A run of a tree: its place in a group.
+    /// A run of a tree.
     Tree {
         /// The number of the group, unique in the store.
         group: u64,
-        /// The place in the group; the newest has the highest.
+        /// The index in the group; newer runs have higher indices.
         place: usize,
     },
     /// A run of levels.
     Level {
-        /// The level; 0 has what is newest.
+        /// The level; 0 has the newest data.
         level: usize,
-        /// The place in the level; the newest has the highest.
+        /// The index in the level; newer runs have higher indices.
         place: usize,
     },
 }
@@ -33,18 +33,18 @@ impl fmt::Display for RunName {
     }
 }
 
-/// How many bytes of each tier a run needs, and its filter.
+/// The bytes of each tier that a run and its filter need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RunPlace {
-    /// How it is called.
+    /// Name of the run.
     pub name: RunName,
-    /// Its records.
+    /// Number of records.
     pub records: u64,
-    /// Bytes of its nodes and values, by tier; those that it shares with others count for each.
+    /// Bytes of nodes and values, by tier. Bytes shared by several runs count for each of them.
     pub bytes: Vec<(u8, u64)>,
-    /// Bytes of its filter, by tier. The runs of a group of a tree have one, which counts for the
-    /// first of them.
+    /// Bytes of the filter, by tier. The runs of a group of a tree share one filter, which counts
+    /// for the first of them.
     pub filter_bytes: Vec<(u8, u64)>,
 }
 
@@ -61,7 +61,8 @@ impl RunPlace {
         }
     }
 
-    /// Returns the bytes that it needs of a tier: of its nodes and values, and of its filter.
+    /// Returns the bytes that the run needs on a tier: those of its nodes and values, and those of
+    /// its filter.
     #[must_use]
     pub fn on(&self, tier: u8) -> (u64, u64) {
         let of = |parts: &[(u8, u64)]| {
@@ -72,7 +73,7 @@ impl RunPlace {
     }
 }
 
-/// Adds up bytes by their tiers, in order.
+/// Returns the total bytes of each tier, sorted by tier.
 fn by_tier(parts: impl Iterator<Item = (u8, u64)>) -> Vec<(u8, u64)> {
     let mut tiers: Vec<(u8, u64)> = Vec::new();
     for (tier, bytes) in parts {

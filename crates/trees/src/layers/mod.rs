@@ -1,11 +1,11 @@
-//! Layers of runs with maplets, which are written for a structure and are part of none yet.
+//! Layers of runs with maplets, which are written for a structure but not attached to one yet.
 //!
 //! *Knows*: how the runs of layers are written and read.
 //!
-//! *Does not know*: the dictionary that takes them; sequence numbers of commits.
+//! *Does not know*: the dictionary that the layers are attached to; sequence numbers of commits.
 //!
-//! *Read in this order*: `alluvium_dictionary::versioned::IngestLayers` (what layers there are),
-//! this file (their runs), `read.rs` (lookups), `walk.rs` (walks).
+//! *Read in this order*: `alluvium_dictionary::versioned::IngestLayers` (the list of layers), this
+//! file (their runs), `read.rs` (lookups), `walk.rs` (iteration).
 
 mod read;
 mod walk;
@@ -26,25 +26,25 @@ use alluvium_storage::Result;
 use alluvium_storage::store::Store;
 use std::sync::Arc;
 
-/// How layers are written.
+/// Options for writing layers.
 #[derive(Clone, Debug)]
 pub(crate) struct How {
     pub(crate) store: Arc<Store>,
     pub(crate) schema: Arc<dyn Schema>,
     pub(crate) run: RunOptions,
     pub(crate) maplet: MapletSpec,
-    /// The most bytes of keys and values in a run.
+    /// Maximum number of bytes of keys and values in a run.
     pub(crate) run_bytes: u64,
-    /// Whether each run and each maplet lies where there is space when it is begun, and not where
-    /// the options say.
+    /// Whether the placement policy selects the tier of each run and maplet when it is started,
+    /// instead of the options.
     pub(crate) is_placed: bool,
 }
 
-/// Space that a run of unknown length finds on its tier, in bytes.
+/// Free space that a run of unknown length requires on its tier at the start, in bytes.
 const BEGINNING: u64 = 16 << 20;
 
 impl How {
-    /// Begins a run.
+    /// Starts a run.
     fn begin(&self) -> Result<Builder> {
         let tier = self.tier(BEGINNING.min(self.run_bytes), self.run.tier);
         let options = RunOptions {
@@ -62,7 +62,7 @@ impl How {
         }
     }
 
-    /// Finishes a run and its maplet; none without records and deleted ranges.
+    /// Completes a run and its maplet. `None` without records and range deletes.
     fn finish(&self, builder: Builder) -> Result<Option<Piece>> {
         let Some(mut built) = builder.finish()? else {
             return Ok(None);
@@ -96,7 +96,7 @@ pub struct Writer {
     how: How,
     builder: Option<Builder>,
     keyspace: Keyspace,
-    /// Bytes and records of the run that is being built.
+    /// Bytes and records of the run being built.
     filled: u64,
     building: u64,
 }
@@ -113,7 +113,7 @@ impl Writer {
     }
 }
 
-/// Returns how many bytes of memory the run that is being written takes.
+/// Returns the memory of the run being written, in bytes.
 pub(crate) fn writing_bytes(layers: &Layers) -> u64 {
     let Writer { how, building, .. } = layers.writer();
     match *building {
@@ -152,7 +152,7 @@ impl LayerWriter for Writer {
         Ok(())
     }
 
-    /// Ends a run, and writes its maplet.
+    /// Completes a run, and writes its maplet.
     fn end_run(&mut self, written: &mut Vec<Piece>) -> Result<()> {
         debug_assert_eq!(
             self.builder.is_some(),
@@ -178,8 +178,8 @@ impl LayerWriter for Writer {
     }
 
     fn abandon(&self, run: Piece) {
-        // The cache may hold nodes of it. Their checksums tell them from what is written there
-        // next.
+        // The cache may contain nodes of the run. Their checksums distinguish them from nodes
+        // written to the same place later.
         run.built.abandon(&self.how.store);
         run.maplet.abandon(&self.how.store);
     }

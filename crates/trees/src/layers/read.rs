@@ -12,11 +12,11 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{Guard, Result};
 use std::task::Poll;
 
-/// Hands what ended layers say of a key to `gather`, newest first. Layer `n` has the sequence
-/// number `n + 1` there.
+/// Feeds `gather` with the messages of completed layers about a key, newest first. Layer `n` has
+/// the sequence number `n + 1` there.
 ///
 /// # Errors
-/// As the device says; damage.
+/// I/O errors; damage.
 pub(crate) fn gather(layers: &Layers, key: Key<'_>, gather: &mut Gather<'_>) -> Result<()> {
     let store = &layers.writer().how.store;
     let deleted = layers.deletes().covering(key.bytes(), LAST);
@@ -34,7 +34,7 @@ pub(crate) fn gather(layers: &Layers, key: Key<'_>, gather: &mut Gather<'_>) -> 
     Ok(())
 }
 
-/// Hands a record to `gather`, as one of a layer with a number.
+/// Feeds `gather` with a record, with its layer's sequence number.
 pub(super) fn hand_over(
     record: Record<'_>,
     sequence: Sequence,
@@ -48,8 +48,9 @@ pub(super) fn hand_over(
     })
 }
 
-/// Returns the runs of a layer that a key may be in: one at most has it (Y2). There are several
-/// only where keys are long and begin alike, because bounds of runs are rounded then.
+/// Returns the runs of a layer whose bounds include a key. At most one contains the key (Y2). There
+/// can be several only for long keys with a long common prefix, because bounds of runs are rounded
+/// then.
 fn pieces_at<'l>(pieces: &'l [Piece], key: &'l [u8]) -> impl Iterator<Item = &'l Piece> {
     let behind = pieces.partition_point(|piece| piece.built.run.low() <= key);
     let before = pieces[..behind].iter().rev();

@@ -1,4 +1,4 @@
-//! Walks over the keys of layers.
+//! Iteration over the keys of layers.
 
 use super::Layers;
 use super::read::hand_over;
@@ -16,25 +16,25 @@ use alluvium_storage::{Error, Result};
 use std::fmt;
 use std::sync::Arc;
 
-/// A walk over the keys of a range that layers have messages of. The layers stay as long as it is
-/// used.
+/// An iterator over the keys of a range that have messages in layers. The layers must exist as long
+/// as it is used.
 pub(crate) struct LayerWalk {
     store: Arc<Store>,
     range: KeyRange,
     direction: Direction,
-    /// The runs of each layer, the newest layer first, with the number that readers see.
+    /// The runs of each layer, newest layer first, with the layer's sequence number.
     layers: Vec<(Sequence, Vec<Run>)>,
     deletes: Arc<RangeDeletes>,
-    /// Where it is; none before it has begun, and after an error.
+    /// The current position. `None` before the start and after an error.
     merged: Option<Merged<LayerCursor>>,
-    /// The last key that was handed out.
+    /// The last key that was returned.
     last: Option<Vec<u8>>,
 }
 
-/// A position in a layer, whose runs follow each other.
+/// A position in a layer, whose runs do not overlap.
 struct LayerCursor {
     sequence: Sequence,
-    /// Cursors of the runs from the current one on.
+    /// Cursors of the runs after the current one.
     cursors: std::vec::IntoIter<Cursor>,
     current: Option<Cursor>,
 }
@@ -49,7 +49,7 @@ impl fmt::Debug for LayerWalk {
     }
 }
 
-/// Returns a walk over the keys of a range.
+/// Returns an iterator over the keys of a range.
 pub(crate) fn walk(layers: &Layers, range: &KeyRange, direction: Direction) -> LayerWalk {
     let mut all = Vec::new();
     for (sequence, pieces) in layers.layers().rev() {
@@ -105,7 +105,7 @@ impl Source for LayerCursor {
 }
 
 impl LayerWalk {
-    /// Returns what is left of the range behind the last key.
+    /// Returns the rest of the range after the last key.
     fn left(&self) -> KeyRange {
         let Some(last) = &self.last else {
             return self.range.clone();

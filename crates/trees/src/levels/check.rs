@@ -1,4 +1,4 @@
-//! Reads what a structure has on the device, and reports everything that is wrong with it.
+//! Reads a structure from the device and reports everything that is wrong with it.
 
 use super::format::{Contents, RunName};
 use super::state::Member;
@@ -16,17 +16,17 @@ use alluvium_storage::extents::Reached;
 use alluvium_storage::{NodePointer, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Reads what a root leads to, and the nodes that hold it.
+/// Reads the contents of a root, and the nodes that hold them.
 fn read(files: Files<'_>, root: &[u8], purpose: Purpose) -> Result<(Contents, Vec<NodePointer>)> {
     read_root(files, root, &place(), purpose, |bytes, place| {
         Contents::decode(bytes, place, files.page_size)
     })
 }
 
-/// Every extent that the root of a structure leads to, with its references and live bytes.
+/// Returns every extent reachable from the root of a structure, with its references and live bytes.
 ///
 /// # Errors
-/// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when it is damaged; as the device says.
+/// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when the structure is damaged; I/O errors.
 pub fn reached(files: Files<'_>, root: &[u8]) -> Result<Vec<Reached>> {
     let (contents, nodes) = read(files, root, Purpose::Recovery)?;
     let mut extents = Vec::new();
@@ -38,11 +38,12 @@ pub fn reached(files: Files<'_>, root: &[u8]) -> Result<Vec<Reached>> {
     Ok(blob::reached(nodes, extents))
 }
 
-/// Checks what the root of a structure leads to in data files that are not written meanwhile;
-/// `live_bytes` says about how much there is. `tell` may end it by failing.
+/// Checks everything reachable from the root of a structure. The data files must not be written
+/// during the check. `live_bytes` is the approximate total, for progress reports. `tell` may end
+/// the check by returning an error.
 ///
 /// # Errors
-/// What `tell` returns. What cannot be read is reported, not returned.
+/// The errors of `tell`. Read errors are reported as findings, not returned.
 pub fn check_files(
     files: Files<'_>,
     root: &[u8],
@@ -55,16 +56,16 @@ pub fn check_files(
     Ok(check.findings)
 }
 
-/// Where a run lies: its tier, its offset, its birth and its checksum.
+/// The location of a run's footer: tier, offset, birth and checksum.
 type Place = (u8, u64, u64, u64);
 
-/// A check of runs, each once.
+/// A check that reads each run once.
 struct Check<'c> {
     files: Files<'c>,
     findings: Findings,
     total_bytes: u64,
     tell: &'c mut dyn FnMut(Checked) -> Result<()>,
-    /// By where the footer is, each with the ranges in which it counts.
+    /// Runs by the location of their footer, each with the ranges in which it counts.
     runs: BTreeMap<Place, (RunName, Vec<KeyRange>)>,
 }
 
@@ -114,7 +115,7 @@ impl<'c> Check<'c> {
         self.findings.tell_progress(0, self.tell)
     }
 
-    /// Everything that a reader of a run can reach in the ranges in which it counts.
+    /// Checks everything that a reader of a run can reach in the ranges in which the run counts.
     fn member(&mut self, member: &Member, within: &[KeyRange]) {
         let (run, maplet) = (&member.run, &member.maplet);
         let Findings { found, read, .. } = &mut self.findings;
@@ -203,7 +204,7 @@ impl Levels {
 }
 
 impl PartialEq for Member {
-    /// Whether both are the same part of the same run.
+    /// Returns whether both are the same part of the same run.
     fn eq(&self, other: &Member) -> bool {
         let is_same_run = self.run.pointer() == other.run.pointer();
         self.ages == other.ages && is_same_run && self.range == other.range

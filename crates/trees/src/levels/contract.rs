@@ -1,4 +1,5 @@
-//! The structure as its store sees it: see `alluvium_dictionary::contract`.
+//! Implements the store's interface to dictionaries for levels: see
+//! `alluvium_dictionary::contract`.
 
 use super::Levels;
 use super::incorporate::Incorporation;
@@ -21,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Levels {
-    /// Tells what each run has in a range, from index nodes alone.
+    /// Calls `tell` with the weight of each run in a range, computed from index nodes alone.
     fn weigh(&self, range: &KeyRange, tell: &mut dyn FnMut(&Member, Weight)) -> Result<()> {
         let store = &self.shared.home.store;
         let guard = store.epochs().pin();
@@ -73,7 +74,7 @@ impl Dictionary for Levels {
         self.may_merge()
     }
 
-    /// From 100 on writers are held back.
+    /// Writers are throttled from 100 on.
     fn read_amplification_percent(&self) -> u64 {
         let version = self.shared.versions.peek();
         let runs = version.levels.first().map_or(0, |level| groups(level).count());
@@ -121,7 +122,7 @@ impl Dictionary for Levels {
         let version = self.shared.versions.peek();
         let mut maplets: Vec<Maplet> = Vec::new();
         for member in &version.newest_first {
-            // Parts of a run have one filter.
+            // Parts of one run share a filter.
             if maplets
                 .iter()
                 .all(|maplet| maplet.pointer() != member.maplet.pointer())

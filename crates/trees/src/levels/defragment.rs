@@ -1,14 +1,14 @@
-//! Defragmentation: runs in which scans seek are written again, so that what is read together lies
+//! Defragmentation: runs in which scans seek are rewritten, so that leaves read together are stored
 //! together (Spillane 2012, section 6.2).
 //!
-//! Cursors of scans count how often what they read next does not lie behind what they had read.
-//! Each such jump costs them what the device would move meanwhile. A run is written again once
-//! scans have paid as much as that costs, so that it costs at most twice what the best choice would
-//! have. Of several runs it is the one of which scans have paid most. All of that has a budget: a
-//! share of what else was written since the structure was opened.
+//! Scan cursors count jumps: reads that do not start where the previous read ended. Each jump costs
+//! the scan as much time as the device needs to move `half_bandwidth` bytes. A run is rewritten
+//! once the jumps have cost as much as the rewrite, so that the total is at most twice the cost of
+//! the best choice in hindsight. Among several such runs the one with the most jumps is chosen. The
+//! rewrites have a budget: a share of all other bytes written since the structure was opened.
 //!
-//! Leaves that lie in long rows are taken over as they are, with their values. What is written is
-//! what lies in pieces.
+//! Leaves that lie in long contiguous rows are reused in place, with their values. Only fragmented
+//! leaves are rewritten.
 
 use super::Levels;
 use super::policy::Merge;
@@ -19,18 +19,18 @@ use alluvium_base::DeviceProfile;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A row of leaves stays where it lies if it is this many times as long as what the device moves
-/// while a read begins: reading it has nine tenths of the device's rate then.
+/// A row of leaves stays in place if it is this many times as long as what the device moves during
+/// one seek: reading the row then reaches nine tenths of the device's bandwidth.
 const LONG: u64 = 9;
 
-/// Bytes that were written since the structure was opened.
+/// Counters of bytes written since the structure was opened.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    /// What came in, and what merges made of it.
+    /// Bytes of incoming runs and of merges.
     written: AtomicU64,
-    /// By defragmentation.
+    /// Bytes written by defragmentation.
     defragmented: AtomicU64,
-    /// How many runs that were.
+    /// The number of runs that were defragmented.
     runs: AtomicU64,
 }
 
@@ -44,7 +44,8 @@ impl Ledger {
         self.runs.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns how many bytes may still be written with a share of what else was written.
+    /// Returns how many bytes defragmentation may still write, if it may write `percent` of the
+    /// other bytes.
     fn left(&self, percent: u32) -> u64 {
         debug_assert!(percent <= MOST_PERCENT, "a share: {percent}");
         let written = u128::from(self.written.load(Ordering::Relaxed));
@@ -54,19 +55,19 @@ impl Ledger {
     }
 }
 
-/// What is known of a run that may be written again.
+/// A run that may be rewritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Candidate {
-    /// Its bytes.
+    /// Size of the run in bytes.
     bytes: u64,
-    /// How often scans have jumped.
+    /// The number of jumps of scans in the run.
     jumps: u64,
-    /// Whether it can be written again now.
+    /// Whether the run can be rewritten now.
     is_free: bool,
 }
 
-/// Returns the place of the run that is written again, if one is worth it. A jump costs what the
-/// device moves meanwhile, `jump_bytes`; no more than `left_bytes` may be written.
+/// Returns the index of the run to rewrite, if a rewrite is worthwhile. `jump_bytes` is the cost of
+/// a jump: the bytes that the device moves in that time. At most `left_bytes` may be written.
 fn choose(candidates: &[Candidate], jump_bytes: u64, left_bytes: u64) -> Option<usize> {
     let is_due = |candidate: &Candidate| {
         let paid = candidate.jumps.saturating_mul(jump_bytes);
@@ -77,7 +78,7 @@ fn choose(candidates: &[Candidate], jump_bytes: u64, left_bytes: u64) -> Option<
         .max_by_key(|&place| candidates[place].jumps)
 }
 
-/// Returns which leaves a rewrite of a run takes over as they are.
+/// Returns which leaves a rewrite of a run reuses in place.
 pub(super) fn stitching(run: &Run, device: &DeviceProfile) -> Stitching {
     let leaf_bytes = bytes_of(run) / run.summary().leaves.max(1);
     let leaves = device.half_bandwidth().saturating_mul(LONG) / leaf_bytes.max(1);
@@ -91,8 +92,8 @@ pub(super) fn stitching(run: &Run, device: &DeviceProfile) -> Stitching {
 }
 
 impl Levels {
-    /// Returns how many runs were written again for what scans paid since the structure was opened,
-    /// and how many bytes were written for that.
+    /// Returns the number of runs that were defragmented since the structure was opened, and the
+    /// bytes written for that.
     #[must_use]
     pub fn defragmented(&self) -> (u64, u64) {
         let ledger = &self.shared.ledger;
@@ -100,15 +101,15 @@ impl Levels {
         (read(&ledger.runs), read(&ledger.defragmented))
     }
 
-    /// Returns how often scans have jumped in the runs that there are.
+    /// Returns the number of jumps of scans in the current runs.
     #[must_use]
     pub fn jumps(&self) -> u64 {
         let version = self.version();
         version.newest_first.iter().map(|member| member.run.jumps()).sum()
     }
 
-    /// Returns the merge that writes a run again for scans, if one is due. Nothing else is under
-    /// way then, and space is not scarce: it can wait.
+    /// Returns the merge that rewrites a run for scans, if one is due. Defragmentation can wait:
+    /// there is none while another merge runs or space is scarce.
     pub(super) fn defragmentation(&self, kept: &Kept, version: &Version) -> Option<Merge> {
         let shared = &self.shared;
         let percent = shared.options.stitching.defragment_percent;
@@ -118,7 +119,7 @@ impl Levels {
         }
         let tiers = shared.home.store.tiers();
         let mut places = Vec::new();
-        // What was merged in slices lies in pieces until it is merged again.
+        // A run merged in slices stays in pieces until the next full merge of it.
         let is_one_run = |group: &[Arc<Member>]| group.len() == 1 && group[0].is_whole();
         let mut candidates = Vec::new();
         for (level, runs) in version.levels.iter().enumerate() {
@@ -129,7 +130,7 @@ impl Levels {
                     tiers.has_unreadable() && extents.any(|extent| tiers.is_unreadable(extent.tier))
                 };
                 let bytes = bytes_of(&member.run);
-                // What would move to another tier moves with a merge.
+                // A run that belongs to another tier moves there with a merge.
                 let stays = || {
                     let tier = self.tier(level, bytes);
                     let extents = member.run.extents();

@@ -1,7 +1,7 @@
-//! The bytes of a levels structure at a checkpoint, version 2. All integers little-endian; a
-//! *varint* is LEB128 of at most 10 bytes. In version 1 every run counted for all keys.
+//! The format of a levels structure at a checkpoint, version 2. All integers are little-endian; a
+//! *varint* is LEB128 of at most 10 bytes. In version 1 every run counts for all keys.
 //!
-//! The root of them has the version: `crates/dictionary/src/blob/format.rs`. The contents:
+//! The root has the version number: see `crates/dictionary/src/blob/format.rs`. The contents:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -32,35 +32,36 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{Error, NodePointer, PageSize, Place, Result};
 use std::sync::Arc;
 
-/// The most levels: each is at least twice as large as the one above it.
+/// The largest number of levels that is accepted. Real structures have far fewer, because each
+/// level is at least twice as large as the one above it.
 const MOST_LEVELS: u64 = 4096;
 
-/// Added to the bits of a fingerprint where runs are named with their keys.
+/// Flag in the first byte: each run is followed by its key range.
 const HAS_RANGES: u8 = 128;
 
-/// A run as the contents name it.
+/// The name of a run in the contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunName {
-    /// The first and the last of its ages.
+    /// The first and the last age of the run.
     pub ages: (u64, u64),
-    /// The least sequence number of its records, whatever they say.
+    /// The least sequence number of the records, which overrides lower ones stored in the run.
     pub base: Sequence,
-    /// Where its footer is.
+    /// Pointer to the footer.
     pub run: NodePointer,
-    /// Where the directory of its maplet is.
+    /// Pointer to the directory of the maplet.
     pub maplet: NodePointer,
-    /// The keys of which it counts.
+    /// The keys for which the run counts.
     pub range: KeyRange,
 }
 
-/// What a structure consists of.
+/// The contents of a structure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contents {
     /// Bits of a fingerprint.
     pub fingerprint_bits: u8,
     /// When runs are merged.
     pub policy: Policy,
-    /// Which leaves a merge takes over; what is copied everywhere is not said.
+    /// Which leaves a merge reuses. The default, to copy every leaf, is not written.
     pub stitching: Stitching,
     /// The age of the next run.
     pub next_age: u64,
@@ -87,7 +88,7 @@ impl Contents {
         }
     }
 
-    /// Returns their bytes.
+    /// Returns the encoded contents.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let everything = KeyRange::everything();
@@ -118,7 +119,7 @@ impl Contents {
         out
     }
 
-    /// Reads contents.
+    /// Decodes contents.
     ///
     /// # Errors
     /// [`Error::Corrupt`] at `place`.
@@ -154,7 +155,7 @@ impl Contents {
     }
 }
 
-/// Appends the keys of which a run counts.
+/// Appends the key range of a run.
 fn encode_range(range: &KeyRange, out: &mut Vec<u8>) {
     let mut writer = Writer::new(out);
     writer.varint(range.low.len() as u64).bytes(&range.low);
@@ -165,7 +166,7 @@ fn encode_range(range: &KeyRange, out: &mut Vec<u8>) {
 }
 
 impl RunName {
-    /// Opens the run and its maplet, whether or not the store is open.
+    /// Opens the run and its maplet. The store need not be open.
     pub(super) fn open_from(&self, files: Files<'_>, purpose: Purpose) -> Result<Member> {
         Ok(Member {
             ages: self.ages,
@@ -215,7 +216,7 @@ impl<'b> Decoder<'b> {
             return Err(self.bad("the number of levels", count.to_string()));
         }
         let mut levels = Vec::new();
-        // What is newer has been read before: ages fall from one level to the next.
+        // Newer levels come first, and ages decrease from one level to the next.
         let mut above = next_age;
         for _ in 0..count {
             let level = self.level(above, has_ranges)?;
@@ -233,7 +234,7 @@ impl<'b> Decoder<'b> {
 
     fn level(&mut self, above: Age, has_ranges: bool) -> Result<Vec<RunName>> {
         let mut level: Vec<RunName> = Vec::new();
-        // A count that is not true ends with the bytes: every run takes some.
+        // A wrong count ends at the end of the bytes, because every run occupies at least one.
         for _ in 0..self.read(Reader::varint)? {
             let first = self.read(Reader::varint)?;
             let more = self.read(Reader::varint)?;
@@ -267,7 +268,7 @@ impl<'b> Decoder<'b> {
         Ok(level)
     }
 
-    /// Reads the keys of which a run counts.
+    /// Reads the key range of a run.
     fn range(&mut self) -> Result<KeyRange> {
         let low = self.read(Reader::varint)?;
         let low = self.key(low)?;
@@ -282,7 +283,7 @@ impl<'b> Decoder<'b> {
         }
     }
 
-    /// Reads a key of this length.
+    /// Reads a key of `len` bytes.
     fn key(&mut self, len: u64) -> Result<&'b [u8]> {
         let len = usize::try_from(len).unwrap_or(usize::MAX);
         self.read(|reader| reader.take(len))
@@ -373,7 +374,7 @@ mod tests {
         assert_eq!(newest, [8, 7, 6]);
     }
 
-    /// A run that counts for some keys, and another of its age for those behind.
+    /// A run that counts for some keys, and another of the same age for the following keys.
     fn in_parts() -> Contents {
         let mut contents = example();
         let whole = contents.levels[2][0].clone();

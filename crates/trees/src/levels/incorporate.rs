@@ -1,4 +1,4 @@
-//! The share of a memtable becomes the newest run of level 0.
+//! Incorporation: the share of a memtable becomes the newest run of level 0.
 
 use super::Levels;
 use super::policy;
@@ -15,7 +15,8 @@ use alluvium_storage::extents::Class;
 use alluvium_storage::{Error, Result};
 use std::sync::Arc;
 
-/// The share of a memtable on its way into a structure. Dropped unfinished, it leaves nothing.
+/// A share of a memtable that is being written into a structure. Dropped before it is published, it
+/// leaves no trace.
 #[derive(Debug)]
 pub struct Incorporation {
     levels: Levels,
@@ -25,14 +26,14 @@ pub struct Incorporation {
     state: State,
 }
 
-/// How far it has come.
+/// The state of an incorporation.
 #[derive(Debug)]
 enum State {
     Taking(Box<Taking>),
-    /// All of it is written, if there was anything.
+    /// The whole share is written; `None` if it was empty.
     Taken(Option<Box<Written>>),
     Published,
-    /// It was broken off: only the memtable has the messages.
+    /// It failed or was aborted: only the memtable has the messages.
     Broken,
 }
 
@@ -97,13 +98,13 @@ impl Incorporation {
 }
 
 impl Levels {
-    /// Returns the tier of what comes in, `bytes` of it, and of every filter.
+    /// Returns the tier for `bytes` of incoming data, and for every filter.
     pub(super) fn incoming_tier(&self, bytes: u64) -> u8 {
         let demand = Demand::newest(bytes);
         placement::tier(&self.shared.home.store, &demand)
     }
 
-    /// Returns the tier of what a merge into a level writes, `bytes` of it.
+    /// Returns the tier for `bytes` that a merge writes into a level.
     pub(super) fn tier(&self, level: usize, bytes: u64) -> u8 {
         let store = &self.shared.home.store;
         if store.tiers().count() == 1 {

@@ -1,4 +1,4 @@
-//! Ingest: layers of runs that become a structure's newest runs at once.
+//! Ingest: layers of runs that become the newest runs of a structure in one step.
 
 use super::Levels;
 use super::policy;
@@ -15,7 +15,7 @@ use alluvium_storage::Result;
 use alluvium_storage::extents::Class;
 use std::sync::Arc;
 
-/// Messages that come in layers, on their way into levels.
+/// An ingest into levels: messages arrive in layers.
 pub type Ingest = LayerIngest<Levels>;
 
 impl Levels {
@@ -27,7 +27,7 @@ impl Levels {
             schema: Arc::clone(&shared.home.schema),
             run: shared.options.run(Purpose::Incorporate, class, 0),
             maplet: shared.options.maplet(Purpose::Incorporate, class, 0),
-            // A layer is one run: the fewer there are the better.
+            // A layer is written as one run, because fewer runs make faster lookups.
             run_bytes: u64::MAX,
             is_placed: true,
         });
@@ -59,7 +59,7 @@ impl LayerTarget for Levels {
         let mut kept = shared.kept.lock();
         let version = self.version();
         let (mut runs, mut age) = (version.levels.clone(), version.next_age);
-        // Nothing can fail any more.
+        // Nothing can fail from here on.
         for (layer, piece) in layers.hand_over() {
             install_extents(&shared.home.store, &piece.built, &piece.maplet);
             let run = piece.built.run.based(first + layer);

@@ -1,29 +1,29 @@
-//! Which runs a merge takes, and what asks for it.
+//! The inputs of a merge, and the reason for it.
 
 use super::policy::Merge;
 use super::state::{Member, Version, groups};
 use std::sync::Arc;
 
-/// What asks for a merge.
+/// The reason for a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
-    /// The policy.
+    /// The policy asks for it.
     Policy,
-    /// A user: all of the structure becomes one run.
+    /// A user asks for it: the whole structure becomes one run.
     All,
-    /// A run has shrunk, and is written to a faster tier.
+    /// A run has shrunk, and is rewritten to a faster tier.
     Lift,
-    /// Scans: a run is written again.
+    /// Scans seek in a run: it is rewritten in one piece (defragmentation).
     Scans,
-    /// Scans that waded through what was deleted or has expired: everything becomes one run.
+    /// Scans skip many deleted or expired keys: the whole structure becomes one run.
     Waded,
-    /// A repair: a run is written again where it stands.
+    /// A repair: a run is rewritten in its place.
     Repair,
-    /// Scarce space: all runs become one in a slice of their keys.
+    /// Space is scarce: all runs become one run in a slice of their keys.
     Slice,
 }
 
-/// The runs that a merge takes, newest first.
+/// Returns the input runs of a merge, newest first.
 pub(super) fn inputs(version: &Version, merge: &Merge) -> Vec<Arc<Member>> {
     let mut inputs = Vec::new();
     for level in merge.from..=merge.to {

@@ -1,6 +1,6 @@
-//! Damaged leaves, index nodes and values, which would stop every merge and scan that comes to
-//! them, and damaged pages of filters, which would stop lookups: a repair writes their runs again.
-//! What the leaves had is lost; a filter has nothing that its run does not have.
+//! Repair of damaged leaves, index nodes and values, which stop every merge and scan that reaches
+//! them, and of damaged filter pages, which stop lookups. A repair rewrites the runs. The contents
+//! of damaged leaves are lost; a filter is rebuilt from its run without loss.
 
 use super::Levels;
 use super::merge::MergeStep;
@@ -13,22 +13,22 @@ use alluvium_storage::{Error, Result};
 use std::sync::Arc;
 
 impl Levels {
-    /// Writes runs with damaged leaves, index nodes or values again, without these, and runs with
-    /// damaged filters. Reads everything. Nothing else may change the structure meanwhile. The next
-    /// checkpoint makes it durable.
+    /// Rewrites runs with damaged leaves, index nodes or values, leaving these out, and runs with
+    /// damaged filters. Reads the whole structure. The caller must exclude all other changes of the
+    /// structure. The next checkpoint makes the repair durable.
     ///
     /// # Errors
-    /// As the device says. What was mended stays so.
+    /// I/O errors. Repairs made before the error remain.
     ///
     /// # Panics
-    /// When a merge is under way.
+    /// When a merge is running.
     pub fn mend(&self) -> Result<Mended> {
         let mut mended = Mended::default();
         let files = Files::of(&self.shared.home.store);
         let version = self.version();
         let mut damaged = Vec::new();
         for member in &version.newest_first {
-            // Parts of a run that stands in several places are looked at together.
+            // Parts of one run that appear in several places are examined together.
             let is_same = |other: &&Arc<Member>| other.run.pointer() == member.run.pointer();
             let parts: Vec<&Arc<Member>> = version.newest_first.iter().filter(is_same).collect();
             if !Arc::ptr_eq(parts[0], member) {
@@ -59,7 +59,8 @@ impl Levels {
         Ok(mended)
     }
 
-    /// Writes a run again, unless that is done: parts that have become one are written together.
+    /// Rewrites a run, unless it has already been rewritten: parts that have become one run are
+    /// written together.
     fn write_again(&self, member: &Arc<Member>) -> Result<()> {
         let Some(mut step) = MergeStep::again(self, member) else {
             return Ok(());
@@ -69,8 +70,8 @@ impl Levels {
     }
 }
 
-/// Returns whether the filter of a run is damaged. One on a tier that cannot be read for now is not
-/// known to be.
+/// Returns whether the filter of a run is damaged. A filter on a tier that cannot be read at
+/// present does not count as damaged.
 fn has_bad_filter(member: &Member, files: Files<'_>) -> bool {
     let found = member.maplet.check_from(files, &mut Amounts::default());
     !found.is_empty() && !matches!(member.maplet.missing(files, &[]), Err(Error::TierFails { .. }))

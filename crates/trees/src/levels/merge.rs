@@ -1,5 +1,5 @@
-//! A merge: runs that a policy has chosen become one, beside the structure, and are replaced at
-//! once.
+//! Merges: the runs that a policy has chosen become one run. Readers see the inputs until the
+//! result replaces them in one step.
 
 use super::Levels;
 use super::defragment;
@@ -23,20 +23,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A merge under way. Dropped, it gives up what it wrote.
+/// A running merge. If it is dropped unfinished, everything that it wrote is freed.
 #[derive(Debug)]
 pub struct MergeStep {
     levels: Levels,
     number: u64,
     merge: Merge,
-    /// Newest first; they stay until it is over, for nothing else takes busy runs away.
+    /// The input runs, newest first. No other merge removes busy runs, so they stay until this
+    /// merge is over.
     inputs: Vec<Arc<Member>>,
-    /// The keys of which it takes them; all of theirs if absent.
+    /// The key range to merge; `None` for all keys.
     slice: Option<KeyRange>,
     reason: Reason,
     older: Older,
     phase: Phase,
-    /// Memory that it takes, about.
+    /// Approximate memory use in bytes.
     memory_bytes: u64,
 }
 
@@ -44,23 +45,23 @@ pub struct MergeStep {
 enum Phase {
     Due,
     Merging(Box<Fused<Stitched>>),
-    /// The run is written, its filter is being built. The result goes to this level.
+    /// The run is written and its filter is being built. The level is the target of the result.
     Mapping(Box<Built>, Box<Merger>, usize),
     Over,
 }
 
 impl Levels {
-    /// Begins the merge that is due, if one is.
+    /// Begins the next merge, if one is due.
     ///
     /// # Errors
-    /// As [`Levels::next_slice`].
+    /// The errors of [`Levels::next_slice`].
     pub(super) fn next_merge(&self) -> Result<Option<MergeStep>> {
         let mut kept = self.shared.kept.lock();
         let version = self.version();
         if let Some(step) = self.next_slice(&mut kept, &version)? {
             return Ok(Some(step));
         }
-        // What is free is for slices, as long as there are any.
+        // While slices are left to merge, the free space is reserved for them.
         let is_scarce = self.shared.is_scarce.load(Ordering::Relaxed);
         if is_scarce && self.is_sweeping(&kept, &version) {
             return Ok(None);
@@ -68,11 +69,11 @@ impl Levels {
         Ok(self.next_whole(&mut kept, &version))
     }
 
-    /// Begins the merge of whole runs that is due, if one is.
+    /// Begins the next merge of whole runs, if one is due.
     fn next_whole(&self, kept: &mut Kept, version: &Version) -> Option<MergeStep> {
         let (merge, reason) = self.due(kept, version)?;
         if reason == Reason::Lift {
-            // It is tried once.
+            // A lift is tried only once.
             kept.shrunk = None;
         }
         kept.wants_all &= reason != Reason::All;
@@ -91,7 +92,7 @@ impl Levels {
         let inputs = runs.filter(|member| !member.range.intersect(&slice).is_empty());
         let inputs = inputs.cloned().collect();
         let mut step = self.begun(kept, version, merge, inputs, Reason::Slice);
-        // All that may be older is in it.
+        // The merge has all runs of the slice, so no older messages exist elsewhere.
         (step.slice, step.older) = (Some(slice), Older::None);
         step
     }
@@ -130,7 +131,7 @@ impl Levels {
         }
     }
 
-    /// Returns the memory that a merge of these runs takes, about.
+    /// Returns the approximate memory, in bytes, that a merge of these runs uses.
     fn memory_of_merge(&self, inputs: &[Arc<Member>]) -> u64 {
         let runs = || inputs.iter().map(|member| &member.run);
         let bytes = inputs.iter().map(|member| member.bytes()).sum();
@@ -140,7 +141,7 @@ impl Levels {
         merge_bytes(device, inputs.len(), bytes, records, deletes)
     }
 
-    /// Returns the merge that is due, and why.
+    /// Returns the next merge that is due, and its reason.
     fn due(&self, kept: &mut Kept, version: &Version) -> Option<(Merge, Reason)> {
         if version.newest_first.is_empty() {
             kept.wants_all = false;
@@ -163,9 +164,9 @@ impl Levels {
         Some((merge, Reason::Scans))
     }
 
-    /// Returns the merge that writes a run which has shrunk to the tier that it belongs to now, if
-    /// that is a faster one (the reclamation of Spillane 2012, chapter 5, across tiers). It is the
-    /// oldest of its level, or it stays where it is.
+    /// Returns the merge that rewrites a shrunk run to a faster tier, if it now belongs there (the
+    /// reclamation of Spillane 2012, chapter 5, across tiers). Only the oldest run of a level is
+    /// lifted.
     fn lift(&self, kept: &mut Kept, version: &Version) -> Option<Merge> {
         let age = kept.shrunk?;
         let is_it = |runs: &Vec<Arc<Member>>| runs.first().is_some_and(|member| member.ages.0 == age);
@@ -190,7 +191,7 @@ impl Levels {
         })
     }
 
-    /// Returns how many merges are due or under way.
+    /// Returns the number of merges that are due or running.
     pub(super) fn steps(&self) -> u64 {
         let mut kept = self.shared.kept.lock();
         let version = self.version();
@@ -199,7 +200,7 @@ impl Levels {
         kept.jobs.len() as u64 + u64::from(is_due)
     }
 
-    /// Returns whether a merge is under way, or due and not known to need more space than there is.
+    /// Returns whether a merge is running, or is due and not known to lack space.
     pub(super) fn may_merge(&self) -> bool {
         let mut kept = self.shared.kept.lock();
         let version = self.version();
@@ -209,11 +210,11 @@ impl Levels {
 }
 
 impl MergeStep {
-    /// Begins to write a run again, for a repair, with the parts that have become one with it. It
-    /// stays in its place. None where the structure does not have the run any more.
+    /// Begins to rewrite a run in its place, for a repair, together with the parts that have become
+    /// one with it. Returns `None` if the structure no longer has the run.
     ///
     /// # Panics
-    /// When a merge is under way.
+    /// When a merge is running.
     pub(super) fn again(levels: &Levels, member: &Arc<Member>) -> Option<MergeStep> {
         let mut kept = levels.shared.kept.lock();
         assert!(kept.jobs.is_empty(), "nothing else changes what is repaired");
@@ -238,14 +239,14 @@ impl MergeStep {
             _ if self.reason == Reason::Slice => Class::Freeing,
             true if matches!(self.reason, Reason::All | Reason::Repair) => Class::Freeing,
             true => Class::Essential,
-            // Another tier may have the space.
+            // Another tier may have enough space.
             false if self.levels.shared.home.store.tiers().count() > 1 => Class::Normal,
             false if matches!(self.reason, Reason::All | Reason::Repair) => Class::Freeing,
             false => Class::Normal,
         }
     }
 
-    /// The ages of what comes of it.
+    /// The ages of the result.
     fn ages(&self) -> (Age, Age) {
         let (newest, oldest) = (self.inputs.first(), self.inputs.last());
         let (newest, oldest) = (
@@ -262,15 +263,16 @@ impl MergeStep {
         let left = self.left_behind(tier);
         let stitching = match self.reason {
             Reason::Scans => defragment::stitching(&self.inputs[0].run, shared.home.store.device()),
-            // The filter that knows the keys of leaves that are not read may be damaged.
-            // What a slice takes over unread would not come free.
+            // A repair must read the keys of every leaf, because the filter that has them may be
+            // damaged. A slice must rewrite every leaf, because a reused leaf would not free its
+            // space.
             Reason::Repair | Reason::Slice => Stitching {
                 threshold: u32::MAX,
                 ..shared.options.stitching
             },
             _ => shared.options.stitching,
         };
-        // What is taken over unread stays where it lies.
+        // A reused leaf stays in its place and cannot move to another tier.
         let stitching = match left.is_empty() {
             true => stitching,
             false => Stitching {
@@ -307,7 +309,7 @@ impl MergeStep {
         Fused::over(store, sources.collect(), plan, &options, open)
     }
 
-    /// The inputs' extents that lie on another tier, which the merge takes along.
+    /// The extents of the inputs that the merge must move from another tier.
     fn left_behind(&self, tier: u8) -> Vec<Extent> {
         let store = &self.levels.shared.home.store;
         let used = self.inputs.iter().flat_map(|member| member.uses());
@@ -318,8 +320,8 @@ impl MergeStep {
             .collect()
     }
 
-    /// Those of the inputs' extents of which all runs together need less than half, and those that
-    /// lie on another tier.
+    /// The extents of the inputs of which all runs together use less than half, and those that must
+    /// move from another tier. Values in these are copied.
     fn sparse(&self, left: Vec<Extent>) -> Vec<Extent> {
         let version = self.levels.version();
         let live = version.live_bytes();
@@ -327,7 +329,7 @@ impl MergeStep {
         let is_sparse = |extent: &Extent| 2 * live.get(extent).copied().unwrap_or(0) < extent.bytes();
         let mut sparse: Vec<Extent> = used.map(|used| used.extent).filter(is_sparse).collect();
         if let Some(slice) = &self.slice {
-            // Of others, what is copied would not come free with the slice.
+            // Copying values from an extent that is also used outside the slice would not free it.
             let lies_within = |used: &&Use| slice.contains(&used.low) && slice.contains(&used.high);
             let all = version.newest_first.iter().flat_map(|member| member.uses());
             let cut: BTreeSet<Extent> = all
@@ -389,7 +391,7 @@ impl MergeStep {
         }
     }
 
-    /// Returns the filters of the inputs of which leaves were taken over: their keys were not read.
+    /// Returns the filters of inputs with reused leaves, whose keys were not read.
     fn filters_of_adopted(&self, inputs: &[Stitched]) -> Vec<maplet::Source> {
         if self.levels.shared.options.filters == Filters::Rehashed {
             return Vec::new();
@@ -428,8 +430,8 @@ impl MergeStep {
         }
     }
 
-    /// Puts the result in the place of a slice of the inputs. It stands beside what is left of the
-    /// oldest of them.
+    /// Replaces a slice of the inputs by the result, which is placed next to the remaining parts of
+    /// the oldest input.
     fn install_slice(&mut self, slice: &KeyRange, result: Option<Written>) {
         let levels = self.levels.clone();
         let store = &levels.shared.home.store;
@@ -485,7 +487,7 @@ impl MergeStep {
         self.end(&mut kept);
     }
 
-    /// Puts the result in the place of the inputs.
+    /// Replaces the inputs by the result.
     fn install(&mut self, result: Option<(Written, usize)>) {
         if let Some(slice) = self.slice.clone() {
             return self.install_slice(&slice, result.map(|(written, _)| written));
@@ -515,7 +517,7 @@ impl MergeStep {
                 kept.shrunk = Some(member.ages.0);
             }
             let risen = self.risen(&kept, &runs, level, bytes);
-            // Ages rise within a level (V2).
+            // Ages increase within a level (V2).
             let is_older = |other: &Arc<Member>| other.ages.1 < member.ages.0;
             let at = runs[risen].partition_point(is_older);
             runs[risen].insert(at, member);
@@ -525,7 +527,7 @@ impl MergeStep {
         self.end(&mut kept);
     }
 
-    /// Counts what it has written.
+    /// Counts the bytes that the merge wrote.
     fn note(&self, bytes: u64) {
         let ledger = &self.levels.shared.ledger;
         match self.reason {
@@ -536,8 +538,9 @@ impl MergeStep {
         }
     }
 
-    /// Returns the level that the result rises to, of the runs that are left. Beside another merge
-    /// it stays: what comes of that may be newer, and go below it (V2).
+    /// Returns the level to which the result rises among the remaining runs. While another merge
+    /// runs it does not rise: the result of that merge may be newer and be placed in a deeper level
+    /// (V2).
     fn risen(&self, kept: &Kept, runs: &[Vec<Arc<Member>>], level: usize, bytes: u64) -> usize {
         let others = kept.jobs.iter().filter(|job| **job != self.number);
         if others.count() > 0 || kept.wants_all {
@@ -545,7 +548,7 @@ impl MergeStep {
         }
         let mut above: Vec<usize> = runs[..=level].iter().map(Vec::len).collect();
         if level > self.merge.to {
-            // It is the newest there.
+            // The result is the newest run of that level, so no run there prevents it from rising.
             above[level] = 0;
         }
         let options = &self.levels.shared.options;
@@ -559,7 +562,7 @@ impl MergeStep {
         kept.jobs.remove(&self.number)
     }
 
-    /// Gives up what was written and not installed.
+    /// Frees everything that was written and not installed.
     fn give_up(&mut self) {
         if let Phase::Mapping(built, ..) = std::mem::replace(&mut self.phase, Phase::Over) {
             built.abandon(&self.levels.shared.home.store);
@@ -584,7 +587,7 @@ impl Step for MergeStep {
             }
             drop(kept);
             if self.reason == Reason::Scans {
-                // It is tried again when scans have paid once more.
+                // The run is rewritten only after as many jumps again.
                 self.inputs[0].run.forget_jumps();
             }
             self.give_up();

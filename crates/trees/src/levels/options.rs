@@ -1,26 +1,26 @@
-//! How a levels structure is built, and how that is said in words.
+//! Options of a levels structure, and the text form of policies.
 
 use crate::stitch::{Filters, Stitching};
 use alluvium_storage::{Error, Result};
 use std::fmt;
 use std::str::FromStr;
 
-/// Least runs that are merged, and the least ratio of two levels.
+/// The least number of runs in a merge, and the least ratio of two levels.
 pub const LEAST: u32 = 2;
-/// Most.
+/// The greatest number of runs in a merge, and the greatest ratio of two levels.
 pub const MOST: u32 = 64;
-/// Most tiers that a SAMT can name.
+/// The most tiers for which a SAMT can give a fan-out.
 const TIERS: usize = 8;
-/// Runs of a level, where nothing else is said.
+/// The default number of runs in a level.
 const USUAL: u32 = 4;
 const _: () = assert!(LEAST <= USUAL && USUAL <= MOST && TIERS > 0);
 
-/// How many runs the levels of a tier may have.
+/// The number of runs that the levels of a tier may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fanout {
-    /// K: this number of runs of a level become one of the next.
+    /// K: the number of runs of a level that are merged into one run of the next.
     pub runs: u32,
-    /// Levels of the tier. The last tier has all that follow, whatever this says.
+    /// The number of levels of the tier. Ignored for the last tier, which has all remaining levels.
     pub levels: u32,
 }
 
@@ -36,35 +36,36 @@ pub struct Fanout {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Policy {
-    /// K runs of a level become one of the next level. A fan-out for each tier of the store.
+    /// K runs of a level are merged into one run of the next level. There is a fan-out for each
+    /// tier of the store.
     Samt(Box<[Fanout]>),
-    /// One run on each level; level `i` takes `ratio - 1` merges of `ratioⁱ` memtables.
+    /// One run on each level. Level `i` receives `ratio - 1` merges of `ratioⁱ` memtables.
     Cola {
-        /// By how much levels grow.
+        /// The growth factor of levels.
         ratio: u32,
     },
-    /// One run on each level, merged with the next when it is larger than `ratioⁱ` memtables.
+    /// One run on each level, merged with the next level when it is larger than `ratioⁱ` memtables.
     Leveled {
-        /// By how much levels grow.
+        /// The growth factor of levels.
         ratio: u32,
     },
-    /// Runs are merged only when a user asks for it.
+    /// Runs are merged only on a user's request.
     Never,
 }
 
 /// How a levels structure is built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LevelsOptions {
-    /// When runs are merged; fixed when the structure is created.
+    /// The merge policy; fixed when the structure is created.
     pub policy: Policy,
-    /// Bytes of a run that a full memtable becomes.
+    /// The size in bytes of a run made from a full memtable.
     pub unit_bytes: u64,
     /// Bits of a fingerprint; fixed when the structure is created.
     pub fingerprint_bits: u8,
-    /// Which leaves a merge takes over unread; fixed when the structure is created, but for a
-    /// function that says which keys are one.
+    /// Which leaves a merge reuses without reading them. Fixed when the structure is created,
+    /// except for the function that compares keys.
     pub stitching: Stitching,
-    /// What filters are made of; the caller's, as it is not kept.
+    /// The kind of filter. It is not stored: the caller supplies it at each opening.
     pub filters: Filters,
 }
 
@@ -73,7 +74,8 @@ impl Default for LevelsOptions {
         LevelsOptions {
             policy: Policy::default(),
             unit_bytes: 64 << 20,
-            // A run of 2³⁰ keys answers for one stranger in 1,000: fingerprints never grow.
+            // With 40 bits, a filter of 2³⁰ keys has a false positive rate of 1 in 1,000:
+            // fingerprints never grow.
             fingerprint_bits: 40,
             stitching: Stitching::default(),
             filters: Filters::default(),
@@ -92,7 +94,7 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// Fails unless all its numbers are ones that it can work with.
+    /// Checks that all numbers of the policy are in their bounds.
     ///
     /// # Errors
     /// [`Error::BadOption`].
@@ -173,7 +175,7 @@ impl FromStr for Policy {
     }
 }
 
-/// Reads `4`, or `4x2/8`: K is 4 on two levels, and 8 on all that follow.
+/// Parses `4`, or `4x2/8`: K is 4 on two levels, and 8 on all remaining levels.
 fn fanouts_of(text: &str) -> Result<Box<[Fanout]>> {
     let tiers = text.split('/').map(|tier| {
         let (runs, levels) = match tier.split_once('x') {
@@ -187,7 +189,7 @@ fn fanouts_of(text: &str) -> Result<Box<[Fanout]>> {
     });
     let mut tiers = tiers.collect::<Result<Vec<Fanout>>>()?;
     let last = tiers.len() - 1;
-    // It has all that follow, whatever is said.
+    // The last tier has all remaining levels, whatever the text gives.
     tiers[last].levels = u32::MAX;
     if tiers[..last].iter().any(|tier| tier.levels == u32::MAX) {
         return Err(bad(format!(

@@ -1,60 +1,61 @@
-//! Every decision about which runs are merged, and to which level what comes of it goes: pure
-//! functions of the sizes of runs.
+//! Decides which runs are merged and into which level: pure functions of the sizes of runs.
 //!
-//! The policies are those of Spillane 2012, chapter 5: SAMT (as Cassandra merges), R-COLA (as
-//! HBase does), levels of one run each that grow by a ratio (O'Neil 1996), and no merging at all.
-//! A share of a memtable becomes the newest run of level 0 in each of them; what they differ in is
-//! what comes later.
+//! The policies are those of Spillane 2012, chapter 5: SAMT (Cassandra's merges), R-COLA (HBase's),
+//! levels of one run each that grow by a ratio (O'Neil 1996), and no merges at all. In each of them
+//! a share of a memtable becomes the newest run of level 0; the policies differ in what is merged
+//! later.
 
 use crate::levels::options::{Fanout, Policy};
 #[cfg(all(test, not(alluvium_model_check)))]
 use crate::stitch::{SameScan, StitchView, Stitching};
 
-/// Beside what cannot be read there may be this many times the runs that are merged at once.
+/// While some runs cannot be read, a level may have this many times the runs of one merge before a
+/// merge ignores that they differ in size.
 const MANY: usize = 2;
 
-/// No level is deeper: each is at least twice as large as the one above it.
+/// The greatest depth of a level: each level is at least twice as large as the one above it.
 const MOST_LEVELS: usize = 64;
 const _: () = assert!(
     1u128 << MOST_LEVELS > u64::MAX as u128,
     "runs of any size have a level"
 );
 
-/// A run, as a policy sees it.
+/// A run as a policy sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunView {
-    /// Its bytes.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Whether a merge reads it, or it cannot be read for now.
+    /// Whether a merge reads the run, or the run cannot be read at present.
     pub is_busy: bool,
-    /// Whether it lies on a tier of which reads fail for now.
+    /// Whether the run is on a tier whose reads fail at present.
     pub is_lost: bool,
 }
 
-/// What a policy is told.
+/// The input of a policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
-    /// Bytes of a run that a full memtable becomes.
+    /// The size in bytes of a run made from a full memtable.
     pub unit_bytes: u64,
     /// The runs of each level, oldest first. Lower levels are newer than higher ones.
     pub levels: Vec<Vec<RunView>>,
-    /// Whether all of it is to become one run.
+    /// Whether the whole structure is to become one run.
     pub wants_all: bool,
 }
 
-/// A merge: the oldest runs of one level, and all runs of the levels below it down to another.
-/// Within one level it may be others.
+/// A merge: the oldest runs of one level, and all runs of the deeper levels down to another. A
+/// merge within one level may have any neighbouring runs of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Merge {
-    /// The newest level that it takes runs of.
+    /// The newest input level.
     pub from: usize,
-    /// How many runs it takes of that level: the oldest ones.
+    /// The number of runs of that level in the merge: the oldest ones.
     pub runs: usize,
-    /// How many older ones it leaves there: none, unless all that it takes is of that level.
+    /// The number of older runs of that level that stay outside the merge; zero unless all inputs
+    /// are in that level.
     pub skips: usize,
-    /// The oldest level that it takes runs of; of this one and all between it takes every run.
+    /// The oldest input level. Every run below `from` down to this level is an input.
     pub to: usize,
-    /// The level that the result becomes the newest run of.
+    /// The level whose newest run the result becomes.
     pub into: usize,
 }
 
@@ -64,13 +65,13 @@ impl View {
         runs.any(|run| run.is_busy)
     }
 
-    /// Returns whether it has a run that cannot be read for now.
+    /// Returns whether some run cannot be read at present.
     pub(super) fn has_lost(&self) -> bool {
         self.levels.iter().flatten().any(|run| run.is_lost)
     }
 
-    /// Returns whether all of it becomes one run before anything else is done. What cannot be read
-    /// for now keeps nothing else waiting.
+    /// Returns whether a merge of everything comes before all other merges. Runs that cannot be
+    /// read at present must not block other merges.
     pub(super) fn takes_all(&self) -> bool {
         self.wants_all && !self.has_lost()
     }
@@ -85,7 +86,7 @@ impl View {
         self.levels.get(level).map_or(0, Vec::len)
     }
 
-    /// Everything becomes one run.
+    /// Returns the merge of everything into one run.
     pub(super) fn all(&self) -> Option<Merge> {
         let has_runs = |level: &usize| self.runs(*level) > 0;
         let from = (0..self.levels.len()).find(has_runs)?;
@@ -101,11 +102,11 @@ impl View {
     }
 }
 
-/// Returns the merge that is done next, if one is due that does without the runs that others read.
+/// Returns the next merge, if one is due whose inputs are not busy.
 #[must_use]
 pub fn choose(policy: &Policy, view: &View) -> Option<Merge> {
     assert!(view.unit_bytes > 0, "a memtable has bytes");
-    // Others would have to end before: none begins meanwhile.
+    // A merge of everything waits for the running merges to end, so no other merge begins.
     if view.takes_all() {
         return view.all();
     }
@@ -118,15 +119,14 @@ pub fn choose(policy: &Policy, view: &View) -> Option<Merge> {
     usual.or_else(|| beside_lost(policy, view))
 }
 
-/// Where runs that cannot be read for now keep a level from being merged as usual, those that are
-/// newer than all of them become fewer all the same, and stay in their level. Of as many neighbours
-/// as are merged at once the smallest are taken, once they are about as large as each other: so
-/// each is written as often as levels would have it, about. If there are many it is done in any
-/// case.
+/// Merges runs that are newer than all unreadable ones, when those block the usual merges of their
+/// level. The result stays in the level. The smallest window of neighbours is merged, as many as
+/// the policy merges at once, if they are of similar size: each byte is then written about as often
+/// as levels would write it. With many runs the sizes are ignored.
 fn beside_lost(policy: &Policy, view: &View) -> Option<Merge> {
     let has_lost = |level: &usize| view.levels[*level].iter().any(|run| run.is_lost);
     let newest = (0..view.levels.len()).find(has_lost)?;
-    // In the other policies a level of one run takes nothing: what is new stays in level 0.
+    // In the other policies a level of one run cannot receive another: new runs stay in level 0.
     let (level, at_once) = match policy {
         Policy::Samt(fanouts) => (newest, fanout(fanouts, newest).runs),
         Policy::Cola { ratio } | Policy::Leveled { ratio } => (0, *ratio),
@@ -154,8 +154,8 @@ fn beside_lost(policy: &Policy, view: &View) -> Option<Merge> {
     })
 }
 
-/// A level that has more runs than its fan-out gives its oldest ones to the next, as one. The
-/// newest such level is first: what is read most often becomes fewer runs.
+/// SAMT: a level with more runs than its fan-out merges its oldest ones into one run of the next
+/// level. The newest such level is first, because its runs are read most often.
 fn samt(fanouts: &[Fanout], view: &View) -> Option<Merge> {
     let is_due = |&level: &usize| {
         view.runs(level) > fanout(fanouts, level).runs as usize && !view.is_busy(level..=level)
@@ -172,8 +172,8 @@ fn samt(fanouts: &[Fanout], view: &View) -> Option<Merge> {
     })
 }
 
-/// What is new becomes one with all levels down to the first that can take it and all that is above
-/// it. Level `i` takes up to `(ratio - 1) ratioⁱ` memtables: after `ratio - 1` merges it is full.
+/// R-COLA: merges level 0 with all levels down to the first that has capacity for the total. Level
+/// `i` holds up to `(ratio - 1) ratioⁱ` memtables, so it is full after `ratio - 1` merges.
 fn cola(ratio: u64, view: &View) -> Option<Merge> {
     let is_one_run = (view.runs(0) == 1, view.bytes(0) <= (ratio - 1) * view.unit_bytes);
     if view.runs(0) == 0 || is_one_run == (true, true) {
@@ -204,8 +204,8 @@ fn cola(ratio: u64, view: &View) -> Option<Merge> {
     (!view.is_busy(0..=to)).then_some(merge)
 }
 
-/// A level of one run that is larger than its share gives it to the next one; what is new becomes
-/// one with level 1. Level `i` takes `ratioⁱ` memtables.
+/// Leveled: a run larger than its level's share is merged into the next level, and the runs of
+/// level 0 into level 1. The share of level `i` is `ratioⁱ` memtables.
 fn leveled(ratio: u64, view: &View) -> Option<Merge> {
     let share = |level: usize| {
         let level = u32::try_from(level).unwrap_or(u32::MAX);
@@ -214,7 +214,8 @@ fn leveled(ratio: u64, view: &View) -> Option<Merge> {
     let is_over = |level: &usize| view.bytes(*level) > share(*level);
     let over = (1..view.levels.len()).rev().filter(is_over);
     let is_free = |from: &usize| !view.is_busy(*from..=from + 1);
-    // A level that waits for what cannot be read takes no more, and others go on.
+    // A level that waits for an unreadable run receives nothing more; other levels are still
+    // merged.
     let first = (view.runs(0) > 0).then_some(0);
     let from = match view.has_lost() {
         false => over.chain(first).next().filter(is_free)?,
@@ -231,12 +232,12 @@ fn leveled(ratio: u64, view: &View) -> Option<Merge> {
     Some(merge)
 }
 
-/// Level 0 may have this many times the runs that are merged at once before writers are held back:
-/// a merge takes a while, and others come meanwhile.
+/// Writers are throttled once level 0 has this many times the runs of one merge: new runs arrive
+/// while a merge is running.
 const USUAL_TIMES: u64 = 3;
 
-/// Returns how many runs level 0 has, in hundredths of what there should be at most. Where nothing
-/// is merged, any number is right.
+/// Returns the read amplification of level 0: its runs in percent of their limit. Without merges
+/// there is no limit, and the result is 0.
 #[must_use]
 pub fn crowding(policy: &Policy, runs: usize) -> u64 {
     let at_once = match policy {
@@ -248,9 +249,9 @@ pub fn crowding(policy: &Policy, runs: usize) -> u64 {
     runs as u64 * 100 / (USUAL_TIMES * u64::from(at_once))
 }
 
-/// Returns the level to which the result of a merge goes, once its size is known. A SAMT keeps it
-/// where its runs were when it takes no more than half of that level: so few bytes never sink far
-/// (the reclamation of Spillane 2012, chapter 5).
+/// Returns the level that receives the result of a merge, once its size is known. A SAMT keeps a
+/// result in the level of its inputs if it fills at most half of that level, so that little data
+/// never sinks far (the reclamation of Spillane 2012, chapter 5).
 #[must_use]
 pub fn target(policy: &Policy, unit_bytes: u64, merge: &Merge, bytes: u64) -> usize {
     let Policy::Samt(fanouts) = policy else {
@@ -270,13 +271,13 @@ pub fn target(policy: &Policy, unit_bytes: u64, merge: &Merge, bytes: u64) -> us
     }
 }
 
-/// Returns the level that the result of a merge rises to from the one that it would go to: what
-/// shrank moves back up, so that few bytes never stay deep (Spillane 2012, chapter 5). Nothing is
-/// written for that. `above` says how many runs each level above has, the level itself last, of
-/// which only those count that are newer than the result.
+/// Returns the level to which the result of a merge rises from its target: a run that has shrunk
+/// moves up, so that little data never stays deep (Spillane 2012, chapter 5). Nothing is written
+/// for that. `above` has the number of runs of each level above, and, as the last element, the runs
+/// of the level itself that are newer than the result.
 ///
-/// It rises past levels without runs only, for all of them are newer than it; and to a level of
-/// which it takes no more than half, and that has space for a run.
+/// A run rises only past empty levels, because all runs there are newer. It rises only to a level
+/// of which it fills at most half, and which may have another run.
 #[must_use]
 pub fn rise(policy: &Policy, unit_bytes: u64, above: &[usize], bytes: u64) -> usize {
     let mut level = above.len().saturating_sub(1);
@@ -287,7 +288,7 @@ pub fn rise(policy: &Policy, unit_bytes: u64, above: &[usize], bytes: u64) -> us
                 let runs = fanout(fanouts, level).runs;
                 (bytes.saturating_mul(u64::from(runs)), runs as usize)
             }),
-            // Levels of one run. What is new comes to level 0.
+            // Levels of one run. Level 0 is left to new runs.
             Policy::Cola { ratio } | Policy::Leveled { ratio } if to > 0 => {
                 let depth = u32::try_from(to).unwrap_or(u32::MAX);
                 let times = u64::from(*ratio).saturating_pow(depth);
@@ -304,13 +305,13 @@ pub fn rise(policy: &Policy, unit_bytes: u64, above: &[usize], bytes: u64) -> us
     level
 }
 
-/// Returns the level that a run which is newer than all others goes to, where `runs` says how many
-/// each level has. A large one need not sink by merges where nothing stands in its way.
+/// Returns the level for a new run that is newer than all others. `runs` has the number of runs of
+/// each level. A large run need not sink by merges past levels that are empty.
 #[must_use]
 pub fn landing(policy: &Policy, unit_bytes: u64, runs: &[usize], bytes: u64) -> usize {
     let empty = runs.iter().take_while(|runs| **runs == 0).count();
-    // Levels of one run take another only by a merge.
-    // Below all that there is, any level is free.
+    // A level of one run receives another only by a merge.
+    // In an empty structure every level is free.
     let is_new = empty == runs.len();
     let deepest = match policy {
         _ if is_new => MOST_LEVELS,
@@ -332,8 +333,8 @@ pub fn landing(policy: &Policy, unit_bytes: u64, runs: &[usize], bytes: u64) -> 
     level
 }
 
-/// Returns the tier of the store that a level's runs are written to, if the policy says so: it does
-/// with a fan-out for each tier.
+/// Returns the tier to which the runs of a level are written, if the policy determines it: a SAMT
+/// with a fan-out for each tier does.
 #[must_use]
 pub fn tier(policy: &Policy, level: usize) -> Option<u8> {
     match policy {
@@ -346,7 +347,7 @@ fn fanout(fanouts: &[Fanout], level: usize) -> Fanout {
     fanouts[place(fanouts, level)]
 }
 
-/// Returns which of the fan-outs counts for a level: the last one for all that follow.
+/// Returns the index of the fan-out for a level. The last fan-out is for all remaining levels.
 fn place(fanouts: &[Fanout], level: usize) -> usize {
     assert!(!fanouts.is_empty(), "a SAMT has a fan-out");
     let mut below = 0usize;

@@ -1,4 +1,4 @@
-//! Point lookups: filters first, newest run first, until a message decides.
+//! Point lookups: probe the filters of the runs, newest first, until a message decides the value.
 
 use super::Levels;
 use super::state::{Member, Version};
@@ -15,23 +15,23 @@ use smallvec::SmallVec;
 use std::ops::ControlFlow;
 use std::task::{Poll, ready};
 
-/// Reads one version of a structure.
+/// A reader of one version of a structure.
 pub type Reader<'l> = VersionReader<'l, Levels>;
 
-/// The runs that may say something of a key, newest first.
+/// The runs that may have messages about a key, newest first.
 type Candidates<'v> = SmallVec<[&'v Member; 16]>;
 
-/// How far the search for a key has come. It is of use with one version only.
+/// The progress of a search for a key. It is valid for one version only.
 #[derive(Debug, Default)]
 pub struct Search {
-    /// What the filters of candidates have said: those of `hits.len()` from `first` on.
+    /// Results of filter probes: those of `hits.len()` candidates, starting with candidate `first`.
     hits: maplet::Answers,
     first: usize,
-    /// How many filters have answered.
+    /// The number of filters probed.
     asked: usize,
-    /// How many candidates are done.
+    /// The number of candidates that are done.
     done: usize,
-    /// How many records of the next one were taken.
+    /// The number of records already gathered from the next candidate.
     records: usize,
 }
 
@@ -100,8 +100,8 @@ impl Search {
         Poll::Ready(Ok(()))
     }
 
-    /// Returns whether the next run may have the key. Where its filter must be read, those of all
-    /// older candidates are read with it.
+    /// Returns whether the next run may have the key. If its filter must be read from the device,
+    /// the filters of all older candidates are read in the same batch.
     fn may_hold<F: Fetch>(&mut self, candidates: &[&Member], key: Key<'_>, fetch: &F) -> Poll<Result<bool>> {
         if !(self.first..self.first + self.asked).contains(&self.done) {
             self.asked = 0;
@@ -130,7 +130,7 @@ impl Search {
         Poll::Ready(Ok(!hits.is_empty()))
     }
 
-    /// Asks one run.
+    /// Searches one run.
     fn ask<F: Fetch>(
         &mut self,
         member: &Member,
@@ -139,7 +139,7 @@ impl Search {
         fetch: &F,
     ) -> Poll<Result<()>> {
         let Gather { operator, known } = gather;
-        // What was taken before a node was missing is not taken again.
+        // A resumed search skips the records that it gathered before a node was missing.
         let mut taken = self.records;
         let records = &mut self.records;
         member.run.search(key.bytes(), known.at(), fetch, |record| {

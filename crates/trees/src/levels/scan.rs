@@ -1,4 +1,4 @@
-//! Scans of a structure, through the memtables above it: records are decided by the batch.
+//! Scans of a structure, merged with the memtables above it. Records are decided in batches.
 
 use super::Levels;
 use super::state::Version;
@@ -18,32 +18,34 @@ use alluvium_storage::Result;
 use std::fmt;
 use std::sync::Arc;
 
-/// The most records that are decided before the caller takes them.
+/// The most records that are decided before the caller asks for them.
 const MAX_AHEAD: usize = 128;
-/// Deleted keys in a row after which a scan looks for the end of the range delete that covers them.
+/// The number of deleted keys in a row after which a scan looks for the end of the range delete
+/// that covers them.
 const PATIENCE: u32 = 4;
-/// Deleted keys after which a scan lets go of what it holds, and finds its place again.
+/// The number of dead keys in a row after which a scan releases its version and memtables, and
+/// continues with the current ones.
 const BREATH: u32 = 4096;
 const _: () = assert!(PATIENCE < BREATH, "a scan skips before it begins again");
 
-/// A walk over the keys of a range that have a value, for a reader at one sequence number. Between
-/// its calls it holds neither a version nor a memtable: a position, records that it has decided,
-/// and frames of the cache while all scans together do not hold too much.
+/// An iterator over the keys of a range that have a value, for a reader at one sequence number.
+/// Between calls it holds no version and no memtable: only its position, the records that it has
+/// decided, and frames of the cache while all scans together stay below their memory limit.
 pub struct Iter {
     levels: Levels,
     memtables: Arc<dyn Memtables>,
     wanted: Wanted,
     segment: Option<Box<Segment>>,
-    /// What all of this takes in memory, and where the segment is when it is not here.
+    /// Accounts for the memory of the scan, and keeps the segment while it is parked.
     hold: Hold,
-    /// Where to go on when the segment is no more.
+    /// Where to continue when there is no segment.
     position: Position,
     batch: Batch,
-    /// How many records the next batch has.
+    /// The number of records in the next batch.
     ahead: usize,
     known: Known,
     keyspace: Keyspace,
-    /// The keys without a value that were passed in a row.
+    /// The current row of keys without a value.
     dead_run: DeadRun,
 }
 
@@ -95,7 +97,7 @@ impl Iter {
         }
     }
 
-    /// Decides the next records, at least one if there is any.
+    /// Decides the next batch of records, at least one unless the scan is at its end.
     #[cold]
     fn refill(&mut self) -> Result<()> {
         self.batch.clear();
@@ -107,8 +109,8 @@ impl Iter {
                 if let Some(segment) = self.segment.take() {
                     self.position = segment.position();
                 }
-                // What was decided before is right; the error comes again when there is nothing
-                // else.
+                // Records decided before the error are valid and are returned first. The error
+                // recurs once the batch is empty.
                 if self.batch.len() == 0 {
                     return Err(error);
                 }
@@ -132,7 +134,7 @@ impl Iter {
         }
     }
 
-    /// Keeps what is worth it until the next call, as far as all scans together may.
+    /// Keeps the batch and the segment until the next call, within the memory limit of all scans.
     fn end_batch(&mut self) {
         if self.batch.len() == 0 {
             self.batch = Batch::default();
@@ -150,13 +152,14 @@ impl Iter {
         }
     }
 
-    /// Fills the batch from one version and the memtables above it, which are let go afterwards.
+    /// Fills the batch from one version and the memtables above it, and releases both afterwards.
     fn fill(&mut self) -> Result<()> {
         let levels = self.levels.clone();
         let store = &levels.shared.home.store;
-        // The list before the version: what leaves the list from here on is in the version.
+        // The list is read before the version: a memtable that leaves the list after this is in the
+        // version.
         let list = self.memtables.newest_first();
-        // What the version refers to stays while this guard is pinned.
+        // Everything that the version refers to stays readable while this guard is pinned.
         let guard = store.epochs().pin();
         let version = levels.shared.versions.peek();
         if let Some(segment) = &mut self.segment
@@ -191,8 +194,7 @@ impl Iter {
         walked
     }
 
-    /// Walks through the segment until the batch is full. Counts the keys without a value that are
-    /// in runs.
+    /// Walks through the segment until the batch is full. Counts the dead keys that are in runs.
     fn walk(&mut self, from: &Blocking<'_>, waded: &mut u64) -> Result<()> {
         let mut dead = 0;
         while let Some(segment) = &mut self.segment
@@ -235,7 +237,7 @@ impl Iter {
         self.dead_run.end(Some(&*self.memtables), self.wanted.moment());
     }
 
-    /// Opens what counts at the position, or behind a range there that has no keys with a value.
+    /// Opens a segment at the position, or after a known empty range there.
     fn open(&mut self, version: &Version, list: &MemtableList) -> Result<()> {
         if let Some(empty) = self.memtables.empty_ranges()
             && !empty.is_empty()
@@ -269,7 +271,7 @@ impl Iter {
         Ok(())
     }
 
-    /// Returns whether nothing of the range lies at or behind a key.
+    /// Returns whether the range has no keys at or after a key, in scan order.
     fn ends_at(&self, key: &[u8]) -> bool {
         let range = &self.wanted.range;
         match self.wanted.direction {
@@ -288,7 +290,8 @@ fn memtables<'m>(
     above(Some(list), version.stamp.cut, at)
 }
 
-/// The runs that have anything in a range, newest first, each with about how many records.
+/// Returns the runs that may have keys in a range, newest first, each with its approximate number
+/// of records.
 fn shares(version: &Version, range: &KeyRange) -> Vec<Share> {
     let runs = version
         .newest_first

@@ -1,4 +1,4 @@
-//! What readers see of a levels structure, a version, and what its one writer keeps beside it.
+//! A version of a levels structure, which readers see, and the state of its single writer.
 
 use super::options::{LevelsOptions, Policy};
 use super::policy::{RunView, View};
@@ -15,18 +15,18 @@ use alluvium_storage::store::Store;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The order in which runs have come: a later one is newer in all that it says.
+/// The order of arrival of runs: all messages of a later run are newer.
 pub(super) type Age = u64;
 
-/// A run of a level, or the part of it that counts, with its filter.
+/// A run of a level, or a part of a run, with its filter.
 #[derive(Clone, Debug)]
 pub(super) struct Member {
-    /// The first and the last of the runs that have become this one, by when they came (V2).
+    /// The ages of the oldest and newest incoming runs that were merged into this one (V2).
     pub(super) ages: (Age, Age),
     pub(super) run: Run,
-    /// All keys of the run are in it, under 0 (V3).
+    /// The filter: every key of the run is in it, with the value 0 (V3).
     pub(super) maplet: Maplet,
-    /// The keys of which the run counts: a slice has merged the others (V6).
+    /// The keys for which the run counts: slices with the other keys have been merged (V6).
     pub(super) range: KeyRange,
 }
 
@@ -41,7 +41,7 @@ impl Member {
         }
     }
 
-    /// Returns the part of it within a range; none where the run has nothing there.
+    /// Returns the part of the member within a range; `None` if the run has no keys there.
     pub(super) fn within(&self, range: &KeyRange) -> Option<Member> {
         let range = self.range.intersect(range);
         let is_some = range.overlaps(self.run.low(), self.run.high());
@@ -51,19 +51,19 @@ impl Member {
         })
     }
 
-    /// Returns whether all of the run counts.
+    /// Returns whether the whole run counts.
     pub(super) fn is_whole(&self) -> bool {
         self.range.contains(self.run.low()) && self.range.contains(self.run.high())
     }
 
-    /// Returns whether it may say something of a key in a range.
+    /// Returns whether the member may have keys in a range.
     pub(super) fn overlaps(&self, range: &KeyRange) -> bool {
         let range = self.range.intersect(range);
         range.overlaps(self.run.low(), self.run.high())
     }
 
-    /// Returns its bytes, with those that others wrote; of a part those of all that it shares
-    /// extents with, about.
+    /// Returns the size of the run in bytes, including separate values that other runs wrote. For a
+    /// part it is the approximate size of all extents that the part uses.
     pub(super) fn bytes(&self) -> u64 {
         match self.is_whole() {
             true => bytes_of(&self.run),
@@ -71,7 +71,7 @@ impl Member {
         }
     }
 
-    /// The extents of the run that it needs.
+    /// The extents of the run that the member needs.
     pub(super) fn uses(&self) -> impl Iterator<Item = &Use> {
         self.run.extents_for(&self.range).map(|(_, used)| used)
     }
@@ -80,20 +80,20 @@ impl Member {
         self.run.memory_bytes() as u64 + self.maplet.memory_bytes() + size_of::<Member>() as u64
     }
 
-    /// Returns whether it may say something of a key.
+    /// Returns whether the member may have messages about a key.
     #[inline]
     pub(super) fn touches(&self, key: &[u8]) -> bool {
         self.run.low() <= key && key <= self.run.high() && self.range.contains(key)
     }
 
-    /// The extents that it uses, each as often as it does.
+    /// The extents that the member references, one entry for each reference.
     pub(super) fn extents(&self) -> impl Iterator<Item = Extent> + '_ {
         let of_run = self.uses().map(|used| used.extent);
         of_run.chain(self.maplet.extents().map(|(extent, _)| extent))
     }
 }
 
-/// A run and its filter that are written, and not yet part of the structure.
+/// A run and its filter that are written but not yet part of the structure.
 #[derive(Debug)]
 pub(super) struct Written {
     pub(super) built: Built,
@@ -101,20 +101,20 @@ pub(super) struct Written {
 }
 
 impl Written {
-    /// Gives it up: nothing of it is left.
+    /// Frees everything that was written.
     pub(super) fn abandon(self, store: &Store) {
         self.built.abandon(store);
         self.maplet.abandon(store);
     }
 
-    /// Makes it a member, whose extents belong to the generation that is being built.
+    /// Turns the run into a member. Its extents join the generation that is being built.
     pub(super) fn install(self, store: &Store, ages: (Age, Age)) -> Member {
         install_extents(store, &self.built, &self.maplet);
         Member::whole(ages, self.built.run, self.maplet.maplet)
     }
 }
 
-/// Makes what was written part of the generation that is being built.
+/// Adds the extents that were written to the generation that is being built.
 pub(super) fn install_extents(store: &Store, built: &Built, maplet: &maplet::Written) {
     let extents = store.extents();
     extents.install(&built.extents);
@@ -123,11 +123,11 @@ pub(super) fn install_extents(store: &Store, built: &Built, maplet: &maplet::Wri
     inherited.for_each(|used| extents.retain(used.extent));
 }
 
-/// The runs of each level, oldest first; lower levels are newer. Parts that have become one are
-/// neighbours, in the order of their keys.
+/// The runs of each level, oldest first; lower levels are newer. The parts of one run are
+/// neighbours, in key order.
 pub(super) type Runs = Vec<Vec<Arc<Member>>>;
 
-/// One state of the structure. It never changes (V1).
+/// An immutable state of the structure (V1).
 #[derive(Clone, Debug, Default)]
 pub struct Version {
     pub(super) stamp: Stamp,
@@ -156,7 +156,7 @@ impl Version {
         version
     }
 
-    /// Returns whether each run is newer than all that stand below it (V2).
+    /// Returns whether each run is newer than all runs after it (V2).
     pub(super) fn is_ordered(&self) -> bool {
         let runs = &self.newest_first;
         let has_age = |member: &Arc<Member>| member.ages.0 <= member.ages.1 && member.ages.1 < self.next_age;
@@ -168,13 +168,13 @@ impl Version {
             && runs.is_sorted_by(|newer, older| is_newer(newer, older) || is_beside(newer, older))
     }
 
-    /// Returns whether it has anything in a range.
+    /// Returns whether any run may have keys in a range.
     pub(super) fn touches(&self, range: &KeyRange) -> bool {
         let mut runs = self.newest_first.iter();
         runs.any(|member| member.overlaps(range))
     }
 
-    /// Returns the bytes of all runs down to a level, and of all runs.
+    /// Returns the bytes of all runs down to a level, and the bytes of all runs.
     pub(super) fn bytes_through(&self, level: usize) -> (u64, u64) {
         let sizes = self
             .levels
@@ -185,7 +185,7 @@ impl Version {
         (newer, sizes.iter().sum())
     }
 
-    /// Returns what all runs together need of each extent of a run, in bytes.
+    /// Returns the bytes of each extent that the runs need together.
     pub(super) fn live_bytes(&self) -> BTreeMap<Extent, u64> {
         let mut live = BTreeMap::new();
         for used in self.newest_first.iter().flat_map(|member| member.uses()) {
@@ -201,40 +201,40 @@ pub(super) fn newest_first(levels: &Runs) -> Box<[Arc<Member>]> {
     runs.cloned().collect()
 }
 
-/// Returns the runs of a level as merges see them: parts that have become one are one.
+/// Groups the runs of a level as merges see them: the parts of one run form one group.
 pub(super) fn groups(level: &[Arc<Member>]) -> impl DoubleEndedIterator<Item = &[Arc<Member>]> {
     level.chunk_by(|one, next| one.ages == next.ages)
 }
 
-/// Returns the bytes of a run, with those that others wrote.
+/// Returns the size of a run in bytes, including separate values that other runs wrote.
 pub(super) fn bytes_of(run: &Run) -> u64 {
     let inherited = run.extents().iter().filter(|used| used.inherited);
     run.summary().bytes + inherited.map(|used| used.live).sum::<u64>()
 }
 
-/// What only one changes at a time.
+/// The writer's state, protected by a lock.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     pub(super) root: RootWriter,
-    /// The runs that merges read, by the first of their ages.
+    /// The runs that merges read, by their first age.
     pub(super) busy: BTreeSet<Age>,
-    /// The merges under way.
+    /// The running merges.
     pub(super) jobs: BTreeSet<u64>,
     /// The number of the next merge.
     pub(super) next_job: u64,
-    /// Whether all of it is to become one run.
+    /// Whether the whole structure is to become one run.
     pub(super) wants_all: bool,
-    /// Whether the last merge found no space.
+    /// Whether the last merge ran out of space.
     pub(super) is_cramped: bool,
-    /// How far everything has been merged in slices, while space is scarce.
+    /// The progress of merging everything in slices while space is scarce.
     pub(super) sweep: Sweep,
-    /// A run that became so small that it may belong to a faster tier than it was written to.
+    /// A run that has shrunk so far that it may belong on a faster tier.
     pub(super) shrunk: Option<Age>,
 }
 
 impl Kept {
-    /// What a policy is told of a version. Runs that cannot be read for now are as busy as those
-    /// that merges read: others are merged meanwhile.
+    /// Returns a policy's view of a version. Runs that cannot be read at present count as busy, so
+    /// that other runs are merged.
     pub(super) fn view(&self, version: &Version, options: &LevelsOptions, tiers: &Tiers) -> View {
         let is_out_of_reach = |member: &Member| {
             let mut extents = member.extents();
@@ -259,7 +259,7 @@ impl Kept {
 }
 
 impl LevelsOptions {
-    /// Returns how runs of a tier are written.
+    /// Returns the options for runs on a tier.
     pub(super) fn run(&self, purpose: Purpose, class: Class, tier: u8) -> RunOptions {
         RunOptions {
             class,
@@ -270,7 +270,7 @@ impl LevelsOptions {
         }
     }
 
-    /// Returns how filters of a tier are written.
+    /// Returns the options for filters on a tier.
     pub(super) fn maplet(&self, purpose: Purpose, class: Class, tier: u8) -> MapletSpec {
         MapletSpec {
             fingerprint_bits: self.fingerprint_bits,
@@ -280,13 +280,13 @@ impl LevelsOptions {
         }
     }
 
-    /// The same options with another stitching.
+    /// Returns these options with another stitching.
     #[must_use]
     pub fn with_stitching(self, stitching: Stitching) -> LevelsOptions {
         LevelsOptions { stitching, ..self }
     }
 
-    /// The same options with another policy.
+    /// Returns these options with another policy.
     #[must_use]
     pub fn with_policy(self, policy: Policy) -> LevelsOptions {
         LevelsOptions { policy, ..self }

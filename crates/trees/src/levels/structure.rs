@@ -1,4 +1,4 @@
-//! The front of a levels structure: how it is made, opened, changed and written.
+//! The public type of a levels structure: creating, opening, changing and writing it.
 
 use super::defragment::Ledger;
 use super::format::Contents;
@@ -18,10 +18,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// The most bytes of contents that are in the root itself.
+/// The largest contents, in bytes, that are stored in the root itself.
 const INLINE: usize = 4 << 10;
 
-/// Runs on levels. All methods may be called from any thread; clones share it.
+/// Runs on levels. All methods may be called from any thread; clones share one structure.
 #[derive(Clone)]
 pub struct Levels {
     pub(super) shared: Arc<Shared>,
@@ -32,36 +32,35 @@ pub(super) struct Shared {
     pub(super) options: LevelsOptions,
     pub(super) versions: Versioned<Version>,
     pub(super) kept: Mutex<Kept>,
-    /// Space is scarce: every merge may use the reserve.
+    /// Whether space is scarce: every merge may then use the reserve.
     pub(super) is_scarce: AtomicBool,
-    /// Bytes of memory that merges under way take.
+    /// Memory in bytes that running merges use.
     pub(super) merging_bytes: AtomicU64,
-    /// What scans hold between their calls.
+    /// Memory that scans hold between calls.
     pub(super) held: Held,
-    /// Keys without a value that scans have waded through.
+    /// Dead keys that scans have skipped.
     pub(super) waded: Waded,
-    /// Leaves that merges took over unread.
+    /// Leaves that merges have reused without reading them.
     pub(super) stitched: AtomicU64,
-    /// What was written, and what of it for scans alone.
+    /// Bytes written, and the part of them for defragmentation.
     pub(super) ledger: Ledger,
 }
 
-/// What a levels structure has, and what was done since it was opened.
+/// Statistics of a levels structure: its present size, and counters since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LevelsStats {
-    /// Levels.
+    /// The number of levels.
     pub levels: u64,
-    /// Runs on all of them.
+    /// The number of runs on all levels.
     pub runs: u64,
-    /// Leaves that merges took over unread.
+    /// Leaves that merges reused without reading them.
     pub taken_over: u64,
-    /// How often scans have jumped in the runs that there are: what they read next did not lie
-    /// behind what they had read.
+    /// Jumps of scans in the current runs: reads that did not start where the previous read ended.
     pub jumps: u64,
-    /// Runs that were written again because scans had paid as much.
+    /// Runs that defragmentation has rewritten.
     pub defragmented_runs: u64,
-    /// Bytes that were written for that.
+    /// Bytes written by defragmentation.
     pub defragmented_bytes: u64,
 }
 
@@ -78,7 +77,7 @@ impl fmt::Debug for Levels {
 }
 
 impl Levels {
-    /// Creates an empty structure that holds every commit up to `cut`: none of them is about its
+    /// Creates an empty structure at the cut `cut`: no commit up to it is about the structure's
     /// keys.
     ///
     /// ```
@@ -124,7 +123,8 @@ impl Levels {
     /// ```
     ///
     /// # Errors
-    /// [`Error::BadOption`](alluvium_storage::Error::BadOption) when the policy is no good.
+    /// [`Error::BadOption`](alluvium_storage::Error::BadOption) when the policy or the stitching is
+    /// invalid.
     pub fn create(home: Home, options: LevelsOptions, cut: Sequence) -> Result<Levels> {
         options.policy.validate()?;
         options.stitching.validate()?;
@@ -132,11 +132,11 @@ impl Levels {
         Ok(Levels::assemble(home, options, version, Kept::default()))
     }
 
-    /// Opens the structure with this root, and with every commit up to `cut`. Its policy and the
-    /// length of its fingerprints are those that it was created with.
+    /// Opens the structure that `root` refers to, with every commit up to `cut`. The policy and the
+    /// length of fingerprints are those given at creation.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt), or as the device says.
+    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt), or I/O errors.
     pub fn open(home: Home, options: &LevelsOptions, root: &[u8], cut: Sequence) -> Result<Levels> {
         let page_size = home.store.page_size();
         let (root, contents) = RootWriter::open(&home.store, root, &place(), |bytes, place| {
@@ -145,7 +145,7 @@ impl Levels {
         let options = LevelsOptions {
             policy: contents.policy.clone(),
             fingerprint_bits: contents.fingerprint_bits,
-            // A function is not kept: it is the caller's.
+            // A function cannot be stored, so the caller supplies it.
             stitching: match contents.stitching.is_on() {
                 true => contents.stitching,
                 false => Stitching {
@@ -183,20 +183,20 @@ impl Levels {
         }
     }
 
-    /// Returns how it is built.
+    /// Returns the options of the structure.
     #[must_use]
     pub fn options(&self) -> &LevelsOptions {
         &self.shared.options
     }
 
-    /// Returns how many runs each level has.
+    /// Returns the number of runs of each level.
     #[must_use]
     pub fn runs(&self) -> Vec<usize> {
         let version = self.version();
         version.levels.iter().map(|level| groups(level).count()).collect()
     }
 
-    /// Returns what it has, and what was done since it was opened.
+    /// Returns the statistics of the structure.
     #[must_use]
     pub fn stats(&self) -> LevelsStats {
         let version = self.version();
@@ -211,7 +211,7 @@ impl Levels {
         }
     }
 
-    /// Returns on which tiers its runs lie: by level, and in each from the oldest on.
+    /// Returns the tiers of its runs, by level, the oldest run of each level first.
     #[must_use]
     pub fn places(&self) -> Vec<RunPlace> {
         let version = self.version();
@@ -225,14 +225,15 @@ impl Levels {
         places
     }
 
-    /// Returns how many leaves merges have taken over unread since the structure was opened.
+    /// Returns how many leaves merges have reused without reading them since the structure was
+    /// opened.
     #[must_use]
     pub fn stitched(&self) -> u64 {
         self.shared.stitched.load(Ordering::Relaxed)
     }
 
-    /// Limits what scans hold between their calls to `bytes` bytes, all of them together, but for a
-    /// little that each needs.
+    /// Limits the memory that all scans together hold between their calls to `bytes`. A small
+    /// amount for each scan is not counted.
     pub fn limit_scans(&self, bytes: u64) {
         self.shared.held.limit(bytes);
     }
@@ -245,8 +246,8 @@ impl Levels {
         judge(&self.shared.home.store, result)
     }
 
-    /// Makes a version with other runs the current one. What only the old one had is unlinked.
-    /// `kept` is what is held while that goes on.
+    /// Publishes a version with other runs, and releases the extents of runs that only the old
+    /// version had. `_kept` proves that the caller holds the writer's lock.
     pub(super) fn publish(&self, _kept: &mut Kept, levels: Runs, cut: Sequence, next_age: Age) {
         let gone = self.show(levels, cut, next_age);
         let store = &self.shared.home.store;
@@ -256,8 +257,8 @@ impl Levels {
         }
     }
 
-    /// Makes a version with other runs the current one. Returns those that only the old one had:
-    /// their extents are the caller's to unlink.
+    /// Publishes a version with other runs. Returns the runs that only the old version had; the
+    /// caller must release their extents.
     pub(super) fn show(&self, levels: Runs, cut: Sequence, next_age: Age) -> Vec<Arc<Member>> {
         let old = self.version();
         assert!(next_age >= old.next_age, "ages rise (V2)");
@@ -288,7 +289,6 @@ impl Levels {
         gone
     }
 
-    /// Raises the cut.
     pub(super) fn raise(&self, cut: Sequence) {
         let _kept = self.shared.kept.lock();
         let old = self.version();
@@ -298,8 +298,8 @@ impl Levels {
         });
     }
 
-    /// Writes the root of the current contents unless it is written. They stay current until the
-    /// cut is dropped.
+    /// Writes the root of the current contents unless it is already written. The contents cannot
+    /// change until the cut is dropped.
     pub(super) fn cut_here(&self) -> Result<Cut<'_>> {
         let Shared { home, options, .. } = &*self.shared;
         let mut kept = self.shared.kept.lock();
@@ -313,7 +313,7 @@ impl Levels {
     }
 }
 
-/// Where the root of a structure is, for errors: others keep it.
+/// The location of a structure's root, for errors. The structure's owner stores the root.
 pub(super) fn place() -> Place {
     Place::new(Structure::Node, "the root of levels", 0)
 }

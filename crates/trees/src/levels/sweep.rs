@@ -1,12 +1,12 @@
-//! Merges in slices, for a disk that has no space for a merge of whole runs.
+//! Merges in slices, for a disk without enough space to merge whole runs.
 //!
-//! While space is scarce everything is merged slice by slice, in the order of keys: what all runs
-//! have in a slice becomes one run, and they count for the other keys only (V6). A slice is as
-//! large as the space that is free allows. What it replaces comes free by a checkpoint, before the
-//! next one begins: so that the space suffices in the end, however little there is.
+//! While space is scarce, all runs are merged slice by slice in key order: the records of all runs
+//! in a slice become one run, and the old runs count only for the other keys (V6). The free space
+//! bounds the size of a slice. A checkpoint frees the replaced extents before the next slice
+//! begins, so that even little space suffices in the end.
 //!
-//! Slices are merged where that frees space: where deletes are. Where a user wants all of it to
-//! become one run, every slice is.
+//! Only slices with deletes are merged, because those free space. On a user's request to merge
+//! everything, every slice is merged.
 
 use super::Levels;
 use super::merge::MergeStep;
@@ -21,50 +21,51 @@ use alluvium_storage::{Guard, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A slice is merged for its deletes where they are at least this part of its records.
+/// A slice is merged for its deletes if at least one in this many of its records is a delete.
 const WORTH_PART: u64 = 16;
 
-/// The most bytes of a slice.
+/// The largest size of a slice, in bytes.
 const MOST_BYTES: u64 = 64 * MIB;
 
-/// What a slice takes beside its records: the ends of extents, a filter, a footer.
+/// Space that a slice needs in addition to its records: the ends of extents, a filter, a footer.
 const SLACK: u64 = 3 * UNIT;
 
-/// A slice takes this part of the free space at most: deletes go on meanwhile, and checkpoints.
+/// A slice uses at most one part in this many of the free space: deletes and checkpoints need space
+/// during the merge.
 const FREE_PART: u64 = 2;
 
-/// The pieces of the largest run at whose first ones a slice may end.
+/// The largest number of pieces into which a run is divided to find the end of a slice.
 const MOST_PIECES: usize = 1 << 16;
 
 const _: () = assert!(FREE_PART > 1 && SLACK < MOST_BYTES, "slices leave space");
 
-/// How far everything has been merged in slices.
+/// The progress of merging everything in slices.
 #[derive(Debug, Default)]
 pub(super) struct Sweep {
-    /// The age of the next run when it began: what came later is for another one.
+    /// The age of the next run when the sweep began. Later runs belong to the next sweep.
     of: Age,
-    /// Whether every slice is merged, as a user wants.
+    /// Whether every slice is merged, on a user's request.
     takes_all: bool,
-    /// The first key that is not done.
+    /// The first key not yet merged.
     next: Box<[u8]>,
     is_over: bool,
-    /// How often in a row a slice was made smaller, because there was less space than it seemed.
+    /// How often in a row the slice size was halved because the space did not suffice.
     halvings: u32,
 }
 
-/// What there is in a range of keys.
+/// The contents of a key range.
 #[derive(Clone, Copy, Debug, Default)]
 struct Amount {
     weight: Weight,
     /// Deletes that no reader needs any more.
     deletes: u64,
-    /// How many runs have anything there, and whether one of them has deleted a range.
+    /// The number of runs with records in the range.
     runs: usize,
     has_range_deletes: bool,
 }
 
 impl Kept {
-    /// Goes on behind a slice that was merged, or is not worth it.
+    /// Continues after a slice that was merged or is not worth merging.
     pub(super) fn pass(&mut self, slice: &KeyRange) {
         self.sweep.halvings = 0;
         match &slice.high {
@@ -73,7 +74,7 @@ impl Kept {
         }
     }
 
-    /// Nothing is left to merge in slices.
+    /// Ends the sweep: no slice is left to merge.
     fn end_sweep(&mut self) {
         self.sweep.is_over = true;
         if std::mem::take(&mut self.sweep.takes_all) {
@@ -83,12 +84,12 @@ impl Kept {
 }
 
 impl Sweep {
-    /// Makes the next slices smaller: one found no space.
+    /// Halves the next slices, after one ran out of space.
     pub(super) fn shrink(&mut self) {
         self.halvings += 1;
     }
 
-    /// Returns the most bytes of a slice for the bytes that are free.
+    /// Returns the largest size of a slice, in bytes, for the given free space.
     fn most_bytes(&self, free_bytes: u64) -> u64 {
         let most = (free_bytes / FREE_PART).saturating_sub(SLACK).min(MOST_BYTES);
         most.checked_shr(self.halvings).unwrap_or(0)
@@ -107,11 +108,11 @@ impl Levels {
         !version.newest_first.is_empty() && (goes_on || is_scarce && is_left && may_begin)
     }
 
-    /// Begins to merge the next slice, if one is due and there is space for it.
+    /// Begins to merge the next slice, if one is due and the free space suffices.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when an index node is damaged; as the
-    /// device says.
+    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when an index node is damaged; I/O
+    /// errors.
     pub(super) fn next_slice(&self, kept: &mut Kept, version: &Version) -> Result<Option<MergeStep>> {
         if !kept.jobs.is_empty() || !self.is_sweeping(kept, version) {
             return Ok(None);
@@ -129,8 +130,8 @@ impl Levels {
         Ok(slice.map(|slice| self.begin_slice(kept, version, slice)))
     }
 
-    /// Chooses the next slice. Passes by those that are not worth a merge; none where it must wait
-    /// for space.
+    /// Chooses the next slice, and skips those that are not worth merging. Returns `None` if it
+    /// must wait for space.
     fn choose_slice(&self, kept: &mut Kept, version: &Version, guard: &Guard) -> Result<Option<KeyRange>> {
         let shared = &self.shared;
         let view = kept.view(version, &shared.options, shared.home.store.tiers());
@@ -142,7 +143,7 @@ impl Levels {
         let tier = self.tier(merge.into, 0);
         let free = usage.tiers.get(usize::from(tier)).copied().unwrap_or_default();
         let most = kept.sweep.most_bytes(free.backed_bytes);
-        // What comes free by a checkpoint is waited for.
+        // Waits for the space that the next checkpoint will free.
         let is_coming = free.dead_bytes > 0;
         if is_coming && free.dead_bytes >= free.backed_bytes.min(MOST_BYTES) {
             return Ok(None);
@@ -171,7 +172,7 @@ impl Levels {
         }
     }
 
-    /// Returns what there is in a range, from index nodes alone.
+    /// Returns the contents of a range, computed from index nodes alone.
     fn amount(&self, version: &Version, range: &KeyRange, guard: &Guard) -> Result<Amount> {
         let home = &self.shared.home;
         let horizon = home.horizon.rule(Older::None).horizon;
@@ -196,8 +197,9 @@ impl Levels {
         Ok(amount)
     }
 
-    /// Returns where the slice ends that begins with a range of some bytes; none where it takes
-    /// all of it.
+    /// Returns the end of the slice at the start of `rest`, which has `bytes` bytes. The slice has
+    /// at most `most` bytes if the index is fine enough. Returns `None` if the slice is all of
+    /// `rest`.
     fn end_of_slice(
         &self,
         version: &Version,
@@ -237,7 +239,7 @@ impl Levels {
 }
 
 impl Sweep {
-    /// Returns whether a merge of what is in a range may free anything, or frees enough.
+    /// Returns whether a merge of a range may free anything, or frees enough.
     fn is_worth(&self, amount: &Amount, may_be_little: bool) -> bool {
         let Amount { deletes, weight, .. } = *amount;
         let has_deletes = match may_be_little {
@@ -248,7 +250,7 @@ impl Sweep {
     }
 }
 
-/// Returns the parts that are left of runs of which a slice is merged.
+/// Returns the parts of a run that remain after a slice of it is merged.
 pub(super) fn left_of(member: &Member, slice: &KeyRange) -> impl Iterator<Item = Arc<Member>> {
     let below = KeyRange::new(&[], Some(&slice.low));
     let behind = slice.high.as_deref().map(|high| KeyRange::new(high, None));

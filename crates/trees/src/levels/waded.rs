@@ -1,9 +1,9 @@
-//! Keys without a value that scans wade through: what was deleted, and what has expired. Once scans
-//! have waded through as many as are worth a merge of everything, all runs become one without them.
+//! Dead keys (deleted or expired) that scans skip. Once scans have skipped enough of them to pay
+//! for a merge of everything, all runs are merged into one without them.
 //!
-//! A scan that skips a key reads its record. So scans have paid for a part of what a merge costs,
-//! and the merge is due when that part is large enough: what is written for scans stays a multiple
-//! of what they have read in vain.
+//! A scan reads the record of each key that it skips, which is a part of the cost of a merge. The
+//! merge is due once that part is large enough. So the bytes written for scans are bounded by a
+//! multiple of the bytes that scans have read in vain.
 
 use super::Levels;
 use super::options::Policy;
@@ -12,27 +12,27 @@ use super::state::{Kept, Version};
 use alluvium_dictionary::merge::Older;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A merge is due once scans have waded through this part of all records.
+/// A merge is due once scans have skipped one in this many of all records.
 const PART: u64 = 4;
 
-/// How many keys scans have waded through since a merge has taken everything.
+/// The number of dead keys that scans have skipped since the last merge of everything.
 #[derive(Debug, Default)]
 pub(super) struct Waded(AtomicU64);
 
 impl Waded {
-    /// Counts keys that a scan has waded through.
+    /// Adds `keys` dead keys that a scan has skipped.
     pub(super) fn add(&self, keys: u64) {
         if keys > 0 {
             self.0.fetch_add(keys, Ordering::Relaxed);
         }
     }
 
-    /// Begins to count again.
+    /// Resets the count.
     pub(super) fn forget(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
 
-    /// Returns whether scans have waded through enough, where there are `records` records.
+    /// Returns whether scans have skipped enough keys to justify a merge of `records` records.
     fn is_worth(&self, records: u64) -> bool {
         let waded = self.0.load(Ordering::Relaxed);
         waded > 0 && waded.saturating_mul(PART) >= records
@@ -40,9 +40,9 @@ impl Waded {
 }
 
 impl Levels {
-    /// Returns the merge of everything that scans have paid for, if one is due. Nothing else is
-    /// under way then, and space is not scarce. A reader that may still see what is newer than the
-    /// horizon keeps it from being dropped: so it waits for that reader.
+    /// Returns the merge of everything that scans have paid for, if one is due. There is none while
+    /// another merge runs or space is scarce. It also waits while a run has messages above the
+    /// horizon: a reader may still need those, so that the merge could not drop them.
     pub(super) fn merge_for_scans(&self, kept: &Kept, version: &Version) -> Option<Merge> {
         let shared = &self.shared;
         let waits = !kept.jobs.is_empty() || kept.wants_all || shared.is_scarce.load(Ordering::Relaxed);

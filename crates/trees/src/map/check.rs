@@ -1,4 +1,4 @@
-//! Reads what a map has on the device, and reports everything that is wrong with it.
+//! Reads a map from the device and reports everything that is wrong with it.
 
 use super::format;
 use super::{Map, place};
@@ -10,21 +10,22 @@ use alluvium_dictionary::versioned::read_root;
 use alluvium_storage::extents::Reached;
 use alluvium_storage::{NodePointer, Result};
 
-/// Reads what a root leads to; the nodes that hold it.
+/// Reads the map that a root refers to, and returns the nodes that hold it.
 fn read(files: Files<'_>, root: &[u8], purpose: Purpose) -> Result<Vec<NodePointer>> {
     let (_, nodes) = read_root(files, root, &place(), purpose, format::decode)?;
     Ok(nodes)
 }
 
-/// Every extent that the root of a map leads to, with its references and live bytes.
+/// Returns every extent reachable from the root of a map, with its references and live bytes.
 ///
 /// # Errors
-/// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when it is damaged; as the device says.
+/// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when the map is damaged; I/O errors.
 pub fn reached(files: Files<'_>, root: &[u8]) -> Result<Vec<Reached>> {
     Ok(blob::reached(read(files, root, Purpose::Recovery)?, []))
 }
 
-/// Checks what the root of a map leads to in data files that are not written meanwhile.
+/// Checks everything reachable from the root of a map. The data files must not be written during
+/// the check.
 #[must_use]
 pub fn check_files(files: Files<'_>, root: &[u8]) -> Findings {
     let mut findings = Findings::default();

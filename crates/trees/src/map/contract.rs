@@ -1,4 +1,4 @@
-//! The map as its store sees it: see `alluvium_dictionary::contract`.
+//! Implements the store's interface to dictionaries for maps: see `alluvium_dictionary::contract`.
 
 use super::Map;
 use super::incorporate::{Incorporation, Rewrite};
@@ -17,7 +17,7 @@ use alluvium_storage::extents::Class;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Bytes that a key takes in memory beside its own and those of its operands, about.
+/// Approximate overhead of a key in memory, in bytes, in addition to the key and its operands.
 pub(super) const BYTES_PER_KEY: u64 = 96;
 
 impl Dictionary for Map {

@@ -1,7 +1,7 @@
-//! The bytes of an ordered map at a checkpoint, version 1. All integers little-endian; a *varint*
-//! is LEB128 of at most 10 bytes.
+//! The format of an ordered map at a checkpoint, version 1. All integers are little-endian; a
+//! *varint* is LEB128 of at most 10 bytes.
 //!
-//! The root of them has the version: `crates/dictionary/src/blob/format.rs`. The contents:
+//! The root has a version number: see `crates/dictionary/src/blob/format.rs`. The contents:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -17,7 +17,7 @@ use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_storage::{Error, Place, Result};
 use std::sync::Arc;
 
-/// Returns the bytes of a map's contents.
+/// Returns the encoded contents of a map.
 #[must_use]
 pub fn encode(keys: &Keys) -> Vec<u8> {
     let mut out = Vec::new();
@@ -44,7 +44,7 @@ pub fn encode(keys: &Keys) -> Vec<u8> {
     out
 }
 
-/// Reads a map's contents.
+/// Decodes the contents of a map.
 ///
 /// # Errors
 /// [`Error::Corrupt`] at `place`.
@@ -66,10 +66,10 @@ fn part<'b>(reader: &mut Reader<'b>) -> std::result::Result<&'b [u8], Truncated>
     reader.take(len)
 }
 
-/// Reads the contents; none where they are out of order.
+/// Reads the contents. Returns `None` if they are out of order.
 fn read(reader: &mut Reader<'_>) -> std::result::Result<Option<Keys>, Truncated> {
     let mut keys = Keys::new();
-    // Counts that are not true end with the bytes: whatever is counted takes some.
+    // A wrong count ends at the end of the bytes, because each counted item occupies at least one.
     for _ in 0..reader.varint()? {
         let key = part(reader)?;
         if keys.last_key_value().is_some_and(|(last, _)| **last >= *key) {

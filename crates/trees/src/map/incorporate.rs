@@ -1,4 +1,4 @@
-//! What changes a map: memtables and rewrites.
+//! Changes of a map: incorporations of memtables, and rewrites.
 
 use super::{Entry, Keys, Map, Shared};
 use alluvium_base::Message;
@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// The share of a memtable on its way into a map.
+/// The share of a memtable that is being incorporated into a map.
 #[derive(Debug)]
 pub struct Incorporation {
     pub(super) map: Map,
@@ -20,7 +20,7 @@ pub struct Incorporation {
 }
 
 impl Incorporation {
-    /// Folds what the share says into the keys.
+    /// Folds the messages of the share into the map.
     pub(super) fn publish(&self) {
         let share = &self.share;
         assert!(
@@ -49,8 +49,9 @@ impl Incorporation {
     }
 }
 
-/// What a memtable says about a key, newest first, range deletes included (P2): of those that every
-/// reader sees together or not at all, the newest.
+/// Returns the messages of a memtable about a key, newest first, with its range deletes as deletes
+/// (P2). Of the range deletes in one band of sequence numbers, which every reader sees together or
+/// not at all, only the newest is returned.
 pub(crate) fn newest_first<'m>(memtable: &'m Memtable, key: &[u8], rule: &Rule) -> Vec<Message<'m>> {
     let mut messages: Vec<Message<'m>> = memtable.get(Key::new(key), LAST).collect();
     let mut at = LAST;
@@ -68,7 +69,7 @@ pub(crate) fn newest_first<'m>(memtable: &'m Memtable, key: &[u8], rule: &Rule) 
 }
 
 impl Shared {
-    /// Makes as few messages of a key's as may be, with `newer` ones before them.
+    /// Folds the `newer` messages and those of the key into as few messages as readers allow.
     pub(super) fn fold(&self, keys: &mut Keys, key: &Arc<[u8]>, newer: &[Message<'_>], asks_filters: bool) {
         let rules = self.home.schema.rules(key);
         let rule = self.home.horizon.rule(Older::None);
@@ -105,7 +106,7 @@ impl Shared {
     }
 }
 
-/// A rewrite of all of a map: old versions go, and filters are asked.
+/// A rewrite of the whole map: drops obsolete messages and applies compaction filters.
 #[derive(Debug)]
 pub struct Rewrite {
     pub(super) map: Map,
@@ -128,15 +129,16 @@ impl Rewrite {
 }
 
 impl Map {
-    /// Begins a rewrite, if one was asked for, or if enough values have expired.
+    /// Begins a rewrite, if one was requested or enough values have expired.
     pub(super) fn rewrite_due(&self) -> Option<Rewrite> {
         let is_wanted = self.shared.is_stale.swap(false, Ordering::AcqRel);
         let is_due = is_wanted || self.has_expired();
         is_due.then(|| Rewrite { map: self.clone() })
     }
 
-    /// Returns whether enough values have expired to make a rewrite worth its work. It drops them
-    /// from the commits that the horizon knows, and waits until it knows them all.
+    /// Returns whether enough values have expired to justify a rewrite. A rewrite drops expired
+    /// values only from commits that the horizon covers, so it waits until the horizon covers the
+    /// cut.
     pub(super) fn has_expired(&self) -> bool {
         let version = self.shared.versions.peek();
         if version.stale_from_ms == u64::MAX {

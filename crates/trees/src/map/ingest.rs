@@ -1,4 +1,4 @@
-//! Messages that are written beside a map, in layers.
+//! Ingest in layers: messages that are collected outside a map and attached to it in one step.
 
 use super::contract::BYTES_PER_KEY;
 use super::{Entry, Map};
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// A layer: messages, or deleted ranges.
+/// A layer: either messages or deleted ranges.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Layer {
     pub(crate) messages: BTreeMap<Arc<[u8]>, Entry>,
@@ -21,17 +21,16 @@ pub(crate) struct Layer {
     bytes: u64,
 }
 
-/// A dictionary that takes layers from memory.
+/// A dictionary to which layers in memory can be attached.
 pub(crate) trait Attach: Debug + Send + Sync {
-    /// Takes the space that layers need.
+    /// Reserves the space that the layers need.
     fn prepare(&self, layers: &[Arc<Layer>]) -> Result<()>;
 
-    /// Takes layers as the commits from `first` on.
+    /// Adds the layers as the commits from `first` on.
     fn attach(&self, layers: &[Arc<Layer>], first: Sequence) -> Result<()>;
 }
 
-/// Messages that come in layers, on their way into a map or another dictionary. They are in memory
-/// until then.
+/// An ingest into a map or another dictionary. Its layers stay in memory until they are attached.
 #[derive(Debug)]
 pub struct Ingest {
     into: Box<dyn Attach>,
@@ -39,7 +38,7 @@ pub struct Ingest {
     newest: Layer,
 }
 
-/// A walk over the keys of layers.
+/// An iterator over the keys of layers.
 #[derive(Debug)]
 struct Walk {
     keys: std::vec::IntoIter<Arc<[u8]>>,
@@ -57,7 +56,7 @@ impl Layer {
     }
 }
 
-/// Hands what layers say of a key to `gather`, newest first.
+/// Passes the messages of layers about a key to `gather`, newest first.
 fn gather(layers: &[Arc<Layer>], key: &[u8], gather: &mut Gather<'_>) {
     for (sequence, layer) in (1..=layers.len() as u64).rev().zip(layers.iter().rev()) {
         assert!(

@@ -1,24 +1,25 @@
-//! An ordered map in memory, which a checkpoint writes as a whole: the least that a dictionary can
-//! be.
+//! An ordered map in memory that each checkpoint writes whole: the simplest dictionary.
 //!
-//! It is for little data and for tests of the contract: every change copies the list of its keys.
+//! It is meant for small data sets and for tests of the contract: every change copies the list of
+//! keys.
 //!
-//! A map may also be volatile: what checkpoints write of it is empty.
+//! A map may also be volatile: checkpoints then write it as empty.
 //!
-//! *Knows*: every message that a reader may still ask for, by key; how that is written and read.
+//! *Knows*: for each key, every message that a reader may still need; how to read and write them.
 //!
-//! *Does not know*: threads, clocks, transactions; who assigns sequence numbers, when a memtable is
-//! sealed, when a checkpoint is due.
+//! *Does not know*: threads, clocks, transactions; who assigns sequence numbers; when a memtable is
+//! sealed; when a checkpoint is due.
 //!
 //! *Read in this order*: this file, `format.rs`, `incorporate.rs`, `ingest.rs`, `read.rs`,
 //! `scan.rs`, `contract.rs`, `check.rs`.
 //!
 //! Invariants:
 //!
-//! - **P1** A version never changes. A reader, and each call of a scan, looks at one.
+//! - **P1** A version never changes. A reader, and each call of a scan, reads one version.
 //! - **P2** A version holds every message about its keys that a reader at or above the horizon may
-//!   ask for; a range delete is in it as a delete of each key that it covers.
-//! - **P3** The messages of a key are newest first, and none of them is above the version's cut.
+//!   need. A range delete is stored as a delete of each key that it covers.
+//! - **P3** The messages of a key are ordered newest first, and none of them is above the version's
+//!   cut.
 
 mod check;
 mod contract;
@@ -48,17 +49,17 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// The most bytes of contents that are in the root itself.
+/// The largest contents, in bytes, that are stored in the root itself.
 const INLINE: usize = 8 << 10;
 
-/// A message that the map keeps.
+/// A message of the map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// When it was committed; zero where no reader can ask any more.
+    /// The sequence number of its commit; zero where no reader can tell any more.
     pub sequence: Sequence,
-    /// What it does.
+    /// The kind of message.
     pub kind: Kind,
-    /// When a put expires; 0 means never.
+    /// When a put expires, in milliseconds; 0 means never.
     pub expires_ms: u64,
     /// The value or operand.
     pub operand: Box<[u8]>,
@@ -78,15 +79,15 @@ impl Entry {
 /// The messages of each key, newest first.
 pub type Keys = BTreeMap<Arc<[u8]>, Arc<[Entry]>>;
 
-/// One state of the map (P1).
+/// An immutable state of the map (P1).
 #[derive(Debug, Default)]
 pub struct Version {
     stamp: Stamp,
     keys: Keys,
-    /// Bytes of keys and operands.
+    /// Total bytes of keys and operands.
     bytes: u64,
-    /// From this moment on enough values have expired to make a rewrite worth its work; never if
-    /// fewer expire.
+    /// The moment at which enough values will have expired to justify a rewrite; `u64::MAX` if too
+    /// few expire.
     stale_from_ms: u64,
 }
 
@@ -96,10 +97,10 @@ impl versioned::Version for Version {
     }
 }
 
-/// How long what a map holds lasts.
+/// How long the contents of a map last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lasts {
-    /// Checkpoints write it.
+    /// Checkpoints write the contents.
     BeyondOpening,
     /// Checkpoints write an empty map.
     WhileOpen,
@@ -117,7 +118,7 @@ struct Shared {
     versions: Versioned<Version>,
     /// Held while the map changes.
     root: Mutex<RootWriter>,
-    /// Whether all of it is to be rewritten.
+    /// Whether a rewrite of the whole map was requested.
     is_stale: AtomicBool,
 }
 
@@ -132,7 +133,7 @@ impl fmt::Debug for Map {
 }
 
 impl Map {
-    /// Creates an empty map that holds every commit up to `cut`: none of them is about its keys.
+    /// Creates an empty map at the cut `cut`: no commit up to it is about the map's keys.
     ///
     /// ```
     /// use alluvium_base::{Message, message::LAST};
@@ -177,7 +178,7 @@ impl Map {
         Map::assemble(home, version, RootWriter::default(), Lasts::BeyondOpening)
     }
 
-    /// Creates an empty map whose contents no checkpoint writes: opened again, it is empty.
+    /// Creates an empty map that checkpoints write as empty. It is empty again after a reopening.
     #[must_use]
     pub fn create_volatile(home: Home, cut: Sequence) -> Map {
         let version = Version {
@@ -187,10 +188,10 @@ impl Map {
         Map::assemble(home, version, RootWriter::default(), Lasts::WhileOpen)
     }
 
-    /// Opens the map with this root, and with every commit up to `cut`.
+    /// Opens the map that `root` refers to, with every commit up to `cut`.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt), or as the device says.
+    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt), or I/O errors.
     pub fn open(home: Home, root: &[u8], cut: Sequence) -> Result<Map> {
         let (root, keys) = RootWriter::open(&home.store, root, &place(), format::decode)?;
         let version = Version {
@@ -218,8 +219,8 @@ impl Map {
         self.shared.versions.load()
     }
 
-    /// Changes the map: `change` makes new keys of the current ones. The version after it is
-    /// current before the guard is returned.
+    /// Changes the map: `change` edits a copy of the current keys. The new version is published
+    /// before this function returns.
     fn change<T>(&self, cut: Option<Sequence>, change: impl FnOnce(&mut Keys) -> T) -> T {
         let _root = self.shared.root.lock();
         let old = self.version();
@@ -247,8 +248,8 @@ impl Map {
         result
     }
 
-    /// Writes the root of the current contents unless it is written. They stay current until the
-    /// cut is dropped.
+    /// Writes the root of the current contents unless it is already written. The contents cannot
+    /// change until the cut is dropped.
     fn cut_here(&self) -> Result<Cut<'_>> {
         let mut writer = self.shared.root.lock();
         let version = self.version();
@@ -263,11 +264,11 @@ impl Map {
     }
 }
 
-/// A rewrite is worth its work once this part of the keys has a value that has expired: it copies
-/// the list of all keys.
+/// A rewrite is worthwhile once one in this many keys has an expired value, because it copies the
+/// list of all keys.
 const EXPIRED_PART: usize = 8;
 
-/// Returns the moment from which on a rewrite is worth its work.
+/// Returns the moment from which a rewrite is worthwhile.
 fn stale_from_ms(keys: &Keys) -> u64 {
     let expiry = |entries: &Arc<[Entry]>| {
         let expiring = entries.iter().filter(|entry| entry.expires_ms != 0);
@@ -287,7 +288,7 @@ fn bytes_of(key: &[u8], entries: &[Entry]) -> u64 {
     (key.len() + operands) as u64
 }
 
-/// Where the root of a map is, for errors: others keep it.
+/// The location of a map's root, for errors. The map's owner stores the root.
 fn place() -> Place {
     Place::new(Structure::Node, "the root of a map", 0)
 }

@@ -1,4 +1,4 @@
-//! Point lookups in a map: all of it is in memory, so that none ever waits.
+//! Point lookups in a map. The map is in memory, so a lookup never waits.
 
 use super::{Map, Version};
 use alluvium_dictionary::contract;
@@ -10,7 +10,7 @@ use alluvium_storage::Result;
 use alluvium_storage::store::Store;
 use std::task::Poll;
 
-/// Reads one version of a map.
+/// A reader of one version of a map.
 pub type Reader<'m> = VersionReader<'m, Map>;
 
 impl contract::Lookup for Map {
@@ -23,7 +23,7 @@ impl contract::Lookup for Map {
 
 impl VersionSearch for Map {
     type Version = Version;
-    /// A search ends in its first step.
+    /// A search completes in its first step, so it has no state.
     type Search = ();
 
     fn versions(&self) -> &Versioned<Version> {

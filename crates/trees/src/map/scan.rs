@@ -1,4 +1,4 @@
-//! Scans of a map, through the memtables above it.
+//! Scans of a map, merged with the memtables above it.
 
 use super::{Map, Version};
 use alluvium_base::Sequence;
@@ -16,8 +16,9 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// A walk over the keys of a range that have a value, for a reader at one sequence number. Between
-/// its calls it holds a position and what it has handed out, neither a version nor a memtable.
+/// An iterator over the keys of a range that have a value, for a reader at one sequence number.
+/// Between calls it holds a position and the last key and value that it returned, but no version
+/// and no memtable.
 pub struct Iter {
     map: Map,
     memtables: Arc<dyn Memtables>,
@@ -28,19 +29,19 @@ pub struct Iter {
     position: Position,
     known: Known,
     key: Vec<u8>,
-    /// The keys without a value that were passed in a row.
+    /// The current row of keys without a value.
     dead_run: DeadRun,
     long_values: LongValues,
 }
 
-/// Where a walk goes on.
+/// Where a scan continues.
 #[derive(Debug)]
 enum Position {
-    /// At the range's first end.
+    /// At the first end of the range in scan order.
     Start,
-    /// At this key, if it is there.
+    /// At this key, if it exists.
     At(Vec<u8>),
-    /// Behind the last key.
+    /// After the last key returned.
     Behind,
 }
 
@@ -78,7 +79,7 @@ impl Iter {
         }
     }
 
-    /// The keys that are left.
+    /// The bounds of the keys not yet visited.
     fn left(&self) -> [Bound<&[u8]>; 2] {
         let range = &self.range;
         let low = Bound::Included(&*range.low);
@@ -97,7 +98,7 @@ impl Iter {
         }
     }
 
-    /// The next key that a version or a memtable has.
+    /// The next key that the version or a memtable has.
     fn next_key(&self, version: &Version, memtables: &[&Arc<Memtable>]) -> Option<Vec<u8>> {
         let left = self.left();
         if is_empty(left) {
@@ -134,7 +135,7 @@ fn is_empty(left: [Bound<&[u8]>; 2]) -> bool {
     }
 }
 
-/// The first key of a memtable within bounds, in a direction.
+/// Returns the first key of a memtable within bounds, in scan order.
 pub(crate) fn in_memtable(
     memtable: &Memtable,
     [low, high]: [Bound<&[u8]>; 2],
@@ -180,7 +181,7 @@ pub(crate) fn in_memtable(
 }
 
 impl Iter {
-    /// Returns the range around the position, if there is one, that has no keys with a value.
+    /// Returns the known empty range (without a live key) around the position, if there is one.
     fn empty_range(&self, empty: &EmptyRanges) -> Option<EmptyRange> {
         let moment = (self.at, self.now_ms);
         let [low, high] = self.left();
@@ -193,7 +194,7 @@ impl Iter {
         }
     }
 
-    /// Goes behind a range.
+    /// Moves past a range.
     fn go_behind(&mut self, range: EmptyRange) {
         match self.direction {
             Direction::Forward => self.position = Position::At(range.end.into_vec()),
@@ -204,7 +205,7 @@ impl Iter {
         }
     }
 
-    /// Leaps over a range at the position that has no keys with a value.
+    /// Skips an empty range at the position.
     fn leap(&mut self) {
         let memtables = Arc::clone(&self.memtables);
         if let Some(empty) = memtables.empty_ranges()
@@ -216,7 +217,8 @@ impl Iter {
         }
     }
 
-    /// The key has no value: a walk through many of them finds a way around.
+    /// Passes a key without a value. A scan that passes many of them in a row looks for a range to
+    /// skip.
     fn pass_dead(&mut self) {
         let memtables = Arc::clone(&self.memtables);
         self.dead_run.pass(&self.key, self.known.expires(), &self.range);
@@ -246,7 +248,8 @@ impl contract::Scan for Iter {
     fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.leap();
         loop {
-            // The list before the version: what leaves the list from here on is in the version.
+            // The list is read before the version: a memtable that leaves the list after this is in
+            // the version.
             let list = self.memtables.newest_first();
             let version = self.map.shared.versions.peek();
             let memtables: Vec<&Arc<Memtable>> = above(Some(&list), version.stamp.cut, self.at).collect();

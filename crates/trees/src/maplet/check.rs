@@ -1,4 +1,4 @@
-//! What must hold of a maplet on the device, each rule checked by itself.
+//! The invariants of a maplet on the device, each checked independently.
 
 use super::pages::{Entries, Pages};
 use super::{Maplet, format};
@@ -11,12 +11,12 @@ use alluvium_storage::store::Store;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A rule that a maplet breaks.
+/// A violated invariant of a maplet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The page, if the rule is about one; the directory otherwise.
+    /// The page, or `None` for the directory.
     pub page: Option<u32>,
-    /// What should be, and what is.
+    /// The expected and the actual state.
     pub what: String,
 }
 
@@ -37,16 +37,16 @@ fn of(page: impl Into<Option<u32>>, what: impl Into<String>) -> Violation {
 }
 
 impl Maplet {
-    /// Returns every rule that the maplet breaks; nothing when it is sound. Its directory on the
-    /// device is the one in memory; extents do not overlap and hold what is in them; every page is
-    /// what its checksum says, and sound. Building the maplet again from its entries gives the same
-    /// pages (Q1), values and counts. All of it is read, past the cache.
+    /// Returns all violations. The directory on the device must equal the one in memory. Extents
+    /// must not overlap, and must contain their pages. Every page must match its checksum and be
+    /// well-formed. Rebuilding the maplet from its entries must give the same pages (Q1), values
+    /// and counts. Reads the whole maplet past the cache.
     #[must_use]
     pub fn check(&self, store: &Store) -> Vec<Violation> {
         self.check_from(Files::of(store), &mut Amounts::default())
     }
 
-    /// As [`Maplet::check`], whether or not the store is open; adds what it reads to `read`.
+    /// Like [`Maplet::check`]; the store need not be open. Adds the amounts read to `read`.
     pub(crate) fn check_from(&self, files: Files<'_>, read: &mut Amounts) -> Vec<Violation> {
         let mut violations = self.check_directory(files);
         let parts = self.shared.root.parts.iter();
@@ -66,11 +66,11 @@ impl Maplet {
         violations
     }
 
-    /// Returns how many of these fingerprints, which ascend, the maplet does not have. All of it is
-    /// read, past the cache.
+    /// Returns the number of these ascending fingerprints that are missing from the maplet. Reads
+    /// the whole maplet past the cache.
     ///
     /// # Errors
-    /// As the device says; damage.
+    /// I/O errors; damage.
     pub(crate) fn missing(&self, files: Files<'_>, fingerprints: &[Fingerprint]) -> Result<u64, Error> {
         debug_assert!(fingerprints.is_sorted(), "entries are read in their order");
         let mut entries = Entries::new(self, files.tiers, Purpose::Check)?;

@@ -1,19 +1,19 @@
-//! How many different keys maplets have, without their keys: from a share of all fingerprints.
+//! Estimates the number of distinct keys in maplets from a sample of their fingerprints.
 
 use super::Maplet;
 use alluvium_storage::{Result, Tiers};
 use std::collections::HashSet;
 
-/// Fingerprints that a sample of them should have at least, where there are as many.
+/// Minimum size of the sample, if there are as many fingerprints.
 const SAMPLE: u64 = 20_000;
 
-/// Returns about how many different keys maplets have. It reads a page or more of each.
+/// Returns the approximate number of distinct keys in maplets. Reads at least one page of each.
 ///
 /// # Errors
-/// As the device says, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
+/// I/O errors, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
 pub(crate) fn different_keys(maplets: &[Maplet], tiers: &Tiers) -> Result<f64> {
-    // A page of the largest maplet, unless that is too few: what is in one page there is in one of
-    // each.
+    // One page of the largest maplet, unless that is too small a sample. All maplets are sampled
+    // over the same range of fingerprints.
     let pages = maplets.iter().map(|maplet| maplet.geometry().pages()).max();
     let entries: u64 = maplets.iter().map(Maplet::entries).sum();
     let slices = u64::from(pages.unwrap_or(1)).min(entries / SAMPLE).max(1);

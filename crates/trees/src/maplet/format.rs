@@ -1,7 +1,7 @@
-//! The bytes of a maplet's directory, version 1. All integers little-endian.
+//! Encoding of a maplet's directory, version 1. All integers are little-endian.
 //!
-//! The root, a node of 1 to 16 pages, uncompressed, written by the same writer as the maplet's
-//! pages and so with their tier and birth:
+//! The root: an uncompressed node of 1 to 16 pages. The writer of the maplet's pages writes it too,
+//! so it has their tier and birth:
 //!
 //! ```text
 //! OFFSET          SIZE  MEANING
@@ -31,8 +31,8 @@
 //!     12     4  live bytes, in pages: those pages, the parts and the root
 //! ```
 //!
-//! The body, cut into parts of 16 pages where it does not fit into the root; what is left of the
-//! last part is zeros:
+//! The body, which is split into parts of 16 pages if it does not fit into the root. The last part
+//! is padded with zeros:
 //!
 //! ```text
 //! OFFSET          SIZE  MEANING
@@ -50,13 +50,13 @@ use alluvium_storage::{Codec, Error, IMPOSSIBLE, NodePointer, PageSize, Place, R
 const MAGIC: [u8; 4] = *b"AMPD";
 const VERSION: u8 = 1;
 
-/// Bytes of a root before its extents.
+/// Size of a root before its extents, in bytes.
 const HEADER_BYTES: usize = 64;
-/// Bytes of an extent.
+/// Size of an extent in bytes.
 const EXTENT_BYTES: usize = 16;
-/// Bytes of a value with its entries.
+/// Size of a value with its number of entries, in bytes.
 const VALUE_BYTES: usize = 12;
-/// Bytes of a page's checksum.
+/// Size of a page's checksum in bytes.
 const CHECKSUM_BYTES: usize = 8;
 const _: () = assert!(
     HEADER_BYTES == 8 + Geometry::BYTES + 8 + 6 * 4,
@@ -69,56 +69,56 @@ const _: () = assert!(EXTENT_BYTES == 4 * 4 && VALUE_BYTES == 2 + 2 + 8 && CHECK
 pub struct Stretch {
     /// The extent.
     pub extent: Extent,
-    /// How many of the maplet's pages are in it, from its first byte on.
+    /// Number of the maplet's pages in the extent, starting at its first byte.
     pub pages: u32,
-    /// Bytes of all nodes in it.
+    /// Total size of all nodes in the extent, in bytes.
     pub live_bytes: u64,
 }
 
-/// What the root says.
+/// The contents of the root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
     /// The shape of the pages.
     pub geometry: Geometry,
-    /// (Fingerprint, value) pairs.
+    /// Number of (fingerprint, value) pairs.
     pub entries: u64,
-    /// Pages, those with spilled records included.
+    /// Number of pages, including those with spilled records.
     pub pages: u32,
-    /// Spilled records.
+    /// Number of spilled records.
     pub spilled: u32,
-    /// How many values have entries.
+    /// Number of values with entries.
     pub values: u32,
-    /// Entries beyond the first of their fingerprint, or the greatest number there is.
+    /// Number of entries beyond the first of their fingerprint; saturates at `u32::MAX`.
     pub repeats: u32,
-    /// The extents.
+    /// The extents, in the order in which they were written.
     pub stretches: Vec<Stretch>,
-    /// The nodes that hold the body; none when the root does.
+    /// The nodes that contain the body; empty if the root contains it.
     pub parts: Vec<NodePointer>,
 }
 
-/// What there is about each value and each page.
+/// Data about each value and each page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Body {
-    /// The values with how many entries have each.
+    /// Each value with its number of entries, ascending.
     pub values: Vec<(u16, u64)>,
-    /// The checksum of each page.
+    /// Checksums of the pages.
     pub checksums: Vec<u64>,
 }
 
 impl Root {
-    /// How many pages of a store a root needs; more than [`MAX_PAGES`] when there is none.
+    /// Returns the size of a root in pages. There is no such root if it exceeds [`MAX_PAGES`].
     #[must_use]
     pub fn pages_for(page_size: PageSize, extents: usize, rest: usize) -> usize {
         (HEADER_BYTES + extents * EXTENT_BYTES + rest).div_ceil(page_size.bytes())
     }
 
-    /// Bytes of the body.
+    /// Returns the size of the body in bytes.
     #[must_use]
     pub fn body_bytes(&self) -> u64 {
         u64::from(self.values) * VALUE_BYTES as u64 + u64::from(self.pages) * CHECKSUM_BYTES as u64
     }
 
-    /// The root's node, of whole pages, with the body where there are no parts.
+    /// Encodes the root as a node of whole pages. The node includes the body if there are no parts.
     #[must_use]
     pub fn encode(&self, body: &[u8], page_size: PageSize) -> Vec<u8> {
         let mut node = Vec::new();
@@ -150,10 +150,10 @@ impl Root {
         node
     }
 
-    /// Reads the root that `pointer` points to.
+    /// Decodes the root at `pointer`.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when these bytes are none.
+    /// [`Error::Corrupt`] if the bytes are not a valid root.
     pub fn decode(node: &[u8], pointer: &NodePointer, page_size: PageSize) -> Result<Root> {
         let place = pointer.place();
         let bad = |expected: &str, found: String| Error::corrupt(place.clone(), expected, found);
@@ -208,7 +208,7 @@ impl Root {
         Ok(root)
     }
 
-    /// Whether the numbers of pages go together.
+    /// Checks that the numbers of pages are consistent.
     fn check_pages(&self, pointer: &NodePointer, page_size: PageSize) -> Result<()> {
         let bad = |expected: String, found: String| Error::corrupt(pointer.place(), expected, found);
         let spill_pages = self.geometry.spill_pages((0, self.spilled));
@@ -238,10 +238,10 @@ impl Root {
         Ok(())
     }
 
-    /// The body that is in the root itself.
+    /// Decodes the body inside the root.
     ///
     /// # Errors
-    /// As [`Body::decode`].
+    /// See [`Body::decode`].
     pub fn body_in(&self, node: &[u8], pointer: &NodePointer) -> Result<Body> {
         let at = HEADER_BYTES + self.stretches.len() * EXTENT_BYTES + self.parts.len() * NodePointer::BYTES;
         Body::decode(node.get(at..).unwrap_or(&[]), self, &pointer.place())
@@ -307,7 +307,7 @@ fn read_parts(
 }
 
 impl Body {
-    /// The body's bytes.
+    /// Encodes the body.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes =
@@ -327,15 +327,16 @@ impl Body {
         bytes
     }
 
-    /// Reads the body that belongs to a root, from the root or from its parts one after the other.
+    /// Decodes the body of a root, from the root's node or from its concatenated parts.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] at `place` when these bytes are not it.
+    /// [`Error::Corrupt`] at `place` if the bytes do not match the root.
     pub fn decode(bytes: &[u8], root: &Root, place: &Place) -> Result<Body> {
         let bad = |expected: &str, found: String| Error::corrupt(place.clone(), expected, found);
         let short = |short: Truncated| bad("the body of a maplet's directory", short.to_string());
         let mut reader = Reader::new(bytes);
-        // Nothing is allocated for what is not there.
+        // Checked before the allocation, so that a damaged count cannot allocate more than the
+        // input's size.
         let own = usize::try_from(root.body_bytes())
             .ok()
             .filter(|&own| own <= bytes.len())
@@ -366,7 +367,7 @@ impl Body {
     }
 }
 
-/// Cuts a body that does not fit into the root into nodes.
+/// Splits a body that does not fit into the root into nodes.
 #[must_use]
 pub fn cut(body: &[u8], page_size: PageSize) -> Vec<Vec<u8>> {
     let part = |bytes: &[u8]| {

@@ -1,16 +1,16 @@
-//! Fingerprints that come from a run, unsorted, as a source of a merge: dealt into buckets at once,
-//! and each bucket sorted when the merge comes to it, so that no step is long.
+//! The unsorted fingerprints of a run as a source of a merge. They are distributed to buckets at
+//! once, and each bucket is sorted when the merge reaches it, so that no step takes long.
 
 use alluvium_filters::{Chunk, Entry, Fingerprint};
 
-/// How many entries a bucket has on average: few enough to be sorted within the processor's first
-/// cache.
+/// Average number of entries in a bucket: small enough to be sorted within the processor's
+/// first-level cache.
 const BUCKET: usize = 1 << 10;
-/// The most buckets, as a power of two: more would be dealt slowly.
+/// Maximum number of buckets, as a power of two. With more, the distribution becomes slow.
 const MAX_BUCKET_BITS: u32 = 14;
 const _: () = assert!(BUCKET > 1 && MAX_BUCKET_BITS < u64::BITS, "a hash has a bucket");
 
-/// A run's fingerprints under one value.
+/// A run's fingerprints, all with the same value.
 #[derive(Debug)]
 pub(super) enum Fresh {
     Hashes(Vec<u64>, u32, u16),
@@ -21,7 +21,7 @@ pub(super) enum Fresh {
 #[derive(Debug)]
 pub(super) struct Dealt {
     entries: Vec<Entry>,
-    /// Where each bucket ends.
+    /// The end of each bucket.
     ends: Vec<usize>,
     /// The next bucket.
     next: usize,
@@ -32,7 +32,7 @@ impl Fresh {
         Fresh::Hashes(hashes, fingerprint_bits, value)
     }
 
-    /// Appends the next bucket's distinct entries in order, and says whether there was one.
+    /// Appends the next bucket's distinct entries in order, and returns whether there was one.
     pub(super) fn fill(&mut self, chunk: &mut Chunk) -> bool {
         if let Fresh::Hashes(hashes, bits, value) = self {
             *self = Fresh::Dealt(deal(std::mem::take(hashes), *bits, *value));
@@ -59,7 +59,7 @@ impl Fresh {
     }
 }
 
-/// Deals entries into buckets by the highest bits of their fingerprints, which are spread evenly.
+/// Distributes entries to buckets by the highest bits of their fingerprints, which are uniform.
 fn deal(hashes: Vec<u64>, fingerprint_bits: u32, value: u16) -> Dealt {
     let bits = (hashes.len() / BUCKET).max(2).ilog2().min(MAX_BUCKET_BITS);
     debug_assert!((1..=MAX_BUCKET_BITS).contains(&bits), "2^{bits} buckets");
@@ -70,7 +70,7 @@ fn deal(hashes: Vec<u64>, fingerprint_bits: u32, value: u16) -> Dealt {
     }
     let mut sum = 0;
     for end in &mut ends {
-        // First where each bucket begins; dealing moves it to where it ends.
+        // Initially the start of each bucket; the distribution advances it to the end.
         sum += std::mem::replace(end, sum);
     }
     assert_eq!(sum, hashes.len(), "each hash has a bucket");

@@ -1,4 +1,4 @@
-//! Asking one maplet, or all of a path at once.
+//! Lookups in one maplet, or in all maplets of a path together.
 
 use super::Maplet;
 use alluvium_base::Purpose;
@@ -9,25 +9,24 @@ use smallvec::SmallVec;
 use std::ops::Deref;
 use std::task::{Poll, ready};
 
-/// How many values a [`Hits`] holds without memory of its own.
+/// Number of values that a [`Hits`] stores inline.
 const INLINE: usize = 8;
-/// How many maplets of a path are looked up side by side.
+/// Number of maplets of a path that are looked up concurrently.
 const GROUP: usize = 16;
 
-/// The pages of a path, or what is known of its maplets: on the stack, as long as the path is not
-/// longer than it should be.
+/// Per-maplet data of a path, on the stack unless the path is unusually long.
 pub(crate) type Path<T> = SmallVec<[T; GROUP]>;
 
-/// What maplets have said, one after the other or all at once.
+/// The answers of one or more maplets.
 pub type Answers = SmallVec<[Hits; 1]>;
 
-/// The values under a key's fingerprint, the greatest (newest) first. Values of other keys may be
-/// among them, none of the key's is missing.
+/// The values of a key's fingerprint, greatest (newest) first. May include values of other keys,
+/// but never misses one of the key.
 #[derive(Clone, Debug, Default)]
 pub struct Hits {
     first: [u16; INLINE],
     len: usize,
-    /// All values, once they are more than `first` holds.
+    /// All values, if there are more than `first` can hold.
     all: Vec<u16>,
 }
 
@@ -61,7 +60,7 @@ impl Hits {
         self.len += 1;
     }
 
-    /// These values, in place of those that are there.
+    /// Replaces the values.
     pub(crate) fn set(&mut self, values: impl Iterator<Item = u16>) {
         self.clear();
         values.for_each(|value| self.push(value));
@@ -82,15 +81,14 @@ impl Deref for Hits {
 }
 
 impl Maplet {
-    /// Returns the values under the fingerprint of a key, by the key's hash. Reads one page where
-    /// it is not in the cache, and seldom (one lookup in thousands) another with what spilled.
+    /// Returns the values of a key's fingerprint, given the key's hash. Reads one page if it is not
+    /// cached. Rarely (in one lookup of thousands) reads another page with spilled records.
     ///
     /// # Errors
-    /// [`alluvium_storage::Error::Corrupt`] when a page is not what the directory says; as the
-    /// device says.
+    /// [`alluvium_storage::Error::Corrupt`] if a page does not match the directory; I/O errors.
     ///
     /// # Panics
-    /// When the guard is of other epochs than the cache.
+    /// If the guard belongs to other epochs than the cache.
     pub fn lookup(&self, hash: u64, cache: &Cache, guard: &Guard) -> Result<Hits> {
         let mut hits = Hits::default();
         let fetch = blocking(cache, guard);
@@ -99,7 +97,7 @@ impl Maplet {
         Ok(hits)
     }
 
-    /// What a key's page says, in place of what `hits` has.
+    /// Replaces the values in `hits` by the answer of a key's page.
     #[inline]
     pub(crate) fn ask(
         &self,
@@ -146,15 +144,15 @@ impl Maplet {
     }
 }
 
-/// Looks a key up in every maplet of a path, by its hash: `out` gets one [`Hits`] for each, in
-/// their order. All pages that are not in the cache are read together, so a cold path waits for the
-/// device once. Nothing is allocated when all pages are there and `out` was used before.
+/// Looks up a key's hash in every maplet of a path: `out` receives one [`Hits`] for each, in their
+/// order. All pages that are not cached are read together, so a cold path waits for the device
+/// once. Does not allocate if all pages are cached and `out` was used before.
 ///
 /// # Errors
-/// As [`Maplet::lookup`]; `out` is of no use then.
+/// See [`Maplet::lookup`]. The contents of `out` are unspecified then.
 ///
 /// # Panics
-/// When the guard is of other epochs than the cache.
+/// If the guard belongs to other epochs than the cache.
 pub fn lookup_path(
     maplets: &[&Maplet],
     hash: u64,
@@ -173,9 +171,9 @@ fn blocking<'g>(cache: &'g Cache, guard: &'g Guard) -> Blocking<'g> {
     }
 }
 
-/// The pages of a path that know of a key, and what a lookup has to do before it can ask them. A
-/// reader of several keys takes each step for all of them before the next, so that what a step
-/// reads is on its way while the others' is read.
+/// The pages of a path that may contain a key, and the steps of a lookup before it can ask them. A
+/// batched reader runs each step for all keys before the next, so that the prefetches of one key
+/// overlap with the work on others.
 #[derive(Default)]
 pub(crate) struct Pages<'f> {
     pointers: Path<NodePointer>,
@@ -183,8 +181,8 @@ pub(crate) struct Pages<'f> {
 }
 
 impl<'f> Pages<'f> {
-    /// Finds out which pages these are, by a key's hash, in the order of the maplets; where the
-    /// cache keeps them is on its way then.
+    /// Determines the pages, given a key's hash, in the order of the maplets, and prefetches their
+    /// entries in the cache's table.
     #[inline]
     pub(crate) fn locate<'m, F: Fetch>(
         &mut self,
@@ -199,7 +197,7 @@ impl<'f> Pages<'f> {
         }
     }
 
-    /// The frames' headers are on their way then.
+    /// Prefetches the headers of the frames.
     #[inline]
     pub(crate) fn approach<F: Fetch>(&self, fetch: &F) {
         for pointer in &self.pointers {
@@ -207,8 +205,8 @@ impl<'f> Pages<'f> {
         }
     }
 
-    /// Takes the pages, if all of them are there. Returns whether they are. The lines that a lookup
-    /// reads first are on their way then.
+    /// Obtains the pages if all of them are cached, and returns whether they are. Prefetches the
+    /// lines that a lookup reads first.
     #[inline]
     pub(crate) fn take<'m, F: Fetch>(
         &mut self,
@@ -229,8 +227,7 @@ impl<'f> Pages<'f> {
         true
     }
 
-    /// Returns what is to be looked up in the pages that are here, as far as they are pages of
-    /// their maplets.
+    /// Returns the pages with the fingerprint to look up in each, up to the first malformed page.
     pub(crate) fn probes<'p, 'm: 'p>(
         &'p self,
         maplets: impl Iterator<Item = &'m Maplet> + 'p,
@@ -243,19 +240,19 @@ impl<'f> Pages<'f> {
         })
     }
 
-    /// Returns whether the pages have not been found yet.
+    /// Returns whether [`Pages::locate`] was not called yet.
     #[inline]
     pub(crate) fn are_unknown(&self) -> bool {
         self.pointers.is_empty()
     }
 
-    /// Returns whether there are pages to be asked.
+    /// Returns whether the pages were obtained.
     #[inline]
     pub(crate) fn are_here(&self) -> bool {
         !self.nodes.is_empty()
     }
 
-    /// Returns a page that is here, by the place of its maplet.
+    /// Returns the page of the maplet at `place` on the path.
     #[inline]
     pub(crate) fn page(&self, place: usize) -> &NodeRef<'f> {
         debug_assert!(place < self.nodes.len(), "page {place} was taken");
@@ -263,8 +260,8 @@ impl<'f> Pages<'f> {
     }
 }
 
-/// Looks a key up in every maplet of a path, as [`lookup_path`] does, with pages from anywhere.
-/// When it is pending `out` is of no use.
+/// Looks up a key in every maplet of a path, like [`lookup_path`], with pages from any source. If
+/// it returns pending, the contents of `out` are unspecified.
 #[inline]
 pub(crate) fn probe_path<F: Fetch>(
     maplets: &[&Maplet],
@@ -306,7 +303,7 @@ pub(crate) fn probe_path<F: Fetch>(
     Poll::Ready(Ok(()))
 }
 
-/// Asks the processor for the line of a page that a lookup reads first.
+/// Prefetches the line of a page that a lookup reads first.
 #[inline]
 fn prefetch(maplet: &Maplet, page: &[u8], hash: u64) {
     if let Ok(view) = PageView::new(maplet.geometry(), page) {

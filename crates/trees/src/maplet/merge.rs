@@ -1,5 +1,5 @@
-//! Merging maplets without their keys, in steps: the pages of the sources stream past the cache,
-//! values are rewritten or dropped, the fingerprints of a new run join them.
+//! Incremental merges of maplets without their keys. The pages of the sources are read sequentially
+//! past the cache, values are rewritten or dropped, and the fingerprints of a new run are added.
 
 use super::fresh::Fresh;
 use super::pages::Entries;
@@ -12,26 +12,26 @@ use alluvium_storage::{Error, PageSize, Place, Result};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// One maplet that goes into a merge.
+/// An input of a merge.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// The maplet. Its extents stay allocated until the merge is done or dropped: the caller sees
-    /// to it.
+    /// The maplet. The caller must keep its extents allocated until the merge is complete or
+    /// dropped.
     pub maplet: Maplet,
-    /// For each of its values the value in the result, or nothing to drop what has it.
+    /// The new value for each old value, or `None` to drop its entries.
     pub rewrite: Box<[Option<u16>]>,
 }
 
-/// How a [`Merger`] stands after a step.
+/// The progress of a [`Merger`] after a step.
 #[derive(Debug)]
 pub enum Progress {
-    /// There is more to do.
+    /// More steps are needed.
     More,
-    /// The maplet is written.
+    /// The maplet is complete.
     Done(Written),
 }
 
-/// What can go wrong inside a merge of filters.
+/// An error inside a merge of filters.
 #[derive(Debug)]
 pub(super) enum Fault {
     Store(Error),
@@ -53,11 +53,11 @@ impl From<filters::Error> for Fault {
 type Feed = Box<dyn FnMut(&mut Chunk) -> std::result::Result<bool, Fault> + Send>;
 type PageSink = Box<dyn FnMut(&[u8]) -> std::result::Result<(), Fault> + Send>;
 
-/// A merge under way. Dropped unfinished, it gives up what it has written (Q4).
+/// A merge in progress. Dropping it unfinished discards its output (Q4).
 ///
-/// A failure of its writes is to be shown to [`Store::judge`], as that of any writer.
+/// The caller must pass failed writes to [`Store::judge`], as for any writer.
 pub struct Merger {
-    /// None after the last step or an error.
+    /// `None` after the last step or an error.
     work: Option<Work>,
 }
 
@@ -71,10 +71,10 @@ impl fmt::Debug for Merger {
 }
 
 struct Work {
-    /// Every source, until the first step.
+    /// All sources, until the first step.
     feeds: Vec<Feed>,
     merge: Option<Merge<Feed>>,
-    /// How each source's values are rewritten; the fingerprints of a run are not.
+    /// The rewriting table of each source; `None` for the fingerprints of a run.
     tables: Vec<Option<Box<[Option<u16>]>>>,
     builder: Builder<PageSink>,
     sink: Arc<Mutex<Sink>>,
@@ -83,18 +83,17 @@ struct Work {
 }
 
 impl Merger {
-    /// Creates a merge of maplets, and of a run's `fresh` hashes under a value of their own. The
-    /// maplets' first pages are requested.
+    /// Creates a merge of maplets, and of a run's `fresh` hashes with their value. Requests the
+    /// first pages of the maplets.
     ///
-    /// The geometry is that of as many entries as are kept and fresh; pairs that fall together only
-    /// make it emptier.
+    /// The geometry is sized for all kept and fresh entries; duplicates only make it emptier.
     ///
     /// # Errors
-    /// [`Error::BadOption`] when the fingerprints have another length than a source's, or one that
-    /// does not suit this number of entries; [`Error::Poisoned`] when the store refuses changes.
+    /// [`Error::BadOption`] if the fingerprint length differs from a source's, or does not suit
+    /// this number of entries; [`Error::Poisoned`] if the store refuses changes.
     ///
     /// # Panics
-    /// When a value of a source is missing from its rewriting table.
+    /// If the rewriting table of a source has no entry for one of its values.
     pub fn new(
         store: &Store,
         spec: &MapletSpec,
@@ -159,12 +158,12 @@ impl Merger {
         })
     }
 
-    /// Merges `entries` more, some 30 million a second, and once there are none finishes the
-    /// maplet.
+    /// Merges the next `entries` entries, at about 30 million per second. After the last entry,
+    /// completes the maplet.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when a source is damaged, [`Error::Full`], or as the device says.
-    /// Everything is given up then.
+    /// [`Error::Corrupt`] if a source is damaged, [`Error::Full`], or I/O errors. The merge is
+    /// discarded then.
     ///
     /// # Panics
     /// After the last step, or after an error.
@@ -226,7 +225,7 @@ fn locked(sink: &Mutex<Sink>) -> std::sync::MutexGuard<'_, Sink> {
     sink.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the shape of a maplet: a function of what it is asked to hold alone.
+/// Returns the geometry of a maplet, which depends only on its arguments.
 fn geometry(
     entries: u64,
     fingerprint_bits: u32,
@@ -247,15 +246,15 @@ fn bad_fingerprints(why: String) -> Error {
     }
 }
 
-/// Counts the pairs that are kept, and finds those that came before (Q1). Pairs come in the order
-/// of their fingerprints.
+/// Counts the pairs that are kept, and detects duplicates (Q1). Pairs must arrive in fingerprint
+/// order.
 #[derive(Debug)]
 struct Tally {
     counts: Vec<u64>,
     last: Option<Fingerprint>,
-    /// The values that the last fingerprint has had.
+    /// The values seen for the last fingerprint.
     values: Vec<u16>,
-    /// Entries beyond the first of their fingerprint.
+    /// Number of entries beyond the first of their fingerprint.
     repeats: u64,
 }
 

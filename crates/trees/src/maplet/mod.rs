@@ -1,30 +1,30 @@
-//! The quotient maplet of `alluvium_filters` in nodes of a store: which runs of a pivot may hold a
-//! key.
+//! The quotient maplet of `alluvium_filters`, stored in nodes of a store. It determines which runs
+//! of a pivot may hold a key.
 //!
-//! *Knows*: where each page of a maplet is, how a path of maplets is asked at once, how maplets are
-//! written and merged without their keys.
+//! *Knows*: the location of each page of a maplet, lookups in all maplets of a path together,
+//! writing and merging maplets without their keys.
 //!
-//! *Does not know*: keys, what a value means to the tree, when a maplet is built, merged or
-//! dropped, who refers to its extents.
+//! *Does not know*: keys, the meaning of a value to the tree, when a maplet is built, merged or
+//! dropped, the references to its extents.
 //!
-//! *Read in this order*: this file (a maplet that is open), `lookup.rs`, `pages.rs` (reading in
-//! sequence), `merge.rs` (merging in steps), `distinct.rs` (counting), `fresh.rs` (fingerprints
-//! that come from a run), `write.rs` (pages and directory), `format.rs`, `check.rs`.
+//! *Read in this order*: this file (an open maplet), `lookup.rs`, `pages.rs` (sequential reads),
+//! `merge.rs` (incremental merges), `distinct.rs` (counting), `fresh.rs` (the fingerprints of a new
+//! run), `write.rs` (pages and directory), `format.rs`, `check.rs`.
 //!
-//! A page of a maplet is a page of the store, a node of its own. The pages are written in their
-//! order by one writer; behind them lies the directory, which names the extents and has a checksum
-//! for each page. It is read when the maplet is opened and stays in memory, at 8 bytes for a page
-//! (one 500th), so that a lookup is one read: the page's place follows from the fingerprint. That
-//! is SplinterDB's routing structure (Conway et al., *Mapped SplinterDB*, SIGMOD 2023).
+//! A page of a maplet is a page of the store and a separate node. One writer writes the pages in
+//! order, followed by the directory, which lists the extents and the checksum of each page. Opening
+//! a maplet reads the directory, which stays in memory at 8 bytes per page (one 500th). A lookup is
+//! a single read, because the fingerprint determines the location of its page. This is SplinterDB's
+//! routing structure (Conway et al., *Mapped SplinterDB*, SIGMOD 2023).
 //!
 //! Invariants:
 //!
-//! - **Q1** A maplet holds each (fingerprint, value) once, however many keys or sources it came
-//!   from. So its pages depend on the set of pairs and the geometry alone.
-//! - **Q2** Whatever was put in under a value is found under it, until that value is dropped or
+//! - **Q1** A maplet holds each (fingerprint, value) pair once, regardless of the number of keys or
+//!   sources with it. Its pages therefore depend only on the set of pairs and the geometry.
+//! - **Q2** A lookup finds every value added for a fingerprint, until that value is dropped or
 //!   rewritten.
-//! - **Q3** Every page is verified by the directory, the directory by its pointer.
-//! - **Q4** What is not finished leaves nothing behind: no extent, and no page in the cache.
+//! - **Q3** The directory verifies every page, and its pointer verifies the directory.
+//! - **Q4** An unfinished maplet leaves nothing behind: no extent, and no page in the cache.
 
 mod check;
 mod distinct;
@@ -56,7 +56,7 @@ use alluvium_storage::{Cache, Codec, Error, NodePointer, Result, Tiers};
 use format::{Body, Root, Stretch};
 use std::sync::Arc;
 
-/// How maplets of a tree are written.
+/// Options for writing the maplets of a tree.
 ///
 /// ```
 /// use alluvium_base::Purpose;
@@ -68,21 +68,22 @@ use std::sync::Arc;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapletSpec {
-    /// Bits of a fingerprint: 8 to 48, one number for a tree, so that merging never lengthens one.
-    /// A maplet of `n` fingerprints answers for a stranger with probability `n / 2^bits`.
+    /// Fingerprint length in bits: 8 to 48. It is the same for all maplets of a tree, because a
+    /// merge cannot lengthen fingerprints. A maplet of `n` fingerprints has a false positive rate
+    /// of `n / 2^bits`.
     pub fingerprint_bits: u8,
-    /// What its reads of other maplets and its writes are for.
+    /// Purpose of its writes, and of its reads of other maplets.
     pub purpose: Purpose,
-    /// Whether its extents may come from the reserve.
+    /// Space class: whether its extents may come from the reserve.
     pub class: Class,
-    /// The tier that it is written to.
+    /// The tier for the maplet.
     pub tier: u8,
 }
 
-/// A maplet that is open: its directory, in memory. Clones share it.
+/// An open maplet with its directory in memory. Clones share the directory.
 ///
-/// It refers to its extents without counting: a reader holds a guard since before the maplet was
-/// unlinked, as for any node.
+/// It holds no reference counts on its extents. A reader must hold a guard that it pinned before
+/// the maplet was unlinked, as for any node.
 #[derive(Clone, Debug)]
 pub struct Maplet {
     shared: Arc<Shared>,
@@ -94,18 +95,18 @@ struct Shared {
     pointer: NodePointer,
     root: Root,
     body: Body,
-    /// For each extent that has pages: the number of its first page, and where it is in the tier's
-    /// file.
+    /// For each extent with pages: the number of its first page, and the page's offset in the
+    /// tier's file.
     places: Box<[(u32, u64)]>,
 }
 
 impl Maplet {
-    /// Writes the maplet of a run: `hashes` of its keys ([`alluvium_filters::hash`], in any order),
-    /// all under one `value`.
+    /// Writes the maplet of a run, given the `hashes` of its keys ([`alluvium_filters::hash`], in
+    /// any order), all with the same `value`.
     ///
     /// # Errors
-    /// [`Error::BadOption`] when the fingerprints are too short or too long for this number of
-    /// hashes; [`Error::Full`]; as the device says.
+    /// [`Error::BadOption`] if the fingerprint length does not suit this number of hashes;
+    /// [`Error::Full`]; I/O errors.
     pub fn build(store: &Store, spec: &MapletSpec, hashes: Vec<u64>, value: u16) -> Result<Written> {
         let mut merger = Merger::new(store, spec, Vec::new(), Some((hashes, value)))?;
         loop {
@@ -118,15 +119,15 @@ impl Maplet {
     /// Opens the maplet whose directory is at `pointer`.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when what is there is no directory; as the device says.
+    /// [`Error::Corrupt`] if there is no valid directory; I/O errors.
     pub fn open(store: &Store, pointer: &NodePointer, purpose: Purpose) -> Result<Maplet> {
         Self::open_from(Files::of(store), pointer, purpose)
     }
 
-    /// As [`Maplet::open`], whether or not the store is open.
+    /// Like [`Maplet::open`]; the store need not be open.
     ///
     /// # Errors
-    /// As [`Maplet::open`].
+    /// See [`Maplet::open`].
     pub(crate) fn open_from(files: Files<'_>, pointer: &NodePointer, purpose: Purpose) -> Result<Maplet> {
         let Files { tiers, page_size } = files;
         let node = read_node(tiers, pointer, page_size, purpose)?;
@@ -161,26 +162,26 @@ impl Maplet {
         }
     }
 
-    /// Returns where the directory is: what to keep to open the maplet again.
+    /// Returns the pointer to the directory, with which the maplet can be opened again.
     #[must_use]
     pub fn pointer(&self) -> &NodePointer {
         &self.shared.pointer
     }
 
-    /// Returns the extents that hold it, each with its live bytes. Nothing else is in them.
+    /// Returns the extents of the maplet with their live bytes. They contain nothing else.
     pub fn extents(&self) -> impl Iterator<Item = (Extent, u64)> + '_ {
         let stretches = self.shared.root.stretches.iter();
         stretches.map(|stretch| (stretch.extent, stretch.live_bytes))
     }
 
-    /// Returns how many (fingerprint, value) pairs there are.
+    /// Returns the number of (fingerprint, value) pairs.
     #[must_use]
     pub fn entries(&self) -> u64 {
         self.shared.root.entries
     }
 
-    /// Returns how many different fingerprints its entries have: fewer than entries where several
-    /// runs hold one key.
+    /// Returns the number of distinct fingerprints. It is lower than the number of entries if
+    /// several runs hold the same key.
     #[must_use]
     pub fn fingerprints(&self) -> u64 {
         let (entries, repeats) = (self.shared.root.entries, u64::from(self.shared.root.repeats));
@@ -188,19 +189,19 @@ impl Maplet {
         entries - repeats
     }
 
-    /// Each value with the number of its fingerprints, in rising order.
+    /// Returns each value with its number of fingerprints, in ascending order.
     #[must_use]
     pub fn values(&self) -> &[(u16, u64)] {
         &self.shared.body.values
     }
 
-    /// Returns the bytes on the device, the directory's included.
+    /// Returns the size on the device in bytes, including the directory.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.extents().map(|(_, live)| live).sum()
     }
 
-    /// Returns the bytes of memory that an open maplet takes beside its pages in the cache.
+    /// Returns the memory of the open maplet in bytes, excluding its pages in the cache.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let Shared {
@@ -214,14 +215,14 @@ impl Maplet {
         (lists + size_of::<Shared>()) as u64
     }
 
-    /// Returns the shape of its pages.
+    /// Returns the geometry of the pages.
     #[must_use]
     pub fn geometry(&self) -> &Geometry {
         &self.shared.root.geometry
     }
 
-    /// Returns the page that knows of a key, by the key's hash: for a reader that wants it in the
-    /// cache before it is asked.
+    /// Returns the page for a key, given its hash, so that the page can be loaded into the cache
+    /// before it is asked.
     #[must_use]
     pub fn page(&self, hash: u64) -> NodePointer {
         let geometry = self.geometry();
@@ -229,7 +230,7 @@ impl Maplet {
             .expect("a fingerprint's page is one of the geometry's, and the directory has them all")
     }
 
-    /// Drops its pages from the cache once it is unlinked: their frames are free sooner.
+    /// Removes the pages of an unlinked maplet from the cache, which frees their frames earlier.
     pub fn forget(&self, cache: &Cache) {
         for number in 0..self.shared.root.pages {
             if let Some(pointer) = self.page_pointer(number) {
@@ -238,7 +239,7 @@ impl Maplet {
         }
     }
 
-    /// Returns the pointer to page `number`; none when there is no such page.
+    /// Returns the pointer to page `number`, or `None` if there is no such page.
     fn page_pointer(&self, number: u32) -> Option<NodePointer> {
         let Shared {
             pointer,
@@ -262,7 +263,7 @@ impl Maplet {
         })
     }
 
-    /// The same, of a number that a page's bytes have named.
+    /// Like `page_pointer`, for a page number that was read from another page.
     fn named_page(&self, number: u32) -> Result<NodePointer> {
         self.page_pointer(number).ok_or_else(|| {
             let expected = format!("a page below {}", self.shared.root.pages);
@@ -270,7 +271,7 @@ impl Maplet {
         })
     }
 
-    /// Returns what a filter says of a page, as an error of the store.
+    /// Converts an error of the filter about a page to an error of the store.
     fn damaged(&self, number: u32, error: &filters::Error) -> Error {
         let place = self
             .page_pointer(number)
@@ -280,7 +281,7 @@ impl Maplet {
 }
 
 impl Stretch {
-    /// Returns where page `number` of this extent's is.
+    /// Returns the offset of page `number` of this extent.
     fn offset_of(&self, number: u32, page_bytes: u64) -> u64 {
         self.extent.offset() + u64::from(number) * page_bytes
     }

@@ -1,5 +1,5 @@
-//! The pages of a maplet one after the other, past the cache: large reads, the next one under way
-//! while the last is used.
+//! Sequential reads of a maplet's pages past the cache: large reads, with the next one in progress
+//! while the current one is used.
 
 use super::{Maplet, device_of};
 use alluvium_base::{KIB, Purpose};
@@ -10,28 +10,28 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes of one read, where an extent is that long.
+/// Size of one read in bytes, unless the extent is shorter.
 const WINDOW_BYTES: u64 = 256 * KIB;
-/// Reads that are under way or waiting to be used, at most.
+/// Maximum number of reads in progress or waiting to be used.
 const WINDOWS: usize = 2;
 const _: () = assert!(WINDOWS > 0 && WINDOW_BYTES >= KIB);
 
-/// Pages `range` of a maplet, each verified.
+/// The pages `range` of a maplet, each verified.
 #[derive(Debug)]
 pub(super) struct Pages {
     maplet: Maplet,
     device: Arc<dyn Device>,
     purpose: Purpose,
-    /// What is not requested yet.
+    /// Pages that are not requested yet.
     range: Range<u32>,
     ahead: VecDeque<(Range<u32>, Ticket)>,
-    /// The window being read: the pages that are left of it, and its first page with its bytes.
+    /// The current window: its remaining pages, and its first page with its bytes.
     left: Range<u32>,
     window: Option<(u32, Buffer)>,
 }
 
 impl Pages {
-    /// Begins to read.
+    /// Starts reading.
     pub(super) fn new(maplet: &Maplet, range: Range<u32>, tiers: &Tiers, purpose: Purpose) -> Result<Pages> {
         assert!(
             range.start <= range.end && range.end <= maplet.shared.root.pages,
@@ -50,7 +50,7 @@ impl Pages {
         Ok(pages)
     }
 
-    /// Sends reads on their way, as many as there may be.
+    /// Submits reads up to the maximum number.
     fn request(&mut self) {
         while self.ahead.len() < WINDOWS
             && let Some((pages, offset, bytes)) = self.next_window()
@@ -67,7 +67,7 @@ impl Pages {
         }
     }
 
-    /// Returns the next pages that lie in one extent, where they are, and how long.
+    /// Returns the next pages that lie in one extent, with their offset and length.
     fn next_window(&self) -> Option<(Range<u32>, u64, usize)> {
         let root = &self.maplet.shared.root;
         let page_bytes = u64::from(root.geometry.page_bytes());
@@ -88,9 +88,8 @@ impl Pages {
         None
     }
 
-    /// Returns the next page: its number, and its bytes or what is wrong with them. After an error
-    /// the pages behind it follow, but for those of the same read when it was the device that
-    /// failed.
+    /// Returns the number and the contents of the next page, or its error. Pages after an erroneous
+    /// one follow, except that a device error skips the rest of the same read.
     pub(super) fn next(&mut self) -> Option<(u32, Result<&[u8]>)> {
         if self.left.is_empty() {
             let (pages, ticket) = self.ahead.pop_front()?;
@@ -137,12 +136,12 @@ pub(super) struct Entries {
 }
 
 impl Entries {
-    /// Begins to read.
+    /// Starts reading.
     pub(super) fn new(maplet: &Maplet, tiers: &Tiers, purpose: Purpose) -> Result<Entries> {
         Entries::first(maplet, maplet.geometry().pages(), tiers, purpose)
     }
 
-    /// Begins to read the first `pages` pages.
+    /// Starts reading the first `pages` pages.
     fn first(maplet: &Maplet, pages: u32, tiers: &Tiers, purpose: Purpose) -> Result<Entries> {
         let (own, all) = (maplet.geometry().pages(), maplet.shared.root.pages);
         Ok(Entries {
@@ -153,7 +152,7 @@ impl Entries {
         })
     }
 
-    /// Appends the next page's entries to `chunk`, and says whether there was one.
+    /// Appends the next page's entries to `chunk`, and returns whether there was one.
     pub(super) fn fill(&mut self, chunk: &mut Chunk) -> Result<bool> {
         if let Some(spill_pages) = self.spill_pages.take() {
             self.spilled = read_spilled(&self.maplet, spill_pages)?;
@@ -182,7 +181,7 @@ impl Entries {
     }
 }
 
-/// The entries of a maplet in order, for a reader of them all.
+/// Iterates over all entries of a maplet, in order.
 #[derive(Debug)]
 pub(crate) struct Reading {
     entries: Entries,
@@ -199,7 +198,7 @@ impl Reading {
 }
 
 impl Maplet {
-    /// Begins to read all of it, past the cache.
+    /// Starts reading the whole maplet past the cache.
     pub(crate) fn read_entries(&self, tiers: &Tiers, purpose: Purpose) -> Result<Reading> {
         Ok(Reading {
             entries: Entries::new(self, tiers, purpose)?,
@@ -209,8 +208,8 @@ impl Maplet {
 }
 
 impl Maplet {
-    /// Tells the fingerprints up to `last`, in order, each as often as it is there. Only their
-    /// pages are read, past the cache.
+    /// Calls `tell` with the fingerprints up to `last`, in order, including repetitions. Reads only
+    /// their pages, past the cache.
     pub(crate) fn read_fingerprints(
         &self,
         last: Fingerprint,
@@ -230,7 +229,7 @@ impl Maplet {
     }
 }
 
-/// All spilled records.
+/// Returns all spilled records.
 fn read_spilled(maplet: &Maplet, mut pages: Pages) -> Result<Vec<Counted>> {
     let mut records = Vec::new();
     while let Some((number, page)) = pages.next() {

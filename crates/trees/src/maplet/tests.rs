@@ -78,7 +78,7 @@ fn lookup(store: &Store, maplet: &Maplet, hash: u64) -> Vec<u16> {
     maplet.lookup(hash, store.cache(), &guard).unwrap().to_vec()
 }
 
-/// What must be found: by fingerprint, the values from the newest on.
+/// The expected contents: the set of values of each fingerprint.
 type Model = BTreeMap<u64, BTreeSet<u16>>;
 
 fn fingerprint(hash: u64) -> u64 {
@@ -115,7 +115,7 @@ fn every_key_of_a_run_is_found_and_hardly_any_other() {
         );
         for (seed, count) in [0, 1, 2, 700, 20_000].into_iter().enumerate() {
             let mut keys = hashes(seed as u64, count);
-            // Some twice: a run has each key once, but the maplet does not rely on it.
+            // With duplicates: a run has each key once, but the maplet must not rely on it.
             keys.extend_from_within(..count / 10);
             let maplet = built(&store, &keys, 11);
             let mut model = Model::new();
@@ -152,7 +152,7 @@ fn what_is_merged_rewritten_and_dropped_is_what_a_set_of_pairs_would_hold() {
                 keys.extend(common.iter().filter(|_| random.bool()));
                 parts.push((keys, value));
             }
-            // A maplet of several values is a merge of maplets of one.
+            // A maplet of several values is a merge of maplets with one value each.
             let identity: Vec<_> = (0..values).map(Some).collect();
             let ones = parts
                 .iter()
@@ -204,7 +204,7 @@ fn merging_gives_the_pages_that_building_anew_gives() {
         assert_eq!(merged.geometry(), whole.geometry());
         assert_eq!(merged.shared.body, whole.shared.body, "steps of {step}");
     }
-    // In two rounds, with what overlaps.
+    // The same result from two merges with overlapping entries.
     let half = merged(&store, all_to_five(), None, 10_000);
     let sources = vec![source(&half, &[Some(5); 6]), source(&whole, &[Some(5); 6])];
     let again = merged(&store, sources, None, 10_000);
@@ -249,7 +249,7 @@ fn a_cold_lookup_reads_one_page_and_hardly_ever_another() {
 }
 
 impl Maplet {
-    /// Drops a key's page and those of spilled records from the cache.
+    /// Removes a key's page and the pages of spilled records from the cache.
     fn forget_one(&self, cache: &Cache, hash: u64) {
         cache.forget(&self.page(hash));
         for number in self.geometry().pages()..self.shared.root.pages {
@@ -270,7 +270,7 @@ fn a_path_answers_like_its_maplets_and_reads_every_page_at_most_once() {
     let reads = || directory.counters().snapshot().of(Purpose::Lookup).reads;
     let mut out = Answers::new();
     for (round, &hash) in keys.iter().step_by(9).enumerate() {
-        // A guard that lives on would keep the frames of what is forgotten.
+        // A guard that is held longer would keep the frames of forgotten pages.
         let guard = store.epochs().pin();
         for maplet in maplets.iter().skip(round % 5).step_by(1 + round % 3) {
             maplet.forget(store.cache());
@@ -303,8 +303,8 @@ fn a_key_with_more_values_than_fit_inline_has_them_all() {
     }
 }
 
-/// Keys whose fingerprints are next to each other: more than a block has slots for, so that some
-/// spill.
+/// Returns hashes of keys with adjacent fingerprints: more than fit into the slots of a block, so
+/// that some spill.
 fn colliding() -> Vec<u64> {
     (0..100)
         .map(|number| 0x1234_5678_0000_0000 | number << 28)
@@ -429,7 +429,7 @@ fn what_is_abandoned_dropped_or_fails_leaves_nothing_behind() {
     }
     written.abandon(&store);
     assert_nothing_is_left(&store, &pages);
-    // The same pages again, but never finished.
+    // The same pages are written again, but the merge is not finished.
     let mut merger = Merger::new(&store, &SPEC, Vec::new(), Some((keys.clone(), 1))).unwrap();
     assert!(matches!(merger.step(30_000).unwrap(), Progress::More));
     assert!(store.extents().usage().total().provisional_bytes > 0);

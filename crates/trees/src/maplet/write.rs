@@ -1,4 +1,4 @@
-//! Writing a maplet: its pages as they come, then the directory that names them.
+//! Writes a maplet: its pages as they arrive, then the directory.
 
 use super::format::{Body, Root, Stretch, cut};
 use super::{Maplet, MapletSpec};
@@ -9,24 +9,24 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{Cache, Error, NodePointer, PageSize, Result};
 use std::sync::Arc;
 
-/// Extents are longer than usual once a maplet would have more extents than this.
+/// If a maplet would have more extents than this, longer extents are used.
 const USUAL_EXTENTS: u64 = 512;
-/// The most units in an extent: each of the writes in flight has a buffer as long.
+/// Maximum number of units in an extent. Each concurrent write has a buffer of this size.
 const MAX_UNITS: u32 = 4 * WriterOptions::EXTENT_UNITS;
 const _: () = assert!(MAX_UNITS >= WriterOptions::EXTENT_UNITS && USUAL_EXTENTS > 0);
 
-/// A maplet that was written. Its extents are provisional: install them or give them up.
+/// A written maplet. Its extents are provisional: the caller must install or abandon them.
 #[derive(Debug)]
 #[must_use = "its extents are installed or given up"]
 pub struct Written {
     /// The maplet, open.
     pub maplet: Maplet,
-    /// Its extents, each with its live bytes.
+    /// The extents with their live bytes.
     pub extents: Vec<(Extent, u64)>,
 }
 
 impl Written {
-    /// Gives the maplet up: nothing of it is left in the store or its cache.
+    /// Discards the maplet. Nothing of it is left in the store or its cache.
     pub fn abandon(self, store: &Store) {
         self.maplet.forget(store.cache());
         for (extent, _) in self.extents {
@@ -35,13 +35,13 @@ impl Written {
     }
 }
 
-/// Takes the pages of one maplet.
+/// Writes the pages of one maplet.
 #[derive(Debug)]
 pub(super) struct Sink {
     extents: Arc<alluvium_storage::extents::Extents>,
     cache: Cache,
     page_size: PageSize,
-    /// None once the maplet is finished.
+    /// `None` once the maplet is complete.
     writer: Option<NodeWriter>,
     pages: Vec<NodePointer>,
 }
@@ -72,7 +72,7 @@ impl Sink {
         self.writer.as_mut().expect("a finished maplet takes no pages")
     }
 
-    /// Writes a page, and puts it into the cache.
+    /// Writes a page, and adds it to the cache.
     pub(super) fn page(&mut self, page: &[u8]) -> Result<()> {
         debug_assert_eq!(
             page.len(),
@@ -111,7 +111,7 @@ impl Sink {
         let page_size = self.page_size;
         let fits = |pages: usize| pages <= usize::from(MAX_PAGES);
         let (mut parts, mut rest) = (Vec::new(), bytes.len());
-        // One extent more than there are, for the root may begin one.
+        // One more than the current number, because the root may start an extent.
         let mut extents = self.writer().extents_ending_with(1)?.len() + 1;
         if !fits(Root::pages_for(page_size, extents, rest)) {
             for part in cut(&bytes, page_size) {
@@ -154,7 +154,7 @@ impl Sink {
         })
     }
 
-    /// Returns which pages are in which extent.
+    /// Returns the number of pages in each extent.
     fn stretches(&self, extents: &[(Extent, u64)]) -> Vec<Stretch> {
         let mut pages = self.pages.iter().peekable();
         let stretch = |&(extent, live_bytes): &(Extent, u64)| {
@@ -179,8 +179,8 @@ impl Sink {
         stretches
     }
 
-    /// The space was handed out in so small pieces that a directory cannot name them all: over four
-    /// thousand extents.
+    /// Returns the error for space that is too fragmented: the directory cannot list more than
+    /// about four thousand extents.
     fn too_fragmented(&self) -> Error {
         Error::Full {
             wanted: self.pages.len() as u64 * self.page_size.bytes() as u64,
@@ -198,8 +198,8 @@ impl Sink {
 
 impl Drop for Sink {
     fn drop(&mut self) {
-        // Before the writer gives the extents up: their next owner may write there in the same
-        // generation.
+        // Must happen before the writer releases the extents: their next owner may write there in
+        // the same generation.
         if self.writer.is_some() {
             self.forget();
         }

@@ -1,4 +1,4 @@
-//! What both trees have: pages, their shape, a root at a fixed page, and leaves.
+//! The common part of both trees: pages, their shape, a root at a fixed page, and leaves.
 
 use super::buffer::{Exclusive, PageBuffer, Shared, Way};
 use super::error::damaged_page;
@@ -16,13 +16,13 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// Pages that an operation makes sure of before it begins to move messages.
+/// The number of pages that an operation reserves before it begins to move messages.
 pub(super) const RESERVED: u64 = 64;
-/// The greatest level: far beyond what pages can be numbered for.
+/// The greatest level, far above what the number of pages allows.
 pub(super) const MOST_LEVELS: u8 = 64;
 const _: () = assert!(RESERVED > 0 && MOST_LEVELS > 2, "a flush may split nodes");
 
-/// What was counted in a tree. A counter is raised after the fact, without order.
+/// Counters of a tree's operations. They are raised afterwards, with relaxed ordering.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) retries: AtomicU64,
@@ -46,31 +46,31 @@ impl Counters {
     }
 }
 
-/// What both trees are made of.
+/// The state that both trees share.
 pub(super) struct Core<B> {
     pub(super) buffer: B,
     pub(super) shape: Shape,
-    /// The root's page: it never changes, so that it can be latched without asking for it.
+    /// The page number of the root. It never changes, so the root can be latched without a lookup.
     pub(super) root: u64,
-    /// Where the root was last found.
+    /// A hint to the frame in which the root was last found.
     pub(super) root_way: Way,
     pub(super) operator: Arc<dyn Operator>,
-    /// Shared by writers; alone, for what needs a tree at rest.
+    /// Writers hold it shared; operations that need the tree at rest hold it exclusively.
     pub(super) gate: RwLock<()>,
     pub(super) coupling: Coupling,
     pub(super) merging: Merging,
-    /// Where leaves are under-full (PM1).
+    /// Keys of under-full leaves (PM1).
     pub(super) noted: Noted,
-    /// What passes each node; none where all nodes are divided alike.
+    /// Counts the messages and reads that pass each node; `None` if all nodes are divided alike.
     pub(super) watch: Option<Watch>,
     pub(super) counters: Counters,
     broken: OnceLock<String>,
-    /// The damage that has broken it, if damage has: where, what should be there, what is there.
+    /// The corruption that broke the tree, if any: place, expected, found.
     damage: OnceLock<(Place, String, String)>,
 }
 
 impl<B: PageBuffer> Core<B> {
-    /// Makes an empty tree: a leaf.
+    /// Creates an empty tree, whose root is a leaf.
     pub(super) fn create(buffer: B, shape: Shape, operator: Arc<dyn Operator>) -> Result<Core<B>> {
         let root = {
             let mut root = buffer.allocate()?;
@@ -103,27 +103,27 @@ impl<B: PageBuffer> Core<B> {
         }
     }
 
-    /// Returns whether the tree can be read.
+    /// Fails if the tree is broken.
     pub(super) fn readable(&self) -> Result<()> {
         let cause = self.broken.get();
         cause.map_or(Ok(()), |cause| Err(Error::Poisoned { cause: cause.clone() }))
     }
 
-    /// Returns the damage that has broken the tree: it was met while messages were on their way.
+    /// Returns the corruption that broke the tree: it was found while messages were being moved.
     pub(super) fn damage(&self) -> Option<Error> {
         let (place, expected, found) = self.damage.get()?.clone();
         Some(Error::corrupt(place, expected, found))
     }
 
-    /// Returns whether the tree takes a message.
+    /// Fails if the tree cannot accept a message.
     pub(super) fn writable(&self, message: Message<'_>) -> Result<()> {
         self.shape.check(message.key, message.operand)?;
         self.readable()?;
         self.buffer.writable()
     }
 
-    /// Ends reading and writing, because messages that were on their way are lost: the tree is
-    /// opened again from its last checkpoint.
+    /// Marks the tree as broken, because messages that were being moved are lost. The tree must be
+    /// reopened from its last checkpoint.
     pub(super) fn break_down(&self, cause: &Error) {
         if let Error::Corrupt {
             place,
@@ -176,7 +176,7 @@ impl<B: PageBuffer> Core<B> {
         Ok(child)
     }
 
-    /// Returns by how much messages change the number of pairs of a leaf.
+    /// Returns the change in the number of pairs of a leaf when messages are applied.
     fn growth(&self, leaf: &[u8], messages: &Messages) -> isize {
         let change = |message: Message<'_>| match (message.action, self.shape.pairs.find(leaf, message.key)) {
             (Action::Insert, Err(_)) => 1,
@@ -186,19 +186,19 @@ impl<B: PageBuffer> Core<B> {
         messages.iter().map(change).sum()
     }
 
-    /// Returns whether a leaf takes messages without a split.
+    /// Returns whether messages fit into a leaf without a split.
     pub(super) fn leaf_takes(&self, leaf: &[u8], messages: &Messages) -> bool {
         let free = self.shape.pairs.free(leaf);
         free >= messages.len() || self.growth(leaf, messages) <= free as isize
     }
 
-    /// Returns whether a leaf takes one message without a split.
+    /// Returns whether one message fits into a leaf without a split.
     pub(super) fn leaf_takes_one(&self, leaf: &[u8], message: Message<'_>) -> bool {
         let pairs = &self.shape.pairs;
         pairs.free(leaf) > 0 || message.action != Action::Insert || pairs.find(leaf, message.key).is_ok()
     }
 
-    /// Applies a message to a leaf, which has space for it.
+    /// Applies a message to a leaf. The leaf must have space for it.
     pub(super) fn apply_one(&self, leaf: &mut [u8], message: Message<'_>) -> Result<()> {
         let pairs = &self.shape.pairs;
         match (pairs.find(leaf, message.key), message.action) {
@@ -229,7 +229,7 @@ impl<B: PageBuffer> Core<B> {
         Ok(())
     }
 
-    /// Applies messages to a leaf, which has space for them: deletes first.
+    /// Applies messages to a leaf, deletes first. The leaf must have space for them.
     pub(super) fn apply(&self, leaf: &mut [u8], messages: &Messages) -> Result<()> {
         assert!(
             self.leaf_takes(leaf, messages),
@@ -245,8 +245,8 @@ impl<B: PageBuffer> Core<B> {
         Ok(())
     }
 
-    /// Splits a leaf at the median of its keys and those of messages, and returns the right
-    /// half. The parent has a free pivot.
+    /// Splits a leaf at the median of its keys and those of messages, and returns the right half.
+    /// The parent must have a free pivot.
     pub(super) fn split_leaf(
         &self,
         parent: &mut Exclusive<'_>,
@@ -265,7 +265,7 @@ impl<B: PageBuffer> Core<B> {
         Ok((median, right))
     }
 
-    /// Puts a message into the buffer of a node, in which it has a place.
+    /// Adds a message to the buffer of a node. The buffer must have a place for it.
     pub(super) fn deposit(&self, node: &mut [u8], message: Message<'_>) -> Result<()> {
         let buffer = self.shape.buffer_of(node);
         match buffer.find(node, message.key) {

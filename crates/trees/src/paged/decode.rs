@@ -1,19 +1,19 @@
-//! Everything that a file of pages and its journal can hold, read from any bytes: for fuzzing.
+//! Decodes all formats of a page file and its journal from arbitrary bytes, for fuzzing.
 
 use super::buffer::{PAGE_HEADER, reread};
 use super::node::{Action, Kind, Shape, TreeSizes, child_at, kind};
 use super::structure::reread_value;
 use super::{store, structure};
 
-/// How the nodes are laid out whose bytes are read.
+/// The sizes that determine the layout of the nodes.
 const SIZES: TreeSizes = TreeSizes {
     key_limit: 12,
     value_limit: 30,
     epsilon_percent: 50,
 };
 
-/// Reads bytes as each of the formats of pages, and returns how many of them they are. What is read
-/// is written the same again. The first 8 bytes may be a wrong checksum.
+/// Decodes bytes as each of the formats of pages, and returns how many formats accept them.
+/// Everything decoded is encoded again and compared. The first 8 bytes may be a wrong checksum.
 ///
 /// ```
 /// use alluvium_trees::paged::{decode, examples};
@@ -22,7 +22,7 @@ const SIZES: TreeSizes = TreeSizes {
 /// ```
 ///
 /// # Panics
-/// When what was read is not written the same again.
+/// When decoded bytes are not encoded to the same bytes.
 #[must_use]
 pub fn decode(bytes: &[u8]) -> usize {
     let node = |content: &[u8]| {
@@ -42,7 +42,7 @@ pub fn decode(bytes: &[u8]) -> usize {
     found.iter().sum()
 }
 
-/// Looks at all that a node has, if it is one.
+/// Reads all parts of a node. Returns `false` if the bytes are not a node.
 fn walk(shape: &Shape, node: &[u8]) -> bool {
     if shape.validate(node).is_err() {
         return false;
@@ -77,7 +77,7 @@ fn walk(shape: &Shape, node: &[u8]) -> bool {
     true
 }
 
-/// Returns bytes of each of the formats.
+/// Returns an example of each format.
 #[must_use]
 pub fn examples() -> Vec<Vec<u8>> {
     let mut all = super::buffer::examples();

@@ -1,9 +1,9 @@
-//! Errors of pages, as errors of the store that the pages belong to.
+//! Errors of pages, expressed as errors of their store.
 
 use alluvium_storage::{Error, Place, Structure};
 use std::fmt::Display;
 
-/// Returns the error of a page whose bytes are not those that were written.
+/// Returns the error of a page whose bytes differ from those written.
 pub(super) fn damaged_page(
     file: &str,
     page: u64,
@@ -22,7 +22,7 @@ pub(super) fn foreign_page(file: &str, page: u64, expected: u128, found: u128) -
     Error::corrupt(place, format!("pages of store {expected:032x}"), found)
 }
 
-/// Returns the error of a file that holds no tree by itself.
+/// Returns the error of a file without a tree.
 pub(super) fn no_tree(file: &str, why: impl Into<String>) -> Error {
     Error::NotAStore {
         directory: file.to_owned(),
@@ -30,7 +30,8 @@ pub(super) fn no_tree(file: &str, why: impl Into<String>) -> Error {
     }
 }
 
-/// Returns an error of opening pages as one of the store that hosts them: it has a tree.
+/// Converts an error of opening pages for a store that hosts them: a missing tree is then
+/// corruption.
 pub(super) fn hosted(error: Error) -> Error {
     match error {
         Error::NotAStore { directory, why } => not_these_pages(&directory, why),
@@ -47,26 +48,26 @@ pub(super) fn not_these_pages(file: &str, why: impl Into<String>) -> Error {
     )
 }
 
-/// Returns the error of a caller who waited for a frame while all of them were pinned.
+/// Returns the error of a wait for a frame while all frames were pinned.
 pub(super) fn all_pinned(frames: usize) -> Error {
     refused(format!(
         "all {frames} frames of the page buffer are pinned; give it more memory, or use fewer threads"
     ))
 }
 
-/// Returns the error of a file in which no further page can be numbered.
+/// Returns the error of a file that has reached its largest number of pages.
 pub(super) fn too_many_pages(pages: u64) -> Error {
     refused(format!(
         "the file of pages has its greatest size, {pages} pages; move keys to another store"
     ))
 }
 
-/// Returns the error of a key that is longer than the tree was created for.
+/// Returns the error of a key longer than the tree's limit.
 pub(super) fn key_too_long(len: usize, limit: usize) -> Error {
     too_long("key", len, limit)
 }
 
-/// Returns the error of a value that is longer than the tree was created for.
+/// Returns the error of a value longer than the tree's limit.
 pub(super) fn value_too_long(len: usize, limit: usize) -> Error {
     too_long("value", len, limit)
 }

@@ -1,4 +1,4 @@
-//! How a root becomes a level higher: its page stays, its content moves to new nodes.
+//! Growth of the root by a level: the root keeps its page, and its content moves to new nodes.
 
 use super::buffer::{Exclusive, PageBuffer};
 use super::core::{Core, Counters, MOST_LEVELS};
@@ -6,8 +6,8 @@ use super::node::{Kind, add_pivot, level, move_node, set_first_child, set_head, 
 use alluvium_storage::Result;
 
 impl<B: PageBuffer> Core<B> {
-    /// Makes a root that is a full leaf a node of a kind above one leaf with its pairs: the
-    /// next message splits that.
+    /// Moves the pairs of a root that is a full leaf to a new leaf, and turns the root into an
+    /// inner node above it. The next message splits the leaf.
     pub(super) fn raise_leaf(&self, root: &mut Exclusive<'_>, kind: Kind) -> Result<()> {
         let mut leaf = self.buffer.allocate()?;
         move_node(&self.shape, root, &mut leaf);
@@ -15,14 +15,14 @@ impl<B: PageBuffer> Core<B> {
         set_first_child(root, leaf.number());
         assert_eq!(level(root), 1, "the tree has two levels");
         if !self.shape.pairs.is_empty(&leaf) {
-            // Should the split fail that follows, the root has one child only.
+            // If the following split fails, the root keeps one child only.
             self.note(self.shape.pairs.key(&leaf, 0));
         }
         Counters::add(&self.counters.growths, 1);
         Ok(())
     }
 
-    /// Moves the content of a root of a kind to two new nodes of that kind.
+    /// Moves the content of an inner root of this kind to two new nodes of the same kind.
     pub(super) fn divide_root(&self, root: &mut Exclusive<'_>, kind: Kind) -> Result<()> {
         let above = level(root) + 1;
         assert!(above < MOST_LEVELS, "a tree of pages has few levels");
@@ -43,7 +43,8 @@ impl<B: PageBuffer> Core<B> {
         Ok(())
     }
 
-    /// Splits a node at its middle pivot, which its parent gets, and returns the right half.
+    /// Splits a node at its middle pivot, moves that pivot to the parent, and returns the right
+    /// half.
     pub(super) fn split_node(
         &self,
         parent: &mut Exclusive<'_>,

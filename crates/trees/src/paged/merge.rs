@@ -1,18 +1,20 @@
-//! Merges nodes that deletes have left under-full with their neighbours, where a tree is made so.
+//! Merges nodes that deletes have left under-full with their neighbours. This is an option of each
+//! tree.
 //!
-//! A writer that leaves a leaf under-full notes a key of it. When its own write is done, and it
-//! holds no latch any more, it walks down to that key: each node on the way is latched before its
-//! parent is left, and put together with a neighbour if it is under-full. So a merge is one more
-//! change of the tree, under the latches of a split; no block of messages is on its way to a page
-//! that goes. Between checkpoints it is in memory only, or in pages whose old images are kept.
-//!
-//! - **PM1** While no writer is in the tree, a leaf has a quarter of its pairs at least, and
-//!   another node an eighth of its pivots, but for the root. A root with children has two at
-//!   least.
-//! - **PM2** Messages of both nodes fit into the buffer of one. Else those of the under-full node
-//!   move down first: its children are few, so that each may be split.
-//! - **PM3** Who merges holds the parent exclusively, then the left node, then the right one. A
-//!   page is free once its parent does not lead to it.
+//! A writer that leaves a leaf under-full notes one of its keys. After its own write, when it holds
+//! no latch, the writer walks down to that key. On the way it latches each child before it releases
+//! the parent, and joins under-full nodes with a neighbour. So a merge is an ordinary change of the
+//! tree under the same latches as a split, and no block of messages can be moving to a page that
+//! the merge frees. Until the next checkpoint a merge exists only in memory, or in pages whose old
+//! images are kept.
+//! - **PM1** While no writer is in the tree, a leaf is at least a quarter full, and any other node
+//!   has at least an eighth of its possible pivots, except the root. A root with children has at
+//!   least two.
+//!   least two.
+//! - **PM2** The messages of two joined nodes fit into one buffer. If they do not, the messages of
+//!   the under-full node are moved down first: it has few children, so each of them can be split.
+//! - **PM3** A merge latches the parent exclusively, then the left node, then the right one. A page
+//!   is freed once its parent no longer refers to it.
 
 use super::buffer::{Exclusive, PageBuffer};
 use super::core::{Core, Counters};
@@ -24,25 +26,26 @@ use alluvium_storage::Result;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What becomes of nodes that deletes leave under-full.
+/// The treatment of nodes that deletes leave under-full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Merging {
-    /// They stay: later inserts fill them.
+    /// They stay as they are, and later inserts fill them.
     #[default]
     Never,
-    /// They are merged with a neighbour, or get some of what it has. Pages become free.
+    /// They are merged with a neighbour, which frees a page, or receive some of its content.
     UnderFull,
 }
 
-/// Walks for one key. Each makes a level higher up sound, and a tree has few levels.
+/// The most walks for one key. Each walk repairs at least one more level, and a tree has few
+/// levels.
 const MOST_WALKS: usize = 64;
 const _: () = assert!(MOST_WALKS > 1, "a merge may leave the parent under-full");
 
-/// Keys of leaves that are under-full.
+/// Keys of under-full leaves.
 #[derive(Debug, Default)]
 pub(super) struct Noted {
     keys: Mutex<Vec<Vec<u8>>>,
-    /// How many they are, for those who look without the mutex.
+    /// The number of keys, which can be read without the mutex.
     count: AtomicUsize,
 }
 
@@ -70,12 +73,12 @@ fn pivots_len(shape: &Shape, node: &[u8]) -> usize {
     shape.pivots_of(node).len(node)
 }
 
-/// Moves the messages of a node to its children, as far as these may be split.
+/// Moves the messages of a node to its children, as far as the children can be split.
 pub(super) type Empty<'e> = &'e dyn Fn(&mut Exclusive<'_>) -> Result<()>;
 
 impl<B: PageBuffer> Core<B> {
-    /// Notes a key of a leaf below the root, if the leaf is under-full. The note is of a latched
-    /// leaf: who holds it calls [`Core::merge_noted`] later.
+    /// Notes a key of a leaf below the root, if the leaf is under-full. The caller holds the leaf's
+    /// latch, and must call [`Core::merge_noted`] later.
     pub(super) fn note_leaf(&self, leaf: &[u8], key: &[u8]) {
         debug_assert_eq!(level(leaf), 0, "it is a leaf");
         if self.merging == Merging::UnderFull && is_under_full(&self.shape, leaf) {
@@ -83,16 +86,17 @@ impl<B: PageBuffer> Core<B> {
         }
     }
 
-    /// Notes a key below which the tree may be under-full.
+    /// Notes a key whose path may have under-full nodes.
     pub(super) fn note(&self, key: &[u8]) {
         if self.merging == Merging::UnderFull {
             self.noted.add(key);
         }
     }
 
-    /// Merges what was noted (PM1). The caller is counted as a writer, and holds no latch.
+    /// Merges the leaves that were noted (PM1). The caller is counted as a writer, and holds no
+    /// latch.
     ///
-    /// What fails stays noted: the next write tries again.
+    /// A key whose merge fails stays noted, and the next write tries again.
     pub(super) fn merge_noted(&self, empty: Empty<'_>) -> Result<()> {
         while let Some(key) = self.noted.take() {
             let merged = self.merge_at(&key, empty);
@@ -102,7 +106,7 @@ impl<B: PageBuffer> Core<B> {
     }
 
     fn merge_at(&self, key: &[u8], empty: Empty<'_>) -> Result<()> {
-        // Mostly the leaf alone is under-full, and its parent has other children.
+        // Usually only the leaf is under-full, and its parent has other children.
         if self.merge_leaf(key, empty)? {
             return Ok(());
         }
@@ -114,7 +118,8 @@ impl<B: PageBuffer> Core<B> {
         Ok(())
     }
 
-    /// Merges the leaf of a key, and returns whether nothing is left to do.
+    /// Merges the leaf of a key. Returns whether nothing is left to do: the leaf and its parent are
+    /// sound, or the root is a leaf.
     fn merge_leaf(&self, key: &[u8], empty: Empty<'_>) -> Result<bool> {
         let Some(mut parent) = self.parent_of_leaf(key)? else {
             return Ok(true);
@@ -124,8 +129,8 @@ impl<B: PageBuffer> Core<B> {
         Ok(self.is_sound(&leaf) && self.is_sound(&parent))
     }
 
-    /// Latches the parent of a key's leaf, under shared latches above, each taken before the one
-    /// above it is left; none if the root is a leaf.
+    /// Latches the parent of a key's leaf exclusively. Nodes above are latched shared, each child
+    /// before its parent is released. Returns `None` if the root is a leaf.
     fn parent_of_leaf(&self, key: &[u8]) -> Result<Option<Exclusive<'_>>> {
         let mut node = loop {
             let root = self.buffer.pin_shared(self.root)?;
@@ -133,7 +138,7 @@ impl<B: PageBuffer> Core<B> {
                 break root;
             }
             drop(root);
-            // The tree may be another one behind the other latch.
+            // The tree may have changed between the two latches.
             let root = self.buffer.pin_exclusive(self.root)?;
             match level(&root) {
                 0 => return Ok(None),
@@ -150,8 +155,8 @@ impl<B: PageBuffer> Core<B> {
         Ok(Some(parent))
     }
 
-    /// Merges every node on the way to a key's leaf that is under-full, and returns whether all
-    /// are sound then: a merge may leave the parent under-full.
+    /// Merges every under-full node on the path to a key's leaf. Returns whether all nodes of the
+    /// path are sound afterwards: a merge may leave the parent under-full.
     fn merge_path(&self, key: &[u8], empty: Empty<'_>) -> Result<bool> {
         let mut node = self.lowered_root(empty)?;
         let mut is_sound = true;
@@ -163,7 +168,7 @@ impl<B: PageBuffer> Core<B> {
         Ok(is_sound && self.is_sound(&node))
     }
 
-    /// Returns whether a node has as much as it should (PM1).
+    /// Returns whether a node is filled enough (PM1).
     pub(super) fn is_sound(&self, node: &Exclusive<'_>) -> bool {
         match node.number() == self.root {
             true => level(node) == 0 || !self.shape.pivots_of(node).is_empty(node),
@@ -171,8 +176,8 @@ impl<B: PageBuffer> Core<B> {
         }
     }
 
-    /// Latches the child of a key, and puts it together with neighbours while it is under-full and
-    /// there are any.
+    /// Latches the child of a key, and joins it with neighbours while it is under-full and there
+    /// are any.
     fn merged_child<'b>(
         &'b self,
         node: &mut Exclusive<'_>,
@@ -183,26 +188,26 @@ impl<B: PageBuffer> Core<B> {
             let pivots = self.shape.pivots_of(node);
             let at = child_index(&pivots, node, key);
             let child = self.exclusive(child_at(&pivots, node, at), level(node))?;
-            // A node may have one child only, where three pivots are the most. On this way it gets
-            // more: the child needs a neighbour.
+            // A node may have one child only, if its largest number of pivots is three. It must get
+            // more on this path, because an under-full child needs a neighbour.
             let has_one = level(&child) > 0 && self.shape.pivots_of(&child).is_empty(&child);
             if (self.is_sound(&child) && !has_one) || pivots.is_empty(node) {
                 return Ok(child);
             }
-            // Both are latched from the left to the right (PM3). No other writer comes by:
-            // it needs the parent.
+            // Both are latched from left to right (PM3). No other writer can change them in
+            // between, because it would need the latch of the parent.
             drop(child);
             self.join_at(node, at.min(pivots.len(node) - 1), empty)?;
         }
     }
 
-    /// Puts the children on both sides of a pivot together.
+    /// Joins the children on both sides of a pivot.
     fn join_at(&self, node: &mut Exclusive<'_>, at: usize, empty: Empty<'_>) -> Result<()> {
         let pivots = self.shape.pivots_of(node);
         let mut left = self.exclusive(child_at(&pivots, node, at), level(node))?;
         let mut right = self.exclusive(child_at(&pivots, node, at + 1), level(node))?;
         if kind(&left) == Some(Kind::Buffered) {
-            // Which is under-full has the fewer children.
+            // The under-full one has fewer children.
             match pivots_len(&self.shape, &left) <= pivots_len(&self.shape, &right) {
                 true => self.fit(&mut left, &right, empty)?,
                 false => self.fit(&mut right, &left, empty)?,
@@ -225,8 +230,8 @@ impl<B: PageBuffer> Core<B> {
         Ok(())
     }
 
-    /// Prepares an under-full node for being put together with another: the messages of both fit
-    /// into one buffer, and both are divided alike (PM2).
+    /// Prepares an under-full node for a join: afterwards the messages of both nodes fit into one
+    /// buffer, and both are divided alike (PM2).
     fn fit(&self, node: &mut Exclusive<'_>, other: &[u8], empty: Empty<'_>) -> Result<()> {
         let (own, shared) = (self.shape.buffer_of(node), self.shape.buffer_of(other));
         if own.len(node) + shared.len(other) > shared.capacity() {
@@ -243,13 +248,14 @@ impl<B: PageBuffer> Core<B> {
         Ok(())
     }
 
-    /// Latches the root. While it has one child, that child's content takes its place, and the
-    /// tree is a level lower.
+    /// Latches the root. While it has only one child, the child's content replaces its own, which
+    /// makes the tree one level lower.
     fn lowered_root<'b>(&'b self, empty: Empty<'_>) -> Result<Exclusive<'b>> {
         let mut root = self.buffer.pin_exclusive(self.root)?;
         while level(&root) > 0 && self.shape.pivots_of(&root).is_empty(&root) {
             if kind(&root) == Some(Kind::Buffered) && !self.shape.buffer_of(&root).is_empty(&root) {
-                // What is above is younger. It may split the child.
+                // Messages higher in the tree are younger and must move first. This may split the
+                // child.
                 empty(&mut root)?;
                 continue;
             }
@@ -258,7 +264,7 @@ impl<B: PageBuffer> Core<B> {
             if kind(&root) == Some(Kind::Wide) && kind(&child) == Some(Kind::Buffered) {
                 empty(&mut child)?;
                 if !self.shape.buffer_of(&child).is_empty(&child) {
-                    // It has as many children as it may have: two nodes are needed.
+                    // The child has as many children as its pivots allow, so two nodes are needed.
                     self.split_node(&mut root, &mut child)?;
                     break;
                 }

@@ -1,18 +1,17 @@
-//! Trees whose pages are written in place: a Bε-tree and a B⁺-tree over a page buffer of their
-//! own.
+//! Trees whose pages are updated in place: a Bε-tree and a B⁺-tree over their own page buffer.
 //!
-//! *Knows*: pages in memory and in a file, what nodes hold, how messages move down a tree, who
-//! latches what.
+//! *Knows*: pages in memory and in a file, the layout of nodes, how messages move down a tree, the
+//! order of latches.
 //!
-//! *Does not know*: transactions, threads, clocks; and, but for `structure`, sequence numbers.
+//! *Does not know*: transactions, threads, clocks; sequence numbers, except in `structure`.
 //!
 //! *Read in this order*: `error.rs`, [`buffer`], [`node`], `core.rs`, `growth.rs`, `merge.rs`,
-//! `watch.rs`, [`read`], `tree.rs`, [`beps`], [`bplus`], `store/` (trees in files),
-//! `structure/` (as a structure of a store), `decode.rs` (all formats, for fuzzing).
+//! `watch.rs`, [`read`], `tree.rs`, [`beps`], [`bplus`], `store/` (trees in files), `structure/`
+//! (trees as dictionaries of a store), `decode.rs` (all formats, for fuzzing).
 //!
-//! The source is Rotte's thesis on write-heavy operations with Bε-trees (TU München, 2022).
-//! Here sizes are chosen when a tree is created, keys and values vary in length up to limits,
-//! pages survive crashes, and every failure is an error.
+//! The source is Rotte's thesis on write-heavy operations with Bε-trees (TU München, 2022). In
+//! contrast to the thesis, sizes are chosen when a tree is created, keys and values vary in length
+//! up to limits, pages survive crashes, and every failure is reported as an error.
 
 pub mod beps;
 pub mod bplus;

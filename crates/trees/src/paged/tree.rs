@@ -1,4 +1,4 @@
-//! The front of a tree in pages: what a Bε-tree and a B⁺-tree do alike.
+//! The public type of a tree in pages: operations common to Bε-trees and B⁺-trees.
 
 use super::buffer::{PageBuffer, Pool};
 use super::core::Core;
@@ -15,7 +15,7 @@ pub struct PagedTree<B, W> {
     pub(super) path: W,
 }
 
-/// How messages are written to a tree.
+/// The way in which messages are written to a tree.
 pub trait WritePath: fmt::Debug + Send + Sync + Sized + 'static {
     /// Whether nodes have buffers for messages.
     const HAS_BUFFERS: bool;
@@ -26,7 +26,7 @@ pub trait WritePath: fmt::Debug + Send + Sync + Sized + 'static {
     /// A key or a value that is too long; a full disk; I/O errors.
     fn write<B: PageBuffer>(tree: &PagedTree<B, Self>, message: Message<'_>) -> Result<()>;
 
-    /// Returns which tree it is in a file.
+    /// Returns the kind of tree that a file records.
     fn sort(&self) -> Sort;
 }
 
@@ -34,27 +34,27 @@ impl<B: PageBuffer, W: WritePath> PagedTree<B, W> {
     /// Sets the value of a key.
     ///
     /// # Errors
-    /// A key or a value that is too long; a full disk; as the device says.
+    /// A key or a value that is too long; a full disk; I/O errors.
     pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<()> {
         let action = Action::Insert;
         let operand = value;
         W::write(self, Message { key, action, operand })
     }
 
-    /// Combines the value of a key with another, by the operator. A key without a value stays
-    /// so.
+    /// Combines the value of a key with an operand, by the tree's operator. A key without a value
+    /// is not changed.
     ///
     /// # Errors
-    /// As [`PagedTree::insert`].
+    /// The errors of [`PagedTree::insert`].
     pub fn update(&self, key: &[u8], operand: &[u8]) -> Result<()> {
         let action = Action::Update;
         W::write(self, Message { key, action, operand })
     }
 
-    /// Takes a key away, if it is there.
+    /// Deletes a key, if it exists.
     ///
     /// # Errors
-    /// As [`PagedTree::insert`].
+    /// The errors of [`PagedTree::insert`].
     pub fn delete(&self, key: &[u8]) -> Result<()> {
         let (action, operand) = (Action::Delete, &[][..]);
         W::write(self, Message { key, action, operand })
@@ -63,21 +63,21 @@ impl<B: PageBuffer, W: WritePath> PagedTree<B, W> {
     /// Returns the value of a key.
     ///
     /// # Errors
-    /// As the device says; damage.
+    /// I/O errors; damage.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let mut value = Vec::new();
         Ok(self.core.get(key, &mut value)?.then_some(value))
     }
 
-    /// Puts the value of a key into `value`, and returns whether the key has one.
+    /// Copies the value of a key into `value`, and returns whether the key has one.
     ///
     /// # Errors
-    /// As [`PagedTree::get`].
+    /// The errors of [`PagedTree::get`].
     pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         self.core.get(key, value)
     }
 
-    /// Begins a walk over the keys of a range, which can be taken from both ends.
+    /// Returns an iterator over the keys of a range. It is double-ended.
     ///
     /// ```
     /// use alluvium_trees::paged::beps::{BepsTree, TreeOptions};
@@ -96,10 +96,10 @@ impl<B: PageBuffer, W: WritePath> PagedTree<B, W> {
         Scan::new(&self.core, bounds)
     }
 
-    /// Walks all nodes and returns what is wrong with them. Writers wait meanwhile.
+    /// Walks all nodes and reports errors in them. Writers wait until it is done.
     ///
     /// # Errors
-    /// As the device says; damage that ends the walk.
+    /// I/O errors; damage that ends the walk.
     pub fn examine(&self) -> Result<Examined> {
         let examined = self.core.examine()?;
         assert!(
@@ -117,10 +117,11 @@ impl<B: PageBuffer, W: WritePath> PagedTree<B, W> {
 }
 
 impl<W: WritePath> PagedTree<Pool, W> {
-    /// Makes the tree, and up to 512 bytes of its owner, the state that a crash leaves.
+    /// Makes the current state of the tree durable, with up to 512 bytes of its owner's data. A
+    /// crash restores this state.
     ///
     /// # Errors
-    /// As the device says. Unless it is a full disk, changes are refused from then on.
+    /// I/O errors. After any error except a full disk, the tree refuses changes.
     pub fn checkpoint(&self, own: &[u8]) -> Result<()> {
         self.core.checkpoint(self.path.sort(), own)
     }
@@ -128,7 +129,7 @@ impl<W: WritePath> PagedTree<Pool, W> {
     /// Walks all nodes, and accounts for all pages of the file.
     ///
     /// # Errors
-    /// As the device says; damage that ends the walk.
+    /// I/O errors; damage that ends the walk.
     pub fn check(&self) -> Result<Examined> {
         self.core.check()
     }

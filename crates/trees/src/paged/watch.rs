@@ -1,28 +1,29 @@
-//! What passes each node of a tree whose nodes are divided each in its own way, and which division
-//! that asks for.
+//! Counts accesses to each node of an adaptive tree, and computes from them the best division of
+//! the node's space between pivots and messages.
 //!
-//! Lookups are counted as they visit a node with a buffer, and messages as they leave it. Counts
-//! are in memory only, in a table by the number of the page: pages that share a place share counts,
-//! and an addition may be lost. Neither does more harm than a division that is not the best.
+//! Lookups are counted when they visit a node with a buffer, and messages when they leave it. The
+//! counts are in memory only, in a hash table by page number. Pages with the same hash share
+//! counts, and an increment may be lost. In both cases the only harm is a division that is not the
+//! best.
 //!
-//! The costs are those of the thesis's table 4.1, in accesses to pages. A node with n pivots has a
-//! part of 1 / ln(n + 1) in the height of the tree. A lookup accesses one page per level. A message
-//! has a part in the reading and the writing of a child, to which about b / (n + 1) messages go at
-//! once.
+//! The cost model is table 4.1 of the thesis, in page accesses. The share of a node with n pivots
+//! in the height of the tree is 1 / ln(n + 1). A lookup accesses one page for each level. A message
+//! shares the cost of reading and writing a child with the other messages of its block, which has
+//! about b / (n + 1) messages.
 
 use super::node::Shape;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Places of counts.
+/// The number of entries of the table.
 const PLACES: usize = 4096;
-/// What must have passed a node before it is divided again.
+/// The number of accesses to a node before it may be divided again.
 const EVIDENCE: u32 = 64;
-/// From so much on, counts are halved: what was long ago counts less.
+/// The counts of a node are halved from this number on, so that old accesses have less weight.
 const MEMORY: u32 = 4096;
-/// How many divisions are weighed.
+/// The number of divisions that are compared.
 const STEPS: u32 = 8;
-/// A division is worth its work when it saves a tenth.
+/// A new division must cost at most this fraction of the present one.
 const WORTH: f64 = 0.9;
 const _: () = assert!(
     PLACES.is_power_of_two() && EVIDENCE < MEMORY && STEPS > 1,
@@ -35,13 +36,13 @@ struct Place {
     messages: AtomicU32,
 }
 
-/// Adds without order: another thread's addition may be lost.
+/// Adds without synchronisation: a concurrent addition may be lost.
 fn add(count: &AtomicU32, more: u32) {
     let now = count.load(Ordering::Relaxed);
     count.store(now.saturating_add(more), Ordering::Relaxed);
 }
 
-/// A division that nodes may choose.
+/// A division of a node's space: `n` pivots and `b` messages.
 #[derive(Clone, Copy, Debug)]
 struct Division {
     n: usize,
@@ -49,7 +50,7 @@ struct Division {
 }
 
 impl Division {
-    /// Returns what lookups and messages cost at a node, in accesses to pages.
+    /// Returns the cost of lookups and messages at a node, in page accesses.
     fn cost(&self, lookups: f64, messages: f64) -> f64 {
         let children = (self.n + 1) as f64;
         let accesses = 2.0 * (children / self.b.max(1) as f64).min(1.0);
@@ -57,7 +58,7 @@ impl Division {
     }
 }
 
-/// What passes the nodes of a tree.
+/// Access counts of the nodes of a tree.
 pub(super) struct Watch {
     places: Box<[Place]>,
     divisions: Vec<Division>,
@@ -100,7 +101,7 @@ impl Watch {
         add(&self.place(page).messages, messages as u32);
     }
 
-    /// Has the right half of a split node take half of what was counted.
+    /// Gives half of a split node's counts to its right half.
     pub(super) fn inherit(&self, left: u64, right: u64) {
         let (from, to) = (self.place(left), self.place(right));
         for (from, to) in [(&from.lookups, &to.lookups), (&from.messages, &to.messages)] {
@@ -110,8 +111,8 @@ impl Watch {
         }
     }
 
-    /// Returns how many pivots a node should have places for, which has them for `now` beside `b`
-    /// messages.
+    /// Returns the number of pivots for which a node should have space. At present it has space for
+    /// `now` pivots and `b` messages.
     pub(super) fn wanted(&self, page: u64, now: usize, b: usize) -> usize {
         let place = self.place(page);
         let (lookups, messages) = (
@@ -174,7 +175,7 @@ mod tests {
         watch.passed(2, 100);
         assert_eq!(wanted(2, 23), bounds.least);
         assert_eq!(wanted(2, bounds.least), bounds.least);
-        // As many of both ask for something between.
+        // With equal numbers of both the best division is in between.
         watch.passed(3, 1000);
         (0..1000).for_each(|_| watch.looked_up(3));
         let between = wanted(3, bounds.most);

@@ -1,5 +1,5 @@
-//! Leaves that a run takes over from another, unread: their index entries are copied, and their
-//! extents inherited (stitching: Spillane 2012, chapter 6).
+//! Leaves that a run adopts from another run without reading them: their index entries are copied,
+//! and their extents inherited (stitching: Spillane 2012, chapter 6).
 
 use super::Run;
 use super::build::{Builder, note_sequence};
@@ -12,18 +12,19 @@ use alluvium_dictionary::key::Key;
 use alluvium_storage::store::Store;
 use alluvium_storage::{Cache, NodePointer, Result};
 
-/// A leaf as the index above it knows it.
+/// A leaf, as described by its index entry.
 #[derive(Clone, Debug)]
 pub(crate) struct Leaf {
     child: Child,
-    /// At or below its keys, and above those of the leaf before: its first key, if that is known.
+    /// A lower bound of the keys, above the previous leaf's keys. The first key, if it is known.
     low: Vec<u8>,
-    /// Above its keys, and at or below those of the next leaf: right behind its last key, if that
-    /// is known. None of a last leaf of which it is not.
+    /// An exclusive upper bound of the keys, at or below the keys of the next leaf. The immediate
+    /// successor of the last key, if that is known. `None` for a last leaf whose last key is
+    /// unknown.
     end: Option<Vec<u8>>,
-    /// Whether its first and last key are known.
+    /// Whether the first and last key are known.
     is_exact: bool,
-    /// What holds its values that are apart.
+    /// The units that hold the leaf's separate values.
     units: ValueUnits,
 }
 
@@ -36,23 +37,23 @@ impl Leaf {
         self.end.as_deref()
     }
 
-    /// Bytes of the keys around it, in memory.
+    /// Returns the memory of the bounds in bytes.
     pub(crate) fn key_bytes(&self) -> usize {
         self.low.len() + self.end.as_ref().map_or(0, Vec::len)
     }
 
-    /// Returns whether its first and last key are known.
+    /// Returns whether the first and last key are known.
     pub(crate) fn is_exact(&self) -> bool {
         self.is_exact
     }
 
-    /// Its last key, if that is known.
+    /// Returns the last key, if it is known.
     pub(crate) fn last(&self) -> Option<&[u8]> {
         let end = self.end.as_deref().filter(|_| self.is_exact)?;
         end.split_last().map(|(_, last)| last)
     }
 
-    /// Its first and last key, if they are known.
+    /// Returns the first and last key, if they are known.
     fn keys(&self) -> Option<LeafKeys> {
         let last = self.last()?.to_vec();
         let first = self.low.clone();
@@ -63,41 +64,41 @@ impl Leaf {
         &self.child.pointer
     }
 
-    /// Its records.
+    /// Returns the number of records.
     pub(crate) fn records(&self) -> u64 {
         self.child.sums.records
     }
 
-    /// The tier that it lies on.
+    /// Returns the leaf's tier.
     pub(crate) fn tier(&self) -> u8 {
         self.child.pointer.tier
     }
 
-    /// Returns whether it has deletes.
+    /// Returns whether the leaf has deletes.
     pub(crate) fn has_deletes(&self) -> bool {
         self.child.sums.tombstones > 0
     }
 
-    /// Returns the tiers and units that its values lie in, those that are apart.
+    /// Returns the tier and number of each unit that holds separate values of the leaf.
     pub(crate) fn value_units(&self) -> impl Iterator<Item = (u8, u64)> {
         let listed = self.units.list().iter();
         listed.map(|listed| (listed.tier, u64::from(listed.unit)))
     }
 
-    /// Returns whether its values that are apart lie together.
+    /// Returns whether the leaf's separate values lie close together.
     pub(crate) fn values_lie_together(&self) -> bool {
         self.units.lie_together()
     }
 
-    /// Returns whether it lies behind another on the device, or begins an extent.
+    /// Returns whether the leaf follows another on the device, or starts an extent.
     pub(crate) fn follows(&self, before: &Leaf) -> bool {
         lies_behind(&self.child.pointer, &before.child.pointer)
     }
 }
 
 impl Run {
-    /// Returns whether its index knows all that a run needs to know of a leaf: one record of each
-    /// key, none of which expires or is folded, and no leaf is left out.
+    /// Returns whether the index has everything that a run must know about an adopted leaf: one
+    /// record per key, none of which expires or is folded, and no leaf is left out.
     pub(crate) fn is_adoptable(&self) -> bool {
         let summary = self.summary();
         summary.keys == summary.records
@@ -107,8 +108,8 @@ impl Run {
             && self.left_out().is_none()
     }
 
-    /// Returns whether a leaf can be taken over: it was closed because it was full, as far as its
-    /// records tell, it is one node, and it is known where all its values are.
+    /// Returns whether a leaf can be adopted: it was closed because it was full (estimated from its
+    /// records), it is a single node, and the locations of all its values are known.
     pub(crate) fn is_full(&self, leaf: &Leaf) -> bool {
         let (summary, sums) = (self.summary(), leaf.child.sums);
         let mean = summary.records / summary.leaves.max(1);
@@ -120,7 +121,7 @@ impl Run {
     }
 }
 
-/// The leaves of a run in order, none of which is read.
+/// Iterates over the leaves of a run in order without reading them.
 pub(crate) struct Leaves {
     path: Option<Path>,
     cache: Cache,
@@ -128,7 +129,7 @@ pub(crate) struct Leaves {
 }
 
 impl Leaves {
-    /// Begins before the leaf that may hold `low`.
+    /// Starts before the leaf that may hold `low`.
     pub(crate) fn new(run: &Run, store: &Store, low: &[u8], purpose: Purpose) -> Result<Leaves> {
         let cache = store.cache().clone();
         let guard = cache.epochs().pin();
@@ -142,12 +143,12 @@ impl Leaves {
         self.path.is_none()
     }
 
-    /// The same with no leaf left.
+    /// Returns an iterator with no leaves left.
     pub(crate) fn ended(self) -> Leaves {
         Leaves { path: None, ..self }
     }
 
-    /// Returns the next leaf; none behind the last.
+    /// Returns the next leaf, or `None` after the last.
     pub(crate) fn next(&mut self) -> Result<Option<Leaf>> {
         let Some(path) = &mut self.path else {
             return Ok(None);
@@ -182,11 +183,11 @@ impl Leaves {
 }
 
 impl Builder {
-    /// Takes over a leaf of a run that [`Builder::inherit_from`] has named, as it is. Its keys lie
-    /// behind all that were taken so far, and before all that follow.
+    /// Adopts a leaf of a run that was passed to [`Builder::inherit_from`], unchanged. Its keys
+    /// must be above all keys added so far, and below all keys added later.
     ///
     /// # Errors
-    /// As [`Builder::push`].
+    /// See [`Builder::push`].
     pub(crate) fn adopt(&mut self, leaf: &Leaf, of: &Run) -> Result<()> {
         let end = leaf.end.as_ref().expect("a leaf that has no end is copied");
         assert!(
@@ -194,9 +195,9 @@ impl Builder {
             "a leaf that is taken over follows what is there (R1)"
         );
         self.end_leaf(&leaf.low)?;
-        // A reader of any key before the next leaf's separator comes to this one. Where the leaf
-        // before was taken over, too, it is needed up to its bound only (R2): what lies between is
-        // this leaf's, as of one that is copied.
+        // A reader of any key before the next leaf's separator reaches this leaf. If the previous
+        // leaf was adopted too, its extent is needed only up to its bound (R2), so the gap between
+        // the two belongs to this leaf, as for a copied leaf.
         let separator = self.adopted.fence.take().unwrap_or_else(|| leaf.low.clone());
         debug_assert!(separator <= leaf.low, "bounds are in order (R1)");
         let (all, sums) = (of.summary(), leaf.child.sums);
@@ -210,14 +211,14 @@ impl Builder {
         summary.tombstones += sums.tombstones;
         summary.separate += u64::from(leaf.units.records);
         summary.leaves += 1;
-        // An estimate: a leaf's share of all values is its share of all records.
+        // An estimate: the leaf's share of all records.
         let share = u128::from(all.value_bytes) * u128::from(sums.records) / u128::from(all.records.max(1));
         summary.value_bytes += share as u64;
         self.adopted.keys += sums.records;
         let live = leaf.child.pointer.read_len() as u64;
         self.adopted.bytes += live;
         self.values.spans.add(&leaf.child.pointer, &separator, end, live);
-        // A reader of the leaf may read its values: both are needed for the same keys (R2).
+        // A reader of the leaf may read its values, so both are needed for the same keys (R2).
         for listed in leaf.units.list() {
             let unit = (listed.tier, u64::from(listed.unit));
             self.values
@@ -233,7 +234,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Takes the key of a record that was taken over unread, so that a filter can be made of keys.
+    /// Adds the hash of a key in an adopted leaf, for the maplet over the run's keys.
     pub(crate) fn hash_adopted(&mut self, key: &[u8]) {
         assert!(
             self.adopted.keys > 0,
@@ -243,13 +244,13 @@ impl Builder {
         self.keys.hashes.push(Key::new(key).hash());
     }
 
-    /// Returns the last key that was taken; below the keys of a leaf that was taken over and whose
-    /// last one is not known.
+    /// Returns the last key that was added. After an adopted leaf with an unknown last key, a key
+    /// below the leaf's keys.
     pub(crate) fn last_key(&self) -> Option<&[u8]> {
         (self.summary.records > 0).then_some(&self.keys.last)
     }
 
-    /// Writes the leaf that is being filled, and all before it; another leaf follows at `next`.
+    /// Writes the leaf being filled and all leaves before it. The next leaf starts at `next`.
     fn end_leaf(&mut self, next: &[u8]) -> Result<()> {
         if self.current.has_records() {
             self.close_leaf(false);

@@ -1,4 +1,4 @@
-//! Walking a run's records in order, either way.
+//! Iterates over a run's records in either direction.
 
 use super::feed::{Access, Feed};
 use super::leaf::{Layout, Parts, Placement};
@@ -16,12 +16,12 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{Error, NodePointer, Residence, Result};
 use std::ops::Range;
 
-/// A position among the records of a run within a range: keys in the cursor's direction, and of one
-/// key the newest record first, either way.
+/// A position among the records of a run within a range. Keys are visited in the cursor's
+/// direction, and the records of a key always newest first.
 ///
-/// It begins at no record: [`Cursor::start`] or [`Cursor::seek`] first. No guard is held between
-/// calls; the cursor's owner keeps the extents that the range needs. After an error it stands at no
-/// record.
+/// A new cursor has no current record; call [`Cursor::start`] or [`Cursor::seek`] first. It holds
+/// no guard between calls: the caller must keep the extents that the range needs. After an error it
+/// has no current record.
 ///
 /// ```
 /// # use alluvium_base::{Message, Purpose};
@@ -51,32 +51,32 @@ use std::ops::Range;
 /// ```
 pub struct Cursor {
     feed: Feed,
-    /// The lowest sequence number that records have.
+    /// Lower bound that replaces smaller sequence numbers of records.
     base: Sequence,
-    /// Records above this are passed by.
+    /// Records with higher sequence numbers are skipped.
     at: Sequence,
-    /// The leaf of the current key, and which of its keys are in the range.
+    /// The leaf of the current key, and its keys within the range.
     leaf: Option<Leaf>,
-    /// A leaf with older records of the current key, while those are walked through backward.
+    /// In backward direction: a leaf with older records of the current key, while they are visited.
     older: Option<Older>,
-    /// Leaves with older records of the current key, the oldest first, to be walked through.
+    /// Leaves with older records of the current key that are still to be visited, oldest first.
     trail: Vec<NodePointer>,
     key: Vec<u8>,
     key_number: usize,
     record: usize,
-    /// Behind the current key's last record in its leaf.
+    /// End of the current key's records in its leaf.
     record_end: usize,
     parts: Parts,
     separate: Option<ValuePointer>,
     is_at_record: bool,
-    /// Where it has read last, where that is counted.
+    /// The last read positions, if jumps are counted.
     way: Option<Way>,
 }
 
 struct Leaf {
     pointer: NodePointer,
     layout: Layout,
-    /// Keys within the range.
+    /// Numbers of the keys within the range.
     keys: Range<usize>,
 }
 
@@ -86,7 +86,7 @@ struct Older {
     bytes: Vec<u8>,
 }
 
-/// What a cursor's record is before there is one.
+/// The parts of the current record before there is one.
 const NOTHING: Parts = Parts {
     sequence: 0,
     kind: Kind::Put,
@@ -96,7 +96,7 @@ const NOTHING: Parts = Parts {
 };
 
 impl Run {
-    /// Returns a cursor over the records whose keys are in a range.
+    /// Returns a cursor over the records in a range.
     #[must_use]
     pub fn cursor(&self, store: &Store, range: KeyRange, direction: Direction, access: Access) -> Cursor {
         Cursor {
@@ -118,21 +118,21 @@ impl Run {
     }
 }
 
-/// Where a seek leads.
+/// The target of a seek.
 #[derive(Clone, Copy)]
 enum Seek<'k> {
-    /// To the first key of the range, in the cursor's direction.
+    /// The first key of the range, in the cursor's direction.
     Start,
-    /// To the first key at this one or behind it, in the cursor's direction.
+    /// The first key at or after this one, in the cursor's direction.
     Key(&'k [u8]),
 }
 
-/// Moves every cursor to the first key at or behind `key` in its direction, or without a key to its
-/// start. The first leaves of all are read together, and waited for, but those of cursors that
-/// expect many.
+/// Moves every cursor to the first key at or after `key` in its direction, or to its start if there
+/// is no `key`. Reads the first leaves of all cursors in one batch and waits for them, except for
+/// cursors that expect many leaves.
 ///
 /// # Errors
-/// [`Error::Corrupt`] when a node is not what its pointer means; as the device says.
+/// [`Error::Corrupt`] if a node does not match its pointer; I/O errors.
 pub fn open_many(cursors: &mut [Cursor], key: Option<&[u8]>) -> Result<()> {
     let seek = key.map_or(Seek::Start, Seek::Key);
     let mut wanted = Vec::new();
@@ -150,57 +150,57 @@ pub fn open_many(cursors: &mut [Cursor], key: Option<&[u8]>) -> Result<()> {
     cursors.iter_mut().try_for_each(|cursor| cursor.arrive(seek))
 }
 
-/// How many more leaves may hold older records of a key before the cursor passes over them by a
-/// search from the root.
+/// Number of further leaves with older records of a key that the cursor visits before it searches
+/// from the root instead.
 const MOST_WALKED: usize = 2;
 
 #[cfg(all(test, not(alluvium_model_check)))]
 std::thread_local! {
-    /// How many records cursors of this thread have stood at.
+    /// Number of records that cursors of this thread have visited.
     pub(crate) static ENTERED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
 impl Cursor {
-    /// From now on it stands at no record above `at`, which a reader there does not see. What it
-    /// does not see costs about as much as a search in a leaf, however many records it is.
+    /// Hides records above `at`, which a reader at `at` does not see. Skipping them costs about as
+    /// much as a search in a leaf, regardless of their number.
     #[must_use]
     pub fn for_reader(self, at: Sequence) -> Cursor {
         Cursor { at, ..self }
     }
 
-    /// Returns about how many bytes of memory it keeps between calls, itself not counted: nodes,
-    /// and what it has copied of them. What a cache has lent it is not counted.
+    /// Returns the approximate memory that the cursor retains between calls, in bytes: nodes and
+    /// copies of their contents. Excludes the cursor itself, and frames lent by a cache.
     pub fn memory_bytes(&self) -> usize {
         let older = self.older.as_ref().map_or(0, |older| older.bytes.capacity());
         self.feed.memory_bytes() + self.key.capacity() + older
     }
 
-    /// Announces how many leaves will probably be walked through after each seek: they are asked
-    /// for at once, as far as read-ahead goes. A streaming cursor takes no notice.
+    /// Announces the number of leaves that will probably be read after each seek. They are
+    /// requested at once, up to the read-ahead limit. A streaming cursor ignores it.
     pub fn expect(&mut self, leaves: usize) {
         self.feed.expect(leaves);
     }
 
-    /// Goes to the first record of the range, in the cursor's direction.
+    /// Moves to the first record of the range, in the cursor's direction.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when a node is not what its pointer means; as the device says.
+    /// [`Error::Corrupt`] if a node does not match its pointer; I/O errors.
     pub fn start(&mut self) -> Result<()> {
         self.begin(Seek::Start)?;
         self.arrive(Seek::Start)
     }
 
-    /// Goes to the first record of the range whose key is at `key` or behind it in the cursor's
+    /// Moves to the first record of the range whose key is at or after `key`, in the cursor's
     /// direction.
     ///
     /// # Errors
-    /// As [`Cursor::start`].
+    /// See [`Cursor::start`].
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
         self.begin(Seek::Key(key))?;
         self.arrive(Seek::Key(key))
     }
 
-    /// Returns the current key; none at no record.
+    /// Returns the current key, or `None` if there is no current record.
     #[must_use]
     #[inline]
     pub fn key(&self) -> Option<&[u8]> {
@@ -210,7 +210,7 @@ impl Cursor {
     /// Returns the current record.
     ///
     /// # Panics
-    /// At no record.
+    /// If there is no current record.
     #[must_use]
     #[inline]
     pub fn record(&self) -> Record<'_> {
@@ -233,16 +233,16 @@ impl Cursor {
         }
     }
 
-    /// Returns whether a repair leaves a value of the run out.
+    /// Returns whether a repair omits a value of the run.
     #[inline]
     pub(crate) fn leaves_out(&self, value: &ValuePointer) -> bool {
         self.feed.run().leaves_out(value)
     }
 
-    /// Goes to the next record. A cursor at no record stays there.
+    /// Moves to the next record. Does nothing if there is no current record.
     ///
     /// # Errors
-    /// As [`Cursor::start`].
+    /// See [`Cursor::start`].
     #[inline]
     pub fn advance(&mut self) -> Result<()> {
         if !self.is_at_record {
@@ -252,10 +252,10 @@ impl Cursor {
         self.pass_unseen()
     }
 
-    /// Goes to the first record of the next key. A cursor at no record stays there.
+    /// Moves to the first record of the next key. Does nothing if there is no current record.
     ///
     /// # Errors
-    /// As [`Cursor::start`].
+    /// See [`Cursor::start`].
     #[inline]
     pub fn pass_key(&mut self) -> Result<()> {
         if !self.is_at_record {
@@ -272,7 +272,7 @@ impl Cursor {
         self.pass_unseen()
     }
 
-    /// Beyond the current key where the next is not behind it in its leaf.
+    /// Moves past the current key if the next key is not after it in the same leaf.
     #[cold]
     fn pass_key_far(&mut self) -> Result<()> {
         if self.feed.direction() == Direction::Backward {
@@ -287,7 +287,7 @@ impl Cursor {
         {
             return self.enter_next_leaf();
         }
-        // Leaves behind begin with older records of the key.
+        // The following leaves begin with older records of the key.
         let mut behind = self.key.clone();
         behind.push(0);
         for _ in 0..MOST_WALKED {
@@ -307,7 +307,7 @@ impl Cursor {
         self.arrive(Seek::Key(&behind))
     }
 
-    /// Goes on to a record that the reader sees, unless it stands at one.
+    /// Moves to the next visible record, unless the current one is visible.
     #[inline]
     fn pass_unseen(&mut self) -> Result<()> {
         if self.parts.sequence > self.at {
@@ -355,16 +355,16 @@ impl Cursor {
         self.advance_far()
     }
 
-    /// Hands out the current record and those behind it, and goes on to the first that it has not
-    /// handed out: as long as `take` says that it takes more, they lie in one leaf, before `bound`
-    /// in the cursor's direction, and each is all that the run knows of its key, a put that a
-    /// reader at `at` sees, that does not expire and has its value in the leaf. How many there
-    /// were; without any it has not moved.
+    /// Passes a sequence of records to `take`, starting with the current one, and moves to the
+    /// first record that was not passed. The sequence ends when `take` returns `false`, at the end
+    /// of the leaf, at `bound`, and at a key that is not simple. A key is simple if the run has a
+    /// single record of it: a put that is visible at `at`, does not expire, and has its value in
+    /// the leaf. Returns the number of records passed; if it is zero, the cursor has not moved.
     ///
-    /// Keys come in two parts, of which the first is the same for all.
+    /// Keys are passed in two parts, of which the first is the same for all.
     ///
     /// # Errors
-    /// As [`Cursor::start`]; what was handed out is right.
+    /// See [`Cursor::start`]. The records passed before the error are valid.
     pub fn sweep(
         &mut self,
         at: Sequence,
@@ -379,7 +379,7 @@ impl Cursor {
             return Ok(0);
         }
         let mut keys = leaf.keys.clone();
-        // Other leaves know more of these.
+        // Other leaves have further records of these keys.
         keys.start = keys.start.max(usize::from(layout.begun));
         keys.end = keys.end.min(layout.keys - usize::from(layout.goes_on));
         if let Some(bound) = bound {
@@ -422,13 +422,13 @@ impl Cursor {
         let Some(last) = last else { return Ok(0) };
         debug_assert!(keys.contains(&last), "what is handed out is inside the bound");
         let count = last.abs_diff(self.key_number) + 1;
-        // In a plain leaf a key's only record has its number.
+        // In a plain leaf the number of a key is also the number of its only record.
         (self.key_number, self.record, self.record_end) = (last, last, last + 1);
         self.advance()?;
         Ok(count)
     }
 
-    /// Beyond the current key where that is not the next in its leaf.
+    /// Moves past the current key if the next record is not in the same leaf.
     #[cold]
     fn advance_far(&mut self) -> Result<()> {
         if self.feed.direction() == Direction::Forward {
@@ -444,13 +444,13 @@ impl Cursor {
         }
     }
 
-    /// Finds the way, and names the first leaves.
+    /// Finds the path to the target, and returns the first leaves to read.
     fn begin(&mut self, seek: Seek<'_>) -> Result<Vec<NodePointer>> {
         self.is_at_record = false;
         self.leaf = None;
         self.older = None;
         self.trail.clear();
-        // A seek goes elsewhere whatever lies where.
+        // A seek does not count as a jump.
         self.way = self.way.map(|_| Way::default());
         let KeyRange { low, high } = self.feed.range().clone();
         let target = match (self.feed.direction(), seek) {
@@ -466,8 +466,7 @@ impl Cursor {
         self.feed.start(target)
     }
 
-    /// Goes to the first record that is sought and that the reader sees, in leaves that were asked
-    /// for.
+    /// Moves to the first visible record at the target, in the leaves that were requested.
     fn arrive(&mut self, seek: Seek<'_>) -> Result<()> {
         self.arrive_at_any(seek)?;
         self.pass_unseen()
@@ -497,7 +496,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// Goes to the first key of the next leaf that has one in the range.
+    /// Moves to the first key within the range in the following leaves.
     fn enter_next_leaf(&mut self) -> Result<()> {
         while self.load_next_leaf()? {
             let keys = self.leaf.as_ref().map_or(0..0, |leaf| leaf.keys.clone());
@@ -508,7 +507,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// Goes to the first of a leaf's keys in the cursor's direction.
+    /// Moves to the first of these keys of the leaf, in the cursor's direction.
     fn enter_from(&mut self, keys: Range<usize>) -> Result<()> {
         debug_assert!(!keys.is_empty(), "a leaf is entered at a key");
         match self.feed.direction() {
@@ -517,7 +516,7 @@ impl Cursor {
         }
     }
 
-    /// Loads the next leaf and finds which of its keys are in the range; false at the end.
+    /// Loads the next leaf and determines its keys within the range. Returns `false` at the end.
     fn load_next_leaf(&mut self) -> Result<bool> {
         self.is_at_record = false;
         self.leaf = None;
@@ -552,7 +551,7 @@ impl Cursor {
         Ok(true)
     }
 
-    /// Goes to the newest record of a key of the leaf.
+    /// Moves to the newest record of a key of the leaf.
     #[inline]
     fn enter_key(&mut self, number: usize) -> Result<()> {
         self.is_at_record = false;
@@ -571,8 +570,8 @@ impl Cursor {
         self.enter_record(records.start)
     }
 
-    /// Backward, at a key that has newer records in the leaf before: goes to the newest, and leaves
-    /// a trail back.
+    /// In backward direction, at a key with newer records in the previous leaf: moves to the newest
+    /// record, and records the leaves on the way in `trail`.
     #[cold]
     fn enter_begun(&mut self) -> Result<()> {
         let key = self.key.clone();
@@ -596,7 +595,8 @@ impl Cursor {
         Err(Bad("a leaf before one whose first key is begun").at(self.feed.run().pointer()))
     }
 
-    /// Backward, at the end of a key's records in a leaf: on to older ones in the leaf behind.
+    /// In backward direction, at the end of a key's records in a leaf: continues with older ones in
+    /// the following leaf.
     fn enter_older(&mut self, pointer: NodePointer) -> Result<()> {
         self.is_at_record = false;
         let cache = self.feed.cache();
@@ -615,7 +615,7 @@ impl Cursor {
         self.enter_record(records.start)
     }
 
-    /// Returns the bytes that the current record is in.
+    /// Returns the leaf that contains the current record.
     #[inline]
     fn bytes(&self) -> &[u8] {
         match &self.older {
@@ -624,7 +624,7 @@ impl Cursor {
         }
     }
 
-    /// Goes to a record of the current key.
+    /// Moves to a record of the current key.
     #[inline]
     fn enter_record(&mut self, number: usize) -> Result<()> {
         self.is_at_record = false;

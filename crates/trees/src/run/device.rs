@@ -1,25 +1,25 @@
-//! What follows from a device's profile: how many reads past the cache are under way at once, and
-//! what a futile probe of a maplet is worth.
+//! Parameters derived from a device's profile: the number of concurrent reads past the cache, and
+//! the cost of a futile maplet probe.
 
 use alluvium_base::DeviceProfile;
 
-/// The fewest reads: one is walked through while the next is under way.
+/// Minimum number of reads: one is processed while the next is in progress.
 const LEAST: usize = 2;
 
-/// Reads past the cache at the same time.
+/// Number of concurrent reads past the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Depth {
-    /// Of each run that a compaction reads, and of a scan that begins.
+    /// For each run that a compaction reads, and for a scan that starts.
     pub(crate) windows: usize,
-    /// Of a scan that has gone on for a while: a device that takes several reads together delivers
-    /// the next ones while the first is walked through.
+    /// For a scan that has run for a while: a device with several concurrent reads delivers the
+    /// next ones while the first is processed.
     pub(crate) scan_windows: usize,
 }
 
 impl Depth {
-    /// Returns the reads for a device: a compaction walks through one while all others of the
-    /// device's slots but one are used; a scan has half as many more, so that the device never
-    /// waits for it.
+    /// Returns the numbers for a device. A compaction has one window fewer per run than the device
+    /// has slots, including the window that it processes. A long scan has one and a half times as
+    /// many windows as there are slots, so that the device never waits for it.
     pub(crate) fn of(device: &DeviceProfile) -> Depth {
         let slots = device.slots();
         let windows = (slots - 1).max(LEAST);
@@ -32,17 +32,18 @@ impl Depth {
     }
 }
 
-/// What asking one more run's maplet in vain costs a lookup, in picoseconds.
+/// Cost of a futile probe of one more run's maplet, in picoseconds.
 const PROBE_PS: u64 = 64_000;
-/// What a byte costs a compaction that finds it in memory, in picoseconds.
+/// Cost per byte of a compaction whose input is in memory, in picoseconds.
 const REWRITE_BYTE_PS: u64 = 4_000;
-/// The bytes by which lookups read what was rewritten into the cache again.
+/// Unit in which lookups read rewritten data into the cache again.
 const REREAD_BYTES: u64 = 4096;
 const _: () = assert!(0 < REWRITE_BYTE_PS && REWRITE_BYTE_PS <= PROBE_PS && REREAD_BYTES > 0);
 
-/// Returns the bytes whose rewriting costs as much as a futile probe, and their reading again where
-/// they do not stay in the cache: at least one. What was asked in vain since the last time has cost
-/// as much as a rewrite then, and the next lookups shall not pay it again.
+/// Returns the number of bytes whose rewrite costs as much as one futile probe, at least one.
+/// Includes the cost of reading them again if they do not stay in the cache. When the futile probes
+/// since the last rewrite have cost as much as a rewrite, it is worth rewriting to save the next
+/// lookups this cost.
 pub(crate) fn bytes_per_probe(device: &DeviceProfile, fits_cache: bool) -> u64 {
     let read_again = match fits_cache {
         true => 0,

@@ -1,39 +1,39 @@
-//! Reads all that a single node says, whatever its bytes are: for tools, tests and fuzzing.
+//! Decodes everything in a single node of arbitrary bytes: for tools, tests and fuzzing.
 
 use super::footer::{Details, Footer};
 use super::{Bad, format, index, leaf};
 use alluvium_storage::{PageSize, Place, Structure};
 
-/// What a node turned out to be.
+/// The kind and contents of an examined node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Examined {
     /// A leaf.
     Leaf {
-        /// Its distinct keys.
+        /// Number of distinct keys.
         keys: usize,
-        /// Its records.
+        /// Number of records.
         records: usize,
     },
     /// An index node.
     Index {
-        /// How many levels stand below it.
+        /// Number of levels below it.
         level: u8,
-        /// Its children.
+        /// Number of children.
         children: usize,
     },
     /// A footer.
     Footer {
-        /// The extents that it lists.
+        /// Number of listed extents.
         extents: usize,
     },
-    /// The head of a long node, or a footer whose details are elsewhere.
+    /// The head of a long node, or a footer whose details are in other nodes.
     Head {
-        /// Bytes of the whole.
+        /// Total size in bytes.
         len: usize,
     },
 }
 
-/// Reads every key, record and child of a node, without trusting it.
+/// Decodes every key, record and child of an untrusted node.
 ///
 /// ```
 /// use alluvium_storage::PageSize;
@@ -42,7 +42,7 @@ pub enum Examined {
 /// ```
 ///
 /// # Errors
-/// What is wrong with the node.
+/// A description of the damage.
 pub fn examine(bytes: &[u8], page_size: PageSize) -> Result<Examined, String> {
     let place = Place::new(Structure::Node, "examined", 0);
     let examined = match bytes.first() {

@@ -1,4 +1,4 @@
-//! Leaves one after the other, either way, read ahead of the cursor that wants them.
+//! Delivers the leaves of a run in order, in either direction, with read-ahead.
 
 use super::device::Depth;
 use super::load::{Loaded, assemble, is_long, load, load_passing};
@@ -16,15 +16,16 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// How a cursor reads.
+/// The access pattern of a cursor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
-    /// For users' scans: through the cache, with a window of read-ahead that doubles; past it, in
-    /// large reads, once they are long and little of what they want is there.
+    /// For users' scans: through the cache, with a read-ahead window that doubles. Long scans read
+    /// past the cache in large reads if few of their leaves are cached.
     Cached,
-    /// For checks: large reads past the cache, the next ones submitted before they are needed.
+    /// For checks: large reads past the cache, submitted ahead of time.
     Streaming,
-    /// For compactions: the same, of what is about to be replaced, so that the cache may let it go.
+    /// For compactions: like `Streaming`, for data that is about to be replaced, so the cache may
+    /// evict it.
     Replacing,
 }
 
@@ -37,25 +38,24 @@ impl Access {
     }
 }
 
-/// The most leaves that a cached cursor has asked for ahead.
+/// Maximum number of leaves that a cached cursor requests ahead.
 const MAX_AHEAD: usize = 64;
-/// After this many leaves that were not in the cache the cursor reads on past the cache; if it
-/// expects as many, from the first leaf on.
+/// Number of leaves missing from the cache after which the cursor reads past the cache. If it
+/// expects as many, it does so from the first leaf.
 const LONG: usize = 256;
-/// If it expects as many, but the cache had some of them, it reads past the cache after this many
-/// misses.
+/// Number of misses after which the cursor reads past the cache if it expects at least [`LONG`]
+/// leaves but the cache had some of them.
 const LACKING: usize = 16;
-/// It asks for as many in any case, where it walks through many.
+/// Minimum read-ahead of a cursor that reads many leaves.
 const MIN_AHEAD: usize = 4;
-/// A cursor that begins with no more leaves than these leaves them in the cache, as if they had
-/// been looked up.
+/// A cursor that starts with at most this many leaves keeps them in the cache, like lookups.
 const MAX_KEPT: usize = 16;
-/// The most bytes of one read past the cache.
+/// Maximum size of one read past the cache.
 const WINDOW: u64 = 256 * KIB;
-/// Bytes of a scan's first read past the cache, because its caller waits; each read that follows
-/// may be twice as long.
+/// Size of a scan's first read past the cache, for which its caller waits. Each following read may
+/// be twice as long.
 const FIRST_WINDOW: u64 = 32 * KIB;
-/// The most unwanted bytes between two leaves that are read to make one read of two.
+/// Maximum number of unwanted bytes between two leaves that are read in order to merge two reads.
 const MAX_GAP: u64 = 16 * KIB;
 const _: () = assert!(
     MIN_AHEAD <= MAX_AHEAD && MAX_KEPT <= MAX_AHEAD,
@@ -64,7 +64,7 @@ const _: () = assert!(
 const _: () = assert!(FIRST_WINDOW <= WINDOW && MAX_GAP < WINDOW, "windows of bytes");
 const _: () = assert!(MIN_AHEAD > 0 && LACKING <= LONG, "a cursor has something ahead");
 
-/// Leaves of a run within a range.
+/// The leaves of a run within a range.
 pub(super) struct Feed {
     run: Run,
     cache: Cache,
@@ -72,53 +72,52 @@ pub(super) struct Feed {
     range: KeyRange,
     direction: Direction,
     access: Access,
-    /// The next leaf to ask for; none when all are.
+    /// The next leaf to request, or `None` after the last one.
     ahead: Option<Path>,
-    /// Cached: leaves that were asked for.
+    /// Cached: requested leaves.
     asked: VecDeque<NodePointer>,
-    /// How many of these, the first, were not read ahead but asked for by the caller that began.
+    /// Number of leading entries in `asked` that were requested at the start, not read ahead.
     begun: usize,
     pending: Vec<Pending>,
     window: usize,
     /// The largest window that the cache has been able to hold so far.
     most: usize,
-    /// Cached: leaves that will probably be needed; they are asked for with the first, as far as
-    /// read-ahead goes.
+    /// Cached: number of leaves that will probably be needed. They are requested with the first
+    /// one, up to the read-ahead limit.
     expected: usize,
-    /// Whether no more than those were asked for.
+    /// Whether only the expected leaves were requested so far.
     is_expected: bool,
-    /// How many leaves were not in the cache, since most were.
+    /// Number of cache misses since most of the requested leaves were last cached.
     missed: usize,
-    /// Whether what comes next is read past the cache.
+    /// Whether further leaves are read past the cache.
     streams: bool,
-    /// What a cached cursor's windows take.
+    /// Memory lent by the cache for the windows of a cached cursor.
     loan: Option<Loan>,
-    /// The most bytes of the next window.
+    /// Maximum size of the next window in bytes.
     span: u64,
-    /// How many windows the device is worth.
+    /// Number of windows that suits the device.
     depth: Depth,
-    /// The most windows at once: now, and when the cursor has gone on for a while.
+    /// Maximum number of concurrent windows: currently, and for a cursor that has run for a while.
     breadth: usize,
     widest: usize,
-    /// What is read past the cache, behind all that was asked for: the first is the one being
-    /// walked through.
+    /// Reads past the cache, after all requested leaves. The first one contains the current leaf.
     windows: VecDeque<Window>,
     spare: Vec<Buffer>,
     current: Current,
 }
 
-/// The leaf that the cursor stands in.
+/// The current leaf.
 enum Current {
     None,
     Frame(FrameRef),
-    /// A part of the first window.
+    /// Part of the first window.
     Window(Range<usize>),
     Whole(Vec<u8>),
 }
 
-/// One read of leaves that lie close together.
+/// One read of several adjacent leaves.
 struct Window {
-    /// The leaves, in the cursor's order, from `next` on those not yet walked through.
+    /// The leaves in the cursor's order. Those from `next` on are not delivered yet.
     leaves: Vec<NodePointer>,
     next: usize,
     start: u64,
@@ -188,13 +187,13 @@ impl Feed {
         self.access
     }
 
-    /// Announces how many leaves will probably be needed.
+    /// Announces the number of leaves that will probably be needed.
     pub(super) fn expect(&mut self, leaves: usize) {
         self.expected = leaves.max(1);
     }
 
-    /// Returns about how many bytes of memory nodes take that it keeps, and the lists of those that
-    /// come next.
+    /// Returns the approximate memory of retained nodes and of the lists of the next leaves, in
+    /// bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         let current = match &self.current {
             Current::Frame(frame) => frame.len(),
@@ -219,8 +218,8 @@ impl Feed {
         }
     }
 
-    /// Starts at a target, and asks for what comes first, without waiting for leaves. The answer
-    /// names the first leaves where the cache is to be asked for them.
+    /// Starts at a target and requests the first leaves, without waiting for them. Returns the
+    /// first leaves if the caller is to request them from the cache.
     pub(super) fn start(&mut self, target: Target<'_>) -> Result<Vec<NodePointer>> {
         self.current = Current::None;
         self.asked.clear();
@@ -243,8 +242,8 @@ impl Feed {
             self.span = FIRST_WINDOW;
         }
         self.ahead = None;
-        // Behind the last record there is nothing, and the last leaf's extent may be gone for all
-        // that the range says (R2).
+        // There is nothing after the last record, and the extent of the last leaf may have been
+        // released (R2).
         let last = &*self.run.inner.last;
         let is_behind = *self.range.low > *last || matches!(target, Target::First(key) if *key > *last);
         if !self.range.is_empty() && !is_behind {
@@ -258,7 +257,7 @@ impl Feed {
         if self.streams {
             self.fill_windows()?;
         }
-        // Windows, or leaves that the cache has after all.
+        // The leaves come from windows, or are in the cache after all.
         if self.streams || !self.windows.is_empty() || !self.asked.is_empty() {
             return Ok(Vec::new());
         }
@@ -268,8 +267,8 @@ impl Feed {
             self.asked.push_back(pointer);
         }
         let first: Vec<NodePointer> = self.asked.iter().copied().collect();
-        // So much would drive out what others use, and need not be there before the first of it is
-        // looked at.
+        // Leaves in this number would evict those of other users, and need not all be present
+        // before the first one is used.
         if first.len() > MAX_KEPT {
             let purpose = self.access.purpose();
             let pending = self.cache.request(&first, purpose, Residence::PassThrough)?;
@@ -280,8 +279,7 @@ impl Feed {
         Ok(first)
     }
 
-    /// Returns the next leaf to ask for, and on to the one behind it, as long as the range needs
-    /// it.
+    /// Returns the next leaf to request, and advances as long as the range needs further leaves.
     fn take_ahead(&mut self) -> Result<Option<NodePointer>> {
         let Some(path) = &mut self.ahead else {
             return Ok(None);
@@ -307,7 +305,7 @@ impl Feed {
         Ok(Some(pointer))
     }
 
-    /// Ends the way forward where the leaf's keys all lie behind the range.
+    /// Ends the forward iteration if all keys of the next leaf are after the range.
     fn stop_behind_range(&mut self) -> Result<()> {
         if let (Some(path), Some(high)) = (&self.ahead, &self.range.high)
             && path.compare(high)?.0.is_ge()
@@ -317,7 +315,7 @@ impl Feed {
         Ok(())
     }
 
-    /// Goes to the next leaf: its pointer, or none at the end.
+    /// Moves to the next leaf and returns its pointer, or `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<NodePointer>> {
         self.current = Current::None;
         self.retire_windows();
@@ -332,16 +330,16 @@ impl Feed {
         }
     }
 
-    /// Asks for more leaves when few are left of those that were asked for.
+    /// Requests more leaves when few requested ones are left.
     fn keep_ahead(&mut self) -> Result<()> {
-        // A window that grows is asked for at once; then it is filled up by quarters, so that
-        // several reads are under way.
+        // A growing window is requested at once. A full-size window is refilled in quarters, so
+        // that several reads are in progress.
         let portion = if self.window < self.most {
             self.window
         } else {
             self.window.div_ceil(4)
         };
-        // What was expected is enough, until it turns out not to be.
+        // The expected number of leaves suffices until it is exceeded.
         let enough = match self.is_expected {
             true => 0,
             false if self.window < self.most => self.window / 2,
@@ -358,7 +356,7 @@ impl Feed {
         Ok(())
     }
 
-    /// Reads past the cache from here on, if that lends the memory.
+    /// Reads past the cache from here on, if the cache lends the memory.
     fn stream_cached(&mut self) {
         let Depth {
             windows,
@@ -373,7 +371,7 @@ impl Feed {
         self.streams = self.loan.is_some();
     }
 
-    /// Loads a leaf that was asked for.
+    /// Loads a requested leaf.
     fn enter_cached(&mut self, pointer: NodePointer) -> Result<NodePointer> {
         let guard = self.cache.epochs().pin();
         if self.cache.peek_untracked(&pointer, &guard).is_none() && self.is_lost(&pointer, &guard) {
@@ -390,8 +388,8 @@ impl Feed {
         Ok(pointer)
     }
 
-    /// Returns whether a leaf was read ahead and evicted before it was used: then the window is too
-    /// large for the cache.
+    /// Returns whether a leaf was read ahead and evicted before its use, which means that the
+    /// window is too large for the cache.
     #[cold]
     fn is_lost(&mut self, pointer: &NodePointer, guard: &Guard) -> bool {
         let was_asked = !self.pending.is_empty();
@@ -399,7 +397,7 @@ impl Feed {
         was_asked && self.pending.is_empty() && self.cache.peek_untracked(pointer, guard).is_none()
     }
 
-    /// Asks for `leaves` leaves, and doubles the window.
+    /// Requests `leaves` leaves, and doubles the window.
     fn ask_ahead(&mut self, leaves: usize) -> Result<()> {
         self.pending.retain_mut(|pending| !pending.poll());
         let first = self.asked.is_empty();
@@ -409,7 +407,7 @@ impl Feed {
         for _ in 0..leaves {
             let Some(pointer) = self.take_ahead()? else { break };
             self.asked.push_back(pointer);
-            // What others have brought is used again: it stays.
+            // Leaves that are already cached are marked as used, so they stay.
             if self.cache.peek(&pointer, &guard).is_none() {
                 wanted.push(pointer);
             }
@@ -419,7 +417,7 @@ impl Feed {
         } else {
             self.missed + wanted.len()
         };
-        // A single leaf that is needed now is simply read.
+        // A single leaf that is needed now is read synchronously.
         if wanted.len() > usize::from(first) {
             let pending = self
                 .cache
@@ -434,7 +432,7 @@ impl Feed {
         Ok(())
     }
 
-    /// Lets windows go that were walked through.
+    /// Releases finished windows.
     fn retire_windows(&mut self) {
         while self.windows.front().is_some_and(Window::is_over) {
             if let Some(Window {
@@ -481,7 +479,7 @@ impl Feed {
         Ok(Some(pointer))
     }
 
-    /// Returns a leaf that is not its encoded bytes alone.
+    /// Decodes a leaf that is compressed or long.
     fn unpack(&self, pointer: &NodePointer, encoded: &[u8]) -> Result<Vec<u8>> {
         let page_size = self.cache.page_size();
         let mut node = vec![0; page_size.node_bytes(pointer.pages)];
@@ -497,7 +495,7 @@ impl Feed {
         Ok(node)
     }
 
-    /// Submits reads until as many are under way as may be.
+    /// Submits reads up to the maximum number of concurrent windows.
     fn fill_windows(&mut self) -> Result<()> {
         while self.streams && self.windows.len() < self.breadth && self.ahead.is_some() {
             let Some(window) = self.next_window()? else { break };
@@ -507,7 +505,7 @@ impl Feed {
         Ok(())
     }
 
-    /// Returns whether most of these leaves are in the cache, by a few of them.
+    /// Returns whether most of these leaves are cached, judged by a sample.
     fn are_cached(&self, leaves: &[NodePointer]) -> bool {
         let guard = self.cache.epochs().pin();
         let asked = leaves.iter().step_by(leaves.len().div_ceil(8).max(1));
@@ -520,8 +518,9 @@ impl Feed {
         found * 2 > asked
     }
 
-    /// Submits one read of the leaves that come next, as far as they lie together; none where the
-    /// cache has them, or there are none.
+    /// Submits one read of the next leaves, as far as they are adjacent. Returns `None` at the end,
+    /// and if no window is in progress and the leaves are cached, in which case it continues with
+    /// the cache.
     fn next_window(&mut self) -> Result<Option<Window>> {
         let mut leaves: Vec<NodePointer> = Vec::new();
         let mut bytes: Range<u64> = 0..0;
@@ -614,7 +613,7 @@ impl Window {
         Ok(())
     }
 
-    /// Returns the next leaf, and where it is in the buffer.
+    /// Returns the next leaf and its position in the buffer.
     fn take(&mut self) -> (NodePointer, Range<usize>) {
         debug_assert!(!self.is_over(), "a window has a leaf left");
         let pointer = self.leaves[self.next];

@@ -12,15 +12,15 @@ use alluvium_storage::{Cache, Guard, NodePointer, PageSize, Result};
 use std::ops::ControlFlow;
 use std::task::{Poll, ready};
 
-/// How much of a leaf is fetched at once: its header, and the keys of one of a page.
+/// Number of cache lines of a leaf to prefetch: its header, and the keys of a one-page leaf.
 const FIRST_LINES: usize = 16;
 
 impl Run {
-    /// Hands the records of a key at or below `at` to `visit`, newest first, until it breaks off.
+    /// Calls `visit` with the records of a key at or below `at`, newest first, until it breaks.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when a node is not what its pointer
-    /// means; as the device says; what `visit` returns.
+    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) if a node does not match its pointer;
+    /// I/O errors; errors of `visit`.
     pub fn find(
         &self,
         key: &[u8],
@@ -38,8 +38,8 @@ impl Run {
         found(self.search(key, at, &from, |record| Poll::Ready(visit(record))))
     }
 
-    /// The same with nodes from anywhere. When it is pending `visit` may have had some of the
-    /// records, and gets them again.
+    /// Like [`Run::find`], with nodes from any source. If it returns pending, `visit` may have been
+    /// called with some of the records and will be called with them again.
     #[inline]
     pub(crate) fn search<F: Fetch>(
         &self,
@@ -70,8 +70,8 @@ impl Run {
         Poll::Ready(Ok(()))
     }
 
-    /// The same behind a key's first leaf, for a key whose records fill more than one: these are
-    /// waited for.
+    /// Continues the search after a key's first leaf, for a key whose records fill several leaves.
+    /// Waits for these leaves.
     #[cold]
     fn search_on(
         &self,
@@ -98,11 +98,11 @@ impl Run {
         Poll::Ready(Ok(()))
     }
 
-    /// Returns the leaf that a key's newest record is in, if it is anywhere: to be prefetched,
-    /// together with others. Index nodes are read as needed.
+    /// Returns the leaf that contains a key's newest record if the run has the key, so that it can
+    /// be prefetched together with others. Reads index nodes as needed.
     ///
     /// # Errors
-    /// As [`Run::find`].
+    /// See [`Run::find`].
     pub fn locate(
         &self,
         key: &[u8],
@@ -142,7 +142,7 @@ impl Run {
     }
 }
 
-/// Returns the child of an index node that a key's newest record is in.
+/// Returns the child of an index node that contains a key's newest record.
 #[inline]
 fn child_in(
     node: &[u8],
@@ -160,11 +160,11 @@ fn child_in(
     layout.pointer(node, child, page_size)
 }
 
-/// Whether the search for a key's records is over.
+/// Whether the search for a key's records is complete.
 #[derive(PartialEq, Eq)]
 enum Visited {
     Done,
-    /// The leaf behind has more.
+    /// The following leaf has more records.
     GoesOn,
 }
 

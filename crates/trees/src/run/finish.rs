@@ -1,4 +1,4 @@
-//! The end of building a run: index nodes, the footer, and what the run is handed over with.
+//! Completes a run: index nodes, the footer, and the result for the caller.
 
 use super::build::{Builder, note_sequence};
 use super::footer::{Details, Footer};
@@ -15,23 +15,23 @@ use alluvium_storage::{Error, NodePointer, Place, Result, Structure};
 use std::mem::take;
 use std::sync::Arc;
 
-/// A run that is written, and not yet part of the store.
+/// A run that is written but not part of the store yet.
 #[derive(Debug)]
 pub struct Built {
-    /// The run. It may be read.
+    /// The run, which can be read already.
     pub run: Run,
-    /// The hash of each distinct key, in the order of the keys.
+    /// The hash of each distinct key, in key order, without adopted keys that were not hashed.
     pub hashes: Vec<u64>,
-    /// Its own extents, with their live bytes: provisional, to be installed.
+    /// The run's own extents with their live bytes. They are provisional until they are installed.
     pub extents: Vec<(Extent, u64)>,
-    /// Bytes of the leaves that were taken over from other runs.
+    /// Bytes of leaves adopted from other runs.
     pub(crate) adopted_bytes: u64,
-    /// Index nodes that were put into the cache.
+    /// Index nodes that were added to the cache.
     cached: Vec<NodePointer>,
 }
 
 impl Built {
-    /// Gives the run's own extents up. Its leaves may not have been read through the cache.
+    /// Discards the run's own extents. Its leaves must not have been read through the cache.
     pub fn abandon(self, store: &Store) {
         self.cached
             .iter()
@@ -42,10 +42,10 @@ impl Built {
     }
 }
 
-/// Index nodes that are put into the cache once everything is written.
+/// Index nodes that are added to the cache once everything is written.
 type ToCache = Vec<(NodePointer, Vec<u8>)>;
 
-/// Extents that a finished writer has handed over: given up again unless taken.
+/// Extents of finished writers, discarded on drop unless they are taken.
 struct Claimed {
     extents: Arc<Extents>,
     claimed: Vec<(Extent, u64)>,
@@ -60,13 +60,12 @@ impl Drop for Claimed {
 }
 
 impl Builder {
-    /// Writes what is left, the index and the footer, and waits for every write. Nothing is synced,
-    /// and nothing installed. None when nothing was taken.
+    /// Writes the remaining leaves, the index and the footer, and waits for all writes. Does not
+    /// sync or install anything. `None` if nothing was added.
     ///
     /// # Errors
-    /// [`Error::Full`] when the store is full, [`Error::Corrupt`] when a value passed on is in no
-    /// extent of the runs that were named, or as the device says; what was written is given up
-    /// then.
+    /// [`Error::Full`] if the store is full, [`Error::Corrupt`] if a value that was passed on is
+    /// outside of all inherited extents, or I/O errors. The output is discarded then.
     pub fn finish(mut self) -> Result<Option<Built>> {
         let range_deletes = self.take_deletes();
         if self.summary.records == 0 && range_deletes.is_empty() {
@@ -86,7 +85,7 @@ impl Builder {
         for sequence in range_deletes.sequences() {
             note_sequence(&mut self.summary, sequence, sequence);
         }
-        // No key is there: it is a bound for those of the last leaf.
+        // No record has this key. It is an upper bound for the keys of the last leaf.
         if let Some(fence) = self.adopted.fence.take() {
             self.keys.last = fence;
         }
@@ -129,8 +128,7 @@ impl Builder {
         Arc::new(Draft::merged(&[(&*indexed, &everything), (&listed, &everything)]).finish())
     }
 
-    /// Returns bounds of the keys touched: the smallest and the largest of them, rounded outwards
-    /// where they are long.
+    /// Returns the smallest and the largest key touched. Long keys are rounded outwards.
     fn bounds(&self, range_deletes: &RangeDeletes) -> (Box<[u8]>, Box<[u8]>) {
         let records = (self.summary.records > 0).then_some((&self.keys.first[..], &self.keys.last[..]));
         let (first, last) = range_deletes.bounds().unzip();
@@ -147,8 +145,8 @@ impl Builder {
         bounds(low.unwrap_or_default(), high.unwrap_or_default())
     }
 
-    /// Writes the last leaf and the index nodes below the root: the root's bytes, and what was
-    /// written with its pointers.
+    /// Writes the last leaf and the index nodes below the root. Returns the root's bytes, and the
+    /// index nodes with their pointers.
     fn finish_index(&mut self, low: &[u8], high: &[u8]) -> Result<(Vec<u8>, ToCache)> {
         let mut cached = Vec::new();
         if self.summary.records == 0 {
@@ -203,7 +201,7 @@ impl Builder {
         Ok((nodes.pop().map_or_else(Vec::new, |root| root.bytes), cached))
     }
 
-    /// Returns the extents that the run needs: the footer's own is added when it is opened.
+    /// Returns the extents that the run needs. Opening the run adds the footer's own extent.
     fn uses(&mut self, values: &[(Extent, u64)]) -> Result<Vec<Use>> {
         let mut uses = Vec::new();
         for &(extent, _) in values {
@@ -241,7 +239,7 @@ impl Builder {
         Ok(uses)
     }
 
-    /// Writes the footer and ends every writer.
+    /// Writes the footer and completes every writer.
     fn finish_footer(self, details: Details, cached: ToCache, mut claimed: Claimed) -> Result<Option<Built>> {
         let page_size = self.page_size();
         let page = page_size.bytes();
@@ -303,10 +301,10 @@ impl Builder {
         }))
     }
 
-    /// Writes details that are too long for a footer to nodes of their own.
+    /// Writes details that are too long for a footer to separate nodes.
     fn write_apart(&self, details: &Details, claimed: &mut Claimed) -> Result<Footer> {
         let page_size = self.page_size();
-        // Several writes are under way at once, and those of leaves have buffers of their own.
+        // Several writes are in progress at once, and those of leaves have separate buffers.
         let writer = self
             .nodes
             .another((4 * largest(page_size) as u64).div_ceil(UNIT) as u32);

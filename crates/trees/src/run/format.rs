@@ -1,16 +1,16 @@
-//! What every node of a run has in common, version 3: its first byte, packed integers, and nodes
-//! that are too long for one. All integers little-endian.
+//! The encoding shared by all nodes of a run, version 3: the first byte, packed integers, and nodes
+//! that are too long for a single node. All integers are little-endian.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
 //!      0     1  what the node is: 1 a leaf, 2 an index node, 3 a footer, 4 the head of a long node
 //! ```
 //!
-//! A packed column holds one unsigned integer of 0 to 8 bytes for each entry, as the difference to
-//! a common base; with 0 bytes, all are equal to the base.
+//! A packed column stores one unsigned integer of 0 to 8 bytes per entry, as the difference from a
+//! common base. With 0 bytes, all entries equal the base.
 //!
-//! The head of a long node, which stands for a leaf or an index node that does not fit the largest
-//! node (because of long keys):
+//! The head of a long node, which replaces a leaf or an index node that exceeds the largest node
+//! size (because of long keys):
 //!
 //! ```text
 //! OFFSET    SIZE  MEANING
@@ -27,7 +27,7 @@ use super::Bad;
 use alluvium_base::bytes::{Reader, Writer};
 use alluvium_storage::{NodePointer, PageSize, Place};
 
-/// The version of everything in a run, which its footer names.
+/// Version of all structures in a run, stored in its footer.
 pub(super) const VERSION: u8 = 3;
 
 /// A leaf's first byte.
@@ -39,10 +39,10 @@ pub(super) const FOOTER: u8 = 3;
 /// The first byte of the head of a long node.
 pub(super) const LONG: u8 = 4;
 
-/// The most bytes of a long node: two separators or a key, and a value, each as long as may be.
+/// Maximum size of a long node: two separators or a key, and a value, each of maximum length.
 pub(super) const MAX_LONG: usize = 1 << 20;
 
-/// How many bytes an integer takes.
+/// Returns the number of bytes that an integer needs.
 pub(super) fn width(value: u64) -> usize {
     (64 - value.leading_zeros() as usize).div_ceil(8)
 }
@@ -54,7 +54,7 @@ pub(super) fn put(out: &mut Vec<u8>, value: u64, width: usize) {
     out.extend_from_slice(&value.to_le_bytes()[..width]);
 }
 
-/// The integer of `width` bytes (8 at most) at `at`.
+/// Returns the integer of `width` bytes (at most 8) at `at`.
 #[inline]
 pub(super) fn get(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
     if let Some(eight) = bytes.get(at..).and_then(<[u8]>::first_chunk::<8>) {
@@ -72,8 +72,8 @@ pub(super) fn get(bytes: &[u8], at: usize, width: usize) -> Option<u64> {
     Some(u64::from_le_bytes(eight))
 }
 
-/// The first eight bytes of `bytes[start..end]`, zeros behind its end, as an integer that compares
-/// as they do.
+/// Returns the first eight bytes of `bytes[start..end]`, padded with zeros, as an integer with the
+/// same order.
 #[inline]
 pub(super) fn head(bytes: &[u8], start: usize, end: usize) -> Option<u64> {
     let len = end.checked_sub(start)?;
@@ -90,13 +90,13 @@ pub(super) fn head(bytes: &[u8], start: usize, end: usize) -> Option<u64> {
     Some(u64::from_be_bytes(eight))
 }
 
-/// The `u16` at a place.
+/// Returns the `u16` at an offset.
 #[inline]
 pub(super) fn u16_in(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// The `u16` at a place of a header.
+/// Returns the `u16` at an offset in a header.
 #[inline]
 #[allow(
     clippy::indexing_slicing,
@@ -106,13 +106,13 @@ pub(super) fn u16_at<const N: usize>(header: &[u8; N], at: usize) -> u16 {
     u16::from_le_bytes([header[at], header[at + 1]])
 }
 
-/// The `u32` at a place of a header.
+/// Returns the `u32` at an offset in a header.
 #[inline]
 pub(super) fn u32_at<const N: usize>(header: &[u8; N], at: usize) -> u32 {
     u32::from(u16_at(header, at)) | u32::from(u16_at(header, at + 2)) << 16
 }
 
-/// The `u64` at a place of a header.
+/// Returns the `u64` at an offset in a header.
 #[inline]
 pub(super) fn u64_at<const N: usize>(header: &[u8; N], at: usize) -> u64 {
     u64::from(u32_at(header, at)) | u64::from(u32_at(header, at + 4)) << 32
@@ -126,7 +126,7 @@ pub(super) fn encode_long(len: usize, parts: &[NodePointer], out: &mut Vec<u8>) 
     }
 }
 
-/// Reads the head of a long node: its length and its parts.
+/// Decodes the head of a long node: its length and its parts.
 pub(super) fn decode_long(
     bytes: &[u8],
     place: &Place,

@@ -1,5 +1,4 @@
-//! Where nodes come from: the cache under a guard, or the tiers themselves. And what is done to one
-//! too long for a node.
+//! Loads nodes from the cache under a guard, or directly from the tiers, and assembles long nodes.
 
 use super::format::{self, LONG};
 use alluvium_base::Purpose;
@@ -9,7 +8,7 @@ use alluvium_storage::{Cache, Error, Guard, NodePointer, NodeRef, Residence, Res
 use std::ops::Deref;
 use std::task::{Poll, ready};
 
-/// A leaf or an index node: in the cache, or put together from its parts.
+/// A leaf or an index node: in the cache, or assembled from its parts.
 pub(super) enum Loaded<'g> {
     Cached(NodeRef<'g>),
     Whole(Vec<u8>),
@@ -43,7 +42,7 @@ pub(super) fn load<'g>(
     loaded(node, pointer, &from)
 }
 
-/// Loads a leaf that was read ahead, and will not be wanted again for that.
+/// Loads a leaf that was read ahead, without marking it as used.
 pub(super) fn load_passing<'g>(
     cache: &'g Cache,
     guard: &'g Guard,
@@ -64,14 +63,14 @@ pub(super) fn load_passing<'g>(
     }
 }
 
-/// Loads a leaf from anywhere. The parts of a long one are waited for.
+/// Loads a leaf from any source. Waits for the parts of a long leaf.
 #[inline]
 pub(super) fn load_leaf_in<'g, F: Fetch>(fetch: &'g F, pointer: &NodePointer) -> Poll<Result<Loaded<'g>>> {
     let node = ready!(fetch.node(pointer))?;
     Poll::Ready(loaded(node, pointer, fetch.blocking()))
 }
 
-/// The same for an index node.
+/// Loads an index node from any source. Waits for the parts of a long node.
 #[inline]
 pub(super) fn load_index_in<'g, F: Fetch>(fetch: &'g F, pointer: &NodePointer) -> Poll<Result<Loaded<'g>>> {
     let node = ready!(fetch.index_page(pointer))?;
@@ -92,13 +91,13 @@ fn loaded<'g>(node: NodeRef<'g>, pointer: &NodePointer, from: &Blocking<'_>) -> 
     Ok(Loaded::Whole(assemble(&nodes, pointer, &node)?))
 }
 
-/// Returns whether a node is the head of a long one.
+/// Returns whether a node is the head of a long node.
 #[inline]
 pub(super) fn is_long(node: &[u8]) -> bool {
     node.first() == Some(&LONG)
 }
 
-/// Returns a leaf or an index node from anywhere, whole.
+/// Returns a complete leaf or index node from any source.
 pub(super) fn load_from(nodes: &dyn Nodes, pointer: &NodePointer) -> Result<Vec<u8>> {
     let mut whole = Vec::new();
     nodes.each(&[*pointer], &mut |node| {

@@ -1,16 +1,16 @@
 //! Runs: immutable packed B-trees on a store's nodes.
 //!
-//! *Knows*: how sorted records become leaves, index nodes and a footer; how a key, a range, a sum
-//! over a range is found in them; which extents a run needs, and for which keys.
+//! *Knows*: how sorted records become leaves, index nodes and a footer; how a run is searched for a
+//! key, a range, or a sum over a range; the extents that a run needs, and the keys that need them.
 //!
-//! *Does not know*: other runs, when a run dies, who may still read it: the owner of a run, a
-//! cursor or a pointer keeps its extents.
+//! *Does not know*: other runs, the lifetime of a run, its other readers. The owner of a run, a
+//! cursor or a pointer must keep its extents.
 //!
 //! *Read in this order*: this file, `format.rs`, `strings.rs`, `leaf`, `index`, `footer` (one node
-//! each), `options.rs`, `build/` and `finish.rs` (with `spans.rs` and `units.rs`),
-//! `adopt.rs` (leaves that a run takes over unread), `open.rs`, `load.rs`,
-//! `find.rs`, `weigh.rs`, `path.rs`, `device.rs`, `feed.rs`, `cursor.rs` (with `scanned.rs`),
-//! `check/` (with `violation.rs`), `examine.rs`.
+//! each), `options.rs`, `build/` and `finish.rs` (with `spans.rs` and `units.rs`), `adopt.rs`
+//! (leaves that a run adopts without reading them), `open.rs`, `load.rs`, `find.rs`, `weigh.rs`,
+//! `path.rs`, `device.rs`, `feed.rs`, `cursor.rs` (with `scanned.rs`), `check/` (with
+//! `violation.rs`), `examine.rs`.
 //!
 //! ```text
 //!  tier   | leaf | leaf | leaf | …   | leaf | index | index | footer |  written in order, 1 MiB at a time
@@ -18,33 +18,33 @@
 //!         | values | values | …                                         in extents of their own
 //! ```
 //!
-//! The root is in the footer, and in memory as long as the run is open. So a lookup reads the index
-//! nodes between, which stay in the cache, and one leaf.
+//! The root is stored in the footer, and stays in memory while the run is open. A lookup therefore
+//! reads one leaf and the index nodes above it, which stay in the cache.
 //!
 //! # What it costs
 //!
 //! One of two shared virtual processors, the memory device, 2 M records of 24-byte random keys and
 //! 100-byte values, pages of 4 KiB (`cargo bench -p alluvium-trees --bench run`; medians): building
-//! takes in 1.8 to 2.3 GB/s of the user's bytes, 1.0 with LZ4, and leaves 1.036 bytes on disk for
-//! each (1.026 with pages of 16 KiB); a streaming cursor walks 42 M records/s forward and 32 M
+//! processes 1.8 to 2.3 GB/s of user data, 1.0 with LZ4, and writes 1.036 bytes to disk for each
+//! byte (1.026 with pages of 16 KiB). A streaming cursor reads 42 M records/s forward and 32 M
 //! backward, checksums included; eight of them merge at 17 M records/s. A lookup of a cached leaf
-//! costs 0.4 µs among 40 MB of leaves and 1.1 µs among 250 MB, which is the misses of the
-//! processor's caches; one of a leaf that is not cached reads one node.
+//! costs 0.4 µs among 40 MB of leaves and 1.1 µs among 250 MB, due to misses of the processor's
+//! caches. A lookup of a leaf that is not cached reads one node.
 //!
-//! A value that is not in its leaf lies in a node with others, of which at most an eighth stays
-//! empty; where such values are few, their leaves wait until the node is full. A streaming cursor
-//! holds up to three reads of 256 KiB.
+//! A separate value shares a node with others, and at most an eighth of the node stays empty. If
+//! such values are rare, their leaves wait until the node is full. A streaming cursor holds up to
+//! three reads of 256 KiB.
 //!
 //! Invariants:
 //!
-//! - **R1** A leaf's keys lie from its separator up to the next one; the next one itself only where
-//!   the next leaf goes on with the same key's records.
-//! - **R2** A reader within a range of keys touches only extents whose lowest and highest key say
-//!   that the range needs them.
-//! - **R3** What is read from a device never makes this module panic, loop for ever, or allocate
-//!   more than a node says it holds; a node that is not what its pointer means is an error.
-//! - **R4** A run's extents are provisional until its owner installs them; a builder that is
-//!   dropped gives them up.
+//! - **R1** A leaf's keys are at or above its separator and below the next one. They include the
+//!   next separator only if the next leaf continues that key's records.
+//! - **R2** A reader of a range of keys touches only extents whose lowest and highest key overlap
+//!   the range.
+//! - **R3** Data from a device never makes this module panic, loop for ever, or allocate more than
+//!   a node declares. A node that does not match its pointer is an error.
+//! - **R4** A run's extents are provisional until its owner installs them. A builder that is
+//!   dropped discards them.
 
 mod adopt;
 mod build;
@@ -97,33 +97,33 @@ use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
-/// What a run comes to.
+/// Totals of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// Records in its leaves.
+    /// Number of records in the leaves.
     pub records: u64,
-    /// Distinct keys of them.
+    /// Number of distinct keys.
     pub keys: u64,
-    /// How many of the records are deletes.
+    /// Number of records that are deletes.
     pub tombstones: u64,
-    /// How many of the records are merges.
+    /// Number of records that are merges.
     pub merges: u64,
-    /// How many of the records have their values outside the leaves.
+    /// Number of records with a separate value.
     pub separate: u64,
-    /// How many range deletes there are, by their sequence numbers.
+    /// Number of range deletes, counted by sequence number.
     pub range_deletes: u64,
     /// The lowest sequence number of a record or range delete.
     pub lowest_sequence: Sequence,
     /// The highest sequence number of a record or range delete.
     pub highest_sequence: Sequence,
-    /// Encoded bytes of what was written for it: leaves, index nodes, values of its own; without
-    /// the footer and inherited values.
+    /// Encoded bytes written for the run: leaves, index nodes, and its own values, without the
+    /// footer and inherited values.
     pub bytes: u64,
-    /// Bytes of its values and operands, wherever they are.
+    /// Bytes of all values and operands, including separate and inherited ones.
     pub value_bytes: u64,
-    /// Leaves.
+    /// Number of leaves.
     pub leaves: u64,
-    /// When the first of its puts expires, in milliseconds; 0 when none does.
+    /// Earliest expiry of a put, in milliseconds; 0 if none expires.
     pub earliest_expiry_ms: u64,
 }
 
@@ -132,21 +132,22 @@ pub struct Summary {
 pub struct Use {
     /// The extent.
     pub extent: Extent,
-    /// The lowest key whose readers may need it. Rounded down when it is long.
+    /// The lowest key whose readers may need the extent. A long key is rounded down.
     pub low: Box<[u8]>,
-    /// The highest key whose readers may need it, included. Rounded up when it is long.
+    /// The highest key whose readers may need the extent, inclusive. A long key is rounded up.
     pub high: Box<[u8]>,
-    /// Whether another run wrote it, and this one only points to values in it.
+    /// Whether another run wrote the extent, and this one only points to values or adopted leaves
+    /// in it.
     pub inherited: bool,
-    /// How many of its bytes this run needs.
+    /// Number of bytes of the extent that this run needs.
     pub live: u64,
 }
 
-/// An open run; clones share it.
+/// An open run. Clones share its memory.
 #[derive(Clone)]
 pub struct Run {
     inner: Arc<Inner>,
-    /// Records with lower sequence numbers have this one.
+    /// Lower bound that replaces smaller sequence numbers of records.
     base: Sequence,
 }
 
@@ -155,29 +156,29 @@ struct Inner {
     summary: Summary,
     low: Box<[u8]>,
     high: Box<[u8]>,
-    /// The largest key of a record, or a shorter one above it.
+    /// The largest key of a record, or a shorter key above it.
     last: Box<[u8]>,
-    /// The root, with its layout; none without records.
+    /// The root with its layout, or `None` without records.
     root: Option<(index::Layout, Vec<u8>)>,
     uses: Vec<Use>,
     range_deletes: Arc<RangeDeletes>,
     page_size: PageSize,
-    /// How often scans have jumped.
+    /// Number of jumps by scans.
     jumps: AtomicU64,
-    /// Nodes that a repair leaves out: cursors pass leaves and index nodes by, merges the records
-    /// of values.
+    /// Nodes that a repair omits: cursors skip leaves and index nodes, merges skip the records of
+    /// values.
     left_out: OnceLock<HashSet<NodePointer>>,
 }
 
 impl Run {
-    /// The same run, of which every record reads as written at `base` at the earliest: for one that
-    /// was written before it was known when its records would be committed.
+    /// Returns the same run, in which every record has at least sequence number `base`. For a run
+    /// that was written before the commit sequence numbers of its records were known.
     #[must_use]
     pub fn based(self, base: Sequence) -> Run {
         Run { base, ..self }
     }
 
-    /// Returns what was set by [`Run::based`]; 0 otherwise.
+    /// Returns the number set by [`Run::based`]; 0 otherwise.
     #[must_use]
     pub fn base(&self) -> Sequence {
         self.base
@@ -189,61 +190,61 @@ impl Run {
         self.inner.summary.highest_sequence.max(self.base)
     }
 
-    /// Returns the pointer to the footer, which no other run has.
+    /// Returns the pointer to the footer, which is unique to the run.
     #[must_use]
     pub fn pointer(&self) -> &NodePointer {
         &self.inner.pointer
     }
 
-    /// Returns what the run comes to.
+    /// Returns the totals of the run.
     #[must_use]
     pub fn summary(&self) -> &Summary {
         &self.inner.summary
     }
 
-    /// Returns the smallest key that a record or a range delete touches; a shorter one below it
-    /// where it is long.
+    /// Returns the smallest key that a record or a range delete touches, or a shorter key below it
+    /// if it is long.
     #[must_use]
     pub fn low(&self) -> &[u8] {
         &self.inner.low
     }
 
-    /// Returns the largest key that a record or a range delete touches, where a range delete's end
-    /// counts; a shorter one above it where it is long.
+    /// Returns the largest key that a record or the end of a range delete touches, or a shorter key
+    /// above it if it is long.
     #[must_use]
     pub fn high(&self) -> &[u8] {
         &self.inner.high
     }
 
-    /// Leaves nodes out, for a repair, which writes the rest again: cursors pass leaves and index
-    /// nodes by, with all that is below them, and merges the records of values. Only the first call
-    /// counts.
+    /// Omits nodes, for a repair that rewrites the rest: cursors skip leaves and index nodes with
+    /// their subtrees, merges skip the records of values. Only the first call has an effect.
     pub(crate) fn leave_out(&self, nodes: HashSet<NodePointer>) {
         debug_assert!(!nodes.is_empty(), "something is left out");
         let _ = self.inner.left_out.set(nodes);
     }
 
-    /// Returns the nodes that are left out, if any are.
+    /// Returns the omitted nodes, if there are any.
     #[inline]
     fn left_out(&self) -> Option<&HashSet<NodePointer>> {
         self.inner.left_out.get()
     }
 
-    /// Returns whether a value is left out.
+    /// Returns whether a value is omitted.
     #[inline]
     pub(crate) fn leaves_out(&self, value: &ValuePointer) -> bool {
         self.left_out().is_some_and(|nodes| nodes.contains(&value.node))
     }
 
-    /// The extents it needs: its own, then inherited ones.
+    /// Returns the extents that the run needs: its own, then inherited ones.
     #[must_use]
     pub fn extents(&self) -> &[Use] {
         &self.inner.uses
     }
 
-    /// Those of its extents that a range of keys needs, with their places among all of them. The
-    /// bounds of extents are rounded where keys are long, and so are those of the run, unless an
-    /// earlier version wrote it: a trunk on disk names the runs that touch a pivot's range.
+    /// Returns the extents that a range of keys needs, with their indices in [`Run::extents`]. The
+    /// bounds of extents and of the run are rounded for long keys, except for runs written by an
+    /// earlier version. A trunk on disk lists the runs that touch a pivot's range, so the run's
+    /// bounds are checked too.
     pub fn extents_for<'a>(&'a self, range: &'a KeyRange) -> impl Iterator<Item = (usize, &'a Use)> {
         let touched = range.overlaps(self.low(), self.high());
         let needs = move |used: &Use| touched && range.overlaps(&used.low, &used.high);
@@ -251,20 +252,20 @@ impl Run {
         extents.filter(move |(_, used)| needs(used))
     }
 
-    /// Its range deletes.
+    /// Returns the range deletes.
     #[must_use]
     pub fn range_deletes(&self) -> &RangeDeletes {
         &self.inner.range_deletes
     }
 
-    /// Returns how many levels of index nodes stand above the leaves, the root in the footer
-    /// counted; 0 without records.
+    /// Returns the number of index levels above the leaves, including the root in the footer; 0
+    /// without records.
     #[must_use]
     pub fn height(&self) -> u8 {
         self.inner.root.as_ref().map_or(0, |(layout, _)| layout.level)
     }
 
-    /// Returns the bytes of memory that it takes as long as it is open.
+    /// Returns the memory of the open run in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let inner = &*self.inner;
@@ -288,19 +289,19 @@ impl fmt::Debug for Run {
     }
 }
 
-/// What a node that was read does not have, though its checksum is right.
+/// A description of the missing property of a node whose checksum is right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Bad(&'static str);
 
 impl Bad {
-    /// Returns the error, for the node at a place.
+    /// Returns the error for the node at `pointer`.
     #[cold]
     fn at(self, pointer: &NodePointer) -> Error {
         Error::corrupt(pointer.place(), self.0, "something else")
     }
 }
 
-/// Returns how many bytes two keys have in common from their beginnings.
+/// Returns the length of the common prefix of two keys.
 #[inline]
 fn common_prefix(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(a, b)| a == b).count()

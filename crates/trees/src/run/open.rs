@@ -15,19 +15,19 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
 impl Run {
-    /// Opens the run whose footer a pointer means: reads the footer, past the cache.
+    /// Opens the run whose footer is at `pointer`. Reads the footer past the cache.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when there is no sound footer; as the
-    /// device says.
+    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) if there is no valid footer; I/O
+    /// errors.
     pub fn open(store: &Store, pointer: &NodePointer, purpose: Purpose) -> Result<Run> {
         Self::open_from(Files::of(store), pointer, purpose)
     }
 
-    /// As [`Run::open`], whether or not the store is open.
+    /// Like [`Run::open`]; the store need not be open.
     ///
     /// # Errors
-    /// As [`Run::open`].
+    /// See [`Run::open`].
     pub(crate) fn open_from(files: Files<'_>, pointer: &NodePointer, purpose: Purpose) -> Result<Run> {
         let nodes = Direct {
             tiers: files.tiers,
@@ -48,7 +48,7 @@ impl Run {
         Self::assemble(&footer, details.map_err(bad)?, pointer, nodes.page_size()).map_err(bad)
     }
 
-    /// Returns a run from what its footer says.
+    /// Creates a run from its footer.
     pub(super) fn assemble(
         footer: &Footer,
         mut details: Details,
@@ -91,7 +91,7 @@ impl Run {
     }
 }
 
-/// Completes the list of extents by what the footer is in.
+/// Adds the extents that contain the footer to the list of extents.
 fn list_footer(
     footer: &Footer,
     details: &mut Details,

@@ -1,4 +1,4 @@
-//! How a run is written: the writer's choices, and what its records are like.
+//! Options for writing a run, including properties of its records.
 
 use alluvium_base::{KIB, Purpose};
 use alluvium_model::best_node;
@@ -6,7 +6,7 @@ use alluvium_storage::extents::Class;
 use alluvium_storage::node::MAX_PAGES;
 use alluvium_storage::{Codec, Error, PageSize, Result};
 
-/// How a run is written.
+/// Options for writing a run.
 ///
 /// ```
 /// use alluvium_base::Purpose;
@@ -16,29 +16,29 @@ use alluvium_storage::{Codec, Error, PageSize, Result};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunOptions {
-    /// How nodes are encoded.
+    /// Encoding of nodes.
     pub codec: Codec,
     /// Values longer than this, in bytes, go to value extents; a quarter of a page if absent. At
     /// most four pages.
     pub value_threshold: Option<usize>,
-    /// What the writes are for.
+    /// Purpose of the writes.
     pub purpose: Purpose,
-    /// Whether the reserve of space may be used.
+    /// Space class: whether the space reserve may be used.
     pub class: Class,
-    /// Pages of a leaf: 1 to 16; chosen from the records' sizes if absent.
+    /// Size of a leaf in pages: 1 to 16. Chosen from the records' sizes if absent.
     pub leaf_pages: Option<u8>,
     /// The tier of leaves, index nodes and the footer.
     pub tier: u8,
-    /// The tier of values that are kept apart from their leaves.
+    /// The tier of separate values.
     pub value_tier: u8,
-    /// Whether the index says the first and the last key of each leaf, so that merges tell exactly
-    /// which leaves of two runs overlap. That takes the bytes of two keys, an eighth of a leaf at
-    /// most: of leaves with longer keys it says bounds.
+    /// Whether the index stores the first and last key of each leaf, so that merges can determine
+    /// exactly which leaves of two runs overlap. The two keys occupy at most an eighth of a leaf;
+    /// for leaves with longer keys the index stores only bounds.
     pub leaf_keys: bool,
 }
 
 impl RunOptions {
-    /// Creates the usual options: uncompressed, outside the reserve, on tier 0.
+    /// Creates default options: uncompressed, outside the reserve, on tier 0.
     #[must_use]
     pub fn new(purpose: Purpose) -> RunOptions {
         RunOptions {
@@ -53,8 +53,7 @@ impl RunOptions {
         }
     }
 
-    /// Returns the length beyond which values go to value extents, once every option is found to be
-    /// possible.
+    /// Returns the length above which values go to value extents, after validating every option.
     pub(super) fn threshold(&self, page_size: PageSize) -> Result<usize> {
         let page = page_size.bytes();
         let bad = |option, why| Err(Error::BadOption { option, why });
@@ -71,8 +70,8 @@ impl RunOptions {
         }
     }
 
-    /// Bytes that a leaf may have, for records of `record` bytes on a device that moves
-    /// `half_bandwidth` bytes while an I/O begins.
+    /// Returns the maximum size of a leaf in bytes, for records of `record` bytes on a device that
+    /// transfers `half_bandwidth` bytes in the latency of one I/O.
     pub(super) fn leaf_room(&self, record: usize, page_size: PageSize, half_bandwidth: u64) -> usize {
         let pages = self.leaf_pages.map(usize::from);
         let chosen = || leaf_pages(record, self.codec, page_size, half_bandwidth);
@@ -82,10 +81,11 @@ impl RunOptions {
     }
 }
 
-/// Bytes of a leaf that is compressed, so that there is something to compress.
+/// Minimum size of a compressed leaf in bytes; smaller leaves compress poorly.
 const COMPRESSED_LEAF: usize = 16 * KIB as usize;
 
-/// Pages of a leaf for records of `record` bytes, by the affine model ([`best_node`]).
+/// Returns the number of pages of a leaf for records of `record` bytes, by the affine model
+/// ([`best_node`]).
 fn leaf_pages(record: usize, codec: Codec, page_size: PageSize, half_bandwidth: u64) -> usize {
     let page = page_size.bytes();
     let least = match codec {

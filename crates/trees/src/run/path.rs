@@ -1,4 +1,4 @@
-//! A way from the root down to a leaf, and on to its neighbours.
+//! A path from the root down to a leaf, which can move to neighbouring leaves.
 
 use super::index::{Child, Layout, LeafKeys};
 use super::load::{Loaded, load};
@@ -9,18 +9,19 @@ use alluvium_storage::{Cache, FrameRef, Guard, NodePointer, Result};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// Where a path leads.
+/// The target of a path.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Target<'k> {
-    /// To the first leaf.
+    /// The first leaf.
     Start,
-    /// To the last leaf.
+    /// The last leaf.
     End,
-    /// To the first leaf that may hold a key, or the first leaf if that is above.
+    /// The first leaf that may hold a key, or the first leaf of the run if the key is below all
+    /// keys.
     First(&'k [u8]),
-    /// To the last leaf that may hold a key.
+    /// The last leaf that may hold a key.
     Last(&'k [u8]),
-    /// To the last leaf that may hold something below a key.
+    /// The last leaf that may hold keys below this one.
     Below(&'k [u8]),
 }
 
@@ -47,7 +48,7 @@ struct Level {
     node: Held,
     pointer: NodePointer,
     layout: Layout,
-    /// The child that the path goes through.
+    /// The index of the child on the path.
     at: usize,
 }
 
@@ -79,7 +80,7 @@ impl Level {
 }
 
 impl Path {
-    /// Returns the path to a target; none when there is no such leaf.
+    /// Returns the path to a target, or `None` if there is no such leaf.
     pub(super) fn seek(
         run: &Run,
         target: Target<'_>,
@@ -115,7 +116,7 @@ impl Path {
         Ok(is_there.then_some(path))
     }
 
-    /// Returns about how many bytes of memory it takes, the run's root not counted.
+    /// Returns the approximate memory in bytes, without the run's root.
     pub(super) fn memory_bytes(&self) -> usize {
         let node = |level: &Level| match &level.node {
             Held::Root(_) => size_of::<Level>(),
@@ -133,8 +134,9 @@ impl Path {
         self.levels.last().expect("a path begins at its root")
     }
 
-    /// Goes down from the lowest node that is there to the nodes above the leaves. Returns whether
-    /// nothing on the way is left out; else it ends above that.
+    /// Descends from the lowest present node to the level above the leaves. Returns whether it
+    /// reached a leaf that is not omitted by a repair; otherwise the path ends above the omitted
+    /// node.
     fn descend(
         &mut self,
         target: Target<'_>,
@@ -173,12 +175,12 @@ impl Path {
         Ok(self.run.left_out().is_none() || !self.leaves_out(&self.child()?.pointer))
     }
 
-    /// Returns whether a leaf or index node is left out, with all that is below it.
+    /// Returns whether a repair omits a leaf or an index node with its subtree.
     fn leaves_out(&self, node: &NodePointer) -> bool {
         self.run.left_out().is_some_and(|nodes| nodes.contains(node))
     }
 
-    /// Returns what is known of the leaf.
+    /// Returns the index entry of the leaf.
     pub(super) fn child(&self) -> Result<Child> {
         let level = self.lowest();
         let child = level
@@ -187,14 +189,14 @@ impl Path {
         child.map_err(|bad| bad.at(&level.pointer))
     }
 
-    /// Returns the units that hold the leaf's values, if it has some that are apart.
+    /// Returns the units that hold the leaf's separate values, if it has any.
     pub(super) fn units(&self) -> Result<ValueUnits> {
         let level = self.lowest();
         let units = level.layout.units(level.bytes(), level.at);
         units.map_err(|bad| bad.at(&level.pointer))
     }
 
-    /// Returns the leaf's first and last key, if the index says them.
+    /// Returns the leaf's first and last key, if the index stores them.
     pub(super) fn keys(&self) -> Result<Option<LeafKeys>> {
         let level = self.lowest();
         let keys = level.layout.keys(level.bytes(), level.at);
@@ -208,8 +210,8 @@ impl Path {
         separator.map_err(|bad| bad.at(&level.pointer))
     }
 
-    /// Returns how the leaf's separator compares with a key, and whether its first key has newer
-    /// records in the leaf before.
+    /// Compares the leaf's separator with a key. Also returns whether the previous leaf has newer
+    /// records of the leaf's first key.
     pub(super) fn compare(&self, key: &[u8]) -> Result<(Ordering, bool)> {
         let level = self.lowest();
         let (bytes, bad) = (level.bytes(), |bad: Bad| bad.at(&level.pointer));
@@ -217,7 +219,7 @@ impl Path {
         Ok((order, level.layout.is_begun(bytes, level.at).map_err(bad)?))
     }
 
-    /// Goes to the next leaf; false, and nowhere, when there is none.
+    /// Moves to the next leaf. Returns `false`, without a position, if there is none.
     pub(super) fn next(&mut self, cache: &Cache, guard: &Guard, purpose: Purpose) -> Result<bool> {
         let can = |level: &Level| level.at + 1 < level.layout.children;
         while let Some(depth) = self.levels.iter().rposition(can) {
@@ -231,7 +233,7 @@ impl Path {
         Ok(false)
     }
 
-    /// Goes to the leaf before; false, and nowhere, when there is none.
+    /// Moves to the previous leaf. Returns `false`, without a position, if there is none.
     pub(super) fn previous(&mut self, cache: &Cache, guard: &Guard, purpose: Purpose) -> Result<bool> {
         while let Some(depth) = self.levels.iter().rposition(|level| level.at > 0) {
             self.levels.truncate(depth + 1);

@@ -1,5 +1,5 @@
-//! What scans have paid for where a run's nodes lie: how often what they read next did not lie
-//! behind what they had read.
+//! Counts the jumps of scans within a run: how often the next node to read does not follow the
+//! previous one on the device.
 
 use super::Run;
 use alluvium_dictionary::merge::Direction;
@@ -7,14 +7,14 @@ use alluvium_storage::NodePointer;
 use alluvium_storage::extents::UNIT;
 use std::sync::atomic::Ordering;
 
-/// Returns whether a node lies behind another on the device, or begins a unit: extents do, and
-/// those of a run are written one after the other.
+/// Returns whether a node follows another on the device, or starts a unit. Extents start at units,
+/// and those of a run are written sequentially.
 pub(super) fn lies_behind(node: &NodePointer, before: &NodePointer) -> bool {
     let is_next = before.offset + before.read_len() as u64 == node.offset;
     node.tier == before.tier && (is_next || node.offset.is_multiple_of(UNIT))
 }
 
-/// Where a cursor has read last: leaves, and values that are apart from them.
+/// The last read positions of a cursor, for leaves and for separate values.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Way {
     leaf: Option<NodePointer>,
@@ -22,12 +22,12 @@ pub(super) struct Way {
 }
 
 impl Way {
-    /// Goes on to a leaf. Returns whether that is a jump.
+    /// Moves to a leaf, and returns whether that is a jump.
     pub(super) fn pass_leaf(&mut self, leaf: &NodePointer, direction: Direction) -> bool {
         is_jump(self.leaf.replace(*leaf), leaf, direction)
     }
 
-    /// Goes on to a value. Returns whether that is a jump.
+    /// Moves to a value, and returns whether that is a jump.
     pub(super) fn pass_value(&mut self, value: &NodePointer, direction: Direction) -> bool {
         is_jump(self.value.replace(*value), value, direction)
     }
@@ -42,17 +42,17 @@ fn is_jump(last: Option<NodePointer>, node: &NodePointer, direction: Direction) 
 }
 
 impl Run {
-    /// Returns how often scans have jumped in it since it was opened.
+    /// Returns the number of jumps by scans since the run was opened.
     pub(crate) fn jumps(&self) -> u64 {
         self.inner.jumps.load(Ordering::Relaxed)
     }
 
-    /// Forgets what scans have paid so far.
+    /// Resets the number of jumps.
     pub(crate) fn forget_jumps(&self) {
         self.inner.jumps.store(0, Ordering::Relaxed);
     }
 
-    /// Counts a jump of a scan.
+    /// Counts a jump by a scan.
     pub(super) fn note_jump(&self) {
         self.inner.jumps.fetch_add(1, Ordering::Relaxed);
     }
@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(jumps(&[4096, 12288, 8192], Direction::Forward), 2);
         assert_eq!(jumps(&[4096, 5 * UNIT], Direction::Forward), 0, "another extent");
         assert_eq!(jumps(&[5 * UNIT, 4096], Direction::Backward), 0);
-        // Values and leaves are read from two places.
+        // Values and leaves have separate read positions.
         let mut way = Way::default();
         let both = [
             way.pass_leaf(&node(4096), Direction::Forward),

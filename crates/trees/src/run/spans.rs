@@ -1,16 +1,16 @@
-//! Which keys need an extent, noted unit by unit while nodes are written, and summed up by extent
-//! once those are known.
+//! The key ranges that need an extent. They are recorded by unit while nodes are written, and
+//! combined by extent once the extents are known.
 
 use super::Use;
 use alluvium_storage::NodePointer;
 use alluvium_storage::extents::{Extent, UNIT};
 use std::collections::BTreeMap;
 
-/// Bounds longer than this are rounded: down to fewer bytes, or up to the next key that is as
-/// short.
+/// Maximum length of a bound in bytes. Longer ones are rounded: the lower bound is truncated, the
+/// upper bound is replaced by the next key of at most this length.
 const MAX_BOUND: usize = 256;
 
-/// The keys that need the nodes beginning in one unit.
+/// The keys that need the nodes starting in one unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Span {
     low: Box<[u8]>,
@@ -18,19 +18,19 @@ struct Span {
     live: u64,
 }
 
-/// By tier and unit.
+/// Spans by tier and unit.
 #[derive(Debug, Default)]
 pub(super) struct Spans {
     units: BTreeMap<(u8, u64), Span>,
 }
 
 impl Spans {
-    /// Notes that keys from `low` to `high` need a node, which holds `live` bytes for them.
+    /// Records that keys from `low` to `high` need a node, which holds `live` bytes for them.
     pub(super) fn add(&mut self, node: &NodePointer, low: &[u8], high: &[u8], live: u64) {
         self.add_unit((node.tier, node.offset / UNIT), low, high, live);
     }
 
-    /// The same of all nodes that begin in a unit of a tier.
+    /// Like [`Spans::add`], for all nodes that start in a unit of a tier.
     pub(super) fn add_unit(&mut self, unit: (u8, u64), low: &[u8], high: &[u8], live: u64) {
         let (low, high) = (rounded_down(low), rounded_up(high));
         debug_assert!(*low <= *high, "a span has keys");
@@ -47,7 +47,7 @@ impl Spans {
         }
     }
 
-    /// Takes out what was noted for the units of an extent; nothing when nothing was.
+    /// Removes and combines the spans of an extent's units. `None` if there are none.
     pub(super) fn take(&mut self, extent: Extent, inherited: bool) -> Option<Use> {
         let units = (extent.tier, u64::from(extent.start))..(extent.tier, u64::from(extent.end()));
         let mut whole: Option<Span> = None;
@@ -71,7 +71,7 @@ impl Spans {
         })
     }
 
-    /// Returns a unit that no extent was named for, if there is one.
+    /// Returns a unit with a span that belongs to no extent taken so far, if there is one.
     pub(super) fn left_over(&self) -> Option<(u8, u64)> {
         self.units.keys().next().copied()
     }
@@ -94,17 +94,17 @@ impl Span {
     }
 }
 
-/// Bounds for keys from `low` to `high`, rounded outwards.
+/// Returns bounds for keys from `low` to `high`, rounded outwards.
 pub(super) fn bounds(low: &[u8], high: &[u8]) -> (Box<[u8]>, Box<[u8]>) {
     (rounded_down(low).into(), rounded_up(high).into())
 }
 
-/// Returns a short key at or below `key`.
+/// Returns a key of limited length at or below `key`.
 pub(super) fn rounded_down(key: &[u8]) -> &[u8] {
     &key[..key.len().min(MAX_BOUND)]
 }
 
-/// Returns a short key at or above `key`, if there is one.
+/// Returns a key of limited length at or above `key`, if there is one.
 pub(super) fn rounded_up(key: &[u8]) -> std::borrow::Cow<'_, [u8]> {
     if key.len() <= MAX_BOUND {
         return key.into();

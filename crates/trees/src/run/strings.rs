@@ -1,37 +1,37 @@
-//! Sorted byte strings in a row, as leaves have keys and index nodes separators: finding one, and
-//! where one belongs.
+//! Sorted, concatenated byte strings, which store the keys of leaves and the separators of index
+//! nodes: access by index and binary search.
 
 use super::Bad;
 use super::format::{get, head, u16_in};
 use std::hint::select_unpredictable;
 
-/// Where byte strings are in a node.
+/// The position of byte strings in a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Strings {
     pub(super) count: usize,
-    /// Where the first begins.
+    /// Offset of the first string.
     pub(super) at: usize,
-    /// Bytes of all.
+    /// Total length in bytes.
     pub(super) len: usize,
     pub(super) ends: Ends,
 }
 
-/// How the end of a string is known.
+/// The representation of the strings' ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ends {
-    /// All are so long.
+    /// All strings have this length.
     Equal(usize),
-    /// Packed integers say where each ends.
+    /// Packed integers store the end of each string.
     Listed {
-        /// Where the first integer is.
+        /// Offset of the first integer.
         at: usize,
-        /// Bytes of each.
+        /// Width of an integer in bytes.
         width: usize,
     },
 }
 
 impl Ends {
-    /// Returns the bytes of `count` strings.
+    /// Returns the total length of `count` strings.
     pub(super) fn total(self, bytes: &[u8], count: usize) -> Option<usize> {
         match self {
             Ends::Equal(len) => count.checked_mul(len),
@@ -44,7 +44,8 @@ impl Ends {
 }
 
 impl Strings {
-    /// Returns where a string begins and ends in the node; none when that is not among the strings.
+    /// Returns the start and end of a string in the node, or `None` if they are outside of the
+    /// strings.
     #[inline(always)]
     pub(super) fn range(&self, bytes: &[u8], index: usize) -> Option<(usize, usize)> {
         let (start, end) = match self.ends {
@@ -70,22 +71,24 @@ impl Strings {
         string.ok_or(Bad("strings in a row"))
     }
 
-    /// Returns how many strings are below a key.
+    /// Returns the number of strings below a key.
     #[inline]
     pub(super) fn below(&self, bytes: &[u8], key: &[u8]) -> Result<usize, Bad> {
         self.partition::<false>(bytes, key)
     }
 
-    /// Returns how many strings are at or below a key.
+    /// Returns the number of strings at or below a key.
     #[inline]
     pub(super) fn at_or_below(&self, bytes: &[u8], key: &[u8]) -> Result<usize, Bad> {
         self.partition::<true>(bytes, key)
     }
 
-    /// Returns how many strings come before a key.
+    /// Returns the number of strings before a key; with `EQUAL`, strings equal to the key count
+    /// too.
     #[inline]
     fn partition<const EQUAL: bool>(&self, bytes: &[u8], key: &[u8]) -> Result<usize, Bad> {
-        // The loop is there once for each way of finding an end, for that is most of its work.
+        // The loop is instantiated for each representation of the ends, because finding the end is
+        // most of its work.
         let found = match self.ends {
             Ends::Equal(len) => {
                 self.search::<EQUAL>(bytes, key, |index| Some((index * len, (index + 1) * len)))
@@ -106,9 +109,9 @@ impl Strings {
         found.ok_or(Bad("strings in a row"))
     }
 
-    /// Compares the first eight bytes as integers, and the rest only where those are equal; without
-    /// branches that depend on the outcome. `range` gives where a string begins and ends among the
-    /// strings.
+    /// Compares the first eight bytes as integers, and the rest only if these are equal, without
+    /// branches that depend on the outcome. `range` returns the start and end of a string relative
+    /// to the first string.
     #[inline(always)]
     fn search<const EQUAL: bool>(
         &self,
@@ -117,7 +120,8 @@ impl Strings {
         range: impl Fn(usize) -> Option<(usize, usize)>,
     ) -> Option<usize> {
         let wanted = head(key, 0, key.len())?;
-        // What follows the strings serves to load eight bytes at once, and is not looked at.
+        // Eight bytes are loaded at once, which may include bytes after the strings; these are
+        // ignored.
         let bytes = bytes.get(self.at..)?;
         let (mut low, mut left) = (0, self.count);
         while left > 0 {

@@ -25,7 +25,7 @@ mod space;
 mod tiers;
 mod values;
 
-/// A message that owns its value.
+/// A message with an owned value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Owned {
     kind: Kind,
@@ -41,7 +41,7 @@ fn put(value: impl Into<Vec<u8>>) -> Owned {
     }
 }
 
-/// Records in a run's order: keys ascending, the newest first.
+/// Records in the order of a run: keys ascending, the records of a key newest first.
 type Model = BTreeMap<(Vec<u8>, Reverse<Sequence>), Owned>;
 
 fn store_with(page: u32, cache_bytes: u64) -> Store {
@@ -79,7 +79,7 @@ fn build(store: &Store, options: &RunOptions, model: &Model) -> Built {
     builder.finish().unwrap().expect("there are records")
 }
 
-/// Builds and installs.
+/// Builds and installs a run.
 fn run_of(store: &Store, options: &RunOptions, model: &Model) -> Run {
     let built = build(store, options, model);
     store.extents().install(&built.extents);
@@ -95,7 +95,7 @@ fn record(sequence: Sequence, owned: &Owned) -> Record<'_> {
     }
 }
 
-/// Resolves a record's value.
+/// Returns a record with its value loaded.
 fn owned(store: &Store, record: &Record<'_>) -> Result<(Sequence, Owned)> {
     let mut value = Vec::new();
     match record.value {
@@ -113,7 +113,7 @@ fn owned(store: &Store, record: &Record<'_>) -> Result<(Sequence, Owned)> {
     Ok((record.sequence, owned))
 }
 
-/// Every version of a key at or below `at`.
+/// Returns every version of a key at or below `at`.
 fn find(store: &Store, run: &Run, key: &[u8], at: Sequence) -> Result<Vec<(Sequence, Owned)>> {
     let guard = store.epochs().pin();
     let mut found = Vec::new();
@@ -136,8 +136,8 @@ fn drain(store: &Store, cursor: &mut Cursor) -> Result<Flat> {
     Ok(all)
 }
 
-/// Walks from where a cursor stands to its end, now record by record, now by sweeps, and compares
-/// both with what is wanted. How many records were swept.
+/// Iterates from a cursor's position to its end, randomly by single records or by sweeps, and
+/// compares the records with the expected ones. Returns the number of records from sweeps.
 fn sweep(
     store: &Store,
     cursor: &mut Cursor,
@@ -195,7 +195,7 @@ fn sweep(
     swept
 }
 
-/// What a cursor should give of a range.
+/// Returns the records that a cursor over a range should return.
 fn expected(model: &Model, range: &KeyRange, direction: Direction) -> Flat {
     let mut all: Flat = model
         .iter()
@@ -211,7 +211,7 @@ fn expected(model: &Model, range: &KeyRange, direction: Direction) -> Flat {
 const BOTH: [Direction; 2] = [Direction::Forward, Direction::Backward];
 const WAYS: [Access; 3] = [Access::Cached, Access::Streaming, Access::Replacing];
 
-/// Compares everything that can be asked of a run with the model.
+/// Compares all results of a run's public functions with the model.
 fn compare(store: &Store, run: &Run, model: &Model, random: &mut fastrand::Rng, hint: &str) {
     let violations = run.check(store);
     assert!(violations.is_empty(), "{hint}: {violations:#?}");
@@ -272,7 +272,7 @@ fn compare(store: &Store, run: &Run, model: &Model, random: &mut fastrand::Rng, 
     weights(store, run, model, random, hint, &probe);
 }
 
-/// Weights and separators against leaves as a cursor sees them.
+/// Compares weights and separators with the leaves that a cursor reads.
 fn weights(
     store: &Store,
     run: &Run,

@@ -1,19 +1,19 @@
-//! Which units hold the values of a leaf that are kept apart from it: index nodes list them, so
-//! that a leaf can be taken over with its values, and none of both is read.
+//! The units that hold the separate values of a leaf. Index nodes list them, so that a leaf can be
+//! adopted with its values without reading either.
 
 use alluvium_storage::NodePointer;
 use alluvium_storage::extents::UNIT;
 
-/// The most units that are listed of a leaf. A leaf whose values lie in more is copied.
+/// Maximum number of units listed for a leaf. A leaf with values in more units is copied.
 const MOST: usize = 64;
-/// Bytes that values leave empty in their nodes: at most one in this many, about.
+/// Values leave at most about one byte in this many of their nodes unused.
 const SLACK: u64 = 4;
 const _: () = assert!(
     MOST <= u16::MAX as usize,
     "units of a leaf are counted in 16 bits"
 );
 
-/// A unit of a tier, and how many of its bytes a leaf's values are.
+/// A unit of a tier, and the number of its bytes that a leaf's values occupy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ValueUnit {
     pub(super) tier: u8,
@@ -21,18 +21,18 @@ pub(super) struct ValueUnit {
     pub(super) live: u32,
 }
 
-/// The units that hold a leaf's values; of a leaf that has no such values, none.
+/// The units that hold a leaf's separate values; empty for a leaf without any.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ValueUnits {
-    /// Records of the leaf whose values are elsewhere.
+    /// Number of the leaf's records with a separate value.
     pub(super) records: u16,
     list: Vec<ValueUnit>,
-    /// There were more than are listed, so that none is.
+    /// Whether there were too many units, so that none are listed.
     too_many: bool,
 }
 
 impl ValueUnits {
-    /// Those of a leaf that lists these, in order.
+    /// Creates the list of a leaf from these sorted units.
     pub(super) fn of(records: u16, list: Vec<ValueUnit>) -> ValueUnits {
         ValueUnits {
             records,
@@ -46,7 +46,7 @@ impl ValueUnits {
         self.list.clear();
     }
 
-    /// Lists none, where they are not all that a reader of the leaf needs.
+    /// Clears the list, because it is not complete.
     pub(super) fn forget(&mut self) {
         self.list.clear();
         self.too_many = true;
@@ -74,7 +74,7 @@ impl ValueUnits {
         debug_assert!(self.list.len() <= MOST, "no more are listed");
     }
 
-    /// Brings them in order, once all are there.
+    /// Sorts the list once it is complete.
     pub(super) fn settle(&mut self) {
         self.list.sort_unstable();
         debug_assert!(
@@ -83,18 +83,17 @@ impl ValueUnits {
         );
     }
 
-    /// Those that are listed, in order.
+    /// Returns the listed units, sorted.
     pub(super) fn list(&self) -> &[ValueUnit] {
         &self.list
     }
 
-    /// Returns whether none is listed.
+    /// Returns whether no unit is listed.
     pub(super) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Returns whether the values lie together, as values that were written one behind the other
-    /// do.
+    /// Returns whether the values are close together, like values that were written sequentially.
     pub(super) fn lie_together(&self) -> bool {
         let live: u64 = self.list.iter().map(|listed| u64::from(listed.live)).sum();
         let most = (live + live / SLACK) / UNIT + 2;

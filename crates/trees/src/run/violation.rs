@@ -1,4 +1,4 @@
-//! What a check of a run has found.
+//! The findings of a check of a run.
 
 use super::Run;
 use alluvium_dictionary::range::KeyRange;
@@ -6,74 +6,73 @@ use alluvium_dictionary::read::{Amounts, Files};
 use alluvium_storage::{NodePointer, Place};
 use std::fmt;
 
-/// Something that is not as the invariants of [`run`](super) say.
+/// A violation of the invariants of [`run`](super).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Violation {
-    /// A node cannot be read, or is not what its pointer means.
+    /// A node cannot be read, or does not match its pointer.
     Unreadable {
-        /// What the read said.
+        /// The read error.
         why: String,
-        /// The node that is damaged, if a repair can leave it out.
+        /// The damaged node, if a repair can omit it.
         node: Option<Box<DamagedNode>>,
     },
     /// Keys, records or separators are out of order, or a key is outside its leaf's bounds (R1, L1,
     /// I1).
     Order {
-        /// The node.
+        /// Location of the node.
         place: Place,
-        /// What is wrong.
+        /// Description of the violation.
         what: String,
     },
-    /// A child's sums are not those of its leaves (I2).
+    /// A child's sums do not match its leaves (I2).
     Sums {
-        /// The child.
+        /// Location of the child.
         place: Place,
-        /// What the node above says, and what was found.
+        /// The sums in the parent, and the actual sums.
         what: String,
     },
-    /// The summary is not what the leaves come to.
+    /// The summary does not match the leaves.
     Summary {
-        /// What the footer says, and what was found.
+        /// The summary in the footer, and the actual totals.
         what: String,
     },
-    /// An extent is not listed, or not for all keys that need it, or not with its live bytes (R2).
+    /// An extent is missing from the list, or its keys or live bytes are wrong (R2).
     Extents {
-        /// What is wrong.
+        /// Description of the violation.
         what: String,
     },
 }
 
-/// A node that is not what the pointer to it says.
+/// A node that does not match its pointer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DamagedNode {
-    /// Of values: what their records point to.
+    /// For values, the node that their records point to.
     pub(crate) pointer: NodePointer,
     pub(crate) holds: Holds,
-    /// The keys that are there, or below it.
+    /// The keys in the node or below it.
     pub(crate) range: KeyRange,
-    /// Readers of this key may come to it as well.
+    /// Readers of this key may reach the node too.
     pub(crate) high: Box<[u8]>,
-    /// How many records there are, or below it.
+    /// Number of records in the node or below it.
     pub(crate) records: u64,
-    /// What the read said.
+    /// The read error.
     pub(crate) why: String,
 }
 
-/// What is in a node.
+/// The contents of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holds {
     /// Records, of one keyspace (T9).
     Records,
     /// Pointers to leaves or index nodes.
     Nodes,
-    /// Values of records that are in leaves; or it leads to one that is longer than a node.
+    /// Values of records in leaves, or pointers to parts of a long value.
     Values,
 }
 
 impl Run {
-    /// Returns the nodes that are damaged, of those that readers of these ranges can reach. Reads
-    /// all of them.
+    /// Returns the damaged nodes that readers of these ranges can reach. Reads all reachable nodes.
     pub(crate) fn damaged_within(&self, files: Files<'_>, within: &[KeyRange]) -> Vec<DamagedNode> {
         let said = self.check_within(files, within, &mut |_| (), &mut Amounts::default());
         let nodes = said.into_iter().filter_map(|violation| match violation {
@@ -81,7 +80,7 @@ impl Run {
             _ => None,
         });
         let mut nodes: Vec<DamagedNode> = nodes.collect();
-        // Of a value that is longer than a node each that is damaged is told.
+        // A long value has one violation for each of its damaged nodes.
         nodes.dedup_by_key(|node| node.pointer);
         nodes
     }

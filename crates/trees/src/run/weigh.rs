@@ -1,4 +1,4 @@
-//! What a range of keys comes to, and where it would be cut, from index nodes alone.
+//! The weight of a key range, and suitable split points, computed from index nodes alone.
 
 use super::index::{Layout, Sums};
 use super::load::load;
@@ -7,14 +7,14 @@ use alluvium_base::Purpose;
 use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::{Cache, Guard, NodePointer, Result};
 
-/// What a range comes to.
+/// The amount of data in a key range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weight {
-    /// Encoded bytes of leaves, and of the values outside them.
+    /// Encoded bytes of leaves, plus the bytes of their separate values.
     pub bytes: u64,
-    /// Records.
+    /// Number of records.
     pub records: u64,
-    /// Deletes among the records.
+    /// Number of deletes among the records.
     pub tombstones: u64,
 }
 
@@ -29,26 +29,26 @@ impl std::ops::Add for Weight {
     }
 }
 
-/// A piece of a range: from its lowest key up to the next piece's.
+/// A piece of a range, from `low` up to the start of the next piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// The lowest key that may be in the piece. No key's records are on both sides of it.
+    /// Lower bound of the keys in the piece. No key has records on both sides of it.
     pub low: Box<[u8]>,
-    /// Bytes, as in [`Weight::bytes`].
+    /// Size in bytes, as in [`Weight::bytes`].
     pub bytes: u64,
 }
 
-/// Children are looked at more closely until there are this many for each piece.
+/// The search descends until there are this many candidates per piece.
 const CHOICES: usize = 4;
 
-/// An index node on the way.
+/// An index node on the path.
 struct Node<'n> {
     pointer: &'n NodePointer,
     layout: &'n Layout,
     bytes: &'n [u8],
 }
 
-/// Through what nodes are read.
+/// The means for reading nodes.
 #[derive(Clone, Copy)]
 struct Through<'g> {
     cache: &'g Cache,
@@ -57,12 +57,12 @@ struct Through<'g> {
 }
 
 impl Run {
-    /// Returns what a range comes to. Leaves are not read: those that the range begins and ends in
-    /// count whole.
+    /// Returns the weight of a range. Leaves are not read; the leaves at the start and the end of
+    /// the range count completely.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when a node is not what its pointer
-    /// means; as the device says.
+    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) if a node does not match its pointer;
+    /// I/O errors.
     pub fn weigh(&self, range: &KeyRange, cache: &Cache, guard: &Guard, purpose: Purpose) -> Result<Weight> {
         let inner = &*self.inner;
         let mut sums = Sums::default();
@@ -90,7 +90,7 @@ impl Run {
         })
     }
 
-    /// Adds what the children of a node come to. A bound that is absent is outside the node.
+    /// Adds the sums of a node's children between the bounds. An absent bound is outside the node.
     fn weigh_node(
         &self,
         node: &Node<'_>,
@@ -125,7 +125,7 @@ impl Run {
         Ok(())
     }
 
-    /// Loads a child that is an index node.
+    /// Loads a child that is an index node, and calls `visit` with it.
     fn enter<T>(
         &self,
         node: &Node<'_>,
@@ -147,11 +147,11 @@ impl Run {
         })
     }
 
-    /// Cuts a range in about `wanted` pieces that come to about as much each; in fewer where there
-    /// are too few leaves. The first piece begins with the range.
+    /// Splits a range into about `wanted` pieces of about equal weight; fewer if there are too few
+    /// leaves. The first piece starts at the start of the range.
     ///
     /// # Errors
-    /// As [`Run::weigh`].
+    /// See [`Run::weigh`].
     pub fn separators(
         &self,
         range: &KeyRange,
@@ -188,7 +188,7 @@ impl Run {
         Ok(group(found, range, wanted))
     }
 
-    /// Collects the children, in a range, of the nodes of a level.
+    /// Collects the children of the nodes of a level that overlap a range.
     fn collect(
         &self,
         node: &Node<'_>,
@@ -211,7 +211,7 @@ impl Run {
             }
             let begun = node.layout.is_begun(node.bytes, child).map_err(bad)?;
             let separator = node.layout.separator(node.bytes, child).map_err(bad)?;
-            // Of a subtree that the range cuts, what is in the range.
+            // For a subtree that is partly outside the range, counts only the part inside.
             let low = (*separator < *range.low).then_some(&*range.low);
             let high = range.high.as_deref().filter(|_| child == last);
             let mut sums = Sums::default();
@@ -232,14 +232,14 @@ impl Run {
     }
 }
 
-/// Where a piece may begin.
+/// A possible start of a piece.
 struct Candidate {
     low: Vec<u8>,
     bytes: u64,
     can_begin: bool,
 }
 
-/// Returns the first and the last child of a node that may have keys between bounds.
+/// Returns the first and the last child of a node that may have keys between the bounds.
 fn overlapping(
     node: &Node<'_>,
     low: Option<&[u8]>,
@@ -259,7 +259,7 @@ fn overlapping(
         .map(|last| (first, last)))
 }
 
-/// Groups candidates in pieces of about the same weight.
+/// Combines candidates into pieces of about equal weight.
 fn group(candidates: Vec<Candidate>, range: &KeyRange, wanted: usize) -> Vec<Piece> {
     assert!(wanted > 0, "a range is one piece at least");
     let total: u64 = candidates
@@ -268,7 +268,7 @@ fn group(candidates: Vec<Candidate>, range: &KeyRange, wanted: usize) -> Vec<Pie
     let mut pieces: Vec<Piece> = Vec::new();
     let mut before = 0u64;
     for candidate in candidates {
-        // Where the next piece is due to begin; the candidate's middle decides.
+        // The next piece starts at the candidate whose middle passes the due weight.
         let due = u128::from(total) * pieces.len() as u128 / wanted as u128;
         let middle = before.saturating_add(candidate.bytes / 2);
         match pieces.last_mut() {

@@ -1,11 +1,11 @@
-//! What scans hold in memory between their calls, all of them together, and how much of it they
-//! may.
+//! The memory that all scans together retain between their calls, and its limit.
 //!
-//! A scan holds records that it has decided and its caller has not taken, and its segment: a cursor
-//! in every run that counts, each with a leaf and the nodes above it. While all scans together hold
-//! little, each keeps its own. Otherwise a scan that ends a call parks its segment here, and the
-//! segment that was parked longest ago is dropped. An active scan finds its segment again; an idle
-//! one has to find its place again. And each decides little ahead.
+//! A scan retains decided records that its caller has not read, and its segment: a cursor in every
+//! relevant run, each with a leaf and the index nodes above it. While all scans together retain
+//! little, each keeps its own segment. Otherwise a scan parks its segment here at the end of a
+//! call, and the segment that was parked longest ago is dropped. An active scan finds its segment
+//! again; an idle one must seek to its position again. Each scan then also decides few records
+//! ahead.
 
 use super::Segment;
 use alluvium_dictionary::batch::FEW;
@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 use std::mem::take;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What all scans hold. Half of the limit is for what they keep themselves, half for what is
-/// parked.
+/// The memory retained by all scans. Half of the limit is for memory that scans keep themselves,
+/// half for parked segments.
 pub(crate) struct Held {
     /// Bytes that scans keep themselves.
     own: AtomicU64,
@@ -23,7 +23,7 @@ pub(crate) struct Held {
     parked: Mutex<Parked>,
 }
 
-/// Segments whose scans are between two calls, by their tickets: lower ones were parked longer ago.
+/// Segments whose scans are between two calls, by ticket. Lower tickets were parked earlier.
 #[derive(Default)]
 struct Parked {
     segments: BTreeMap<u64, (Box<Segment>, u64)>,
@@ -31,7 +31,7 @@ struct Parked {
     tickets: u64,
 }
 
-/// What one scan holds.
+/// The memory retained by one scan.
 #[derive(Debug, Default)]
 pub(crate) struct Hold {
     bytes: u64,
@@ -53,15 +53,15 @@ impl Held {
         self.limit.load(Ordering::Relaxed) / 2
     }
 
-    /// Returns how many records a scan may decide ahead once all scans keep more than they may: the
-    /// more that is, the fewer, down to one.
+    /// Returns the maximum number of records that a scan may decide ahead, if all scans together
+    /// exceed their limit. It falls with the excess, down to one.
     pub(crate) fn most_ahead(&self) -> Option<usize> {
         let (own, half) = (self.own.load(Ordering::Relaxed), self.half());
         (own > half).then(|| (FEW as u64 * half / own).max(1) as usize)
     }
 
-    /// Notes that a scan keeps `bytes` bytes now. Returns whether all of them keep no more than
-    /// they may.
+    /// Records that a scan now keeps `bytes` bytes itself. Returns whether all scans together are
+    /// within their limit.
     pub(crate) fn keep(&self, hold: &mut Hold, bytes: u64) -> bool {
         let before = std::mem::replace(&mut hold.bytes, bytes);
         let change = bytes.wrapping_sub(before);
@@ -72,7 +72,7 @@ impl Held {
         own <= self.half()
     }
 
-    /// Takes a scan's segment until the scan comes back for it, or others need the memory.
+    /// Stores a scan's segment until the scan takes it back, or it is dropped to free memory.
     #[cold]
     pub(crate) fn park(&self, hold: &mut Hold, segment: Box<Segment>) {
         let (bytes, most) = (segment.memory_bytes(), self.half());
@@ -102,7 +102,7 @@ impl Held {
             .is_some_and(|ticket| parked.segments.contains_key(&ticket))
     }
 
-    /// Gives a scan its segment back, if it was parked and is still there.
+    /// Returns a scan's parked segment, if it was not dropped.
     pub(crate) fn take(&self, hold: &mut Hold) -> Option<Box<Segment>> {
         let ticket = take(&mut hold.ticket)?;
         let mut parked = self.parked.lock();
@@ -112,12 +112,12 @@ impl Held {
         Some(segment)
     }
 
-    /// Limits what scans hold to `bytes` bytes, all of them together.
+    /// Limits the memory that all scans together retain to `bytes` bytes.
     pub(crate) fn limit(&self, bytes: u64) {
         self.limit.store(bytes, Ordering::Relaxed);
     }
 
-    /// Returns how many bytes scans hold.
+    /// Returns the number of bytes that scans retain.
     pub(crate) fn bytes(&self) -> u64 {
         self.own.load(Ordering::Relaxed) + self.parked.lock().bytes
     }
@@ -139,7 +139,7 @@ mod tests {
     const RUNS: u64 = 5;
     const RECORDS: u64 = 2000;
 
-    /// Returns a tree in whose runs the keys lie side by side.
+    /// Returns a tree in whose runs the keys are interleaved.
     fn tree() -> Tree {
         let directory = Arc::new(MemoryDirectory::new());
         let store = Arc::new(Store::create(directory, &StoreOptions::default(), b"").unwrap());
@@ -212,7 +212,7 @@ mod tests {
         let mut walks = Vec::new();
         let held = hold(&mut walks);
         assert!(held < LIMIT + 500 * 1500, "{held} bytes");
-        // The one that goes on finds its segment, whatever all others hold.
+        // The active scan finds its segment, regardless of the memory of the others.
         let last = walks.last_mut().unwrap();
         for _ in 0..100 {
             last.next().unwrap();

@@ -1,17 +1,17 @@
-//! What scans of runs have in common: runs and memtables are merged within a range.
+//! Shared parts of scans over runs: merging runs and memtables within a range.
 //!
-//! *Knows*: how a position is kept between the calls of a scan, how records are decided by the
-//! batch, how range deletes are skipped.
+//! *Knows*: how a position is kept between the calls of a scan, how records are decided in batches,
+//! how range deletes are skipped.
 //!
-//! *Does not know*: which runs count where, and when a scan needs others.
+//! *Does not know*: which runs count for a range, and when a scan moves on to others.
 //!
-//! *Read in this order*: `segment.rs` (one range), `sources.rs` (what is merged in it),
-//! `held.rs` (what all scans of a structure hold between their calls).
+//! *Read in this order*: `segment.rs` (one range), `sources.rs` (the sources of its merge),
+//! `held.rs` (the memory that all scans of a structure retain between calls).
 //!
 //! Invariants:
 //!
-//! - **W1** Sources stand newest first: of equal keys the newest message comes first.
-//! - **W2** Between two calls of a scan a segment holds no memtable, only positions in them.
+//! - **W1** Sources are ordered newest first: of equal keys the newest message comes first.
+//! - **W2** Between two calls of a scan, a segment holds no memtable, only positions in memtables.
 
 mod held;
 mod segment;

@@ -1,4 +1,4 @@
-//! What a scan merges within a range: memtables and runs, newest first.
+//! The merge of memtables and runs within a range of a scan, newest first.
 
 use super::sources::{Above, Deletes, Source};
 use crate::run::{self, Access};
@@ -20,44 +20,44 @@ use alluvium_storage::{Error, Result};
 use std::sync::Arc;
 use std::task::Poll;
 
-/// Records of one source in a row after which it is asked for all that it has before any other:
-/// finding out how far that is costs as much as a few records one by one.
+/// Number of consecutive records from one source after which all its records before any other
+/// source are taken at once. Determining that bound costs as much as a few single records.
 const STREAK: u32 = 4;
 
-/// Where a scan is.
+/// The position of a scan.
 #[derive(Clone, Debug)]
 pub(crate) enum Position {
-    /// Before everything, in the iterator's direction.
+    /// Before all keys, in the iterator's direction.
     Start,
-    /// At this key or behind it.
+    /// At the first key at or after this one.
     At(Vec<u8>),
-    /// Behind this key.
+    /// After this key.
     Behind(Vec<u8>),
-    /// Behind everything.
+    /// After all keys.
     End,
 }
 
-/// What a scan wants.
+/// The parameters of a scan.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     pub(crate) range: KeyRange,
     pub(crate) direction: Direction,
     pub(crate) at: Sequence,
     pub(crate) now_ms: u64,
-    /// How many records will probably be taken, from now on.
+    /// Number of records that will probably still be read.
     pub(crate) expected: usize,
     pub(crate) long_values: LongValues,
 }
 
 impl Wanted {
-    /// Where the reader stands, in the commit order and in time.
+    /// Returns the reader's sequence number and time.
     pub(crate) fn moment(&self) -> Moment {
         (self.at, self.now_ms)
     }
 }
 
 impl Position {
-    /// Returns the range around the position, if there is one, that has no keys with a value.
+    /// Returns the range without live keys around the position, if there is one.
     pub(crate) fn empty_range(&self, wanted: &Wanted, empty: &EmptyRanges) -> Option<EmptyRange> {
         let (range, moment) = (&wanted.range, wanted.moment());
         let from_above = || empty.below(range.high.as_deref()?, moment);
@@ -76,43 +76,42 @@ impl Position {
     }
 }
 
-/// The sources within a range of which one state of the dictionary has a list of runs.
+/// The sources of a range, for one version of the dictionary's list of runs.
 pub(crate) struct Segment {
     version: u64,
-    /// Cut to what the scan wants.
+    /// The range, clipped to the scan's range.
     pub(crate) range: KeyRange,
     merged: Merged<Source>,
-    /// How many of the sources, the first, are memtables.
+    /// Number of leading sources that are memtables.
     memtables: usize,
-    /// Each run that has range deletes, and where they count.
+    /// Each run with range deletes, and the range in which they count.
     deletes: Vec<(usize, run::Run, KeyRange)>,
     /// Whether any source has range deletes.
     has_deletes: bool,
-    /// The key that was looked at last, unless it is the last of the batch, and whether it is done
-    /// with.
+    /// The key examined last, unless it is the last of the batch, and whether it is finished.
     key: Vec<u8>,
     is_done: bool,
-    /// Whose record was the last, and how many of it came in a row.
+    /// The source of the last record, and the number of consecutive records from it.
     streak: (usize, u32),
 }
 
-/// What became of a key.
+/// The outcome for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// It has a value.
+    /// The key has a value.
     Live,
-    /// It has none, and a memtable says so.
+    /// The key has no value, according to a memtable.
     Dead,
-    /// It has none, as far as the newest run knows that has it.
+    /// The key has no value, according to the newest run that contains it.
     Waded,
 }
 
-/// A run to be walked through, where it counts, and about how many records it has there.
+/// A run to scan, the range in which it counts, and its approximate number of records there.
 pub(crate) type Share = (run::Run, KeyRange, f64);
 
 impl Segment {
-    /// Opens, at a position, what counts in a range: `shares`, the runs newest first, in the state
-    /// of the dictionary that has this number, below `memtables`.
+    /// Opens the sources of a range at a position: the runs in `shares`, newest first, of the
+    /// dictionary's version with this number, below `memtables`.
     pub(crate) fn open<'m>(
         store: &Store,
         (version, shares): (u64, Vec<Share>),
@@ -168,8 +167,8 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Takes the memtables in hand again; whether this still is what counts in the state of that
-    /// number, below these memtables.
+    /// Attaches the memtables again. Returns whether the sources are still those of this version,
+    /// below these memtables.
     pub(crate) fn attach<'m>(
         &mut self,
         version: u64,
@@ -179,7 +178,7 @@ impl Segment {
         if self.version != version {
             return false;
         }
-        // No source is moved, so that every match stands.
+        // No source is moved, so the state of the merge stays valid.
         let mut above = self.merged.sources_mut()[..self.memtables].iter_mut();
         for memtable in memtables {
             match above.next() {
@@ -201,7 +200,7 @@ impl Segment {
         self.has_deletes = has_deletes;
     }
 
-    /// Lets the memtables go.
+    /// Releases the memtables.
     pub(crate) fn detach(&mut self) {
         for source in &mut self.merged.sources_mut()[..self.memtables] {
             if let Source::Memtable(above) = source {
@@ -210,7 +209,7 @@ impl Segment {
         }
     }
 
-    /// About how many bytes of memory it takes.
+    /// Returns the approximate memory in bytes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let bytes = |source: &Source| match source {
             Source::Memtable(_) => size_of::<Source>() + size_of::<Above>(),
@@ -220,12 +219,12 @@ impl Segment {
         (size_of::<Segment>() + all) as u64
     }
 
-    /// The next key, dead or alive.
+    /// Returns the next key, whether it has a value or not.
     pub(crate) fn next_key(&self) -> Option<&[u8]> {
         self.merged.key()
     }
 
-    /// The position after an error.
+    /// Returns the position after an error.
     pub(crate) fn position(&self) -> Position {
         if self.is_done {
             Position::Behind(self.key.clone())
@@ -234,18 +233,18 @@ impl Segment {
         }
     }
 
-    /// The key that was looked at last, if it was dead.
+    /// Returns the key examined last, if it had no value.
     pub(crate) fn key(&self) -> &[u8] {
         &self.key
     }
 
-    /// The range deletes of all sources, each with its source's number.
+    /// Returns the range deletes of all sources, each with its source's index.
     fn all_deletes(&self) -> impl Iterator<Item = (usize, Deletes<'_>)> {
         deletes_of(&self.merged.sources()[..self.memtables], &self.deletes)
     }
 
-    /// Takes the next key with all its messages. One that has a value goes into the batch with it,
-    /// and where one source has all that comes next, so do those that follow, until the batch is
+    /// Consumes the next key with all its messages. If the key has a value, adds it to the batch.
+    /// If one source has all the records that come next, adds these as well, until the batch is
     /// full.
     pub(crate) fn take(
         &mut self,
@@ -274,7 +273,7 @@ impl Segment {
         debug_assert!(winner < self.merged.sources().len(), "source {winner}");
         let source = self.merged.source(winner);
         let key = source.key().unwrap_or_default();
-        // Nearly always the newest message is a plain put, and nothing older makes a difference.
+        // The newest message is nearly always a plain put, so that older ones are irrelevant.
         if !self.has_deletes
             && let Some(record) = source.newest(wanted.at)
             && record.kind == Kind::Put
@@ -302,8 +301,8 @@ impl Segment {
             Ok(Some(_)) => {}
             Ok(None) => return Ok(taken),
             Err(bad) => {
-                // What is in the batch is taken first, and this comes again; once it was told of,
-                // the walk goes on behind it.
+                // Records in the batch are returned first, and the error recurs afterwards. Once it
+                // was returned, the scan continues after the key.
                 self.is_done = batch.len() == 0;
                 return Err(bad.under_operands_of(&self.key));
             }
@@ -315,7 +314,8 @@ impl Segment {
         Ok(Taken::Live)
     }
 
-    /// The next record is the winner's; whether the last ones were, too.
+    /// Records that the next record is the winner's. Returns whether the last few records were the
+    /// winner's too, or whether there is only one source.
     #[inline]
     fn continues_streak(&mut self, winner: usize) -> bool {
         let (last, length) = &mut self.streak;
@@ -329,7 +329,7 @@ impl Segment {
         *length == STREAK || self.merged.sources().len() == 1
     }
 
-    /// Going on has failed: what is in the batch is done with.
+    /// Records that advancing failed after the records in the batch.
     #[cold]
     fn behind_batch(&mut self, batch: &Batch, error: Error) -> Error {
         self.is_done = batch.len() > 0;
@@ -339,7 +339,7 @@ impl Segment {
         error
     }
 
-    /// Feeds all messages about the key that is looked at, and goes on to the next.
+    /// Feeds all messages about the current key, and moves to the next key.
     fn decide(
         &mut self,
         wanted: &Wanted,
@@ -366,7 +366,8 @@ impl Segment {
             };
             match self.merged.source(winner) {
                 Source::Run(cursor) => {
-                    // A decided lookup takes no more, and an undecided one goes on by itself.
+                    // A decided lookup ignores further records, and an undecided one continues by
+                    // itself.
                     let _ = feed(&cursor.record())?;
                 }
                 Source::Memtable(above) => {
@@ -389,7 +390,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Goes on to the next key.
+    /// Moves to the next key.
     #[inline]
     fn pass_key(&mut self) -> Result<()> {
         loop {
@@ -400,7 +401,7 @@ impl Segment {
         }
     }
 
-    /// Goes behind a range that has no keys with a value, in the direction.
+    /// Moves past a range without live keys, in the scan's direction.
     pub(crate) fn leap(&mut self, empty: &EmptyRange, direction: Direction) -> Result<()> {
         let is_inside = |key: &[u8]| *empty.start <= *key && *key < *empty.end;
         for source in self.merged.sources_mut() {
@@ -416,7 +417,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Where range deletes cover what comes next, their ends are sought in everything older.
+    /// If range deletes cover the next key, moves all older sources past their ends.
     pub(crate) fn skip(&mut self, wanted: &Wanted) -> Result<()> {
         if !self.has_deletes {
             return Ok(());
@@ -431,7 +432,7 @@ impl Segment {
         let covered: Vec<(usize, Vec<u8>, Vec<u8>)> = self.all_deletes().filter_map(around).collect();
         let mut moved = false;
         for (source, start, end) in covered {
-            // Everything in older sources is older than the delete (G1).
+            // All records in older sources are older than the delete (G1).
             for older in self.merged.sources_mut().iter_mut().skip(source + 1) {
                 let inside = older.key().is_some_and(|at| *start <= *at && *at < *end);
                 if !inside {
@@ -448,7 +449,7 @@ impl Segment {
     }
 }
 
-/// Moves a source out of the keys from `start` on and before `end`, in the direction.
+/// Moves a source out of `start..end`, in the scan's direction.
 fn go_behind(source: &mut Source, start: &[u8], end: &[u8], direction: Direction) -> Result<()> {
     match direction {
         Direction::Forward => source.seek(end),
@@ -462,7 +463,7 @@ fn go_behind(source: &mut Source, start: &[u8], end: &[u8], direction: Direction
     }
 }
 
-/// Puts a record into a batch; false if its value is too long to be brought later.
+/// Adds a record to a batch. Returns `false` if its value is too long to be loaded later.
 #[inline]
 fn push(batch: &mut Batch, key: &[u8], value: Value<'_>, long_values: LongValues) -> bool {
     match value {
@@ -473,13 +474,13 @@ fn push(batch: &mut Batch, key: &[u8], value: Value<'_>, long_values: LongValues
     true
 }
 
-/// How many leaves of a run will probably be needed, when it has this share of the records that are
-/// expected.
+/// Returns the approximate number of leaves of a run that will be needed, if it has this share of
+/// the expected records.
 fn leaves(expected: usize, run: &run::Run, share: f64) -> usize {
     let summary = run.summary();
     let records = expected as f64 * share;
     let leaves = records * summary.leaves as f64 / summary.records.max(1) as f64;
-    // The first of them is entered somewhere in its middle.
+    // The scan enters the first leaf somewhere in the middle.
     if expected == 0 {
         1
     } else {
@@ -487,8 +488,8 @@ fn leaves(expected: usize, run: &run::Run, share: f64) -> usize {
     }
 }
 
-/// The range deletes of memtables, which are the first sources, and of runs, each with its source's
-/// number.
+/// Returns the range deletes of memtables, which are the first sources, and of runs, each with its
+/// source's index.
 fn deletes_of<'s>(
     sources: &'s [Source],
     runs: &'s [(usize, run::Run, KeyRange)],
@@ -504,8 +505,8 @@ fn deletes_of<'s>(
     )
 }
 
-/// Leaves out of an older source what newer range deletes cover from the position on: it need not
-/// be walked through.
+/// Removes the keys that newer range deletes cover, from the position on, from an older source's
+/// range, so that they need not be read.
 fn narrow(
     within: &mut KeyRange,
     sources: &[Source],
@@ -530,8 +531,8 @@ fn narrow(
             }
         }
         Direction::Backward => {
-            // The last key that counts is at or before a key, or before the end: the fragment that
-            // reaches there covers it.
+            // The last relevant key is at or before a key, or before the end. It is deleted if a
+            // fragment reaches there.
             let start_of = |high: &[u8]| {
                 let mut reaching =
                     deletes_of(sources, newer).filter_map(|(_, deletes)| deletes.reaching(high, wanted.at));

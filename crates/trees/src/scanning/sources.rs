@@ -1,4 +1,4 @@
-//! What a scan merges: cursors of memtables, which it lets go between its calls, and of runs.
+//! The sources of a scan: cursors of memtables, which are released between calls, and of runs.
 
 use crate::run::Cursor;
 use alluvium_base::Sequence;
@@ -10,16 +10,16 @@ use alluvium_dictionary::record::Record;
 use alluvium_storage::{Error, Result};
 use std::sync::{Arc, Weak};
 
-/// A source of a scan. There are few, and looking through a pointer for every record would cost
-/// more than their size.
+/// A source of a scan. Boxing the larger variant would save little memory, and an indirection per
+/// record would cost more.
 #[allow(clippy::large_enum_variant)]
 pub(crate) enum Source {
     Memtable(Box<Above>),
     Run(Cursor),
 }
 
-/// A position among the keys of a memtable within a range. The memtable itself is there only while
-/// the scan is at work; between calls the position is kept, for a memtable never moves its records.
+/// A position among the keys of a memtable within a range. The memtable is held only during a call.
+/// The position stays valid between calls, because a memtable never moves its records.
 pub(crate) struct Above {
     name: Weak<Memtable>,
     memtable: Option<Arc<Memtable>>,
@@ -32,7 +32,7 @@ pub(crate) struct Above {
 }
 
 impl Above {
-    /// At the first key of the range, at `from` or behind it, in the direction.
+    /// Creates a position at the first key of the range at or after `from`, in the given direction.
     pub(crate) fn new(
         memtable: &Arc<Memtable>,
         range: KeyRange,
@@ -54,7 +54,7 @@ impl Above {
         above
     }
 
-    /// Holds the memtable again, if it is the one that this is a position in.
+    /// Holds the memtable again. Returns `false` if it is not the memtable of this position.
     pub(crate) fn attach(&mut self, memtable: &Arc<Memtable>) -> bool {
         let same = std::ptr::eq(self.name.as_ptr(), Arc::as_ptr(memtable));
         if same {
@@ -64,7 +64,7 @@ impl Above {
         same
     }
 
-    /// Lets the memtable go, and keeps the position.
+    /// Releases the memtable, and keeps the position.
     pub(crate) fn detach(&mut self) {
         self.memtable = None;
         self.deletes = None;
@@ -81,7 +81,7 @@ impl Above {
         versions.into_iter().flatten().map(Record::from)
     }
 
-    /// Goes to the first key of the range at `from` or behind it.
+    /// Moves to the first key of the range at or after `from`.
     fn seek(&mut self, from: Option<&[u8]>) {
         let Some(memtable) = self.memtable.as_deref() else {
             return;
@@ -124,8 +124,9 @@ impl Above {
 }
 
 impl Source {
-    /// Returns the current key's newest message at or before `at` as far as this source stands at
-    /// it: a memtable's position is at all messages of a key, a run's cursor at one.
+    /// Returns the current key's newest message at or before `at`, as far as the source is
+    /// positioned at it: a memtable's position covers all messages of a key, a run's cursor only
+    /// one.
     #[inline]
     pub(crate) fn newest(&self, at: Sequence) -> Option<Record<'_>> {
         match self {
@@ -134,8 +135,8 @@ impl Source {
         }
     }
 
-    /// Hands out plain records before `bound` as long as they are taken, as [`Cursor::sweep`] does:
-    /// how many.
+    /// Passes plain records before `bound` to `take` while it returns `true`, like
+    /// [`Cursor::sweep`]. Returns their number.
     #[inline]
     pub(crate) fn sweep(
         &mut self,
@@ -149,7 +150,7 @@ impl Source {
         }
     }
 
-    /// Goes on to the next key, whatever else there is about this one.
+    /// Moves to the next key, skipping further messages of the current one.
     #[inline]
     pub(crate) fn pass_key(&mut self) -> Result<()> {
         match self {
@@ -161,7 +162,7 @@ impl Source {
         }
     }
 
-    /// Goes to the first key at or behind this one.
+    /// Moves to the first key at or after `key`.
     pub(crate) fn seek(&mut self, key: &[u8]) -> Result<()> {
         match self {
             Source::Run(cursor) => cursor.seek(key),
@@ -203,7 +204,7 @@ impl merge::Source for Source {
 #[derive(Clone, Copy)]
 pub(crate) enum Deletes<'s> {
     Memtable(&'s MemtableDeletes),
-    /// A run's, as far as they count.
+    /// The range deletes of a run, and the range in which they count.
     Run(&'s RangeDeletes, &'s KeyRange),
 }
 
@@ -217,8 +218,8 @@ impl Deletes<'_> {
         }
     }
 
-    /// Returns a range around a key of which a reader at `at` finds everything deleted that is
-    /// older than the source.
+    /// Returns a range around a key in which, for a reader at `at`, every record older than the
+    /// source is deleted.
     pub(crate) fn around(self, key: &[u8], at: Sequence) -> Option<(Vec<u8>, Vec<u8>)> {
         match self {
             Deletes::Memtable(deletes) => deletes.around(key, at),
@@ -227,7 +228,7 @@ impl Deletes<'_> {
         }
     }
 
-    /// The same around the keys just below `end`.
+    /// Like [`Deletes::around`], for the keys just below `end`.
     pub(crate) fn reaching(self, end: &[u8], at: Sequence) -> Option<(Vec<u8>, Vec<u8>)> {
         match self {
             Deletes::Memtable(deletes) => deletes.reaching(end, at),
@@ -237,7 +238,7 @@ impl Deletes<'_> {
     }
 }
 
-/// Returns what two ranges share that overlap.
+/// Returns the intersection of two ranges that overlap.
 fn cut((mut start, mut end): (Vec<u8>, Vec<u8>), range: &KeyRange) -> Option<(Vec<u8>, Vec<u8>)> {
     if *start < *range.low {
         start = range.low.to_vec();

@@ -1,19 +1,21 @@
-//! How many leaves a merge will read in a row, told from the index alone: they are read together.
+//! Predicts from the index alone how many consecutive leaves a merge will read, so that they are
+//! read together.
 
 use std::iter::Peekable;
 
-/// Keys of a source: at or above the first, below the second if there is one.
+/// A key interval of a source: inclusive start, exclusive end if present.
 pub(super) type Stretch<'k> = (&'k [u8], Option<&'k [u8]>);
 
-/// What is known of a source: stretches of its keys in order, and whether it has more behind them.
+/// The known key intervals of a source in order, and whether it has more after them.
 pub(super) struct Known<'k, I: Iterator<Item = Stretch<'k>>> {
     pub(super) stretches: Peekable<I>,
     pub(super) has_more: bool,
 }
 
-/// Returns how many of the `leaves` of a source come before those that may be taken over: more than
-/// `threshold` in a row that overlap nothing of the others. Of each leaf it is said whether it may
-/// be taken over if it overlaps nothing. The count ends where another source is not known further.
+/// Returns the number of `leaves` of a source before the first adoptable sequence: more than
+/// `threshold` consecutive leaves that overlap no other source. The flag of each leaf is whether it
+/// may be adopted if it overlaps nothing. The count ends where another source's intervals are not
+/// known any further.
 pub(super) fn leaves_to_read<'k, I: Iterator<Item = Stretch<'k>>>(
     leaves: impl Iterator<Item = (Stretch<'k>, bool)>,
     others: &mut [Known<'k, I>],
@@ -50,7 +52,7 @@ pub(super) fn leaves_to_read<'k, I: Iterator<Item = Stretch<'k>>>(
 mod tests {
     use super::*;
 
-    /// Stretches of letters: `"ac"` has keys from a up to but without c.
+    /// Parses intervals of letters: `"ac"` has the keys from a up to but not including c.
     fn stretch(of: &'static str) -> Stretch<'static> {
         let (low, end) = of.as_bytes().split_at(1);
         (low, (!end.is_empty()).then_some(end))

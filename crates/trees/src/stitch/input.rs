@@ -1,4 +1,4 @@
-//! What a merge reads: a run whose leaves are read only where that is needed.
+//! The input of a merge: a run whose leaves are read only where necessary.
 
 use super::foresight::{Known, Stretch, leaves_to_read};
 use super::policy::{Filters, StitchView, Stitching};
@@ -16,73 +16,74 @@ use alluvium_storage::{Error, Result};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// A run that a merge walks through, leaf by leaf where leaves may be taken over unread, or all of
-/// it at once.
+/// A run that a merge reads. It is traversed leaf by leaf if leaves may be adopted, or read
+/// completely.
 pub(crate) struct Stitched {
     run: Run,
-    /// The part of it that counts.
+    /// The range in which the run counts.
     range: KeyRange,
-    /// Extents, in order, that another run wrote and of which little is live: leaves in them are
-    /// copied, so that they are given up.
+    /// Sorted extents written by other runs that are sparsely used. Leaves in them are copied, so
+    /// that the extents become free.
     sparse: Vec<Extent>,
     store: Arc<Store>,
     rules: Rules,
-    /// None where all of it is read.
+    /// `None` if the whole run is read.
     leaves: Option<Leaves>,
-    /// Leaves whose index entries were read; the position is before the first, unless the cursor
-    /// is at a key.
+    /// Leaves whose index entries were read. The position is before the first of them, unless the
+    /// cursor is at a key.
     ahead: VecDeque<Leaf>,
-    /// Bytes of the keys around these.
+    /// Total size of the bounds of these leaves, in bytes.
     ahead_bytes: usize,
-    /// Leaves ahead that could have been taken over, had the policy chosen them.
+    /// Number of leaves ahead that could have been adopted, but were not chosen by the policy.
     refused: usize,
-    /// Leaves that are read with the next one at least, once too few could be taken over: each time
-    /// in a row twice as many, so that about as many are read in vain, at most, as had to be read.
+    /// Minimum number of leaves to read next, after too few could be adopted. It doubles each time
+    /// in a row, so that at most about as many leaves are read in vain as had to be read.
     patience: usize,
-    /// The leaves before the position were taken over, and only their number ended the stretch.
+    /// Whether the leaves before the position were adopted, and their sequence ended only because
+    /// of the limit on its length.
     goes_on: bool,
     cursor: Option<Cursor>,
-    /// Where the leaves end that the cursor reads; none behind the last.
+    /// The end of the leaves that the cursor reads, or `None` after the last leaf.
     end: Option<Vec<u8>>,
-    /// Leaves that were taken over.
+    /// Number of adopted leaves.
     pub(crate) adopted: u64,
-    /// Their records.
+    /// Number of records in them.
     pub(crate) adopted_records: u64,
 }
 
-/// Which leaves may be taken over.
+/// The conditions for adopting leaves.
 #[derive(Clone)]
 pub(crate) struct Rules {
     pub(crate) stitching: Stitching,
     pub(crate) schema: Arc<dyn Schema>,
-    /// Whether filters look at every record.
+    /// Whether filters examine every record.
     pub(crate) asks_filters: bool,
     pub(crate) older: Older,
-    /// Extents, in order, of which little is live.
+    /// Sorted extents that are sparsely used.
     pub(crate) sparse: Vec<Extent>,
-    /// The tier that the result is written to: leaves elsewhere are copied.
+    /// The tier of the result. Leaves on other tiers are copied.
     pub(crate) tier: u8,
     pub(crate) filters: Filters,
 }
 
-/// Leaves that are taken over at once, at most: their index entries are in memory.
+/// Maximum number of leaves adopted in one step; their index entries are in memory.
 const MOST_AT_ONCE: usize = 4096;
-/// Leaves that are read together, at most, and whose index entries are in memory for that.
+/// Maximum number of leaves read together; their index entries are in memory.
 const MOST_TOGETHER: usize = 1024;
-/// No more index entries are read while keys around leaves ahead take as many bytes.
+/// Limit in bytes of the bounds of leaves ahead, above which no more index entries are read.
 const MOST_AHEAD_BYTES: usize = 1 << 20;
 const _: () = assert!(MOST_TOGETHER > 1 && MOST_AT_ONCE > MOST_TOGETHER);
 
 impl Stitched {
-    /// Opens the inputs of a merge, newest first. Leaves are taken over from those runs that
-    /// `may_adopt` allows.
+    /// Opens the inputs of a merge, newest first. Leaves are adopted only from runs for which
+    /// `may_adopt` returns `true`.
     pub(crate) fn open_all(
         store: &Arc<Store>,
         sources: Vec<Source>,
         rules: &Rules,
         may_adopt: impl Fn(&Run) -> bool,
     ) -> Result<Vec<Stitched>> {
-        // A range delete may be about any leaf.
+        // A range delete may affect any leaf.
         let may_stitch =
             rules.stitching.is_on() && sources.iter().all(|source| source.run.range_deletes().is_empty());
         let mut inputs = Vec::with_capacity(sources.len());
@@ -123,7 +124,7 @@ impl Stitched {
             read_whole == whole.len(),
             "a cursor for each run that is read whole"
         );
-        // The first reads of all are under way before any is waited for.
+        // The first reads of all cursors are submitted before waiting for any of them.
         run::open_many(&mut whole, None)?;
         let mut whole = whole.into_iter();
         for input in &mut inputs {
@@ -135,13 +136,13 @@ impl Stitched {
         Ok(inputs)
     }
 
-    /// Returns the run that it reads.
+    /// Returns the run.
     pub(crate) fn run(&self) -> &Run {
         &self.run
     }
 
-    /// Reads index entries until there are `count` leaves ahead, if there are as many and their
-    /// keys are not too long. Returns whether there are.
+    /// Reads index entries until there are `count` leaves ahead, within the limit on their bounds.
+    /// Returns whether there are as many.
     fn look_ahead(&mut self, count: usize) -> Result<bool> {
         while self.ahead.len() < count {
             if self.ahead_bytes >= MOST_AHEAD_BYTES {
@@ -165,30 +166,30 @@ impl Stitched {
         Ok(true)
     }
 
-    /// Reads index entries until there is a leaf ahead, or as many as may be read together where
-    /// their keys are known.
+    /// Reads index entries until there is a leaf ahead. If the index stores exact keys, continues
+    /// up to the number of leaves that may be read together.
     fn look_on(&mut self) -> Result<()> {
         let is_exact = self.look_ahead(1)? && self.ahead[0].is_exact();
         self.look_ahead(if is_exact { MOST_TOGETHER } else { 1 })?;
         Ok(())
     }
 
-    /// Returns whether the leaf at a place ahead may be taken over, where no other input has keys
-    /// before `bound`.
+    /// Returns whether the leaf at `place` may be adopted, if no other input has keys before
+    /// `bound`.
     fn may_adopt(&self, place: usize, bound: Option<&[u8]>) -> bool {
         debug_assert!(self.leaves.is_some(), "it is walked leaf by leaf");
         let leaf = &self.ahead[place];
         let Some(end) = leaf.end() else {
             return false;
         };
-        // It has no key at its end (B1).
+        // `end` is exclusive (B1).
         let is_alone = bound.is_none_or(|bound| end <= bound);
         let is_within =
             *self.range.low <= *leaf.low() && self.range.high.as_deref().is_none_or(|high| end <= high);
         let stays = leaf.tier() == self.rules.tier
             && !lies_in(&self.sparse, leaf.pointer())
             && !leaf.value_units().any(|unit| unit_lies_in(&self.sparse, unit));
-        // Where values are copied with their records, that brings them together.
+        // If values are copied with their records, copying would bring scattered values together.
         let is_whole = !self.rules.stitching.moves_values || leaf.values_lie_together();
         let follows = place == 0 || leaf.follows(&self.ahead[place - 1]);
         let is_kept = self.rules.older == Older::Elsewhere || !leaf.has_deletes();
@@ -202,19 +203,19 @@ impl Stitched {
             && !self.is_filtered(leaf, end)
     }
 
-    /// Returns whether a filter may look at a leaf's records.
+    /// Returns whether a filter may examine a leaf's records.
     fn is_filtered(&self, leaf: &Leaf, end: &[u8]) -> bool {
         if !self.rules.asks_filters {
             return false;
         }
         let schema = &self.rules.schema;
         let prefix = schema.prefix_len(leaf.low());
-        // A bound may be shorter than the name of its keyspace, or be of the next one.
+        // A bound may be shorter than the prefix of its keyspace, or lie in the next keyspace.
         let is_one = schema.prefix_len(end) == prefix && end.starts_with(&leaf.low()[..prefix]);
         !is_one || schema.rules(end).filter.is_some()
     }
 
-    /// Reads the keys of the first leaves ahead, which were taken over.
+    /// Reads the keys of the first leaves ahead, which were adopted, and adds their hashes.
     fn rehash(&self, count: usize, builder: &mut Builder) -> Result<()> {
         assert!(count <= self.ahead.len(), "what is taken over was looked at");
         let (first, last) = (&self.ahead[0], &self.ahead[count - 1]);
@@ -230,7 +231,7 @@ impl Stitched {
         Ok(())
     }
 
-    /// Returns what is known of its keys.
+    /// Returns the known key intervals.
     fn known(&self) -> Known<'_, impl Iterator<Item = Stretch<'_>>> {
         let reading = self.cursor.as_ref().and_then(Cursor::key);
         let reading = reading.map(|key| (key, self.end.as_deref()));
@@ -241,7 +242,7 @@ impl Stitched {
         }
     }
 
-    /// Goes on behind the leaves that were read or taken over.
+    /// Moves past leaves that were read or adopted.
     fn pass(&mut self, count: usize) -> Result<()> {
         assert!(count <= self.ahead.len(), "leaves are passed once");
         let passed = self.ahead.drain(..count);
@@ -307,8 +308,8 @@ impl Input for Stitched {
         ))
     }
 
-    /// Reads the next leaves: as many as are foreseen. Where that is not known, or the policy takes
-    /// over less than it could, each time in a row twice as many.
+    /// Reads the next leaves: the `foreseen` number, if it is known. Otherwise, or if the policy
+    /// adopts fewer leaves than it could, the number doubles each time in a row.
     fn enter(&mut self, foreseen: Option<usize>) -> Result<()> {
         assert!(self.is_unread(), "it stands before a leaf");
         let refused = std::mem::take(&mut self.refused);
@@ -332,7 +333,7 @@ impl Input for Stitched {
             .cursor(&self.store, range, Direction::Forward, Access::Replacing);
         cursor.start()?;
         self.pass(window)?;
-        // A leaf has a record, so that the next leaf is not skipped.
+        // Every leaf has a record, so the next leaf is not skipped.
         self.cursor = Some(cursor).filter(|cursor| cursor.key().is_some());
         Ok(())
     }

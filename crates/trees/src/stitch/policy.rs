@@ -1,17 +1,18 @@
-//! When leaves are taken over unread: pure functions of how many there are and of the keys around
-//! them.
+//! The decision to adopt leaves without reading them: pure functions of the number of leaves and
+//! the keys around them.
 
 use alluvium_base::DeviceProfile;
 use alluvium_model::stitch_break_even;
 use alluvium_storage::{Error, Result};
 use std::fmt;
 
-/// Says whether two keys are of one unit that scans read together.
+/// Determines whether two keys belong to one unit that scans read together.
 #[derive(Clone, Copy, Debug)]
 pub enum SameScan {
-    /// This function says it. It is not kept: it is named at every opening.
+    /// A function decides. It is not stored, and must be given at every opening.
     By(fn(&[u8], &[u8]) -> bool),
-    /// Keys whose first bytes are the same, behind the name of their keyspace. It is kept.
+    /// Keys with the same leading bytes after the name of their keyspace belong together. This is
+    /// stored.
     Prefix(u32),
 }
 
@@ -28,7 +29,8 @@ impl PartialEq for SameScan {
 impl Eq for SameScan {}
 
 impl SameScan {
-    /// Returns whether two keys are of one unit, where the name of their keyspace has `name` bytes.
+    /// Returns whether two keys belong to one unit, given the length `name` of their keyspace's
+    /// name in bytes.
     #[must_use]
     pub fn are_one(&self, one: &[u8], other: &[u8], name: usize) -> bool {
         match self {
@@ -42,27 +44,29 @@ impl SameScan {
     }
 }
 
-/// Which leaves a merge takes over unread, by copying their index entries (Spillane 2012, chapter
-/// 6), and what becomes of values that are apart from their leaves.
+/// Options for adopting leaves in a merge by copying their index entries (Spillane 2012, chapter
+/// 6), and for the treatment of separate values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stitching {
-    /// f: no more leaves in a row than this are copied instead. [`u32::MAX`] copies everything.
+    /// The parameter f: up to this many consecutive leaves are copied instead of adopted.
+    /// [`u32::MAX`] copies everything.
     pub threshold: u32,
-    /// Leaves are copied where an end of theirs would part keys of one unit.
+    /// If set, leaves are copied if one of their ends would separate keys of one unit.
     pub same_scan: Option<SameScan>,
-    /// More leaves in a row than this are taken over whatever they part.
+    /// More consecutive leaves than this are adopted even if they separate keys of one unit.
     pub always: u32,
-    /// Whether a record that is copied takes its value along, if that is apart from its leaf: the
-    /// values of a run lie in the order of its keys then, but for what is taken over. Otherwise
-    /// values stay where they were written first.
+    /// Whether copying a record also copies its separate value. The values of a run are then in key
+    /// order, except for those of adopted leaves. Otherwise values stay where they were first
+    /// written.
     pub moves_values: bool,
-    /// Runs are rewritten for what scans pay, as long as that writes no more than this share of
-    /// what else is written, in hundredths; 0 for never.
+    /// Maximum cost of defragmentation: runs with scattered nodes are rewritten for the benefit of
+    /// scans, as long as this writes no more than this percentage of all other writes. 0 disables
+    /// it.
     pub defragment_percent: u32,
 }
 
 impl Default for Stitching {
-    /// Everything is copied.
+    /// Copies everything.
     fn default() -> Stitching {
         Stitching {
             threshold: u32::MAX,
@@ -74,45 +78,45 @@ impl Default for Stitching {
     }
 }
 
-/// What the filter of a run is made of that has taken leaves over.
+/// The source of the filter of a run with adopted leaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Filters {
-    /// The filters of the runs that were merged.
+    /// The filters of the merged runs.
     #[default]
     Merged,
-    /// Its keys, as a Bloom filter would be: each leaf that is taken over is read for them. It is
-    /// there to be measured beside the other (Spillane 2012, section 6.2).
+    /// The keys of the run, as for a Bloom filter, so each adopted leaf is read for its keys.
+    /// Exists for comparison with `Merged` (Spillane 2012, section 6.2).
     Rehashed,
 }
 
-/// The largest share of what else is written that goes to defragmentation.
+/// Maximum of [`Stitching::defragment_percent`].
 pub(crate) const MOST_PERCENT: u32 = 100;
 
-/// Leaves in a row that could be taken over.
+/// A sequence of consecutive leaves that could be adopted.
 #[derive(Clone, Copy, Debug)]
 pub struct StitchView<'k> {
-    /// How many.
+    /// Number of leaves.
     pub leaves: u64,
     /// The last key of the result so far.
     pub before: Option<&'k [u8]>,
-    /// At or below their first key.
+    /// A lower bound of their first key.
     pub first: &'k [u8],
-    /// Their last key; where that is not known, above it.
+    /// Their last key, or an upper bound if it is not known.
     pub end: Option<&'k [u8]>,
     /// The next key of any other run.
     pub next: Option<&'k [u8]>,
-    /// Bytes of the name of their keyspace, before each key.
+    /// Length of their keyspace's name in bytes, which prefixes each key.
     pub name: usize,
 }
 
 impl Stitching {
-    /// Returns whether any leaf may be taken over.
+    /// Returns whether any leaf may be adopted.
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.threshold < u32::MAX
     }
 
-    /// Returns whether leaves are taken over, instead of being copied.
+    /// Returns whether the leaves are adopted instead of copied.
     #[must_use]
     pub fn chooses(&self, view: &StitchView<'_>) -> bool {
         if view.leaves <= u64::from(self.threshold) || !self.is_on() {
@@ -134,9 +138,10 @@ impl Stitching {
 }
 
 impl fmt::Display for Stitching {
-    /// What is kept of it, behind a policy: `,f=3,scan=8,always=2048`. Nothing where all is copied.
+    /// Formats the stored options as a suffix of a policy: `,f=3,scan=8,always=2048`. Empty if
+    /// everything is copied.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A function is not kept, and so nothing of what it is a part of.
+        // A function is not stored, and neither are the options that depend on it.
         let is_kept = !matches!(self.same_scan, Some(SameScan::By(_)));
         if self.is_on() && is_kept {
             write!(f, ",f={}", self.threshold)?;
@@ -158,7 +163,7 @@ impl fmt::Display for Stitching {
 }
 
 impl Stitching {
-    /// Fails unless its numbers are ones that it can work with.
+    /// Checks that the values are in range.
     ///
     /// # Errors
     /// [`Error::BadOption`].
@@ -173,7 +178,8 @@ impl Stitching {
         )))
     }
 
-    /// Takes what is about stitching off the end of the options of levels; none where nothing is.
+    /// Parses and removes the stitching options at the end of the options of levels. Returns the
+    /// defaults if there are none.
     ///
     /// ```
     /// use alluvium_trees::levels::{SameScan, Stitching};
@@ -185,7 +191,7 @@ impl Stitching {
     /// ```
     ///
     /// # Errors
-    /// [`Error::BadOption`] when a number is none, or one of them stands without an `f`.
+    /// [`Error::BadOption`] for an invalid number, or for an option without an `f`.
     pub fn split(text: &str) -> Result<(&str, Stitching)> {
         let mut stitching = Stitching::default();
         let mut rest = text;
@@ -237,9 +243,9 @@ fn bad(why: String) -> Error {
     }
 }
 
-/// Returns the number of leaves of `leaf_bytes` beyond which a merge takes a row of them over, if a
-/// key is merged about `rewrites` times more. It follows from the affine model, with as many I/Os
-/// under way as readers keep ([`stitch_break_even`]).
+/// Returns the number of leaves of `leaf_bytes` above which a merge adopts a sequence of leaves, if
+/// a key is merged about `rewrites` more times. Derived from the affine model, with as many
+/// concurrent I/Os as readers use ([`stitch_break_even`]).
 #[must_use]
 pub(crate) fn threshold(device: &DeviceProfile, leaf_bytes: u64, rewrites: u64) -> u32 {
     let bytes = stitch_break_even(device.half_bandwidth(), device.slots() as u64, rewrites);

@@ -1,4 +1,4 @@
-//! The tree as its store sees it: see `alluvium_dictionary::contract`.
+//! Implements `alluvium_dictionary::contract` for the tiered tree.
 
 use super::compact::{Job, Step};
 use super::incorporate::{Incorporation, attach_layers};
@@ -63,13 +63,13 @@ impl Dictionary for Tree {
         self.may_compact()
     }
 
-    /// As the last change has left it: it costs a load.
+    /// Computed by the last change; costs one atomic load.
     fn overdue_steps(&self) -> usize {
         self.trunk.totals.due.load(Ordering::Relaxed) as usize
     }
 
-    /// The runs on the longest path from the root to a leaf, as the last change has left them. It
-    /// costs a load.
+    /// The number of runs on the longest path from the root to a leaf, in percent of the maximum.
+    /// Computed by the last change; costs one atomic load.
     fn read_amplification_percent(&self) -> u64 {
         self.trunk.crowding()
     }

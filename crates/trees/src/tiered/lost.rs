@@ -1,11 +1,12 @@
-//! What is merged in a leaf of which the older parts cannot be read for now: a pure function of the
-//! sizes of the others.
+//! Selects the parts to merge in a leaf whose older parts are currently unreadable: a pure function
+//! of the sizes of the other parts.
 
 use super::policy::Shape;
 
-/// How many own parts of a leaf, given oldest first by their runs and bytes, are merged into one
-/// run where older ones cannot be read for now: the newest, as long as each is no larger than twice
-/// all that is newer, and more while there are too many runs. Nothing where that is one part.
+/// Returns how many of a leaf's own parts, given oldest first as (runs, bytes), are merged into one
+/// run while older parts are unreadable. It selects the newest parts: while there are too many
+/// runs, and as long as each part is at most twice as large as all newer ones. `None` if that
+/// selects a single part.
 #[must_use]
 pub(super) fn newest_parts(shape: &Shape, parts: &[(usize, u64)]) -> Option<usize> {
     let mut left: usize = parts.iter().map(|part| part.0).sum();

@@ -1,48 +1,50 @@
 //! The tiered tree: a size-tiered Bε-tree of runs and maplets, in which a flush moves no data and a
 //! message is compacted at most once on each level.
 //!
-//! *Knows*: which runs hold which range of keys and in which order they are newer; when they sink,
-//! are compacted, split and merged; who uses which extent; how all of that is kept at a checkpoint.
+//! *Knows*: which runs hold which range of keys and their order by age; when data is flushed to a
+//! child, compacted, split and merged; the users of each extent; how a checkpoint stores all of
+//! this.
 //!
-//! *Does not know*: threads, clocks, transactions; who assigns sequence numbers, when a memtable is
-//! sealed, when a checkpoint is due.
+//! *Does not know*: threads, clocks, transactions; the assignment of sequence numbers; when a
+//! memtable is sealed or a checkpoint is due.
 //!
-//! *Read in this order*: `policy.rs` (every decision), `lost.rs` (one more: beside what cannot be
-//! read), `trunk/` (nodes, changes of shape, versions), `compact/`, `incorporate/` (what comes in),
-//! `lookup/`, `scan/`, `disk/`, `show/`, `tree.rs` (the front of them all), `contract.rs` (the tree
-//! as its store sees it).
+//! *Read in this order*: `policy.rs` (every decision but one), `lost.rs` (the decision for leaves
+//! with unreadable parts), `trunk/` (nodes, changes of shape, versions), `compact/`, `incorporate/`
+//! (flushes and ingests), `lookup/`, `scan/`, `disk/`, `show/`, `tree.rs` (the public interface),
+//! `contract.rs` (implements the dictionary contract, which the store uses).
 //!
 //! This is SplinterDB's STBε-tree (Conway 2020, chapter 3) with maplets (Conway et al., SIGMOD
-//! 2023) on pages that are never overwritten. SplinterDB locks trunk nodes hand over hand and
-//! splits them on the way down, before it knows whether it must. Here the trunk is an immutable
-//! value of which a new version is published by one store to one pointer: a reader takes no lock
-//! and sees one version from root to leaf; a change is made by one writer at a time, and what takes
-//! long, compaction, is done outside of it and handed in. A change costs the copy of a path, some
+//! 2023) on pages that are never overwritten. SplinterDB latches trunk nodes hand over hand and
+//! splits them on the way down, before it knows whether a split is needed. Here the trunk is
+//! immutable, and a single pointer store publishes each new version. A reader takes no latch and
+//! sees one version from root to leaf. One writer at a time makes a change. Compactions, which are
+//! slow, run outside the writer and hand in their results. A change costs the copy of a path, some
 //! microseconds, for every few megabytes written.
 //!
 //! Invariants:
 //!
 //! - **T1** In a pivot's stack (its own parts, then its live bundles, oldest to newest) every
-//!   message about a key is older than those about it in later parts; what a node holds is newer
-//!   than what its children hold.
-//! - **T2** A version never changes, but for its digest, which is added to (D1). What it refers to
-//!   stays readable while a guard that was pinned before its successor was published is alive.
-//! - **T3** A pivot of an index node holds at most 3 F runs after a flush has settled, and of a
-//!   leaf whose compactions are done at most as many lie above one key: a lookup asks at most 3 h
-//!   F.
+//!   message about a key is older than those about it in later parts. Messages in a node are newer
+//!   than those in its children.
+//! - **T2** A version is immutable except for its digest, to which entries are added (D1). All data
+//!   that a version refers to stays readable while a guard is alive that was pinned before its
+//!   successor was published.
+//! - **T3** A pivot of an index node holds at most 3 F runs after a flush has settled. In a leaf
+//!   whose compactions are done, at most 3 F runs overlap at one key. A lookup therefore asks at
+//!   most 3 h F runs.
 //! - **T4** A compaction's result is installed only where its inputs still are the oldest pending
 //!   part of the same stack.
-//! - **T5** An extent of a run is in use exactly while a pivot, or a compaction that was not
-//!   overtaken, has the run in a range that needs it. Where a compaction uses it a pivot does too,
-//!   so that a crash leaves nothing unreachable.
+//! - **T5** An extent of a run is in use exactly while a pivot, or a compaction that is still
+//!   valid, refers to the run in a range that needs the extent. An extent that a compaction uses is
+//!   also used by a pivot, so a crash leaves no unreachable extent.
 //! - **T6** Every key of every run of a group is in the group's maplet, under that run's place.
-//! - **T7** Between its calls a scan holds neither a version nor a memtable: a position, counted
-//!   frames of the cache, and records that it has decided, which nothing changes any more.
-//! - **T8** Filters are asked by compactions only, and only by those that began while filters were
-//!   not held back.
+//! - **T7** Between calls, a scan pins neither a version nor a memtable. It keeps a position,
+//!   reference-counted cache frames, and records whose outcome is decided and cannot change.
+//! - **T8** Only compactions consult filters, and only those that began while filters were not held
+//!   back.
 //! - **T9** A leaf of a run holds records of one keyspace, and so does a node of separate values.
-//! - **T10** Where the trunk names a run with a sequence number, all its records have this number,
-//!   whatever the run says.
+//! - **T10** If the trunk assigns a sequence number to a run, all records of the run have this
+//!   number, regardless of the numbers stored in the run.
 
 mod compact;
 mod contract;

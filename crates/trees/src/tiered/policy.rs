@@ -1,9 +1,9 @@
-//! Every decision of the tree, as pure functions of what they see.
+//! Every decision of the tree, as pure functions of their arguments.
 //!
-//! *F* is the fan-out, *m* the bytes of a memtable (SplinterDB, Conway 2020, §3.3): a node that
-//! holds more than *F m* live bytes flushes, and so does one of which a single child has gathered
-//! more than half of that, and one that has more than *3 F* runs live for one child, which bounds
-//! the runs on a path of height *h* to *3 h F*.
+//! *F* is the fan-out, *m* the bytes of a memtable (SplinterDB, Conway 2020, §3.3). A node flushes
+//! when it holds more than *F m* live bytes, when one child has gathered more than half of that, or
+//! when more than *3 F* runs are live for one child. The last rule bounds the runs on a path of
+//! height *h* to *3 h F*.
 
 use crate::run::{Weight, bytes_per_probe};
 use alluvium_base::DeviceProfile;
@@ -13,9 +13,9 @@ use std::ops::Range;
 /// The shape of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Children of a node; the root may have twice as many.
+    /// Maximum number of children of a node; the root may have twice as many.
     pub fanout: usize,
-    /// Bytes of a memtable.
+    /// Size of a memtable in bytes.
     pub memtable: u64,
 }
 
@@ -29,49 +29,50 @@ impl Default for Shape {
 }
 
 impl Shape {
-    /// The live bytes above which a node flushes, or a leaf splits.
+    /// Returns the number of live bytes above which a node flushes or a leaf splits.
     #[must_use]
     pub fn node_bytes(&self) -> u64 {
         debug_assert!(self.fanout >= 2 && self.memtable > 0, "{self:?}");
         self.fanout as u64 * self.memtable
     }
 
-    /// The runs that may be live for one child in one node.
+    /// Returns the maximum number of runs that may be live for one child in one node.
     #[must_use]
     pub fn most_runs(&self) -> usize {
         3 * self.fanout
     }
 
-    /// The most children of a node; the root may have twice as many.
+    /// Returns the maximum number of children of a node; the root may have twice as many.
     #[must_use]
     pub fn most_children(&self, is_root: bool) -> usize {
         if is_root { 2 * self.fanout } else { self.fanout }
     }
 }
 
-/// Which child a node flushes to.
+/// The rule by which a node selects the child to flush to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Victim {
-    /// The one with the most live bytes.
+    /// The child with the most live bytes.
     #[default]
     Fullest,
-    /// That of a message drawn at random: better where few keys get most updates (Conway 2020, §5).
+    /// The child of a randomly drawn message. Better if few keys receive most updates (Conway 2020,
+    /// §5).
     RandomMessage,
-    /// One after the other.
+    /// Each child in turn.
     RoundRobin,
 }
 
-/// What a flush decision sees of a child's pivot.
+/// The facts about a child's pivot that a flush decision uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Child {
-    /// Live bytes.
+    /// Number of live bytes.
     pub bytes: u64,
-    /// Live runs.
+    /// Number of live runs.
     pub runs: usize,
 }
 
-/// The child that a node flushes to next, if it must. `draw` is a number drawn at random, `turn`
-/// the number of flushes so far.
+/// Selects the child that the node flushes to next, or `None` if no flush is needed. `draw` is a
+/// random number, `turn` the number of flushes so far.
 #[must_use]
 pub fn flush(shape: &Shape, victim: Victim, children: &[Child], draw: u64, turn: u64) -> Option<usize> {
     let crowded = children.iter().enumerate().max_by_key(|(_, child)| child.runs)?;
@@ -81,8 +82,8 @@ pub fn flush(shape: &Shape, victim: Victim, children: &[Child], draw: u64, turn:
     let fullest = (0..children.len())
         .rev()
         .max_by_key(|&index| children[index].bytes)?;
-    // What one child has gathered alone is a batch worth moving: all of a local load passes a node
-    // without a stop.
+    // A large amount of data for one child is worth a flush by itself. A local load thus passes
+    // through a node without delay.
     if children[fullest].bytes > shape.node_bytes() / 2 {
         return Some(fullest);
     }
@@ -109,32 +110,32 @@ pub fn flush(shape: &Shape, victim: Victim, children: &[Child], draw: u64, turn:
     }
 }
 
-/// What to do with a leaf that has just received a bundle.
+/// The action for a leaf that has just received a bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Leaf {
-    /// Nothing beyond compacting what it received.
+    /// Only compact the received bundle.
     Keep,
-    /// Cut its range into this many pieces that share its runs.
+    /// Split the key range into this many pieces, which share the leaf's runs.
     Split(usize),
-    /// Compact all of it: much of it is older versions of what is newer.
+    /// Compact the whole leaf, because many of its records are superseded versions.
     Rewrite,
 }
 
-/// What a leaf decision sees.
+/// The facts that a leaf decision uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LeafView {
-    /// Live bytes, those of older versions included.
+    /// Live bytes, including superseded versions.
     pub bytes: u64,
-    /// Of its records, those that are known to be older versions, in hundredths.
+    /// Percentage of records that are known to be superseded.
     pub stale_percent: u64,
 }
 
-/// Splits what is too large, unless a rewrite would make it small again.
+/// Splits a leaf that is too large, unless a rewrite would make it small again.
 #[must_use]
 pub(super) fn leaf(shape: &Shape, view: &LeafView) -> Leaf {
     let most = shape.node_bytes();
     if view.bytes > most && (view.stale_percent < STALE_PERCENT || view.bytes > 2 * most) {
-        // Pieces of half a leaf: each has room for as much again.
+        // Pieces of half a leaf: each can double before it splits again.
         return Leaf::Split(usize::try_from(view.bytes.div_ceil(most / 2).max(2)).unwrap_or(usize::MAX));
     }
     if view.bytes > most {
@@ -144,16 +145,16 @@ pub(super) fn leaf(shape: &Shape, view: &LeafView) -> Leaf {
     }
 }
 
-/// Whether a leaf is worth a cut, given the weight of its heaviest piece: what lies across a cut
-/// weighs on both sides, and when that is nearly all of it there is no end to cutting.
+/// Returns whether a leaf is worth splitting, given the weight of its heaviest piece. Data that
+/// overlaps a cut counts on both sides; if nearly all of it does, splitting would never end.
 #[must_use]
 pub(super) fn cuts_well(leaf_bytes: u64, piece_bytes: u64) -> bool {
     piece_bytes <= leaf_bytes - leaf_bytes / 8
 }
 
-/// Whether a compaction of a leaf takes all of it: when it would have to be split otherwise, and,
-/// so that older versions do not take space, whenever it is stale, unless the tree is so crowded
-/// that compactions have more urgent things to do.
+/// Returns whether a compaction of a leaf rewrites the whole leaf. It does if the leaf would have
+/// to be split otherwise. It also does if the leaf is stale, to free the space of superseded
+/// versions, unless the tree is so crowded that other compactions are more urgent.
 #[must_use]
 pub(super) fn rewrites(shape: &Shape, view: &LeafView, crowding: u64) -> bool {
     let is_large = view.bytes > shape.node_bytes();
@@ -161,28 +162,28 @@ pub(super) fn rewrites(shape: &Shape, view: &LeafView, crowding: u64) -> bool {
     leaf(shape, view) == Leaf::Rewrite || !is_large && is_stale && crowding < BUSY_CROWDING
 }
 
-/// Returns whether a leaf merges its oldest runs, because a lookup may have to ask `depth` runs.
+/// Returns whether a leaf merges its oldest runs because a lookup may have to ask `depth` runs.
 #[must_use]
 pub(super) fn is_crowded(shape: &Shape, depth: usize) -> bool {
     depth > 2 * shape.fanout
 }
 
-/// Crowding from which on compactions do nothing for space alone.
+/// Crowding in percent above which no compaction runs for space alone.
 const BUSY_CROWDING: u64 = 75;
 const _: () = assert!(BUSY_CROWDING <= 100 && STALE_PERCENT <= 100);
 
-/// From this share of older versions on, a leaf is rewritten, in hundredths. At most a third of it
-/// are older versions then. If keys are overwritten evenly, every new record causes two others to
-/// be rewritten.
+/// Percentage of superseded versions from which a leaf is rewritten. It bounds their share to about
+/// a third. If overwrites are uniform, every new record causes two others to be rewritten.
 pub(super) const STALE_PERCENT: u64 = 34;
 
-/// How many of a new run's keys are looked up in the leaf that gets it, about, to learn how many of
-/// them it holds already.
+/// Approximate number of a new run's keys that are looked up in the receiving leaf, to estimate how
+/// many of them the leaf already holds.
 pub(super) const SAMPLE: u64 = 256;
 
-/// How many own parts of a leaf, given oldest first by their runs and bytes, are merged into one
-/// run when they have too many: the oldest, which splits have left small, as many as leaves *F*
-/// runs, and more while they are small beside what was taken already.
+/// Returns how many of a leaf's own parts, given oldest first as (runs, bytes), are merged into one
+/// run when there are too many. It selects the oldest parts, which splits have left small, until
+/// only *F* runs remain, and further parts while they are small compared with those already
+/// selected.
 #[must_use]
 pub(super) fn oldest_parts(shape: &Shape, parts: &[(usize, u64)]) -> usize {
     let mut left: usize = parts.iter().map(|part| part.0).sum();
@@ -201,8 +202,8 @@ pub(super) fn oldest_parts(shape: &Shape, parts: &[(usize, u64)]) -> usize {
     count
 }
 
-/// How many bytes a compaction leaves of so much, about, if each delete meets another record:
-/// deletes themselves weigh little.
+/// Returns the approximate number of bytes that a compaction leaves of `weight` if each delete
+/// removes another record. The weight of the deletes themselves is ignored.
 #[must_use]
 pub(super) fn left_by_deletes(weight: &Weight) -> u64 {
     let others = weight.records.saturating_sub(weight.tombstones);
@@ -210,12 +211,13 @@ pub(super) fn left_by_deletes(weight: &Weight) -> u64 {
     (u128::from(weight.bytes) * u128::from(left) / u128::from(others.max(1))) as u64
 }
 
-/// Returns the priority of a compaction; the smallest runs first, and among equals the one that was
-/// planned first. Normally: nodes nearest the root, because other compactions wait for what sinks
-/// from there. If a path has too many runs and writers wait: the job that removes most of that
-/// path's runs, `crowd`. While space is scarce: jobs that free space, smallest first; failed jobs
-/// last, one after the other, so that none blocks the others. `None`: the job frees nothing and the
-/// disk has no space for it, so it must wait.
+/// Returns the priority of a compaction. Jobs with the lowest value run first; ties run in the
+/// order of planning. Normally, nodes nearest the root come first, because other compactions wait
+/// for the data that is flushed from there. If a path has too many runs and writers wait, the job
+/// comes first that removes most of that path's runs, `crowd`. While space is scarce, jobs that
+/// free space come first, smallest first; failed jobs come last, in the order of planning, so that
+/// none blocks the others. `None`: the job frees nothing and the disk has no space for it, so it
+/// must wait.
 #[must_use]
 pub(super) fn turn(scarce: Option<&Scarce>, crowd: usize, height: u8) -> Option<Turn> {
     let Some(scarce) = scarce else {
@@ -226,23 +228,23 @@ pub(super) fn turn(scarce: Option<&Scarce>, crowd: usize, height: u8) -> Option<
     (scarce.frees || scarce.has_room).then_some((scarce.has_failed, keeps, takes_bytes, Reverse((0, 0))))
 }
 
-/// Priority of a compaction: the smallest runs first.
+/// Priority of a compaction; the lowest value runs first.
 pub(super) type Turn = (bool, bool, u64, Reverse<(usize, u8)>);
 
-/// What is known of a compaction while space is scarce.
+/// The facts about a compaction that matter while space is scarce.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scarce {
-    /// What it takes of what is free, about.
+    /// Approximate number of free bytes that it needs.
     pub takes_bytes: u64,
-    /// Whether it frees as much, about: it has all of the reserve.
+    /// Whether it frees about as much as it needs. If so, it may use the whole reserve.
     pub frees: bool,
-    /// Whether the disk has any space for those that do not.
+    /// Whether the disk has any space for jobs that free nothing.
     pub has_room: bool,
     /// Whether it has failed before.
     pub has_failed: bool,
 }
 
-/// How many children a node is cut into, each with about three quarters of what fits.
+/// Returns the number of nodes a node is split into, each filled to about three quarters.
 #[must_use]
 pub(super) fn pieces(shape: &Shape, children: usize, is_root: bool) -> usize {
     if children <= shape.most_children(is_root) {
@@ -251,9 +253,10 @@ pub(super) fn pieces(shape: &Shape, children: usize, is_root: bool) -> usize {
     children.div_ceil((shape.fanout * 3 / 4).max(2))
 }
 
-/// Returns whether the oldest pending runs of a pivot may be taken over as they are: none of them
-/// overlaps another run of the stack, they are not crumbs, and the pivot has few enough parts that
-/// looking through them takes no longer than asking one.
+/// Returns whether the oldest pending runs of a pivot may be adopted without a rewrite. This
+/// requires that none of them overlaps another run of the stack, that they are not too small, and
+/// that the pivot has few enough parts that searching the list of parts costs no more than asking
+/// one run.
 #[must_use]
 pub(super) fn adopts(shape: &Shape, overlaps: bool, bytes: u64, runs: usize, own_runs: usize) -> bool {
     if overlaps || runs == 0 {
@@ -263,13 +266,13 @@ pub(super) fn adopts(shape: &Shape, overlaps: bool, bytes: u64, runs: usize, own
     bytes / runs as u64 >= least && own_runs + runs <= MOST_SIDE_BY_SIDE * shape.fanout
 }
 
-/// How many of a pivot's own runs may lie side by side, for each child that a node has.
+/// Maximum number of a pivot's own runs that may lie side by side, per child of the fan-out.
 const MOST_SIDE_BY_SIDE: usize = 8;
 
-/// Which of a pivot's own maplets, the newest ones, a new run's fingerprints are merged with:
-/// `runs` says how many runs each stands for, and `shares` whether enough of it lies in the pivot's
-/// range. Maplets are merged like runs in size tiers, four at a time, so that a fingerprint is
-/// written once for each tier.
+/// Selects the newest maplets of a pivot that are merged with a new run's fingerprints. `runs`
+/// gives the number of runs in each maplet, `shares` whether enough of the maplet lies in the
+/// pivot's range. Maplets are merged in size tiers, four at a time, like runs, so a fingerprint is
+/// written once per tier.
 #[must_use]
 pub(super) fn maplets_to_merge(runs: &[usize], shares: &[bool]) -> Range<usize> {
     assert_eq!(runs.len(), shares.len(), "a share for each maplet");
@@ -292,13 +295,13 @@ pub(super) fn maplets_to_merge(runs: &[usize], shares: &[bool]) -> Range<usize> 
     }
 }
 
-/// How many maplets of one size become one.
+/// Number of maplets of one size that are merged into one.
 const TIER: usize = 4;
 const _: () = assert!(TIER >= 2 && MOST_RUNS_OF_A_MAPLET >= TIER);
-/// Runs that a single maplet tells apart.
+/// Maximum number of runs in a single maplet.
 pub(super) const MOST_RUNS_OF_A_MAPLET: usize = 64;
 
-/// Whether two neighbours become one node.
+/// Returns whether two neighbouring nodes are merged into one.
 #[must_use]
 pub(super) fn merges(shape: &Shape, height: u8, left: &Child, right: &Child, children: usize) -> bool {
     let room = shape.node_bytes() / 2;
@@ -310,50 +313,49 @@ pub(super) fn merges(shape: &Shape, height: u8, left: &Child, right: &Child, chi
     }
 }
 
-/// What asks for the full compaction of a leaf.
+/// The facts that decide about the full compaction of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Wish {
-    /// Bytes on the whole path that the rewrite would read, and write at most.
+    /// Bytes on the whole path: the rewrite reads them all and writes at most as many.
     pub bytes: u64,
-    /// Runs on the path, the leaf's included.
+    /// Number of runs on the path, including the leaf's.
     pub runs: usize,
-    /// Those of them that a lookup may have to ask.
+    /// Number of these runs that a lookup may have to ask.
     pub depth: usize,
-    /// Records on the path.
+    /// Number of records on the path.
     pub records: u64,
-    /// Deletes among them.
+    /// Number of deletes among them.
     pub tombstones: u64,
-    /// Range deletes on the path that touch the leaf.
+    /// Number of range deletes on the path that touch the leaf.
     pub range_deletes: u64,
-    /// Whether no reader reads before the newest message on the path any more: only then does every
-    /// delete go.
+    /// Whether every reader sees the newest message on the path. Only then can all deletes be
+    /// dropped.
     pub is_settled: bool,
-    /// Older versions among the leaf's records, in hundredths.
+    /// Percentage of superseded versions among the leaf's records.
     pub stale_percent: u64,
-    /// Short scans that have begun in the leaf since it was last rewritten.
+    /// Number of short scans that started in the leaf since its last rewrite.
     pub scans: u64,
-    /// Lookups of keys of the leaf since then.
+    /// Number of lookups of the leaf's keys since then.
     pub gets: u64,
-    /// Whether a seek had to wade through what is deleted there.
+    /// Whether a seek had to skip many deleted records in the leaf.
     pub waded: bool,
-    /// Whether there is no space: whatever frees some is worth it.
+    /// Whether the disk is full, so that any job that frees space is worth running.
     pub is_scarce: bool,
-    /// Whether values of the leaf are to be copied, so that extents come free in which little is
-    /// needed.
+    /// Whether values of the leaf must be copied to free sparsely used extents.
     pub copies: bool,
-    /// Whether what is rewritten need not be read again: it stays in the cache.
+    /// Whether the rewritten data stays in the cache and need not be read from the device again.
     pub fits_cache: bool,
-    /// What it costs to read it again.
+    /// The device, which determines the cost of reading the data again.
     pub device: DeviceProfile,
 }
 
-/// How much it is worth to compact a leaf's range fully, and zero when it is not: what it saves for
-/// each byte written.
+/// Returns the value of a full compaction of a leaf: the cost saved per byte written. Zero if it is
+/// not worthwhile.
 #[must_use]
 pub(super) fn full_compaction(wish: &Wish) -> u64 {
     let deletes = wish.tombstones + wish.range_deletes;
-    // One run is what a full compaction makes. It is worth another only when deletes go that had to
-    // stay for a reader before.
+    // A full compaction results in one run. Compacting a single run again pays only if it drops
+    // deletes that had to be kept for a reader before.
     if wish.runs <= 1 && (deletes == 0 || !wish.is_settled) && !wish.copies {
         return 0;
     }

@@ -1,4 +1,4 @@
-//! The tree: the front of its parts, which share one trunk.
+//! The public interface of the tree. Its components share one trunk.
 
 use super::compact::{Compactor, Job, Maintenance, Step};
 use super::disk::{self, Checkpointer, Lost, Salvage};
@@ -29,8 +29,8 @@ use alluvium_storage::store::Store;
 use std::fmt;
 use std::sync::Arc;
 
-/// A size-tiered Bε-tree. All methods may be called from any thread; work is offered as steps and
-/// done by the thread that polls them.
+/// A size-tiered Bε-tree. All methods may be called from any thread. Background work is handed out
+/// as steps and runs on the thread that polls them.
 #[derive(Clone)]
 pub struct Tree {
     pub(super) trunk: Arc<Trunk>,
@@ -48,10 +48,10 @@ impl fmt::Debug for Tree {
     }
 }
 
-/// What it is, and where it lives.
+/// Creation, opening and accessors.
 impl Tree {
-    /// An empty tree over a store that has just been created, or whose payload says that there is
-    /// none.
+    /// Creates an empty tree over a store that has just been created, or whose payload records no
+    /// tree.
     #[must_use]
     pub fn create(store: Arc<Store>, options: TreeOptions) -> Tree {
         let root = Arc::new(Node::leaf(KeyRange::everything()));
@@ -68,22 +68,22 @@ impl Tree {
         }
     }
 
-    /// Opens the tree with this root, which a [`Cut`] had, and with every commit up to `cut`.
+    /// Opens the tree with this root, taken from a [`Cut`], containing every commit up to `cut`.
     ///
     /// # Errors
     /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt),
-    /// [`Error::NewerFormat`](alluvium_storage::Error::NewerFormat), or as the device says.
+    /// [`Error::NewerFormat`](alluvium_storage::Error::NewerFormat), or I/O errors.
     pub fn open(store: Arc<Store>, options: TreeOptions, root: &[u8], cut: Sequence) -> Result<Tree> {
         disk::open(store, options, root, cut).map(Tree::over)
     }
 
-    /// Opens a tree of which something is damaged, in a store whose extents are those that
-    /// [`Salvage::reached`] names. The next checkpoint makes what comes of it durable. Returns of
-    /// what something is lost, and what is as it was.
+    /// Opens a damaged tree, in a store whose extents are those that [`Salvage::reached`] lists.
+    /// The next checkpoint makes the repaired tree durable. Returns the losses, and descriptions of
+    /// the repairs that lost nothing.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when it cannot be opened for all that;
-    /// a full disk; as the device says.
+    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) if the tree cannot be opened even so; a
+    /// full disk; I/O errors.
     pub fn open_salvaged(
         store: &Arc<Store>,
         options: TreeOptions,
@@ -95,87 +95,87 @@ impl Tree {
         Ok((Tree::over(trunk), lost, mended))
     }
 
-    /// Compacts what damaged leaves, index nodes and values stop, without them: what they had is
-    /// lost.
-    /// Reads everything. Nothing else may change the tree meanwhile. The next checkpoint makes it
-    /// durable.
+    /// Compacts every range whose compaction fails on damaged leaves, index nodes or values, and
+    /// omits the damaged data, which is lost. Reads the whole tree. The caller must prevent all
+    /// other changes to the tree until it returns. The next checkpoint makes the result durable.
     ///
     /// # Errors
-    /// As the device says. What was mended stays so.
+    /// I/O errors. Ranges that were mended before the error stay mended.
     pub fn mend(&self) -> Result<Mended> {
         disk::mend(&self.trunk, &self.compactor)
     }
 
-    /// The store that it lives in.
+    /// Returns the store that contains the tree.
     #[must_use]
     pub fn store(&self) -> &Arc<Store> {
         &self.trunk.store
     }
 
-    /// The options it was opened with.
+    /// Returns the options that the tree was opened with.
     #[must_use]
     pub fn options(&self) -> &TreeOptions {
         &self.trunk.options
     }
 
-    /// What may be forgotten.
+    /// Returns the horizon, below which old versions may be dropped.
     #[must_use]
     pub fn horizon(&self) -> &Horizon {
         &self.trunk.horizon
     }
 
-    /// Returns the current version. Its reader holds a guard that was pinned before.
+    /// Returns the current version. The caller must hold a guard that it pinned before the call.
     #[must_use]
     pub fn version(&self) -> Arc<Version> {
         self.trunk.version()
     }
 
-    /// Every commit up to this one is in the tree.
+    /// Returns the sequence number up to which the tree contains every commit.
     #[must_use]
     pub fn cut(&self) -> Sequence {
         self.trunk.peek().cut()
     }
 
-    /// How high the trunk is: 1 for a single leaf.
+    /// Returns the height of the trunk: 1 for a single leaf.
     #[must_use]
     pub fn height(&self) -> u8 {
         self.trunk.peek().root.height + 1
     }
 
-    /// The most runs that a lookup may have to ask, on the longest path from the root to a leaf.
+    /// Returns the maximum number of runs that a lookup may have to ask on a path from the root to
+    /// a leaf.
     #[must_use]
     pub fn longest_path(&self) -> usize {
         longest_path(&self.version().root).0
     }
 
-    /// The keys of the leaf that holds a key, as the tree is now.
+    /// Returns the key range of the leaf for `key` in the current version.
     #[must_use]
     pub fn leaf_range(&self, key: &[u8]) -> KeyRange {
         leaf_for(&self.version().root, key).range.clone()
     }
 }
 
-/// What comes into it.
+/// Writes.
 impl Tree {
-    /// Begins to write out a sealed memtable, which holds every commit after the last one's cut up
-    /// to `cut`. Memtables are incorporated in their order. `class` says whether it may use the
-    /// reserve: it does when it holds deletes only.
+    /// Starts to flush a sealed memtable, which contains every commit after the cut of the previous
+    /// memtable up to `cut`. Memtables must be incorporated in order. `class` selects whether the
+    /// flush may use the space reserve, which is meant for memtables that contain only deletes.
     ///
     /// # Errors
-    /// As [`Builder::new`](crate::run::Builder::new).
+    /// See [`Builder::new`](crate::run::Builder::new).
     pub fn incorporate(&self, memtable: Arc<Memtable>, cut: Sequence, class: Class) -> Result<Incorporation> {
         self.incorporate_share(Share::whole(memtable, cut), class)
     }
 
-    /// The same of a share of a memtable.
+    /// Like [`Tree::incorporate`], for a share of a memtable.
     ///
     /// # Errors
-    /// As [`Builder::new`](crate::run::Builder::new).
+    /// See [`Builder::new`](crate::run::Builder::new).
     pub fn incorporate_share(&self, share: Share, class: Class) -> Result<Incorporation> {
         Incorporation::new(&self.trunk, share, class)
     }
 
-    /// Begins an ingest. `class` says whether it may use the reserve of space.
+    /// Starts an ingest. `class` selects whether it may use the space reserve.
     ///
     /// ```
     /// use alluvium_base::Message;
@@ -204,13 +204,13 @@ impl Tree {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Poisoned`](alluvium_storage::Error::Poisoned) when the store refuses changes.
+    /// [`Error::Poisoned`](alluvium_storage::Error::Poisoned) if the store refuses changes.
     pub fn ingest(&self, class: Class) -> Result<LayerIngest<Tree>> {
         let writer = layer_writer(&self.trunk, class)?;
         Ok(LayerIngest::new(self.clone(), writer))
     }
 
-    /// Notes that no commit up to `cut` is missing any more: there is nothing in them for the tree.
+    /// Advances the cut without new data: the commits up to `cut` contain nothing for this tree.
     pub(super) fn advance(&self, cut: Sequence) -> Result<()> {
         self.trunk
             .change(Some(cut), |_, _, root| Ok(Some(root.draft())))?;
@@ -218,7 +218,7 @@ impl Tree {
     }
 }
 
-/// What is read of it.
+/// Reads.
 impl Tree {
     /// Returns a reader of the current version.
     ///
@@ -284,27 +284,27 @@ impl Tree {
     /// ```
     ///
     /// # Errors
-    /// As the device says, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
+    /// I/O errors, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
     pub fn get(&self, key: &[u8], at: Sequence, now_ms: u64) -> Result<Answer> {
         lookup::get(&self.trunk, key, at, now_ms)
     }
 
-    /// Returns the values of many keys for a reader at `at`, in their order. All leaves that must
-    /// be read are read together.
+    /// Returns the values of many keys for a reader at `at`, in the order of `keys`. Reads all
+    /// required leaves concurrently.
     ///
     /// # Errors
-    /// As [`Tree::get`].
+    /// See [`Tree::get`].
     pub fn multi_get(&self, keys: &[&[u8]], at: Sequence, now_ms: u64) -> Result<Vec<Answer>> {
         lookup::multi_get(&self.trunk, keys, at, now_ms)
     }
 
-    /// A lookup of a key for a reader at `at`, to be polled.
+    /// Returns a pollable lookup of a key for a reader at `at`.
     #[must_use]
     pub fn lookup(&self, key: &[u8], at: Sequence, now_ms: u64) -> Lookup {
         Lookup::new(&self.trunk, None, key, at, now_ms)
     }
 
-    /// The same through memtables and the tree below them.
+    /// Like [`Tree::lookup`], through memtables and the tree below them.
     #[must_use]
     pub fn lookup_with(
         &self,
@@ -316,14 +316,14 @@ impl Tree {
         Lookup::new(&self.trunk, Some(memtables), key, at, now_ms)
     }
 
-    /// Returns a walk over `range` in key order or against it, for a reader at `at` to whom puts
-    /// that expire at or before `now_ms` are gone.
+    /// Returns an iterator over `range` in the given direction, for a reader at `at`. Puts that
+    /// expire at or before `now_ms` are invisible.
     #[must_use]
     pub fn iter(&self, range: KeyRange, direction: Direction, at: Sequence, now_ms: u64) -> Iter {
         Iter::new(&self.scans, None, range, direction, at, now_ms)
     }
 
-    /// The same over memtables and the tree below them, as one.
+    /// Like [`Tree::iter`], over memtables and the tree below them.
     ///
     /// ```
     /// # use alluvium_base::Message;
@@ -365,19 +365,20 @@ impl Tree {
         Iter::new(&self.scans, Some(memtables), range, direction, at, now_ms)
     }
 
-    /// Limits what scans hold between their calls to `bytes` bytes, all of them together, but for a
-    /// little that each needs.
+    /// Limits the memory that all scans together retain between calls to `bytes` bytes. Each scan
+    /// may also retain a small minimum.
     pub fn limit_scans(&self, bytes: u64) {
         self.scans.limit(bytes);
     }
 
-    /// Returns how many bytes scans hold between their calls.
+    /// Returns the number of bytes that scans retain between calls.
     #[must_use]
     pub fn scans_hold(&self) -> u64 {
         self.scans.hold_bytes()
     }
 
-    /// A digest of the root's bundles to be made, if lookups have paid for one.
+    /// Starts the construction of a digest of the root's bundles, if lookups have asked enough
+    /// maplets in vain to pay for it.
     ///
     /// ```
     /// # use alluvium_device::memory::MemoryDirectory;
@@ -394,91 +395,94 @@ impl Tree {
         Digesting::due(&self.trunk)
     }
 
-    /// A digest of the root's bundles to be made, whatever it costs; none where there is one, or
-    /// there can be none.
+    /// Starts the construction of a digest of the root's bundles, regardless of its cost. Returns
+    /// `None` if there is a digest already, or if none is possible.
     #[must_use]
     pub fn digest(&self) -> Option<Digesting> {
         Digesting::begin(&self.trunk)
     }
 }
 
-/// What is to be done in it.
+/// Background work.
 impl Tree {
-    /// The next step that is due, if any: compactions, then neighbours that should be one.
+    /// Returns the next step that is due, if any: compactions first, then merges of small
+    /// neighbours.
     ///
     /// # Errors
-    /// As the device says, or [`Error::Full`](alluvium_storage::Error::Full).
+    /// I/O errors, or [`Error::Full`](alluvium_storage::Error::Full).
     pub fn next_step(&self) -> Result<Option<Step>> {
         self.compactor.next_step()
     }
 
-    /// The next compaction that is due, if any, by the rule of `policy::turn`.
+    /// Returns the next compaction that is due, if any, in the order of `policy::turn`.
     ///
     /// # Errors
-    /// As the device says, or [`Error::Full`](alluvium_storage::Error::Full); it is due again then.
+    /// I/O errors, or [`Error::Full`](alluvium_storage::Error::Full). The compaction then becomes
+    /// due again.
     pub fn next_job(&self) -> Result<Option<Job>> {
         self.compactor.next_job()
     }
 
-    /// Returns whether a compaction is under way, or due and not known to need more space than
-    /// there is.
+    /// Returns whether a compaction is running, or is due and not known to need more space than is
+    /// free.
     #[must_use]
     pub fn may_compact(&self) -> bool {
         self.compactor.may_compact()
     }
 
-    /// Asks for the full compaction of the leaf for which it is worth most, if it is for any and
-    /// the budget allows it. The work itself comes as a step.
+    /// Requests the full compaction of the most worthwhile leaf, if any is worthwhile and the
+    /// budget allows it. The compaction itself runs as a step.
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     pub fn maintain(&self, maintenance: &mut Maintenance) -> Result<bool> {
         self.compactor.maintain(maintenance)
     }
 
-    /// Asks for the full compaction of the leaf that holds a key: what lies above it sinks to it,
-    /// and then all of it becomes one run. The work itself comes as a step.
+    /// Requests the full compaction of the leaf for `key`: all data above the leaf is flushed down
+    /// to it, then the leaf is compacted into one run. The compaction itself runs as a step.
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     pub fn compact_fully(&self, key: &[u8]) -> Result<()> {
         self.compactor.compact_fully(key)
     }
 
-    /// Whether a step is due.
+    /// Returns whether a compaction is due or running.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         self.trunk.lock().inflight.len() > 0
     }
 
-    /// Writes most of what a checkpoint needs, while other steps go on: the cut that follows has
-    /// little left to write. One checkpoint runs at a time.
+    /// Writes most of a checkpoint while other steps continue, so the following cut has little left
+    /// to write. Only one checkpoint may run at a time.
     ///
     /// # Errors
-    /// A full disk, which changes nothing; after a failed write the store takes no changes.
+    /// A full disk leaves the tree unchanged. After a failed write the store refuses changes.
     pub fn prepare(&self) -> Result<()> {
         self.checkpointer.prepare()
     }
 
-    /// Writes what is left, and returns what the tree is opened from: [`Tree::open`]. The trunk
-    /// stands still until the cut is dropped, so that the extents can be cut at the same moment.
+    /// Writes the rest of a checkpoint and returns the root for [`Tree::open`]. No change to the
+    /// trunk is possible until the cut is dropped, so that the extents can be cut at the same
+    /// point.
     ///
     /// # Errors
-    /// As [`Tree::prepare`].
+    /// See [`Tree::prepare`].
     pub fn stand(&self) -> Result<Cut<'_>> {
         self.checkpointer.stand()
     }
 }
 
-/// What is known about it.
+/// Statistics and checks.
 impl Tree {
-    /// What was done since the store was opened.
+    /// Returns the counters since the store was opened.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.trunk.stats()
     }
 
-    /// The memory it takes now. Costs a few loads, so it may be asked as often as one likes.
+    /// Returns the memory in use. Costs only a few loads, so it may be called frequently.
     ///
     /// ```
     /// # use alluvium_device::memory::MemoryDirectory;
@@ -499,81 +503,80 @@ impl Tree {
         }
     }
 
-    /// Returns what is due. Costs no more than taking the trunk's lock.
+    /// Returns the due and running compactions. Costs one acquisition of the trunk's lock.
     #[must_use]
     pub fn debt(&self) -> Debt {
         self.trunk.lock().inflight.debt()
     }
 
-    /// Returns about how much there is of a range: bytes, records and deletes among them, older
-    /// versions included. Exact but for a leaf's worth at each end of each run; only index nodes
+    /// Returns the approximate number of bytes, records and deletes in a range, including
+    /// superseded versions. The error is at most one leaf at each end of each run. Only index nodes
     /// are read.
     ///
     /// # Errors
-    /// As the device says, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
+    /// I/O errors, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
     pub fn weigh(&self, range: &KeyRange) -> Result<Weight> {
         show::weigh(&self.trunk, range)
     }
 
-    /// Returns about how many bytes a range takes on disk, its share of maplets included.
+    /// Returns the approximate number of bytes of a range on disk, including its share of maplets.
     ///
     /// # Errors
-    /// As [`Tree::weigh`].
+    /// See [`Tree::weigh`].
     pub fn size_on_disk(&self, range: &KeyRange) -> Result<u64> {
         show::size_on_disk(&self.trunk, range)
     }
 
-    /// Returns about how many keys a range has: records that are no deletes. A key of which several
-    /// versions or merges are left counts several times.
+    /// Returns the approximate number of keys in a range, counted as records that are not deletes.
+    /// A key with several retained versions or merge operands counts several times.
     ///
     /// # Errors
-    /// As [`Tree::weigh`].
+    /// See [`Tree::weigh`].
     pub fn approximate_len(&self, range: &KeyRange) -> Result<u64> {
         show::approximate_len(&self.trunk, range)
     }
 
-    /// Returns what a range has, by what it is for. As exact as [`Tree::weigh`].
+    /// Returns the contents of a range by purpose, with the accuracy of [`Tree::weigh`].
     ///
     /// # Errors
-    /// As [`Tree::weigh`].
+    /// See [`Tree::weigh`].
     pub fn holdings(&self, range: &KeyRange) -> Result<Holdings> {
         show::holdings(&self.trunk, range)
     }
 
-    /// Returns the current version, drawn in plain text.
+    /// Returns a plain-text drawing of the current version.
     #[must_use]
     pub fn draw(&self) -> String {
         self.version().to_string()
     }
 
-    /// Returns the current shape. It costs a copy of the trunk's keys, and no read.
+    /// Returns the current shape. Copies the keys of the trunk and reads nothing from the device.
     #[must_use]
     pub fn outline(&self) -> Outline {
         Outline::of(&self.trunk)
     }
 
-    /// Returns on which tiers its runs lie. Nothing is read.
+    /// Returns the storage tier of each run, without I/O.
     #[must_use]
     pub fn places(&self) -> Vec<RunPlace> {
         show::places(&self.version())
     }
 
-    /// Returns a run, by the number of its group and its place in that, as
-    /// [`OutlineLayer`](super::OutlineLayer) says them; none if it is not in the tree (any more).
-    /// Nothing is read.
+    /// Returns the run with this place in this group, numbered as in
+    /// [`OutlineLayer`](super::OutlineLayer). `None` if the tree does not contain it (any more).
+    /// Performs no I/O.
     #[must_use]
     pub fn outline_run(&self, group: u64, place: usize) -> Option<OutlineRun> {
         OutlineRun::of(&self.version(), group, place)
     }
 
-    /// Everything that is wrong with the tree, and the extents that it uses. No step may go on
-    /// meanwhile; jobs that were begun and not ended are handed in, for they use extents too.
-    /// `durable` is the root that the durable generation has, if it has one. `tell` learns how far
-    /// it has come whenever a run or a maplet was read, and may end it by failing.
+    /// Returns all errors found in the tree and the extents that it uses. No step may run during
+    /// the call. `jobs` lists the started, unfinished jobs, because they use extents too. `durable`
+    /// is the root of the durable generation, if there is one. `tell` receives the progress after
+    /// each run or maplet and may abort the check by failing.
     ///
     /// # Errors
-    /// As the device says, and what `tell` returns. What cannot be read because it is damaged is
-    /// reported, not returned.
+    /// I/O errors and errors of `tell`. Damage is reported in the result, not returned as an error.
     pub fn examine(
         &self,
         depth: Depth,
@@ -585,7 +588,7 @@ impl Tree {
         self.examine_with(depth, &jobs, durable, tell)
     }
 
-    /// The same, with the numbers of the jobs.
+    /// Like [`Tree::examine`], with job numbers.
     pub(super) fn examine_with(
         &self,
         depth: Depth,
@@ -596,11 +599,11 @@ impl Tree {
         disk::examine(&self.trunk, depth, jobs, durable, tell)
     }
 
-    /// For each pivot with anything in its stack, how many records it is estimated to hold, and how
-    /// many it does, counted one by one.
+    /// Returns, for each pivot with a non-empty stack, the estimated and the actual number of
+    /// records. Counts every record.
     ///
     /// # Errors
-    /// As the device says, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
+    /// I/O errors, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
     pub fn count_records(&self) -> Result<Vec<(u64, u64)>> {
         disk::count_records(&self.trunk)
     }

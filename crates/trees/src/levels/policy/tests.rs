@@ -1,5 +1,5 @@
-//! Decisions in text: `5 | 1 1 1` are a level with one run of 5 bytes and one with three. A merge
-//! reads `5*`, and `5!` cannot be read for now.
+//! Decisions in text form: `5 | 1 1 1` is a level with one run of 5 bytes and a level with three. A
+//! merge reads `5*`; `5!` cannot be read at present.
 
 use super::*;
 
@@ -145,7 +145,7 @@ fn what_shrank_rises_past_empty_levels_to_the_first_that_it_half_fills() {
     assert_eq!(samt(&[3, 0, 0], 2), 0, "the level has space for a run");
     assert_eq!(samt(&[4, 0, 0], 2), 1, "it has none");
     assert_eq!((samt(&[0], 1), samt(&[], 1)), (0, 0));
-    // One run a level, and none by itself in level 0.
+    // One run for each level, and none rises to level 0.
     for policy in ["cola,r=4", "leveled,r=4"] {
         assert_eq!(
             [2, 3, 8, 9].map(|bytes| up(policy, &[0, 0, 0, 0], bytes)),
@@ -156,8 +156,8 @@ fn what_shrank_rises_past_empty_levels_to_the_first_that_it_half_fills() {
     assert_eq!(up("never", &[0, 0], 0), 1);
 }
 
-/// Writes `shares` memtables of one byte; the bytes that were written, and the most runs that there
-/// were after a share had been settled.
+/// Writes `shares` memtables of one byte. Returns the bytes written, and the largest number of runs
+/// after a share was settled.
 fn write(policy: &str, shares: u64) -> (u64, usize) {
     let policy: Policy = policy.parse().unwrap();
     let mut view = view("");
@@ -319,7 +319,7 @@ fn what_is_newer_than_runs_that_cannot_be_read_is_merged_without_them() {
     assert_eq!(chosen("leveled,r=4", "1 | 5 | 15!"), "nothing");
     assert_eq!(chosen("leveled,r=2", "1 1 1 | 5 | 15!"), "2 of 0 to 0 into 0");
     assert_eq!(chosen("never", "1! 1 1 1 1"), "nothing");
-    // Nothing waits for a merge of all that cannot be done for now.
+    // A merge of everything that cannot be done at present must not block other merges.
     let all = View {
         wants_all: true,
         ..view("1 1 1 | 2!")

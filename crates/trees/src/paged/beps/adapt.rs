@@ -1,16 +1,17 @@
-//! When a node is divided again, where each is in its own way (thesis, section 8.2).
+//! Adaptive division of nodes: each node has its own ε (thesis, section 8.2).
 //!
-//! It is divided in a flush or after a split, under the latch that these have, and never by a
-//! lookup. A node that wants a larger buffer gets it before it passes messages on: it keeps enough
-//! free pivots for a flush, so that no split becomes necessary (PE3). One that wants more pivots
-//! gets them after it has passed on more than it had to, as far as its free pivots allow.
+//! A node is divided again in a flush or after a split, under the exclusive latch held there, and
+//! never by a lookup. A node that needs a larger buffer gets it before it flushes; it keeps enough
+//! free pivots for a flush, so that no split becomes necessary (PE3). A node that needs more pivots
+//! gets them after a flush that moved more messages than it had to, as far as its free pivots
+//! allowed.
 
 use super::BepsTree;
 use crate::paged::buffer::{Exclusive, PageBuffer};
 use crate::paged::core::Counters;
 
 impl<B: PageBuffer> BepsTree<B> {
-    /// Returns how many pivots a node has places for, and how many it should have.
+    /// Returns the number of pivots for which a node has space, and the number that it should have.
     fn pivots_wanted(&self, node: &Exclusive<'_>) -> Option<(usize, usize)> {
         let watch = self.core.watch.as_ref()?;
         let shape = &self.core.shape;
@@ -27,7 +28,7 @@ impl<B: PageBuffer> BepsTree<B> {
         }
     }
 
-    /// Gives a node that is full a larger buffer, if it wants one.
+    /// Gives a full node a larger buffer, if its counts ask for one.
     pub(super) fn widen_buffer(&self, node: &mut Exclusive<'_>) {
         if let Some((now, wanted)) = self.pivots_wanted(node)
             && wanted < now
@@ -36,7 +37,7 @@ impl<B: PageBuffer> BepsTree<B> {
         }
     }
 
-    /// Gives a node that has passed messages on places for more pivots, if it wants them.
+    /// Gives a node that has flushed space for more pivots, if its counts ask for it.
     pub(super) fn widen_pivots(&self, node: &mut Exclusive<'_>) {
         if let Some((now, wanted)) = self.pivots_wanted(node)
             && wanted > now
@@ -45,7 +46,7 @@ impl<B: PageBuffer> BepsTree<B> {
         }
     }
 
-    /// Divides a half of a split node as it wants.
+    /// Divides a half of a split node as its counts ask.
     pub(super) fn adapt(&self, node: &mut Exclusive<'_>) {
         if let Some((now, wanted)) = self.pivots_wanted(node) {
             self.divide(node, now, wanted);
@@ -60,7 +61,7 @@ impl<B: PageBuffer> BepsTree<B> {
         }
     }
 
-    /// Returns how many messages a node should keep when it passes some on.
+    /// Returns how many messages a node should keep in a flush.
     pub(super) fn messages_wanted(&self, node: &Exclusive<'_>) -> usize {
         let b = self.core.shape.buffer_of(node).capacity();
         match self.pivots_wanted(node) {

@@ -1,5 +1,5 @@
-//! Moves every message to its leaf: afterwards the leaves alone have the state (thesis, 4.2). Parts
-//! of it can be done by several threads at once (thesis, section 8.3).
+//! Moves all messages to their leaves, so that the leaves alone have the state (thesis, 4.2).
+//! Several threads can do parts of the work concurrently (thesis, section 8.3).
 
 use super::BepsTree;
 use crate::paged::buffer::{Exclusive, PageBuffer};
@@ -9,10 +9,10 @@ use crate::paged::read::Bounds;
 use alluvium_storage::Result;
 
 impl<B: PageBuffer> BepsTree<B> {
-    /// Moves every message to its leaf. Writers wait meanwhile; readers go on.
+    /// Moves every message to its leaf. Writers wait until it is done; readers do not.
     ///
     /// # Errors
-    /// As [`BepsTree::insert`].
+    /// The errors of [`BepsTree::insert`].
     pub fn flush_all(&self) -> Result<()> {
         let _alone = self.core.gate.write();
         self.core.readable()?;
@@ -20,15 +20,15 @@ impl<B: PageBuffer> BepsTree<B> {
         while let Some(next) = self.drain_path(&key)? {
             assert!(next > key, "the walk goes on");
             key = next;
-            // Where leaves become one meanwhile, the walk goes on inside of that.
+            // If leaves are merged here, the walk continues inside the merged leaf.
             self.merge_noted()?;
         }
         self.merge_noted()
     }
 
-    /// Moves every message about keys of a range to its leaf, while writers go on: what they write
-    /// meanwhile may stay above. Several threads may do so at once, best for ranges of their own;
-    /// each path begins at the root, whose latch they take turns for.
+    /// Moves every message about keys of a range to its leaf. Writers are not blocked, so messages
+    /// that they write concurrently may stay in inner nodes. Several threads may do this at once,
+    /// best for disjoint ranges; each path begins at the root, whose latch they take in turn.
     ///
     /// ```
     /// use alluvium_trees::paged::beps::{BepsTree, TreeOptions};
@@ -50,7 +50,7 @@ impl<B: PageBuffer> BepsTree<B> {
     /// ```
     ///
     /// # Errors
-    /// As [`BepsTree::insert`].
+    /// The errors of [`BepsTree::insert`].
     pub fn flush_within(&self, bounds: Bounds) -> Result<()> {
         let mut next = Some(bounds.from.unwrap_or_default());
         while let Some(key) = next {
@@ -66,8 +66,8 @@ impl<B: PageBuffer> BepsTree<B> {
         Ok(())
     }
 
-    /// Moves what is on the path to a key's leaf to that leaf, and returns where the next leaf
-    /// begins.
+    /// Moves the messages on the path to a key's leaf to that leaf, while writers wait. Returns the
+    /// first key of the next leaf.
     pub(in crate::paged) fn drain_at(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let _alone = self.core.gate.write();
         self.core.readable()?;
@@ -76,8 +76,8 @@ impl<B: PageBuffer> BepsTree<B> {
         Ok(next)
     }
 
-    /// Moves what is on the path to a key's leaf for that leaf, and returns where the next leaf
-    /// begins.
+    /// Moves the messages on the path to a key's leaf to that leaf. Returns the first key of the
+    /// next leaf.
     fn drain_path(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         loop {
             let (high, is_whole) = self.drain_once(key)?;
@@ -87,15 +87,15 @@ impl<B: PageBuffer> BepsTree<B> {
         }
     }
 
-    /// Walks down to a key's leaf once, and moves what is on the path for that leaf, as far as
-    /// nodes have free pivots for it. Returns where the next leaf begins, and whether that was all.
+    /// Walks down to a key's leaf once, and moves the messages on the path as far as free pivots
+    /// allow. Returns the first key of the next leaf, and whether all messages were moved.
     fn drain_once(&self, key: &[u8]) -> Result<(Option<Vec<u8>>, bool)> {
         let (mut high, mut is_whole) = (None, true);
         let mut node = self.core.buffer.pin_exclusive(self.core.root)?;
         while level(&node) > 0 {
             self.core.buffer.reserve(RESERVED)?;
             let is_root = node.number() == self.core.root;
-            // A block may split the child, and so may the next step.
+            // A block may split the child, and the next step down may split it again.
             if is_root && self.core.shape.pivots_of(&node).free(&node) < 2 {
                 match kind(&node) {
                     Some(Kind::Buffered) => self.core.divide_root(&mut node, Kind::Buffered)?,
@@ -110,7 +110,7 @@ impl<B: PageBuffer> BepsTree<B> {
         Ok((high, is_whole))
     }
 
-    /// Returns how many messages a node has for a key's child.
+    /// Returns the number of messages that a node has for a key's child.
     fn waiting(&self, node: &[u8], key: &[u8]) -> usize {
         let (pivots, buffer) = (self.core.shape.pivots_of(node), self.core.shape.buffer_of(node));
         let at = child_index(&pivots, node, key);
@@ -125,7 +125,7 @@ impl<B: PageBuffer> BepsTree<B> {
         to - from
     }
 
-    /// Moves a block of messages to a child. The node has a free pivot.
+    /// Moves a block of messages to a child. The node must have a free pivot.
     fn push_down(&self, node: &mut Exclusive<'_>, at: usize) -> Result<()> {
         assert!(
             self.core.shape.pivots_of(node).free(node) > 0,
@@ -142,8 +142,8 @@ impl<B: PageBuffer> BepsTree<B> {
         self.run(tasks)
     }
 
-    /// Moves the messages of a node to its children, until it has none, or no free pivot for a
-    /// child that is split.
+    /// Moves the messages of a node to its children, until it has no messages or no free pivot for
+    /// a split of a child.
     pub(super) fn empty(&self, node: &mut Exclusive<'_>) -> Result<()> {
         let shape = &self.core.shape;
         assert_eq!(kind(node), Some(Kind::Buffered), "it has a buffer");
@@ -158,8 +158,9 @@ impl<B: PageBuffer> BepsTree<B> {
         }
     }
 
-    /// Moves what a node has for a key's child, and returns that child, with two free pivots, and
-    /// whether that was all: a block may be less than the node has, and each may split the child.
+    /// Moves a node's messages for a key's child to that child. Returns the child, with at least
+    /// two free pivots, and whether all of them were moved: there may be more than a block, and
+    /// each block may split the child.
     fn drain_to_child<'b>(
         &'b self,
         mut node: Exclusive<'b>,

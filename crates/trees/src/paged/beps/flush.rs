@@ -1,4 +1,4 @@
-//! How blocks of messages reach children (thesis, listing 5.6, corrected).
+//! Moves blocks of messages to children (thesis, listing 5.6, corrected).
 
 use super::BepsTree;
 use super::plan::{Block, Need};
@@ -9,11 +9,11 @@ use alluvium_storage::Result;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-/// A latched node with what it passes on.
+/// A latched node and the blocks that leave it.
 pub(super) type Task<'b> = (Exclusive<'b>, Vec<Block>);
 
 impl<B: PageBuffer> BepsTree<B> {
-    /// Returns whether a child must be split before it takes messages.
+    /// Returns whether a child must be split before messages are added to it.
     pub(super) fn must_split(&self, child: &Exclusive<'_>, messages: &Messages) -> bool {
         if level(child) == 0 {
             return !self.core.leaf_takes(child, messages);
@@ -21,8 +21,8 @@ impl<B: PageBuffer> BepsTree<B> {
         matches!(self.need(child, messages), Need::Split)
     }
 
-    /// Gives messages to a child. The parent has a free pivot, if the child must be split. What
-    /// the child passes on becomes a task.
+    /// Adds messages to a child. The parent must have a free pivot if the child must be split.
+    /// Blocks that leave the child become a task.
     pub(super) fn receive<'b>(
         &'b self,
         parent: &mut Exclusive<'_>,
@@ -44,7 +44,7 @@ impl<B: PageBuffer> BepsTree<B> {
         self.adapt(&mut child);
         self.adapt(&mut right);
         let [below, above] = messages.split(&pivot);
-        // Both stay latched until the messages are in them: a reader waits.
+        // Both halves stay latched until the messages are in them, so a reader waits.
         let needs = [self.need(&child, &below), self.need(&right, &above)];
         self.keep(child, &below, &needs[0], tasks)?;
         self.keep(right, &above, &needs[1], tasks)
@@ -67,7 +67,8 @@ impl<B: PageBuffer> BepsTree<B> {
         assert!(below.len() + above.len() == messages.len(), "no message is lost");
         self.core.apply(&mut leaf, &below)?;
         self.core.apply(&mut right, &above)?;
-        // The least key of both is below the median: it is in one of them.
+        // The least of all keys is below the median, so it is either in the left leaf or among its
+        // messages.
         let least = match below.is_empty() {
             true => self.core.shape.pairs.key(&leaf, 0),
             false => below.get(0).key,
@@ -77,7 +78,7 @@ impl<B: PageBuffer> BepsTree<B> {
         Ok(())
     }
 
-    /// Puts messages into a node's buffer, out of which as many go as must.
+    /// Adds messages to a node's buffer, and takes out the blocks of the plan if there is one.
     fn keep<'b>(
         &'b self,
         mut node: Exclusive<'b>,
@@ -99,7 +100,7 @@ impl<B: PageBuffer> BepsTree<B> {
             .try_for_each(|message| self.core.deposit(&mut node, message))
     }
 
-    /// Passes on what tasks have, and what that leads to. A failure loses messages (PE5).
+    /// Runs tasks and all further tasks that result from them. A failure loses messages (PE5).
     pub(super) fn run<'b>(&'b self, tasks: Vec<Task<'b>>) -> Result<()> {
         let result = if self.path.goes_by_level {
             self.by_level(tasks)
@@ -126,7 +127,7 @@ impl<B: PageBuffer> BepsTree<B> {
                 self.receive(&mut node, child, &block, &mut next)?;
             }
             queue.extend(next.drain(..));
-            // The node, a child that was just left, and what is to be done.
+            // The node, the child that was just released, and the nodes of the queue.
             self.note(moved, queue.len() + 2);
         }
         assert!(next.is_empty(), "every task was done");

@@ -1,4 +1,4 @@
-//! How a root without a buffer grows: many new nodes take its children.
+//! Growth of a root without a buffer: its children move to many new nodes.
 
 use super::BepsTree;
 use crate::paged::buffer::{Exclusive, PageBuffer};
@@ -8,7 +8,7 @@ use alluvium_storage::Result;
 
 impl<B: PageBuffer> BepsTree<B> {
     /// Moves the children of a full root to new nodes of the second level, with empty buffers
-    /// (thesis, section 5.5). They are as many as leaves each enough free pivots for a flush
+    /// (thesis, section 5.5). There are enough new nodes that each has free pivots for a flush
     /// without a split.
     pub(super) fn grow(&self, root: &mut Exclusive<'_>) -> Result<()> {
         let shape = &self.core.shape;
@@ -17,8 +17,8 @@ impl<B: PageBuffer> BepsTree<B> {
         assert!(old_level + 1 < MOST_LEVELS, "a tree of pages has few levels");
         let per_node = shape.pivots.most_addressed().max(2);
         let nodes = children.div_ceil(per_node);
-        // The new nodes: first children and pages. Until the root leads to them they can be
-        // taken back.
+        // The new nodes, as the index of the first child and the page. They can be undone until the
+        // root refers to them.
         let mut pages: Vec<(usize, u64)> = Vec::with_capacity(nodes);
         for node in 0..nodes {
             let (from, to) = (node * children / nodes, (node + 1) * children / nodes);
@@ -38,7 +38,7 @@ impl<B: PageBuffer> BepsTree<B> {
                 }
                 Err(error) => {
                     for (_, page) in pages {
-                        // A page that cannot be pinned either is lost until the next check.
+                        // A page that cannot be pinned here is lost until the next check.
                         let _ = self
                             .core
                             .buffer

@@ -1,33 +1,33 @@
 //! The page-buffered Bε-tree of Rotte's thesis: messages wait in nodes and move down in blocks.
 //!
-//! *Knows*: when messages move, when nodes are split, who latches which node.
+//! *Knows*: when messages move, when nodes are split, the order of latches.
 //!
-//! *Does not know*: bytes of nodes, where pages are, threads, clocks.
+//! *Does not know*: the layout of nodes, where pages are stored, threads, clocks.
 //!
-//! *Read in this order*: this file, `plan.rs` (which messages move), `flush.rs` (how they do),
-//! `write.rs` (where they come from), `grow.rs` (the root), `drain.rs` (all of them),
-//! `adapt.rs` (nodes that are divided each in its own way).
+//! *Read in this order*: this file, `plan.rs` (which messages move), `flush.rs` (how they move),
+//! `write.rs` (how they enter the tree), `grow.rs` (growth of the root), `drain.rs` (moving all
+//! messages), `adapt.rs` (an ε for each node).
 //!
-//! Most messages end in the buffer of a node of the second level. The root has no buffer: it is
-//! latched shared, unless a child of it must be split. Below the root a writer latches nodes
-//! exclusively, a child before it leaves the parent.
+//! Most messages are written to the buffer of a node of the second level. The root has no buffer,
+//! so it is latched shared, unless one of its children must be split. Below the root a writer
+//! latches nodes exclusively, each child before it releases the parent.
 //!
-//! Deviations from the thesis. Messages have no timestamps: what is higher in the tree is
-//! younger, and latches keep it so. After a split, what moves is planned again for each half,
-//! so that a half with space keeps its messages. With few frames, flushes go depth first, and
-//! pin a path only.
+//! Deviations from the thesis: messages have no timestamps, because messages higher in the tree are
+//! younger and latches preserve that order. After a split, the flush is planned again for each
+//! half, so that a half with free space keeps its messages. With few frames, flushes go depth first
+//! and pin only one path.
 //!
 //! Invariants:
 //!
-//! - **PE1** A message about a key is younger than all below its node.
-//! - **PE2** A block that moves has at most as many messages as the smallest buffer may have: b,
-//!   where all are divided alike. A node never has over 2 b, its own included.
-//! - **PE3** A flush addresses ⌈(n + 1) / 2⌉ children at most, and its node has as many free
-//!   pivots when it begins. So no split goes up.
-//! - **PE4** While messages move, the node that they come from is latched exclusively, until
-//!   they have arrived in latched children.
-//! - **PE5** A failure while messages move ends reading and writing: they are lost in memory,
-//!   and the last checkpoint has their state before.
+//! - **PE1** A message about a key is younger than all messages about it below its node.
+//! - **PE2** A block has at most as many messages as the smallest buffer: b, if all nodes are
+//!   divided alike. With an incoming block, a node never has more than 2 b messages.
+//! - **PE3** A flush addresses at most ⌈(n + 1) / 2⌉ children, and its node has as many free pivots
+//!   when it begins. So a split never propagates upwards.
+//! - **PE4** While messages move, their source node is latched exclusively until they have arrived
+//!   in latched children.
+//! - **PE5** A failure while messages move ends all reading and writing: the messages are lost in
+//!   memory, and only the last checkpoint has the state before them.
 
 mod adapt;
 mod drain;
@@ -46,47 +46,47 @@ use alluvium_storage::Result;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What the root is.
+/// The kind of root.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RootStyle {
-    /// A node without buffer, over many subtrees: writers share its latch.
+    /// A node without a buffer, over many subtrees: writers share its latch.
     #[default]
     Separate,
-    /// A node with a buffer, like the others: each write latches it exclusively.
+    /// A node with a buffer, like other inner nodes: each write latches it exclusively.
     Buffered,
 }
 
-/// In which order nodes pass messages on.
+/// The order in which nodes flush.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FlushOrder {
     /// By level, unless the buffer has few frames.
     #[default]
     Automatic,
-    /// Level by level: upper latches are free early, and many nodes are pinned together.
+    /// Level by level: upper latches are released early, but many nodes are pinned at once.
     Level,
-    /// One child after the other: a path is pinned.
+    /// One child after the other: only one path is pinned.
     Depth,
 }
 
-/// How a tree is made.
+/// Options of a tree.
 #[derive(Clone, Debug)]
 pub struct TreeOptions {
-    /// Limits of keys and values, and ε. They are kept with the tree.
+    /// Limits of keys and values, and ε; stored with the tree.
     pub sizes: TreeSizes,
-    /// Whether each node has an ε of its own in place of that of `sizes`. It is kept with the tree.
+    /// Whether each node has its own ε in place of that of `sizes`; stored with the tree.
     pub epsilon: Epsilon,
-    /// What the root is. It is kept with the tree.
+    /// The kind of root; stored with the tree.
     pub root: RootStyle,
-    /// In which order nodes pass messages on.
+    /// The order in which nodes flush; not stored.
     pub order: FlushOrder,
-    /// What becomes of nodes that deletes leave under-full. It is kept with the tree.
+    /// The treatment of nodes that deletes leave under-full; stored with the tree.
     pub merging: Merging,
-    /// How updates change values: the same as long as the tree exists.
+    /// The operator that applies updates to values. It must be the same at each opening.
     pub operator: Arc<dyn Operator>,
 }
 
 impl TreeOptions {
-    /// Returns options with limits for keys and values, ε = 0.6, and updates that replace
+    /// Returns options with these limits for keys and values, ε = 0.6, and updates that replace
     /// values.
     #[must_use]
     pub fn new(key_limit: usize, value_limit: usize) -> TreeOptions {
@@ -104,7 +104,7 @@ impl TreeOptions {
         }
     }
 
-    /// Computes the shape of nodes in pages with `content_bytes` for them.
+    /// Computes the shape of nodes for pages with `content_bytes` bytes of content.
     pub(super) fn shape(&self, content_bytes: usize) -> Result<Shape> {
         match self.epsilon {
             Epsilon::Fixed => Shape::new(content_bytes, self.sizes),
@@ -113,30 +113,30 @@ impl TreeOptions {
     }
 }
 
-/// What a tree has counted.
+/// Counters of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TreeStatistics {
-    /// Writes that latched the root exclusively after they had tried with a shared latch.
+    /// Writes that latched the root exclusively, after an attempt with a shared latch.
     pub retries: u64,
-    /// Nodes that passed messages on.
+    /// Flushes of nodes.
     pub flushes: u64,
-    /// Messages that they passed on.
+    /// Messages that flushes moved.
     pub moved: u64,
-    /// Leaves that were split.
+    /// Splits of leaves.
     pub splits_of_leaves: u64,
-    /// Other nodes that were split.
+    /// Splits of other nodes.
     pub splits_of_nodes: u64,
-    /// How often the tree became a level higher.
+    /// How often the tree grew by a level.
     pub growths: u64,
-    /// The most nodes that a flush held latched together.
+    /// The most nodes that a flush held latched at once.
     pub most_held: u64,
     /// Nodes that lookups visited.
     pub visited: u64,
-    /// Descents that began again, because a writer had a node that was left.
+    /// Descents that were restarted because a writer had changed a node in the meantime.
     pub restarts: u64,
-    /// Nodes that were merged into a neighbour, so that their pages became free.
+    /// Nodes that were merged into a neighbour, which freed their pages.
     pub merges: u64,
-    /// Under-full nodes that got some of what a neighbour had.
+    /// Under-full nodes that received content of a neighbour.
     pub balances: u64,
     /// How often the tree became a level lower.
     pub lowerings: u64,
@@ -159,7 +159,7 @@ pub struct TreeStatistics {
 /// ```
 pub type BepsTree<B> = PagedTree<B, Beps>;
 
-/// How a Bε-tree is written to.
+/// The write path of a Bε-tree.
 #[derive(Debug)]
 pub struct Beps {
     style: RootStyle,
@@ -194,7 +194,7 @@ impl<B: PageBuffer> BepsTree<B> {
     }
 
     pub(super) fn of(core: Core<B>, style: RootStyle, order: FlushOrder) -> BepsTree<B> {
-        // What a flush by level may pin: all addressed children of the nodes of two levels.
+        // A flush by level may pin all addressed children of the nodes of two levels.
         let frontier = core.shape.most_addressed() + 4;
         let is_ample = core.buffer.frames().is_none_or(|frames| frames >= 32 * frontier);
         assert!(frontier > 4, "a flush addresses a child");
@@ -203,13 +203,13 @@ impl<B: PageBuffer> BepsTree<B> {
         PagedTree { core, path }
     }
 
-    /// Returns how pages are divided.
+    /// Returns the layout of the tree's pages.
     #[must_use]
     pub fn shape(&self) -> &Shape {
         &self.core.shape
     }
 
-    /// Returns what was counted.
+    /// Returns the counters of the tree.
     #[must_use]
     pub fn statistics(&self) -> TreeStatistics {
         let counters = &self.core.counters;

@@ -1,37 +1,38 @@
-//! Which messages leave a full node: the largest blocks, none larger than the smallest buffer, b
-//! (thesis, listing 5.5).
+//! Selects the messages that leave a full node: the largest blocks, each at most as large as the
+//! smallest buffer, b (thesis, listing 5.5).
 
 use super::BepsTree;
 use crate::paged::buffer::{Exclusive, PageBuffer};
 use crate::paged::node::{Message, Messages, child_at, child_index};
 use alluvium_storage::Result;
 
-/// What a node passes on.
+/// The messages that leave a node in a flush.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// The places of the addressed children, ascending.
+    /// The indexes of the addressed children, ascending.
     pub(super) children: Vec<usize>,
-    /// Which of the incoming messages are about keys that the buffer does not have.
+    /// The indexes of incoming messages whose keys are not yet in the buffer.
     fresh: Vec<usize>,
 }
 
-/// What a node does with messages that come in.
+/// The action that a node needs before it can accept incoming messages.
 #[derive(Debug)]
 pub(super) enum Need {
-    /// It keeps them.
+    /// None: the messages fit.
     Nothing,
-    /// It passes others on first.
+    /// A flush of other messages.
     Flush(Plan),
-    /// It is split first: there are too few pivots for the splits that the flush may lead to.
+    /// A split: it has too few free pivots for the splits that a flush may cause.
     Split,
 }
 
-/// Messages on their way to a child.
+/// Messages on their way to a child, with the page of the child.
 pub(super) type Block = (u64, Messages);
 
-/// Chooses blocks: the largest first, until `need` messages go. A block counts b at most (PE2).
+/// Selects the largest blocks until `need` messages leave. A block has at most `most` messages
+/// (PE2).
 fn choose(sizes: &[usize], need: usize, most: usize) -> Vec<usize> {
-    // Mostly the largest block suffices, and nothing needs to be sorted.
+    // Usually the largest block suffices, and sorting is not necessary.
     let largest = (0..sizes.len()).max_by_key(|at| (sizes[*at].min(most), std::cmp::Reverse(*at)));
     if let Some(at) = largest.filter(|at| need > 0 && need <= sizes[*at].min(most)) {
         return vec![at];
@@ -52,13 +53,13 @@ fn choose(sizes: &[usize], need: usize, most: usize) -> Vec<usize> {
     chosen
 }
 
-/// Returns how many messages may go if each child gets a block.
+/// Returns how many messages can leave if each child gets a block.
 fn movable(sizes: &[usize], most: usize) -> usize {
     sizes.iter().map(|size| size.min(&most)).sum()
 }
 
 impl<B: PageBuffer> BepsTree<B> {
-    /// Returns whether a node takes messages without passing any on.
+    /// Returns whether messages fit into a node's buffer without a flush.
     pub(super) fn fits(&self, node: &[u8], messages: &Messages) -> bool {
         let buffer = self.core.shape.buffer_of(node);
         let free = buffer.free(node);
@@ -70,7 +71,7 @@ impl<B: PageBuffer> BepsTree<B> {
         }
     }
 
-    /// Decides what a node with a buffer does with messages that come in. Nothing changes.
+    /// Decides what a node with a buffer must do to accept incoming messages. Changes nothing.
     pub(super) fn need(&self, node: &Exclusive<'_>, incoming: &Messages) -> Need {
         if self.fits(node, incoming) {
             return Need::Nothing;
@@ -83,7 +84,7 @@ impl<B: PageBuffer> BepsTree<B> {
         Need::Flush(plan)
     }
 
-    /// Decides what a node passes on so that it can take messages. Nothing changes.
+    /// Plans the flush that makes space for incoming messages. Changes nothing.
     fn plan(&self, node: &Exclusive<'_>, incoming: &Messages) -> Plan {
         let shape = &self.core.shape;
         let (buffer, pivots) = (shape.buffer_of(node), shape.pivots_of(node));
@@ -108,7 +109,7 @@ impl<B: PageBuffer> BepsTree<B> {
         if wish > all.saturating_sub(b) && pivots.free(node) > children.len() {
             children = choose(&sizes, wish.min(movable(&sizes, most)), most);
             if children.len() > pivots.free(node) {
-                // As far as its free pivots allow.
+                // At most as many children as there are free pivots.
                 children.sort_by_key(|at| std::cmp::Reverse(sizes[*at].min(most)));
                 children.truncate(pivots.free(node));
                 children.sort_unstable();
@@ -117,7 +118,7 @@ impl<B: PageBuffer> BepsTree<B> {
         Plan { children, fresh }
     }
 
-    /// Takes what a plan says out of a node, and puts the other messages in.
+    /// Takes the blocks of a plan out of a node, and adds the remaining incoming messages to it.
     pub(super) fn take(
         &self,
         node: &mut Exclusive<'_>,
@@ -143,8 +144,8 @@ impl<B: PageBuffer> BepsTree<B> {
         Ok(blocks)
     }
 
-    /// Takes the first messages for a child, a block at most, out of the buffer and of the incoming
-    /// ones that are marked, and takes their marks away.
+    /// Takes the first messages for a child, at most a block, from the buffer and from the marked
+    /// incoming messages. Clears the marks of the latter.
     pub(super) fn take_block(
         &self,
         node: &mut Exclusive<'_>,

@@ -1,4 +1,4 @@
-//! Where messages enter the tree (thesis, section 5.5 and listing 5.4).
+//! Writes of messages to the tree (thesis, section 5.5 and listing 5.4).
 
 use super::plan::{Block, Need, Plan};
 use super::{BepsTree, RootStyle};
@@ -8,7 +8,7 @@ use crate::paged::node::{Kind, Message, Messages, child, kind, level};
 use crate::paged::read::Coupling;
 use alluvium_storage::Result;
 
-/// Returns one message as messages.
+/// Returns a list of one message.
 fn alone(message: Message<'_>) -> Messages {
     let mut messages = Messages::new();
     messages.push(message);
@@ -17,7 +17,7 @@ fn alone(message: Message<'_>) -> Messages {
 }
 
 impl<B: PageBuffer> BepsTree<B> {
-    /// Takes a message.
+    /// Writes a message to the tree.
     pub(in crate::paged) fn write(&self, message: Message<'_>) -> Result<()> {
         self.core.writable(message)?;
         let _writing = self.core.gate.read();
@@ -25,8 +25,8 @@ impl<B: PageBuffer> BepsTree<B> {
         self.merge_noted()
     }
 
-    /// Merges what writes have left under-full (PM1). The caller is counted as a writer, and holds
-    /// no latch.
+    /// Merges nodes that writes have left under-full (PM1). The caller is counted as a writer, and
+    /// holds no latch.
     pub(in crate::paged) fn merge_noted(&self) -> Result<()> {
         self.core.merge_noted(&|node| self.empty(node))
     }
@@ -40,7 +40,7 @@ impl<B: PageBuffer> BepsTree<B> {
                 return Ok(());
             }
         }
-        // What was seen with a shared latch may be different now: everything is looked at
+        // The tree may have changed since the shared latch was released, so everything is examined
         // again.
         let mut root = self.core.buffer.pin_exclusive(self.core.root)?;
         loop {
@@ -58,8 +58,8 @@ impl<B: PageBuffer> BepsTree<B> {
         }
     }
 
-    /// Takes a message under a shared latch of the root, and returns whether it did: not if the
-    /// root is no node without a buffer, or a child must be split.
+    /// Tries to write a message under a shared latch of the root. Returns `Some(false)` if the root
+    /// has a buffer or is a leaf, or if a child must be split.
     fn write_shared(&self, message: Message<'_>, coupling: Coupling) -> Result<Option<bool>> {
         let root = self.core.begin(coupling)?;
         if root.leaf().is_some() {
@@ -71,7 +71,7 @@ impl<B: PageBuffer> BepsTree<B> {
         if look.kind != Some(Kind::Wide) {
             return Ok(Some(false));
         }
-        // What is done below needs the root no more.
+        // The root's latch is not needed below.
         let Some(node) = self.core.go_exclusive(root, look, coupling)? else {
             return Ok(None);
         };
@@ -82,8 +82,7 @@ impl<B: PageBuffer> BepsTree<B> {
         Ok(Some(is_done))
     }
 
-    /// Takes a message in a node below the root, and returns whether it did: not if the node must
-    /// be split.
+    /// Writes a message to a node below the root. Returns `false` if the node must be split first.
     fn write_below<'b>(&'b self, mut node: Exclusive<'b>, message: Message<'_>) -> Result<bool> {
         if level(&node) == 0 {
             let takes = self.core.leaf_takes_one(&node, message);
@@ -112,7 +111,7 @@ impl<B: PageBuffer> BepsTree<B> {
         Ok(true)
     }
 
-    /// Takes what a plan says out of a node. A failure in the middle loses messages (PE5).
+    /// Takes the blocks of a plan out of a node. A failure in the middle loses messages (PE5).
     pub(super) fn take_or_break(
         &self,
         node: &mut Exclusive<'_>,
@@ -124,8 +123,8 @@ impl<B: PageBuffer> BepsTree<B> {
         blocks.inspect_err(|error| self.core.break_down(error))
     }
 
-    /// Takes a message under an exclusive latch of the root. If the root has no free pivot for
-    /// a split, it grows, and is returned for another try.
+    /// Writes a message under an exclusive latch of the root. If the root has no free pivot for a
+    /// split, it grows and is returned for another attempt.
     fn write_exclusive<'b>(
         &'b self,
         mut root: Exclusive<'b>,
@@ -141,14 +140,14 @@ impl<B: PageBuffer> BepsTree<B> {
             return Ok(Some(root));
         }
         let mut tasks = Vec::new();
-        // Of a failure here the tree knows nothing yet: no message was on its way.
+        // A failure here does not break the tree, because no message was being moved.
         self.receive(&mut root, node, &messages, &mut tasks)?;
         drop(root);
         self.run(tasks)?;
         Ok(None)
     }
 
-    /// Takes a message into a root with a buffer.
+    /// Writes a message to a root with a buffer.
     fn write_in_root(&self, mut root: Exclusive<'_>, message: Message<'_>) -> Result<()> {
         if !self.core.has_place(&root, message) {
             self.widen_buffer(&mut root);
@@ -170,7 +169,8 @@ impl<B: PageBuffer> BepsTree<B> {
         self.run(vec![(root, blocks)])
     }
 
-    /// Takes a message into a root that is a leaf, or makes it a node above two leaves.
+    /// Writes a message to a root that is a leaf. A full leaf is moved below the root, which is
+    /// returned for another attempt.
     fn write_in_leaf<'b>(
         &'b self,
         mut root: Exclusive<'b>,

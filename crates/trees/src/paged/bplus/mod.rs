@@ -1,15 +1,15 @@
-//! A B⁺-tree on the pages and latches of the Bε-tree: its reference in the thesis (section
-//! 6.2).
+//! A B⁺-tree with the pages and latches of the Bε-tree: the baseline of the thesis (section 6.2).
 //!
-//! *Knows*: when nodes are split, who latches which node.
+//! *Knows*: when nodes are split, the order of latches.
 //!
-//! *Does not know*: bytes of nodes, where pages are, threads, clocks.
+//! *Does not know*: the layout of nodes, where pages are stored, threads, clocks.
 //!
 //! *Read in this order*: this file, `write.rs`.
 //!
-//! - **PT1** A writer latches nodes shared on its way and the leaf exclusively, each as
-//!   `read/descent.rs` has it. Where the leaf may overflow, it begins again: it splits full nodes
-//!   on the way down, and latches two of them at a time, and the right half of a split.
+//! - **PT1** A writer latches inner nodes shared and the leaf exclusively, each as in
+//!   `read/descent.rs`. If the leaf may overflow, the writer restarts with exclusive latches: it
+//!   splits full nodes on the way down, and latches two nodes at a time plus the right half of a
+//!   split.
 
 mod write;
 
@@ -37,7 +37,7 @@ use std::sync::Arc;
 /// ```
 pub type BplusTree<B> = PagedTree<B, Bplus>;
 
-/// How a B⁺-tree is written to.
+/// The write path of a B⁺-tree.
 #[derive(Debug)]
 pub struct Bplus;
 
@@ -58,7 +58,7 @@ pub(super) fn sizes(key_limit: usize, value_limit: usize) -> TreeSizes {
     TreeSizes {
         key_limit,
         value_limit,
-        // Nodes with buffers do not occur; any share of pivots will do.
+        // There are no nodes with buffers, so the share of pivots does not matter.
         epsilon_percent: 100,
     }
 }
@@ -77,7 +77,7 @@ impl<B: PageBuffer> BplusTree<B> {
         Self::create_merging(buffer, (key_limit, value_limit), operator, Merging::Never)
     }
 
-    /// Creates an empty tree, and says what becomes of its under-full nodes.
+    /// Creates an empty tree with the given treatment of under-full nodes.
     ///
     /// ```
     /// use alluvium_trees::paged::Merging;
@@ -98,7 +98,7 @@ impl<B: PageBuffer> BplusTree<B> {
     /// ```
     ///
     /// # Errors
-    /// As [`BplusTree::create`].
+    /// The errors of [`BplusTree::create`].
     pub fn create_merging(
         buffer: B,
         (key_limit, value_limit): (usize, usize),

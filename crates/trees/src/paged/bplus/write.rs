@@ -1,4 +1,4 @@
-//! Writes: first with shared latches down to the leaf, then with splits on the way.
+//! Writes: first with shared latches down to the leaf, then, if necessary, with splits on the way.
 
 use super::BplusTree;
 use crate::paged::buffer::{Exclusive, PageBuffer};
@@ -8,7 +8,7 @@ use crate::paged::read::Coupling;
 use alluvium_storage::Result;
 
 impl<B: PageBuffer> BplusTree<B> {
-    /// Takes a message.
+    /// Writes a message to the tree.
     pub(in crate::paged) fn write(&self, message: Message<'_>) -> Result<()> {
         self.core.writable(message)?;
         let _writing = self.core.gate.read();
@@ -19,14 +19,14 @@ impl<B: PageBuffer> BplusTree<B> {
         self.merge_noted()
     }
 
-    /// Merges what writes have left under-full (PM1). The caller is counted as a writer.
+    /// Merges nodes that writes have left under-full (PM1). The caller is counted as a writer.
     pub(in crate::paged) fn merge_noted(&self) -> Result<()> {
         // No node has a buffer.
         self.core.merge_noted(&|_| Ok(()))
     }
 
-    /// Applies a message to its leaf, under shared latches of the nodes above, and returns
-    /// whether the leaf had space. A root that is a leaf is left to the other way.
+    /// Applies a message to its leaf, with shared latches on the nodes above, and returns whether
+    /// the leaf had space. Returns `false` if the root is a leaf.
     fn write_in_leaf(&self, message: Message<'_>) -> Result<bool> {
         self.core.descend(|coupling| self.try_in_leaf(message, coupling))
     }
@@ -59,8 +59,8 @@ impl<B: PageBuffer> BplusTree<B> {
         Ok(Some(takes))
     }
 
-    /// Splits full nodes on the way down, so that each has a free pivot for a split of its
-    /// child.
+    /// Applies a message to its leaf, and splits full nodes on the way down, so that each has a
+    /// free pivot for a split of its child.
     fn write_with_splits(&self, message: Message<'_>) -> Result<()> {
         self.core.buffer.reserve(RESERVED)?;
         let mut node = self.core.buffer.pin_exclusive(self.core.root)?;
@@ -98,7 +98,7 @@ impl<B: PageBuffer> BplusTree<B> {
         self.core.apply_one(target, message)
     }
 
-    /// Latches the child of a key, and splits it if it is full. The node has a free pivot.
+    /// Latches the child of a key, and splits it if it is full. The node must have a free pivot.
     fn child_with_space<'b>(&'b self, mut node: Exclusive<'b>, key: &[u8]) -> Result<Exclusive<'b>> {
         let shape = &self.core.shape;
         assert!(shape.wide.free(&node) > 0, "a full node was split above");

@@ -1,5 +1,5 @@
-//! All pages in memory: the thesis's "optimal" buffer (section 5.3), without table, queue and
-//! I/O.
+//! A buffer with all pages in memory: the thesis's "optimal" buffer (section 5.3), without table,
+//! queue and I/O.
 
 use super::PageBuffer;
 use super::format::PAGE_HEADER;
@@ -13,16 +13,16 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Pages of the first chunk; each later one has twice as many.
+/// The number of pages in the first chunk. Each later chunk has twice as many.
 const FIRST_CHUNK: u64 = 64;
-/// Chunks of an arena: over 10¹⁰ pages.
+/// The number of chunks of an arena, enough for over 10¹⁰ pages.
 const CHUNKS: usize = 28;
 const _: () = assert!(
     FIRST_CHUNK.is_power_of_two(),
     "a page's chunk is found by its bits"
 );
 
-/// Pages that stay in memory, the number of a page being its place.
+/// Pages that stay in memory. The number of a page is its index.
 ///
 /// ```
 /// use alluvium_trees::paged::buffer::{Arena, PageBuffer};
@@ -49,7 +49,7 @@ impl Arena {
     /// Returns an arena without pages.
     ///
     /// # Errors
-    /// [`Error::BadOption`] when no page has this size.
+    /// [`Error::BadOption`] when the page size is invalid.
     pub fn new(page_bytes: usize) -> Result<Arena> {
         super::pool::check_page_bytes(page_bytes)?;
         Ok(Arena {
@@ -64,7 +64,7 @@ impl Arena {
         })
     }
 
-    /// Returns how many pages were allocated and not given back.
+    /// Returns the number of pages that are allocated and not freed.
     #[must_use]
     pub fn pages_in_use(&self) -> u64 {
         self.pages.load(Ordering::Relaxed) - self.free.lock().len() as u64
@@ -78,7 +78,7 @@ impl Arena {
         pages.filter(is_latched).collect()
     }
 
-    /// Returns the chunk of a page, how many pages the chunk has, and the page's place in it.
+    /// Returns the chunk of a page, the length of that chunk, and the page's index in it.
     fn place(page: u64) -> (usize, u64, usize) {
         let shifted = page + FIRST_CHUNK;
         let chunk = (shifted / FIRST_CHUNK).ilog2();

@@ -1,4 +1,4 @@
-//! Creating and opening a file of pages, and checkpoints of it.
+//! Creating and opening a page file, and checkpoints of it.
 
 use super::PageBuffer;
 use super::evict::WRITTEN_TOGETHER;
@@ -19,45 +19,44 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Bytes of pages that are looked at together.
+/// The number of bytes that are read together when all pages are checked.
 const LOOKED_AT_TOGETHER: usize = 1 << 20;
 
-/// Returns the name of a file's journal.
 fn journal_name(name: &str) -> String {
     format!("{name}.journal")
 }
 
-/// The place of a checkpoint's superblock: they take turns.
+/// Returns the offset of a checkpoint's superblock. Successive checkpoints alternate between two.
 pub(super) fn place_of(epoch: u64) -> u64 {
     (epoch % 2) * SUPERBLOCK as u64
 }
 
-/// Returns for how many pages a file is long enough.
+/// Returns the number of pages for which a file is long enough.
 pub(super) fn pages_in(device: &dyn Device, page_bytes: usize) -> u64 {
     assert!(page_bytes > 0, "pages have bytes");
     device.len().saturating_sub(FIRST_PAGE) / page_bytes as u64
 }
 
-/// What becomes of free lists that are damaged.
+/// The treatment of damaged free lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FreeLists {
     /// The file is not opened.
     Whole,
-    /// Their pages count as in use: who opens the file finds out that nothing leads to them.
+    /// Their pages count as in use. The caller must free those that turn out to be unreachable.
     Salvaged,
 }
 
-/// What a file's superblocks say.
+/// The superblocks of a file.
 #[derive(Debug)]
 pub(super) struct FoundSuperblock {
-    /// The newer one.
+    /// The newer superblock.
     pub(super) superblock: Superblock,
-    /// Whether the other one is whole, or was never written.
+    /// Whether the other one is intact, or was never written.
     pub(super) is_other_whole: bool,
 }
 
 impl FoundSuperblock {
-    /// Returns whether pages of a root may have been written over, which others keep.
+    /// Returns whether pages of a root may have been overwritten since.
     pub(super) fn overwrites_since(&self, root: &Superblock) -> Overwrites {
         let meta = HostedMeta::decode(&self.superblock.meta);
         match meta {
@@ -67,8 +66,8 @@ impl FoundSuperblock {
     }
 }
 
-/// Reads both superblocks and returns the newer. Of two of one checkpoint, that counts which says
-/// that pages may have been written over since.
+/// Reads both superblocks and returns the newer one. Of two for the same checkpoint, the one that
+/// records possible overwrites is the newer.
 pub(super) fn read_superblock(device: &dyn Device) -> Result<FoundSuperblock> {
     let refused = |why: &str| no_tree(device.name(), why);
     if device.len() < FIRST_PAGE {
@@ -111,11 +110,11 @@ pub(super) fn read_superblock(device: &dyn Device) -> Result<FoundSuperblock> {
 }
 
 impl Pool {
-    /// Creates a file of pages, and its journal, in a directory. They are durable, with no
-    /// pages, when this returns. `identity` is one that no other store has.
+    /// Creates a page file and its journal in a directory. They are durable and empty when this
+    /// returns. `identity` must be unique among stores.
     ///
     /// # Errors
-    /// Files of that name; options that do not fit; as the device says.
+    /// Files of that name exist; options that do not fit; I/O errors.
     pub fn create(
         directory: &dyn Directory,
         name: &str,
@@ -140,11 +139,11 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Opens a file of pages as the last checkpoint left it, and returns what its owner kept
-    /// with that. `page_bytes` of the options is replaced by that of the file.
+    /// Opens a page file in the state of its last checkpoint, and returns the data that its owner
+    /// stored with that. The `page_bytes` of the options is replaced by that of the file.
     ///
     /// # Errors
-    /// No such file; damage; as the device says.
+    /// No such file; damage; I/O errors.
     pub fn open(
         directory: &dyn Directory,
         name: &str,
@@ -170,8 +169,8 @@ impl Pool {
         Ok((pool, superblock.meta))
     }
 
-    /// Writes the journal's images back, so that the pages are those of the checkpoint. A page that
-    /// was written over, and whose image the journal does not have, is made a lost one.
+    /// Restores the pages of the checkpoint by writing the journal's images back. A page that was
+    /// overwritten, but has no image in the journal, is marked as lost.
     pub(super) fn recover(&self, epoch: u64, pages: u64, overwrites: Overwrites) -> Result<()> {
         let write = |page, bytes: &[u8]| -> Result<()> {
             self.device
@@ -188,14 +187,14 @@ impl Pool {
             Overwrites::Possible => self.mark_lost(epoch, pages, &rolled_back, write)?,
         };
         if lost > 0 || !rolled_back.images.is_empty() {
-            // Before the journal's places are used again.
+            // The pages must be durable before the space of the journal is reused.
             self.device.sync(Purpose::Recovery)?;
         }
         Ok(())
     }
 
-    /// Looks at all pages of a checkpoint that was gone back to, and makes those lost ones that
-    /// were written over since. Returns how many there are.
+    /// Checks all pages of a checkpoint after a rollback, and marks those as lost that were
+    /// overwritten since. Returns their number.
     fn mark_lost(
         &self,
         epoch: u64,
@@ -246,7 +245,7 @@ impl Pool {
         let mut pages = Vec::new();
         let mut at = head;
         while let Some(page) = at {
-            // A page that is not in use is refused by its pin.
+            // The pin fails for a page that is not in use.
             let content = self.pin_shared(page)?;
             let next = read_free(&content)
                 .ok_or_else(|| self.corrupt(page, "a free page", "another one on the free list"))?;
@@ -271,10 +270,11 @@ impl Pool {
         set.map_err(|found| self.corrupt(head.unwrap_or(0), "a free list", found))
     }
 
-    /// Writes dirty pages, while others go on, so that the next checkpoint has less to write.
+    /// Writes dirty pages without blocking other threads, so that the next checkpoint has less to
+    /// write.
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     pub fn write_dirty(&self) -> Result<()> {
         self.writable()?;
         let is_dirty = |frame: &usize| {
@@ -304,14 +304,14 @@ impl Pool {
         Ok(())
     }
 
-    /// Makes all pages, and `meta`, the state that a crash leaves. No page is changed
-    /// meanwhile.
+    /// Makes all pages durable, with `meta`, as the state that a crash restores. The caller must
+    /// exclude all changes of pages.
     ///
     /// # Errors
-    /// As the device says. Unless it is a full disk, changes are refused from then on.
+    /// I/O errors. After any error except a full disk, changes are refused.
     ///
     /// # Panics
-    /// When `meta` has over 1024 bytes, or pages are changed meanwhile.
+    /// When `meta` has over 1024 bytes, or pages are changed concurrently.
     pub fn checkpoint(&self, meta: &[u8]) -> Result<()> {
         assert!(meta.len() <= MOST_META, "what the owner keeps fits (PB6)");
         let _alone = self.write_all()?;
@@ -326,14 +326,14 @@ impl Pool {
         self.journal.restart(epoch, superblock.high_water)
     }
 
-    /// Writes every dirty page; none is written before what is returned is dropped.
+    /// Writes every dirty page. No page is written until the returned guard is dropped.
     pub(super) fn write_all(&self) -> Result<RwLockWriteGuard<'_, ()>> {
         self.writable()?;
         self.settle_returned()?;
         loop {
             self.write_dirty()?;
-            // What evictors had begun is written once this is granted. One may have left a page
-            // because a reader held its latch.
+            // Once this is granted, the writes of evicting threads are complete. An evicting thread
+            // may have skipped a page whose latch was held.
             let alone = self.writing.write();
             let is_dirty = |frame: &Frame| frame.is_dirty.load(Ordering::Acquire);
             if !self.frames.made().any(is_dirty) {
@@ -344,7 +344,7 @@ impl Pool {
         }
     }
 
-    /// Returns what a checkpoint of the pages as they are says.
+    /// Returns the superblock for a checkpoint of the present pages.
     pub(super) fn superblock(&self, epoch: u64, meta: &[u8]) -> Superblock {
         let segments = self.segments.lock();
         Superblock {
@@ -358,7 +358,7 @@ impl Pool {
         }
     }
 
-    /// Makes a superblock durable, behind the pages that it is about.
+    /// Makes a superblock durable, after the pages that it describes.
     fn install(&self, superblock: &Superblock) -> Result<()> {
         self.device.sync(Purpose::Incorporate)?;
         let place = place_of(superblock.epoch);
@@ -368,11 +368,12 @@ impl Pool {
         Ok(())
     }
 
-    /// Reads every page that was ever in use past the frames, and returns what is wrong, a
-    /// sentence each. Meant for a pool that was just opened or checkpointed.
+    /// Reads every page that was ever in use from the device, not from frames, and returns the
+    /// errors found, one sentence each. It is meant for a pool that was just opened or
+    /// checkpointed.
     ///
     /// # Errors
-    /// As the device says. Damage is reported, not returned.
+    /// I/O errors. Damage is reported, not returned.
     pub fn check_pages(&self) -> Result<Vec<String>> {
         let pages = self.segments.lock().high_water();
         let mut wrong = Vec::new();

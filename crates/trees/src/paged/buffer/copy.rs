@@ -1,4 +1,4 @@
-//! Copies of a checkpoint of hosted pages, while pages are written over.
+//! Copies of a checkpoint of hosted pages, made while pages are overwritten.
 //!
 //! ```text
 //!   hold      nothing of the journal is forgotten
@@ -17,34 +17,37 @@ use alluvium_base::Purpose;
 use alluvium_device::{Buffer, Directory, FileOptions};
 use alluvium_storage::Result;
 
-/// Bytes that are copied while no page is written: who evicts one waits for it.
+/// The number of bytes that are copied while no page is written. A thread that evicts a dirty page
+/// waits for it.
 const STEP: u64 = 4 << 20;
 const _: () = assert!(STEP.is_multiple_of(64 << 10), "pages are copied whole");
 
 impl Pool {
-    /// Keeps every checkpoint that can be gone back to, until [`Pool::release`]. The journal grows
-    /// with what is written meanwhile.
+    /// Keeps the images of every checkpoint to which the pages can be rolled back, until
+    /// [`Pool::release`]. The journal grows with each page that is overwritten in this time.
     pub fn hold(&self) {
         self.journal.hold();
     }
 
-    /// Ends what [`Pool::hold`] has begun.
+    /// Ends a hold of [`Pool::hold`].
     pub fn release(&self) {
         self.journal.release();
     }
 
-    /// Returns how many bytes a copy has, about.
+    /// Returns the approximate size of a copy in bytes.
     #[must_use]
     pub fn copied_bytes(&self) -> u64 {
         self.segments.lock().high_water() * self.options.page_bytes as u64
     }
 
-    /// Writes the pages of a root into another directory, in a file of the same name. The pool was
-    /// held before the root was handed out, or while it was the durable one. `wrote` is told how
-    /// many bytes were written, and ends the copy by failing.
+    /// Writes the pages of a root to a file of the same name in another directory. The caller must
+    /// have called [`Pool::hold`] before the root was handed out, or while it was the durable one.
+    /// `wrote` receives the number of bytes after each step, and can end the copy by returning an
+    /// error.
     ///
     /// # Errors
-    /// A root of others; files of these names there; as the devices say; what `wrote` returns.
+    /// A root of other pages; files of these names exist; I/O errors of either directory; the
+    /// errors of `wrote`.
     pub fn copy_hosted(
         &self,
         root: &[u8],
@@ -63,7 +66,7 @@ impl Pool {
         while at < end {
             let next = end.min(at + STEP);
             target.grow(next)?;
-            // A copy is made of what no thread writes to.
+            // The range is copied while no thread writes to it.
             let still = self.writing.write();
             let copied = target.copy_from(&*self.device, at..next, Purpose::Check);
             drop(still);
@@ -88,7 +91,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Reads a root of this file.
+    /// Decodes a root of this file.
     fn named(&self, root: &[u8]) -> Result<Superblock> {
         let refused = |why: String| not_these_pages(self.device.name(), why);
         let root = Superblock::decode_short(root)

@@ -1,4 +1,4 @@
-//! Makes frames free: dirty pages are written in batches, outside the buffer's mutex.
+//! Eviction. Dirty pages are written in batches, without the mutex of the shard.
 
 use super::PageBuffer;
 use super::format::seal_page;
@@ -11,12 +11,13 @@ use alluvium_storage::{Error, Result};
 use parking_lot::MutexGuard;
 use std::sync::atomic::Ordering;
 
-/// Most pages of one eviction: they share a sync of the journal.
+/// The most pages that an eviction writes: they share a sync of the journal.
 pub(super) const WRITTEN_TOGETHER: usize = 32;
 
 impl Pool {
-    /// Frees a frame, or writes dirty pages so that the next call can. Returns whether the
-    /// caller tries again at once; else every frame is pinned or being written, and it waits.
+    /// Frees a frame, or writes dirty pages so that the next call can. Returns whether the caller
+    /// should try again at once. On `false` every frame is pinned or being written, and the caller
+    /// waits.
     pub(super) fn make_space(&self, mut state: MutexGuard<'_, State>) -> Result<bool> {
         let is_idle =
             |state: &State, frame: usize| !self.frames[frame].is_pinned() && !state.is_written(frame);
@@ -25,8 +26,8 @@ impl Pool {
             let Some(first) = state.victims(1, |frame| is_idle(&state, frame)).pop() else {
                 return Ok(false);
             };
-            // A reference that the queues have not been told of counts now. Others may go on
-            // touching it, so this ends.
+            // References that the queues have not seen yet count now. Other threads may keep
+            // touching frames, so the number of attempts is bounded.
             references = references.saturating_sub(1);
             if references == 0 || !self.frames[first].is_touched.swap(false, Ordering::Relaxed) {
                 break first;
@@ -34,7 +35,7 @@ impl Pool {
             state.touch(first);
         };
         if !self.frames[first].is_dirty.load(Ordering::Acquire) {
-            // Whether it was evicted or pinned meanwhile: the caller looks again.
+            // The caller tries again, whether the frame was evicted here or pinned in the meantime.
             self.evict(&mut state, first);
             return Ok(true);
         }
@@ -43,25 +44,26 @@ impl Pool {
         }
         let is_victim =
             |frame: usize| is_idle(&state, frame) && self.frames[frame].is_dirty.load(Ordering::Acquire);
-        // None of them, if all were pinned meanwhile without the mutex: the caller looks again.
+        // There may be no victim, if all were pinned without the mutex in the meantime; the caller
+        // tries again.
         let victims = state.victims(WRITTEN_TOGETHER, is_victim);
         let pins = self.begin_writing(&mut state, &victims);
         drop(state);
-        // They may be pinned, and written to, from here on: who evicts them looks again (PB4).
+        // From here on they may be pinned and written to: an eviction checks them again (PB4).
         let written = {
             let _writing = self.writing.read();
             self.write_back(&victims)
         };
         self.end_writing(&victims, pins);
         match written {
-            // What is under way comes to its end: on a full disk they are written later.
+            // On a full disk the operation in progress completes, and the pages are written later.
             Err(error) => self.make_space_unwritten(self.shard_of_frame(first).lock(), error),
             Ok(()) => Ok(true),
         }
     }
 
-    /// Takes a page out of its frame, and returns whether it did: not one that is pinned or dirty,
-    /// which it may have become without the mutex.
+    /// Removes a page from its frame. Returns `false` if the page is pinned or dirty, which it may
+    /// have become without the mutex.
     pub(super) fn evict(&self, state: &mut State, frame: usize) -> bool {
         let of = &self.frames[frame];
         if !of.close() {
@@ -76,8 +78,8 @@ impl Pool {
         is_clean
     }
 
-    /// Frees a frame although no page can be written, as `error` says: one whose page is on the
-    /// device, or a spare one.
+    /// Frees a frame although no page can be written because of `error`: a frame with a clean page,
+    /// or a spare one.
     fn make_space_unwritten(&self, mut state: MutexGuard<'_, State>, error: Error) -> Result<bool> {
         let is_clean = |frame: usize| {
             let of = &self.frames[frame];
@@ -91,8 +93,8 @@ impl Pool {
         state.add_spare().then_some(true).ok_or(error)
     }
 
-    /// Marks frames of one shard as being written, so that no other thread writes or evicts them
-    /// meanwhile.
+    /// Marks frames of one shard as being written, which prevents other threads from writing or
+    /// evicting them.
     pub(super) fn begin_writing(&self, state: &mut State, frames: &[usize]) -> Vec<Pin<'_>> {
         let mut pins = Vec::with_capacity(frames.len());
         for &frame in frames {
@@ -115,17 +117,19 @@ impl Pool {
         self.waiters.notify();
     }
 
-    /// Writes those of the frames whose latch no writer holds. The caller holds `writing`,
-    /// and has begun to write the frames.
+    /// Writes the dirty ones of the frames, except those whose latch a writer holds. The caller
+    /// holds `writing`, and has called [`Pool::begin_writing`] for the frames.
     pub(super) fn write_back(&self, frames: &[usize]) -> Result<()> {
         let epoch = self.epoch.load(Ordering::Acquire);
         let mut copies: Vec<(usize, u64, Buffer)> = Vec::with_capacity(frames.len());
         for &frame in frames {
-            // A waiting evictor could close a circle of latches: what is latched is left.
+            // An evicting thread that waits for a latch could deadlock, so latched pages are
+            // skipped.
             let Some(page) = self.frames[frame].latch.try_read() else {
                 continue;
             };
-            // Taken back before the copy, under the latch: a later write sets it again (PB4).
+            // The mark is cleared under the latch and before the copy, so that a later write sets
+            // it again (PB4).
             if self.frames[frame].is_dirty.swap(false, Ordering::AcqRel) {
                 copies.push((frame, page.number, Buffer::padded(page.bytes())));
             }

@@ -1,7 +1,7 @@
-//! The bytes of a file of pages and of its journal, version 1. All integers little-endian.
+//! The format of a page file and of its journal, version 1. All integers are little-endian.
 //!
-//! The file: two superblocks of 4096 bytes, of which that with the higher epoch counts, then
-//! pages.
+//! The file has two superblocks of 4096 bytes, of which the one with the higher epoch counts,
+//! followed by pages.
 //!
 //! A superblock:
 //!
@@ -23,12 +23,13 @@
 //!               zeros
 //! ```
 //!
-//! Pages that another store hosts have the checkpoint's superblock in that store, without zeros.
-//! Their own has 9 bytes of an owner: the oldest epoch that they can go back to (8), and 1 once a
-//! page of this checkpoint may have been written over, 0 before (1). Earlier versions wrote 8
-//! bytes, and any page may have been written over.
+//! The checkpoint's superblock of hosted pages is stored in the host, without the zeros at the end.
+//! The file's own superblocks have 9 bytes of owner data: the oldest epoch to which the file can be
+//! rolled back (8 bytes), and 1 once a page of this checkpoint may have been overwritten, 0 before
+//! that (1 byte). Earlier versions wrote 8 bytes, which means that any page may have been
+//! overwritten.
 //!
-//! A page, and behind it what its owner keeps there:
+//! A page, followed by the content of its owner:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -42,7 +43,7 @@
 //!               of a free page: 255, and the next free page plus 1 (8), 0 for none
 //! ```
 //!
-//! A record of the journal, at a multiple of a page and a block:
+//! A record of the journal. Its size is a page plus 512 bytes, and its offset a multiple of that:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -60,27 +61,27 @@ use alluvium_base::checksum::seeded;
 
 pub(super) const VERSION: u32 = 1;
 const MAGIC: u64 = u64::from_le_bytes(*b"ALVPAGES");
-/// Bytes of a superblock.
+/// Size of a superblock in bytes.
 pub(super) const SUPERBLOCK: usize = 4096;
-/// Bytes of a page that are not its owner's.
+/// Size of a page's header in bytes.
 pub const PAGE_HEADER: usize = 40;
-/// Bytes of a record of the journal before the image.
+/// Size of a journal record's header in bytes.
 pub(super) const RECORD_HEADER: usize = 512;
-/// Most bytes that the owner of the pages keeps in a superblock.
+/// The most bytes that the owner of the pages may store in a superblock.
 pub(super) const MOST_META: usize = 1024;
 const FIXED: usize = 72;
 /// The first byte of a free page's content.
 const FREE: u8 = 255;
-/// The epoch of a page that is lost.
+/// The epoch of a lost page.
 const LOST: u64 = u64::MAX;
-/// The seed of a superblock's checksum: no page and no record has this number.
+/// The seed of a superblock's checksum, which differs from all numbers of pages and records.
 const SUPERBLOCK_SEED: u64 = u64::MAX;
 const _: () = assert!(
     FIXED + 16 * super::segments::MOST_SEGMENTS + MOST_META <= SUPERBLOCK,
     "every superblock fits"
 );
 
-/// What a superblock says.
+/// The contents of a superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Superblock {
     pub(super) page_bytes: u32,
@@ -88,12 +89,12 @@ pub(super) struct Superblock {
     pub(super) epoch: u64,
     pub(super) high_water: u64,
     pub(super) first_segment: u64,
-    /// Of each segment: the head of its free list and the list's length.
+    /// For each segment the head and the length of its free list.
     pub(super) free: Vec<(Option<u64>, u64)>,
     pub(super) meta: Vec<u8>,
 }
 
-/// Why bytes are no superblock.
+/// The reason why bytes are not a valid superblock.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     Wrong(String),
@@ -107,7 +108,7 @@ impl From<Truncated> for Refusal {
 }
 
 impl Superblock {
-    /// Returns its bytes.
+    /// Returns the encoded superblock.
     pub(super) fn encode(&self) -> Vec<u8> {
         assert!(self.meta.len() <= MOST_META, "what the owner keeps fits (PB6)");
         let mut body = Vec::with_capacity(SUPERBLOCK);
@@ -135,7 +136,7 @@ impl Superblock {
         out
     }
 
-    /// Reads one.
+    /// Decodes a superblock.
     pub(super) fn decode(bytes: &[u8]) -> Result<Superblock, Refusal> {
         let mut reader = Reader::new(bytes);
         let sum = reader.u64()?;
@@ -175,14 +176,15 @@ impl Superblock {
 }
 
 impl Superblock {
-    /// Returns its bytes without the zeros at the end, for a root that others keep.
+    /// Returns the encoded superblock without the zeros at the end, for a root that the host
+    /// stores.
     pub(super) fn encode_short(&self) -> Vec<u8> {
         let mut bytes = self.encode();
         bytes.truncate(FIXED + 16 * self.free.len() + self.meta.len());
         bytes
     }
 
-    /// Reads such bytes.
+    /// Decodes such a root.
     pub(super) fn decode_short(bytes: &[u8]) -> Result<Superblock, Refusal> {
         let mut whole = bytes.to_vec();
         if whole.len() > SUPERBLOCK {
@@ -197,25 +199,25 @@ impl Superblock {
     }
 }
 
-/// Whether pages of the last checkpoint may have been written over.
+/// Whether pages of the last checkpoint may have been overwritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Overwrites {
-    /// None has been.
+    /// No page was overwritten.
     None,
-    /// The journal has the old images of those that were.
+    /// Pages may have been overwritten; the journal has their old images.
     Possible,
 }
 
-/// What a hosted file keeps in its own superblock.
+/// The owner data in a hosted file's own superblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct HostedMeta {
-    /// The oldest checkpoint that it can go back to.
+    /// The oldest checkpoint to which the file can be rolled back.
     pub(super) oldest: u64,
     pub(super) overwrites: Overwrites,
 }
 
 impl HostedMeta {
-    /// Returns its bytes.
+    /// Returns the encoded data.
     pub(super) fn encode(self) -> Vec<u8> {
         let mut out = Vec::with_capacity(9);
         Writer::new(&mut out)
@@ -224,7 +226,7 @@ impl HostedMeta {
         out
     }
 
-    /// Reads them.
+    /// Decodes the data.
     pub(super) fn decode(meta: &[u8]) -> Option<HostedMeta> {
         let mut reader = Reader::new(meta);
         let oldest = reader.u64().ok()?;
@@ -237,7 +239,7 @@ impl HostedMeta {
     }
 }
 
-/// What is wrong with a page.
+/// The fault of an invalid page.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum PageFault {
     Damaged { expected: String, found: String },
@@ -260,7 +262,7 @@ fn u128_at(page: &[u8], at: usize) -> u128 {
     bytes.map_or(0, |bytes| u128::from_le_bytes(*bytes))
 }
 
-/// Writes the header of a page, with the checksum of all of it.
+/// Writes the header of a page, with the checksum of the whole page.
 pub(super) fn seal_page(page: &mut [u8], number: u64, identity: u128, epoch: u64) {
     assert!(page.len() > PAGE_HEADER, "a page has content");
     put(page, 8, &identity.to_le_bytes());
@@ -270,8 +272,8 @@ pub(super) fn seal_page(page: &mut [u8], number: u64, identity: u128, epoch: u64
     put(page, 0, &sum.to_le_bytes());
 }
 
-/// Checks a page that was read (PB5): checksum, store, number, and that no later epoch wrote
-/// it.
+/// Checks a page that was read (PB5): checksum, store, number, and that its epoch is not above
+/// `newest`.
 pub(super) fn check_page(page: &[u8], number: u64, identity: u128, newest: u64) -> Result<(), PageFault> {
     let (stored, sum) = (u64_at(page, 0), seeded(number, page.get(8..).unwrap_or_default()));
     let damaged = |expected: String, found: String| Err(PageFault::Damaged { expected, found });
@@ -305,14 +307,14 @@ pub(super) fn check_page(page: &[u8], number: u64, identity: u128, newest: u64) 
     Ok(())
 }
 
-/// Returns whether a page of a checkpoint is a genuine one that was written over since.
+/// Returns whether a page is valid and was written after `checkpoint`.
 pub(super) fn is_later(page: &[u8], number: u64, identity: u128, checkpoint: u64) -> bool {
     let epoch = u64_at(page, 32);
     epoch > checkpoint && epoch != LOST && check_page(page, number, identity, u64::MAX).is_ok()
 }
 
-/// Makes a page a lost one. `place` is where its old image is damaged: the journal's file and the
-/// offset, if that is known.
+/// Marks a page as lost. `place` is the location of its damaged old image, if known: the journal's
+/// file and the offset.
 pub(super) fn seal_lost(page: &mut [u8], number: u64, identity: u128, place: Option<(u8, u64)>) {
     let (file, offset) = place.map_or((0, 0), |(file, offset)| (file.saturating_add(1), offset));
     put(page, PAGE_HEADER, &[file]);
@@ -321,26 +323,26 @@ pub(super) fn seal_lost(page: &mut [u8], number: u64, identity: u128, place: Opt
     assert!(read_lost(page) == place, "a lost page says why");
 }
 
-/// Returns where the old image of a lost page is damaged, if that is known.
+/// Returns the location of a lost page's damaged old image, if known.
 fn read_lost(page: &[u8]) -> Option<(u8, u64)> {
     let file = page.get(PAGE_HEADER)?.checked_sub(1)?;
     Some((file, u64_at(page, PAGE_HEADER + 1)))
 }
 
-/// Makes the content of a page that of a free one; `next` follows in the list.
+/// Writes the content of a free page; `next` is the next page of the free list.
 pub(super) fn write_free(content: &mut [u8], next: Option<u64>) {
     put(content, 0, &[FREE]);
     put(content, 1, &next.map_or(0, |next| next + 1).to_le_bytes());
     assert!(read_free(content) == Some(next), "a free page reads as one");
 }
 
-/// Returns which page follows in the free list, if the content is that of a free page.
+/// Returns the next page of the free list, if the content is that of a free page.
 pub(super) fn read_free(content: &[u8]) -> Option<Option<u64>> {
     (content.first() == Some(&FREE)).then(|| u64_at(content, 1).checked_sub(1))
 }
 
-/// Writes the header of a journal's record, behind which the image stands; `index` is its
-/// place.
+/// Writes the header of a journal record, which precedes the image. `index` is the position of the
+/// record.
 pub(super) fn seal_record(record: &mut [u8], index: u64, identity: u128, epoch: u64, page: u64) {
     assert!(record.len() > RECORD_HEADER, "a record has an image");
     put(record, 8, &identity.to_le_bytes());
@@ -350,13 +352,13 @@ pub(super) fn seal_record(record: &mut [u8], index: u64, identity: u128, epoch: 
     put(record, 0, &sum.to_le_bytes());
 }
 
-/// Returns the epoch and the page's number that a damaged record of this store names. Either may be
-/// what is damaged.
+/// Returns the epoch and the page number in a damaged record of this store. Either of them may be
+/// the damaged part.
 pub(super) fn names_of(record: &[u8], identity: u128) -> Option<(u64, u64)> {
     (u128_at(record, 8) == identity).then(|| (u64_at(record, 24), u64_at(record, 32)))
 }
 
-/// Returns the epoch, the page's number and the image of a record, if it is one of this store.
+/// Returns the epoch, the page number and the image of a valid record of this store.
 pub(super) fn open_record(record: &[u8], index: u64, identity: u128) -> Option<(u64, u64, &[u8])> {
     let sum = seeded(index, record.get(8..)?);
     let genuine = u64_at(record, 0) == sum && u128_at(record, 8) == identity;
@@ -367,8 +369,9 @@ pub(super) fn open_record(record: &[u8], index: u64, identity: u128) -> Option<(
     ))
 }
 
-/// Reads bytes as a superblock, as a root, as a page and as a record, and returns how many of
-/// these they are. What is read is written the same again. `node` looks at what a page holds.
+/// Decodes bytes as a superblock, a root, a page and a record, and returns how many of these
+/// formats accept them. Everything decoded is encoded again and compared. `node` checks the content
+/// of a page.
 pub(in crate::paged) fn reread(bytes: &[u8], node: &dyn Fn(&[u8]) -> bool) -> usize {
     let mut found = 0;
     let mut block = bytes.to_vec();
@@ -414,7 +417,7 @@ pub(in crate::paged) fn reread(bytes: &[u8], node: &dyn Fn(&[u8]) -> bool) -> us
     found
 }
 
-/// Returns bytes of a superblock, of a root, of a page and of a record.
+/// Returns examples of a superblock, a root, a page and a record.
 pub(in crate::paged) fn examples() -> Vec<Vec<u8>> {
     let superblock = Superblock {
         page_bytes: 512,

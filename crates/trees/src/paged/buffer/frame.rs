@@ -1,4 +1,4 @@
-//! Memory of one page, with its latch and its pins, and the guards that give access to it.
+//! The memory of one page, with its latch and pins, and the guards that give access to it.
 
 use super::format::PAGE_HEADER;
 use super::lending::{Lent, Loans};
@@ -10,22 +10,22 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// The number of no page.
+/// The number that means no page.
 pub(super) const NO_PAGE: u64 = u64::MAX;
-/// In place of pins while a page is taken out of its frame: none can be added meanwhile.
+/// The value of `pins` while a page is removed from its frame. No pin can be added in this state.
 const CLOSED: u32 = 1 << 31;
 
-/// What a frame's latch protects.
+/// The data protected by a frame's latch.
 #[derive(Debug)]
 pub(super) struct Page {
-    /// None before the frame's first page.
+    /// `None` before the frame's first page.
     pub(super) buffer: Option<Buffer>,
-    /// Which page the bytes are; [`NO_PAGE`] after a failed read.
+    /// The number of the page; [`NO_PAGE`] after a failed read.
     pub(super) number: u64,
 }
 
 impl Page {
-    /// Returns the bytes; none of a frame that had no page yet.
+    /// Returns the bytes of the page; empty before the frame's first page.
     pub(super) fn bytes(&self) -> &[u8] {
         self.buffer.as_deref().unwrap_or_default()
     }
@@ -35,27 +35,27 @@ impl Page {
     }
 }
 
-/// Memory of one page.
+/// The memory of one page.
 #[derive(Debug)]
 pub(super) struct Frame {
     pub(super) latch: RwLock<Page>,
-    /// Who uses the page or waits for its latch, or [`CLOSED`].
+    /// The number of threads that use the page or wait for its latch, or [`CLOSED`].
     pub(super) pins: AtomicU32,
-    /// Which page the frame is of, for those who come without the buffer's mutex. It is set once
-    /// the latch is held, and taken back under the mutex.
+    /// The page in the frame, for threads without the buffer's mutex. It is set while the latch is
+    /// held, and cleared under the mutex.
     pub(super) owner: AtomicU64,
-    /// Whether the page was pinned without the mutex since the queues were told.
+    /// Whether the page was pinned without the mutex since the queues were last updated.
     pub(super) is_touched: AtomicBool,
-    /// How often it was pinned without the mutex.
+    /// The number of pins without the mutex.
     pub(super) quick_hits: AtomicU64,
     pub(super) lent: Lent,
-    /// Whether the page was written since it was last on the device. Set under the exclusive
-    /// latch, taken back under a shared one.
+    /// Whether the page was changed since it was last written to the device. Set under the
+    /// exclusive latch, cleared under a shared one.
     pub(super) is_dirty: AtomicBool,
 }
 
 impl Frame {
-    /// Returns one with an empty page.
+    /// Returns a frame with an empty page.
     pub(super) fn new(page_bytes: usize, number: u64) -> Frame {
         assert!(page_bytes > PAGE_HEADER, "a page has content");
         let page = Page {
@@ -65,7 +65,7 @@ impl Frame {
         Frame::of(page, Lent::new(0, 1))
     }
 
-    /// Returns one without memory for a page.
+    /// Returns a frame without memory for a page.
     pub(super) fn unused(lent: Lent) -> Frame {
         let page = Page {
             buffer: None,
@@ -87,18 +87,19 @@ impl Frame {
         }
     }
 
-    /// Notes that the page was used without the buffer's mutex. The queues learn of it when the
-    /// frame is the next to be evicted.
+    /// Records a use of the page without the buffer's mutex. The queues are updated when the frame
+    /// is the next victim.
     pub(super) fn touch(&self) {
         if !self.is_touched.load(Ordering::Relaxed) {
             self.is_touched.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Makes the frame that of no page, and takes back what it was lent. The caller holds the
+    /// Removes the page from the frame, and takes back the items lent to it. The caller holds the
     /// buffer's mutex, and either the frame is closed, or the caller holds its latch exclusively.
     pub(super) fn leave(&self, loans: &Loans) {
-        // First, so that no reader takes for unchanged what another frame's writer changes.
+        // The version is raised first, so that a reader detects later changes by a writer of
+        // another frame.
         self.lent.raise();
         self.owner.store(NO_PAGE, Ordering::Release);
         self.is_touched.store(false, Ordering::Relaxed);
@@ -113,22 +114,22 @@ impl Frame {
         self.pins.load(Ordering::Acquire) & !CLOSED > 0
     }
 
-    /// Refuses further pins, and returns whether it does: not while there are any. The caller holds
-    /// the buffer's mutex until it calls [`Frame::reopen`].
+    /// Refuses further pins. Returns `false`, with no effect, if the frame is pinned. The caller
+    /// holds the buffer's mutex until it calls [`Frame::reopen`].
     pub(super) fn close(&self) -> bool {
         self.pins
             .compare_exchange(0, CLOSED, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
     }
 
-    /// Ends what [`Frame::close`] has begun.
+    /// Accepts pins again after [`Frame::close`].
     pub(super) fn reopen(&self) {
         let before = self.pins.swap(0, Ordering::AcqRel);
         assert!(before == CLOSED, "no pin is added to a closed frame (PB2)");
     }
 }
 
-/// Where threads wait for a frame that is not pinned.
+/// Threads that wait for a frame without pins.
 #[derive(Debug, Default)]
 pub(super) struct Waiters {
     count: AtomicUsize,
@@ -137,7 +138,7 @@ pub(super) struct Waiters {
 }
 
 impl Waiters {
-    /// Waits until a frame may have become free, at most some milliseconds.
+    /// Waits until a frame may have become free, at most for `most`.
     pub(super) fn wait(&self, most: Duration) {
         self.count.fetch_add(1, Ordering::SeqCst);
         let mut lock = self.lock.lock();
@@ -147,7 +148,7 @@ impl Waiters {
         assert!(before > 0, "who waits is counted");
     }
 
-    /// Wakes those who wait, if there are any.
+    /// Wakes all waiting threads.
     pub(super) fn notify(&self) {
         if self.count.load(Ordering::SeqCst) > 0 {
             self.wake.notify_all();
@@ -163,18 +164,18 @@ pub(super) struct Pin<'b> {
 }
 
 impl<'b> Pin<'b> {
-    /// Adds a pin. The caller holds the buffer's mutex, or a pin.
+    /// Adds a pin. The caller must hold the buffer's mutex or another pin.
     pub(super) fn new(frame: &'b Frame, waiters: &'b Waiters) -> Pin<'b> {
         let before = frame.pins.fetch_add(1, Ordering::AcqRel);
         debug_assert!(before < CLOSED, "a frame is closed under the mutex only (PB2)");
         Pin { frame, waiters }
     }
 
-    /// Adds a pin to the frame of a page, unless it is that of another page, or is just losing it.
-    /// The caller holds nothing.
+    /// Adds a pin to the frame of a page. Returns `None` if the frame has another page or is being
+    /// evicted. The caller need not hold anything.
     ///
-    /// Which page it is of is looked at behind the pin: a page is evicted only while its frame is
-    /// closed, so what is seen then stays.
+    /// The owner is checked after the pin is added: a page is evicted only while its frame is
+    /// closed, so the owner cannot change any more.
     pub(super) fn optimistic(frame: &'b Frame, page: u64, waiters: &'b Waiters) -> Option<Pin<'b>> {
         assert!(page != NO_PAGE, "the page has a number");
         let add = |pins: u32| (pins < CLOSED).then_some(pins + 1);
@@ -199,9 +200,9 @@ impl Drop for Pin<'_> {
 
 /// A page that may be read: pinned, with a shared latch.
 pub struct Shared<'b> {
-    // Fields are dropped in this order: the latch is free before the pin is.
+    // Fields are dropped in this order: the latch is released before the pin.
     pub(super) page: RwLockReadGuard<'b, Page>,
-    /// Held for its end alone, unless readers leave the latch before it.
+    /// Held only to be dropped, unless a reader releases the latch earlier.
     #[cfg_attr(not(feature = "couplings"), expect(dead_code))]
     pub(super) pin: Pin<'b>,
 }
@@ -228,8 +229,9 @@ impl<'b> Shared<'b> {
 impl<'b> Exclusive<'b> {
     pub(super) fn new(page: RwLockWriteGuard<'b, Page>, pin: Pin<'b>) -> Exclusive<'b> {
         debug_assert!(pin.frame.is_pinned(), "what is latched is pinned");
-        // Before anything is changed, under the latch: who reads it later behind the latch of a
-        // page that was changed with this one sees it.
+        // The version is raised under the latch before any change. A thread that later reads a
+        // change, after latching any page changed together with this one, also sees the new
+        // version.
         pin.frame.lent.raise();
         Exclusive { page, pin }
     }
@@ -244,7 +246,7 @@ impl<'b> Exclusive<'b> {
         &mut self.page
     }
 
-    /// Lets others read the page, too.
+    /// Turns the exclusive latch into a shared one.
     #[must_use]
     pub fn downgrade(self) -> Shared<'b> {
         Shared::new(RwLockWriteGuard::downgrade(self.page), self.pin)
@@ -267,8 +269,8 @@ impl Deref for Exclusive<'_> {
 
 impl DerefMut for Exclusive<'_> {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // Only the holder of the exclusive latch sets it, and it is read after the latch is
-        // free.
+        // Only the holder of the exclusive latch sets the mark, and it is read only after the latch
+        // is released.
         self.pin.frame.is_dirty.store(true, Ordering::Relaxed);
         &mut self.page.bytes_mut()[PAGE_HEADER..]
     }

@@ -1,11 +1,11 @@
-//! The frames of a pool. They are made some at a time, once they are used, and stay where they are.
+//! The frames of a pool. They are allocated in chunks on first use, and never move.
 
 use super::frame::Frame;
 use super::lending::Lent;
 use std::ops::Index;
 use std::sync::OnceLock;
 
-/// Frames that are made together.
+/// The number of frames in a chunk.
 const CHUNK: usize = 64;
 
 /// Frames by number.
@@ -16,7 +16,7 @@ pub(super) struct Frames {
 }
 
 impl Frames {
-    /// Returns a number of frames, none of which is made yet.
+    /// Returns `len` frames, none of which is allocated yet.
     pub(super) fn new(len: usize) -> Frames {
         assert!(len > 0, "a pool has frames");
         let chunks = (0..len.div_ceil(CHUNK)).map(|_| OnceLock::new());
@@ -26,17 +26,16 @@ impl Frames {
         }
     }
 
-    /// Returns how many there may be.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Returns a frame, if it was used.
+    /// Returns a frame, if its chunk is allocated.
     pub(super) fn get(&self, number: usize) -> Option<&Frame> {
         self.chunks.get(number / CHUNK)?.get()?.get(number % CHUNK)
     }
 
-    /// Returns those that were made.
+    /// Returns all allocated frames.
     pub(super) fn made(&self) -> impl Iterator<Item = &Frame> {
         self.chunks.iter().filter_map(OnceLock::get).flatten()
     }

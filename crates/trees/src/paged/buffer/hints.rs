@@ -1,20 +1,20 @@
-//! Where pages were last seen: pins of pages in memory need no mutex.
+//! Hints to the frames of pages, with which pages in memory are pinned without a mutex.
 //!
-//! A place is for many pages; the last that was pinned under the mutex has it. What stands there
-//! may be out of date, and is proven by the frame itself. The thesis loses throughput with each
-//! thread because every pin takes the lock of its one table (section 6.4), and leaves a table
-//! without it to later work (section 8.5).
+//! A hint is shared by many pages, and refers to the last of them that was pinned under the mutex.
+//! It may be out of date, so the frame itself is checked. The thesis loses throughput with each
+//! thread because every pin locks its only table (section 6.4), and leaves a table without that
+//! lock to later work (section 8.5).
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Places for each frame: few pages share one.
+/// The number of hints for each frame, so that few pages share one.
 const PLACES: usize = 4;
-/// No frame.
+/// The number that means no frame.
 const NONE: u32 = u32::MAX;
 const _: () = assert!(PLACES > 1, "most pages in memory have a place of their own");
 
-/// The frame in which a reference's page was last found.
+/// A hint stored with a reference: the frame in which the referenced page was last found.
 #[derive(Debug)]
 pub struct Way(AtomicU32);
 
@@ -25,42 +25,42 @@ impl Default for Way {
 }
 
 impl Way {
-    /// Returns one that remembers no frame.
+    /// Returns an empty hint.
     #[must_use]
     pub fn new() -> Way {
         Way(AtomicU32::new(NONE))
     }
 
-    /// Returns the frame that the page may be in.
+    /// Returns the frame that may have the page.
     pub(super) fn get(&self) -> Option<usize> {
         let frame = self.0.load(Ordering::Acquire);
         (frame != NONE).then_some(frame as usize)
     }
 
-    /// Remembers where the page is.
+    /// Stores the frame of the page.
     pub(super) fn set(&self, frame: usize) {
         assert!(frame < NONE as usize, "frames are numbered");
         self.0.store(frame as u32, Ordering::Release);
     }
 }
 
-/// Places that are made together, once one of them is needed.
+/// The number of hints that are allocated together, on first use.
 const PLACES_TOGETHER: usize = 256;
 
-/// Guesses which frame a page is in.
+/// A hash table of hints by page.
 #[derive(Debug)]
 pub(super) struct Hints {
-    /// A power of two, or none.
+    /// The number of hints: a power of two, or 0.
     count: usize,
     chunks: Box<[OnceLock<Box<[Way]>>]>,
 }
 
 impl Hints {
-    /// Bytes for each frame, at most.
+    /// The most memory for each frame, in bytes.
     pub(super) const FRAME_BYTES: usize = 2 * PLACES * size_of::<Way>();
 
-    /// Returns places for a number of frames. Without a frame there is no place, so that pins take
-    /// the mutex.
+    /// Returns hints for a number of frames. With 0 frames there are no hints, so that every pin
+    /// locks the mutex.
     pub(super) fn new(frames: usize) -> Hints {
         assert!(frames < NONE as usize, "frames are numbered");
         let count = match frames {
@@ -74,22 +74,22 @@ impl Hints {
         }
     }
 
-    /// Returns the chunk of a page's place, and the place in it.
+    /// Returns the chunk of a page's hint, and the index in it.
     fn place(&self, page: u64) -> Option<(&OnceLock<Box<[Way]>>, usize)> {
-        // Fibonacci hashing (Knuth 6.4): neighbours lie far apart.
+        // Fibonacci hashing (Knuth 6.4) spreads neighbouring pages.
         let mixed = page.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let place = mixed as usize & self.count.checked_sub(1)?;
         let chunk = self.chunks.get(place / PLACES_TOGETHER)?;
         Some((chunk, place % PLACES_TOGETHER))
     }
 
-    /// Returns the frame that the page may be in.
+    /// Returns the frame that may have the page.
     pub(super) fn of(&self, page: u64) -> Option<usize> {
         let (chunk, at) = self.place(page)?;
         chunk.get()?.get(at)?.get()
     }
 
-    /// Notes where a page is.
+    /// Stores the frame of a page.
     pub(super) fn set(&self, page: u64, frame: usize) {
         if let Some((chunk, at)) = self.place(page) {
             let places = chunk.get_or_init(|| (0..PLACES_TOGETHER).map(|_| Way::new()).collect());

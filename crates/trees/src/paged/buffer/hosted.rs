@@ -1,9 +1,9 @@
-//! Pages whose checkpoints another store makes durable, with all that it has.
+//! Hosted pages: another store makes their checkpoints durable together with its own state.
 //!
-//! The pages stand still for a moment, are written and synced, and hand out a root. The store makes
-//! that durable later, or never; until the next time it is not known which. So images are kept for
-//! every checkpoint that may be the durable one. Opening the pages takes the root that the store
-//! has.
+//! For a checkpoint, changes of the pages stop briefly, while the pages are written and synced and
+//! a root is handed out. The store makes the root durable later, or never, and the pages do not
+//! learn which until their next checkpoint. So images are kept for every checkpoint that may be the
+//! durable one. Opening the pages requires the root that the store has.
 //!
 //! ```text
 //!   stand            dirty pages are written, their old images first     NAME, NAME.0 or NAME.1
@@ -27,16 +27,16 @@ use alluvium_storage::Result;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Whether the root that was handed out last is what a crash leaves.
+/// Whether a crash would restore the last root that was handed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LastRoot {
-    /// It is.
+    /// The last root is durable.
     Durable,
-    /// It may never be.
+    /// The last root may never become durable.
     Unknown,
 }
 
-/// The least number of pages in memory of a file that is opened.
+/// The least number of pages in memory for a hosted file.
 const LEAST_HOSTED: usize = 16;
 const _: () = assert!(
     LEAST_HOSTED >= super::pool::LEAST_FRAMES,
@@ -47,15 +47,15 @@ pub(super) fn journals(name: &str) -> [String; 2] {
     [format!("{name}.0"), format!("{name}.1")]
 }
 
-/// Returns how much of the memory that a store gives is for the pages themselves: their frames take
-/// the rest. Whatever memory there is, what was written is read.
+/// Returns how much of the memory budget is for the pages themselves; the rest is for their frames.
+/// The least number of pages is always available, so that existing data can be read.
 fn memory_of_pages(options: &PoolOptions) -> usize {
     let pages = options.memory_bytes / (options.page_bytes + FRAME_BYTES);
     pages.max(LEAST_HOSTED) * options.page_bytes
 }
 
-/// The superblock of the file itself, before a page of the checkpoint is written over: its owner's
-/// bytes have the oldest root that it can go back to.
+/// Returns the superblock of the file itself, as long as no page of the checkpoint is overwritten.
+/// Its owner data has the oldest root to which the file can be rolled back.
 pub(super) fn own(superblock: &Superblock, oldest: u64) -> Superblock {
     let meta = HostedMeta {
         oldest,
@@ -67,7 +67,7 @@ pub(super) fn own(superblock: &Superblock, oldest: u64) -> Superblock {
     }
 }
 
-/// Refuses a file that cannot go back to the checkpoint which a store names, and says why.
+/// Refuses a file that cannot be rolled back to the checkpoint named by the store, with the reason.
 fn reaches(found: &Superblock, root: &Superblock) -> std::result::Result<(), String> {
     let oldest = HostedMeta::decode(&found.meta).map(|meta| meta.oldest);
     let holds = oldest.is_some_and(|oldest| (oldest..=found.epoch).contains(&root.epoch));
@@ -81,10 +81,11 @@ fn reaches(found: &Superblock, root: &Superblock) -> std::result::Result<(), Str
 }
 
 impl Pool {
-    /// Creates a file of pages and the two of its journal. What is left there of others goes.
+    /// Creates a page file and the two files of its journal. Existing files of these names are
+    /// removed.
     ///
     /// # Errors
-    /// Options that do not fit; as the device says.
+    /// Options that do not fit; I/O errors.
     pub fn create_hosted(
         directory: &dyn Directory,
         name: &str,
@@ -113,16 +114,16 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Writes all pages and returns the root of what they are, which holds `meta`. No page is
-    /// changed meanwhile. `last` says what became of the root before.
+    /// Writes all pages and returns their root, which includes `meta`. The caller must exclude all
+    /// changes of pages. `last` is the state of the previous root.
     ///
     /// # Errors
-    /// As the device says. Unless it is a full disk, changes are refused from then on.
+    /// I/O errors. After any error except a full disk, changes are refused.
     pub fn stand(&self, meta: &[u8], last: LastRoot) -> Result<Vec<u8>> {
         let alone = self.write_all()?;
         let epoch = self.epoch.load(Ordering::Acquire) + 1;
         let superblock = self.superblock(epoch, meta);
-        // A hold that begins from here on is of this root or of a later one (PB8).
+        // A hold that begins from here on is for this root or a later one (PB8).
         let is_durable = last == LastRoot::Durable && !self.journal.is_held();
         let oldest = self.journal.oldest(is_durable);
         assert!(oldest < epoch, "an earlier root can be gone back to (PB8)");
@@ -130,7 +131,8 @@ impl Pool {
             .write_own(&own(&superblock, oldest), place_of(epoch))
             .and_then(|()| self.journal.stand(epoch, superblock.high_water, is_durable));
         if let Err(error) = stood {
-            // Whether the superblock is there is not known; what it says holds in both cases.
+            // It is not known whether the superblock was written, but its contents are true in both
+            // cases.
             self.fail(&error);
             return Err(error);
         }
@@ -141,9 +143,9 @@ impl Pool {
         Ok(superblock.encode_short())
     }
 
-    /// Makes it known that pages of the last checkpoint may be written over: an opening that misses
-    /// an image looks for the page. It goes to the place of the other superblock: the one that the
-    /// checkpoint wrote stays whole.
+    /// Records that pages of the last checkpoint may be overwritten, so that an opening that misses
+    /// an image checks all pages. The superblock is written to the other place, so that the one
+    /// written by the checkpoint stays intact.
     pub(super) fn note_overwrites(&self, state: &mut State) -> Result<()> {
         let Some(superblock) = &mut state.still else {
             return Ok(());
@@ -168,11 +170,11 @@ impl Pool {
         Ok(())
     }
 
-    /// Opens pages as `root` says they were, and returns what is kept there. `page_bytes` of the
-    /// options is replaced by that of the file.
+    /// Opens pages in the state of `root`, and returns the owner's data in it. The `page_bytes` of
+    /// the options is replaced by that of the file.
     ///
     /// # Errors
-    /// No such file; a root that the file cannot go back to; damage; as the device says.
+    /// No such file; a root to which the file cannot be rolled back; damage; I/O errors.
     pub fn open_hosted(
         directory: &dyn Directory,
         name: &str,
@@ -232,8 +234,8 @@ impl Pool {
         Ok((pool, root.meta))
     }
 
-    /// Makes sure that `pages` can be allocated, and every page in memory written over, without a
-    /// file growing.
+    /// Makes sure that `pages` can be allocated, and every page in memory overwritten, without
+    /// growing a file.
     ///
     /// # Errors
     /// A full disk, with nothing changed.
@@ -241,24 +243,25 @@ impl Pool {
         self.reserve_for(pages, 0)
     }
 
-    /// As [`Pool::reserve_all`], and `images` more pages can be written over.
+    /// Does the same as [`Pool::reserve_all`], and makes sure that `images` more pages can be
+    /// overwritten.
     ///
     /// # Errors
-    /// As [`Pool::reserve_all`].
+    /// The errors of [`Pool::reserve_all`].
     pub fn reserve_for(&self, pages: u64, images: u64) -> Result<()> {
-        // The journal first: what is missing there must not be taken by pages.
+        // The journal is first, so that pages do not use space that the journal needs.
         self.writable()?;
         self.journal.reserve(images + 2 * self.frames.len() as u64)?;
         self.reserve(pages)
     }
 
-    /// Returns the bytes of the file of pages.
+    /// Returns the size of the page file in bytes.
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
         self.device.len()
     }
 
-    /// Returns the bytes of the journal's files.
+    /// Returns the size of the journal's files in bytes.
     #[must_use]
     pub fn journal_bytes(&self) -> u64 {
         self.journal.bytes()

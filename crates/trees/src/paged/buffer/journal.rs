@@ -1,9 +1,10 @@
-//! Old images of pages: what checkpoints have where pages are written over since (PB6).
+//! The journal of old images: the content, at a checkpoint, of pages that were overwritten since
+//! (PB6).
 //!
-//! A pool of its own has one file of records. A hosted one has two, which take turns, because it
-//! does not know at once whether what it has handed out became durable. A record says of which
-//! checkpoint its image is; to go back to a checkpoint, each page gets its oldest image that is of
-//! that checkpoint or of a later one.
+//! A pool that is not hosted has one file of records. A hosted one has two, which are used in turn,
+//! because it does not know at once whether a root became durable. A record has the checkpoint of
+//! its image. To roll back to a checkpoint, each page gets its oldest image of that checkpoint or a
+//! later one.
 
 use super::format::{RECORD_HEADER, Superblock, names_of, open_record, seal_record};
 use super::pool::Pool;
@@ -15,27 +16,27 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Records that are read together when a file is opened.
+/// The number of records that are read together when a file is opened.
 const READ_TOGETHER: u64 = 16;
-/// The file of the journal grows by at least this many records.
+/// The least number of records by which the journal's file grows.
 const LEAST_GROWTH: u64 = 64;
 const _: () = assert!(LEAST_GROWTH >= READ_TOGETHER, "a read lies in the file");
 
-/// The journal of a file of pages.
+/// The journal of a page file.
 #[derive(Debug)]
 pub(super) struct Journal {
-    /// One, or two that take turns.
+    /// One file, or two that are used in turn.
     files: Vec<Arc<dyn Device>>,
     page_bytes: usize,
     state: Mutex<State>,
 }
 
-/// What was kept since a checkpoint.
+/// The images kept since a checkpoint.
 #[derive(Debug, Default)]
 struct Span {
-    /// The checkpoint.
+    /// The epoch of the checkpoint.
     epoch: u64,
-    /// Pages below this number are in it.
+    /// The number of pages in the checkpoint.
     checkpointed: u64,
     /// Pages whose image is synced.
     kept: BTreeSet<u64>,
@@ -43,18 +44,19 @@ struct Span {
 
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// Of the checkpoints that may be gone back to, the oldest first; there is one at least.
+    /// One for each checkpoint to which the pages can be rolled back, the oldest first; never
+    /// empty.
     spans: Vec<Span>,
-    /// The file that is written to.
+    /// The index of the file in use.
     current: usize,
-    /// Records in that file.
+    /// The number of records in that file.
     records: u64,
-    /// Images since the pool was made.
+    /// The number of images since the pool was created or opened.
     images: u64,
-    /// Copies under way: nothing is forgotten.
+    /// The number of holds by copies: with any, no image is dropped.
     holds: u32,
     /// The superblock of a hosted file as the last checkpoint wrote it, until the first page is
-    /// written over.
+    /// overwritten.
     pub(super) still: Option<Superblock>,
 }
 
@@ -74,37 +76,37 @@ struct Found {
     index: u64,
 }
 
-/// What is at a place of a record.
+/// The result of reading a record.
 #[derive(Clone, Copy, Debug)]
 enum Read {
-    /// A record.
+    /// A valid record.
     Genuine(Found),
-    /// One whose checksum is wrong, and what it names.
+    /// A record with a wrong checksum, and the page that it names.
     Damaged(Found),
-    /// Nothing that names this store, at this index.
+    /// No record of this store, at this index.
     Nothing(u64),
 }
 
-/// What was written back.
+/// The result of a rollback.
 #[derive(Debug, Default)]
 pub(super) struct RolledBack {
-    /// Pages, and of which checkpoint their images are.
+    /// Pages that were restored, with the checkpoint of their image.
     pub(super) images: BTreeMap<u64, u64>,
     /// Pages that damaged records name, with the record's file and offset.
     suspects: BTreeMap<u64, (usize, u64)>,
-    /// The first place without a record that lies before records.
+    /// The first position without a valid record that is followed by records.
     gap: Option<(usize, u64)>,
 }
 
 impl RolledBack {
-    /// Returns in which file of the journal, and where, the image of a page is damaged, about.
+    /// Returns the approximate location, as file and offset, of the damaged image of a page.
     pub(super) fn place_of(&self, page: u64) -> Option<(usize, u64)> {
         self.suspects.get(&page).copied().or(self.gap)
     }
 }
 
 impl Journal {
-    /// Returns the journal in files, without records, for a checkpoint of `checkpointed` pages.
+    /// Returns a journal without records, for a checkpoint of `checkpointed` pages.
     pub(super) fn new(
         files: Vec<Arc<dyn Device>>,
         page_bytes: usize,
@@ -131,7 +133,7 @@ impl Journal {
         }
     }
 
-    /// Notes what the file's own superblock is before a page of its checkpoint is written over.
+    /// Keeps the file's own superblock until a page of its checkpoint is overwritten.
     pub(super) fn begin_still(&self, superblock: Superblock) {
         let mut state = self.state.lock();
         assert!(state.last().kept.is_empty(), "no page was written over (PB6)");
@@ -142,7 +144,7 @@ impl Journal {
         self.state.lock().images
     }
 
-    /// Nothing is forgotten until [`Journal::release`].
+    /// Keeps all images until [`Journal::release`].
     pub(super) fn hold(&self) {
         let mut state = self.state.lock();
         state.holds += 1;
@@ -154,20 +156,21 @@ impl Journal {
         state.holds = state.holds.checked_sub(1).expect("it was held");
     }
 
-    /// Returns whether what checkpoints need that are not durable any more may be forgotten.
+    /// Returns whether a copy is in progress, so that no image may be dropped.
     pub(super) fn is_held(&self) -> bool {
         self.state.lock().holds > 0
     }
 
-    /// Returns the bytes of the files.
+    /// Returns the size of the files in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.len()).sum()
     }
 
-    /// Forgets all images: a checkpoint of `checkpointed` pages is durable. The file shrinks.
+    /// Drops all images, because a checkpoint of `checkpointed` pages is durable, and shrinks the
+    /// file.
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     pub(super) fn restart(&self, epoch: u64, checkpointed: u64) -> Result<()> {
         let mut state = self.state.lock();
         assert!(
@@ -191,8 +194,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Returns the oldest checkpoint that can be gone back to, once `stand` was called with the
-    /// same `is_durable`.
+    /// Returns the oldest checkpoint to which the pages can be rolled back after a call of `stand`
+    /// with the same `is_durable`.
     pub(super) fn oldest(&self, is_durable: bool) -> u64 {
         let state = self.state.lock();
         let mut epochs = state.spans.iter().map(|span| span.epoch);
@@ -204,11 +207,11 @@ impl Journal {
         oldest.expect("a journal begins behind a checkpoint (PB6)")
     }
 
-    /// Begins to keep images of a further checkpoint. `is_durable` says that the one before it is
-    /// what a crash leaves: those before that are forgotten, and the files change their turns.
+    /// Begins to keep images for another checkpoint. If `is_durable`, the previous checkpoint is
+    /// durable: images of all earlier ones are dropped, and the other file is used next.
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     pub(super) fn stand(&self, epoch: u64, checkpointed: u64, is_durable: bool) -> Result<()> {
         let mut state = self.state.lock();
         assert!(state.last().epoch < epoch, "checkpoints are counted (PB8)");
@@ -237,7 +240,7 @@ impl Journal {
         (RECORD_HEADER + self.page_bytes) as u64
     }
 
-    /// Makes sure that `more` images can be kept without the file growing.
+    /// Makes sure that `more` images can be kept without growing the file.
     ///
     /// # Errors
     /// A full disk, with nothing changed.
@@ -258,7 +261,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Puts images behind the journal and syncs it.
+    /// Appends images to the journal and syncs it.
     fn append(&self, state: &mut State, images: Vec<(u64, Buffer)>, identity: u128) -> Result<()> {
         let bytes = self.record_bytes();
         self.grow(state, state.records + images.len() as u64)?;
@@ -286,9 +289,10 @@ impl Journal {
         Ok(())
     }
 
-    /// Reads the records of a file. Those that are not genuine are passed over: what a crash left
-    /// of the last ones was not relied upon, and what was damaged is missed by who needs it.
-    /// Records of older turns of the file are of checkpoints that cannot be named any more.
+    /// Reads the records of a file. Invalid records are reported and skipped: records that were
+    /// being written at a crash were not relied upon, and a page whose record is damaged is
+    /// detected later. Records of earlier uses of the file belong to checkpoints that can no longer
+    /// be named.
     fn read(&self, file: usize, identity: u128, tell: &mut dyn FnMut(Read) -> Result<()>) -> Result<()> {
         let bytes = self.record_bytes();
         let device = &self.files[file];
@@ -318,7 +322,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes the images of a checkpoint of `pages` pages back.
+    /// Writes back the images of a checkpoint of `pages` pages.
     pub(super) fn roll_back(
         &self,
         identity: u128,
@@ -356,7 +360,7 @@ impl Journal {
                     ));
                 }
                 if found.epoch >= epoch {
-                    // Records behind what cannot be read: it was not the end.
+                    // There are records after an unreadable one, so that was not the end.
                     rolled_back.gap = rolled_back.gap.or(unknown);
                 }
                 if found.epoch >= epoch && found.page < pages {
@@ -382,8 +386,8 @@ impl Journal {
         Ok(rolled_back)
     }
 
-    /// Fails unless every page was rolled back that was written over since a checkpoint, as far as
-    /// this process knows: for copies of pages that are in use.
+    /// Fails unless every page was restored that this process has overwritten since a checkpoint.
+    /// It is meant for copies of pages in use.
     pub(super) fn require_all(&self, rolled_back: &RolledBack, epoch: u64, pages: u64) -> Result<()> {
         let state = self.state.lock();
         let mut first: BTreeMap<u64, u64> = BTreeMap::new();
@@ -404,8 +408,8 @@ impl Journal {
         }
     }
 
-    /// Takes all records away, once what they were for is done: that with the newest first, so
-    /// that what a crash leaves is right still.
+    /// Removes all records once they are no longer needed. The file with the newest is emptied
+    /// first, so that a crash in between leaves a valid journal.
     pub(super) fn empty(&self, identity: u128) -> Result<()> {
         let mut newest = Vec::new();
         for file in 0..self.files.len() {
@@ -432,7 +436,7 @@ impl Journal {
 }
 
 impl Pool {
-    /// Keeps the images of pages that are about to be written over (PB6).
+    /// Keeps the images of pages that are about to be overwritten (PB6).
     pub(super) fn keep_images(&self, pages: &[u64]) -> Result<()> {
         let mut state = self.journal.state.lock();
         let last = state.last();
@@ -456,7 +460,7 @@ impl Pool {
         self.journal.append(&mut state, images, self.identity)
     }
 
-    /// Refuses changes after a failure of the device. A full disk is none.
+    /// Refuses changes after an error of the device, unless the disk is full.
     pub(super) fn fail(&self, error: &Error) {
         if error.kind() != ErrorKind::Full {
             super::PageBuffer::poison(self, &error.to_string());

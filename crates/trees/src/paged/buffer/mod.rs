@@ -1,43 +1,44 @@
-//! Pages in memory, pinned and latched: over a file, or all of them in memory.
+//! A buffer of pages in memory, pinned and latched, either over a file or purely in memory.
 //!
-//! *Knows*: which page is in which frame, who uses it, which is evicted next; where pages are
-//! in the file; how a checkpoint of all pages survives what is written over it.
+//! *Knows*: which page is in which frame, who uses it, which one is evicted next; where pages are
+//! in the file; how a checkpoint of all pages survives later overwrites.
 //!
-//! *Does not know*: what pages hold (`node`), which of them form a tree.
+//! *Does not know*: the content of pages (`node`), which of them form a tree.
 //!
-//! *Read in this order*: [`PageBuffer`] here, `frame.rs`, `frames.rs`, `slab.rs`, `arena.rs`
-//! (everything in memory: the thesis's "optimal" buffer), `queue.rs`, `segments.rs`, `format.rs`,
-//! `hints.rs`, `shard.rs`, `pool.rs` (pins), `lending/` (other pins, and reading without any),
+//! *Read in this order*: [`PageBuffer`] here, `frame.rs`, `frames.rs`, `slab.rs`, `arena.rs` (all
+//! pages in memory: the thesis's "optimal" buffer), `queue.rs`, `segments.rs`, `format.rs`,
+//! `hints.rs`, `shard.rs`, `pool.rs` (pins), `lending/` (other pins, and reads without pins),
 //! `evict.rs`, `journal.rs`, `checkpoint.rs`, `hosted.rs` (checkpoints that another store makes
-//! durable), `punch.rs` (space of free pages), `copy.rs` (copies of those).
+//! durable), `punch.rs` (space of free pages), `copy.rs` (copies of hosted checkpoints).
 //!
-//! Pages are written in place. A crash must not lose the checkpoint that they belong to, so the
-//! old image of a page goes to a journal, and is synced there, before the page is first
-//! overwritten after a checkpoint. Opening a file writes the images back: what is left is the
-//! checkpoint, in which no page is torn, and the owner repeats what its own log has since.
-//! Three reasons speak for old images rather than a log of changes. First, the store above logs
-//! its commits already, so that a second log of them would double what is written. Second,
-//! pages may be evicted at any moment, so that data can exceed memory between checkpoints.
-//! Third, pages that are new since the checkpoint, most of them during a load, need no image at
-//! all.
+//! Pages are written in place. A crash must not lose the last checkpoint, so before a page is first
+//! overwritten after a checkpoint, its old image is written to a journal and synced. Opening a file
+//! writes the images back. This restores the checkpoint, in which no page is torn, and the owner
+//! replays later changes from its own log. There are three reasons for a journal of old images
+//! rather than a log of changes. First, the store above already logs its commits, so a second log
+//! would double the bytes written. Second, pages may be evicted at any time, so that the data
+//! changed between checkpoints can exceed memory. Third, pages that are new since the checkpoint,
+//! which are most pages during a load, need no image.
 //!
 //! Invariants:
 //!
-//! - **PB1** A page is in one frame at most.
-//! - **PB2** A pinned page stays in its frame. Pins rise under the mutex of the page's shard, or
-//!   without it while the frame is not closed; a page is evicted while it is.
+//! - **PB1** A page is in at most one frame.
+//! - **PB2** A pinned page stays in its frame. Pins are added under the mutex of the page's shard,
+//!   or without it while the frame is not closed; a frame is closed while its page is evicted.
 //! - **PB3** No shard's mutex is held during I/O.
-//! - **PB4** A page that was evicted dirty is on the device before it can be read again. Who
-//!   evicts looks again after writing: a page that was pinned or written meanwhile stays.
+//! - **PB4** A dirty page is written to the device before its eviction, so that it can be read
+//!   again. After writing a page, the evicting thread checks it again: a page that was pinned or
+//!   changed in the meantime stays.
 //! - **PB5** A page is used only after its checksum, store, number and content were checked.
-//! - **PB6** A page that the last checkpoint has is overwritten only after its image was synced
-//!   in the journal.
-//! - **PB7** A page is in use, on one free list, or was never used.
-//! - **PB8** A hosted file can go back to every root that its store may name: to the last that is
-//!   known to be durable, and to those after it. While a copy is made, it forgets none.
-//! - **PB9** Once a write has failed, changed pages stay in memory, and readers go on.
-//! - **PB10** What is read without a latch is a copy in atomic words, and counts only if the
-//!   page's version is the same afterwards. It rises before a page changes or leaves its frame.
+//! - **PB6** A page of the last checkpoint is overwritten only after its image was synced in the
+//!   journal.
+//! - **PB7** Every page is in use, on exactly one free list, or was never used.
+//! - **PB8** A hosted file can be rolled back to every root that its store may name: to the last
+//!   one known to be durable, and to all later ones. While a copy is made, no root is given up.
+//! - **PB9** After a failed write, changed pages stay in memory, and readers continue.
+//! - **PB10** Reads without a latch use a copy in atomic words, and are valid only if the page's
+//!   version is unchanged afterwards. The version is raised before a page changes or leaves its
+//!   frame.
 
 mod arena;
 mod checkpoint;
@@ -78,61 +79,61 @@ pub use segments::FIRST_SEGMENT;
 
 use alluvium_storage::Result;
 
-/// Pages by number, pinned and latched while they are used.
+/// A buffer of pages by number, which are pinned and latched while they are used.
 pub trait PageBuffer: Lending + Send + Sync + 'static {
     /// Pins a page and latches it for reading.
     ///
     /// # Errors
-    /// As the device says; damage; every frame pinned.
+    /// I/O errors; damage; every frame is pinned.
     fn pin_shared(&self, page: u64) -> Result<Shared<'_>>;
 
     /// Pins a page and latches it for writing.
     ///
     /// # Errors
-    /// As [`PageBuffer::pin_shared`].
+    /// The errors of [`PageBuffer::pin_shared`].
     fn pin_exclusive(&self, page: u64) -> Result<Exclusive<'_>>;
 
-    /// The same as [`PageBuffer::pin_shared`], where a reference remembers the page's frame.
+    /// Does the same as [`PageBuffer::pin_shared`], with a hint to the page's frame.
     ///
     /// # Errors
-    /// As [`PageBuffer::pin_shared`].
+    /// The errors of [`PageBuffer::pin_shared`].
     fn pin_shared_by(&self, page: u64, _way: Option<&Way>) -> Result<Shared<'_>> {
         self.pin_shared(page)
     }
 
-    /// The same as [`PageBuffer::pin_exclusive`], where a reference remembers the page's frame.
+    /// Does the same as [`PageBuffer::pin_exclusive`], with a hint to the page's frame.
     ///
     /// # Errors
-    /// As [`PageBuffer::pin_shared`].
+    /// The errors of [`PageBuffer::pin_shared`].
     fn pin_exclusive_by(&self, page: u64, _way: Option<&Way>) -> Result<Exclusive<'_>> {
         self.pin_exclusive(page)
     }
 
-    /// Returns a page that is not in use, filled with zeros.
+    /// Allocates a page, filled with zeros.
     ///
     /// # Errors
-    /// A full disk, with nothing changed; every frame pinned.
+    /// A full disk, with nothing changed; every frame is pinned.
     fn allocate(&self) -> Result<Exclusive<'_>>;
 
-    /// Takes a page back that nothing leads to any more.
+    /// Frees a page. Nothing may refer to it any more.
     fn free(&self, page: Exclusive<'_>);
 
-    /// Makes sure that `pages` can be allocated without the file growing.
+    /// Makes sure that `pages` pages can be allocated without growing the file.
     ///
     /// # Errors
     /// A full disk, with nothing changed.
     fn reserve(&self, pages: u64) -> Result<()>;
 
-    /// Returns how many bytes of a page are its owner's.
+    /// Returns the bytes of a page that are available to its owner.
     fn content_bytes(&self) -> usize;
 
-    /// Returns how many frames there are, none where memory has no limit.
+    /// Returns the number of frames; `None` if memory has no limit.
     fn frames(&self) -> Option<usize>;
 
-    /// Refuses every later change, because of a failure in the middle of one.
+    /// Refuses all later changes, because a change failed in the middle.
     fn poison(&self, cause: &str);
 
-    /// Returns whether changes are taken.
+    /// Checks that changes are accepted.
     ///
     /// # Errors
     /// [`Error::Poisoned`](alluvium_storage::Error::Poisoned).

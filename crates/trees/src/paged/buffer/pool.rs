@@ -1,4 +1,4 @@
-//! A page buffer over a file: who gets which frame (thesis, section 5.3).
+//! A page buffer over a file: assigns frames to pages (thesis, section 5.3).
 
 use super::format::{PAGE_HEADER, PageFault, check_page, write_free};
 use super::frame::{Exclusive, Frame, NO_PAGE, Page, Pin, Shared, Waiters};
@@ -25,41 +25,41 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// The least number of frames of a pool: what one descent pins, with a page that is being
-/// split.
+/// The least number of frames of a pool: the pages that a descent pins, including a page that is
+/// being split.
 pub(super) const LEAST_FRAMES: usize = 8;
-/// Frames beside those that memory is given for. Once a write has failed, changed pages stay in
-/// theirs: the operation that met the failure ends in these, and readers go on in them.
+/// Spare frames, which are not part of the memory budget. After a failed write, changed pages stay
+/// in their frames; the spare frames let the failed operation finish, and readers continue.
 const SPARE_FRAMES: usize = 64;
-/// After how long a thread that waits for a frame looks for one although it was not woken.
+/// How long a thread waits for a frame before it looks again without being woken.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
-/// Where the pages begin in their file.
+/// The offset of the first page in the file.
 pub(super) const FIRST_PAGE: u64 = 2 * super::format::SUPERBLOCK as u64;
 const _: () = assert!(FIRST_PAGE.is_multiple_of(BLOCK), "pages are read directly");
-/// No frame.
+/// The number that means no frame.
 pub(super) const NO_FRAME: u32 = u32::MAX;
-/// Bytes that a frame takes beside its page, in the pool's tables, too.
+/// Overhead of a frame in bytes, in addition to its page, including the pool's tables.
 pub(in crate::paged) const FRAME_BYTES: usize = size_of::<Frame>() + Hints::FRAME_BYTES + State::FRAME_BYTES;
 
-/// What says whether the content of a page is one that its owner writes; the reason why not.
+/// Checks that the content of a page is valid for its owner. The error is the reason.
 pub type Validate = dyn Fn(&[u8]) -> std::result::Result<(), String> + Send + Sync;
 
-/// How a pool is made.
+/// Options of a pool.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolOptions {
-    /// Bytes of a page: a power of two of 512 up to 64 KiB.
+    /// Size of a page in bytes: a power of two from 512 to 64 KiB.
     pub page_bytes: usize,
-    /// Bytes of memory for pages. Frames take about 200 bytes more for each page in memory.
+    /// Memory for pages in bytes. Frames need about 200 bytes more for each page in memory.
     pub memory_bytes: usize,
-    /// Which pages are evicted first.
+    /// The order of eviction.
     pub policy: QueuePolicy,
     /// How long a thread waits for a frame while all are pinned.
     pub longest_wait: Duration,
-    /// How pages that are in memory are pinned.
+    /// How pages in memory are pinned.
     #[cfg(feature = "couplings")]
     pub pins: PinPolicy,
-    /// Into how many parts frames, table and queues are divided, each with a mutex of its own. A
-    /// page belongs to one of them by its number, so each has to have frames enough.
+    /// The number of shards, into which frames, table and queues are divided, each with its own
+    /// mutex. The number of a page determines its shard, so each shard must have enough frames.
     pub shards: usize,
 }
 
@@ -77,16 +77,16 @@ impl Default for PoolOptions {
     }
 }
 
-/// What a pool has counted.
+/// Counters of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolStatistics {
     /// Pins of pages that were in memory.
     pub hits: u64,
-    /// Pages that were read.
+    /// Pages read from the device.
     pub reads: u64,
-    /// Pages that were written.
+    /// Pages written to the device.
     pub writes: u64,
-    /// Old images that went to the journal.
+    /// Old images written to the journal.
     pub images: u64,
     /// Pages in use or free.
     pub pages: u64,
@@ -94,20 +94,20 @@ pub struct PoolStatistics {
     pub free: u64,
 }
 
-/// Pages of a file, of which as many are in memory as the budget allows.
+/// The pages of a file, of which the most recently used are in memory, within a budget.
 ///
-/// Hits need no mutex: a guess tells where a page is, and is proven after the pin. The queues learn
-/// of a hit when the page is to be evicted. Reads and writes happen outside of the mutex (PB3). A
-/// thread that needs a frame while all are pinned waits a bounded time, then gets an error.
+/// A hit needs no mutex: a hint gives the frame, which is checked after it is pinned. The queues
+/// are updated when the page is about to be evicted. No I/O is done under a mutex (PB3). A thread
+/// that needs a frame while all are pinned waits for a bounded time and then fails.
 pub struct Pool {
     pub(super) device: Arc<dyn Device>,
     pub(super) journal: Journal,
     pub(super) identity: u128,
     pub(super) options: PoolOptions,
-    /// Those of each shard, with its spare ones, behind those of the one before.
+    /// The frames of all shards in order, each shard's followed by its spare ones.
     pub(super) frames: Frames,
     pub(super) memory: PageMemory,
-    /// For how many frames of a shard memory is given.
+    /// The number of frames of a shard within the memory budget.
     pub(super) counted: usize,
     pub(super) shards: Box<[Mutex<State>]>,
     pub(super) hints: Hints,
@@ -118,7 +118,7 @@ pub struct Pool {
     pub(super) free_before: Mutex<BTreeSet<u64>>,
     /// The epoch of the last checkpoint.
     pub(super) epoch: AtomicU64,
-    /// Shared by those who write pages; alone, while a checkpoint becomes the durable one.
+    /// Held shared by threads that write pages, and exclusively while a checkpoint becomes durable.
     pub(super) writing: RwLock<()>,
     validate: Arc<Validate>,
     poison: OnceLock<String>,
@@ -128,13 +128,13 @@ pub struct Pool {
 
 /// A frame that was pinned for a page.
 enum Found<'b> {
-    /// The page is in it, or another thread reads it.
+    /// It has the page, or another thread is reading the page into it.
     There(Pin<'b>),
     /// It is empty, and latched to be filled.
     Empty(Exclusive<'b>),
 }
 
-/// Returns whether a page may have this size.
+/// Checks that a page may have this size.
 pub(in crate::paged) fn check_page_bytes(page_bytes: usize) -> Result<()> {
     if page_bytes.is_power_of_two() && (512..=64 << 10).contains(&page_bytes) {
         return Ok(());
@@ -146,7 +146,7 @@ pub(in crate::paged) fn check_page_bytes(page_bytes: usize) -> Result<()> {
 }
 
 impl Pool {
-    /// What `create` and `open` have in common.
+    /// Builds the pool; common to `create` and `open`.
     pub(super) fn over(
         device: Arc<dyn Device>,
         journal: Journal,
@@ -196,7 +196,7 @@ impl Pool {
         })
     }
 
-    /// Returns what was counted.
+    /// Returns the counters.
     #[must_use]
     pub fn statistics(&self) -> PoolStatistics {
         let segments = self.segments.lock();
@@ -214,14 +214,14 @@ impl Pool {
         }
     }
 
-    /// Returns how many pins of pages in memory have taken a mutex.
+    /// Returns the number of pins of pages in memory that locked a mutex.
     #[cfg(all(test, feature = "couplings"))]
     pub(in crate::paged) fn locked_pins(&self) -> u64 {
         self.shards.iter().map(|shard| shard.lock().hits).sum()
     }
 
-    /// Returns how much memory its pages take, with their frames: it grows with the pages that are
-    /// in it.
+    /// Returns the memory in bytes of its pages and their frames. It grows with the number of pages
+    /// in memory.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let used: usize = self.shards.iter().map(|shard| shard.lock().used()).sum();
@@ -229,7 +229,7 @@ impl Pool {
         (used * (each + FRAME_BYTES)) as u64
     }
 
-    /// Returns how many frames are pinned.
+    /// Returns the number of pinned frames.
     #[must_use]
     pub fn pinned(&self) -> usize {
         self.frames.made().filter(|frame| frame.is_pinned()).count()
@@ -257,18 +257,16 @@ impl Pool {
         damaged_page(self.device.name(), page, offset, expected, found)
     }
 
-    /// Returns the shard of a page.
     fn shard_of(&self, page: u64) -> &Mutex<State> {
         &self.shards[(page % self.shards.len() as u64) as usize]
     }
 
-    /// Returns the shard of a frame.
     pub(super) fn shard_of_frame(&self, frame: usize) -> &Mutex<State> {
         &self.shards[frame / (self.counted + SPARE_FRAMES)]
     }
 
-    /// Pins the frame of a page that is in memory, without the buffer's mutex. None: the mutex
-    /// tells.
+    /// Pins the frame of a page in memory without the mutex. On `None` the caller must search under
+    /// the mutex.
     fn find_quickly(&self, page: u64, way: Option<&Way>) -> Option<Pin<'_>> {
         let number = way.and_then(Way::get).or_else(|| self.hints.of(page))?;
         let frame = self.frames.get(number)?;
@@ -278,7 +276,7 @@ impl Pool {
         Some(pin)
     }
 
-    /// Notes in which frame a page is.
+    /// Stores hints to the frame of a page.
     fn note(&self, page: u64, frame: usize, way: Option<&Way>) {
         self.hints.set(page, frame);
         if let Some(way) = way {
@@ -286,7 +284,7 @@ impl Pool {
         }
     }
 
-    /// Pins the frame of a page, or an empty one for it, whose latch is held then.
+    /// Pins the frame of a page, or an empty frame for it, which is then latched.
     fn find(&self, page: u64, way: Option<&Way>) -> Result<Found<'_>> {
         if let Some(pin) = self.find_quickly(page, way) {
             return Ok(Found::There(pin));
@@ -305,11 +303,12 @@ impl Pool {
                 state.install(page, number);
                 let frame = &self.frames[number];
                 let pin = Pin::new(frame, &self.waiters);
-                // The frame had no pin: nothing holds its latch. Who comes next waits for it.
+                // The frame had no pin, so no thread holds its latch. Other threads that want the
+                // page wait for it.
                 let latched = frame.latch.try_write();
                 let latched = latched.expect("a frame without a pin is not latched (PB2)");
                 let mut empty = Exclusive::new(latched, pin);
-                // Who comes without the mutex waits for the latch as well.
+                // Threads without the mutex now wait for the latch, too.
                 frame.owner.store(page, Ordering::Release);
                 self.note(page, number, way);
                 let buffer = &mut empty.page_mut().buffer;
@@ -326,15 +325,16 @@ impl Pool {
         }
     }
 
-    /// Pins a page, and reads it if it is not in memory. Who waits for another thread's read
-    /// looks at the page's number: the read may have failed.
+    /// Pins a page, and reads it if it is not in memory. A thread that waited for another thread's
+    /// read must check the page's number, because the read may have failed.
     fn fetch(&self, page: u64, way: Option<&Way>) -> Result<Found<'_>> {
         let found = self.find(page, way)?;
         let Found::Empty(mut empty) = found else {
             return Ok(found);
         };
         let read = match self.read(page, empty.page_mut()) {
-            // A read that failed has changed nothing. Messages may be on their way to the page.
+            // A failed read has changed nothing, so it is retried once, because messages may be on
+            // their way to the page.
             Err(Error::Device(_)) => self.read(page, empty.page_mut()),
             read => read,
         };
@@ -346,15 +346,15 @@ impl Pool {
         Ok(Found::Empty(empty))
     }
 
-    /// Frees the frame of a page. Others may have pinned it if its read failed: they look at the
-    /// number behind the latch.
+    /// Frees the frame of a page. If the page's read failed, other threads may have pinned the
+    /// frame; they check the number once they have the latch.
     pub(super) fn detach(&self, state: &mut State, frame: usize) {
         self.frames[frame].leave(&self.loans);
         state.detach(frame);
         assert!(state.page_of(frame) == NO_PAGE, "the frame has no page (PB1)");
     }
 
-    /// Takes a page out of the table whose read failed.
+    /// Removes a page whose read failed from the table.
     fn forget(&self, page: u64) {
         let mut state = self.shard_of(page).lock();
         let frame = state.frame_of(page);
@@ -426,8 +426,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Grows the file by the rest of a segment, or where the disk has no space for that, by
-    /// `wanted` pages.
+    /// Grows the file by the rest of a segment, or by `wanted` pages if the disk has no space for
+    /// that.
     fn grow(&self, segments: &mut Segments, wanted: u64) -> Result<()> {
         let is_cut = segments.backed() < segments.pages();
         let end = match is_cut {
@@ -450,7 +450,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Latches an empty frame, or that of a free page, for a page that is allocated.
+    /// Latches a frame for a page that is being allocated: an empty frame, or the one that has the
+    /// page.
     fn claim(&self, number: u64) -> Result<Exclusive<'_>> {
         let mut page = match self.find(number, None)? {
             Found::Empty(empty) => empty,
@@ -464,7 +465,7 @@ impl Pool {
         Ok(page)
     }
 
-    /// Latches a page whatever it holds, which is not read: it holds nothing afterwards.
+    /// Latches a page without reading it, and clears it.
     pub(in crate::paged) fn take_over(&self, page: u64) -> Result<Exclusive<'_>> {
         assert!(
             page < self.segments.lock().high_water(),
@@ -473,13 +474,13 @@ impl Pool {
         self.claim(page)
     }
 
-    /// Takes pages back that nothing leads to: the next checkpoint has them on free lists.
+    /// Frees pages that nothing refers to: the next checkpoint has them on free lists.
     pub(in crate::paged) fn give_up(&self, pages: Vec<u64>) {
         let mut segments = self.segments.lock();
         pages.into_iter().for_each(|page| segments.give_up(page));
     }
 
-    /// Puts pages on the free lists whose allocation failed half-way.
+    /// Puts pages whose allocation failed half-way on the free lists.
     pub(super) fn settle_returned(&self) -> Result<()> {
         loop {
             let Some(number) = self.segments.lock().take_returned() else {
@@ -546,8 +547,9 @@ impl PageBuffer for Pool {
         let mut segments = self.segments.lock();
         let next = segments.give_back(page.number());
         assert!(next != Some(page.number()), "a page is given back once (PB7)");
-        // The latch is held until the content says so: who allocates the page waits for it. Zeros
-        // behind it may be given back to the file system.
+        // The latch is held until the content is that of a free page, so that a thread that
+        // allocates the page waits for it. The space of the zeros after it may be returned to the
+        // file system.
         page.fill(0);
         write_free(&mut page, next);
     }

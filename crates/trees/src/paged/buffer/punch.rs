@@ -1,9 +1,10 @@
-//! Space of free pages goes back to the file system.
+//! Returns the space of free pages to the file system.
 //!
-//! A free page keeps its first block, which says that it is free and which one follows. Behind that
-//! are zeros: a hole there changes nothing of what is read. A page may be gone back to as it was in
-//! use, and needs its space then; so only pages that are free in the last durable checkpoint, too,
-//! get holes. Before such a page is used again it gets space, where a full disk is met.
+//! A free page keeps its first block, which marks it as free and has the next page of the free
+//! list. The rest is zeros, so punching a hole there does not change what is read. A rollback may
+//! restore a page that was in use, and then needs its space; so holes are punched only in pages
+//! that are also free in the last durable checkpoint. Before such a page is used again, its space
+//! is allocated, which is where a full disk is detected.
 
 use super::format::read_free;
 use super::pool::Pool;
@@ -11,22 +12,23 @@ use super::{PAGE_HEADER, PageBuffer};
 use alluvium_storage::Result;
 use std::collections::BTreeSet;
 
-/// The block of a file system: less is not given back.
+/// The block size of a file system, the smallest unit that can be returned.
 const BLOCK: usize = 4096;
-/// Free pages that keep their space, for what is written next: these, and a part of all pages.
+/// Free pages that keep their space for the next writes: this number, and one in `KEPT_PART` of all
+/// pages.
 const KEPT: usize = 512;
 const KEPT_PART: u64 = 16;
 const _: () = assert!(KEPT > 0 && KEPT_PART > 0, "what is written next has pages");
 
 impl Pool {
-    /// Returns whether a page has more than the block that it keeps.
+    /// Returns whether pages are larger than the block that they keep.
     pub(super) fn gives_space_back(&self) -> bool {
         self.options.page_bytes > BLOCK
     }
 
-    /// Gives space of pages back that are free, and were free in the checkpoint before, which
-    /// `is_durable`, but for those that are taken first. What fails is tried again after the next
-    /// checkpoint.
+    /// Returns the space of pages that are free now and were free in the previous checkpoint, if
+    /// that is durable. The pages that will be allocated first keep their space. After a failure,
+    /// the next checkpoint tries again.
     pub(in crate::paged) fn give_space_back(&self, is_durable: bool) {
         if !self.gives_space_back() {
             return;
@@ -50,13 +52,12 @@ impl Pool {
         }
     }
 
-    /// Returns how many free pages keep their space.
+    /// Returns the number of free pages that keep their space.
     fn kept_free(&self) -> usize {
         KEPT + (self.segments.lock().high_water() / KEPT_PART) as usize
     }
 
-    /// Returns about how many bytes of free pages two more checkpoints would give back to the file
-    /// system.
+    /// Returns approximately how many bytes two more checkpoints would return to the file system.
     #[must_use]
     pub fn returnable_bytes(&self) -> u64 {
         if !self.gives_space_back() {
@@ -67,11 +68,11 @@ impl Pool {
         (more * (self.options.page_bytes - BLOCK)) as u64
     }
 
-    /// Gives the space of a free page back. Returns whether it could.
+    /// Returns the space of a free page. The result is whether the next page may be tried.
     fn punch(&self, page: u64) -> Result<bool> {
         let content = self.pin_shared(page)?;
         let rest = content.get(BLOCK - PAGE_HEADER..).unwrap_or_default();
-        // Pages that earlier versions freed have what was in them, and keep it.
+        // Pages that an earlier version freed still have their old content, and keep their space.
         if read_free(&content).is_none() || rest.iter().any(|byte| *byte != 0) {
             return Ok(true);
         }

@@ -1,21 +1,21 @@
-//! Which frame is evicted next: the thesis's simplified 2Q (section 5.3, listings 5.1 and 5.2).
+//! The order of eviction: the thesis's simplified 2Q (section 5.3, listings 5.1 and 5.2).
 
-/// No frame.
+/// The number that means no frame.
 const NONE: u32 = u32::MAX;
 
-/// Which of the two queues gives the next victim.
+/// How the next victim is selected from the two queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum QueuePolicy {
-    /// The FIFO queue while it has an unpinned frame, as in the thesis. When all frames have
+    /// From the FIFO queue while it has an unpinned frame, as in the thesis. Once all frames have
     /// been touched twice, each new page is evicted before it can be touched again.
     #[default]
     Fifo,
-    /// The FIFO queue while it has a quarter of all frames, else the LRU queue: Kin of the full
-    /// 2Q.
+    /// From the FIFO queue while it has a quarter of all frames, otherwise from the LRU queue. The
+    /// quarter is Kin of the full 2Q.
     Quarter,
 }
 
-/// The queue that a frame is in.
+/// The queue of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Which {
     Neither,
@@ -30,7 +30,7 @@ struct Node {
     which: Which,
 }
 
-/// A frame that is in no queue.
+/// A frame that is in neither queue.
 const NEITHER: Node = Node {
     next: NONE,
     previous: NONE,
@@ -50,13 +50,13 @@ const EMPTY: List = List {
     len: 0,
 };
 
-/// Both queues, as lists through the numbers of frames: every operation but the search for a
-/// victim takes constant time.
+/// Both queues, as linked lists of frame numbers. Every operation takes constant time, except the
+/// search for a victim.
 #[derive(Debug)]
 pub(super) struct Queues {
-    /// A quarter of the frames that the policy counts.
+    /// A quarter of the number of frames, for the policy.
     quarter: usize,
-    /// Of each frame that was used.
+    /// The list nodes of all frames that were used.
     nodes: Vec<Node>,
     fifo: List,
     lru: List,
@@ -64,10 +64,10 @@ pub(super) struct Queues {
 }
 
 impl Queues {
-    /// Bytes for each frame.
+    /// Memory for each frame in bytes.
     pub(super) const FRAME_BYTES: usize = size_of::<Node>();
 
-    /// Returns empty ones, of which the policy counts a number of frames.
+    /// Returns empty queues. The policy counts `frames` frames.
     pub(super) fn new(frames: usize, policy: QueuePolicy) -> Queues {
         assert!(frames < NONE as usize, "frames are numbered");
         Queues {
@@ -79,8 +79,8 @@ impl Queues {
         }
     }
 
-    /// Notes a reference to a frame: the first puts it behind the FIFO queue, each later one
-    /// behind the LRU queue.
+    /// Records a reference to a frame. The first reference puts the frame at the end of the FIFO
+    /// queue, each later one at the end of the LRU queue.
     pub(super) fn touch(&mut self, frame: usize) {
         if frame >= self.nodes.len() {
             self.nodes.resize(frame + 1, NEITHER);
@@ -95,7 +95,7 @@ impl Queues {
         }
     }
 
-    /// Takes a frame out of its queue.
+    /// Removes a frame from its queue.
     pub(super) fn remove(&mut self, frame: usize) {
         let Some(&node) = self.nodes.get(frame) else {
             return;
@@ -141,8 +141,7 @@ impl Queues {
         };
     }
 
-    /// Returns the first frames that `may` be evicted, at most `most`, in the order of
-    /// eviction.
+    /// Returns the first frames for which `may` is true, at most `most`, in the order of eviction.
     pub(super) fn victims(&self, most: usize, may: impl Fn(usize) -> bool) -> Vec<usize> {
         let lists = match self.policy {
             QueuePolicy::Quarter if self.fifo.len < self.quarter => [self.lru, self.fifo],

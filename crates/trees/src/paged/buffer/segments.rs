@@ -1,5 +1,4 @@
-//! Which pages a file has: segments that grow by a quarter, each with a free list (thesis,
-//! 5.2).
+//! The pages of a file: segments that grow by a quarter, each with a free list (thesis, 5.2).
 
 use super::format::Superblock;
 use crate::paged::error::too_many_pages;
@@ -7,31 +6,31 @@ use alluvium_storage::Result;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Pages of the first segment of a file.
+/// The number of pages in the first segment of a file.
 pub const FIRST_SEGMENT: u64 = 64;
-/// Most segments of a file: with a first segment of 64 pages, these are over 10¹³ pages.
+/// The most segments of a file: with a first segment of 64 pages, over 10¹³ pages.
 pub(super) const MOST_SEGMENTS: usize = 120;
 const _: () = assert!(FIRST_SEGMENT >= 4, "a segment is longer than the one before");
 
-/// Where the pages of a file are, and which are free. It does no I/O: the buffer grows the file
-/// to what [`Segments::pages`] says before pages are used.
+/// The segments of a file, and its free pages. This type does no I/O: the buffer grows the file to
+/// [`Segments::pages`] pages before they are used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Segments {
     first: u64,
-    /// Of each segment: the number of the first page behind it.
+    /// For each segment, the number of the first page after it.
     ends: Vec<u64>,
-    /// Of each segment: its free pages; the last is the list's head.
+    /// For each segment, its free pages; the last one is the head of the list.
     free: Vec<Vec<u64>>,
-    /// Pages below have been handed out at least once.
+    /// Pages below this number have been allocated at least once.
     high_water: u64,
-    /// A segment with free pages has at least this number.
+    /// Segments below this index have no free pages.
     first_free: usize,
     /// Pages whose allocation failed half-way.
     returned: Vec<u64>,
-    /// The file is long enough for pages below: less than the segments have, where the disk was
-    /// nearly full.
+    /// The number of pages for which the file is long enough. It is less than that of the segments
+    /// if the disk was nearly full.
     backed: u64,
-    /// Free pages whose space may have been given back to the file system.
+    /// Free pages whose space may have been returned to the file system.
     holes: BTreeSet<u64>,
 }
 
@@ -51,8 +50,9 @@ impl Segments {
         }
     }
 
-    /// Returns the segments of a file of which a superblock says how many there are, and which is
-    /// long enough for `backed` pages. The free lists are empty still.
+    /// Returns the segments of a file with this superblock, which is long enough for `backed`
+    /// pages. The free lists are still empty. Returns `None` if the superblock does not fit the
+    /// file.
     pub(super) fn of(superblock: &Superblock, backed: u64) -> Option<Segments> {
         if superblock.first_segment < 4 || superblock.first_segment > 1 << 32 {
             return None;
@@ -67,23 +67,23 @@ impl Segments {
         (superblock.high_water <= segments.backed).then_some(segments)
     }
 
-    /// Returns how many pages the segments have.
+    /// Returns the number of pages in all segments.
     pub(super) fn pages(&self) -> u64 {
         self.ends.last().copied().unwrap_or(0)
     }
 
-    /// Returns the number below which pages have been handed out.
+    /// Returns the number below which pages have been allocated.
     pub(super) fn high_water(&self) -> u64 {
         self.high_water
     }
 
-    /// Returns how many pages can be taken before space is asked for, if they are fewer than
-    /// `most`; else `most` at least.
+    /// Returns how many pages can be allocated before space is needed. The count may stop at
+    /// `most`.
     pub(super) fn spare(&self, most: u64) -> u64 {
         assert!(self.high_water <= self.backed, "pages lie in the file");
         let free = match self.holes.is_empty() {
             true => self.free_count(),
-            // Those that are taken before the first that may be without space.
+            // Only those allocated before the first page that may have no space.
             false => {
                 let ready = self.free_in_order().take_while(|page| !self.holes.contains(page));
                 ready.take(most as usize).count() as u64
@@ -92,17 +92,16 @@ impl Segments {
         self.backed - self.high_water + free
     }
 
-    /// Returns how many pages are free.
     pub(super) fn free_count(&self) -> u64 {
         self.free.iter().map(|free| free.len() as u64).sum()
     }
 
-    /// Returns for how many pages the file is long enough.
+    /// Returns the number of pages for which the file is long enough.
     pub(super) fn backed(&self) -> u64 {
         self.backed
     }
 
-    /// Notes for how many pages the file is long enough.
+    /// Sets the number of pages for which the file is long enough.
     pub(super) fn note_backed(&mut self, pages: u64) {
         assert!(
             self.backed <= pages && pages <= self.pages(),
@@ -111,12 +110,12 @@ impl Segments {
         self.backed = pages;
     }
 
-    /// Returns how many free pages have their space.
+    /// Returns the number of free pages that have space.
     pub(super) fn free_with_space(&self) -> usize {
         self.free_count() as usize - self.holes.len()
     }
 
-    /// Notes free pages whose space was given back, or may have been.
+    /// Records free pages whose space was returned, or may have been.
     pub(super) fn note_holes(&mut self, pages: impl IntoIterator<Item = u64>) {
         for page in pages {
             assert!(page < self.high_water, "a free page was in use before");
@@ -124,17 +123,17 @@ impl Segments {
         }
     }
 
-    /// Returns whether a page may be without space.
+    /// Returns whether a page may have no space.
     pub(super) fn is_hole(&self, page: u64) -> bool {
         self.holes.contains(&page)
     }
 
-    /// Returns the free pages in the order in which they are taken.
+    /// Returns the free pages in the order of allocation.
     pub(super) fn free_in_order(&self) -> impl Iterator<Item = u64> {
         self.free.iter().flat_map(|list| list.iter().rev().copied())
     }
 
-    /// Returns the pages that may be without space and are taken first, at most `most`, in rows.
+    /// Returns the first pages to be allocated that may have no space, at most `most`, as ranges.
     pub(super) fn first_holes(&self, most: u64) -> Vec<Range<u64>> {
         let holes = self.free_in_order().filter(|page| self.holes.contains(page));
         let mut holes: Vec<u64> = holes.take(most as usize).collect();
@@ -144,14 +143,14 @@ impl Segments {
             .collect()
     }
 
-    /// Notes that pages have space.
+    /// Records that pages have space.
     pub(super) fn fill_holes(&mut self, pages: Range<u64>) {
         pages.for_each(|page| {
             self.holes.remove(&page);
         });
     }
 
-    /// Returns the end that a further segment would have: segment i has ⌈first × 1.25^i⌉ pages.
+    /// Returns the end of the next segment: segment i has ⌈first × 1.25^i⌉ pages.
     pub(super) fn next_end(&self) -> Option<u64> {
         if self.ends.len() == MOST_SEGMENTS {
             return None;
@@ -160,15 +159,15 @@ impl Segments {
         self.pages().checked_add(len)
     }
 
-    /// Returns the end of the segments once there is one more.
+    /// Returns the end of the segments after one more is added.
     ///
     /// # Errors
-    /// The file has its greatest size.
+    /// The file has its largest size.
     pub(super) fn grown(&self) -> Result<u64> {
         self.next_end().ok_or_else(|| too_many_pages(self.pages()))
     }
 
-    /// Adds a segment: the file is about to grow for it.
+    /// Adds a segment. The caller is about to grow the file for it.
     pub(super) fn add(&mut self, end: u64) {
         assert!(end > self.pages(), "segments are behind each other");
         self.ends.push(end);
@@ -176,7 +175,7 @@ impl Segments {
         debug_assert!(self.backed < end, "the file grows next");
     }
 
-    /// Takes a free page, or one that was never used. None: the file must grow first.
+    /// Allocates a free page, or one that was never used. On `None` the file must grow first.
     pub(super) fn take(&mut self) -> Option<u64> {
         if let Some(page) = self.returned.pop() {
             return Some(page);
@@ -199,19 +198,19 @@ impl Segments {
         })
     }
 
-    /// Gives up a page that was taken and got no frame. It is taken first, or
-    /// [`Segments::take_returned`] says it before a checkpoint.
+    /// Records a page that was allocated but got no frame. It is allocated next, or returned by
+    /// [`Segments::take_returned`] before a checkpoint.
     pub(super) fn give_up(&mut self, page: u64) {
         assert!(page < self.high_water, "the page was taken");
         self.returned.push(page);
     }
 
-    /// Takes a page that was given up.
+    /// Returns a page recorded by [`Segments::give_up`], and removes it.
     pub(super) fn take_returned(&mut self) -> Option<u64> {
         self.returned.pop()
     }
 
-    /// Gives a page back, and returns which page follows it in the free list.
+    /// Frees a page, and returns the page that follows it in the free list.
     pub(super) fn give_back(&mut self, page: u64) -> Option<u64> {
         let segment = self.segment_of(page);
         let next = self.free[segment].last().copied();
@@ -224,10 +223,10 @@ impl Segments {
         next
     }
 
-    /// Sets the free list of a segment, the head last.
+    /// Sets the free list of a segment, with the head last.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// A description of the error in the list.
     pub(super) fn set_free(&mut self, segment: usize, pages: Vec<u64>) -> std::result::Result<(), String> {
         assert!(segment < self.ends.len(), "the segment exists");
         if let Some(page) = pages.iter().find(|page| **page >= self.high_water) {
@@ -262,7 +261,7 @@ impl Segments {
         pages
     }
 
-    /// Returns how many pages the first segment has.
+    /// Returns the number of pages in the first segment.
     pub(super) fn first(&self) -> u64 {
         self.first
     }
@@ -354,7 +353,7 @@ mod tests {
         }
         assert_eq!(segments.spare(99), 5 + 4);
         segments.note_holes([9, 10, 11]);
-        // Three and eighty are behind them.
+        // Pages 3 and 80 come after them.
         assert!(segments.spare(99) == 4 && segments.is_hole(10) && !segments.is_hole(3));
         assert_eq!(segments.free_in_order().collect::<Vec<u64>>(), [11, 10, 9, 3, 80]);
         let two = segments.first_holes(2);

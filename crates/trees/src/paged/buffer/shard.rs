@@ -1,47 +1,46 @@
-//! Which page is in which frame: the table and the queues of the pages with certain numbers, under
-//! a mutex of their own.
+//! A shard: the table and the queues for a part of the pages, under one mutex.
 //!
 //! The thesis has one table under one mutex, and leaves a divided one to later work (section 8.5).
-//! With one shard it is as in the thesis.
+//! One shard corresponds to the thesis.
 
 use super::frame::NO_PAGE;
 use super::pool::{NO_FRAME, PoolOptions};
 use super::queue::Queues;
 use std::ops::Range;
 
-/// The table and the queues of a shard. Frames have their numbers in the pool.
+/// The table and the queues of a shard. Frame numbers are those of the pool.
 #[derive(Debug)]
 pub(super) struct State {
-    /// The first of its frames.
+    /// The number of the first frame.
     first: usize,
-    /// How many shards there are: pages with the same rest belong to one.
+    /// The number of shards. A page belongs to the shard of its number modulo this.
     shards: u64,
-    /// Of each of its pages the frame.
+    /// The frame of each page.
     table: Vec<u32>,
-    /// How many frames it may have, with the spare ones.
+    /// The number of frames, including spare ones.
     len: usize,
-    /// Of each frame that was used its page.
+    /// The page of each frame that was used.
     pages: Vec<u64>,
-    /// Of each frame that was used whether it is being written.
+    /// Whether each used frame is being written.
     is_written: Vec<bool>,
-    /// Frames that had a page and have none. One that a failed read left may be pinned still.
+    /// Frames that had a page and are empty now. A frame left by a failed read may still be pinned.
     free: Vec<u32>,
-    /// Frames that were never used, but for the spare ones.
+    /// Frames that were never used, except the spare ones.
     fresh: Range<u32>,
-    /// How many frames have been used: only these have memory for a page.
+    /// The number of frames that have been used: only these have memory for a page.
     used: usize,
-    /// Frames that are used once pages cannot be written any more.
+    /// Frames that are used once pages can no longer be written.
     spare: Vec<u32>,
     queues: Queues,
     pub(super) hits: u64,
 }
 
 impl State {
-    /// Bytes for each frame, at most: its page, the page's place in the table, its place in a
-    /// queue, and among those without a page.
+    /// The most memory for each frame in bytes: its page, the page's entry in the table, its node
+    /// in a queue, and its entry in the list of empty frames.
     pub(super) const FRAME_BYTES: usize = 2 * size_of::<u64>() + Queues::FRAME_BYTES + 2 * size_of::<u32>();
 
-    /// Returns that of a shard with `counted` frames, and `spare` ones behind them.
+    /// Returns the state of a shard with `counted` frames, followed by `spare` ones.
     pub(super) fn new(shard: usize, counted: usize, spare: usize, options: &PoolOptions) -> State {
         assert!(shard < options.shards && counted > 0, "shards are numbered");
         let first = shard * (counted + spare);
@@ -62,36 +61,34 @@ impl State {
         }
     }
 
-    /// Returns how many frames it has, with the spare ones.
+    /// Returns the number of frames, including spare ones.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// Returns how many frames have been used, whatever they are now.
+    /// Returns the number of frames that have ever been used.
     pub(super) fn used(&self) -> usize {
         self.used
     }
 
-    /// Returns the page that a frame has, or no page.
+    /// Returns the page of a frame, or `NO_PAGE`.
     pub(super) fn page_of(&self, frame: usize) -> u64 {
         self.pages.get(frame - self.first).copied().unwrap_or(NO_PAGE)
     }
 
-    /// Returns the frame that a page has.
     pub(super) fn frame_of(&self, page: u64) -> Option<usize> {
         let at = usize::try_from(page / self.shards).ok()?;
         let frame = *self.table.get(at)?;
         (frame != NO_FRAME).then_some(frame as usize)
     }
 
-    /// Returns whether a frame is being written.
     pub(super) fn is_written(&self, frame: usize) -> bool {
         self.is_written
             .get(frame - self.first)
             .is_some_and(|is_written| *is_written)
     }
 
-    /// Notes that a frame is being written, or is no more.
+    /// Records that the writing of a frame begins or ends.
     pub(super) fn note_written(&mut self, frame: usize, begins: Writing) {
         let is_written = &mut self.is_written[frame - self.first];
         assert!(
@@ -101,19 +98,19 @@ impl State {
         *is_written = begins == Writing::Begins;
     }
 
-    /// Notes a reference to a frame.
+    /// Records a reference to a frame.
     pub(super) fn touch(&mut self, frame: usize) {
         self.queues.touch(frame - self.first);
     }
 
-    /// Returns the first frames that `may` be evicted, at most `most`, in the order of eviction.
+    /// Returns the first frames for which `may` is true, at most `most`, in the order of eviction.
     pub(super) fn victims(&self, most: usize, may: impl Fn(usize) -> bool) -> Vec<usize> {
         let mut victims = self.queues.victims(most, |frame| may(frame + self.first));
         victims.iter_mut().for_each(|frame| *frame += self.first);
         victims
     }
 
-    /// Puts a page into a frame that has none.
+    /// Puts a page into an empty frame.
     pub(super) fn install(&mut self, page: u64, frame: usize) {
         let at = (page / self.shards) as usize;
         if at >= self.table.len() {
@@ -134,7 +131,7 @@ impl State {
         self.free.push(frame as u32);
     }
 
-    /// Takes a frame without a page that is `idle`: one that was used before, if there is one.
+    /// Takes an empty frame for which `idle` is true, preferably one that was used before.
     pub(super) fn take_free(&mut self, idle: impl Fn(usize) -> bool) -> Option<usize> {
         let again = self.free.iter().rposition(|frame| idle(*frame as usize));
         let frame = match again {
@@ -151,15 +148,15 @@ impl State {
         Some(frame)
     }
 
-    /// Makes a spare frame one of the free, if there is one left.
+    /// Makes a spare frame available. Returns `false` if there is none left.
     pub(super) fn add_spare(&mut self) -> bool {
         let spare = self.spare.pop();
         self.free.extend(spare);
         spare.is_some()
     }
 
-    /// Takes frames without a page out of use for good, at most `most`, and returns those of them
-    /// that were used, and how many there are in all.
+    /// Takes at most `most` empty frames out of use for good. Returns those of them that were used,
+    /// and the total number.
     #[cfg(feature = "couplings")]
     pub(super) fn give_up(&mut self, most: usize) -> (Vec<usize>, usize) {
         let fresh = most.min(self.fresh.len());

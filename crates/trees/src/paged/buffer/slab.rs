@@ -1,15 +1,15 @@
-//! Memory of pages. A buffer of its own begins at a multiple of [`BUFFER_ALIGNMENT`], so that pages
-//! that are shorter would take as much: they are pieces of slabs.
+//! Memory for pages. A separate buffer is aligned to [`BUFFER_ALIGNMENT`], which wastes memory for
+//! shorter pages, so these are parts of slabs.
 
 use alluvium_device::{BLOCK, BUFFER_ALIGNMENT, Buffer};
 use parking_lot::Mutex;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Bytes of a slab.
+/// Size of a slab in bytes.
 const SLAB: usize = 4 * BUFFER_ALIGNMENT;
 
-/// Makes memory of pages of one length, and keeps what comes back.
+/// An allocator for pages of one length, which keeps returned memory.
 #[derive(Debug)]
 pub(super) struct PageMemory {
     page_bytes: usize,
@@ -17,7 +17,7 @@ pub(super) struct PageMemory {
 }
 
 impl PageMemory {
-    /// Returns none yet.
+    /// Returns an allocator without memory.
     pub(super) fn new(page_bytes: usize) -> PageMemory {
         assert!(
             (page_bytes as u64).is_multiple_of(BLOCK),
@@ -29,7 +29,7 @@ impl PageMemory {
         }
     }
 
-    /// Returns memory of a page, with anything in it.
+    /// Returns memory for a page, with arbitrary content.
     pub(super) fn take(&self) -> Buffer {
         if self.page_bytes >= BUFFER_ALIGNMENT {
             return Buffer::zeroed(self.page_bytes);
@@ -42,7 +42,7 @@ impl PageMemory {
         piece.expect("a slab has a piece")
     }
 
-    /// Takes memory back.
+    /// Takes memory back for reuse.
     #[cfg(feature = "couplings")]
     pub(super) fn give_back(&self, buffer: Buffer) {
         if self.page_bytes < BUFFER_ALIGNMENT {
@@ -51,7 +51,7 @@ impl PageMemory {
     }
 }
 
-/// Returns the pieces of a slab.
+/// Divides a new slab into pieces of `len` bytes.
 fn pieces(len: usize) -> Vec<Buffer> {
     assert!(
         len > 0 && (len as u64).is_multiple_of(BLOCK) && len <= SLAB,

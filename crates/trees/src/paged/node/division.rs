@@ -1,9 +1,10 @@
-//! Nodes that are divided between pivots and messages each in its own way (thesis, section 8.2).
+//! Adaptive nodes: each is divided between pivots and messages in its own way (thesis, section
+//! 8.2).
 //!
-//! A node with a buffer says how many pivots it may have, n; its messages get the rest of its page.
-//! n is between that of ε = ½ and the one that leaves half as many messages. So the buffers of any
-//! two nodes differ by a factor of two at most: a block of half a buffer fits into any of them, and
-//! the counting argument for splits holds for each node with its own n.
+//! A node with a buffer stores the number of pivots that it may have, n; its messages get the rest
+//! of its page. The least n is that of ε = ½, and the greatest leaves half as many messages. So the
+//! buffers of any two nodes differ at most by a factor of two: a block of half a buffer fits into
+//! each of them, and the counting argument for splits holds for each node with its own n.
 
 use super::format::{
     HEADER, Kind, Table, child_at, kind, level, own_pivots, set_first_child, set_head, set_own_pivots,
@@ -12,35 +13,35 @@ use super::format::{
 use super::layout::{CHILD, Shape, TreeSizes};
 use alluvium_storage::Result;
 
-/// Between which numbers of pivots a node may choose: both are odd.
+/// The bounds for the number of pivots of a node. Both are odd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PivotBounds {
-    /// The least.
+    /// The least number.
     pub least: usize,
-    /// The most.
+    /// The greatest number.
     pub most: usize,
 }
 
-/// How nodes of a tree are divided.
+/// How the nodes of a tree are divided.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Epsilon {
     /// All alike, by the ε of the tree.
     #[default]
     Fixed,
-    /// Each as what passes it asks for.
+    /// Each by its own counts of lookups and messages.
     Adaptive,
 }
 
-/// Where the arrays of a node with a buffer are.
+/// The arrays of a node with a buffer: pivots and messages.
 pub(super) type Arrays = (Table, Table);
 
-/// ε with which the least number of pivots is computed, and with which nodes begin, in hundredths.
+/// ε in hundredths for the least number of pivots, and for new nodes.
 const LEAST_EPSILON: u32 = 50;
 const FIRST_EPSILON: u32 = 60;
 const _: () = assert!(LEAST_EPSILON <= FIRST_EPSILON, "nodes begin between the bounds");
 
 impl Shape {
-    /// Returns how many messages fit beside `n` pivots.
+    /// Returns how many messages fit into a node with space for `n` pivots.
     pub(in crate::paged) fn messages_beside(&self, n: usize) -> usize {
         let pivot = table_bytes(1, self.key_limit, CHILD);
         let message = table_bytes(1, self.key_limit, self.value_limit);
@@ -50,10 +51,10 @@ impl Shape {
         (left / message).min(self.pairs.capacity())
     }
 
-    /// Computes the shape for pages whose nodes are divided each in its own way.
+    /// Computes the shape of a tree with adaptive nodes.
     ///
     /// # Errors
-    /// As [`Shape::new`].
+    /// The errors of [`Shape::new`].
     pub fn adaptive(content_bytes: usize, sizes: TreeSizes) -> Result<Shape> {
         let of = |epsilon_percent| {
             let sizes = TreeSizes {
@@ -69,7 +70,7 @@ impl Shape {
         Shape::of(content_bytes, sizes.key_limit, sizes.value_limit, n, b)?.divided_by_nodes()
     }
 
-    /// The bounds of nodes of which this shape has the least number of pivots.
+    /// Returns the bounds for adaptive nodes, if this shape has the least number of pivots.
     fn bounds(&self) -> PivotBounds {
         let least = self.pivots.capacity();
         let half = self.messages_beside(least).div_ceil(2).max(1);
@@ -81,10 +82,10 @@ impl Shape {
         PivotBounds { least, most }
     }
 
-    /// Returns the same shape, with nodes that are divided each in its own way.
+    /// Returns the same shape, but for adaptive nodes.
     ///
     /// # Errors
-    /// As [`Shape::new`].
+    /// The errors of [`Shape::new`].
     pub fn divided_by_nodes(self) -> Result<Shape> {
         let sizes = TreeSizes {
             key_limit: self.key_limit,
@@ -98,7 +99,7 @@ impl Shape {
         })
     }
 
-    /// Returns the arrays of a node with `n` pivots; none where no node may have as many.
+    /// Returns the arrays of a node with `n` pivots; `None` if `n` is outside the bounds.
     pub(super) fn divided(&self, n: usize) -> Option<Arrays> {
         let bounds = self.own?;
         if n.is_multiple_of(2) || n < bounds.least || n > bounds.most {
@@ -128,7 +129,7 @@ impl Shape {
         self.arrays_of(node).1
     }
 
-    /// Returns how many messages a block has at most: as many as any node has places for (PE2).
+    /// Returns the most messages of a block: as many as the smallest buffer can hold (PE2).
     #[must_use]
     pub fn most_moved(&self) -> usize {
         match self.own {
@@ -137,8 +138,8 @@ impl Shape {
         }
     }
 
-    /// Returns the number of pivots nearest to `wanted` with which a node can hold what it has,
-    /// and can begin a flush without a split (PE3).
+    /// Returns the number of pivots nearest to `wanted` with which the node can hold its content
+    /// and begin a flush without a split (PE3).
     #[must_use]
     pub fn nearest(&self, node: &[u8], wanted: usize) -> usize {
         let (pivots, buffer) = self.arrays_of(node);
@@ -158,7 +159,7 @@ impl Shape {
         n
     }
 
-    /// Divides a node again, with `n` pivots: what it holds stays.
+    /// Divides a node again, with `n` pivots. Its content is preserved.
     pub(in crate::paged) fn divide_node(&self, node: &mut [u8], n: usize) {
         let (pivots, buffer) = self.arrays_of(node);
         let divided = self.divided(n);

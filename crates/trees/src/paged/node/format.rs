@@ -1,4 +1,4 @@
-//! The bytes of a node of a tree in pages, version 1. All integers little-endian.
+//! The format of a node of a tree in pages, version 1. All integers are little-endian.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -13,7 +13,7 @@
 //!               an array of messages, in a node with a buffer
 //! ```
 //!
-//! An array for c entries, with keys up to k bytes and values up to v:
+//! An array of c entries, with keys of up to k bytes and values of up to v bytes:
 //!
 //! ```text
 //! OFFSET  SIZE             MEANING
@@ -27,7 +27,7 @@
 use super::layout::{CHILD, Shape};
 use super::message::{Action, Message};
 
-/// Bytes of a node before its arrays.
+/// Size of a node's header in bytes.
 pub(super) const HEADER: usize = 16;
 const ENTRY: usize = 10;
 const SLOT_HEADER: usize = 5;
@@ -39,27 +39,27 @@ const _: () = assert!(
     "the first child ends the header"
 );
 
-/// What a page holds.
+/// The content of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Pairs.
+    /// A leaf: pairs.
     Leaf,
-    /// Pivots, children and messages.
+    /// An inner node with a buffer: pivots, children and messages.
     Buffered,
-    /// Pivots and children.
+    /// An inner node without a buffer: pivots and children.
     Wide,
-    /// Messages that do not fit into a node (`structure`).
+    /// Messages that do not fit into a node (see `structure`).
     Apart,
-    /// Nothing.
+    /// A free page.
     Free,
 }
 
-/// Returns how many bytes an array takes.
+/// Returns the size of an array in bytes.
 pub(super) fn table_bytes(capacity: usize, key_limit: usize, value_limit: usize) -> usize {
     capacity * (ENTRY + SLOT_HEADER + key_limit + value_limit)
 }
 
-/// Where an array is in a node.
+/// The position and the sizes of an array in a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Table {
     count_at: usize,
@@ -91,7 +91,7 @@ fn put(bytes: &mut [u8], at: usize, what: &[u8]) {
     }
 }
 
-/// Returns the first bytes of a key as a number that sorts as they do.
+/// Returns the first eight bytes of a key as a number with the same order.
 fn head_of(key: &[u8]) -> u64 {
     match key.first_chunk::<8>() {
         Some(first) => u64::from_be_bytes(*first),
@@ -126,25 +126,25 @@ impl Table {
         }
     }
 
-    /// Returns where the array ends.
+    /// Returns the offset of the end of the array.
     #[must_use]
     pub fn end(&self) -> usize {
         self.at + table_bytes(self.capacity, self.key_limit, self.value_limit)
     }
 
-    /// Returns how many entries there can be.
+    /// Returns the number of entries for which there is space.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.capacity
     }
 
-    /// Returns how many entries there are.
+    /// Returns the number of entries.
     #[must_use]
     pub fn len(&self, node: &[u8]) -> usize {
         u16_at(node, self.count_at).min(self.capacity)
     }
 
-    /// Returns the most children that a flush addresses of a node with these pivots: ⌈(n + 1) / 2⌉.
+    /// Returns the most children that a flush of a node with these pivots addresses: ⌈(n + 1) / 2⌉.
     #[must_use]
     pub fn most_addressed(&self) -> usize {
         let most = (self.capacity + 1).div_ceil(2);
@@ -155,7 +155,7 @@ impl Table {
         most
     }
 
-    /// Returns whether there are none.
+    /// Returns whether there are no entries.
     #[must_use]
     pub fn is_empty(&self, node: &[u8]) -> bool {
         self.len(node) == 0
@@ -213,13 +213,13 @@ impl Table {
         node.get(from..from + len).unwrap_or_default()
     }
 
-    /// Returns the action of an entry; that of pairs and pivots is an insert.
+    /// Returns the action of an entry; pairs and pivots count as inserts.
     #[must_use]
     pub fn action(&self, node: &[u8], at: usize) -> Action {
         self.tag(node, at).unwrap_or(Action::Insert)
     }
 
-    /// Returns the action of a message; none for pairs and pivots.
+    /// Returns the action of a message; `None` for pairs and pivots.
     pub(super) fn tag(&self, node: &[u8], at: usize) -> Option<Action> {
         let number = node.get(self.slot(node, at) + 4).copied().unwrap_or_default();
         Action::of(number)
@@ -235,7 +235,7 @@ impl Table {
         }
     }
 
-    /// Returns how many keys are below `key`, and whether the next is `key`.
+    /// Returns the number of keys below `key`, and whether the next key equals `key`.
     fn search(&self, node: &[u8], key: &[u8]) -> (usize, bool) {
         let head = head_of(key);
         let directory = node.get(self.at..self.entry(self.len(node))).unwrap_or_default();
@@ -252,10 +252,10 @@ impl Table {
         (below, found)
     }
 
-    /// Returns the place of a key, or where it would be.
+    /// Returns the index of a key.
     ///
     /// # Errors
-    /// The place at which it would be inserted.
+    /// The index at which the key would be inserted, if it is absent.
     pub fn find(&self, node: &[u8], key: &[u8]) -> Result<usize, usize> {
         match self.search(node, key) {
             (at, true) => Ok(at),
@@ -263,13 +263,13 @@ impl Table {
         }
     }
 
-    /// Returns how many keys are below `key`.
+    /// Returns the number of keys below `key`.
     #[must_use]
     pub fn below(&self, node: &[u8], key: &[u8]) -> usize {
         self.search(node, key).0
     }
 
-    /// Returns of each child how many entries belong to it: both arrays are walked once.
+    /// Returns the number of entries for each child, in one pass over both arrays.
     #[must_use]
     pub fn runs(&self, pivots: &Table, node: &[u8]) -> Vec<usize> {
         let of = |table: &Table| {
@@ -301,7 +301,7 @@ impl Table {
         counts
     }
 
-    /// Writes into a slot.
+    /// Writes an entry into a slot.
     fn fill(&self, node: &mut [u8], slot: usize, key: &[u8], value: &[u8], action: u8) {
         assert!(
             key.len() <= self.key_limit && value.len() <= self.value_limit,
@@ -315,7 +315,7 @@ impl Table {
         put(node, at + SLOT_HEADER + self.key_limit, value);
     }
 
-    /// Inserts an entry at its place.
+    /// Inserts an entry at index `at`.
     pub fn insert(&self, node: &mut [u8], at: usize, key: &[u8], value: &[u8], action: Option<Action>) {
         let len = self.len(node);
         assert!(
@@ -346,7 +346,7 @@ impl Table {
         put(node, slot + SLOT_HEADER + self.key_limit, value);
     }
 
-    /// Removes an entry: the last slot takes the place of its slot (PN1).
+    /// Removes an entry. The last slot is moved to the slot that becomes free (PN1).
     pub fn remove(&self, node: &mut [u8], at: usize) {
         let len = self.len(node);
         assert!(at < len, "entry {at} of {len}");
@@ -371,7 +371,7 @@ impl Table {
         self.set_len(node, len - 1);
     }
 
-    /// Keeps the first `len` entries.
+    /// Removes all but the first `len` entries.
     pub fn truncate(&self, node: &mut [u8], len: usize) {
         while self.len(node) > len {
             self.remove(node, self.len(node) - 1);
@@ -379,7 +379,7 @@ impl Table {
         assert!(self.len(node) <= len, "the others are gone");
     }
 
-    /// Moves the entries from `from` on behind those of another node.
+    /// Appends the entries from index `from` on to another node, and removes them here.
     pub fn move_to(&self, node: &mut [u8], from: usize, other: &mut [u8]) {
         for at in from..self.len(node) {
             let (key, value) = (self.key(node, at), self.value(node, at));
@@ -418,7 +418,7 @@ impl Table {
     }
 }
 
-/// Returns what a node is; none for a byte that no node has.
+/// Returns the kind of a node; `None` for an unknown byte.
 pub(in crate::paged) fn kind(node: &[u8]) -> Option<Kind> {
     match node.first()? {
         1 => Some(Kind::Leaf),
@@ -430,12 +430,11 @@ pub(in crate::paged) fn kind(node: &[u8]) -> Option<Kind> {
     }
 }
 
-/// Returns a node's level.
 pub(in crate::paged) fn level(node: &[u8]) -> u8 {
     node.get(1).copied().unwrap_or_default()
 }
 
-/// Returns how many pivots a node may have that is divided in its own way, else 0.
+/// Returns the largest number of pivots of a node that is divided in its own way, otherwise 0.
 pub(super) fn own_pivots(node: &[u8]) -> usize {
     u16_at(node, OWN_AT)
 }
@@ -445,7 +444,7 @@ pub(super) fn set_own_pivots(node: &mut [u8], n: usize) {
     assert!(own_pivots(node) == n, "numbers of pivots have two bytes");
 }
 
-/// Makes an empty node.
+/// Initialises an empty node.
 pub(in crate::paged) fn set_head(node: &mut [u8], kind: Kind, level: u8) {
     assert!((kind == Kind::Leaf) == (level == 0), "leaves are at level 0");
     let number = match kind {
@@ -459,19 +458,19 @@ pub(in crate::paged) fn set_head(node: &mut [u8], kind: Kind, level: u8) {
     put(node, 0, &[number, level]);
 }
 
-/// Takes everything out of a node.
+/// Removes all content of a node.
 pub(in crate::paged) fn clear(node: &mut [u8]) {
     put(node, 0, &[0; HEADER]);
 }
 
-/// Returns the child that a pivot's value names.
+/// Returns the child in a pivot's value.
 #[must_use]
 pub fn child_of_value(value: &[u8]) -> u64 {
     debug_assert_eq!(value.len(), CHILD, "a pivot has a child");
     u64_at(value, 0)
 }
 
-/// Returns the value of a pivot with this child behind it.
+/// Returns the value of a pivot for this child.
 #[must_use]
 pub fn value_of_child(child: u64) -> [u8; CHILD] {
     child.to_le_bytes()
@@ -495,7 +494,7 @@ impl Shape {
     /// Checks a node that was read (PB5).
     ///
     /// # Errors
-    /// What is wrong, in words.
+    /// A description of the first error.
     pub fn validate(&self, node: &[u8]) -> Result<(), String> {
         if node.len() != self.content_bytes {
             return Err(format!("{} bytes", node.len()));
@@ -529,13 +528,12 @@ impl Shape {
     }
 }
 
-/// Returns the place of the child that a key belongs to (PN2): how many pivots are at or below
-/// it.
+/// Returns the index of the child of a key (PN2): the number of pivots at or below the key.
 pub(in crate::paged) fn child_index(table: &Table, node: &[u8], key: &[u8]) -> usize {
     table.find(node, key).map_or_else(|at| at, |at| at + 1)
 }
 
-/// Returns the child at a place.
+/// Returns the child at an index.
 pub(in crate::paged) fn child_at(table: &Table, node: &[u8], at: usize) -> u64 {
     assert!(
         at <= table.len(node),
@@ -547,13 +545,13 @@ pub(in crate::paged) fn child_at(table: &Table, node: &[u8], at: usize) -> u64 {
     }
 }
 
-/// Returns the child that a key belongs to.
+/// Returns the child of a key.
 pub(in crate::paged) fn child(shape: &Shape, node: &[u8], key: &[u8]) -> u64 {
     let table = shape.pivots_of(node);
     child_at(&table, node, child_index(&table, node, key))
 }
 
-/// Adds a pivot with the child behind it.
+/// Adds a pivot and its child.
 pub(in crate::paged) fn add_pivot(shape: &Shape, node: &mut [u8], key: &[u8], child: u64) {
     let table = shape.pivots_of(node);
     let place = table.find(node, key);

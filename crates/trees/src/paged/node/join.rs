@@ -1,15 +1,15 @@
-//! Two neighbours made one node, or two with about as much each.
+//! Joins two neighbours into one node, or balances them so that each has about half.
 
 use super::format::{Kind, Table, child_at, kind, level, set_first_child, set_head, value_of_child};
 use super::layout::Shape;
 
-/// Returns how many entries a table may have after two nodes became one: a node that is nearly
-/// full would be split by the next few inserts.
+/// Returns the most entries of a joined node. A node that is nearly full would soon be split again
+/// by inserts.
 fn most_joined(table: &Table) -> usize {
     table.capacity() * 3 / 4
 }
 
-/// Returns the array by which a node is measured: pairs, or pivots.
+/// Returns the array whose length decides whether a node is under-full: pairs or pivots.
 fn measured(shape: &Shape, node: &[u8]) -> Table {
     match kind(node) {
         Some(Kind::Leaf) => shape.pairs,
@@ -17,15 +17,16 @@ fn measured(shape: &Shape, node: &[u8]) -> Table {
     }
 }
 
-/// Returns the least number of pairs or pivots of a node that is not the root, where nodes are
-/// merged (PM1).
+/// Returns the least number of pairs or pivots of a node other than the root, if nodes are merged
+/// (PM1).
 ///
 /// A split leaves half of a leaf, so a leaf is under-full below a quarter. A split before a flush
-/// leaves a quarter of the pivots (PE3), so a node is under-full below an eighth; three pivots
-/// may leave none.
+/// leaves a quarter of the pivots (PE3), so an inner node is under-full below an eighth; with three
+/// pivots a split may leave none.
 fn least(shape: &Shape, node: &[u8]) -> usize {
     let capacity = match (kind(node), shape.own) {
-        // Not what it has chosen: a choice makes no node under-full.
+        // The bound rather than the node's own number, so that a new division makes no node
+        // under-full.
         (Some(Kind::Buffered), Some(bounds)) => bounds.least,
         _ => measured(shape, node).capacity(),
     };
@@ -36,12 +37,12 @@ fn least(shape: &Shape, node: &[u8]) -> usize {
     }
 }
 
-/// Returns whether a node, which is not the root, has fewer entries than it should.
+/// Returns whether a node other than the root is under-full.
 pub(in crate::paged) fn is_under_full(shape: &Shape, node: &[u8]) -> bool {
     measured(shape, node).len(node) < least(shape, node)
 }
 
-/// Moves the first entries of a node behind those of the node to its left.
+/// Appends the first entries of a node to its left neighbour.
 fn to_left(table: &Table, left: &mut [u8], right: &mut [u8], count: usize) {
     assert!(count <= table.len(right), "the entries are there");
     for at in 0..count {
@@ -52,7 +53,7 @@ fn to_left(table: &Table, left: &mut [u8], right: &mut [u8], count: usize) {
     (0..count).for_each(|_| table.remove(right, 0));
 }
 
-/// Moves the entries of a node from `from` on before those of the node to its right.
+/// Moves the entries of a node from index `from` on to the beginning of its right neighbour.
 fn to_right(table: &Table, left: &mut [u8], from: usize, right: &mut [u8]) {
     for at in (from..table.len(left)).rev() {
         let (key, value, tag) = (table.key(left, at), table.value(left, at), table.tag(left, at));
@@ -62,9 +63,10 @@ fn to_right(table: &Table, left: &mut [u8], from: usize, right: &mut [u8]) {
     assert!(table.len(left) <= from, "what was moved is there no more");
 }
 
-/// Moves everything of a node to its left neighbour, unless that would be nearly full: then each
-/// gets about half. Returns the pivot between the two, or none where the right one is empty.
-/// `pivot` stands between them before. Their messages fit into one buffer.
+/// Moves the content of a node to its left neighbour, unless that would then be nearly full; in
+/// this case each gets about half. Returns the new pivot between the two, or `None` if the right
+/// node is now empty. `pivot` is the pivot between them before. Their messages must fit into one
+/// buffer.
 pub(in crate::paged) fn join(
     shape: &Shape,
     left: &mut [u8],
@@ -120,7 +122,7 @@ fn join_inner(shape: &Shape, left: &mut [u8], pivot: &[u8], right: &mut [u8]) ->
         let first = value_of_child(child_at(&pivots, right, 0));
         pivots.insert(left, at, &between, &first, None);
         if pivots.is_empty(right) {
-            // Its last child has gone.
+            // The last child of the right node was moved.
             assert!(at + 1 == total, "the left one has all");
             break;
         }
@@ -152,7 +154,7 @@ fn join_inner(shape: &Shape, left: &mut [u8], pivot: &[u8], right: &mut [u8]) ->
     (!is_one).then_some(between)
 }
 
-/// Makes an empty page a node without a buffer, with the pivots and children of a node whose
+/// Turns an empty page into a node without a buffer, with the pivots and children of a node whose
 /// buffer is empty.
 pub(in crate::paged) fn without_buffer(shape: &Shape, from: &[u8], to: &mut [u8]) {
     assert!(

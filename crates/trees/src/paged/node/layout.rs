@@ -1,22 +1,22 @@
-//! How a page is divided between pivots and messages (thesis, section 5.4).
+//! The division of a page between pivots and messages (thesis, section 5.4).
 
 use super::division::PivotBounds;
 use super::format::{HEADER, Table, table_bytes};
 use crate::paged::error::{key_too_long, value_too_long};
 use alluvium_storage::{Error, Result};
 
-/// The least number of pairs of a leaf.
+/// The least number of pairs for which a leaf must have space.
 const LEAST_PAIRS: usize = 4;
-/// Bytes of a child's number.
+/// Size of a child's page number in bytes.
 pub(super) const CHILD: usize = 8;
 const _: () = assert!(LEAST_PAIRS >= 2, "a leaf can be split");
 
-/// Returns how many pivots and messages a node has for which `bytes` are left beside one
-/// message and three pivots: n = 3 + ⌊bytes^ε / pivot⌋, made odd, and b = 1 + ⌊(bytes −
+/// Returns the numbers of pivots and messages of a node, n and b. `bytes` is the space that remains
+/// after one message and three pivots: n = 3 + ⌊bytes^ε / pivot⌋, made odd, and b = 1 + ⌊(bytes −
 /// bytes^ε) / message⌋.
 ///
-/// An odd n is what makes one split before a flush suffice: the halves of a split node have
-/// ⌈n / 2⌉ free pivots, and a flush addresses ⌈(n + 1) / 2⌉ children at most.
+/// With an odd n one split before a flush suffices: the halves of a split node have ⌈n / 2⌉ free
+/// pivots, and a flush addresses at most ⌈(n + 1) / 2⌉ children.
 ///
 /// ```
 /// use alluvium_trees::paged::node::divide;
@@ -38,42 +38,42 @@ pub fn divide(bytes: usize, epsilon_percent: u32, pivot: usize, message: usize) 
     (odd, messages)
 }
 
-/// The sizes with which a tree is created. They are kept with it.
+/// The sizes with which a tree is created. They are stored with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TreeSizes {
     /// The longest key in bytes.
     pub key_limit: usize,
     /// The longest value in bytes.
     pub value_limit: usize,
-    /// ε in hundredths: how much of a node is for pivots. 0 gives most space to messages, 100
-    /// makes the tree behave as a B⁺-tree.
+    /// ε in hundredths, which determines the space for pivots. 0 leaves the most space to messages;
+    /// with 100 the tree behaves as a B⁺-tree.
     pub epsilon_percent: u32,
 }
 
-/// Where the arrays of each kind of node are, and how many entries each has.
+/// The positions and capacities of the arrays in each kind of node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Bytes of a page for its node.
+    /// Bytes of a page that are available for its node.
     pub content_bytes: usize,
     /// The longest key in bytes.
     pub key_limit: usize,
     /// The longest value in bytes.
     pub value_limit: usize,
-    /// s: pairs of a leaf.
+    /// s: the pairs of a leaf.
     pub pairs: Table,
-    /// Pivots of a node without a buffer.
+    /// The pivots of a node without a buffer.
     pub wide: Table,
-    /// n: pivots of a node with a buffer.
+    /// n: the pivots of a node with a buffer.
     pub pivots: Table,
-    /// b: messages of a node with a buffer.
+    /// b: the messages of a node with a buffer.
     pub buffer: Table,
-    /// Between which n each node chooses its own; none where all have the same. Then n and b are
-    /// those with which nodes begin.
+    /// The bounds within which each node chooses its own n; `None` if all nodes have the same. With
+    /// bounds, n and b above are those of new nodes.
     pub own: Option<PivotBounds>,
 }
 
 impl Shape {
-    /// Computes the shape for pages with `content_bytes` for nodes.
+    /// Computes the shape for pages with `content_bytes` bytes for nodes.
     ///
     /// # Errors
     /// [`Error::BadOption`] when four pairs, or one message and three pivots, do not fit into a
@@ -192,7 +192,7 @@ impl Shape {
 mod tests {
     use super::*;
 
-    /// The thesis's nodes: 16 KiB, keys of 8 bytes, values of 100; messages of 128 bytes,
+    /// The nodes of the thesis: 16 KiB, keys of 8 bytes, values of 100; messages of 128 bytes,
     /// pivots of 16 (reconstructed from its text).
     #[test]
     fn the_layouts_of_the_thesis_come_out() {

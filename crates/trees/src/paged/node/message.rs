@@ -1,16 +1,16 @@
-//! Messages, and what two of them about one key are together (thesis, table 5.1).
+//! Messages, and how two messages about one key are merged (thesis, table 5.1).
 
 use std::fmt;
 
-/// What a message does to a key.
+/// The effect of a message on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Action {
     /// Sets the value.
     Insert = 1,
-    /// Combines the value with another, if the key has one.
+    /// Combines the value with an operand, if the key has a value.
     Update = 2,
-    /// Takes the key away.
+    /// Deletes the key.
     Delete = 3,
 }
 
@@ -24,21 +24,22 @@ impl Action {
     }
 }
 
-/// How an update changes a value: an associative operator, which need not be commutative.
+/// The operator that applies updates to values. It is associative, but need not be commutative.
 ///
-/// `combine(combine(a, b), c)` equals `combine(a, combine(b, c))`. Updates are combined with
-/// each other before they reach the value. A result is no longer than the tree's greatest
-/// value: a longer one refuses the write, or, where it arises in the middle of a flush, every
-/// write until the tree is opened again.
+/// `combine(combine(a, b), c)` equals `combine(a, combine(b, c))`. Updates may be combined with
+/// each other before they are applied to the value. A result must not be longer than the tree's
+/// limit for values. If it is, the write is refused; in the middle of a flush, all writes are
+/// refused until the tree is reopened.
 pub trait Operator: Send + Sync + fmt::Debug {
-    /// Puts the combination of an older and a younger value into `into`, which is empty.
+    /// Writes the combination of an older and a younger value to `into`, which is empty.
     fn combine(&self, older: &[u8], younger: &[u8], into: &mut Vec<u8>);
 
-    /// Takes note of a value that the tree has no more: it was replaced, or its key is gone.
+    /// Called with each value that the tree no longer has, because it was replaced or its key
+    /// deleted.
     fn dropped(&self, _value: &[u8]) {}
 }
 
-/// Updates that replace the value of a key that has one.
+/// An operator whose updates replace the value of an existing key.
 #[derive(Clone, Copy, Debug)]
 pub struct Last;
 
@@ -48,8 +49,8 @@ impl Operator for Last {
     }
 }
 
-/// Puts into `into` the operand of what an older and a younger message about a key are
-/// together, and returns the action.
+/// Merges an older and a younger message about a key: writes the operand to `into`, and returns the
+/// action.
 pub fn merge(
     operator: &dyn Operator,
     older: (Action, &[u8]),
@@ -58,7 +59,7 @@ pub fn merge(
 ) -> Action {
     into.clear();
     match (older.0, younger.0) {
-        // The delete must still travel, to end older states below.
+        // The delete must be kept, because it also hides older states further down.
         (_, Action::Delete) | (Action::Delete, Action::Update) => Action::Delete,
         (_, Action::Insert) => {
             into.extend_from_slice(younger.1);
@@ -71,7 +72,7 @@ pub fn merge(
     }
 }
 
-/// Applies a message to the value of a key, and returns whether the key has one then.
+/// Applies a message to the value of a key, and returns whether the key has a value afterwards.
 pub(in crate::paged) fn fold(
     operator: &dyn Operator,
     value: Option<&[u8]>,
@@ -89,28 +90,28 @@ pub(in crate::paged) fn fold(
 pub struct Message<'a> {
     /// The key.
     pub key: &'a [u8],
-    /// What is done to it.
+    /// The action.
     pub action: Action,
-    /// The value, or what it is combined with; empty for a delete.
+    /// The value or the operand of an update; empty for a delete.
     pub operand: &'a [u8],
 }
 
-/// Messages in key order, one per key, in memory of their own.
+/// A list of messages in key order, at most one for each key, in its own memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Messages {
     bytes: Vec<u8>,
-    /// Where each begins, the lengths of key and operand, and the action.
+    /// For each message the start in `bytes`, the lengths of key and operand, and the action.
     items: Vec<(u32, u16, u16, Action)>,
 }
 
 impl Messages {
-    /// Returns no messages.
+    /// Returns an empty list.
     #[must_use]
     pub fn new() -> Messages {
         Messages::default()
     }
 
-    /// Adds a message behind the others.
+    /// Appends a message. Its key must be above all others.
     pub fn push(&mut self, message: Message<'_>) {
         debug_assert!(
             self.last().is_none_or(|last| last.key < message.key),
@@ -123,13 +124,13 @@ impl Messages {
         self.items.push((start, key, operand, message.action));
     }
 
-    /// Returns how many there are.
+    /// Returns the number of messages.
     #[must_use]
     pub fn len(&self) -> usize {
         self.items.len()
     }
 
-    /// Returns whether there are none.
+    /// Returns whether the list is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
@@ -139,10 +140,10 @@ impl Messages {
         self.len().checked_sub(1).map(|at| self.get(at))
     }
 
-    /// Returns the message at a place.
+    /// Returns the message at an index.
     ///
     /// # Panics
-    /// When there is none.
+    /// When the index is out of bounds.
     #[must_use]
     pub fn get(&self, at: usize) -> Message<'_> {
         assert!(at < self.items.len(), "message {at} of {}", self.items.len());
@@ -160,7 +161,7 @@ impl Messages {
         (0..self.len()).map(|at| self.get(at))
     }
 
-    /// Returns how many have a key below `key`.
+    /// Returns the number of messages with a key below `key`.
     #[must_use]
     pub fn below(&self, key: &[u8]) -> usize {
         let (mut low, mut high) = (0, self.len());
@@ -175,7 +176,7 @@ impl Messages {
         low
     }
 
-    /// Divides the messages: those with keys below `key`, and the others.
+    /// Splits the list into the messages with keys below `key`, and the others.
     #[must_use]
     pub fn split(&self, key: &[u8]) -> [Messages; 2] {
         let at = self.below(key);

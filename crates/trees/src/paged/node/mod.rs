@@ -1,27 +1,26 @@
-//! What a page of a tree holds: pairs, or pivots with children, or those and a buffer of
-//! messages.
+//! The content of a page of a tree: pairs in a leaf; pivots with children, and possibly a buffer of
+//! messages, in an inner node.
 //!
-//! *Knows*: bytes of nodes, how many entries fit, how a node is divided in two.
+//! *Knows*: the layout of nodes, how many entries fit, how a node is split.
 //!
-//! *Does not know*: where pages are, latches, when messages move.
+//! *Does not know*: where pages are stored, latches, when messages move.
 //!
-//! *Read in this order*: `layout.rs` (how a page is divided), `message.rs` (what messages mean
-//! together), `format.rs` (bytes), `format/look.rs`, `format/words.rs` (nodes that may change
-//! while they are read),
-//! `split.rs`, `join.rs`, `division.rs` (nodes that are divided each in its own way).
+//! *Read in this order*: `layout.rs` (how a page is divided), `message.rs` (how messages are
+//! merged), `format.rs` (bytes), `format/look.rs`, `format/words.rs` (nodes that may change while
+//! they are read), `split.rs`, `join.rs`, `division.rs` (nodes with their own ε).
 //!
-//! Each array of a node has slots of one size, made for the longest key and value of the tree,
-//! and a directory in key order that says which slot is where. An insertion moves entries of
-//! ten bytes, not slots; the first eight bytes of each key stand in the directory, so that a
-//! search seldom looks at slots. That is a deviation from the thesis, which moves whole
-//! messages in a sorted array. Slots of one size keep its counting argument exact: a buffer
-//! holds a number of messages, whatever their lengths.
+//! Each array of a node has slots of one size, large enough for the longest key and value of the
+//! tree, and a directory in key order that lists the slots. An insertion moves directory entries of
+//! ten bytes, not slots. The directory also has the first eight bytes of each key, so that a search
+//! seldom reads slots. This differs from the thesis, which moves whole messages in a sorted array.
+//! Slots of one size keep the counting argument of the thesis exact: a buffer holds a fixed number
+//! of messages, whatever their lengths.
 //!
 //! Invariants:
 //!
-//! - **PN1** The keys of an array ascend, and the first `len` slots are those in use.
-//! - **PN2** Child i of a node holds keys from pivot i − 1 on, and below pivot i.
-//! - **PN3** A buffer holds one message per key at most.
+//! - **PN1** The keys of an array ascend, and exactly the first `len` slots are in use.
+//! - **PN2** Child i of a node holds the keys from pivot i − 1 up to, but not including, pivot i.
+//! - **PN3** A buffer holds at most one message for each key.
 //! - **PN4** n, the number of pivots of a buffered node, is odd, b ≥ 1 and b ≤ s.
 
 mod division;

@@ -1,4 +1,4 @@
-//! Nodes divided in two.
+//! Splits of nodes.
 
 use super::format::{
     Kind, Table, child_at, child_of_value, clear, kind, level, own_pivots, set_first_child, set_head,
@@ -7,9 +7,9 @@ use super::format::{
 use super::layout::Shape;
 use super::message::Messages;
 
-/// Returns the median of a leaf's keys and those of messages (thesis, section 5.7). Both halves
-/// of what lies below and above it fit into leaves, if the messages are at most as many as the
-/// pairs of a full leaf.
+/// Returns the median of a leaf's keys and those of messages (thesis, section 5.7). The content
+/// below the median and the content above it each fit into a leaf, if there are at most as many
+/// messages as pairs in a full leaf.
 pub(in crate::paged) fn union_median(pairs: &Table, leaf: &[u8], messages: &Messages) -> Vec<u8> {
     let (own, new) = (pairs.len(leaf), messages.len());
     assert!(
@@ -41,8 +41,8 @@ pub(in crate::paged) fn split_leaf(shape: &Shape, left: &mut [u8], right: &mut [
     assert!(shape.pairs.len(left) == from, "pairs below the median stay");
 }
 
-/// Moves the pivots behind the middle one to an empty page, with their children and messages,
-/// and returns the middle pivot, which stands between the two.
+/// Moves the pivots after the middle one to an empty page, with their children and messages.
+/// Returns the middle pivot, which separates the two nodes.
 pub(in crate::paged) fn split_inner(shape: &Shape, left: &mut [u8], right: &mut [u8]) -> Vec<u8> {
     let of = kind(left).unwrap_or(Kind::Leaf);
     assert!(
@@ -65,7 +65,7 @@ pub(in crate::paged) fn split_inner(shape: &Shape, left: &mut [u8], right: &mut 
     pivot
 }
 
-/// Moves everything from a node to an empty page.
+/// Moves the whole content of a node to an empty page.
 pub(in crate::paged) fn move_node(shape: &Shape, from: &mut [u8], to: &mut [u8]) {
     let of = kind(from).unwrap_or(Kind::Free);
     assert!(of != Kind::Free, "a node is moved");
@@ -127,7 +127,7 @@ mod tests {
             for (at, key) in own.iter().enumerate() {
                 shape.pairs.insert(&mut left, at, &[*key], b"", None);
             }
-            // Up to s messages, on one side of the leaf or everywhere.
+            // Up to s messages, either all at one end of the leaf or spread over it.
             let mut new: Vec<u8> = match rng.u8(..4) {
                 0 => (0..s as u8).collect(),
                 1 => (255 - s as u8..=254).collect(),

@@ -1,4 +1,4 @@
-//! Walks all nodes of a tree and reports what is wrong with them.
+//! Checks all nodes of a tree.
 
 use crate::paged::buffer::PageBuffer;
 use crate::paged::core::Core;
@@ -7,42 +7,42 @@ use crate::paged::node::{Action, Kind, Table, child_at, is_under_full, kind, lev
 use alluvium_storage::Result;
 use std::collections::BTreeSet;
 
-/// What a walk over a tree has found.
+/// The result of a walk over a tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Examined {
-    /// What is wrong, a sentence each.
+    /// The errors that were found, one sentence each.
     pub found: Vec<String>,
-    /// Pages that the root leads to.
+    /// The pages reachable from the root.
     pub pages: BTreeSet<u64>,
-    /// Levels of the tree: 1 for a leaf alone.
+    /// The number of levels: 1 if the root is a leaf.
     pub height: u32,
-    /// Nodes with children.
+    /// The number of inner nodes.
     pub inner: u64,
-    /// Pairs of leaves.
+    /// The number of pairs in leaves.
     pub pairs: u64,
-    /// Messages in buffers.
+    /// The number of messages in buffers.
     pub messages: u64,
-    /// The levels, that of leaves first.
+    /// Figures of each level, starting with the leaves.
     pub levels: Vec<LevelFigures>,
 }
 
-/// The nodes of a level together.
+/// Totals of the nodes of a level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LevelFigures {
-    /// Nodes.
+    /// The number of nodes.
     pub nodes: u64,
-    /// Pairs of leaves; pivots of other nodes.
+    /// The number of pairs in leaves, or of pivots in other nodes.
     pub entries: u64,
-    /// How many there could be.
+    /// The number of entries for which there is space.
     pub most_entries: u64,
-    /// Messages that wait.
+    /// The number of messages in buffers.
     pub messages: u64,
-    /// How many there could be.
+    /// The number of messages for which there is space.
     pub most_messages: u64,
 }
 
-/// The keys that a node may have.
+/// The key range of a node.
 #[derive(Clone, Default)]
 struct Fence {
     low: Option<Vec<u8>>,
@@ -56,7 +56,7 @@ impl Fence {
 }
 
 impl<B: PageBuffer> Core<B> {
-    /// Counts a node of which `table` is the array of pairs or pivots, and finds it under-full.
+    /// Counts a node whose pairs or pivots are in `table`, and reports it if it is under-full.
     fn weigh(&self, (page, node): (u64, &[u8]), table: &Table, examined: &mut Examined) {
         let at = usize::from(level(node));
         if examined.levels.len() <= at {
@@ -84,12 +84,13 @@ impl<B: PageBuffer> Core<B> {
         }
     }
 
-    /// Walks the tree at rest.
+    /// Checks the tree while no writer is in it.
     pub(in crate::paged) fn examine(&self) -> Result<Examined> {
         self.examine_each(&mut |_| ())
     }
 
-    /// The same, and hands every value that a leaf or an insert on its way has to `tell`.
+    /// Checks the tree as [`Core::examine`] does, and calls `tell` with every value in a leaf or in
+    /// an insert.
     pub(in crate::paged) fn examine_each(&self, tell: &mut dyn FnMut(&[u8])) -> Result<Examined> {
         let _alone = self.gate.write();
         let mut examined = Examined {

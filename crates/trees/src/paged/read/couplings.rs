@@ -1,7 +1,7 @@
-//! Other steps from a node to its child than the product's: with one latch at a time, or without
-//! latches on nodes that have a snapshot (thesis, section 8.1).
+//! Alternative ways to step from a node to its child: with one latch at a time, or without latches
+//! on nodes that have a snapshot (thesis, section 8.1).
 //!
-//! It stands in the place of `descent.rs` with the feature `couplings`.
+//! Replaces `descent.rs` with the feature `couplings`.
 
 use crate::paged::buffer::{Exclusive, PageBuffer, Peek, Shared, Unlatched, Way};
 use crate::paged::core::{Core, Counters};
@@ -9,32 +9,32 @@ use crate::paged::node::{Kind, Look, Reference, Words, kind, level, look, look_a
 use crate::paged::tree::{PagedTree, WritePath};
 use alluvium_storage::Result;
 
-/// How readers, and writers above the node that they change, go from a node to its child.
+/// How readers, and writers above the node that they change, step from a node to its child.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Coupling {
-    /// They latch the child before they leave the node, as in the thesis. While one waits for the
+    /// Latch the child before releasing the node, as in the thesis. While a thread waits for the
     /// child, others wait for the node.
     #[default]
     Latched,
-    /// They leave the node first, and look behind the child's latch whether a writer had the node
-    /// meanwhile; then they begin again at the root. After some attempts in vain they latch both.
+    /// Release the node first, and check once the child is latched whether a writer has changed the
+    /// node; if so, restart at the root. After several failed attempts, latch both.
     Optimistic,
-    /// They latch and pin no node with children that has a snapshot, and look at its version
-    /// before and behind. Leaves, and nodes that change too often, are latched as with
-    /// `Optimistic`, and attempts are as many. Of a page buffer in a file an eighth of the frames
-    /// is given up for snapshots. It needs pins without the mutex
-    /// ([`PinPolicy`](crate::paged::buffer::PinPolicy)). Scans go as with `Optimistic`.
+    /// Read inner nodes with a snapshot without a latch or a pin, and validate the node's version
+    /// afterwards. Leaves, and nodes that change too often, are latched as with `Optimistic`, with
+    /// as many attempts. For a page buffer over a file, an eighth of the frames is used for
+    /// snapshots. Requires pins without the mutex ([`PinPolicy`](crate::paged::buffer::PinPolicy)).
+    /// Scans work as with `Optimistic`.
     Versions,
 }
 
-/// Attempts without both latches.
+/// The number of attempts before both nodes are latched.
 const ATTEMPTS: usize = 4;
 
-/// A node at which a descent is.
+/// The current node of a descent.
 pub(in crate::paged) enum Stop<'b> {
-    /// It is latched.
+    /// A latched node.
     Latched(Shared<'b>),
-    /// It is a snapshot: a node with children.
+    /// A snapshot of an inner node.
     Seen(Peek<'b>),
 }
 
@@ -44,7 +44,7 @@ impl Words for Peek<'_> {
     }
 }
 
-/// A node that a descent has left, and may have to look back at.
+/// A node that a descent has released, and whose version it may validate.
 enum Left<'b> {
     Pinned(Unlatched<'b>),
     Seen(Peek<'b>),
@@ -59,7 +59,7 @@ impl<'b> Stop<'b> {
         }
     }
 
-    /// Returns the node's page.
+    /// Returns the node's page number.
     pub(in crate::paged) fn number(&self) -> u64 {
         match self {
             Stop::Latched(node) => node.number(),
@@ -67,7 +67,7 @@ impl<'b> Stop<'b> {
         }
     }
 
-    /// Lets writers have the node.
+    /// Releases the latch of the node.
     fn leave(self) -> Left<'b> {
         match self {
             Stop::Latched(node) => Left::Pinned(node.unlatch()),
@@ -77,19 +77,19 @@ impl<'b> Stop<'b> {
 }
 
 impl Left<'_> {
-    /// Returns what is below the node, if no writer has had the node until it was found.
+    /// Returns `below`, unless a writer has changed the node since it was released.
     fn proven<T>(&self, below: Result<T>) -> Result<Option<T>> {
         let is_unchanged = match self {
             Left::Pinned(node) => node.is_unchanged(),
             Left::Seen(node) => node.is_unchanged(),
         };
-        // Where the node was changed, the page may be anything by now, an error the least.
+        // If the node was changed, the page may be anything by now, so even an error is ignored.
         if is_unchanged { below.map(Some) } else { Ok(None) }
     }
 }
 
 impl<B: PageBuffer, W: WritePath> PagedTree<B, W> {
-    /// Sets how readers and writers go from a node to its child. It is not kept with the tree.
+    /// Sets how threads step from a node to its child. The setting is not stored with the tree.
     #[must_use]
     pub fn coupled_by(mut self, coupling: Coupling) -> PagedTree<B, W> {
         if coupling == Coupling::Versions {
@@ -101,8 +101,8 @@ impl<B: PageBuffer, W: WritePath> PagedTree<B, W> {
 }
 
 impl<B: PageBuffer> Core<B> {
-    /// Walks from the root until `walk` has a result. It has none when a step was none, and is
-    /// called again then.
+    /// Walks from the root until `walk` returns a result. If a step failed its validation, `walk`
+    /// returns `None` and is called again.
     pub(in crate::paged) fn descend<T>(
         &self,
         mut walk: impl FnMut(Coupling) -> Result<Option<T>>,
@@ -130,8 +130,8 @@ impl<B: PageBuffer> Core<B> {
         Ok(Stop::Latched(self.buffer.pin_shared_by(self.root, way)?))
     }
 
-    /// Looks for a key in a node with children; the operand of its message goes into `operand`.
-    /// None: the node was changed meanwhile.
+    /// Searches a key in an inner node; the operand of its message is copied into `operand`.
+    /// Returns `None` if the node was changed during the search.
     pub(in crate::paged) fn look(&self, stop: &Stop<'_>, key: &[u8], operand: &mut Vec<u8>) -> Option<Look> {
         match stop {
             Stop::Latched(node) => Some(look(&self.shape, node, key, operand)),
@@ -147,8 +147,8 @@ impl<B: PageBuffer> Core<B> {
         }
     }
 
-    /// Goes from a node to the child that it was looked at for, to read it. None: a writer had the
-    /// node before the child was latched, or its version read.
+    /// Steps from a node to the child found by `look`, for reading. Returns `None` if a writer has
+    /// changed the node before the child was latched or its version was read.
     pub(in crate::paged) fn go<'b>(
         &'b self,
         stop: Stop<'b>,
@@ -168,17 +168,18 @@ impl<B: PageBuffer> Core<B> {
         if coupling == Coupling::Versions
             && above > 1
             && let Some(next) = self.buffer.peek(to.page, way)
-            // Any other page is read under a latch, which says what is wrong.
+            // Any other page is read under a latch, which reports the error.
             && (next.word(0) >> 8) as u8 == above - 1
         {
-            // Behind the child's version: what it holds then had left the node before.
+            // The node is validated after the child's version was read: messages in the child that
+            // were moved before that are noticed.
             return left.proven(Ok(Stop::Seen(next)));
         }
         left.proven(self.shared_by(to.page, way, above).map(Stop::Latched))
     }
 
-    /// Goes from a node to the child that it was looked at for, to write to it. None as from
-    /// [`Core::go`].
+    /// Steps from a node to the child found by `look`, for writing. Returns `None` as [`Core::go`]
+    /// does.
     pub(in crate::paged) fn go_exclusive<'b>(
         &'b self,
         stop: Stop<'b>,
@@ -200,7 +201,7 @@ impl<B: PageBuffer> Core<B> {
         left.proven(self.exclusive_by(to.page, way, above))
     }
 
-    /// Returns where a node's reference to a child remembers the child's frame.
+    /// Returns the hint to the child's frame that is stored with the node's reference to the child.
     fn way(&self, stop: &Stop<'_>, to: Reference) -> Option<&Way> {
         match stop {
             Stop::Latched(node) => self.buffer.way(node, to.place),
@@ -208,18 +209,19 @@ impl<B: PageBuffer> Core<B> {
         }
     }
 
-    /// Has a node that was latched be copied, if it is read often.
+    /// Offers a latched node for a snapshot, if it is read often.
     fn note_read(&self, stop: &Stop<'_>, coupling: Coupling) {
         if let (Stop::Latched(node), Coupling::Versions) = (stop, coupling) {
             self.buffer.offer(node);
         }
     }
 
-    /// Goes from a node to its child, to read it. None: a writer had the node before the child was
-    /// latched, so that messages may have passed.
+    /// Steps from a node to its child, for reading. Returns `None` if a writer has changed the node
+    /// before the child was latched, because messages may have been missed then.
     ///
-    /// A writer that moves messages holds the node until they are in latched children, and the
-    /// node's version rises before. Who latches a child that got any sees that.
+    /// A writer that moves messages holds the node until they are in latched children, and raises
+    /// the node's version before that. So any thread that then latches such a child sees the new
+    /// version.
     pub(in crate::paged) fn step<'b>(
         &'b self,
         node: Shared<'b>,
@@ -237,15 +239,14 @@ impl<B: PageBuffer> Core<B> {
         left.proven(self.shared_by(to.page, way, above))
     }
 
-    /// Latches a child of a node at level `above` for reading, where the reference to the child
-    /// remembers its frame.
+    /// Latches a child of a node at level `above` for reading, with the hint to the child's frame.
     fn shared_by(&self, page: u64, way: Option<&Way>, above: u8) -> Result<Shared<'_>> {
         let child = self.buffer.pin_shared_by(page, way)?;
         Self::check_child(page, above, &child)?;
         Ok(child)
     }
 
-    /// The same for writing.
+    /// Latches a child of a node at level `above` for writing, with the hint to the child's frame.
     fn exclusive_by(&self, page: u64, way: Option<&Way>, above: u8) -> Result<Exclusive<'_>> {
         let child = self.buffer.pin_exclusive_by(page, way)?;
         Self::check_child(page, above, &child)?;

@@ -1,16 +1,16 @@
-//! Steps from a node to its child, with both latched.
+//! Steps from a node to its child, with latch coupling.
 
 use crate::paged::buffer::{Exclusive, PageBuffer, Shared};
 use crate::paged::core::Core;
 use crate::paged::node::{Kind, Look, Reference, kind, level, look};
 use alluvium_storage::Result;
 
-/// How readers, and writers above the node that they change, go from a node to its child: they
-/// latch the child before they leave the node. With the feature `couplings` there are others.
+/// How readers, and writers above the node that they change, step from a node to its child: they
+/// latch the child before they release the node. The feature `couplings` offers other ways.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::paged) struct Coupling;
 
-/// A node at which a descent is.
+/// The current node of a descent.
 pub(in crate::paged) struct Stop<'b>(Shared<'b>);
 
 impl Stop<'_> {
@@ -19,14 +19,14 @@ impl Stop<'_> {
         (kind(&self.0) == Some(Kind::Leaf)).then_some(&self.0)
     }
 
-    /// Returns the node's page.
+    /// Returns the node's page number.
     pub(in crate::paged) fn number(&self) -> u64 {
         self.0.number()
     }
 }
 
 impl<B: PageBuffer> Core<B> {
-    /// Walks from the root.
+    /// Runs `walk` from the root.
     pub(in crate::paged) fn descend<T>(&self, walk: impl FnOnce(Coupling) -> Result<Option<T>>) -> Result<T> {
         let found = walk(self.coupling)?;
         Ok(found.expect("a node stays as it is while its child is latched (PR1)"))
@@ -38,12 +38,12 @@ impl<B: PageBuffer> Core<B> {
         Ok(Stop(root))
     }
 
-    /// Looks for a key in a node with children; the operand of its message goes into `operand`.
+    /// Searches a key in an inner node; the operand of its message is copied into `operand`.
     pub(in crate::paged) fn look(&self, stop: &Stop<'_>, key: &[u8], operand: &mut Vec<u8>) -> Option<Look> {
         Some(look(&self.shape, &stop.0, key, operand))
     }
 
-    /// Goes from a node to the child that it was looked at for, to read it.
+    /// Steps from a node to the child found by `look`, for reading.
     pub(in crate::paged) fn go<'b>(
         &'b self,
         stop: Stop<'b>,
@@ -53,7 +53,7 @@ impl<B: PageBuffer> Core<B> {
         Ok(self.step(stop.0, look.to, coupling)?.map(Stop))
     }
 
-    /// Goes from a node to the child that it was looked at for, to write to it.
+    /// Steps from a node to the child found by `look`, for writing.
     pub(in crate::paged) fn go_exclusive<'b>(
         &'b self,
         stop: Stop<'b>,
@@ -65,7 +65,7 @@ impl<B: PageBuffer> Core<B> {
         Ok(Some(child))
     }
 
-    /// Goes from a node to its child, to read it.
+    /// Steps from a node to its child, for reading.
     pub(in crate::paged) fn step<'b>(
         &'b self,
         node: Shared<'b>,

@@ -7,10 +7,10 @@ use crate::paged::read::Coupling;
 use alluvium_storage::Result;
 
 impl<B: PageBuffer> Core<B> {
-    /// Puts the value of a key into `value`, and returns whether the key has one.
+    /// Copies the value of a key into `value`, and returns whether the key has one.
     ///
-    /// The walk ends at the first insert or delete of the key: what lies below is older.
-    /// Updates on the way are combined, each with the younger ones.
+    /// The walk ends at the first insert or delete of the key, because everything below is older.
+    /// Updates on the way are combined with the younger ones.
     pub(in crate::paged) fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         self.readable()?;
         self.descend(|coupling| self.try_get(key, value, coupling))

@@ -1,15 +1,16 @@
 //! Reading a tree, with or without buffers in its nodes.
 //!
-//! *Knows*: how messages on the way to a leaf and the leaf's pairs are one state.
+//! *Knows*: how messages on the way to a leaf and the leaf's pairs form one state.
 //!
 //! *Does not know*: who writes, and when messages move.
 //!
 //! *Read in this order*: `descent.rs` (`couplings.rs` in its place with that feature), `lookup.rs`,
 //! `scan.rs`, `check.rs`.
 //!
-//! - **PR1** A reader latches a child before it leaves the parent, or sees behind the child's
-//!   latch, or its version, that no writer has had the parent since. So no message passes it: a
-//!   writer that moves messages holds the node that they come from until they have arrived.
+//! - **PR1** A reader latches a child before it releases the parent. With `couplings` it may
+//!   instead validate, after it has latched the child or read its version, that no writer has
+//!   changed the parent. So a reader misses no message: a writer that moves messages holds their
+//!   source node until they have arrived.
 //! - **PR2** Reading changes no byte of a page.
 
 mod check;

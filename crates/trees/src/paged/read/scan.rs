@@ -1,4 +1,4 @@
-//! Range scans in both directions, a leaf at a time.
+//! Range scans in both directions, one leaf at a time.
 
 use crate::paged::buffer::PageBuffer;
 use crate::paged::core::Core;
@@ -7,15 +7,15 @@ use crate::paged::read::Coupling;
 use alluvium_storage::Result;
 use std::fmt;
 
-/// A key with its value.
+/// A key and its value.
 type Pair = (Vec<u8>, Vec<u8>);
 
-/// The keys of a scan: from `from` on, and below `below`; none means without a bound.
+/// The key range of a scan: keys at or above `from` and below `below`. `None` means no bound.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
-    /// The least key.
+    /// The inclusive lower bound.
     pub from: Option<Vec<u8>>,
-    /// Keys are below this one.
+    /// The exclusive upper bound.
     pub below: Option<Vec<u8>>,
 }
 
@@ -26,16 +26,16 @@ impl Bounds {
     }
 }
 
-/// Which leaf is wanted.
+/// The leaf to read.
 #[derive(Clone, Copy, Debug)]
 enum Want<'k> {
-    /// That of a key.
+    /// The leaf of a key.
     At(&'k [u8]),
-    /// That of the keys just below; none: the last leaf.
+    /// The leaf of the keys just below this one; `None` for the last leaf.
     Below(Option<&'k [u8]>),
 }
 
-/// The pairs of one leaf with all messages that were on their way to it, and the leaf's range.
+/// The pairs of one leaf after all messages on the path are applied, and the leaf's key range.
 #[derive(Debug, Default)]
 struct View {
     pairs: Vec<Pair>,
@@ -44,8 +44,8 @@ struct View {
 }
 
 impl<B: PageBuffer> Core<B> {
-    /// Collects one leaf's range. On the way down, what a buffer has for the chosen child is
-    /// kept; it is applied once the leaf is reached, the oldest first.
+    /// Reads the range of one leaf. On the way down, the messages of each buffer for the chosen
+    /// child are collected; they are applied once the leaf is reached, the oldest first.
     fn view(&self, want: Want<'_>) -> Result<View> {
         self.readable()?;
         self.descend(|coupling| self.try_view(want, coupling))
@@ -130,13 +130,14 @@ impl<B: PageBuffer> Core<B> {
     }
 }
 
-/// A walk over the pairs of a range, from both ends.
+/// An iterator over the pairs of a range, from both ends.
 ///
-/// What it returns of one leaf is one state of it. Between leaves the tree may change.
+/// All pairs of one leaf come from one state of it. Between leaves the tree may change.
 pub struct Scan<'t, B> {
     core: &'t Core<B>,
     bounds: Bounds,
-    /// Pairs that were read: at the front those of the least leaf, at the back of the greatest.
+    /// Pairs that were read but not yet returned: `front` has those of the least leaf, `back` those
+    /// of the greatest.
     front: std::vec::IntoIter<Pair>,
     back: Vec<Pair>,
     is_done: bool,
@@ -156,7 +157,7 @@ impl<'t, B: PageBuffer> Scan<'t, B> {
     /// Returns the next pair in ascending order.
     ///
     /// # Errors
-    /// As the device says; damage. Asked again, the scan tries again.
+    /// I/O errors; damage. The next call tries again.
     pub fn next_pair(&mut self) -> Result<Option<Pair>> {
         loop {
             if let Some(pair) = self.front.next() {
@@ -179,7 +180,7 @@ impl<'t, B: PageBuffer> Scan<'t, B> {
     /// Returns the next pair in descending order.
     ///
     /// # Errors
-    /// As [`Scan::next_pair`].
+    /// The errors of [`Scan::next_pair`].
     pub fn next_back(&mut self) -> Result<Option<Pair>> {
         loop {
             if let Some(pair) = self.back.pop() {

@@ -1,4 +1,5 @@
-//! What a tree keeps in the superblock of its pages, version 1. All integers little-endian.
+//! The metadata of a tree in the superblock of its page file, version 1. All integers are
+//! little-endian.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -23,11 +24,11 @@ use alluvium_base::bytes::{Reader, Truncated, Writer};
 const VERSION: u8 = 1;
 const MERGES: u8 = 128;
 const ADAPTS: u8 = 64;
-/// Most bytes of the tree's owner.
+/// The most bytes that the tree's owner may store.
 pub(super) const MOST_OWN: usize = 512;
 const _: () = assert!(MOST_OWN <= u16::MAX as usize, "their number has two bytes");
 
-/// Which tree it is.
+/// The kind of tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sort {
     /// A Bε-tree.
@@ -38,7 +39,7 @@ pub enum Sort {
     Bplus,
 }
 
-/// What a tree is opened from.
+/// The metadata from which a tree is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Meta {
     pub(super) sort: Sort,
@@ -53,7 +54,7 @@ pub(super) struct Meta {
 }
 
 impl Meta {
-    /// Returns its bytes.
+    /// Returns the encoded metadata.
     pub(super) fn encode(&self) -> Vec<u8> {
         assert!(self.own.len() <= MOST_OWN, "what the owner keeps fits");
         let sort = match self.sort {
@@ -81,7 +82,7 @@ impl Meta {
         out
     }
 
-    /// Reads it; none for something else.
+    /// Decodes metadata. Returns `None` for other bytes.
     pub(super) fn decode(bytes: &[u8]) -> Option<Meta> {
         Self::read(bytes).ok().flatten()
     }
@@ -122,7 +123,8 @@ impl Meta {
     }
 }
 
-/// Reads bytes as these, and returns how many they are: what is read is written the same again.
+/// Decodes bytes as metadata, and returns 1 if they are valid and 0 otherwise. Valid metadata is
+/// encoded again and compared.
 pub(in crate::paged) fn reread(bytes: &[u8]) -> usize {
     let meta = Meta::decode(bytes);
     assert!(
@@ -132,7 +134,7 @@ pub(in crate::paged) fn reread(bytes: &[u8]) -> usize {
     usize::from(meta.is_some())
 }
 
-/// Returns such bytes.
+/// Returns an example of encoded metadata.
 pub(in crate::paged) fn example() -> Vec<u8> {
     let meta = Meta {
         sort: Sort::Beps,

@@ -1,4 +1,4 @@
-//! Trees whose pages another store hosts: it makes their roots durable.
+//! Trees whose pages are hosted by another store, which makes their roots durable.
 
 use super::Place;
 use super::format::{Meta, Sort};
@@ -11,7 +11,7 @@ use crate::paged::structure::is_apart;
 use alluvium_storage::Result;
 use std::sync::Arc;
 
-/// Checks what a page holds: a node, or messages that do not fit into one.
+/// Checks the content of a page: a node, or messages that do not fit into one.
 pub(super) fn validate(shape: &Shape, content: &[u8]) -> std::result::Result<(), String> {
     match kind(content) {
         Some(Kind::Apart) if is_apart(content) => Ok(()),
@@ -21,7 +21,7 @@ pub(super) fn validate(shape: &Shape, content: &[u8]) -> std::result::Result<(),
 }
 
 impl Core<Pool> {
-    /// Creates a tree without keys. What is left in the place of others goes.
+    /// Creates an empty tree. Files of an earlier tree with the same name are removed.
     pub(in crate::paged) fn create_hosted(
         place: Place<'_>,
         identity: u128,
@@ -42,7 +42,7 @@ impl Core<Pool> {
         Ok(core)
     }
 
-    /// Opens the tree of a root, and returns which it is.
+    /// Opens the tree of a root, and returns its kind.
     pub(in crate::paged) fn open_hosted(
         place: Place<'_>,
         root: &[u8],
@@ -58,7 +58,7 @@ impl Core<Pool> {
         Ok((core, sort))
     }
 
-    /// Writes the tree and returns its root. The caller keeps writers away.
+    /// Writes the tree and returns its root. Writers are blocked until it is written.
     pub(in crate::paged) fn stand(&self, sort: Sort, last: LastRoot) -> Result<Vec<u8>> {
         let _alone = self.gate.write();
         self.readable()?;

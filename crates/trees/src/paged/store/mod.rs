@@ -1,14 +1,14 @@
-//! Trees in files: created, opened after a crash, checkpointed, checked.
+//! Trees in files: creation, recovery, checkpoints and checks.
 //!
-//! *Knows*: what of a tree is kept beside its pages.
+//! *Knows*: the metadata of a tree that is stored with its pages.
 //!
 //! *Does not know*: how pages survive a crash (`buffer`), what happens between checkpoints.
 //!
 //! *Read in this order*: this file, `format.rs`.
 //!
-//! - **PS1** A tree that is opened is that of its last checkpoint, with what its owner kept
-//!   there: the owner repeats later writes from a log of its own.
-//! - **PS2** No writer is in the tree while a checkpoint is made.
+//! - **PS1** Opening a tree restores its last checkpoint, with the data that its owner stored
+//!   there: the owner replays later writes from its own log.
+//! - **PS2** No writer is in the tree during a checkpoint.
 
 mod format;
 mod hosted;
@@ -29,16 +29,16 @@ use alluvium_storage::{Error, Result};
 use format::{MOST_OWN, Meta};
 use std::sync::{Arc, OnceLock};
 
-/// Where a tree is.
+/// The location of a tree.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'d> {
     /// The directory.
     pub directory: &'d dyn Directory,
-    /// The name of the file in it. Its journal has this name with `.journal` behind it.
+    /// The file's name. The name of the journal has the suffix `.journal`.
     pub name: &'d str,
 }
 
-/// Returns how many bytes of a page are for its node.
+/// Returns the bytes of a page that are available for its node.
 fn content_bytes(pool: &PoolOptions) -> usize {
     pool.page_bytes.saturating_sub(PAGE_HEADER)
 }
@@ -61,7 +61,7 @@ impl Core<Pool> {
         Ok(core)
     }
 
-    /// Opens the tree of the last checkpoint, and returns which it is and what its owner kept.
+    /// Opens the tree of the last checkpoint, and returns its metadata.
     fn open_in(
         place: Place<'_>,
         pool: PoolOptions,
@@ -72,7 +72,7 @@ impl Core<Pool> {
         })
     }
 
-    /// Opens the tree in the pages that `open` returns with what is kept there.
+    /// Opens the tree whose pages and metadata `open` returns.
     fn open_by(
         name: &str,
         operator: Arc<dyn Operator>,
@@ -80,7 +80,7 @@ impl Core<Pool> {
     ) -> Result<(Core<Pool>, Meta)> {
         let shape: Arc<OnceLock<Shape>> = Arc::default();
         let known = Arc::clone(&shape);
-        // While the shape is not known, free lists are walked.
+        // Until the shape is known, only the free lists are walked.
         let validate = Arc::new(move |content: &[u8]| match known.get() {
             Some(shape) => hosted::validate(shape, content),
             None if kind(content) == Some(Kind::Free) => Ok(()),
@@ -113,7 +113,7 @@ impl Core<Pool> {
                 why: format!("{} bytes are over {MOST_OWN}", own.len()),
             });
         }
-        // Most is written before writers have to wait.
+        // Most pages are written before writers have to wait.
         self.buffer.write_dirty()?;
         let _alone = self.gate.write();
         self.readable()?;
@@ -143,7 +143,7 @@ impl Core<Pool> {
         meta
     }
 
-    /// Walks the tree, and finds pages that it does not lead to and that are not free.
+    /// Walks the tree, and reports pages that are neither reachable nor free.
     pub(super) fn check(&self) -> Result<Examined> {
         let mut examined = self.examine()?;
         let free = self.buffer.free_pages();
@@ -159,8 +159,8 @@ impl Core<Pool> {
 }
 
 impl BepsTree<Pool> {
-    /// Creates a tree in a file. It is durable, without keys, when this returns. `identity` is
-    /// one that no other store has.
+    /// Creates a tree in a file. It is durable and empty when this returns. `identity` must be
+    /// unique among stores.
     ///
     /// ```
     /// use alluvium_device::memory::MemoryDirectory;
@@ -183,7 +183,7 @@ impl BepsTree<Pool> {
     /// ```
     ///
     /// # Errors
-    /// Files of that name; sizes that do not fit; as the device says.
+    /// Files of that name exist; sizes that do not fit; I/O errors.
     pub fn create_in(
         place: Place<'_>,
         identity: u128,
@@ -200,10 +200,10 @@ impl BepsTree<Pool> {
         Ok(BepsTree::of(core, options.root, options.order))
     }
 
-    /// Opens the tree of the last checkpoint, and returns what its owner kept with that.
+    /// Opens the tree of the last checkpoint, and returns the data that its owner stored with it.
     ///
     /// # Errors
-    /// No such tree; damage; as the device says.
+    /// No such tree; damage; I/O errors.
     pub fn open_in(
         place: Place<'_>,
         pool: PoolOptions,
@@ -225,11 +225,11 @@ impl BepsTree<Pool> {
 }
 
 impl BplusTree<Pool> {
-    /// Creates a tree in a file. It is durable, without keys, when this returns. `identity` is
-    /// one that no other store has.
+    /// Creates a tree in a file. It is durable and empty when this returns. `identity` must be
+    /// unique among stores.
     ///
     /// # Errors
-    /// Files of that name; sizes that do not fit; as the device says.
+    /// Files of that name exist; sizes that do not fit; I/O errors.
     pub fn create_in(
         place: Place<'_>,
         identity: u128,
@@ -240,10 +240,11 @@ impl BplusTree<Pool> {
         Self::create_merging_in(place, identity, pool, limits, operator, Merging::Never)
     }
 
-    /// The same, and says what becomes of its under-full nodes. It is kept with the tree.
+    /// Creates a tree as [`BplusTree::create_in`] does, with the given treatment of under-full
+    /// nodes, which is stored with the tree.
     ///
     /// # Errors
-    /// As [`BplusTree::create_in`].
+    /// The errors of [`BplusTree::create_in`].
     pub fn create_merging_in(
         place: Place<'_>,
         identity: u128,
@@ -258,10 +259,10 @@ impl BplusTree<Pool> {
         Ok(BplusTree::of(core))
     }
 
-    /// Opens the tree of the last checkpoint, and returns what its owner kept with that.
+    /// Opens the tree of the last checkpoint, and returns the data that its owner stored with it.
     ///
     /// # Errors
-    /// No such tree; damage; as the device says.
+    /// No such tree; damage; I/O errors.
     pub fn open_in(
         place: Place<'_>,
         pool: PoolOptions,

@@ -1,4 +1,4 @@
-//! What changes the pages: memtables, loads, and rewrites. Each is applied in slices.
+//! Changes of the pages: memtables, ingests and rewrites. Each is applied in slices.
 
 use super::format::{self, Entry, Value};
 use super::messages::Place;
@@ -20,21 +20,21 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Keys that are changed while readers wait.
+/// The number of keys that are changed while readers wait.
 const SLICE: usize = 32;
-/// Pages that a slice may allocate beside those of long values.
+/// The most pages that a slice may allocate, except those of long values.
 const SPARE: u64 = 256;
-/// About how many bytes a message takes beside its key and value.
+/// Approximate overhead of a message in bytes, in addition to its key and value.
 const MESSAGE_BYTES: usize = 32;
 
-/// Whether filters are asked.
+/// Whether compaction filters are applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Filters {
     Asked,
     Silent,
 }
 
-/// Returns ranges that have the same keys and do not overlap.
+/// Merges ranges that touch or overlap. The result covers the same keys.
 pub(super) fn joined(mut ranges: Vec<KeyRange>) -> Vec<KeyRange> {
     ranges.sort_by(|one, other| one.low.cmp(&other.low));
     let mut joined: Vec<KeyRange> = Vec::new();
@@ -57,27 +57,27 @@ pub(super) fn joined(mut ranges: Vec<KeyRange>) -> Vec<KeyRange> {
     joined
 }
 
-/// The share of a memtable on its way into the pages.
+/// The share of a memtable that is being incorporated into the pages.
 #[derive(Debug)]
 pub(super) struct Incorporation {
     pub(super) paged: Paged,
     pub(super) share: Share,
-    /// How much of the reserve it may use.
+    /// The space class, which determines how much of the reserve it may use.
     pub(super) class: Class,
 }
 
-/// A rewrite of everything: old versions go, and filters are asked.
+/// A rewrite of the whole tree: drops obsolete messages and applies compaction filters.
 #[derive(Debug)]
 pub(super) struct Rewrite {
     paged: Paged,
-    /// Where it goes on.
+    /// The first key not yet rewritten.
     at: Vec<u8>,
     filters: Filters,
 }
 
 impl Paged {
-    /// Folds messages, newest first. Each one that remains keeps a sequence number of its own
-    /// (PV2): that of the message it was, or of the newest one that was folded into it.
+    /// Folds messages, newest first. Each remaining message keeps its own sequence number (PV2):
+    /// its previous one, or that of the newest message that was folded into it.
     fn folded(&self, key: &[u8], messages: &[Message<'_>], rule: &Rule, filters: Filters) -> Vec<Entry> {
         let home = &self.shared.home;
         let rules = home.schema.rules(key);
@@ -94,7 +94,7 @@ impl Paged {
             |folded| {
                 let own = folded.number.and_then(|number| messages.get(number));
                 left.push(Entry {
-                    // The folder numbers what lies at the end of a key with zero.
+                    // The folder returns sequence number zero for the message at the end of a key.
                     sequence: match folded.sequence {
                         0 => own.map_or(newest_hidden, |message| message.sequence),
                         sequence => sequence,
@@ -112,19 +112,19 @@ impl Paged {
         left
     }
 
-    /// What the pages have of a key up to the cut.
+    /// Returns the messages of a key up to the cut.
     fn older(&self, key: &[u8]) -> Result<Vec<Entry>> {
         let mut value = Vec::new();
         if !self.core().get(key, &mut value)? {
             return Ok(Vec::new());
         }
         let mut entries = self.entries(&value)?;
-        // What a change that failed has left is applied again.
+        // Messages above the cut are left from a change that failed, which is applied again.
         entries.retain(|entry| entry.sequence <= self.at());
         Ok(entries)
     }
 
-    /// Puts messages before those of a key (PV3).
+    /// Adds newer messages to those of a key (PV3).
     pub(super) fn put_before(&self, key: &[u8], newer: &[Message<'_>], rule: &Rule) -> Result<()> {
         let above = Rule {
             older: Older::Elsewhere,
@@ -144,7 +144,7 @@ impl Paged {
         self.keep(key, &left)
     }
 
-    /// Keeps these messages of a key, and no others.
+    /// Replaces the messages of a key by `entries`.
     fn keep(&self, key: &[u8], entries: &[Entry]) -> Result<()> {
         if entries.is_empty() {
             return self.shared.tree.write(key, None);
@@ -174,14 +174,15 @@ impl Paged {
         mut change: impl FnMut(&K) -> Result<()>,
     ) -> Result<()> {
         for slice in keys.chunks(SLICE) {
-            // A full disk is met before anything of the slice is there.
+            // A full disk is detected before any part of the slice is applied.
             let space = self.core().buffer.reserve_all(SPARE);
             let applied = space.and_then(|()| {
                 writer.is_current = false;
                 let _alone = self.shared.gate.write();
                 self.shared.state.fetch_add(1, Ordering::AcqRel);
                 for key in slice {
-                    // Pages that cannot be written stay in memory: readers need some of it.
+                    // Pages that cannot be written stay in memory, and readers need some of that
+                    // memory.
                     self.core().buffer.writable()?;
                     change(key)?;
                 }
@@ -192,7 +193,8 @@ impl Paged {
         Ok(())
     }
 
-    /// Moves messages about the keys from `low` on and before `high` to their leaves, in slices.
+    /// Moves messages about the keys from `low` up to, but not including, `high` to their leaves,
+    /// in slices.
     fn settle(&self, writer: &mut Writer, low: &[u8], high: Option<&[u8]>) -> Result<()> {
         let Tree::Beps(tree) = &self.shared.tree else {
             return Ok(());
@@ -217,7 +219,7 @@ impl Paged {
         Ok(())
     }
 
-    /// The keys of a range that the pages have.
+    /// Returns up to `most` keys of a range that are in the pages.
     fn keys_within(&self, range: &KeyRange, most: usize) -> Result<Vec<Vec<u8>>> {
         let bounds = Bounds {
             from: Some(range.low.to_vec()),
@@ -227,7 +229,7 @@ impl Paged {
         scan.take(most).map(|pair| Ok(pair?.0)).collect()
     }
 
-    /// Fails for a key that does not fit into a node: nothing is changed.
+    /// Fails for a key that does not fit into a node. Changes nothing.
     fn require_fitting<'k>(&self, mut keys: impl Iterator<Item = &'k [u8]>) -> Result<()> {
         let limit = self.core().shape.key_limit;
         match keys.find(|key| key.len() > limit) {
@@ -236,8 +238,9 @@ impl Paged {
         }
     }
 
-    /// Asks for a rewrite if there were enough deletes since the last one that it may free pages:
-    /// they wait in nodes, and what they delete is in its pages until then. Returns whether it did.
+    /// Requests a rewrite if enough keys were deleted since the last one that it may free pages,
+    /// and returns whether it did. Until a rewrite, deletes wait in nodes and the deleted values
+    /// occupy pages.
     pub fn want_deletes_applied(&self) -> bool {
         let shared = &self.shared;
         let counted = self.statistics();
@@ -249,7 +252,7 @@ impl Paged {
         is_due
     }
 
-    /// Begins a rewrite, if one was asked for.
+    /// Begins a rewrite, if one was requested or enough values have expired.
     pub(super) fn rewrite_due(&self) -> Option<Rewrite> {
         let shared = &self.shared;
         let rule = shared.home.horizon.rule(Older::None);
@@ -273,8 +276,8 @@ impl Paged {
 }
 
 impl Paged {
-    /// Returns how many pages, and images of pages, a change of a class leaves for others: a full
-    /// disk is met before what was acknowledged, and deletes, have no space.
+    /// Returns how many pages and page images a change of this class must leave to other classes.
+    /// So a full disk is detected while acknowledged writes and deletes still have space.
     fn left_by(&self, class: Class) -> u64 {
         let counted = self.statistics();
         let frames = self.core().buffer.frames().unwrap_or_default() as u64;
@@ -289,7 +292,7 @@ impl Paged {
 }
 
 impl Incorporation {
-    /// Returns how many pages the share may need.
+    /// Returns the most pages that the share may need.
     fn wanted(&self) -> u64 {
         let core = self.paged.core();
         let (content, inline) = (core.buffer.content_bytes(), core.shape.value_limit);
@@ -313,7 +316,7 @@ impl Incorporation {
         pages + bytes.div_ceil(content as u64)
     }
 
-    /// The keys that the share is about, ascending.
+    /// Returns the keys that the share changes, ascending.
     fn touched(&self) -> Result<Vec<Vec<u8>>> {
         let share = &self.share;
         let mut touched: BTreeSet<Vec<u8>> = BTreeSet::new();
@@ -339,7 +342,7 @@ impl Incorporation {
 impl contract::Incorporate for Incorporation {
     fn poll(&mut self, _records: usize) -> Result<Progress> {
         let paged = &self.paged;
-        // Everything that can be refused is refused here.
+        // All checks that may refuse the share are made here.
         let mut cursor = self.share.first();
         while let Some(key) = cursor.key() {
             paged.judge(paged.require_fitting([key].into_iter()))?;
@@ -388,8 +391,9 @@ impl contract::Incorporate for Incorporation {
     }
 }
 
-/// Pages that the messages of layers may take, and that may be changed for them: for each message
-/// a slot in nodes that are a quarter full, a long value in pages of its own, and the nodes above.
+/// Returns the pages that the messages of layers may need, and the images of pages that may be
+/// overwritten: for each message a slot in nodes that are a quarter full, separate pages for a long
+/// value, and the nodes above.
 fn pages_for(layers: &[Arc<Layer>], content: usize, slot: usize, inline: usize) -> (u64, u64) {
     let (mut pages, mut messages) = (2 * SPARE, 0);
     for entry in layers.iter().flat_map(|layer| layer.messages.values()) {
@@ -452,7 +456,8 @@ impl Attach for Paged {
             self.put_before(key, &newer, &rule)
         });
         if let Err(error) = applied {
-            // A part of it is in the pages, and no memtable has it: only an opening takes it back.
+            // A part of the ingest is in the pages, and no memtable has it: only a reopening
+            // restores the state before it.
             let cause = error.to_string();
             return match is_begun.get() {
                 false => Err(error),
@@ -469,7 +474,7 @@ impl contract::Step for Rewrite {
         let paged = self.paged.clone();
         let mut writer = paged.shared.writer.lock();
         if writer.stopped.is_some() {
-            // Its messages above the cut are to be written again first (PV3).
+            // Messages above the cut must be written again first (PV3).
             return Ok(Progress::More);
         }
         let range = KeyRange::new(&self.at, None);
@@ -490,7 +495,7 @@ impl contract::Step for Rewrite {
             Some(last) if keys.len() == most => Some([&last[..], &[0]].concat()),
             _ => None,
         };
-        // What messages replace comes free when they have reached their leaves.
+        // Replaced values are freed when the messages that replace them have reached the leaves.
         paged.settle(&mut writer, &self.at, next.as_deref())?;
         match next {
             Some(next) => {

@@ -1,4 +1,4 @@
-//! Reads every page, and reports everything that is wrong.
+//! Reads every page, and reports all errors.
 
 use super::format::{SharedPage, Value};
 use super::{Paged, messages};
@@ -79,10 +79,10 @@ fn walk(core: &Core<Pool>) -> Result<(Vec<String>, u64, u64)> {
     Ok((found, pages, examined.pairs))
 }
 
-/// Adds what a walk finds to `findings`.
+/// Adds the errors that a walk finds to `findings`.
 ///
 /// # Errors
-/// As the device says. Damage is reported, not returned.
+/// I/O errors. Damage is reported, not returned.
 pub(super) fn report(core: &Core<Pool>, findings: &mut Findings) -> Result<()> {
     match walk(core) {
         Ok((found, pages, pairs)) => {
@@ -93,7 +93,7 @@ pub(super) fn report(core: &Core<Pool>, findings: &mut Findings) -> Result<()> {
             findings.read.leaves.bytes += pages * (core.shape.content_bytes as u64);
             findings.read.records += pairs;
         }
-        // The device's own failures end it; damage is reported.
+        // Errors of the device end the check; damage is a finding.
         Err(error @ Error::Device(_)) => return Err(error),
         Err(error) => findings.found.push(format!("paged: {error}")),
     }

@@ -1,4 +1,5 @@
-//! The structure as its store sees it: see `alluvium_dictionary::contract`.
+//! Implements the store's interface to dictionaries for trees in pages: see
+//! `alluvium_dictionary::contract`.
 
 use super::Paged;
 use super::apply::Incorporation;
@@ -19,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Paged {
-    /// Tells how many keys a range has, and how many bytes of pages these take, about.
+    /// Returns the number of keys in a range, and the approximate bytes that they occupy.
     fn weigh(&self, range: &KeyRange) -> Result<(u64, u64)> {
         let _inside = self.shared.gate.read();
         let bounds = Bounds {

@@ -1,17 +1,17 @@
-//! When values that have expired are taken out of the pages: once they are as many as the pages, so
-//! that a rewrite of all pages costs no more than a page for each of them.
+//! Decides when expired values are removed from the pages: once there are as many as pages, so that
+//! a rewrite of all pages costs at most one page for each of them.
 //!
-//! Values that are written are counted by the moment at which they expire. Those of an earlier
-//! opening are not known; scans count what they pass over.
+//! Written values are counted by their expiry. Values written before the last opening are not
+//! known; scans count those that they skip.
 
 use alluvium_base::Sequence;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Milliseconds that are counted together, as a power of two: about a second.
+/// log2 of the milliseconds that share a counter: about a second.
 const TOGETHER: u32 = 10;
-/// Most moments that are told apart: later ones count as the last of them.
+/// The most counters. Later expiries are added to the last one.
 const MOST: usize = 4096;
 const _: () = assert!(MOST > 1 && TOGETHER < 64, "moments are told apart");
 
@@ -19,16 +19,16 @@ const _: () = assert!(MOST > 1 && TOGETHER < 64, "moments are told apart");
 #[derive(Debug, Default)]
 pub(super) struct Expiring {
     moments: Mutex<BTreeMap<u64, u64>>,
-    /// Values that have expired, that scans passed over.
+    /// Expired values that scans have skipped.
     passed: AtomicU64,
-    /// The place up to which the last rewrite could fold.
+    /// The horizon of the last rewrite.
     folded_to: AtomicU64,
 }
 
 impl Expiring {
     /// Counts a value that expires.
     pub(super) fn note(&self, expires_ms: u64) {
-        // Over when its moment is over.
+        // The end of the interval that has the expiry.
         let moment = (expires_ms >> TOGETHER) + 1;
         let mut moments = self.moments.lock();
         *moments.entry(moment).or_default() += 1;
@@ -41,19 +41,20 @@ impl Expiring {
         assert!(moments.len() <= MOST, "the latest moments are one");
     }
 
-    /// Counts values that have expired, and are in the pages.
+    /// Counts expired values that are still in the pages.
     pub(super) fn note_passed(&self, count: u64) {
         self.passed.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Returns whether as many have expired as there are pages, so that a rewrite is due, which can
-    /// fold up to `horizon`. Counts them from zero then.
+    /// Returns whether as many values have expired as there are pages, so that a rewrite is due,
+    /// which can fold up to `horizon`. Resets the counts in this case.
     pub(super) fn is_due(&self, now_ms: u64, horizon: Sequence, pages: u64) -> bool {
         let mut moments = self.moments.lock();
         let now = now_ms >> TOGETHER;
         let over: u64 = moments.range(..=now).map(|(_, count)| count).sum();
         let passed = self.passed.load(Ordering::Relaxed);
-        // What an open snapshot reads stays: it is tried again once that has gone.
+        // A rewrite keeps values that an open snapshot reads, so it is repeated only once the
+        // horizon has risen or more values have expired.
         let folds_more = horizon > self.folded_to.load(Ordering::Relaxed);
         if over + passed < pages.max(1) || !(folds_more || over > 0) {
             return false;

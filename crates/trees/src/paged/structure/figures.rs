@@ -1,31 +1,32 @@
-//! What the pages of a store take, and what their buffer has counted.
+//! Statistics of the pages of a store and of their buffer.
 
 use super::Paged;
 
-/// Pages that are written in place, and their buffer. All zeros without such a keyspace.
+/// Statistics of pages that are updated in place, and of their buffer. All zeros without such a
+/// keyspace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PagedStats {
-    /// Bytes of the file of pages.
+    /// Size of the page file in bytes.
     pub file_bytes: u64,
-    /// Bytes of the journal of their old images.
+    /// Size of the journal of old images in bytes.
     pub journal_bytes: u64,
     /// Pages that are in use or free.
     pub pages: u64,
     /// Pages that are free.
     pub free_pages: u64,
-    /// Pages that were in memory when they were asked for.
+    /// Page requests that were served from memory.
     pub hits: u64,
-    /// Pages that were read.
+    /// Pages read from the device.
     pub reads: u64,
-    /// Pages that were written.
+    /// Pages written to the device.
     pub writes: u64,
-    /// Old images that went to the journal.
+    /// Old images written to the journal.
     pub images: u64,
 }
 
 impl Paged {
-    /// Returns what the pages take, and what their buffer has counted.
+    /// Returns the statistics of the pages and of their buffer.
     #[must_use]
     pub fn figures(&self) -> PagedStats {
         let counted = self.statistics();

@@ -1,7 +1,8 @@
-//! What the pages of a structure have for a key, version 2 (1 has no shared pages): the messages
-//! about it that a reader may still ask for. A *varint* is LEB128 of at most 10 bytes.
+//! The format of a key's value in the pages of a structure, version 2 (version 1 has no shared
+//! pages). It has the messages about the key that a reader may still need. A *varint* is LEB128 of
+//! at most 10 bytes.
 //!
-//! The value of a key in a leaf or in a message of a node:
+//! The value of a key in a leaf, or in a message of a node:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -13,11 +14,11 @@
 //!               or the page (varint), the slot in it (1), bytes of the messages (varint)
 //! ```
 //!
-//! Sequences descend. Earlier versions gave the put at the end the sequence of the merge above
-//! it where the put expires, or where the merge operator refuses it. No reader's place lies between
-//! the two, so such a put is read with a sequence that is one less.
+//! Sequence numbers descend. Earlier versions gave a put at the end the sequence number of the
+//! merge above it if the put expires or the merge operator refuses it. No reader reads between the
+//! two, so such a put is decoded with a sequence number that is one less.
 //!
-//! A page of messages that do not fit into a node:
+//! A separate page of messages that do not fit into a node:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -45,10 +46,10 @@ use alluvium_base::{Kind, Message, Sequence};
 
 /// The first byte of a page of messages.
 const APART: u8 = 4;
-/// Bytes of such a page before the messages.
+/// Size of the header of such a page in bytes.
 pub(super) const APART_HEADER: usize = 12;
 
-/// A message that is kept of a key.
+/// A message of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) sequence: Sequence,
@@ -68,38 +69,38 @@ impl Entry {
     }
 }
 
-/// What a value in a page says.
+/// The value of a key in a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value<'v> {
-    /// The bytes of the messages.
+    /// The encoded messages.
     Here(&'v [u8]),
-    /// Where they are.
+    /// A pointer to separate pages with the messages.
     Apart(Pointer),
-    /// In which slot of a page they are.
+    /// The slot of a shared page with the messages.
     Shared(Slot),
 }
 
-/// Messages in a page that several keys share.
+/// The place of messages in a shared page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot {
     pub(super) page: u64,
-    /// Which slot of the page.
+    /// The index of the slot in the page.
     pub(super) number: u8,
-    /// Bytes of the messages.
+    /// Length of the messages in bytes.
     pub(super) len: u64,
 }
 
-/// Messages in pages of their own.
+/// The place of messages in separate pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pointer {
     /// The first page.
     pub(super) page: u64,
-    /// Bytes of the messages.
+    /// Length of the messages in bytes.
     pub(super) len: u64,
 }
 
 impl Value<'_> {
-    /// Returns the bytes of the value.
+    /// Returns the encoded value.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let mut writer = Writer::new(&mut out);
@@ -111,7 +112,7 @@ impl Value<'_> {
         out
     }
 
-    /// Reads a value.
+    /// Decodes a value.
     pub(super) fn decode(bytes: &[u8]) -> Result<Value<'_>, String> {
         let (Some(tag), Some(rest)) = (bytes.first(), bytes.get(1..)) else {
             return Err("a value without bytes".to_owned());
@@ -144,7 +145,7 @@ impl Value<'_> {
     }
 }
 
-/// Returns the bytes of messages, which are newest first.
+/// Returns encoded messages. They must be ordered newest first.
 pub(super) fn encode(entries: &[Entry]) -> Vec<u8> {
     assert!(
         entries.is_sorted_by(|newer, older| newer.sequence > older.sequence),
@@ -162,7 +163,7 @@ pub(super) fn encode(entries: &[Entry]) -> Vec<u8> {
     out
 }
 
-/// Reads messages.
+/// Decodes messages.
 pub(super) fn decode(bytes: &[u8]) -> Result<Vec<Entry>, String> {
     let mut reader = Reader::new(bytes);
     let mut entries: Vec<Entry> = Vec::new();
@@ -173,7 +174,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Vec<Entry>, String> {
         if let Some(newer) = entries.last()
             && newer.sequence <= entry.sequence
         {
-            // Written by earlier versions: see above.
+            // Written by an earlier version: see the header of this file.
             let is_base = newer.kind == Kind::Merge && entry.kind == Kind::Put && reader.left() == 0;
             if !is_base || newer.sequence != entry.sequence || entry.sequence < 2 {
                 return Err("messages out of order".to_owned());
@@ -202,7 +203,7 @@ fn read(reader: &mut Reader<'_>) -> Result<Option<Entry>, Truncated> {
     }))
 }
 
-/// Makes the content of a page that of a piece of messages.
+/// Writes a piece of messages to the content of a page.
 pub(super) fn write_apart(content: &mut [u8], piece: &[u8], next: Option<u64>) {
     assert!(
         piece.len() + APART_HEADER <= content.len() && piece.len() <= usize::from(u16::MAX),
@@ -221,7 +222,7 @@ pub(super) fn write_apart(content: &mut [u8], piece: &[u8], next: Option<u64>) {
         .for_each(|(place, byte)| *place = *byte);
 }
 
-/// Returns the piece in a page, and the page that follows; none if there is something else.
+/// Returns the piece in a page, and the next page; `None` if the content is something else.
 pub(super) fn read_apart(content: &[u8]) -> Option<(&[u8], Option<u64>)> {
     let mut reader = Reader::new(content);
     let (tag, zero) = (reader.u8().ok()?, reader.u8().ok()?);
@@ -231,34 +232,34 @@ pub(super) fn read_apart(content: &[u8]) -> Option<(&[u8], Option<u64>)> {
     (tag == APART && zero == 0).then_some((piece, next.checked_sub(1)))
 }
 
-/// Returns whether the content of a page is a piece of messages, or shared by messages.
+/// Returns whether the content of a page is a piece of messages or a shared page.
 pub(in crate::paged) fn is_apart(content: &[u8]) -> bool {
     read_apart(content).is_some() || SharedPage::read(content).is_some()
 }
 
-/// Into how many slots a shared page may be divided.
+/// The numbers of slots into which a shared page may be divided.
 const DIVISIONS: [u16; 10] = [64, 48, 32, 24, 16, 12, 8, 6, 4, 3];
-/// The fewest slots of a shared page.
+/// The least number of slots in a shared page.
 const FEWEST: u16 = 2;
 
 /// The header of a page that the messages of several keys share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SharedPage {
-    /// How many slots it has.
+    /// The number of slots.
     pub(super) slots: u16,
-    /// A bit for each slot that is used.
+    /// A bit for each slot that is in use.
     pub(super) used: u64,
 }
 
 impl SharedPage {
-    /// Returns into how many slots a page is divided in which messages of `len` bytes have one;
-    /// none if they are too long.
+    /// Returns the largest number of slots with which a slot can hold messages of `len` bytes;
+    /// `None` if they are too long.
     pub(super) fn division(content_bytes: usize, len: usize) -> Option<u16> {
         let fits = |slots: &u16| slot_bytes(content_bytes, *slots) >= len;
         DIVISIONS.into_iter().chain([FEWEST]).find(fits)
     }
 
-    /// Reads the header of a page; none if there is something else.
+    /// Reads the header of a page; `None` if the content is something else.
     pub(super) fn read(content: &[u8]) -> Option<SharedPage> {
         let mut reader = Reader::new(content);
         let (tag, one) = (reader.u8().ok()?, reader.u8().ok()?);
@@ -267,7 +268,7 @@ impl SharedPage {
         (tag == APART && one == 1 && fits).then_some(SharedPage { slots, used })
     }
 
-    /// Writes it.
+    /// Writes the header to the content of a page.
     pub(super) fn write(self, content: &mut [u8]) {
         let mut header = Vec::with_capacity(APART_HEADER);
         Writer::new(&mut header)
@@ -285,18 +286,17 @@ impl SharedPage {
         );
     }
 
-    /// Returns the first slot that is not used.
+    /// Returns the first slot that is not in use.
     pub(super) fn free_slot(self) -> Option<u8> {
         let slot = self.used.trailing_ones();
         (slot < u32::from(self.slots)).then_some(slot as u8)
     }
 
-    /// Returns the bit of a slot.
     pub(super) fn bit(number: u8) -> u64 {
         1u64.checked_shl(u32::from(number)).unwrap_or(0)
     }
 
-    /// Returns the bytes of a slot that is used, from its first `len` on.
+    /// Returns the first `len` bytes of a slot; `None` if the slot is not in use.
     pub(super) fn slot(self, content: &[u8], number: u8, len: u64) -> Option<&[u8]> {
         if self.used & SharedPage::bit(number) == 0 {
             return None;
@@ -325,7 +325,8 @@ fn slot_bytes(content_bytes: usize, slots: u16) -> usize {
     bytes.checked_div(usize::from(slots)).unwrap_or(0)
 }
 
-/// Reads bytes as a value, and returns how many they are: what is read is written the same again.
+/// Decodes bytes as a value, and returns 1 if they are valid and 0 otherwise. A valid value is
+/// encoded again and compared.
 pub(in crate::paged) fn reread_value(bytes: &[u8]) -> usize {
     let Ok(value) = Value::decode(bytes) else {
         return 0;
@@ -344,7 +345,7 @@ pub(in crate::paged) fn reread_value(bytes: &[u8]) -> usize {
     1
 }
 
-/// Returns bytes of values, and of a page of messages.
+/// Returns examples of encoded values and of pages of messages.
 pub(in crate::paged) fn examples() -> Vec<Vec<u8>> {
     let entries = [Entry {
         sequence: 7,

@@ -1,4 +1,4 @@
-//! Copies of the pages of a root, and checks of pages that are not open otherwise.
+//! Copies of the pages of a root, and checks of pages that are not open.
 
 use super::{Dropped, FILE, Paged, PagedOptions, check};
 use crate::paged::buffer::FreeLists;
@@ -11,8 +11,8 @@ use alluvium_storage::{Error, Result};
 use std::fmt;
 use std::sync::Arc;
 
-/// Pages whose checkpoints are kept, so that a copy of one can be made. The journal grows with what
-/// is written before this is dropped.
+/// A hold on the checkpoints of pages, so that any of them can be copied. Until it is dropped, the
+/// journal grows with each page that is overwritten.
 pub struct Held {
     paged: Paged,
 }
@@ -31,8 +31,8 @@ pub struct KeptPages {
 }
 
 impl Paged {
-    /// Keeps what is durable now, and all that will be: one keeps this first, then the store's
-    /// generation, whose root says what is copied.
+    /// Holds the durable checkpoint and all later ones. A caller must take this hold first, and
+    /// then keep the generation of the store whose root is copied.
     #[must_use]
     pub fn hold(&self) -> Held {
         self.core().buffer.hold();
@@ -47,7 +47,8 @@ impl Drop for Held {
 }
 
 impl Held {
-    /// Returns the pages of a root that was durable when they were held, or later.
+    /// Returns the pages of a root that was durable when the hold was taken, or that became durable
+    /// later.
     #[must_use]
     pub fn at(self, root: &[u8]) -> KeptPages {
         assert!(!root.is_empty(), "a root says what it is of");
@@ -69,10 +70,10 @@ impl Beside for KeptPages {
     }
 }
 
-/// Checks the pages of a root in a directory, and changes nothing there.
+/// Checks the pages of a root in a directory. Changes nothing there.
 ///
 /// # Errors
-/// As the device says. Damage is reported, not returned.
+/// I/O errors. Damage is reported, not returned.
 pub fn check_files(directory: &Arc<dyn Directory>, root: &[u8]) -> Result<Findings> {
     let above = OverlayDirectory::new(Arc::clone(directory))?;
     let place = Place {

@@ -1,4 +1,4 @@
-//! Where the messages of a key are: in its node, or in pages of their own.
+//! The storage of a key's messages: in its node, or in separate pages.
 
 use super::Paged;
 use super::format::{self, APART_HEADER, Entry, Pointer, SharedPage, Slot, Value};
@@ -12,7 +12,7 @@ pub(super) fn damaged(page: u64, expected: &str, found: String) -> Error {
     damaged_page(super::FILE, page, 0, expected, found)
 }
 
-/// Hands the pages of messages to `tell`.
+/// Calls `tell` with each separate page of messages.
 pub(super) fn pieces(core: &Core<Pool>, pointer: Pointer, tell: &mut dyn FnMut(u64, &[u8])) -> Result<()> {
     let (mut at, mut left) = (Some(pointer.page), pointer.len);
     while let Some(page) = at {
@@ -37,7 +37,7 @@ pub(super) fn pieces(core: &Core<Pool>, pointer: Pointer, tell: &mut dyn FnMut(u
     }
 }
 
-/// Where messages are that are not in a node.
+/// The place of messages that are not in a node.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Place {
     Pages(Pointer),
@@ -45,7 +45,7 @@ pub(super) enum Place {
 }
 
 impl Place {
-    /// Returns that of a value; none if its messages are in the node.
+    /// Returns the place in a value; `None` if its messages are in the node.
     pub(super) fn of(value: &[u8]) -> Option<Place> {
         match Value::decode(value).ok()? {
             Value::Here(_) => None,
@@ -55,12 +55,12 @@ impl Place {
     }
 }
 
-/// Shared pages that have a slot that is not used, by how many slots they have. Of pages that were
-/// opened, those are known of which a slot came free since.
+/// Shared pages with free slots, by their number of slots. Pages from before the last opening are
+/// listed once one of their slots is freed.
 #[derive(Debug, Default)]
 pub(super) struct SharedPages(BTreeMap<u16, BTreeSet<u64>>);
 
-/// Returns the messages of a slot.
+/// Returns the messages in a slot.
 pub(super) fn in_slot(core: &Core<Pool>, slot: Slot) -> Result<Vec<u8>> {
     let content = core.buffer.pin_shared(slot.page)?;
     let page = SharedPage::read(&content);
@@ -90,7 +90,7 @@ impl Paged {
         }
     }
 
-    /// Writes messages out of the nodes, and returns the value that says where they are.
+    /// Writes messages to separate pages, and returns the value with their place.
     pub(super) fn write_out(&self, messages: &[u8]) -> Result<Vec<u8>> {
         let content = self.core().buffer.content_bytes();
         let value = match SharedPage::division(content, messages.len()) {
@@ -100,7 +100,7 @@ impl Paged {
         Ok(value.encode())
     }
 
-    /// Writes messages into a slot of a page with as many.
+    /// Writes messages into a slot of a page with `slots` slots.
     fn write_slot(&self, slots: u16, messages: &[u8]) -> Result<Slot> {
         let buffer = &self.core().buffer;
         let len = messages.len() as u64;
@@ -123,7 +123,7 @@ impl Paged {
         Ok(Slot { page, number: 0, len })
     }
 
-    /// Gives a slot back; its page, once no slot is used.
+    /// Frees a slot, and its page once all slots are free.
     fn free_slot(&self, slot: Slot) -> Result<()> {
         let buffer = &self.core().buffer;
         let mut shared = self.shared.shared_pages.lock();
@@ -149,8 +149,7 @@ impl Paged {
         Ok(())
     }
 
-    /// Makes those slots of a shared page the used ones that values are in. Returns whether it
-    /// changed.
+    /// Sets the slots of a shared page that are in use. Returns whether this changed the page.
     pub(super) fn keep_slots(&self, page: u64, used: u64) -> Result<bool> {
         let content = self.core().buffer.pin_shared(page)?;
         let Some(header) = SharedPage::read(&content).filter(|header| header.used != used) else {
@@ -162,7 +161,7 @@ impl Paged {
         Ok(true)
     }
 
-    /// Writes messages to pages of their own.
+    /// Writes messages to separate pages.
     pub(super) fn write_apart(&self, messages: &[u8]) -> Result<Pointer> {
         let buffer = &self.core().buffer;
         let most = buffer.content_bytes() - APART_HEADER;
@@ -185,7 +184,7 @@ impl Paged {
         })
     }
 
-    /// Gives the pages from `first` on back. Those that cannot be read now are freed later.
+    /// Frees the chain of pages from `first` on. Pages that cannot be read now are freed later.
     pub(super) fn free_apart(&self, first: u64) -> Result<()> {
         let buffer = &self.core().buffer;
         let mut at = Some(first);
@@ -203,8 +202,8 @@ impl Paged {
         Ok(())
     }
 
-    /// Gives the pages back of values that the tree has no more (PV5). After an error the rest of
-    /// them waits for the next call: no root is handed out before.
+    /// Frees the pages of values that the tree no longer has (PV5). After an error the remaining
+    /// ones wait for the next call; no root is handed out before that.
     pub(super) fn free_dropped(&self) -> Result<()> {
         while let Some(place) = self.next_dropped() {
             match place {
@@ -219,7 +218,7 @@ impl Paged {
         self.shared.dropped.0.lock().pop()
     }
 
-    /// Notes messages that the tree has no more: the next [`Paged::free_dropped`] frees them.
+    /// Records messages that the tree no longer has. The next [`Paged::free_dropped`] frees them.
     fn free_later(&self, place: Place) {
         self.shared.dropped.0.lock().push(place);
     }

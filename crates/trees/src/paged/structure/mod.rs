@@ -1,37 +1,40 @@
-//! A tree in pages as a structure of a store.
+//! A tree in pages as a dictionary of a store.
 //!
-//! *Knows*: which messages of a key its pages keep, when readers see them, how the pages fit the
-//! store's checkpoints.
+//! *Knows*: which messages of a key the pages keep, when readers see them, how the pages take part
+//! in the store's checkpoints.
 //!
-//! *Does not know*: threads, clocks, transactions; who assigns sequence numbers, when a memtable is
-//! sealed, when a checkpoint is due.
+//! *Does not know*: threads, clocks, transactions; who assigns sequence numbers; when a memtable is
+//! sealed; when a checkpoint is due.
 //!
-//! *Read in this order*: this file, `format.rs`, `messages.rs` (what is kept of a key), `apply.rs`
-//! (what changes it), `expiring.rs` (when what has expired is taken out), `read.rs`, `scan.rs`,
-//! `contract.rs`, `check.rs`, `figures.rs`, `outline.rs`, `keep.rs` (copies), `salvage.rs` (what is
-//! saved where pages are damaged).
+//! *Read in this order*: this file, `format.rs`, `messages.rs` (the messages of a key), `apply.rs`
+//! (changes), `expiring.rs` (when expired values are removed), `read.rs`, `scan.rs`, `contract.rs`,
+//! `check.rs`, `figures.rs`, `outline.rs`, `keep.rs` (copies), `salvage.rs` (recovery from damaged
+//! pages).
 //!
-//! The pages are in a file of their own in the store's first directory, with a journal of old
-//! images in two further ones. A checkpoint writes the pages and puts their root into the store's
-//! manifest. The store's superblock decides which root a crash leaves, so the journal keeps what
-//! leads back to each root that may be it: see `buffer/hosted.rs`. Extents of the store would be
-//! found by its copies and its map, but these rely on extents that are never written over.
+//! The pages are in their own file in the store's first directory, with a journal of old images in
+//! two further files. A checkpoint writes the pages and puts their root into the store's manifest.
+//! After a crash the store's superblock determines the root to open, so the journal keeps the
+//! images that lead back to each root that may be the one: see `buffer/hosted.rs`. The pages are
+//! not in extents of the store, because its copies and its map rely on extents never being
+//! overwritten.
 //!
-//! A change of many keys is made a few keys at a time. Between two such slices readers go on, and
-//! see some keys with the change and some without. They pass over what is above the structure's
-//! cut, and have that from the memtable, which stays in the list until the end.
+//! A change of many keys is applied in slices of a few keys. Between two slices readers continue,
+//! and see some keys with the change and some without. They ignore messages above the structure's
+//! cut, and read these from the memtable, which stays in the list until the whole change is
+//! applied.
 //!
 //! Invariants:
 //!
-//! - **PV1** While a slice is applied no reader is inside; a reader holds the gate shared.
-//! - **PV2** The messages of a key are newest first.
-//! - **PV3** Until a change is published, nothing above the cut is folded with what is below it.
-//!   What is replaced, no reader can ask for: the newer message hides it at every place that is
-//!   read at.
-//! - **PV4** A root holds nothing above its cut: a change that failed in its middle is finished
+//! - **PV1** While a slice is applied no reader is inside: readers hold the gate shared, and the
+//!   writer exclusively.
+//! - **PV2** The messages of a key are ordered newest first.
+//! - **PV3** Until a change is published, messages above the cut are not folded with those below
+//!   it. A message may be replaced only if no reader needs it: the newer message hides it at every
+//!   sequence number that is read at.
+//! - **PV4** A root holds nothing above its cut: a change that failed in the middle is finished
 //!   before the next root.
-//! - **PV5** Pages of messages apart, or a slot of a shared one, belong to one value. Once the
-//!   tree has it no more, they are free after the slice.
+//! - **PV5** A separate page of messages, or a slot of a shared one, belongs to one value. Once the
+//!   tree no longer has the value, they are freed after the slice.
 
 mod apply;
 mod check;
@@ -76,12 +79,12 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// The name of the file of pages.
+/// The name of the page file.
 const FILE: &str = "paged.pages";
-/// The least limit of values: a pointer fits.
+/// The smallest limit of values: a pointer must fit.
 const LEAST_VALUE: usize = 24;
 
-/// Which tree it is.
+/// The kind of tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TreeKind {
     /// A Bε-tree: messages wait in nodes.
@@ -91,28 +94,29 @@ pub enum TreeKind {
     Bplus,
 }
 
-/// How a tree in pages is built.
+/// Options of a tree in pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PagedOptions {
-    /// Which tree it is.
+    /// The kind of tree.
     pub kind: TreeKind,
-    /// Bytes of a node: a power of two from 512 to 65536.
+    /// Size of a node in bytes: a power of two from 512 to 65536.
     pub node_bytes: usize,
-    /// ε in hundredths. It says nothing where each node has its own.
+    /// ε in hundredths. Ignored if each node has its own.
     pub epsilon_percent: u32,
-    /// Whether each node of a Bε-tree has an ε of its own.
+    /// Whether each node of a Bε-tree has its own ε.
     pub epsilon: Epsilon,
-    /// What becomes of nodes that deletes leave under-full.
+    /// The treatment of nodes that deletes leave under-full.
     pub merging: Merging,
-    /// The longest key, with the prefix of its keyspace.
+    /// The longest key in bytes, including the prefix of its keyspace.
     pub key_bytes: usize,
-    /// Messages of a key that are longer than this are in pages beside the nodes.
+    /// The most bytes of a key's messages that are stored in a node; longer ones are in separate
+    /// pages.
     pub value_bytes: usize,
-    /// Memory for pages.
+    /// Memory for pages in bytes.
     pub buffer_bytes: usize,
 }
 
-/// The defaults of a store's pages, too: it takes them from here.
+/// These are also the defaults of a store's pages.
 impl Default for PagedOptions {
     fn default() -> PagedOptions {
         PagedOptions {
@@ -148,7 +152,6 @@ impl PagedOptions {
         }
     }
 
-    /// Computes the shape of nodes.
     fn shape(&self) -> Result<Shape> {
         let content = self.node_bytes.saturating_sub(super::buffer::PAGE_HEADER);
         match (self.kind, self.epsilon) {
@@ -157,7 +160,7 @@ impl PagedOptions {
         }
     }
 
-    /// Fails unless a tree can be built with them: nothing is written.
+    /// Checks that a tree can be built with these options. Writes nothing.
     ///
     /// # Errors
     /// [`Error::BadOption`](alluvium_storage::Error::BadOption).
@@ -186,7 +189,7 @@ impl PagedOptions {
     }
 }
 
-/// One of both trees.
+/// Either kind of tree.
 #[derive(Debug)]
 enum Tree {
     Beps(BepsTree<Pool>),
@@ -218,7 +221,7 @@ impl Tree {
         }
     }
 
-    /// Sets the value of a key, or takes the key away.
+    /// Sets the value of a key, or deletes the key.
     fn write(&self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         let action = match value {
             Some(_) => Action::Insert,
@@ -232,7 +235,7 @@ impl Tree {
         }
     }
 
-    /// Merges what is noted as under-full.
+    /// Merges the leaves that were noted as under-full.
     fn merge_noted(&self) -> Result<()> {
         let _writing = self.core().gate.read();
         match self {
@@ -242,7 +245,7 @@ impl Tree {
     }
 }
 
-/// Values with pages of their own that the tree has no more.
+/// Places of values that the tree no longer has.
 #[derive(Debug, Default)]
 struct Dropped(Mutex<Vec<MessagePlace>>);
 
@@ -256,14 +259,14 @@ impl Operator for Dropped {
     }
 }
 
-/// What one thread changes at a time.
+/// The state of the writer.
 #[derive(Debug, Default)]
 struct Writer {
-    /// The root that was handed out last, and which generation of the store was durable then.
+    /// The last root that was handed out, and the durable generation of the store at that time.
     root: Option<(Vec<u8>, u64)>,
-    /// Whether the pages are as that root says.
+    /// Whether the pages are in the state of that root.
     is_current: bool,
-    /// What stopped a change in its middle, until it is finished (PV4).
+    /// The error that stopped a change in the middle, until that change is finished (PV4).
     stopped: Option<Error>,
 }
 
@@ -278,17 +281,17 @@ struct Shared {
     tree: Tree,
     dropped: Arc<Dropped>,
     shared_pages: Mutex<SharedPages>,
-    /// Bytes of memory for pages.
+    /// Memory for pages in bytes.
     buffer_bytes: u64,
-    /// Shared by readers; alone, while a slice of a change is applied (PV1).
+    /// Held shared by readers, and exclusively while a slice of a change is applied (PV1).
     gate: RwLock<()>,
     cut: AtomicU64,
-    /// How many slices there were.
+    /// The number of slices applied so far.
     state: AtomicU64,
     writer: Mutex<Writer>,
-    /// Whether all of it is to be rewritten.
+    /// Whether a rewrite of the whole tree was requested.
     is_stale: AtomicBool,
-    /// The damage for which it was set aside: place, what should be there, what is there.
+    /// The damage for which the tree was set aside, if any: place, expected, found.
     aside: OnceLock<(Where, String, String)>,
     expiring: Expiring,
     /// Deletes since the last rewrite began.
@@ -305,7 +308,7 @@ impl fmt::Debug for Paged {
 }
 
 impl Paged {
-    /// Creates an empty tree that holds every commit up to `cut`: none of them is about its keys.
+    /// Creates an empty tree at the cut `cut`: no commit up to it is about the tree's keys.
     ///
     /// ```
     /// use alluvium_base::{Message, message::LAST};
@@ -341,7 +344,7 @@ impl Paged {
     /// ```
     ///
     /// # Errors
-    /// Options that do not fit; a full disk; as the device says.
+    /// Options that do not fit; a full disk; I/O errors.
     pub fn create(home: Home, options: PagedOptions, cut: Sequence) -> Result<Paged> {
         options.validate()?;
         let dropped: Arc<Dropped> = Arc::default();
@@ -362,11 +365,11 @@ impl Paged {
         Ok(Self::assemble(home, Tree::of(core, sort), dropped, cut, writer))
     }
 
-    /// Opens the tree with this root, and with every commit up to `cut`. Of `options` only the
-    /// buffer's size counts.
+    /// Opens the tree of this root, with every commit up to `cut`. Of `options` only the size of
+    /// the buffer is used.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt), or as the device says.
+    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt), or I/O errors.
     pub fn open(home: Home, options: &PagedOptions, root: &[u8], cut: Sequence) -> Result<Paged> {
         Self::open_with(home, options, (root, cut), FreeLists::Whole)
     }
@@ -385,7 +388,7 @@ impl Paged {
         };
         let (core, sort) = Core::open_hosted(place, root, options.pool(), dropped.clone(), lists)?;
         let writer = Writer {
-            // It is durable: every generation is above this one.
+            // This root is durable: with 0 here, every generation of the store is later.
             root: Some((root.to_vec(), 0)),
             is_current: true,
             stopped: None,
@@ -423,32 +426,31 @@ impl Paged {
         self.shared.tree.core()
     }
 
-    /// Returns what its page buffer has counted.
+    /// Returns the counters of the page buffer.
     #[must_use]
     pub fn statistics(&self) -> PoolStatistics {
         self.core().buffer.statistics()
     }
 
-    /// Returns the bytes of its file.
+    /// Returns the size of the page file in bytes.
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
         self.core().buffer.file_bytes()
     }
 
-    /// Returns how many bytes checkpoints would give back to the file system, about.
+    /// Returns approximately how many bytes checkpoints would return to the file system.
     #[must_use]
     pub fn returnable_bytes(&self) -> u64 {
         self.core().buffer.returnable_bytes()
     }
 
-    /// Returns the bytes of its journal's files.
+    /// Returns the size of the journal's files in bytes.
     #[must_use]
     pub fn journal_bytes(&self) -> u64 {
         self.core().buffer.journal_bytes()
     }
 
-    /// Returns the options that its tree was built with. Of several ε that give the same nodes it
-    /// is the least.
+    /// Returns the options of its tree. If several ε give the same nodes, the result has the least.
     #[must_use]
     pub fn options(&self) -> PagedOptions {
         let shape = &self.core().shape;
@@ -477,7 +479,8 @@ impl Paged {
         found.unwrap_or(options)
     }
 
-    /// Returns whether its tree is one that these options give, whatever memory it has.
+    /// Returns whether these options would build the same tree. The size of the buffer does not
+    /// matter.
     #[must_use]
     pub fn is_built_as(&self, options: &PagedOptions) -> bool {
         let is_sort = match self.shared.tree.sort() {
@@ -488,20 +491,20 @@ impl Paged {
         is_sort && options.merging == core.merging && options.shape().is_ok_and(|shape| shape == core.shape)
     }
 
-    /// The last commit that it holds.
+    /// The last commit that the structure holds.
     fn at(&self) -> Sequence {
         self.shared.cut.load(Ordering::Acquire)
     }
 
-    /// Raises the cut; no reader is inside.
+    /// Raises the cut while no reader is inside.
     fn raise(&self, cut: Sequence) {
         assert!(cut >= self.at(), "a structure does not forget commits");
         let _alone = self.shared.gate.write();
         self.shared.cut.store(cut, Ordering::Release);
     }
 
-    /// Ends reading and writing until the store is opened again: a change has met this damage, so
-    /// that a part of it is in the pages and the rest is not.
+    /// Ends reading and writing until the store is reopened: a change has met this damage, so that
+    /// only a part of it is in the pages.
     pub fn set_aside(&self, damage: &Error) {
         if let Error::Corrupt {
             place,
@@ -514,7 +517,7 @@ impl Paged {
         }
     }
 
-    /// Returns the damage for which it is not read or written any more.
+    /// Returns the damage for which the tree is no longer read or written.
     fn damage(&self) -> Option<Error> {
         let aside = self.shared.aside.get();
         let aside = aside
@@ -522,7 +525,7 @@ impl Paged {
         aside.or_else(|| self.core().damage())
     }
 
-    /// Shows a failure to the store. Damage is none: it ends the use of these pages alone.
+    /// Reports an error to the store. Damage is not reported, because it affects these pages only.
     fn judge<T>(&self, result: Result<T>) -> Result<T> {
         if let Some(damage) = self.damage() {
             return Err(damage);
@@ -530,11 +533,11 @@ impl Paged {
         alluvium_dictionary::home::judge(&self.shared.home.store, result)
     }
 
-    /// Writes the pages unless they are as the last root says; the guard keeps them so.
+    /// Writes the pages unless they are in the state of the last root. The guard prevents changes.
     fn stand_still(&self) -> Result<MutexGuard<'_, Writer>> {
         let mut writer = self.shared.writer.lock();
         if let Some(stopped) = &writer.stopped {
-            // A part of a memtable is in the pages: the rest comes first (PV4).
+            // A part of a memtable is in the pages: the rest must be applied first (PV4).
             return Err(self.repeat(stopped));
         }
         let generation = self.shared.home.store.superblock().generation;
@@ -556,8 +559,8 @@ impl Paged {
         Ok(writer)
     }
 
-    /// Returns the error that stopped a change once more. What is no failed call of the device was
-    /// a full disk.
+    /// Returns the error that stopped a change again. Any cause other than a failed call of the
+    /// device was a full disk.
     fn repeat(&self, stopped: &Error) -> Error {
         Error::Device(match stopped {
             Error::Device(DeviceError::Io {
@@ -581,7 +584,8 @@ impl Paged {
         })
     }
 
-    /// Frees what a change that failed has left to be freed: a root has no page without a value.
+    /// Frees pages that a failed change has left to be freed, because a root must have no page
+    /// without a value.
     fn free_left(&self) -> Result<()> {
         if self.shared.dropped.0.lock().is_empty() {
             return Ok(());

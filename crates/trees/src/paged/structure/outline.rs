@@ -1,11 +1,11 @@
-//! What the tree in pages looks like, level by level.
+//! An outline of the tree in pages, by level.
 
 use super::{Paged, TreeKind};
 use crate::paged::read::LevelFigures;
 use alluvium_storage::Result;
 use std::fmt;
 
-/// How the pages of a store are used.
+/// The use of the pages of a store.
 ///
 /// ```
 /// use alluvium_trees::paged::PagedOutline;
@@ -15,11 +15,11 @@ use std::fmt;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PagedOutline {
-    /// Which tree it is.
+    /// The kind of tree.
     pub kind: TreeKind,
-    /// Bytes of a page.
+    /// Size of a page in bytes.
     pub page_bytes: u64,
-    /// The levels of the tree, that of leaves first, the root last.
+    /// The levels of the tree, from the leaves to the root.
     pub levels: Vec<LevelFigures>,
     /// Pages of values that do not fit into a node.
     pub value_pages: u64,
@@ -28,10 +28,10 @@ pub struct PagedOutline {
 }
 
 impl Paged {
-    /// Reads every node, and returns how pages are used. Changes wait meanwhile.
+    /// Reads every node, and returns the use of the pages. Changes wait until it is done.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt), or as the device says.
+    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt), or I/O errors.
     pub fn outline(&self) -> Result<PagedOutline> {
         let _writer = self.shared.writer.lock();
         let examined = self.judge(self.core().examine())?;
@@ -52,13 +52,13 @@ impl Paged {
     }
 }
 
-/// Writes a number of things that there could be more of.
+/// Writes how many of the possible entries there are.
 fn share(f: &mut fmt::Formatter<'_>, has: u64, most: u64, of: &str) -> fmt::Result {
     let percent = has * 100 / most.max(1);
     write!(f, ", {has} of {most} {of} ({percent} %)")
 }
 
-/// A line for the pages, and one for each level, the root first.
+/// Writes a line for the pages, and one for each level, the root first.
 impl fmt::Display for PagedOutline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nodes: u64 = self.levels.iter().map(|level| level.nodes).sum();

@@ -1,4 +1,4 @@
-//! Point lookups. Pages that are not in memory are waited for.
+//! Point lookups. A lookup waits for pages that are not in memory.
 
 use super::Paged;
 use alluvium_base::{Purpose, Sequence};
@@ -12,7 +12,7 @@ use std::fmt;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 
-/// Reads one state of a tree in pages. Changes wait for it: it should not live long.
+/// A reader of one state of a tree in pages. Changes wait for it, so it should be short-lived.
 pub struct Reader<'p> {
     paged: &'p Paged,
     cut: Sequence,
@@ -50,7 +50,7 @@ impl Reader<'_> {
         if !self.paged.core().get(key, &mut value)? {
             return Ok(());
         }
-        // What is above the cut belongs to a change that is under way: a memtable has it (PV3).
+        // Messages above the cut belong to a change in progress: a memtable has them (PV3).
         let entries = self.paged.entries(&value)?;
         for entry in entries.iter().filter(|entry| entry.sequence <= self.cut) {
             if gather.message(&entry.message()).is_break() {
@@ -62,7 +62,7 @@ impl Reader<'_> {
 }
 
 impl contract::Reader for Reader<'_> {
-    /// A search ends in its first step.
+    /// A search completes in its first step, so it has no state.
     type Search = ();
 
     fn cut(&self) -> Sequence {

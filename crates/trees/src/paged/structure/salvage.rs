@@ -1,8 +1,9 @@
-//! What is saved of damaged pages: all that can be read.
+//! Recovery from damaged pages: everything readable is saved.
 //!
-//! A node that cannot be read is made one without keys: of a leaf's range what its leaf had is
-//! lost, with messages that lay above it kept; of a node with children, its whole range. A value
-//! whose pages cannot be read is lost by itself. Pages that nothing leads to any more come free.
+//! A node that cannot be read is replaced by an empty one. For a leaf, this loses the content of
+//! the leaf, but keeps messages about its range in nodes above; for an inner node, it loses the
+//! whole range below. A value whose pages cannot be read is lost alone. Pages that are no longer
+//! reachable are freed.
 
 use super::format::{self, SharedPage, Value};
 use super::{Paged, PagedOptions, Tree, messages};
@@ -14,32 +15,32 @@ use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Keys of which pages have lost something.
+/// A key range that has lost data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostKeys {
-    /// Which keys.
+    /// The key range.
     pub range: KeyRange,
-    /// What of them, and why.
+    /// The data that is lost, and the cause.
     pub what: String,
 }
 
-/// A node on the way down.
+/// A node to visit.
 struct Visit {
     page: u64,
-    /// The level above; none of the root.
+    /// The level of the parent; `None` for the root.
     above: Option<u8>,
     range: KeyRange,
 }
 
-/// What a walk down has met.
+/// The result of a walk over the tree.
 #[derive(Default)]
 struct Walked {
-    /// Pages that the root leads to.
+    /// The pages reachable from the root.
     used: BTreeSet<u64>,
     lost: Vec<LostKeys>,
-    /// Of shared pages, the slots that values are in.
+    /// For each shared page, the slots that have values.
     slots: BTreeMap<u64, u64>,
-    /// Keys whose values cannot be read.
+    /// The keys whose values cannot be read.
     unreadable: Vec<Vec<u8>>,
 }
 
@@ -48,11 +49,11 @@ fn is_damage(error: &Error) -> bool {
 }
 
 impl Paged {
-    /// Opens damaged pages as far as they can be read, and makes them sound. Says what is lost.
+    /// Opens damaged pages as far as they can be read, and repairs them. Returns the losses.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) where not even a root can be read; as
-    /// the device says.
+    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when the root cannot be read; I/O
+    /// errors.
     pub fn open_salvaged(
         home: Home,
         options: &PagedOptions,
@@ -88,8 +89,8 @@ impl Paged {
         for (page, slots) in slots {
             writer.is_current &= !self.keep_slots(page, slots)?;
         }
-        // Nothing leads to them: what was below a node that is lost, pages of lost values and of
-        // free lists that cannot be read.
+        // Frees unreachable pages: those below a lost node, pages of lost values, and pages of free
+        // lists that cannot be read.
         let free: BTreeSet<u64> = core.buffer.free_pages().into_iter().collect();
         let pages = core.buffer.statistics().pages;
         let unused = (0..pages).filter(|page| !used.contains(page) && !free.contains(page));
@@ -99,7 +100,7 @@ impl Paged {
         Ok(lost)
     }
 
-    /// Takes a key away without its value being looked at.
+    /// Deletes a key without reading its value.
     fn forget(&self, key: &[u8]) -> Result<()> {
         self.shared.tree.write(key, None)?;
         if let Tree::Beps(tree) = &self.shared.tree {
@@ -128,7 +129,8 @@ impl Paged {
                 }
                 Ok(_) => {}
                 Err(error) if is_damage(&error) && visit.above.is_some() => {
-                    // A page that there cannot be is not replaced: its parent is no node of ours.
+                    // A page number beyond the file is not repaired, because the parent is not a
+                    // valid node.
                     if visit.page >= core.buffer.statistics().pages {
                         return Err(error);
                     }
@@ -181,7 +183,7 @@ impl Paged {
         Ok(())
     }
 
-    /// Makes a page that cannot be read a node of a level, with no keys below it.
+    /// Replaces an unreadable page by a node of level `at` without keys below it.
     fn replace(&self, page: u64, at: u8) -> Result<()> {
         let (buffer, inner) = (
             &self.core().buffer,
@@ -209,7 +211,7 @@ impl Paged {
         Ok(())
     }
 
-    /// Notes the pages of a value, or that it cannot be read.
+    /// Records the pages of a value, or its key if the value cannot be read.
     fn read_value(&self, key: &[u8], value: &[u8], walked: &mut Walked) -> Result<()> {
         let (mut pages, mut slot_of) = (Vec::new(), None);
         let readable = match Value::decode(value) {

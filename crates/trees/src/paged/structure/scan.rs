@@ -1,5 +1,5 @@
-//! Scans, through the memtables above the pages. Pairs are found some at a time: what a reader at
-//! one place sees does not change.
+//! Scans, merged with the memtables above the pages. Pairs are read in batches: the state at one
+//! sequence number does not change between them.
 
 use super::Paged;
 use super::format::Entry;
@@ -21,18 +21,18 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Pairs that are found together.
+/// The most pairs of a batch.
 const TOGETHER: usize = 64;
-/// Bytes of them after which no further one is looked for.
+/// The size in bytes after which a batch ends.
 const BYTES: usize = 64 << 10;
 
 type Pair = (Vec<u8>, Vec<u8>);
 
-/// A walk over the keys of a range that have a value, for a reader at one sequence number.
+/// An iterator over the keys of a range that have a value, for a reader at one sequence number.
 pub struct Iter {
     paged: Paged,
     memtables: Arc<dyn Memtables>,
-    /// What is left of the range.
+    /// The part of the range not yet visited.
     range: KeyRange,
     whole: KeyRange,
     direction: Direction,
@@ -42,7 +42,7 @@ pub struct Iter {
     found: VecDeque<Pair>,
     current: Pair,
     is_done: bool,
-    /// The keys without a value that were passed in a row.
+    /// The current row of keys without a value.
     dead_run: DeadRun,
     long_values: LongValues,
 }
@@ -82,7 +82,7 @@ impl Iter {
         }
     }
 
-    /// Takes a key, and what lies before it, off what is left.
+    /// Removes a key, and all keys before it in scan order, from the rest of the range.
     fn pass(&mut self, key: &[u8]) {
         assert!(self.range.contains(key), "a walk does not go back");
         match self.direction {
@@ -91,8 +91,7 @@ impl Iter {
         }
     }
 
-    /// Takes a range that has no keys with a value off what is left, if there is one where the walk
-    /// is.
+    /// Skips a known empty range at the position, if there is one.
     fn leap(&mut self) {
         let Some(empty) = self.memtables.empty_ranges() else {
             return;
@@ -112,7 +111,7 @@ impl Iter {
         }
     }
 
-    /// Finds the next pairs.
+    /// Reads the next batch of pairs.
     fn fill(&mut self) -> Result<()> {
         self.leap();
         let filled = self.fill_from_here();
@@ -127,7 +126,8 @@ impl Iter {
             self.found.is_empty() && !self.is_done,
             "there may be more to find"
         );
-        // The list before the pages: what leaves the list from here on is in the pages.
+        // The list is read before the pages: a memtable that leaves the list after this is in the
+        // pages.
         let list = self.memtables.newest_first();
         let paged = self.paged.clone();
         let _inside = paged.shared.gate.read();
@@ -173,7 +173,7 @@ impl Iter {
             let looks = self.dead_run.may_leap();
             let empty = self.memtables.empty_ranges().filter(|_| looks);
             if empty.is_some_and(|empty| empty.around(&key, moment).is_some()) {
-                // The walk begins again behind it.
+                // The scan restarts after that range.
                 return Ok(());
             }
         }

@@ -1,4 +1,5 @@
-//! The structure beside a model of every version, over checkpoints, crashes and full disks.
+//! Tests of the structure against a model of every version, over checkpoints, crashes and full
+//! disks.
 
 mod expiring;
 mod stands;
@@ -30,7 +31,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 use versions::rewrite;
 
-/// Which tree, what becomes of its under-full nodes, and how its nodes are divided.
+/// The kind of tree, the treatment of its under-full nodes, and the division of its nodes.
 type Sort = (TreeKind, Merging, Epsilon);
 
 const BEPS: Sort = (TreeKind::Beps, Merging::Never, Epsilon::Fixed);
@@ -65,7 +66,7 @@ fn home_of(store: Store) -> Home {
     }
 }
 
-/// A small log: each opening maps, clears and reads whole segments of it.
+/// A small log, because each opening maps, clears and reads whole segments of it.
 fn store_options() -> StoreOptions {
     StoreOptions {
         log: LogOptions::with_limit(1 << 20),
@@ -77,7 +78,7 @@ fn home(directory: Arc<dyn Directory>) -> Home {
     home_of(Store::create(directory, &store_options(), b"").unwrap())
 }
 
-/// Opens what a store's superblock names.
+/// Opens the root in a store's superblock.
 fn reopen(directory: Arc<dyn Directory>, kind: Sort) -> Option<Paged> {
     let opening = Store::open(directory, &store_options()).unwrap();
     let home = home_of(opening.replay(&mut |_| Ok(())).unwrap());
@@ -152,12 +153,12 @@ fn sound(paged: &Paged) {
     assert_eq!(examined.findings.found, [""; 0]);
 }
 
-/// Messages and what they make of a state.
+/// The model: messages and the resulting states.
 struct World {
     rng: fastrand::Rng,
     sequence: Sequence,
     state: State,
-    /// What snapshots see.
+    /// The states that snapshots see.
     snapshots: BTreeMap<Sequence, State>,
 }
 
@@ -175,7 +176,7 @@ impl World {
         format!("{:03}", self.rng.usize(..150)).into_bytes()
     }
 
-    /// A memtable of `count` commits.
+    /// Returns a memtable of `count` commits.
     fn memtable(&mut self, count: usize) -> Arc<Memtable> {
         let memtable = Memtable::new(1 << 20);
         for _ in 0..count {
@@ -198,7 +199,7 @@ impl World {
                     self.state.entry(key).or_default().extend(b"+m");
                 }
                 _ => {
-                    // Some do not fit into a node, some not into one page.
+                    // Some values do not fit into a node, some not into one page.
                     let len = [3, 9, 20, 90, 2500][self.rng.usize(..5)];
                     let value = vec![self.rng.u8(b'a'..=b'z'); len];
                     memtable.insert(&key, Message::put(sequence, &value)).unwrap();
@@ -209,7 +210,7 @@ impl World {
         Arc::new(memtable)
     }
 
-    /// Takes or drops a snapshot, and says to which place may be folded.
+    /// Takes or drops a snapshot, and raises the horizon accordingly.
     fn snapshots(&mut self, horizon: &Horizon) {
         match self.rng.u8(..4) {
             0 => {
@@ -253,7 +254,7 @@ fn what_a_tree_was_made_with_is_read_from_its_file() {
         let opening = Store::open(directory, &store_options()).unwrap();
         let home = home_of(opening.replay(&mut |_| Ok(())).unwrap());
         let superblock = home.store.superblock();
-        // Options at opening say how much memory there is, and nothing of the tree.
+        // The options at opening determine the memory only, not the tree.
         let others = PagedOptions::default();
         let paged = Paged::open(home, &others, &superblock.payload, superblock.cut).unwrap();
         assert!(paged.is_built_as(&options(kind)), "{kind:?}");
@@ -270,7 +271,7 @@ fn every_snapshot_reads_what_it_saw() {
         let mut world = World::new(seed);
         for round in 0..24 {
             let memtable = world.memtable(60);
-            // As the memtable is sealed, before it is taken, readers have it above the pages.
+            // Between sealing and incorporation, readers see the memtable above the pages.
             let entry = MemtableEntry {
                 memtable: Arc::clone(&memtable),
                 base: paged.cut(),
@@ -297,7 +298,7 @@ fn every_snapshot_reads_what_it_saw() {
             }
             sound(&paged);
         }
-        // Without readers of the past, one message is left of each key.
+        // Without snapshots, one message of each key remains.
         world.snapshots.clear();
         paged.shared.home.horizon.raise(world.sequence);
         rewrite(&paged);
@@ -383,7 +384,7 @@ fn a_change_that_is_half_done_shows_nowhere_and_is_done_again() {
         require(&paged, &above, at, &before);
         require(&paged, &above, LAST, &world.state);
         for key in &keys {
-            // As a lookup does that is not decided in the memtable.
+            // Like a lookup that is not decided in the memtable.
             let mut gather = Gather::new(LAST, 0, Some(&Append));
             gather.memtable(&memtable, Key::new(key));
             lookup::gather(&paged.reader(), Key::new(key), &mut gather).unwrap();
@@ -426,8 +427,8 @@ fn a_load_becomes_part_of_it_at_once() {
     }
 }
 
-/// Crashes before every `each`th operation of the device leave exactly what the superblock's cut
-/// says. Returns how many operations there were.
+/// A crash before every `each`th operation of the device leaves exactly the state of the
+/// superblock's cut. Returns the number of operations.
 fn crashes(kind: Sort, seed: u64, each: u64) -> u64 {
     let directory = SimDirectory::new(seed);
     let paged = Paged::create(home(Arc::new(directory.clone())), options(kind), 0).unwrap();
@@ -454,7 +455,7 @@ fn crashes(kind: Sort, seed: u64, each: u64) -> u64 {
         paged.shared.home.horizon.raise(world.sequence);
         world.take(&paged, &memtable);
         if round % 3 == 1 {
-            // A cut that never becomes durable.
+            // A root that never becomes durable.
             drop(paged.stand().unwrap());
         } else {
             checkpoint(&paged);
@@ -559,7 +560,7 @@ fn a_full_disk_aborts_before_anything_is_there_and_damage_is_found() {
     }
 }
 
-/// Flips a bit of each page in turn: it is an error that names the file, or a finding.
+/// Flips a bit of each page in turn, which must be an error with the file's name, or a finding.
 fn damage(directory: &SimDirectory, kind: Sort) {
     use alluvium_base::Purpose;
     use alluvium_device::FileOptions;

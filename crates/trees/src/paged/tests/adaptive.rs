@@ -1,4 +1,4 @@
-//! Nodes that are divided each in its own way: what passes them says how.
+//! Adaptive nodes: lookups and messages determine their division.
 
 use super::*;
 use crate::paged::node::{Kind, kind};
@@ -16,7 +16,7 @@ fn tree(page_bytes: usize, merging: Merging) -> BepsTree<Arena> {
     BepsTree::create(Arena::new(page_bytes).unwrap(), options).unwrap()
 }
 
-/// How many pivots the nodes with buffers have places for, on average.
+/// Returns the average number of pivots for which nodes with buffers have space.
 fn places(tree: &BepsTree<Arena>) -> f64 {
     let pages = tree.examine().unwrap().pages;
     let (mut nodes, mut places) = (0, 0);
@@ -78,7 +78,7 @@ fn nodes_follow_when_what_passes_them_changes() {
     let before = messages(&tree);
     work(&tree, 12_000, 60_000, 0);
     let (of_writers, after) = (places(&tree), messages(&tree));
-    // A node gets places for fewer pivots when it is split.
+    // A node is divided for fewer pivots when it is split.
     assert!(
         of_writers < of_readers * 0.75,
         "{of_readers} {of_writers} of {bounds:?}"

@@ -1,4 +1,5 @@
-//! Who holds a latch when the next page is pinned, and what a reader makes of a change in between.
+//! Which latches are held when the next page is pinned, and how readers react to a change in
+//! between.
 
 use super::*;
 use crate::paged::buffer::{Exclusive, Shared};
@@ -7,13 +8,13 @@ use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Is told of a page that is about to be pinned, and returns whether it is called again.
+/// Called with a page that is about to be pinned. Returns whether it should be called again.
 type Hook = Box<dyn FnMut(&Arena, u64) -> bool + Send>;
 
 /// Pages in memory that call a hook before they are pinned.
 pub(super) struct Watched {
     pub(super) arena: Arena,
-    /// How often a page was latched.
+    /// The number of latches.
     pub(super) latches: AtomicU64,
     hook: Mutex<Option<Hook>>,
 }
@@ -84,7 +85,7 @@ impl Counted for Watched {
     }
 }
 
-/// Counts pages below the root that are pinned while no page at all is latched.
+/// Counts the pages below the root that are pinned while no page is latched.
 pub(super) fn count_leaps(buffer: &Watched, root: u64) -> Arc<AtomicU64> {
     let leaps = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&leaps);
@@ -142,7 +143,7 @@ fn a_child_is_latched_before_its_parent_is_left() {
     assert_eq!(leaps.load(Ordering::Relaxed), 0, "B⁺");
 }
 
-/// The place of each page on its level, from the left to the right.
+/// Returns the level of each page and its index on that level, from left to right.
 fn ranks(tree: &BplusTree<Watched>) -> HashMap<u64, (u8, usize)> {
     let mut ranks = HashMap::new();
     let mut row = vec![tree.core.root];

@@ -1,4 +1,4 @@
-//! Readers with one latch at a time, or with none: what they make of a change in between.
+//! Readers with one latch at a time, or with none: how they react to a change in between.
 
 use super::coupling::{Watched, count_leaps};
 use super::*;
@@ -28,7 +28,7 @@ fn a_reader_with_one_latch_at_a_time_leaves_a_node_first() {
     assert!(leaps.load(Ordering::Relaxed) > 0);
 }
 
-/// Reads keys whose messages move to their leaves between a node and its child.
+/// Reads keys while their messages move to the leaves, between a node and its child.
 fn read_while_messages_move(coupling: Coupling) {
     let options = options(50, RootStyle::Separate, FlushOrder::Level, Arc::new(Sum));
     let tree = BepsTree::create(Watched::new(), options).unwrap();
@@ -36,7 +36,7 @@ fn read_while_messages_move(coupling: Coupling) {
     let at = |number: u64| key(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     (0..4000).for_each(|number| tree.insert(&at(number), &number.to_le_bytes()).unwrap());
     let number = |value: Option<Vec<u8>>| value.map(|value| u64::from_le_bytes(value.try_into().unwrap()));
-    // Until the nodes on the way have snapshots, if there are any.
+    // Reads until the nodes on the path have snapshots, if there are any.
     let read_often = |tree: &BepsTree<Watched>, key: &[u8]| {
         (0..40).for_each(|_| drop(tree.get(key).unwrap()));
     };
@@ -51,7 +51,8 @@ fn read_while_messages_move(coupling: Coupling) {
             tree.buffer().watch(move |_, page| {
                 below += u64::from(page != root);
                 if below == pins {
-                    // Between a node and its child: what the reader saw goes where it looks next.
+                    // Between a node and its child, the message that the reader saw moves to the
+                    // child.
                     moved.flush_all().unwrap();
                     read_often(&moved, &at(read));
                 }
@@ -103,7 +104,7 @@ fn nodes_with_snapshots_are_neither_latched_nor_pinned() {
         3000,
         "of each descent the leaf alone is latched"
     );
-    // So it is with writers that change leaves only.
+    // The same holds for writers that change leaves only.
     (0..3000).for_each(|number| tree.insert(&key(number), &number.to_le_bytes()).unwrap());
     assert_eq!(latches() - before, 6000);
     assert_eq!(tree.core.counters.restarts.load(Ordering::Relaxed), 0);
@@ -144,14 +145,15 @@ fn descents_by_references_that_remember_take_no_mutex() {
     }
 }
 
-/// Writes keys; between each write's root and child, others are written that split the child.
+/// Writes keys. Between the root and the child of each write, other keys are written that split the
+/// child.
 fn split_under_writers<T: Subject + Send + 'static>(
     tree: &Arc<T>,
     buffer: impl Fn(&T) -> &Watched,
     root: u64,
 ) {
     let value = |number: u64| number.to_le_bytes();
-    // Keys next to each other, the middle one last: it belongs to the right half of a split.
+    // Neighbouring keys, the middle one last: it belongs to the right half of a split.
     let near = |group: u64, at: u64| key(group << 32 | at);
     for group in 0..60 {
         (0..40).for_each(|_| drop(tree.get(&near(group, 70)).unwrap()));
@@ -203,7 +205,7 @@ fn a_writer_that_left_a_node_whose_child_was_split_begins_again() {
     }
 }
 
-/// Reads keys while what lies around them goes, between a node and its child.
+/// Reads keys while their neighbours are deleted, between a node and its child.
 fn read_what_is_merged<T: Subject + Send + 'static>(
     tree: T,
     buffer: impl Fn(&T) -> &Watched,

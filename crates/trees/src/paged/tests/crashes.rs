@@ -1,6 +1,6 @@
-//! Trees in files: a crash at every moment, and failures of the device.
+//! Trees in files: a crash at any point, and failures of the device.
 //!
-//! In `cargo test` it is small. More, from another seed:
+//! The test is small by default. To run more, from another seed:
 //!
 //! ```text
 //! ALLUVIUM_SIM_POINTS=60000 ALLUVIUM_SIM_SEED=7 \
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Which tree.
+/// The kind of tree.
 #[derive(Clone, Copy, Debug)]
 enum Sort {
     Beps(u32, RootStyle, Merging),
@@ -91,7 +91,7 @@ impl Stored {
         }
     }
 
-    /// Opens it, and returns how many operations were in its checkpoint.
+    /// Opens a tree, and returns the number of operations in its checkpoint.
     fn open(directory: &SimDirectory, sort: Sort) -> Result<(Stored, u64)> {
         let (place, pool) = (place(directory), pool_options());
         let (tree, own) = match sort {
@@ -126,7 +126,7 @@ impl Stored {
         }
     }
 
-    /// Returns how many nodes were merged away.
+    /// Returns the number of nodes that were merged into others.
     fn merges(&self) -> u64 {
         let counters = match self {
             Stored::Beps(tree) => &tree.core.counters,
@@ -140,7 +140,7 @@ impl Stored {
     }
 }
 
-/// The operation with a number: a put, an update or a delete.
+/// Runs operation `number`: a put, an update or a delete.
 fn operate(tree: &dyn Subject, number: u64, seed: u64) -> Result<()> {
     let mut rng = fastrand::Rng::with_seed(seed << 32 | number);
     let key = key(rng.u64(..400).wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -160,18 +160,17 @@ fn operate(tree: &dyn Subject, number: u64, seed: u64) -> Result<()> {
     }
 }
 
-/// What a crash may find.
+/// The states that a crash may leave.
 #[derive(Default)]
 struct Known {
-    /// Of each checkpoint, by the number of operations in it, the contents. The first is
-    /// durable.
+    /// The contents of each checkpoint, by the number of operations in it. The first is durable.
     checkpoints: BTreeMap<u64, Model>,
-    /// How many operations were done.
+    /// The number of operations done.
     done: u64,
 }
 
-/// Opens what a crash left; some crashes are followed by the operations since, as a log has
-/// them.
+/// Opens the state left by a crash. After some crashes the operations since are repeated, as from a
+/// log.
 fn survive(image: &SimDirectory, sort: Sort, seed: u64, known: &Known, redo: bool) {
     let (tree, operations) = Stored::open(image, sort).unwrap();
     let expected = known.checkpoints.get(&operations);
@@ -209,14 +208,14 @@ fn story(seed: u64, sort: Sort, means: Means, operations: u64) -> u64 {
     let mut rng = fastrand::Rng::with_seed(seed);
     for number in 0..operations {
         operate(tree.tree(), number, seed).unwrap();
-        // Where nodes get snapshots they are read.
+        // If nodes have snapshots, these are read.
         (0..3).for_each(|_| drop(tree.tree().get(&key(rng.u64(..))).unwrap()));
         known.lock().unwrap().done = number + 1;
         if rng.u8(..100) == 0 || number == 600 {
             let contents = tree.contents();
             known.lock().unwrap().checkpoints.insert(number + 1, contents);
             tree.checkpoint(number + 1).unwrap();
-            // From now on nothing older may be found.
+            // From now on no older state may be found.
             known.lock().unwrap().checkpoints.retain(|made, _| *made > number);
         }
     }
@@ -338,7 +337,7 @@ fn a_merge_that_fails_is_made_up_for_by_the_next_write() {
         directory.clear_faults();
         let failed = failed.expect("a page is not in memory");
         made_up += u32::from(!tree.check().is_empty());
-        // A write elsewhere makes up for it.
+        // A write elsewhere triggers the merge again.
         subject.insert(&key(9999), b"12345678").unwrap();
         assert_eq!(tree.check(), [""; 0], "{at}");
         subject.delete(&key(order[failed])).unwrap();

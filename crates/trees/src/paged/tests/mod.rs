@@ -1,8 +1,8 @@
-//! The trees against maps, under threads, faults and crashes.
+//! Tests of the trees against maps, under threads, faults and crashes.
 //!
-//! *Knows*: what a tree should hold.
+//! *Knows*: the expected contents of a tree.
 //!
-//! *Does not know*: how it holds it.
+//! *Does not know*: how a tree stores them.
 //!
 //! *Read in this order*: this file (trees under one interface), `model.rs`, `shapes.rs`,
 //! `threads.rs`, `merges.rs`, `adaptive.rs`, `coupling.rs`, `couplings.rs`,
@@ -70,10 +70,10 @@ trait Subject: Sync {
     fn used(&self) -> u64;
 }
 
-/// A buffer of which a test can ask how many frames are pinned.
+/// A buffer whose number of pinned frames a test can read.
 trait Counted: PageBuffer {
     fn count(&self) -> usize;
-    /// How many pages are in use.
+    /// Returns the number of pages in use.
     fn pages(&self) -> u64;
 }
 
@@ -192,8 +192,8 @@ fn options(
     }
 }
 
-/// How many tables there are, and with the feature `couplings` how pages are pinned and how nodes
-/// are gone through.
+/// The number of shards, and, with the feature `couplings`, the ways to pin pages and to step
+/// between nodes.
 #[derive(Clone, Copy, Debug)]
 struct Means {
     shards: usize,
@@ -218,7 +218,7 @@ impl Means {
         Means { shards }
     }
 
-    /// Couples a tree by these means.
+    /// Applies the coupling to a tree.
     fn couple<B: PageBuffer, W: WritePath>(self, tree: PagedTree<B, W>) -> PagedTree<B, W> {
         #[cfg(feature = "couplings")]
         let tree = tree.coupled_by(self.coupling);
@@ -226,7 +226,7 @@ impl Means {
     }
 }
 
-/// Every option, and options together.
+/// Every option, and combinations of options.
 #[cfg(feature = "couplings")]
 const MEANS: &[Means] = &[
     Means::of(PinPolicy::Locked, Coupling::Latched, 1),
@@ -239,26 +239,26 @@ const MEANS: &[Means] = &[
 #[cfg(not(feature = "couplings"))]
 const MEANS: &[Means] = &[Means::of(1), Means::of(3)];
 
-/// Those of trees in memory.
+/// The options for trees in memory.
 #[cfg(feature = "couplings")]
 const MEANS_IN_MEMORY: &[Means] = &[MEANS[0], MEANS[1], MEANS[2]];
 #[cfg(not(feature = "couplings"))]
 const MEANS_IN_MEMORY: &[Means] = &[MEANS[0]];
 
-/// One of the means, whatever the number.
+/// Returns one of the options for any number.
 const fn means(number: usize) -> Means {
     let mut means = MEANS[number % MEANS.len()];
     means.shards = 1;
     means
 }
 
-/// A pool in memory whose pages are checked as those of a tree.
+/// Returns a pool in memory that checks its pages as those of a tree.
 fn pool(page_bytes: usize, frames: usize, epsilon_percent: u32, means: Means) -> Pool {
     let shape = Shape::new(page_bytes - PAGE_HEADER, sizes(epsilon_percent)).unwrap();
     pool_of(shape, frames, means)
 }
 
-/// A pool in memory whose pages are checked as those of a tree with a shape.
+/// Returns a pool in memory that checks its pages as those of a tree with a shape.
 fn pool_of(shape: Shape, frames: usize, means: Means) -> Pool {
     let page_bytes = shape.content_bytes + PAGE_HEADER;
     let options = PoolOptions {
@@ -274,7 +274,7 @@ fn pool_of(shape: Shape, frames: usize, means: Means) -> Pool {
     Pool::create(&MemoryDirectory::new(), "tree", 77, options, validate).unwrap()
 }
 
-/// Trees of every kind and option, small enough for every path to be taken.
+/// Returns trees of every kind and option, small enough to take every path.
 fn subjects(operator: &Arc<dyn Operator>) -> Vec<(String, Box<dyn Subject>)> {
     let mut all: Vec<(String, Box<dyn Subject>)> = Vec::new();
     for (epsilon, root, order) in [
@@ -289,7 +289,7 @@ fn subjects(operator: &Arc<dyn Operator>) -> Vec<(String, Box<dyn Subject>)> {
     ] {
         let name = |buffer: &str| format!("Bε {epsilon} {root:?} {order:?} {buffer}");
         let options = || options(epsilon, root, order, Arc::clone(operator));
-        // In these all options meet every style of root and order of flushes.
+        // These are combined with every option, root style and flush order.
         let is_chosen = [30, 60].contains(&epsilon);
         let some = |all: &'static [Means]| all.iter().take(if is_chosen { all.len() } else { 1 });
         for means in some(MEANS_IN_MEMORY) {
@@ -298,7 +298,7 @@ fn subjects(operator: &Arc<dyn Operator>) -> Vec<(String, Box<dyn Subject>)> {
             all.push((name, Box::new(means.couple(tree))));
         }
         for &means in some(MEANS) {
-            // Of several tables each has the frames for a flush.
+            // Each of several shards has enough frames for a flush.
             let frames = 96 * means.shards;
             let tree = BepsTree::create(pool(512, frames, epsilon, means), options()).unwrap();
             let name = name(&format!("pool {means:?}"));
@@ -320,7 +320,7 @@ fn subjects(operator: &Arc<dyn Operator>) -> Vec<(String, Box<dyn Subject>)> {
     all
 }
 
-/// Trees whose nodes are divided each in its own way.
+/// Returns trees with adaptive nodes.
 fn adaptive_subjects(operator: &Arc<dyn Operator>, merging: Merging) -> Vec<(String, Box<dyn Subject>)> {
     let mut all: Vec<(String, Box<dyn Subject>)> = Vec::new();
     for (page_bytes, root, order, means) in [
@@ -347,7 +347,7 @@ fn adaptive_subjects(operator: &Arc<dyn Operator>, merging: Merging) -> Vec<(Str
     all
 }
 
-/// Trees whose under-full nodes are merged, of every kind and option.
+/// Returns trees with merges of under-full nodes, of every kind and option.
 fn merging_subjects(operator: &Arc<dyn Operator>) -> Vec<(String, Box<dyn Subject>)> {
     let mut all: Vec<(String, Box<dyn Subject>)> = Vec::new();
     for (epsilon, root, order, means) in [
@@ -383,7 +383,7 @@ fn merging_subjects(operator: &Arc<dyn Operator>) -> Vec<(String, Box<dyn Subjec
     all
 }
 
-/// How many operations a tree of a long run is for.
+/// Returns the number of operations for a tree in a long run.
 fn operations(usual: u64) -> u64 {
     alluvium_sim::environment::number("ALLUVIUM_PAGED_OPERATIONS", usual)
 }

@@ -1,6 +1,6 @@
-//! Random operations on every tree, and on a map.
+//! Random operations on every tree, compared with a map.
 //!
-//! In `cargo test` they are few. More, on every tree, and with four threads:
+//! Runs are short by default. Longer runs, on every tree and with four threads:
 //!
 //! ```text
 //! ALLUVIUM_PAGED_OPERATIONS=5000000 ALLUVIUM_PAGED_SEED=7 ALLUVIUM_PAGED_ONLY=merging \
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Keys of several lengths, few enough to meet again.
+/// Returns a key of one of several lengths, out of few enough keys that they repeat.
 fn draw_key(rng: &mut fastrand::Rng, keys: u64) -> Vec<u8> {
     let number = rng.u64(..keys).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     number.to_be_bytes()[..(number % 4 + 5) as usize].to_vec()
@@ -63,7 +63,7 @@ fn check(name: &str, tree: &dyn Subject) -> Examined {
     examined
 }
 
-/// Runs one tree beside a map; `shape` says how keys and actions are drawn.
+/// Compares one tree with a map. The seed determines how keys and actions are drawn.
 fn run(name: &str, tree: &dyn Subject, operator: &dyn Operator, seed: u64, operations: usize, keys: u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
     let mut model = Model::new();
@@ -168,10 +168,10 @@ fn a_longer_run_is_asked_for_by_a_variable() {
     }
 }
 
-/// In which order keys come.
+/// Returns the key of a step, in one of several orders.
 fn adversarial(kind: u32, step: u64) -> u64 {
     match kind {
-        // Sequential, reverse, all for one child, even.
+        // Sequential, reverse, all in one child, evenly spread.
         0 => step,
         1 => u64::MAX - step,
         2 => {

@@ -1,4 +1,4 @@
-//! Which paths are taken, how deep lookups go, how high trees become.
+//! Which paths are taken, the depth of lookups, the height of trees.
 
 use super::*;
 use alluvium_storage::Error;
@@ -179,7 +179,7 @@ fn a_lost_message_ends_reading_and_writing() {
     let tree = BepsTree::create(Arena::new(512).unwrap(), options).unwrap();
     (0..5000).for_each(|number| tree.insert(&scrambled(number), b"12345").unwrap());
     tree.flush_all().unwrap();
-    // Each update fits alone; upon the value in the leaf it does not.
+    // Each update fits alone, but not combined with the value in the leaf.
     let failed = (0..5000).find_map(|number| tree.update(&scrambled(number), b"6789").err());
     let failed = failed.expect("an update is lost").to_string();
     assert!(failed.contains("a value of "), "{failed}");

@@ -9,7 +9,7 @@ fn number(value: Option<Vec<u8>>) -> Option<u64> {
     value.map(|value| u64::from_le_bytes(value.try_into().unwrap()))
 }
 
-/// Each thread has keys of its own, and all add to shared counters.
+/// Each thread has its own keys, and all increment shared counters.
 fn add_up(name: &str, tree: &dyn Subject, rounds: u64) {
     let shared = 30;
     for counter in 0..shared {
@@ -155,7 +155,7 @@ fn the_frames_that_a_flush_pins_are_bounded() {
         held > 3 && held <= u64::from(height) * addressed + 2,
         "{held}, {addressed}, {height}"
     );
-    // Depth first: two nodes a level and the child below, which 16 frames allow for four
+    // Depth first needs two nodes for each level and the child below; 16 frames suffice for four
     // threads.
     let (held, _, height) = frontier(FlushOrder::Depth, 48);
     assert!(held <= 2 * u64::from(height) + 1, "{held}, {height}");

@@ -1,4 +1,4 @@
-//! Leaves that are full and not written.
+//! Leaves that are full but not written yet.
 
 use crate::run::index::{LeafKeys, Sums};
 use crate::run::units::ValueUnits;
@@ -6,27 +6,27 @@ use alluvium_dictionary::values::ValuePointer;
 use alluvium_storage::Codec;
 use std::collections::VecDeque;
 
-/// A leaf that is full and not written.
+/// A leaf that is full but not written yet.
 #[derive(Debug, Default)]
 pub(in crate::run) struct ClosedLeaf {
     pub(super) bytes: Vec<u8>,
-    /// Where its values begin in its bytes.
+    /// Offset of the values in `bytes`.
     pub(super) values_at: usize,
     pub(super) separator: Vec<u8>,
     /// Without the bytes of its nodes.
     pub(super) sums: Sums,
-    /// Whether its first key has newer records in the leaf before.
+    /// Whether the previous leaf has newer records of the first key.
     pub(super) is_begun: bool,
-    /// Values whose places are not known.
+    /// Number of values whose locations are not known yet.
     pub(super) awaited: usize,
     pub(super) units: ValueUnits,
-    /// What the index says of its keys.
+    /// First and last key, for the index.
     pub(super) keys: Option<LeafKeys>,
     pub(super) codec: Codec,
 }
 
 impl ClosedLeaf {
-    /// Fills in the place of a value that was waited for. The value has `share` bytes of its node.
+    /// Stores the location of a value. The value occupies `share` bytes of its node.
     pub(super) fn place_value(&mut self, at: usize, pointer: &ValuePointer, share: u64) {
         let mut bytes = Vec::with_capacity(ValuePointer::BYTES);
         pointer.encode(&mut bytes);
@@ -38,14 +38,14 @@ impl ClosedLeaf {
     }
 }
 
-/// Leaves that wait for the places of their values, or for the next separator, in order.
+/// Leaves that wait for the locations of their values, or for the next separator, in order.
 #[derive(Debug, Default)]
 pub(in crate::run) struct ClosedLeaves {
     queue: VecDeque<ClosedLeaf>,
     bytes: u64,
-    /// The number of the first of them: how many leaves are written.
+    /// Number of written leaves, which is also the number of the first waiting leaf.
     written: u64,
-    /// One that was written, for its memory.
+    /// A written leaf whose memory is reused.
     spare: Option<ClosedLeaf>,
 }
 
@@ -58,22 +58,22 @@ impl ClosedLeaves {
         self.queue.is_empty()
     }
 
-    /// Returns their bytes.
+    /// Returns the total size of the waiting leaves in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Returns the number that the next closed leaf gets.
+    /// Returns the number of the next leaf to be closed.
     pub(super) fn next_number(&self) -> u64 {
         self.written + self.queue.len() as u64
     }
 
-    /// Returns a leaf by its number; none if it is not closed yet.
+    /// Returns a leaf by its number, or `None` if it is not closed yet.
     pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut ClosedLeaf> {
         self.queue.get_mut((number - self.written) as usize)
     }
 
-    /// Closes a leaf: `fill` fills it.
+    /// Closes a leaf, whose contents `fill` sets.
     pub(super) fn push(&mut self, fill: impl FnOnce(&mut ClosedLeaf)) {
         let mut leaf = self.spare.take().unwrap_or_default();
         fill(&mut leaf);
@@ -81,7 +81,7 @@ impl ClosedLeaves {
         self.queue.push_back(leaf);
     }
 
-    /// Takes the first one, if it waits for no value. It counts as written.
+    /// Removes the first leaf if it waits for no value. It counts as written.
     pub(super) fn pop(&mut self) -> Option<ClosedLeaf> {
         let leaf = self.queue.pop_front_if(|leaf| leaf.awaited == 0)?;
         assert!(self.bytes >= leaf.bytes.len() as u64, "counted");
@@ -90,12 +90,12 @@ impl ClosedLeaves {
         Some(leaf)
     }
 
-    /// Returns the separator of the first one.
+    /// Returns the separator of the first leaf.
     pub(super) fn separator(&self) -> Option<&[u8]> {
         self.queue.front().map(|leaf| &*leaf.separator)
     }
 
-    /// Keeps the memory of a leaf that was written.
+    /// Keeps the memory of a written leaf for reuse.
     pub(super) fn reuse(&mut self, leaf: ClosedLeaf) {
         self.spare = Some(leaf);
     }

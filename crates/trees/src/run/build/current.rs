@@ -7,26 +7,27 @@ use crate::run::units::ValueUnits;
 use alluvium_dictionary::values::ValuePointer;
 use alluvium_storage::Codec;
 
-/// The index says the first and the last key of a leaf if these take no more than one in this many
-/// of its bytes. Longer ones would make the index as large as the leaves.
+/// Leaf bounds (first and last key) are stored in the index only while they occupy at most one part
+/// in this many of the leaf's bytes. Longer keys would make the index as large as the leaves.
 const SHARE_OF_KEYS: usize = 8;
 
-/// The leaf that is being filled. Before the first record it has none, and takes none.
+/// The leaf being filled. It accepts records only after it was started.
 #[derive(Debug)]
 pub(in crate::run) struct CurrentLeaf {
     records: LeafBuilder,
-    /// How long it may become.
+    /// Maximum size in bytes.
     room: usize,
-    /// How it is encoded.
+    /// Codec of the leaf.
     codec: Codec,
-    /// It takes no more: what comes next is in another keyspace.
+    /// Whether the leaf is closed to further records, because the next ones belong to another
+    /// keyspace.
     is_over: bool,
     separator: Vec<u8>,
-    /// Its first key, if the index says keys of leaves.
+    /// The first key, if the index stores leaf bounds.
     pub(in crate::run) first_key: Vec<u8>,
-    /// Bytes of its values that are kept apart.
+    /// Total size of its separate values in bytes.
     separate_bytes: u64,
-    /// Values whose places are not known.
+    /// Number of values whose locations are not known yet.
     awaited: usize,
     /// The units that hold its values, as far as they are known.
     pub(super) units: ValueUnits,
@@ -52,7 +53,7 @@ impl CurrentLeaf {
         self.records.records() > 0
     }
 
-    /// Returns its bytes.
+    /// Returns the size in bytes.
     pub(super) fn bytes(&self) -> u64 {
         match self.has_records() {
             true => self.records.bytes() as u64,
@@ -64,48 +65,48 @@ impl CurrentLeaf {
         &self.separator
     }
 
-    /// Ends it with the keyspace of its records.
+    /// Closes the leaf to records of another keyspace.
     pub(super) fn end_keyspace(&mut self) {
         self.is_over = true;
     }
 
-    /// Takes a record, unless it is full or ended.
+    /// Adds a record, and returns whether the leaf accepted it. A full or closed leaf does not.
     #[inline]
     pub(super) fn add(&mut self, key: &[u8], new: bool, entry: &Entry<'_>) -> bool {
         self.has_records() && !self.is_over && self.records.add(key, new, entry, self.room)
     }
 
-    /// Takes its first record.
+    /// Adds the first record.
     pub(super) fn add_first(&mut self, key: &[u8], new: bool, entry: &Entry<'_>) {
         self.records.add(key, new, entry, self.room);
         debug_assert_eq!(self.records.records(), 1, "a new leaf takes its record");
     }
 
-    /// Counts the last record's value, which is kept apart.
+    /// Counts the separate value of the last record.
     pub(super) fn count_separate(&mut self, len: usize) {
         self.separate_bytes += len as u64;
         self.units.records += 1;
     }
 
-    /// Returns where the last record's value begins among the values.
+    /// Returns the offset of the last record's value among the values.
     pub(super) fn last_value_at(&self) -> usize {
         debug_assert!(self.has_records(), "the record waits in its leaf");
         self.records.last_value_at()
     }
 
-    /// Waits for the place of the last record's value.
+    /// Marks the location of the last record's value as not known yet.
     pub(super) fn await_value(&mut self) {
         self.awaited += 1;
     }
 
-    /// Fills in where a value is that is in nodes of its own.
+    /// Stores the location of a value that has its own nodes.
     pub(super) fn fill_in(&mut self, at: usize, pointer: &ValuePointer) {
         let mut bytes = Vec::with_capacity(ValuePointer::BYTES);
         pointer.encode(&mut bytes);
         self.records.patch(at, &bytes);
     }
 
-    /// Fills in the place of a value that was waited for. The value has `share` bytes of its node.
+    /// Stores the location of an awaited value. The value occupies `share` bytes of its node.
     pub(super) fn place_value(&mut self, at: usize, pointer: &ValuePointer, share: u64) {
         assert!(self.awaited > 0, "a value is placed once");
         self.fill_in(at, pointer);
@@ -113,14 +114,14 @@ impl CurrentLeaf {
         self.units.add(&pointer.node, share);
     }
 
-    /// Returns the bytes of a record, on average; none once its keyspace has ended.
+    /// Returns the average record size in bytes, or `None` if the leaf is empty or closed.
     pub(super) fn mean_record(&self) -> Option<usize> {
         let records = self.records.records();
         (records > 0 && !self.is_over).then(|| self.records.bytes() / records)
     }
 
-    /// Begins a leaf at a separator, without records. `first_key` is said if the index says keys.
-    /// `is_begun` says that its first key has newer records in the leaf before.
+    /// Starts an empty leaf at a separator. `first_key` is given if the index stores leaf bounds.
+    /// `is_begun` means that the previous leaf has newer records of the first key.
     pub(super) fn begin(
         &mut self,
         separator: &[u8],
@@ -134,15 +135,15 @@ impl CurrentLeaf {
         self.clear(is_begun);
     }
 
-    /// Leaves out what it has.
+    /// Removes all records.
     pub(in crate::run) fn clear(&mut self, is_begun: bool) {
         self.records.restart(is_begun);
         (self.separate_bytes, self.awaited) = (0, 0);
         self.units.clear();
     }
 
-    /// Encodes it to `closed`. `last_key` is its last key, if the index says keys; `goes_on` says
-    /// that the next record has that key, too.
+    /// Encodes the leaf to `closed`. `last_key` is given if the index stores leaf bounds. `goes_on`
+    /// means that the next record has the last key too.
     pub(super) fn close_to(&self, closed: &mut ClosedLeaf, goes_on: bool, last_key: Option<&[u8]>) {
         assert!(self.has_records(), "a leaf has records");
         closed.bytes.clear();

@@ -1,13 +1,13 @@
-//! Building a run from sorted records: leaves, values, the index in memory. What comes last is in
-//! `finish.rs`.
+//! Builds a run from sorted records: leaves, values, and the index in memory. `finish.rs` writes
+//! the rest.
 //!
-//! *Knows*: when a leaf is full, where its values and its node are, which keys need these.
+//! *Knows*: when a leaf is full, the locations of its values and its node, the keys that need them.
 //!
-//! *Does not know*: where records come from, what becomes of the run.
+//! *Does not know*: the source of the records, the further use of the run.
 //!
-//! *Read in this order*: `nodes.rs` (where nodes go), `current.rs` (the leaf that is filled),
-//! `closed.rs` (leaves that wait to be written), `values.rs` (what is kept apart from leaves), this
-//! file (how these work together).
+//! *Read in this order*: `nodes.rs` (the output of nodes), `current.rs` (the leaf being filled),
+//! `closed.rs` (leaves that wait to be written), `values.rs` (separate values), this file (which
+//! combines them).
 
 mod closed;
 mod current;
@@ -35,12 +35,12 @@ use nodes::NodeOutput;
 use std::sync::Arc;
 use values::SeparateValues;
 
-/// Leaves that are closed and wait for values' places come to this many bytes at most.
+/// Maximum total size of closed leaves that wait for the locations of values.
 const MAX_WAITING: u64 = MIB;
 
-/// Writes a run. Records come in the order of their keys, and of one key the newest first.
+/// Writes a run. Records must be added in key order, and the records of a key newest first.
 ///
-/// A builder that is dropped gives up what it has written.
+/// Dropping a builder discards its output.
 ///
 /// ```
 /// use alluvium_base::{Message, Purpose};
@@ -76,7 +76,7 @@ const MAX_WAITING: u64 = MIB;
 #[derive(Debug)]
 pub struct Builder {
     pub(super) options: RunOptions,
-    /// What the device moves while an I/O begins, in bytes.
+    /// Number of bytes that the device transfers in the latency of one I/O.
     half_bandwidth: u64,
     pub(super) nodes: NodeOutput,
     pub(super) current: CurrentLeaf,
@@ -94,42 +94,43 @@ pub struct Builder {
 pub(super) struct IndexLevel {
     current: IndexBuilder,
     pub(super) full: Vec<Full>,
-    /// The bytes that full nodes will have.
+    /// Total size of the full nodes once written, in bytes.
     full_bytes: u64,
 }
 
-/// Leaves that were taken over.
+/// The adopted leaves.
 #[derive(Debug, Default)]
 pub(super) struct AdoptedLeaves {
-    /// Keys in them, of which there are no hashes.
+    /// Number of keys in them whose hashes were not added.
     pub(super) keys: u64,
     pub(super) bytes: u64,
-    /// Where the last one ends, if it is the last leaf so far.
+    /// The upper bound of the last adopted leaf, if it is the last leaf so far.
     pub(super) fence: Option<Vec<u8>>,
 }
 
-/// Range deletes.
+/// The range deletes of the run.
 #[derive(Debug, Default)]
 pub(super) struct TakenDeletes {
     pub(super) list: List,
-    /// Those that came indexed.
+    /// Range deletes that were handed over already indexed.
     pub(super) indexed: Arc<RangeDeletes>,
 }
 
-/// What is known of the keys that were taken.
+/// The keys added so far.
 #[derive(Debug, Default)]
 pub(super) struct TakenKeys {
-    /// At or below all of them.
+    /// A lower bound of all keys.
     pub(super) first: Vec<u8>,
     pub(super) last: Vec<u8>,
-    /// Of the last record.
+    /// Sequence number of the last record.
     last_sequence: Sequence,
-    /// One of each key that was not taken over.
+    /// One hash per key that was not adopted.
     pub(super) hashes: Vec<u64>,
 }
 
 impl IndexLevel {
-    /// Adds a leaf, with the units that hold its values and what is said of its keys.
+    /// Adds a leaf, with the units that hold its values, and its first and last key if they are
+    /// stored.
     pub(super) fn add(
         &mut self,
         separator: &[u8],
@@ -145,7 +146,7 @@ impl IndexLevel {
         }
     }
 
-    /// Ends the node that is being filled.
+    /// Completes the node being filled.
     pub(super) fn close(&mut self, page_size: PageSize) {
         let full = self.current.take();
         debug_assert!(!full.bytes.is_empty(), "an index node has children");
@@ -155,12 +156,12 @@ impl IndexLevel {
 }
 
 impl Builder {
-    /// Creates a builder that has taken nothing yet.
+    /// Creates an empty builder.
     ///
     /// # Errors
-    /// [`Error::BadOption`](alluvium_storage::Error::BadOption) when the options cannot be
-    /// followed or the store has no such tier;
-    /// [`Error::Poisoned`](alluvium_storage::Error::Poisoned) when the store refuses changes.
+    /// [`Error::BadOption`](alluvium_storage::Error::BadOption) if the options are invalid or the
+    /// store has no such tier; [`Error::Poisoned`](alluvium_storage::Error::Poisoned) if the store
+    /// refuses changes.
     pub fn new(store: &Store, options: &RunOptions) -> Result<Builder> {
         let page_size = store.page_size();
         let threshold = options.threshold(page_size)?;
@@ -174,7 +175,8 @@ impl Builder {
             tier: options.value_tier,
             ..writer_options
         };
-        // Its writer begins with the first value, which is too late to refuse a tier.
+        // The value writer is created with the first value, which would be too late to reject the
+        // tier.
         drop(store.node_writer(value_options)?);
         Ok(Builder {
             options: *options,
@@ -199,20 +201,20 @@ impl Builder {
         self.nodes.page_size()
     }
 
-    /// Names a run whose separate values may be passed on by pointer, those of keys within a range.
-    /// Its extents are needed as long as this run is, then; those that the range does not need may
-    /// have been given up, and hold something else by now.
+    /// Permits passing on values of `run` by pointer, for keys within `range`. The extents of `run`
+    /// are then needed as long as this run. Its extents outside of `range` are not used, because
+    /// they may have been released and reused already.
     pub fn inherit_from(&mut self, run: &Run, range: &KeyRange) {
         let extents = run.extents_for(range).map(|(_, used)| used.extent);
         self.values.inherited.extend(extents);
     }
 
-    /// What comes from now on is in another keyspace, whose nodes are encoded and whose values are
-    /// kept apart like this. No leaf and no node of values holds records from before and after.
-    /// Index nodes are encoded like the last keyspace's leaves.
+    /// Starts another keyspace with its own codec and value threshold. No leaf and no node of
+    /// values contains records of two keyspaces. Index nodes use the codec of the last keyspace.
     ///
     /// # Errors
-    /// [`Error::BadOption`](alluvium_storage::Error::BadOption), and as [`Builder::push`].
+    /// [`Error::BadOption`](alluvium_storage::Error::BadOption), and the errors of
+    /// [`Builder::push`].
     pub fn begin_keyspace(&mut self, codec: Codec, value_threshold: Option<usize>) -> Result<()> {
         self.close_values()?;
         self.options.codec = codec;
@@ -224,16 +226,16 @@ impl Builder {
         Ok(())
     }
 
-    /// Takes a record. A separate value is passed on by its pointer: [`Builder::inherit_from`] must
-    /// have named a run that has it.
+    /// Adds a record. A separate value is passed on by its pointer; its run must have been passed
+    /// to [`Builder::inherit_from`].
     ///
     /// # Errors
-    /// [`Error::Full`](alluvium_storage::Error::Full) when the store is full; as the device says.
-    /// The builder can only be dropped then.
+    /// [`Error::Full`](alluvium_storage::Error::Full) if the store is full; I/O errors. Afterwards
+    /// the builder can only be dropped.
     ///
     /// # Panics
-    /// When the record is not behind the one before (keys ascending, of one key the newest first),
-    /// or the key or value is too long.
+    /// If the record is out of order (keys ascending, the records of a key newest first), or if the
+    /// key or value is too long.
     pub fn push(&mut self, key: &[u8], record: Record<'_>) -> Result<()> {
         let first = self.summary.records == 0;
         let new = first || self.keys.last != key;
@@ -271,7 +273,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Counts a record.
+    /// Updates the summary for a record.
     #[inline]
     fn note(&mut self, record: &Record<'_>) {
         let summary = &mut self.summary;
@@ -288,8 +290,8 @@ impl Builder {
         }
     }
 
-    /// A value that goes to a value extent. The pointer to it is filled in when its node is
-    /// written.
+    /// Adds a record whose value goes to a value extent. The pointer is filled in when the value's
+    /// node is written.
     fn push_separate(&mut self, key: &[u8], new: bool, record: &Record<'_>, value: &[u8]) -> Result<()> {
         assert!(value.len() <= MAX_VALUE, "a value of {} bytes", value.len());
         if self.values.is_full_for(value.len()) {
@@ -309,7 +311,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Writes the node of the values that wait, and fills the pointers in.
+    /// Writes the node of the waiting values, and fills in the pointers.
     pub(super) fn close_values(&mut self) -> Result<()> {
         let (current, closed) = (&mut self.current, &mut self.closed);
         self.values
@@ -319,7 +321,7 @@ impl Builder {
             })
     }
 
-    /// A value that another run has written.
+    /// Adds a record whose value another run has written.
     fn push_inherited(
         &mut self,
         key: &[u8],
@@ -345,8 +347,8 @@ impl Builder {
         Ok(())
     }
 
-    /// Adds a record to the leaf, or to the next one. `separate` is the length of a value
-    /// elsewhere, whose pointer `value` is.
+    /// Adds a record to the leaf, or to the next one. `separate` is the length of a separate value,
+    /// whose pointer is `value`.
     #[inline]
     fn add(
         &mut self,
@@ -374,8 +376,8 @@ impl Builder {
         Ok(())
     }
 
-    /// Closes the leaf, if there is one, and begins another with a record's key.
-    // Inlined, it has every record pay for what is done once a leaf.
+    /// Closes the leaf, if there is one, and starts another with a record's key.
+    // If it were inlined, every record would pay for work that is done once per leaf.
     #[inline(never)]
     fn begin_leaf(&mut self, key: &[u8], new: bool, value_len: usize) -> Result<()> {
         if self.current.has_records() {
@@ -384,7 +386,7 @@ impl Builder {
         let is_first = self.summary.records == 0;
         let fence = self.adopted.fence.take();
         let separator: &[u8] = if is_first {
-            // No leaf is before it to be told from.
+            // There is no previous leaf to be distinguished from.
             rounded_down(key).clone_into(&mut self.keys.first);
             &self.keys.first
         } else if let Some(fence) = &fence {
@@ -412,7 +414,7 @@ impl Builder {
         self.write_closed(None)
     }
 
-    /// Closes the leaf. `goes_on` when the next record has the same key as its last one.
+    /// Closes the leaf. `goes_on` means that the next record has the last key too.
     #[inline(never)]
     pub(super) fn close_leaf(&mut self, goes_on: bool) {
         let last_key = self.options.leaf_keys.then_some(&self.keys.last[..]);
@@ -425,14 +427,14 @@ impl Builder {
         );
     }
 
-    /// Writes the leaves that wait for nothing any more, in order. `last` is the last key, when no
-    /// leaf follows, or the separator of a leaf that does.
+    /// Writes the leaves at the front that wait for no value, in order. `last` is the last key if
+    /// no leaf follows, or the separator of the leaf that follows.
     pub(super) fn write_closed(&mut self, last: Option<&[u8]>) -> Result<()> {
         while let Some(mut leaf) = self.closed.pop() {
             self.nodes.writer.set_codec(leaf.codec);
             let written = self.nodes.write(&mut leaf.bytes)?;
             if written.parts.is_empty() {
-                // What was just written is read soon, as often as not.
+                // Newly written leaves are often read soon.
                 self.nodes.cache.offer(&written.head, &leaf.bytes);
             }
             let high = self.closed.separator().or(last);
@@ -450,7 +452,7 @@ impl Builder {
             if written.parts.is_empty() {
                 leaf.units.settle();
             } else {
-                // Its own parts would have to be listed as well.
+                // The parts of the leaf itself would have to be listed as well.
                 leaf.units.forget();
             }
             let known = (&leaf.units, leaf.keys.as_ref());
@@ -461,14 +463,14 @@ impl Builder {
         Ok(())
     }
 
-    /// Deletes every key from `start` up to but without `end` as of `sequence`. In any order, at
-    /// any time. The caller folds them before, for every one of them becomes part of the run.
+    /// Deletes every key in `start..end` as of `sequence`. May be called in any order and at any
+    /// time. The caller folds range deletes before, because all of them become part of the run.
     pub fn delete_range(&mut self, start: &[u8], end: &[u8], sequence: Sequence) {
         self.deletes.list.push(start, end, sequence);
     }
 
-    /// Deletes what these deletes do, and shares their memory with the caller if no others are
-    /// added. To be called once at most.
+    /// Adds indexed range deletes, and shares their memory with the caller if no others are added.
+    /// May be called at most once.
     pub(crate) fn delete_ranges(&mut self, deletes: Arc<RangeDeletes>) {
         assert!(
             self.deletes.indexed.is_empty(),
@@ -477,14 +479,15 @@ impl Builder {
         self.deletes.indexed = deletes;
     }
 
-    /// Returns the bytes written so far, and those of the index nodes that wait.
+    /// Returns the bytes written so far, plus those of leaves and index nodes that wait to be
+    /// written.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let waiting = self.index.full_bytes + self.closed.bytes() + self.current.bytes();
         self.nodes.writer.bytes() + self.values.bytes() + waiting
     }
 
-    /// Records taken so far.
+    /// Returns the number of records added so far.
     #[must_use]
     pub fn records(&self) -> u64 {
         self.summary.records

@@ -1,4 +1,4 @@
-//! Where the nodes of a run go.
+//! The output of a run's nodes.
 
 use crate::run::format::encode_long;
 use crate::run::spans::Spans;
@@ -10,8 +10,8 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{Cache, NodePointer, PageSize, Result, Tiers};
 use std::sync::Arc;
 
-/// A leaf or an index node where it was written: its parts if it is long, and the node that
-/// pointers mean.
+/// The location of a written leaf or index node: its parts, if it is long, and the node that
+/// pointers refer to.
 #[derive(Debug)]
 pub(in crate::run) struct Nodes {
     pub(in crate::run) parts: Vec<NodePointer>,
@@ -24,7 +24,7 @@ impl Nodes {
     }
 }
 
-/// Writes leaves and index nodes, one behind the other.
+/// Writes leaves and index nodes sequentially.
 #[derive(Debug)]
 pub(in crate::run) struct NodeOutput {
     pub(in crate::run) options: WriterOptions,
@@ -32,7 +32,7 @@ pub(in crate::run) struct NodeOutput {
     pub(in crate::run) extents: Arc<Extents>,
     tiers: Arc<Tiers>,
     pub(in crate::run) writer: NodeWriter,
-    /// Which keys need them.
+    /// The key ranges that need the nodes.
     pub(in crate::run) spans: Spans,
 }
 
@@ -52,7 +52,7 @@ impl NodeOutput {
         self.options.page_size
     }
 
-    /// Returns a writer of other nodes of the run, in extents of `extent_units` units.
+    /// Returns a writer for other nodes of the run, in extents of `extent_units` units.
     pub(in crate::run) fn another(&self, extent_units: u32) -> NodeWriter {
         self.another_with(WriterOptions {
             extent_units,
@@ -60,7 +60,7 @@ impl NodeOutput {
         })
     }
 
-    /// Returns a writer of other nodes of the run on a tier.
+    /// Returns a writer for other nodes of the run on a tier.
     pub(super) fn another_on(&self, tier: u8) -> NodeWriter {
         self.another_with(WriterOptions { tier, ..self.options })
     }
@@ -69,7 +69,7 @@ impl NodeOutput {
         NodeWriter::new(Arc::clone(&self.extents), Arc::clone(&self.tiers), options)
     }
 
-    /// Returns a source of the nodes that other runs have written.
+    /// Returns a source of nodes written by other runs.
     pub(super) fn direct(&self) -> Direct<'_> {
         Direct {
             tiers: &self.tiers,
@@ -78,8 +78,8 @@ impl NodeOutput {
         }
     }
 
-    /// Writes a leaf or an index node, filled up to whole pages; in parts when it is too long for
-    /// one node.
+    /// Writes a leaf or an index node, padded to whole pages. A node that is too long is written in
+    /// parts.
     pub(in crate::run) fn write(&mut self, node: &mut Vec<u8>) -> Result<Nodes> {
         assert!(!node.is_empty(), "a node has bytes");
         let page_size = self.page_size();

@@ -1,4 +1,4 @@
-//! The values that a run keeps apart from its leaves.
+//! The separate values of a run.
 
 use super::nodes::NodeOutput;
 use crate::run::spans::Spans;
@@ -8,18 +8,18 @@ use alluvium_storage::extents::Extent;
 use alluvium_storage::node::Written;
 use alluvium_storage::{Codec, PageSize, Result};
 
-/// The values that a run keeps apart from its leaves, and those that other runs have written.
+/// The separate values of a run, and the extents of values inherited from other runs.
 #[derive(Debug)]
 pub(in crate::run) struct SeparateValues {
-    /// Longer values are kept apart.
+    /// Longer values are stored separately.
     pub(super) threshold: usize,
     tier: u8,
     page_size: PageSize,
-    /// Made for the first value.
+    /// Created with the first value.
     writer: Option<ValueWriter>,
-    /// Which keys need the nodes of values.
+    /// The key ranges that need the nodes of values.
     pub(in crate::run) spans: Spans,
-    /// The first and the last key whose values wait for their node.
+    /// The first and last key whose values wait for their node.
     waiting: (Vec<u8>, Vec<u8>),
     /// Extents of runs whose values may be passed on.
     pub(in crate::run) inherited: Vec<Extent>,
@@ -38,7 +38,7 @@ impl SeparateValues {
         }
     }
 
-    /// Sets how the next values are kept. None waits.
+    /// Sets the codec and threshold of the next values. No value may be waiting.
     pub(super) fn set_keyspace(&mut self, codec: Codec, threshold: usize) {
         self.threshold = threshold;
         if let Some(writer) = &mut self.writer {
@@ -46,13 +46,13 @@ impl SeparateValues {
         }
     }
 
-    /// Returns whether values must be placed before a value of `len` bytes.
+    /// Returns whether the waiting values must be written before a value of `len` bytes.
     pub(super) fn is_full_for(&self, len: usize) -> bool {
         let writer = self.writer.as_ref();
         writer.is_some_and(|writer| writer.is_full_for(len))
     }
 
-    /// Takes the value of a key. Nodes of its own go to `units`.
+    /// Adds the value of a key. If the value has its own nodes, adds them to `units`.
     pub(super) fn add(
         &mut self,
         (key, value): (&[u8], &[u8]),
@@ -79,8 +79,8 @@ impl SeparateValues {
         Ok(placed)
     }
 
-    /// Writes the node of the values that wait. `place` gets the place of each, and how many bytes
-    /// of its node it has.
+    /// Writes the node of the waiting values. Calls `place` with each value's location and its
+    /// share of the node in bytes.
     pub(super) fn close(&mut self, mut place: impl FnMut(Slot, &ValuePointer, u64)) -> Result<()> {
         let Some(writer) = &mut self.writer else {
             return Ok(());
@@ -93,12 +93,12 @@ impl SeparateValues {
         })
     }
 
-    /// Returns the bytes that it has written and that wait.
+    /// Returns the number of bytes written and waiting.
     pub(super) fn bytes(&self) -> u64 {
         self.writer.as_ref().map_or(0, ValueWriter::bytes)
     }
 
-    /// Ends what writes them, if there were any.
+    /// Completes the writer, if there were any values.
     pub(in crate::run) fn finish(&mut self) -> Result<Option<Written>> {
         self.writer.take().map(ValueWriter::finish).transpose()
     }

@@ -1,5 +1,5 @@
-//! Values that are apart from their leaves: each node of them is read, and one that is damaged is
-//! reported with the records whose values it has.
+//! Separate values: reads each of their nodes. A damaged node is reported with the records whose
+//! values it contains.
 
 use super::{Checker, MOST_SEEN};
 use crate::run::{DamagedNode, Holds, Violation};
@@ -9,7 +9,7 @@ use alluvium_dictionary::values::{self, ValuePointer};
 use alluvium_storage::{Error, NodePointer};
 
 impl Checker<'_> {
-    /// Reads the values of a leaf that are elsewhere, each with the number of its key.
+    /// Reads the separate values of a leaf, given with the numbers of their keys.
     pub(super) fn values(
         &mut self,
         apart: &[(ValuePointer, usize)],
@@ -37,8 +37,8 @@ impl Checker<'_> {
                 together.push(pointer.node);
             }
         }
-        // A pointer was compared with the length of its node when it was decoded: a sound node
-        // holds its values.
+        // Decoding compared each pointer with the length of its node, so an intact node contains
+        // its values.
         for (node, error) in self.value_nodes(&together) {
             self.damaged_values(&error, &node);
         }
@@ -50,7 +50,8 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Reads nodes that hold values or parts of them. Returns those that cannot be read, and why.
+    /// Reads nodes that hold values or parts of values. Returns the unreadable ones with their
+    /// errors.
     fn value_nodes(&mut self, pointers: &[NodePointer]) -> Vec<(NodePointer, Error)> {
         let mut wrong = Vec::new();
         self.files.nodes(pointers, &mut |number, node| {
@@ -60,8 +61,8 @@ impl Checker<'_> {
         wrong
     }
 
-    /// Reports values that cannot be read, all of one node or one that is longer. The records are
-    /// told by [`Checker::note_damaged`].
+    /// Reports an unreadable node of values, or an unreadable long value. [`Checker::note_damaged`]
+    /// adds the affected records.
     fn damaged_values(&mut self, error: &Error, node: &NodePointer) {
         if matches!(error, Error::Corrupt { .. }) {
             let number = self.violations.len();
@@ -70,7 +71,7 @@ impl Checker<'_> {
         self.unreadable(error);
     }
 
-    /// Adds a record to those whose values are damaged, if its value is.
+    /// If a record's value is damaged, adds the record to the report.
     fn note_damaged(&mut self, node: &NodePointer, key: &[u8]) {
         for &number in self.damaged.get(node).into_iter().flatten() {
             let Violation::Unreadable { why, node: damaged } = &mut self.violations[number] else {
@@ -92,8 +93,8 @@ impl Checker<'_> {
         }
     }
 
-    /// Reads a value that is too long for a node, a few of its nodes at a time. Returns why some
-    /// cannot be read.
+    /// Reads a value that is too long for one node, a few nodes at a time. Returns the errors of
+    /// unreadable nodes.
     fn long_value(&mut self, pointer: &ValuePointer, key: &[u8]) -> Vec<Error> {
         let mut wrong = Vec::new();
         let nodes = Direct { ..self.nodes };
@@ -107,7 +108,7 @@ impl Checker<'_> {
                     let found = self.value_nodes(group).into_iter();
                     wrong.extend(found.map(|(_, error)| error));
                 }
-                // The nodes they point to are read by the part of the check that follows them.
+                // The nodes that they point to are read later in the same traversal.
                 values::Holds::Pointers => group.iter().for_each(|node| self.read.values.add(node)),
             }
         });

@@ -1,9 +1,9 @@
-//! Walks a run and reports everything that is not as the invariants say.
+//! Traverses a run and reports every violation of an invariant.
 //!
 //! *Knows*: footers, index nodes, leaves and values of one run, and which of its keys readers can
-//! reach. *Does not know*: maplets, other runs, the trees that have it.
+//! reach. *Does not know*: maplets, other runs, the trees that refer to the run.
 //!
-//! *Read in this order*: this file, `apart.rs` (values that are not in leaves).
+//! *Read in this order*: this file, `apart.rs` (separate values).
 
 mod apart;
 
@@ -26,8 +26,8 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{Error, NodePointer};
 use std::collections::{HashMap, HashSet};
 
-/// The keys that a node may have: from `low` on, below `high`, or at it where the next node goes on
-/// with it.
+/// The keys that a node may have: from `low`, below `high`. If `goes_on`, `high` itself as well,
+/// because the next node continues its records.
 #[derive(Clone, Debug)]
 struct Fences {
     low: Vec<u8>,
@@ -36,7 +36,7 @@ struct Fences {
     goes_on: bool,
 }
 
-/// A child of an index node, the keys that it may have, and what holds its values.
+/// A child of an index node, its possible keys, and the units that hold its values.
 struct Wanted {
     child: index::Child,
     own: Fences,
@@ -44,45 +44,46 @@ struct Wanted {
     keys: Option<index::LeafKeys>,
 }
 
-/// Leaves that are read at once, at most; index nodes are few.
+/// Maximum number of leaves and of index nodes that are read in one batch.
 const LEAVES_AT_ONCE: usize = 64;
 const INDEX_AT_ONCE: usize = 8;
-/// How many nodes of values are known to have been read.
+/// Maximum number of recently read nodes of values that are remembered.
 const MOST_SEEN: usize = 4096;
 
-/// What a check is told of each key that readers can reach.
+/// Callback for each key that readers can reach.
 pub(crate) type Keys<'k> = &'k mut dyn FnMut(&[u8]);
 
 struct Checker<'a> {
     run: &'a Run,
     nodes: Direct<'a>,
     files: Files<'a>,
-    /// Where readers read the run. Of the rest nothing is touched: it may be gone.
+    /// The ranges in which readers read the run. Nothing else is touched, because it may have been
+    /// released.
     within: &'a [KeyRange],
-    /// All of the run is within.
+    /// Whether the ranges cover the whole run.
     whole: bool,
     keys: Keys<'a>,
     read: &'a mut Amounts,
     violations: Vec<Violation>,
     found: Summary,
-    /// Leaves that another run wrote.
+    /// Number of leaves that another run wrote.
     adopted: u64,
     spans: Spans,
-    /// The units that hold values of the leaf that is read.
+    /// The units that hold values of the current leaf.
     units: ValueUnits,
-    /// The last record so far: its key and sequence number. None at the beginning, and behind a
-    /// leaf that was left out.
+    /// Key and sequence number of the last record. `None` at the start, and after a leaf that was
+    /// skipped.
     last: Option<(Vec<u8>, Sequence)>,
-    /// A leaf was left out since the last record.
+    /// Whether a leaf was skipped since the last record.
     left_out: bool,
-    /// Nodes of values that were read a short while ago.
+    /// Nodes of values that were read recently.
     seen: HashSet<NodePointer>,
-    /// Nodes of values that are damaged, and which violations say so.
+    /// Damaged nodes of values, with the indices of their violations.
     damaged: HashMap<NodePointer, Vec<usize>>,
 }
 
 impl Run {
-    /// Reads every node of the run, past the cache, and lists what is wrong.
+    /// Reads every node of the run from the device, and returns all violations.
     #[must_use]
     pub fn check(&self, store: &Store) -> Vec<Violation> {
         let everything = [KeyRange::everything()];
@@ -94,9 +95,9 @@ impl Run {
         )
     }
 
-    /// As [`Run::check`], of what readers of these ranges can reach: no two of them overlap or
-    /// touch, and they ascend. Whether or not the store is open. Tells `keys` each of its keys, and
-    /// adds what it reads to `read`.
+    /// Like [`Run::check`], restricted to the nodes that readers of these ranges can reach. The
+    /// ranges must be ascending and neither overlap nor touch. The store need not be open. Calls
+    /// `keys` with each reachable key, and adds the amounts read to `read`.
     pub(crate) fn check_within(
         &self,
         files: Files<'_>,
@@ -148,7 +149,7 @@ impl Checker<'_> {
             };
             self.index(root, &inner.pointer, layout.level, &fences);
         }
-        // What cannot be read was said; the sums of the rest are others.
+        // Unreadable nodes were reported already, and the remaining sums do not match the summary.
         let read_all = self.whole && self.violations.is_empty();
         if read_all {
             self.summary();
@@ -165,13 +166,13 @@ impl Checker<'_> {
         });
     }
 
-    /// The same, of a leaf or index node.
+    /// Reports an unreadable leaf or index node.
     fn unreadable_child(&mut self, error: &Error, child: &Wanted, level: u8) {
         let fences = &child.own;
         let high = fences.high.as_deref().unwrap_or(&self.run.inner.last);
         let is_damaged = matches!(error, Error::Corrupt { .. });
         let node = is_damaged.then(|| {
-            // The key at the fence counts where the node has records of it, too.
+            // The key at the upper fence is included if the node has records of it.
             let mut behind = high.to_vec();
             if fences.goes_on || fences.high.is_none() {
                 behind.push(0);
@@ -202,7 +203,7 @@ impl Checker<'_> {
         });
     }
 
-    /// Notes the nodes of the footer.
+    /// Records the nodes of the footer.
     fn footer(&mut self) -> Result<(), Error> {
         let inner = &*self.run.inner;
         let bytes = load_from(&self.nodes, &inner.pointer)?;
@@ -220,8 +221,8 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Notes the nodes of a leaf or index node of which the first was read, and gives all of its
-    /// bytes and how many there are on the device.
+    /// Records the nodes of a leaf or index node whose first node was read, and returns all of its
+    /// bytes and its size on the device.
     fn whole_of(
         &mut self,
         child: &Wanted,
@@ -255,7 +256,7 @@ impl Checker<'_> {
         Ok((bytes, len))
     }
 
-    /// Checks an index node and all below it; what its leaves come to.
+    /// Checks an index node and its subtree, and returns the sums of its leaves.
     fn index(&mut self, bytes: &[u8], pointer: &NodePointer, level: u8, fences: &Fences) -> index::Sums {
         match self.children(bytes, pointer, level, fences) {
             Ok(sums) => sums,
@@ -308,7 +309,7 @@ impl Checker<'_> {
         Ok(self.below(&wanted, level - 1))
     }
 
-    /// Checks children, as far as readers can reach them, and what they come to.
+    /// Checks the children that readers can reach, and returns their sums.
     fn below(&mut self, children: &[Wanted], level: u8) -> index::Sums {
         let mut sums = index::Sums::default();
         for some in children.chunks(if level > 0 { INDEX_AT_ONCE } else { LEAVES_AT_ONCE }) {
@@ -330,13 +331,13 @@ impl Checker<'_> {
         sums
     }
 
-    /// Returns whether a reader may ask for what lies between these fences.
+    /// Returns whether a reader may need the keys between these fences.
     fn reaches(&self, fences: &Fences) -> bool {
         let high = fences.high.as_deref().unwrap_or(&self.run.inner.last);
         self.whole || self.within.iter().any(|range| range.overlaps(&fences.low, high))
     }
 
-    /// Checks a child of which the first node was read.
+    /// Checks a child whose first node was read.
     fn child(&mut self, child: &Wanted, node: Result<Vec<u8>, Error>, level: u8) -> index::Sums {
         let pointer = child.child.pointer;
         let said = child.child.sums;
@@ -374,7 +375,7 @@ impl Checker<'_> {
         said
     }
 
-    /// Compares the units that are said to hold a leaf's values with those that do (I3).
+    /// Compares the listed units of a leaf's values with the actual ones (I3).
     fn compare_units(&mut self, child: &Wanted, level: u8) {
         self.units.settle();
         let is_known = level == 0 && self.whole && !child.units.is_empty();
@@ -387,7 +388,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Checks a leaf, and adds to what it comes to.
+    /// Checks a leaf, and adds it to the sums.
     fn leaf(&mut self, bytes: &[u8], child: &Wanted, sums: &mut index::Sums) -> Result<(), Error> {
         let (pointer, fences) = (&child.child.pointer, &child.own);
         let bad = |bad: Bad| bad.at(pointer);
@@ -453,7 +454,7 @@ impl Checker<'_> {
         self.values(&apart, |number| layout.key(bytes, number).map_err(bad))
     }
 
-    /// Counts a record, and says where its value is, if that is elsewhere.
+    /// Counts a record, and returns the pointer to its value if that is separate.
     fn note(&mut self, record: &Record<'_>, sums: &mut index::Sums) -> Option<ValuePointer> {
         self.read.records += 1;
         let found = &mut self.found;
@@ -496,7 +497,7 @@ impl Checker<'_> {
         let said = self.run.summary();
         let mut found = self.found;
         if self.adopted > 0 {
-            // Of leaves that were taken over unread the run knows bounds.
+            // For adopted leaves, the summary contains only bounds.
             found.value_bytes = said.value_bytes;
             let within = said.lowest_sequence <= found.lowest_sequence
                 && found.highest_sequence <= said.highest_sequence;
@@ -505,7 +506,7 @@ impl Checker<'_> {
                     (said.lowest_sequence, said.highest_sequence);
             }
         }
-        // What the leaves do not tell.
+        // The leaves do not determine these fields.
         (found.bytes, found.range_deletes) = (said.bytes, said.range_deletes);
         let deletes = self.run.range_deletes();
         if let (Some(lowest), Some(highest)) = (deletes.sequences().next(), deletes.sequences().next_back()) {

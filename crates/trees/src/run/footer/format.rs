@@ -1,4 +1,4 @@
-//! The bytes of a run's footer, version 3. All integers little-endian.
+//! Encoding of a run's footer, version 3. All integers are little-endian.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -14,7 +14,7 @@
 //!     52 n × 17  each: tier (1), first unit (4), units (4), live bytes (8); then zeros
 //! ```
 //!
-//! Details (a *key* is its length in 4 bytes and its bytes):
+//! Details (a *key* is encoded as its length in 4 bytes, and its bytes):
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -31,8 +31,8 @@
 //!            -  the range deletes, see `crates/dictionary/src/deletes/format.rs`
 //! ```
 //!
-//! The extent that is listed last, if the footer is in it, ends with the unit that the footer ends
-//! in, and the footer's bytes are live beside those listed.
+//! If the footer is in the extent that is listed last, that extent ends with the unit in which the
+//! footer ends, and the footer's bytes are live in addition to the listed live bytes.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::{Details, Footer, Summary};
@@ -44,11 +44,11 @@ use alluvium_dictionary::values::ValuePointer;
 use alluvium_storage::extents::{Extent, MAX_EXTENT_UNITS, MAX_TIER_UNITS};
 use alluvium_storage::{PageSize, Place};
 
-/// Bytes before the details.
+/// Number of bytes before the details.
 pub(super) const HEADER: usize = 8;
 
 impl Footer {
-    /// Appends the footer's bytes.
+    /// Appends the encoded footer.
     pub(in crate::run) fn encode(&self, out: &mut Vec<u8>) {
         let (apart, len) = match self {
             Footer::Whole { details, .. } => (0, details.len()),
@@ -76,7 +76,7 @@ impl Footer {
         }
     }
 
-    /// Reads a footer.
+    /// Decodes a footer.
     pub(in crate::run) fn decode(bytes: &[u8], place: &Place, page_size: PageSize) -> Result<Footer, Bad> {
         let bad = |_| Bad("a footer's header");
         let mut reader = Reader::new(bytes);
@@ -118,7 +118,7 @@ impl Footer {
 }
 
 impl Details {
-    /// Hands on the details' bytes, piece by piece.
+    /// Passes the encoded details to `piece` in pieces.
     pub(in crate::run) fn encode<E>(&self, mut piece: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         let mut head = Vec::new();
         self.encode_head(&mut head);
@@ -147,7 +147,7 @@ impl Details {
         }
     }
 
-    /// Reads details.
+    /// Decodes details.
     pub(in crate::run) fn decode(bytes: &[u8]) -> Result<Details, Bad> {
         let mut reader = Reader::new(bytes);
         let bad = |_| Bad("a footer's details to their end");

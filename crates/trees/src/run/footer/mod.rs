@@ -1,6 +1,6 @@
-//! Footers: what is known of a run without reading its leaves.
+//! Footers: the metadata of a run, which is available without reading its leaves.
 //!
-//! *Knows*: what a footer says, and where it says it when that is long.
+//! *Knows*: the contents of a footer, and the location of the part that does not fit.
 //!
 //! *Does not know*: how a run is read.
 //!
@@ -14,29 +14,29 @@ use alluvium_dictionary::values::ValuePointer;
 use alluvium_storage::extents::Extent;
 use std::sync::Arc;
 
-/// A footer node: its details, or where they are.
+/// A footer node: its details, or the pointer to them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Footer {
     Whole {
-        /// The footer is in the extent that is listed last, not in one of its own.
+        /// Whether the footer is in the extent that is listed last, not in a separate one.
         in_last: bool,
         details: Vec<u8>,
     },
     Apart {
         in_last: bool,
         pointer: ValuePointer,
-        /// What only the details' nodes are in, with the live bytes.
+        /// Extents that only contain nodes of the details, with their live bytes.
         extents: Vec<(Extent, u64)>,
     },
 }
 
-/// What a footer says of its run.
+/// The metadata of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Details {
     pub(super) summary: Summary,
     /// The smallest key touched.
     pub(super) low: Box<[u8]>,
-    /// The largest key touched; a range delete's end counts.
+    /// The largest key touched, including the end of range deletes.
     pub(super) high: Box<[u8]>,
     /// The largest key of a record; empty without records.
     pub(super) last: Box<[u8]>,
@@ -47,8 +47,8 @@ pub(super) struct Details {
 }
 
 impl Footer {
-    /// The footer's length before it is filled up to whole pages, with details of `len` bytes in
-    /// it.
+    /// Returns the footer's length with inline details of `len` bytes, before padding to whole
+    /// pages.
     pub(super) fn bytes_with(len: usize) -> usize {
         format::HEADER + len
     }

@@ -5,7 +5,7 @@ use super::keys::{Keys, LeafKeys};
 use super::{Child, Sums, ValueUnits};
 use crate::run::common_prefix;
 
-/// The most children of a node.
+/// Maximum number of children of a node.
 const MAX_CHILDREN: usize = 1 << 15;
 const _: () = assert!(
     MAX_CHILDREN <= u16::MAX as usize,
@@ -19,11 +19,11 @@ pub(in crate::run) struct IndexBuilder {
     separators: Vec<u8>,
     ends: Vec<u32>,
     children: Vec<Child>,
-    /// Which units hold values of each child.
+    /// The units that hold values of each child.
     lists: Vec<ValueUnits>,
-    /// How many of them there are.
+    /// Total number of these units.
     units: usize,
-    /// The first and the last key of each child, if they are said.
+    /// The first and last key of each child, if they are stored.
     keys: Keys,
     prefix: usize,
     range: [(u64, u64); COLUMNS],
@@ -33,7 +33,7 @@ pub(in crate::run) struct IndexBuilder {
 #[derive(Debug)]
 pub(in crate::run) struct Full {
     pub(in crate::run) bytes: Vec<u8>,
-    /// Its first child's separator.
+    /// The separator of the first child.
     pub(in crate::run) separator: Vec<u8>,
     pub(in crate::run) sums: Sums,
     pub(in crate::run) begun: bool,
@@ -55,9 +55,9 @@ impl IndexBuilder {
         }
     }
 
-    /// Takes a child, unless the node would be longer than `room` bytes by it. A node takes two
-    /// children whatever their separators' lengths. Of a leaf, `units` hold values; its `keys`
-    /// are said if those of all children are.
+    /// Adds a child, and returns whether it fits into `room` bytes. A node accepts two children
+    /// regardless of their separators' lengths. For a leaf, `units` hold its values. Its `keys` are
+    /// stored only if those of all children are.
     pub(in crate::run) fn add(
         &mut self,
         separator: &[u8],
@@ -103,7 +103,7 @@ impl IndexBuilder {
         true
     }
 
-    /// Returns the node, and an empty builder again.
+    /// Returns the completed node, and resets the builder.
     pub(in crate::run) fn take(&mut self) -> Full {
         assert!(!self.children.is_empty(), "an index node has children");
         let mut bytes = Vec::new();

@@ -1,6 +1,5 @@
-//! The bytes of an index node, version 1; version 2, which also says where values are that are
-//! apart from their leaves; and version 3, which also says the first and the last key of each leaf.
-//! All integers little-endian.
+//! Encoding of an index node, version 1. Version 2 adds the units that hold the separate values of
+//! each leaf. Version 3 adds the first and last key of each leaf. All integers are little-endian.
 //!
 //! ```text
 //! OFFSET   SIZE   MEANING
@@ -42,8 +41,8 @@
 //!                     zeros
 //! ```
 //!
-//! A separator is at or below every key of its child, and above those of the child before; it is
-//! equal to that child's last key where column 7 is 1.
+//! A separator is at or below every key of its child, and above the keys of the previous child. If
+//! column 7 is 1, it equals the previous child's last key.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::keys::{Keys, LeafKeys};
@@ -57,22 +56,22 @@ use alluvium_storage::extents::MAX_TIER_UNITS;
 use alluvium_storage::node::MAX_PAGES;
 use alluvium_storage::{Codec, NodePointer, PageSize};
 
-/// Bytes before what all separators begin with.
+/// Number of bytes before the common prefix of the separators.
 pub(super) const HEADER: usize = 88;
-/// Where it says whether it lists where values are.
+/// Offset of the flag for value units and leaf keys.
 const LISTS: usize = 81;
-/// Where it says how many bytes an end of a leaf's key has.
+/// Offset of the width of the ends of leaf keys.
 const KEY_ENDS: usize = 82;
-/// Bytes of the length of what all keys of leaves begin with.
+/// Size of the length of the leaf keys' common prefix, in bytes.
 pub(super) const PREFIX_LEN: usize = 4;
-/// Where it says how many units are listed.
+/// Offset of the number of listed units.
 const UNITS: usize = 84;
-/// Bytes of a unit that is listed, and of what is said of each child before.
+/// Size of a listed unit, and of the two counts per child, in bytes.
 const UNIT_LISTED: usize = 9;
 const COUNTS: usize = 4;
-/// Where the columns' bases are.
+/// Offset of the columns' bases.
 const BASES: usize = 16;
-/// How many columns there are.
+/// Number of columns.
 pub(super) const COLUMNS: usize = 8;
 
 const OFFSET: usize = 0;
@@ -84,7 +83,7 @@ pub(super) const RECORDS: usize = 5;
 pub(super) const TOMBSTONES: usize = 6;
 const BEGUN: usize = 7;
 
-/// A child's numbers, column by column.
+/// Returns a child's numbers in the order of the columns.
 pub(super) fn columns(child: &Child) -> [u64; COLUMNS] {
     let pointer = &child.pointer;
     let shape =
@@ -101,7 +100,7 @@ pub(super) fn columns(child: &Child) -> [u64; COLUMNS] {
     ]
 }
 
-/// How many bytes the lists of a node's children have that list this many units.
+/// Returns the size of the unit lists of a node with these numbers of children and units.
 pub(super) fn list_bytes(children: usize, units: usize) -> usize {
     match units {
         0 => 0,
@@ -109,7 +108,7 @@ pub(super) fn list_bytes(children: usize, units: usize) -> usize {
     }
 }
 
-/// How many bytes an index node has, without its lists.
+/// Returns the size of an index node without its lists, in bytes.
 pub(super) fn bytes(
     children: usize,
     separator_bytes: usize,
@@ -125,7 +124,7 @@ fn end_width(rest: usize) -> usize {
     if rest <= usize::from(u16::MAX) { 2 } else { 4 }
 }
 
-/// Appends an index node: separators as a concatenation with their ends, and their children.
+/// Appends an index node, given its concatenated separators with their ends, and its children.
 #[allow(
     clippy::indexing_slicing,
     reason = "ends of separators rise to their length, and each begins with the prefix"
@@ -190,7 +189,7 @@ pub(super) fn encode(
     }
 }
 
-/// Appends which units hold the values of each child.
+/// Appends the units that hold the values of each child.
 fn encode_lists(lists: &[ValueUnits], out: &mut Vec<u8>) {
     for units in lists {
         Writer::new(out).u16(units.records);
@@ -203,7 +202,7 @@ fn encode_lists(lists: &[ValueUnits], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the first and the last key of each leaf.
+/// Appends the first and last key of each leaf.
 #[allow(
     clippy::indexing_slicing,
     reason = "ends of keys rise to their length, and each key begins with the prefix"
@@ -217,7 +216,7 @@ fn encode_keys(keys: &Keys, out: &mut Vec<u8>) {
     let mut rest = Vec::with_capacity(size.rest());
     for &next in &keys.ends {
         end = next as usize;
-        // A last key that is left out has no prefix to lose.
+        // A last key that is left out has no prefix to remove.
         if start < end {
             rest.extend_from_slice(&keys.bytes[start + size.prefix..end]);
         }
@@ -232,8 +231,8 @@ fn encode_keys(keys: &Keys, out: &mut Vec<u8>) {
     out.extend_from_slice(&rest);
 }
 
-/// Returns what all keys of leaves begin with, in a node whose keys begin at `at`, and where the
-/// rest of each is; none where they are not inside.
+/// Returns the common prefix of the leaf keys and the remaining parts, in a node whose keys start
+/// at `at`. `None` if they exceed the node.
 fn find_keys(bytes: &[u8], at: usize, children: usize) -> Option<(&[u8], Strings)> {
     let begin = at + PREFIX_LEN;
     let listed = begin + get(bytes, at, PREFIX_LEN)? as usize;
@@ -248,7 +247,7 @@ fn find_keys(bytes: &[u8], at: usize, children: usize) -> Option<(&[u8], Strings
     (strings.at + strings.len <= bytes.len()).then_some((bytes.get(begin..listed)?, strings))
 }
 
-/// Reads where everything is in an index node, and checks that it is inside.
+/// Decodes the layout of an index node, and checks that all parts are within it.
 #[inline]
 pub(super) fn decode(bytes: &[u8]) -> Result<Layout, Bad> {
     format::expect(bytes, INDEX)?;
@@ -312,13 +311,13 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Layout, Bad> {
     })
 }
 
-/// Returns how many units are listed of a child, in a node whose lists begin at `at`.
+/// Returns the number of listed units of a child, in a node whose lists start at `at`.
 fn count_at(bytes: &[u8], at: usize, children: usize, child: usize) -> Option<usize> {
     get(bytes, at + 2 * (children + child), 2).map(|count| count as usize)
 }
 
 impl Layout {
-    /// A number of a child.
+    /// Returns a number of a child.
     #[inline]
     #[allow(clippy::indexing_slicing, reason = "a column is one of the constants")]
     pub(super) fn number(&self, bytes: &[u8], column: usize, child: usize) -> Result<u64, Bad> {
@@ -329,13 +328,13 @@ impl Layout {
         number.ok_or(Bad("columns that fit 64 bits"))
     }
 
-    /// Whether a child's first key has newer records in the child before.
+    /// Returns whether the previous child has newer records of the child's first key.
     #[inline]
     pub(in crate::run) fn is_begun(&self, bytes: &[u8], child: usize) -> Result<bool, Bad> {
         Ok(self.number(bytes, BEGUN, child)? != 0)
     }
 
-    /// The units that hold a child's values.
+    /// Returns the units that hold a child's values.
     pub(in crate::run) fn units(&self, bytes: &[u8], child: usize) -> Result<ValueUnits, Bad> {
         let bad = Bad("units that hold values");
         let Some(at) = self.lists_at else {
@@ -359,7 +358,7 @@ impl Layout {
         Ok(ValueUnits::of(records as u16, list.ok_or(bad)?))
     }
 
-    /// The first and the last key of a leaf; none where the node does not say them.
+    /// Returns the first and last key of a leaf, if the node stores them.
     pub(in crate::run) fn keys(&self, bytes: &[u8], child: usize) -> Result<Option<LeafKeys>, Bad> {
         let Some(at) = self.keys_at else {
             return Ok(None);
@@ -377,7 +376,7 @@ impl Layout {
         Ok(Some(LeafKeys { first, last }))
     }
 
-    /// The pointer to a child.
+    /// Returns the pointer to a child.
     #[inline]
     pub(in crate::run) fn pointer(
         &self,

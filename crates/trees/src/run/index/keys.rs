@@ -1,5 +1,5 @@
-//! Collects the first and the last key of each leaf, so that merges tell exactly which leaves of
-//! two runs overlap, and read none of them.
+//! Collects the first and last key of each leaf. Merges use them to determine exactly which leaves
+//! of two runs overlap, without reading leaves.
 
 use super::format::PREFIX_LEN;
 use crate::run::common_prefix;
@@ -11,37 +11,37 @@ pub(in crate::run) struct LeafKeys {
     pub(in crate::run) last: Vec<u8>,
 }
 
-/// The keys of the leaves of the node being filled: of all of them, or of none.
+/// The keys of the leaves of the node being filled: of all leaves, or of none.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
-    /// Of each leaf the first key and the last, which is left out where it is the first.
+    /// The first and last key of each leaf; the last key is omitted if it equals the first.
     pub(super) bytes: Vec<u8>,
     pub(super) ends: Vec<u32>,
     size: Size,
-    /// Those of a leaf are not said, and so of none.
+    /// Whether the keys of some leaf are unknown, so that none are stored.
     is_off: bool,
 }
 
-/// What the keys of a node come to.
+/// The sizes of a node's leaf keys.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Size {
-    /// Bytes that all begin with.
+    /// Length of the common prefix.
     pub(super) prefix: usize,
-    /// Keys that are there: one or two of each leaf.
+    /// Number of stored keys: one or two per leaf.
     count: usize,
-    /// Their bytes.
+    /// Total size of these keys in bytes.
     keys: usize,
-    /// Twice the leaves.
+    /// Number of ends: two per leaf.
     ends: usize,
 }
 
 impl Size {
-    /// Bytes of all keys, without what all begin with.
+    /// Returns the size of all keys without the common prefix, in bytes.
     pub(super) fn rest(&self) -> usize {
         self.keys - self.count * self.prefix
     }
 
-    /// Bytes of an end.
+    /// Returns the size of an end in bytes.
     pub(super) fn width(&self) -> usize {
         if self.rest() <= usize::from(u16::MAX) {
             2
@@ -50,7 +50,7 @@ impl Size {
         }
     }
 
-    /// Bytes in the node; none where there are no keys.
+    /// Returns the size in the node in bytes, or 0 if there are no keys.
     pub(super) fn bytes(&self) -> usize {
         match self.ends {
             0 => 0,
@@ -60,7 +60,7 @@ impl Size {
 }
 
 impl Keys {
-    /// Returns what the keys come to with those of one more leaf.
+    /// Returns the sizes after adding the keys of one more leaf.
     pub(super) fn with(&self, keys: Option<&LeafKeys>) -> Size {
         let Some(LeafKeys { first, last }) = keys.filter(|_| !self.is_off) else {
             return Size::default();
@@ -73,7 +73,7 @@ impl Keys {
             ends,
         } = self.size;
         let is_one = first == last;
-        // Keys ascend: what the first of all and the last of all begin with, all do.
+        // Keys ascend, so the common prefix of the first and the last key is common to all.
         let lowest = if ends == 0 { first } else { &self.bytes[..prefix] };
         Size {
             prefix: common_prefix(lowest, last),
@@ -83,7 +83,7 @@ impl Keys {
         }
     }
 
-    /// Adds those of a leaf.
+    /// Adds the keys of a leaf.
     pub(super) fn add(&mut self, keys: Option<&LeafKeys>) {
         self.size = self.with(keys);
         let Some(keys) = keys.filter(|_| !self.is_off) else {

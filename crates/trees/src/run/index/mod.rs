@@ -1,21 +1,21 @@
-//! Index nodes: separators, and what is known of each child.
+//! Index nodes: separators, and a description of each child.
 //!
-//! *Knows*: how children are packed into a node, which child may hold a key, what a child's leaves
-//! come to, where the values of a leaf are, what its first and last key are.
+//! *Knows*: how children are packed into a node, which child may hold a key, the sums over a
+//! child's leaves, the location of a leaf's values, its first and last key.
 //!
-//! *Does not know*: where nodes are, what is in a leaf.
+//! *Does not know*: the locations of nodes, the contents of a leaf.
 //!
 //! *Read in this order*: `format.rs`, `build.rs`, this file (finding a child), `keys.rs` (first and
 //! last keys of leaves).
 //!
 //! Invariants:
 //!
-//! - **I1** Separators ascend; equal ones are only those of children whose first key has newer
-//!   records in the child before.
+//! - **I1** Separators ascend. Two are equal only if the second child continues the records of its
+//!   first key from the previous child.
 //! - **I2** A child's sums are those of the leaves below it.
-//! - **I3** The units that are listed of a leaf are all that hold values of it, with their bytes.
-//! - **I4** Where a node says the keys of one leaf, it says those of all; they are what the leaves
-//!   have.
+//! - **I3** The units listed for a leaf are exactly those that hold values of it, with their bytes.
+//! - **I4** A node stores the keys of all leaves or of none. Stored keys are the actual first and
+//!   last keys.
 
 mod build;
 mod format;
@@ -31,10 +31,10 @@ use alluvium_storage::{NodePointer, PageSize};
 use std::cmp::Ordering;
 use std::ops::{AddAssign, Range};
 
-/// What a subtree comes to.
+/// Sums over the leaves of a subtree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sums {
-    /// Encoded bytes of its leaves, and the bytes of values outside them.
+    /// Encoded bytes of the leaves, plus the bytes of their separate values.
     pub(super) bytes: u64,
     pub(super) records: u64,
     pub(super) tombstones: u64,
@@ -42,23 +42,23 @@ pub(super) struct Sums {
 
 impl AddAssign for Sums {
     fn add_assign(&mut self, other: Sums) {
-        // Sums that were read may be damaged.
+        // Sums that were read may be damaged, so saturate.
         self.bytes = self.bytes.saturating_add(other.bytes);
         self.records = self.records.saturating_add(other.records);
         self.tombstones = self.tombstones.saturating_add(other.tombstones);
     }
 }
 
-/// A leaf or an index node, as the node above it knows it.
+/// A leaf or an index node, as described by its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Child {
     pub(super) pointer: NodePointer,
     pub(super) sums: Sums,
-    /// Its first key has newer records in the child before.
+    /// Whether the previous child has newer records of the first key.
     pub(super) begun: bool,
 }
 
-/// Where everything is in an index node's bytes.
+/// The positions of all parts of an index node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     /// 1 above leaves.
@@ -68,16 +68,16 @@ pub(super) struct Layout {
     widths: [u8; format::COLUMNS],
     columns_at: [usize; format::COLUMNS],
     checksums_at: usize,
-    /// The separators, without what all begin with.
+    /// The separators without their common prefix.
     separators: Strings,
-    /// Where it says which units hold values of its children, if it does.
+    /// Position of the lists of units that hold values, if present.
     lists_at: Option<usize>,
-    /// Where it says the first and the last key of each leaf, if it does.
+    /// Position of the first and last key of each leaf, if present.
     keys_at: Option<usize>,
 }
 
 impl Layout {
-    /// Reads an index node's layout.
+    /// Decodes an index node's layout.
     #[inline]
     pub(super) fn of(bytes: &[u8]) -> Result<Layout, Bad> {
         format::decode(bytes)
@@ -89,14 +89,14 @@ impl Layout {
             .ok_or(Bad("what all separators begin with"))
     }
 
-    /// Returns a whole separator.
+    /// Returns a complete separator.
     pub(super) fn separator(&self, bytes: &[u8], child: usize) -> Result<Vec<u8>, Bad> {
         let mut whole = self.prefix(bytes)?.to_vec();
         whole.extend_from_slice(self.separators.get(bytes, child)?);
         Ok(whole)
     }
 
-    /// Returns how a separator compares with a key.
+    /// Compares a separator with a key.
     pub(super) fn compare(&self, bytes: &[u8], child: usize, key: &[u8]) -> Result<Ordering, Bad> {
         let prefix = self.prefix(bytes)?;
         match key.strip_prefix(prefix) {
@@ -105,7 +105,7 @@ impl Layout {
         }
     }
 
-    /// Returns how many separators are below a key.
+    /// Returns the number of separators below a key.
     pub(super) fn below(&self, bytes: &[u8], key: &[u8]) -> Result<usize, Bad> {
         match key.strip_prefix(self.prefix(bytes)?) {
             Some(rest) => self.separators.below(bytes, rest),
@@ -113,7 +113,7 @@ impl Layout {
         }
     }
 
-    /// Returns how many separators are at or below a key.
+    /// Returns the number of separators at or below a key.
     #[inline]
     pub(super) fn at_or_below(&self, bytes: &[u8], key: &[u8]) -> Result<usize, Bad> {
         match key.strip_prefix(self.prefix(bytes)?) {
@@ -122,26 +122,26 @@ impl Layout {
         }
     }
 
-    /// Returns how many separators are below a key that does not begin as all of them do.
+    /// Returns the number of separators below a key that does not begin with their common prefix.
     fn without_prefix(&self, bytes: &[u8], key: &[u8]) -> Result<usize, Bad> {
         let below = key < self.prefix(bytes)?;
         Ok(if below { 0 } else { self.children })
     }
 
-    /// Returns the first child that may hold a key; none when all keys are above it.
+    /// Returns the first child that may hold a key, or `None` if all keys are above it.
     #[inline]
     pub(super) fn child_for(&self, bytes: &[u8], key: &[u8]) -> Result<Option<usize>, Bad> {
         let Some(mut child) = self.at_or_below(bytes, key)?.checked_sub(1) else {
             return Ok(None);
         };
-        // The newer records of this very key are further left.
+        // Newer records of this key are further left.
         while child > 0 && self.is_begun(bytes, child)? && self.compare(bytes, child, key)?.is_eq() {
             child -= 1;
         }
         Ok(Some(child))
     }
 
-    /// What the leaves below a child come to.
+    /// Returns the sums over the leaves below a child.
     pub(super) fn sums(&self, bytes: &[u8], child: usize) -> Result<Sums, Bad> {
         Ok(Sums {
             bytes: self.number(bytes, format::BYTES, child)?,

@@ -3,11 +3,11 @@
 use super::format::{self, Content, Measure};
 use crate::run::{Kind, Sequence};
 
-/// The most records in a leaf.
+/// Maximum number of records in a leaf.
 const MAX_RECORDS: usize = 1 << 15;
 const _: () = assert!(MAX_RECORDS <= u16::MAX as usize, "records are counted in 16 bits");
 
-/// A record as a leaf takes it: its value, or the encoded pointer to it.
+/// A record as stored in a leaf, with its value or the encoded pointer to it.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::run) struct Entry<'a> {
     pub(in crate::run) sequence: Sequence,
@@ -34,7 +34,8 @@ pub(in crate::run) struct LeafBuilder {
 }
 
 impl LeafBuilder {
-    /// An empty leaf. `begun` says that its first key has newer records in the leaf before.
+    /// Resets the builder to an empty leaf. `begun` means that the previous leaf has newer records
+    /// of the first key.
     pub(in crate::run) fn restart(&mut self, begun: bool) {
         self.keys.clear();
         self.key_ends.clear();
@@ -49,8 +50,8 @@ impl LeafBuilder {
         self.tombstones = 0;
     }
 
-    /// Returns what the leaf would be with one more record; `new` when its key is not the last
-    /// one's.
+    /// Returns the measure of the leaf with one more record. `new` means that its key differs from
+    /// the last record's key.
     #[inline]
     fn with(&self, key: &[u8], new: bool, entry: &Entry<'_>) -> Measure {
         let mut measure = self.measure;
@@ -81,8 +82,8 @@ impl LeafBuilder {
         measure
     }
 
-    /// Takes a record, unless the leaf would be longer than `room` bytes by it. A leaf takes its
-    /// first record whatever its length.
+    /// Adds a record, and returns whether it fits into `room` bytes. The first record is always
+    /// accepted.
     #[inline]
     pub(in crate::run) fn add(&mut self, key: &[u8], new: bool, entry: &Entry<'_>, room: usize) -> bool {
         let new = new || self.measure.records == 0;
@@ -125,22 +126,22 @@ impl LeafBuilder {
         self.tombstones
     }
 
-    /// Returns whether its first key has newer records in the leaf before.
+    /// Returns whether the previous leaf has newer records of the first key.
     pub(in crate::run) fn is_begun(&self) -> bool {
         self.begun
     }
 
-    /// Returns how many bytes the leaf has.
+    /// Returns the encoded size of the leaf in bytes.
     pub(in crate::run) fn bytes(&self) -> usize {
         self.measure.bytes()
     }
 
-    /// Returns how many bytes its values have, which are the leaf's last.
+    /// Returns the size of the values, which are stored last, in bytes.
     pub(in crate::run) fn value_bytes(&self) -> usize {
         self.measure.value_bytes
     }
 
-    /// Returns where the last record's value begins among the values, for [`LeafBuilder::patch`].
+    /// Returns the offset of the last record's value among the values, for [`LeafBuilder::patch`].
     pub(in crate::run) fn last_value_at(&self) -> usize {
         debug_assert_eq!(
             self.value_ends.len(),
@@ -153,13 +154,14 @@ impl LeafBuilder {
         }
     }
 
-    /// Replaces bytes of values by as many others.
+    /// Overwrites bytes of values.
     pub(in crate::run) fn patch(&mut self, at: usize, bytes: &[u8]) {
         assert!(at + bytes.len() <= self.values.len(), "a pointer has its place");
         self.values[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Appends the leaf. `goes_on` says that its last key has older records in the leaf behind.
+    /// Appends the encoded leaf. `goes_on` means that the following leaf has older records of the
+    /// last key.
     pub(in crate::run) fn encode(&self, goes_on: bool, out: &mut Vec<u8>) {
         assert!(self.measure.records > 0, "a leaf has one key at least (L1)");
         assert!(
@@ -201,7 +203,8 @@ impl LeafBuilder {
     }
 }
 
-/// Returns how many bytes `prefix` and a key have in common; all of the key's when it is the first.
+/// Returns the length of the common prefix of `prefix` and a key, or the key's length if it is the
+/// first key.
 #[inline]
 fn common(prefix: &[u8], key: &[u8], first: bool) -> usize {
     if first {

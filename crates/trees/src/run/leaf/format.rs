@@ -1,4 +1,4 @@
-//! The bytes of a leaf, version 1. All integers little-endian.
+//! Encoding of a leaf, version 1. All integers are little-endian.
 //!
 //! ```text
 //! OFFSET  SIZE   MEANING
@@ -34,7 +34,7 @@
 //!                zeros
 //! ```
 //!
-//! Keys ascend, and the records of a key come newest first.
+//! Keys ascend, and the records of a key are ordered newest first.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::{Layout, Parts, Placement};
@@ -44,9 +44,9 @@ use crate::run::strings::{Ends, Strings};
 use alluvium_base::bytes::Writer;
 use alluvium_base::{Kind, Sequence};
 
-/// Bytes before what all keys begin with.
+/// Number of bytes before the common prefix of the keys.
 pub(super) const HEADER: usize = 28;
-/// Bytes more when some record expires.
+/// Number of additional header bytes if any record expires.
 pub(super) const EXPIRY_HEADER: usize = 9;
 
 const EQUAL_KEYS: u8 = 1;
@@ -57,7 +57,7 @@ const GOES_ON: u8 = 16;
 const TAGGED: u8 = 32;
 const EXPIRES: u8 = 64;
 
-/// A leaf to be encoded. Keys and values are concatenations, with where each ends.
+/// The contents of a leaf to be encoded. Keys and values are concatenated, with the end of each.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Content<'a> {
     pub(super) keys: &'a [u8],
@@ -73,7 +73,7 @@ pub(super) struct Content<'a> {
     pub(super) goes_on: bool,
 }
 
-/// What decides how long a leaf is.
+/// The quantities that determine the encoded size of a leaf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Measure {
     pub(super) records: usize,
@@ -81,14 +81,14 @@ pub(super) struct Measure {
     pub(super) key_bytes: usize,
     pub(super) value_bytes: usize,
     pub(super) prefix: usize,
-    /// The length of every key, while it is the same.
+    /// The length of all keys, while it is the same.
     pub(super) key_len: Option<usize>,
-    /// The length of every value, while it is the same.
+    /// The length of all values, while it is the same.
     pub(super) value_len: Option<usize>,
     pub(super) lowest: Sequence,
     pub(super) highest: Sequence,
     pub(super) tagged: bool,
-    /// The earliest and the latest expiry, once there is one.
+    /// The earliest and latest expiry, if any record expires.
     pub(super) expiry: Option<(u64, u64)>,
 }
 
@@ -114,7 +114,7 @@ impl Measure {
             .map_or(0, |(earliest, latest)| format::width(latest - earliest + 1))
     }
 
-    /// How many bytes the leaf has.
+    /// Returns the encoded size of the leaf in bytes.
     #[inline]
     pub(super) fn bytes(&self) -> usize {
         let (records, keys) = (self.records, self.keys);
@@ -138,12 +138,12 @@ impl Measure {
     }
 }
 
-/// The byte that says what a record is.
+/// Returns the tag byte of a record.
 pub(super) fn tag(kind: Kind, separate: bool) -> u8 {
     kind as u8 | u8::from(separate) << 2
 }
 
-/// Appends a leaf's bytes.
+/// Appends an encoded leaf.
 #[allow(
     clippy::indexing_slicing,
     reason = "ends of keys rise to their length, and each begins with the prefix"
@@ -211,7 +211,7 @@ pub(super) fn encode(content: &Content<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(content.values);
 }
 
-/// Reads where everything is in a leaf, and checks that it is inside.
+/// Decodes the layout of a leaf, and checks that all parts are within it.
 #[inline]
 pub(super) fn decode(bytes: &[u8]) -> Result<Layout, Bad> {
     format::expect(bytes, LEAF)?;
@@ -282,7 +282,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Layout, Bad> {
     })
 }
 
-/// The earliest expiry, the bytes of a packed one, and where the header ends.
+/// Returns the earliest expiry, the width of a packed expiry, and the end of the header.
 #[inline]
 fn expiry_header(bytes: &[u8], flags: u8) -> Option<(u64, usize, usize)> {
     if flags & EXPIRES == 0 {
@@ -293,7 +293,7 @@ fn expiry_header(bytes: &[u8], flags: u8) -> Option<(u64, usize, usize)> {
 }
 
 impl Layout {
-    /// The number of a key's first record.
+    /// Returns the number of a key's first record.
     #[inline]
     pub(in crate::run) fn start(&self, bytes: &[u8], key: usize) -> Result<usize, Bad> {
         if !self.several {
@@ -308,7 +308,7 @@ impl Layout {
         }
     }
 
-    /// A record's sequence number.
+    /// Returns a record's sequence number.
     #[inline]
     pub(in crate::run) fn sequence(&self, bytes: &[u8], record: usize) -> Result<Sequence, Bad> {
         let width = self.sequence_width;
@@ -316,7 +316,7 @@ impl Layout {
         self.lowest.checked_add(above).ok_or(Bad("sequence numbers"))
     }
 
-    /// A record: what it is, and where its value is in the leaf's bytes.
+    /// Returns the parts of a record, with the position of its value in the leaf.
     #[inline]
     pub(in crate::run) fn parts(&self, bytes: &[u8], record: usize) -> Result<Parts, Bad> {
         let sequence = self.sequence(bytes, record)?;

@@ -1,16 +1,16 @@
-//! Leaves: sorted records in few bytes.
+//! Leaves: sorted records in a compact encoding.
 //!
 //! *Knows*: how records are packed into a node, when a node is full, how a key is found in it.
 //!
-//! *Does not know*: other leaves, where nodes are, what a value means.
+//! *Does not know*: other leaves, the locations of nodes, the meaning of a value.
 //!
 //! *Read in this order*: `format.rs`, `build.rs`, this file (finding a key).
 //!
 //! Invariants:
 //!
-//! - **L1** A leaf has one key at least, keys ascend strictly, and a key's records are newest
-//!   first.
-//! - **L2** What a leaf stores of its keys is what they do not have in common.
+//! - **L1** A leaf has at least one key, keys ascend strictly, and the records of a key are ordered
+//!   newest first.
+//! - **L2** A leaf stores the common prefix of its keys once, and only the suffix of each key.
 
 mod build;
 mod format;
@@ -22,14 +22,14 @@ use super::strings::Strings;
 use alluvium_base::{Kind, Sequence};
 use std::ops::Range;
 
-/// Where everything is in a leaf's bytes.
+/// The positions of all parts of a leaf.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub(super) records: usize,
     pub(super) keys: usize,
-    /// The first key has newer records in the leaf before.
+    /// Whether the previous leaf has newer records of the first key.
     pub(super) begun: bool,
-    /// The last key has older records in the leaf behind.
+    /// Whether the following leaf has older records of the last key.
     pub(super) goes_on: bool,
     tagged: bool,
     expires: bool,
@@ -43,7 +43,7 @@ pub(super) struct Layout {
     tags_at: usize,
     expiries_at: usize,
     starts_at: usize,
-    /// The keys, without what all begin with.
+    /// The keys without their common prefix.
     suffixes: Strings,
     values: Strings,
 }
@@ -55,7 +55,7 @@ pub(super) enum Placement {
     Separate,
 }
 
-/// A record, with its value, or the pointer to it, as a range of the leaf's bytes.
+/// A record, with the position of its value, or of the pointer to it, in the leaf.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Parts {
     pub(super) sequence: Sequence,
@@ -66,13 +66,13 @@ pub(super) struct Parts {
 }
 
 impl Layout {
-    /// Reads a leaf's layout.
+    /// Decodes a leaf's layout.
     #[inline]
     pub(super) fn of(bytes: &[u8]) -> Result<Layout, Bad> {
         format::decode(bytes)
     }
 
-    /// Returns what all keys begin with.
+    /// Returns the common prefix of all keys.
     #[inline]
     pub(super) fn prefix<'a>(&self, bytes: &'a [u8]) -> Result<&'a [u8], Bad> {
         bytes
@@ -80,7 +80,7 @@ impl Layout {
             .ok_or(Bad("what all keys begin with"))
     }
 
-    /// Returns a whole key.
+    /// Returns a complete key.
     pub(super) fn key(&self, bytes: &[u8], key: usize) -> Result<Vec<u8>, Bad> {
         let mut whole = self.prefix(bytes)?.to_vec();
         whole.extend_from_slice(self.suffix(bytes, key)?);
@@ -103,14 +103,14 @@ impl Layout {
         Ok((found, equal))
     }
 
-    /// Returns a key, without what all begin with.
+    /// Returns a key without the common prefix.
     #[inline]
     pub(super) fn suffix<'a>(&self, bytes: &'a [u8], key: usize) -> Result<&'a [u8], Bad> {
         self.suffixes.get(bytes, key)
     }
 
-    /// Returns whether every record is the only one of its key here, and a put with its value here
-    /// that does not expire.
+    /// Returns whether every key has a single record here, a put without expiry whose value is in
+    /// the leaf.
     #[inline]
     pub(super) fn is_plain(&self) -> bool {
         !(self.several || self.tagged || self.expires)
@@ -122,8 +122,8 @@ impl Layout {
         self.values.get(bytes, record)
     }
 
-    /// Returns the first of some records of a key, which come newest first, that a reader at `at`
-    /// sees; their end when it sees none.
+    /// Returns the first of a key's records, ordered newest first, that a reader at `at` sees, or
+    /// the end of the range if there is none.
     #[inline]
     pub(super) fn first_seen(
         &self,
@@ -133,7 +133,7 @@ impl Layout {
     ) -> Result<usize, Bad> {
         debug_assert!(!records.is_empty(), "a key has a record (L1)");
         let (mut low, mut high) = (records.start, records.end);
-        // Mostly it is the first.
+        // It is usually the first.
         if self.sequence(bytes, low)? <= at {
             return Ok(low);
         }

@@ -1,4 +1,4 @@
-//! Keys of leaves in the index: what they are, and that leaves are the same with and without.
+//! Leaf keys in the index: their values, and that the leaves are the same with and without them.
 
 use super::*;
 use crate::run::adopt::{Leaf, Leaves};
@@ -13,7 +13,7 @@ fn options_with(leaf_keys: bool) -> RunOptions {
     }
 }
 
-/// Records of 1,300 bytes, three to a leaf, whose keys have these numbers.
+/// Returns records of 1,300 bytes, three per leaf, whose keys are these numbers.
 fn model(numbers: impl Iterator<Item = u32>) -> Model {
     let key = |number: u32| format!("{number:08}").into_bytes();
     let record = |number| ((key(number), Reverse(1)), put([7; 1300]));
@@ -57,7 +57,7 @@ fn an_index_says_the_keys_of_its_leaves_and_the_leaves_are_those_of_one_that_doe
 #[test]
 fn leaves_between_each_others_keys_are_taken_over_and_their_keys_are_said_again() {
     let store = store();
-    // Leaves of both runs in turn, and all bounds between those of one are within the other's.
+    // The leaves of the two runs alternate: between two leaves of one run lies a leaf of the other.
     let stretch = |of: u32| (0..300u32).filter(move |number| number / 3 % 2 == of);
     let models = [0, 1].map(|of| model(stretch(of)));
     let runs = models

@@ -3,7 +3,7 @@
 use super::*;
 use alluvium_dictionary::read::Files;
 
-/// Every node of a run must be noticed when it is damaged, by every kind of reader.
+/// Every kind of reader must detect damage to any node of a run.
 #[test]
 fn a_flipped_byte_in_any_node_is_an_error_and_never_a_wrong_answer() {
     let store = store_with(4096, 1 << 20);
@@ -103,7 +103,7 @@ fn damaged_nodes_that_are_left_out_are_passed_by_either_way() {
     }
 }
 
-/// Turns one bit around; twice makes it what it was.
+/// Flips one bit; a second call restores it.
 fn flip(store: &Store, at: u64) {
     let file = store.tiers().get(0).unwrap();
     let block = at / 512 * 512;
@@ -112,7 +112,7 @@ fn flip(store: &Store, at: u64) {
     file.write_at(block, bytes, Purpose::Other).unwrap();
 }
 
-/// Whatever bytes a leaf or an index node has, nothing panics.
+/// No contents of a leaf or an index node cause a panic.
 #[test]
 fn nodes_of_any_bytes_do_not_panic() {
     let store = store();
@@ -143,7 +143,7 @@ fn nodes_of_any_bytes_do_not_panic() {
     for _ in 0..30_000 {
         let mut bytes = if random.bool() { leaf.clone() } else { root.clone() };
         for _ in 0..random.usize(1..4) {
-            // Headers, or the keys of leaves at an index node's end.
+            // In the header, or in the leaf keys at the end of an index node.
             let at = random.usize(..bytes.len().min(160));
             let at = if random.u8(..4) == 0 {
                 bytes.len() - 1 - at

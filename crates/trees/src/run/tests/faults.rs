@@ -1,4 +1,4 @@
-//! Devices that fail, and that complete reads late and in any order.
+//! Devices that fail, and devices that complete reads late and out of order.
 
 use super::*;
 use alluvium_device::Operation;

@@ -1,10 +1,10 @@
-//! Runs of every kind against a map.
+//! Compares runs of every kind with a map.
 
 use super::*;
 use alluvium_dictionary::record::MAX_KEY;
 
-/// Records of several versions: keys of a few lengths, some values long, some records deletes,
-/// merges, or expiring.
+/// Returns records with several versions: keys of a few lengths, some with long values, some
+/// deletes, merges, or expiring puts.
 fn random_model(random: &mut fastrand::Rng, records: usize, shape: u8) -> Model {
     let mut model = Model::new();
     let mut key = Vec::new();

@@ -1,4 +1,4 @@
-//! How runs look inside.
+//! The internal structure of runs.
 
 use super::*;
 use crate::run::load::load_from;
@@ -6,7 +6,7 @@ use crate::run::path::{Path, Target};
 use alluvium_dictionary::nodes::Direct;
 use alluvium_dictionary::record::Value;
 
-/// The most records that a leaf of a run has.
+/// Returns the maximum number of records in a leaf of a run.
 pub(super) fn most_records_in_a_leaf(store: &Store, run: &Run) -> u64 {
     let guard = store.epochs().pin();
     let (cache, purpose) = (store.cache(), Purpose::Other);
@@ -68,7 +68,7 @@ fn no_leaf_and_no_node_of_values_holds_records_of_two_keyspaces() {
     let mut keys = Vec::new();
     for (keyspace, codec) in (b'a'..).zip(codecs) {
         builder.begin_keyspace(codec, Some(30)).unwrap();
-        // One keyspace in which nothing remains, one with a single record, others with many.
+        // One keyspace without records, one with a single record, and others with many.
         for number in 0..[0, 1, 900, 30, 900][usize::from(keyspace - b'a')] {
             let key = [&[keyspace], format!("{number:05}").as_bytes()].concat();
             let value = put(vec![7; if number % 3 == 0 { 200 } else { 20 }]);
@@ -82,7 +82,7 @@ fn no_leaf_and_no_node_of_values_holds_records_of_two_keyspaces() {
     let mut owners: BTreeMap<u64, u8> = BTreeMap::new();
     let mut owned = |node: &NodePointer, key: &[u8], codec: Codec| {
         assert_eq!(*owners.entry(node.offset).or_insert(key[0]), key[0], "{node:?}");
-        // What is not worth it is not compressed: a page without its neighbours.
+        // A single page is stored uncompressed if compression saves nothing.
         assert!(
             node.codec == codec || (node.pages == 1 && codec != Codec::None),
             "{node:?}"
@@ -111,7 +111,7 @@ fn no_leaf_and_no_node_of_values_holds_records_of_two_keyspaces() {
 
 #[test]
 fn a_tall_run_is_walked_both_ways() {
-    // Long separators make a tall index of few records.
+    // Long separators produce a tall index of few records.
     let mut random = fastrand::Rng::with_seed(3);
     let mut model = Model::new();
     for number in 0..3000u32 {
@@ -127,7 +127,7 @@ fn a_tall_run_is_walked_both_ways() {
     };
     let run = run_of(&store, &options, &model);
     compare(&store, &run, &model, &mut random, "tall");
-    // Separators that end far behind what they have in common: two or three children to a node.
+    // Separators with long distinct suffixes: two or three children per node.
     let mut model = Model::new();
     for number in 0..400u32 {
         let key = [

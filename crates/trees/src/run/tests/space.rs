@@ -1,10 +1,10 @@
-//! Extents: which keys need them, what is given up, what is full.
+//! Extents: the keys that need them, their release, and full disks.
 
 use super::*;
 use alluvium_dictionary::record::Value;
 use alluvium_storage::extents::UNIT;
 
-/// Keys in order, with values of 100 bytes: a few MiB.
+/// Returns ascending keys with values of 100 bytes: a few MiB.
 fn sequential(count: u32) -> Model {
     let mut model = Model::new();
     for number in 0..count {
@@ -52,7 +52,7 @@ fn a_range_reads_only_extents_that_it_needs() {
     }
 }
 
-/// Turns every bit of an extent around; twice makes it what it was.
+/// Inverts every bit of an extent; a second call restores them.
 fn overwrite(store: &Store, used: &Use) {
     let file = store.tiers().get(used.extent.tier).unwrap();
     let len = used.extent.bytes() as usize;
@@ -122,7 +122,7 @@ fn a_builder_that_is_dropped_or_abandoned_leaves_nothing_behind() {
     drop(builder);
     assert_eq!(store.extents().usage().total().provisional_bytes, before);
     for _ in 0..3 {
-        // The same addresses are used again and again, in the same generation.
+        // The same addresses are reused again and again, in the same generation.
         let built = build(&store, &options(), &model);
         let mut random = fastrand::Rng::with_seed(1);
         let key = format!("user{:012}", random.u32(..20_000)).into_bytes();
@@ -199,8 +199,8 @@ fn a_cold_lookup_reads_one_node_when_the_index_is_cached() {
     let reads = || directory.counters().snapshot().of(Purpose::Lookup).reads;
     let mut random = fastrand::Rng::with_seed(4);
     let lookups = 300;
-    // Only index nodes may be there: leaves are forgotten, those that were cached as they were
-    // written, too.
+    // Only index nodes may be cached: leaves are removed, including those that were cached when
+    // they were written.
     let mut found = 0;
     let before = reads();
     for _ in 0..lookups {
@@ -227,7 +227,7 @@ fn the_reserve_may_be_used_by_whom_it_is_for() {
     assert_eq!(run.summary().records, 10);
 }
 
-/// A run of long records in leaves of 16 KiB, and how often walks over it read.
+/// A run of long records in leaves of 16 KiB, with counters of the reads of its scans.
 struct Walked {
     directory: Arc<dyn Directory>,
     store: Store,
@@ -265,8 +265,8 @@ impl Walked {
         }
     }
 
-    /// Returns how many reads a walk over `records` records does that expects `expected` leaves,
-    /// and how many pages it replaces in the cache.
+    /// Scans `records` records with a cursor that expects `expected` leaves. Returns the number of
+    /// reads, and of pages evicted from the cache.
     fn walk(&self, direction: Direction, first: usize, records: usize, expected: usize) -> (usize, usize) {
         let reads = || self.directory.counters().snapshot().of(Purpose::Scan).reads as usize;
         let replaced = || self.store.cache().stats().evictions as usize;
@@ -297,7 +297,7 @@ fn long_walks_read_past_a_full_cache_but_for_what_it_holds() {
     const RECORDS: usize = Walked::RECORDS;
     let walked = Walked::new();
     let per_leaf = walked.per_leaf;
-    // While there is room, what is read stays.
+    // While the cache has free space, scanned leaves stay in it.
     let (first, _) = walked.walk(Direction::Forward, 0, RECORDS / 4, 1);
     let (known, _) = walked.walk(Direction::Forward, 0, RECORDS / 4, 1);
     assert!(known * 8 < first, "{known} reads of what was read by {first}");
@@ -316,7 +316,7 @@ fn long_walks_read_past_a_full_cache_but_for_what_it_holds() {
             "{direction:?}: what was lent is given back"
         );
     }
-    // Who expects as much reads so from the first leaf on.
+    // A cursor that expects as many leaves reads past the cache from the first leaf.
     for direction in BOTH {
         let (reads, replaced) = walked.walk(direction, RECORDS / 2, RECORDS / 3, leaves);
         assert!(
@@ -332,8 +332,8 @@ fn what_compactions_have_walked_through_makes_room_in_the_cache() {
     let walked = Walked::new();
     let mut left = Vec::new();
     for access in [Access::Streaming, Access::Replacing] {
-        // Hot leaves of the first part of six, which a check or a compaction walks through; then
-        // others are looked up once.
+        // The leaves of the first sixth are hot, and a check or a compaction reads them. Then other
+        // leaves are looked up once.
         let look_up = |keys: std::ops::Range<usize>| {
             for first in keys.step_by(walked.per_leaf) {
                 let (key, cache) = (Walked::key(first), walked.store.cache());
@@ -380,8 +380,8 @@ fn long_walks_find_what_was_looked_up() {
     }
     let (known, _) = walked.walk(Direction::Forward, MIDDLE, 60 * per_leaf, 60);
     assert_eq!(known, 0, "reads of what was looked up");
-    // From within it on, from before it, and from just before it, where some of what is asked for
-    // at once is there.
+    // Starts within the cached leaves, before them, and just before them, so that some of the first
+    // leaves requested are cached.
     for before in [0, 40].into_iter().chain(1..4) {
         let reach = before * per_leaf;
         walked.walk(Direction::Forward, MIDDLE - reach, 200 * per_leaf, 300);

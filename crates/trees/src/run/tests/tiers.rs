@@ -1,4 +1,4 @@
-//! Runs whose leaves and values lie on tiers of their own.
+//! Runs whose leaves and values are on different tiers.
 
 use super::*;
 use alluvium_storage::Directories;
@@ -14,7 +14,7 @@ fn store_on_two_tiers() -> Store {
     Store::create(directories, &options, b"").unwrap()
 }
 
-/// Few records or many, every third with a value that is kept apart.
+/// Returns `count` records, every third with a separate value.
 fn mixed(count: u32) -> Model {
     let records = (0..count).map(|number| {
         let key = format!("user{number:012}").into_bytes();

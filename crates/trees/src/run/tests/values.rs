@@ -1,8 +1,8 @@
-//! Values outside their leaves.
+//! Separate values.
 
 use super::*;
 
-/// Several long values among short ones, up to several MiB.
+/// Returns several long values, up to several MiB, among short ones.
 fn long_values() -> Model {
     let mut random = fastrand::Rng::with_seed(8);
     let lengths = [
@@ -57,7 +57,7 @@ fn a_value_of_many_levels_is_read_back() {
     assert_eq!(run.check(&store), []);
 }
 
-/// Pushes every record of a run to another, values by their pointers.
+/// Adds every record of a run to another run, with separate values passed on by pointer.
 fn passed_on(store: &Store, run: &Run, keep: impl Fn(&[u8]) -> bool) -> Run {
     let mut builder = Builder::new(store, &options()).unwrap();
     builder.inherit_from(run, &KeyRange::everything());

@@ -1,4 +1,4 @@
-//! The compactor: which step of a tree is done next, in the order of their priority.
+//! The compactor: selects the next step of a tree by priority.
 
 use super::job::{Job, Task};
 use crate::tiered::policy;
@@ -12,20 +12,20 @@ use alluvium_storage::Result;
 use alluvium_storage::extents::{Class, Extent};
 use std::sync::Arc;
 
-/// Something to do, a slice at a time.
+/// A unit of background work, done in slices.
 #[derive(Debug)]
 pub enum Step {
     /// A compaction.
     Compact(Box<Job>),
-    /// It was done at once: a change of shape.
+    /// A change of shape, which is already complete.
     Reshaped,
 }
 
 impl Step {
-    /// Does a slice of the work: about `records` records.
+    /// Runs a slice of the work: about `records` records.
     ///
     /// # Errors
-    /// As [`Job::poll`].
+    /// See [`Job::poll`].
     pub fn poll(&mut self, records: usize) -> Result<Progress> {
         match self {
             Step::Compact(job) => job.poll(records),
@@ -34,24 +34,25 @@ impl Step {
     }
 }
 
-/// Hands out what is due in a trunk: compactions, and neighbours that should be one.
+/// Hands out the due work of a trunk: compactions, and merges of small neighbours.
 #[derive(Clone, Debug)]
 pub(crate) struct Compactor {
     pub(super) trunk: Arc<Trunk>,
 }
 
 impl Compactor {
-    /// The compactor of a trunk.
+    /// Creates the compactor of a trunk.
     pub(crate) fn new(trunk: &Arc<Trunk>) -> Compactor {
         Compactor {
             trunk: Arc::clone(trunk),
         }
     }
 
-    /// The next step that is due, if any: compactions, then neighbours that should be one.
+    /// Returns the next step that is due, if any: compactions first, then merges of small
+    /// neighbours.
     ///
     /// # Errors
-    /// As the device says, or [`Error::Full`](alluvium_storage::Error::Full).
+    /// I/O errors, or [`Error::Full`](alluvium_storage::Error::Full).
     pub(crate) fn next_step(&self) -> Result<Option<Step>> {
         if let Some(job) = self.next_job()? {
             return Ok(Some(Step::Compact(Box::new(job))));
@@ -62,10 +63,11 @@ impl Compactor {
         Ok(None)
     }
 
-    /// The next compaction that is due, if any, by the rule of `policy::turn`.
+    /// Returns the next compaction that is due, if any, in the order of `policy::turn`.
     ///
     /// # Errors
-    /// As the device says, or [`Error::Full`](alluvium_storage::Error::Full); it is due again then.
+    /// I/O errors, or [`Error::Full`](alluvium_storage::Error::Full). The compaction then becomes
+    /// due again.
     pub(crate) fn next_job(&self) -> Result<Option<Job>> {
         let room = self.room();
         let mut writer = self.trunk.lock();
@@ -117,8 +119,8 @@ impl Compactor {
         Ok(Some(Job::new(&self.trunk, id, task)))
     }
 
-    /// Returns whether a compaction is under way, or due and not known to need more space than
-    /// there is.
+    /// Returns whether a compaction is running, or is due and not known to need more space than is
+    /// free.
     #[must_use]
     pub(crate) fn may_compact(&self) -> bool {
         let room = self.room();
@@ -127,7 +129,8 @@ impl Compactor {
         running > 0 || self.due_job(&writer, &self.trunk.version(), room).is_some()
     }
 
-    /// While space is scarce: whether there is any for a compaction that frees none.
+    /// While space is scarce, returns whether there is any space for a compaction that frees none.
+    /// `None` if space is not scarce.
     fn room(&self) -> Option<bool> {
         let extents = self.trunk.store.extents();
         let has_room = |tier: u8| self.trunk.may_compact_to(tier) && extents.has_room(tier, Class::Essential);
@@ -135,7 +138,7 @@ impl Compactor {
         self.trunk.is_scarce().then(|| (0..tiers).any(has_room))
     }
 
-    /// The job that is done next, by the rule of [`policy::turn`].
+    /// Returns the next job in the order of [`policy::turn`].
     fn due_job(&self, state: &WriterState, version: &Version, room: Option<bool>) -> Option<JobId> {
         let crowded = (self.trunk.crowding() > 100).then(|| longest_path(&version.root).1);
         let some_fail = self.trunk.store.tiers().has_unreadable();
@@ -166,8 +169,8 @@ impl Compactor {
         })
     }
 
-    /// Returns whether a compaction would read a tier of which reads fail. It is due once they do
-    /// not.
+    /// Returns whether a compaction would read from a tier that is currently unreadable. It stays
+    /// queued until the tier is readable again.
     fn is_out_of_reach(&self, state: &WriterState, version: &Version, claim: &Claim) -> bool {
         let (node, index) = find(&version.root, claim).expect("a job whose pivot is gone was abandoned");
         let tiers = self.trunk.store.tiers();
@@ -177,7 +180,7 @@ impl Compactor {
         inputs.any(|part| part.is_lost(tiers))
     }
 
-    /// The newest own parts whose maplets become one with the new run's.
+    /// Returns the newest own parts whose maplets are merged with the new run's.
     fn base(&self, node: &Node, index: usize, stretch: &Stretch) -> Vec<Owned> {
         assert!(
             stretch.own.start <= node.pivots[index].own.len(),
@@ -199,7 +202,7 @@ impl Compactor {
         base
     }
 
-    /// Makes two neighbours one, where both are nearly empty; whether there were such.
+    /// Merges two nearly empty neighbours, and returns whether there were any.
     fn merge_neighbours(&self) -> Result<bool> {
         self.trunk.change(None, |_, shaper, root| {
             if !root.is_leaf() && root.pivots.len() == 1 {
@@ -219,7 +222,7 @@ impl Compactor {
     }
 }
 
-/// The lowest node that has two children which should be one, by its height and low key.
+/// Returns the height and low key of the lowest node with two children to merge.
 fn emptiest(shape: &policy::Shape, root: &Node) -> Option<(u8, Box<[u8]>)> {
     if root.is_leaf() {
         return None;

@@ -1,5 +1,5 @@
-//! One compaction: a stretch of one pivot's stack becomes one run, outside of the trunk and without
-//! a lock, and takes the stretch's place if nothing else has happened to it meanwhile (T4).
+//! A compaction: merges part of one pivot's stack into one run. It runs outside of the trunk
+//! without a lock. Its output replaces the inputs if they have not changed since (T4).
 
 use super::merging::{Adopted, Choice, Merging};
 use crate::fuse::{Plan, Source, Taken};
@@ -18,66 +18,66 @@ use alluvium_storage::{NodePointer, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What a job is begun with.
+/// The parameters of a job.
 pub(super) struct Task {
     pub(super) claim: Claim,
     pub(super) stretch: Stretch,
     /// The inputs, which are pinned for the job.
     pub(super) pins: Arc<[(Part, KeyRange)]>,
-    /// The own parts whose maplets become one with the new run's.
+    /// The own parts whose maplets are merged with the new run's.
     pub(super) base: Vec<Owned>,
-    /// The groups that leaves may be taken over from.
+    /// The groups whose leaves may be adopted.
     pub(super) whole: Vec<u64>,
-    /// Of the inputs' extents, so little is live that values in them are copied.
+    /// Sparsely used extents of the inputs, whose values are copied.
     pub(super) sparse: Vec<Extent>,
-    /// Records that it reads, about, and their bytes.
+    /// Approximate number of records and bytes that the job reads.
     pub(super) records: u64,
     pub(super) bytes: u64,
-    /// Whether it frees as much space as it takes, if space is scarce.
+    /// Whether the job frees as much space as it needs, if space is scarce.
     pub(super) frees: bool,
 }
 
-/// Bytes of a fingerprint in a maplet, about.
+/// Approximate size of a fingerprint in a maplet, in bytes.
 const FINGERPRINT: u64 = 6;
 
-/// A compaction under way. Dropped, it gives up what it wrote.
+/// A running compaction. Dropping it discards its output.
 #[derive(Debug)]
 pub struct Job {
     trunk: Arc<Trunk>,
     id: JobId,
     claim: Claim,
     stretch: Stretch,
-    /// The inputs, whose extents must stay until it is over.
+    /// The inputs, whose extents must stay until the job ends.
     pins: Arc<[(Part, KeyRange)]>,
-    /// The own maplets that the new run's fingerprints are merged with, and their runs.
+    /// The own maplets that are merged with the new run's fingerprints, and their runs.
     base: Vec<Owned>,
-    /// The groups that leaves may be taken over from.
+    /// The groups whose leaves may be adopted.
     whole: Vec<u64>,
-    /// How many of the new run's records a leaf holds in older versions, about.
+    /// Approximate number of the new run's records that supersede records of the leaf.
     renews: u64,
     phase: Phase,
-    /// Bytes that it reads, about.
+    /// Approximate number of bytes that the job reads.
     bytes: u64,
-    /// The tier that the run is written to.
+    /// The tier for the run.
     tier: u8,
-    /// Memory that it takes, about.
+    /// Approximate memory in bytes.
     memory: u64,
-    /// Whether it frees as much space as it takes, if space is scarce.
+    /// Whether the job frees as much space as it needs, if space is scarce.
     frees: bool,
 }
 
 #[derive(Debug)]
 enum Phase {
-    /// Nothing was read yet. Of the extents, so little is live that values in them are copied.
+    /// Nothing has been read yet. Contains the sparsely used extents whose values are copied.
     Due(Vec<Extent>),
     Merging(Merging),
-    /// The run is written, its maplet is being merged.
+    /// The run is written, and its maplet is being merged.
     Mapping(Box<Built>, Box<Merger>),
     Over,
 }
 
 impl Job {
-    /// A job that was taken, and whose inputs are pinned.
+    /// Creates a job that was marked as running and whose inputs are pinned.
     pub(super) fn new(trunk: &Arc<Trunk>, id: JobId, task: Task) -> Job {
         let pins = &task.pins;
         let runs: usize = pins.iter().map(|(part, within)| part.runs_in(within)).sum();
@@ -103,12 +103,12 @@ impl Job {
         }
     }
 
-    /// Its number.
+    /// Returns the job's identifier.
     pub(crate) fn id(&self) -> JobId {
         self.id
     }
 
-    /// What is compacted, in words.
+    /// Returns a description of the compaction.
     #[must_use]
     pub fn describe(&self) -> String {
         let Claim { height, range, .. } = &self.claim;
@@ -116,14 +116,14 @@ impl Job {
         format!("compaction at height {height} of {range:?}: own parts {own:?} and {bundles} bundles")
     }
 
-    /// What makes deletes and old versions free space may use the reserve, and what has been asked
-    /// for in vain while space is scarce a part of it.
+    /// Returns the space class. A job that frees space by dropping deletes and old versions may use
+    /// the whole reserve. While space is scarce, a job that frees none may use part of it.
     fn class(&self) -> Class {
         match self.stretch.reason {
             _ if self.trunk.is_scarce() && self.frees => Class::Freeing,
             _ if self.trunk.is_scarce() => Class::Essential,
             Reason::Writes => Class::Normal,
-            // Another tier may have the space.
+            // Another tier may have space.
             _ if self.trunk.store.tiers().count() > 1 => Class::Normal,
             Reason::Crowd | Reason::Full => Class::Freeing,
         }
@@ -146,7 +146,7 @@ impl Job {
             }
         }
         let rule = trunk.horizon.rule(self.stretch.older);
-        // What is taken over unread stays where it lies.
+        // Adopted leaves stay on their tier.
         let adoption = match left.is_empty() {
             true => trunk.adoption(self.stretch.reason == Reason::Full),
             false => Adoption::Never,
@@ -170,18 +170,18 @@ impl Job {
         Merging::new(&trunk.store, sources, plan, &options, &choice)
     }
 
-    /// Returns the group of a run, if leaves may be taken over from it.
+    /// Returns the group of a run if its leaves may be adopted.
     fn whole_group_of(&self, run: &NodePointer) -> Option<&Arc<Group>> {
         let groups = self.pins.iter().map(|(part, _)| &part.group);
         let mut whole = groups.filter(|group| self.whole.contains(&group.id));
         whole.find(|group| group.runs().any(|(_, other)| other.pointer() == run))
     }
 
-    /// Does a slice of the work: reads about `records` records.
+    /// Runs a slice of the work: reads about `records` records.
     ///
     /// # Errors
-    /// [`Error::Full`](alluvium_storage::Error::Full), and as the device says. What was written is
-    /// given up, and the compaction is due again.
+    /// [`Error::Full`](alluvium_storage::Error::Full), and I/O errors. The output is discarded, and
+    /// the compaction becomes due again.
     pub fn poll(&mut self, records: usize) -> Result<Progress> {
         if !self.trunk.lock().inflight.is_wanted(self.id) {
             self.give_up();
@@ -281,7 +281,7 @@ impl Job {
             value <= usize::from(u16::MAX),
             "run {value} has a value of its own in the maplet (T6)"
         );
-        // The keys of leaves that were taken over were not read: their maplets have them (T6).
+        // The keys of adopted leaves were not read. The maplets of their groups contain them (T6).
         let mut groups: Vec<&Arc<Group>> = Vec::new();
         for adopted in adopted {
             let group = self
@@ -314,10 +314,10 @@ impl Job {
         }
     }
 
-    /// How many of these keys, of a run that a leaf gets beside its others, the leaf holds already,
-    /// about. Those with the lowest hashes are looked up: they are in the first pages of all
-    /// maplets. What cannot be read is as if it held none: nothing depends on this but when the
-    /// leaf is rewritten.
+    /// Returns the approximate number of these keys, of a new run in a leaf, that the leaf already
+    /// contains. It looks up the keys with the lowest hashes, which are in the first pages of all
+    /// maplets. Unreadable maplets count as empty; the result only affects when the leaf is
+    /// rewritten.
     fn renews(&self, hashes: &[u64]) -> u64 {
         let count = hashes.len() as u64;
         let highest = (u64::MAX / count.max(1)).saturating_mul(policy::SAMPLE);
@@ -325,10 +325,10 @@ impl Job {
         count * self.held(&sample) / (sample.len() as u64).max(1)
     }
 
-    /// The same for `records` records of leaves that were taken over from these groups: the first
-    /// page of each maplet has the sample.
+    /// Like [`Job::renews`], for `records` records of leaves adopted from these groups. The sample
+    /// is the first page of each maplet.
     fn renews_adopted(&self, groups: &[&Arc<Group>], records: u64) -> u64 {
-        // Elsewhere nothing depends on it, and without older parts there is nothing to hold.
+        // The result matters only in leaves, and only if there are older parts.
         if self.claim.height > 0 || self.stretch.own.start == 0 || records == 0 {
             return 0;
         }
@@ -352,14 +352,16 @@ impl Job {
         records * held / asked.max(1)
     }
 
-    /// Returns how many keys with these hashes the older parts of the leaf hold, about.
+    /// Returns the approximate number of these hashes whose keys are in the older parts of the
+    /// leaf.
     fn held(&self, hashes: &[u64]) -> u64 {
         hashes.iter().filter(|&&hash| self.holds_older(hash)).count() as u64
     }
 
-    /// Returns whether the older parts of the leaf hold a key with this hash, about. A guard lives
-    /// for one hash, as that of a lookup does: while one lives, no frame of the cache comes free,
-    /// and what is missed meanwhile is read again and again, by this compaction and by readers.
+    /// Returns whether the older parts of the leaf may contain a key with this hash. The guard is
+    /// held for a single hash, as in a lookup: while a guard is pinned, no cache frame can be
+    /// freed, and every missed node would be read again and again by this compaction and by
+    /// readers.
     fn holds_older(&self, hash: u64) -> bool {
         let trunk = &self.trunk;
         let guard = trunk.store.epochs().pin();
@@ -373,7 +375,7 @@ impl Job {
         })
     }
 
-    /// Puts the result in the place of its inputs, if they are still where they were.
+    /// Replaces the inputs by the result, if the claim still holds.
     fn install(&mut self, result: Option<(Built, maplet::Written)>) {
         let trunk = Arc::clone(&self.trunk);
         let mut writer = trunk.lock();
@@ -411,7 +413,8 @@ impl Job {
         self.give_up();
     }
 
-    /// The new run and maplet as a part of the stack; their extents belong to the store now.
+    /// Returns the new run and maplet as a part of the stack. Their extents now belong to the
+    /// store.
     fn adopt_result(&self, built: Built, written: maplet::Written) -> Owned {
         let trunk = &self.trunk;
         trunk.install_extents(&built.run, &built.extents, &written.extents);
@@ -451,7 +454,7 @@ impl Job {
         }
     }
 
-    /// Gives up the inputs, and whatever was written and not installed.
+    /// Releases the inputs, and discards output that was not installed.
     fn give_up(&mut self) {
         if let Phase::Mapping(built, _) = std::mem::replace(&mut self.phase, Phase::Over) {
             built.abandon(&self.trunk.store);

@@ -1,5 +1,4 @@
-//! Maintenance that does not follow from writes: full compactions of the leaves for which they are
-//! worth most.
+//! Maintenance that is not triggered by writes: full compactions of the most worthwhile leaves.
 
 use super::compactor::Compactor;
 use crate::run::Run;
@@ -9,22 +8,22 @@ use alluvium_base::{DeviceProfile, Sequence};
 use alluvium_dictionary::merge::Older;
 use alluvium_storage::Result;
 
-/// How much maintenance may be done.
+/// The limits of maintenance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Maintenance {
     /// Bytes that full compactions may still write.
     pub budget_bytes: u64,
-    /// Whether all that there is fits into the cache, which keeps what is written: what is
-    /// rewritten need not be read again.
+    /// Whether all data fits into the cache, which also keeps written nodes. Rewritten data then
+    /// need not be read again.
     pub fits_cache: bool,
 }
 
 impl Compactor {
-    /// Asks for the full compaction of the leaf for which it is worth most, if it is for any and
-    /// the budget allows it. The work itself comes as a step.
+    /// Requests the full compaction of the most worthwhile leaf, if any is worthwhile and the
+    /// budget allows it. The compaction itself runs as a step.
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     pub(crate) fn maintain(&self, maintenance: &mut Maintenance) -> Result<bool> {
         let Some((low, bytes)) = self.worst(maintenance) else {
             return Ok(false);
@@ -35,11 +34,11 @@ impl Compactor {
         Ok(true)
     }
 
-    /// Asks for the full compaction of the leaf that holds a key: what lies above it sinks to it,
-    /// and then all of it becomes one run. The work itself comes as a step.
+    /// Requests the full compaction of the leaf for `key`: all data above the leaf is flushed down
+    /// to it, then the leaf is compacted into one run. The compaction itself runs as a step.
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     pub(crate) fn compact_fully(&self, key: &[u8]) -> Result<()> {
         self.trunk
             .usage
@@ -48,15 +47,15 @@ impl Compactor {
             let nodes = shaper.flush_path(root.draft(), key, Rank::Root)?;
             let root = shaper.crown(nodes);
             state.full.insert(leaf_for(&root, key).range.low.clone());
-            // The leaf is copied, so that it is planned for even if nothing has sunk.
+            // The leaf is copied so that it is planned for even if no data was flushed to it.
             let leaf = leaf_for(&root, key).draft();
             Ok(Some(replace(&root, 0, key, leaf)))
         })?;
         Ok(())
     }
 
-    /// The leaf whose full compaction is worth most among those that the budget allows, and what it
-    /// would write at most.
+    /// Returns the most worthwhile leaf that the budget allows, and an upper bound of the bytes
+    /// that its full compaction writes.
     fn worst(&self, maintenance: &Maintenance) -> Option<(Box<[u8]>, u64)> {
         let version = self.trunk.version();
         let uses = self.trunk.usage.leaves();
@@ -68,8 +67,8 @@ impl Compactor {
         walk(&version.root, &Above::default(), &mut |leaf, above| {
             match writer.inflight.underway(0, &leaf.range.low) {
                 None => {}
-                // What is due may find no room, where all of the leaf with what lies above it would
-                // free some.
+                // The queued compaction may lack space, while a compaction of the whole leaf with
+                // all data above it would free some.
                 Some(Underway::Queued)
                     if is_scarce && (above.runs > 0 || !writer.full.contains(&leaf.range.low)) => {}
                 Some(_) => return,
@@ -96,7 +95,7 @@ impl Compactor {
     }
 }
 
-/// What lies above a leaf, its share of it where others share it.
+/// The data above a leaf on its path: the leaf's share of it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Above {
     bytes: u64,
@@ -105,7 +104,7 @@ struct Above {
     records: u64,
     tombstones: u64,
     range_deletes: u64,
-    /// The newest message.
+    /// Sequence number of the newest message.
     newest: Sequence,
 }
 
@@ -131,7 +130,7 @@ fn walk(node: &Node, above: &Above, visit: &mut dyn FnMut(&Node, &Above)) {
     }
 }
 
-/// Range deletes in a pivot's stack that touch its range.
+/// Returns the number of range deletes in a pivot's stack that touch its range.
 fn range_deletes(node: &Node, index: usize) -> u64 {
     let range = node.pivot_range(index);
     let of = |part: &Part| -> u64 {
@@ -142,7 +141,7 @@ fn range_deletes(node: &Node, index: usize) -> u64 {
     node.stack(index).map(|layer| of(layer.part)).sum()
 }
 
-/// The newest message in a pivot's stack, or one that is not older.
+/// Returns the sequence number of the newest message in a pivot's stack, or an upper bound.
 fn newest(node: &Node, index: usize) -> Sequence {
     let runs = node.stack(index).flat_map(|layer| layer.part.group.runs());
     runs.map(|(_, run)| run.newest()).max().unwrap_or(0)

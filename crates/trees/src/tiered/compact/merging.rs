@@ -1,4 +1,4 @@
-//! The merge of a compaction: all records copied, or whole leaves taken over where that is cheaper.
+//! The merge of a compaction: copies all records, or adopts whole leaves where that is cheaper.
 
 use crate::fuse::{Fused, Plan, Source, Taken};
 use crate::run::{Built, Run, RunOptions};
@@ -10,26 +10,26 @@ use alluvium_storage::{NodePointer, Result};
 use std::fmt;
 use std::sync::Arc;
 
-/// A merge under way.
+/// A running merge.
 pub(super) enum Merging {
-    /// Nothing can be taken over.
+    /// Copies all records.
     Copying(Box<Fused>),
     Stitching(Box<Fused<Stitched>>),
 }
 
-/// A run that leaves were taken over from: its keys were not read.
+/// A run whose leaves were adopted without reading their keys.
 pub(super) struct Adopted {
     pub(super) run: NodePointer,
     pub(super) leaves: u64,
     pub(super) records: u64,
 }
 
-/// What leaves are taken over from, and when.
+/// The conditions for adopting leaves.
 pub(super) struct Choice<'a> {
     pub(super) adoption: Adoption,
-    /// How often a key is merged from here on, about.
+    /// Approximate number of future merges of each key.
     pub(super) rewrites: u64,
-    /// Returns whether the maplet of a run stands for its keys here.
+    /// Returns whether the maplet of a run may represent its keys here.
     pub(super) is_whole: &'a dyn Fn(&Run) -> bool,
 }
 
@@ -43,7 +43,8 @@ impl fmt::Debug for Merging {
 }
 
 impl Choice<'_> {
-    /// Returns the most leaves in a row that are copied; nothing where all are.
+    /// Returns the number of consecutive leaves up to which they are copied instead of adopted.
+    /// `None` if all leaves are copied.
     fn threshold(&self, store: &Store, sources: &[Source]) -> Option<u32> {
         let may_adopt = |source: &&Source| (self.is_whole)(&source.run) && source.run.is_adoptable();
         let has_deletes = |source: &Source| !source.run.range_deletes().is_empty();
@@ -98,7 +99,7 @@ impl Merging {
         Ok(Merging::Stitching(Box::new(fused)))
     }
 
-    /// Returns whether it looks for leaves to take over.
+    /// Returns whether the merge searches for leaves to adopt.
     pub(super) fn looks(&self) -> bool {
         matches!(self, Merging::Stitching(_))
     }
@@ -110,7 +111,7 @@ impl Merging {
         }
     }
 
-    /// Ends the run; none when nothing remained.
+    /// Completes the run. There is none if no record remains.
     pub(super) fn finish(self) -> Result<(Option<Built>, Taken, Vec<Adopted>)> {
         let fused = match self {
             Merging::Copying(fused) => {

@@ -1,14 +1,13 @@
-//! Compaction: what is due is done outside of the trunk, a slice at a time, and handed in.
+//! Compaction: runs outside of the trunk, in slices, and hands in its result.
 //!
-//! *Knows*: which job is done next; how a stretch of a stack becomes one run with its maplet; which
-//! leaf is worth compacting when no write asks for it.
+//! *Knows*: the order of jobs; how part of a stack becomes one run with its maplet; which leaf is
+//! worth compacting without a write that triggers it.
 //!
-//! *Does not know*: who polls a job, and on which thread; lookups and scans, but for the counts
-//! that they leave.
+//! *Does not know*: the threads that poll jobs; lookups and scans, except for their usage counts.
 //!
-//! *Read in this order*: `compactor.rs` (which step is next), `job.rs` (one compaction),
-//! `merging.rs` (its merge), `maintain.rs` (full compactions); how runs become one is in
-//! `crates/trees/src/fuse.rs`, how leaves are taken over in `crates/trees/src/stitch`.
+//! *Read in this order*: `compactor.rs` (selects the next step), `job.rs` (one compaction),
+//! `merging.rs` (its merge), `maintain.rs` (full compactions). `crates/trees/src/fuse.rs` merges
+//! runs into one, and `crates/trees/src/stitch` adopts leaves.
 
 mod compactor;
 mod job;

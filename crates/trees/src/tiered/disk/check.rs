@@ -1,4 +1,4 @@
-//! Walks the tree and reports everything that is not as the invariants say, a sentence each.
+//! Traverses the tree and reports every violation of an invariant as one sentence.
 
 use super::contents::check_contents;
 use crate::run::Access;
@@ -11,14 +11,13 @@ use alluvium_storage::store::Store;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Everything that is wrong with the tree, and the extents that it uses. No step may go on
-/// meanwhile; the numbers of jobs that were begun and not ended are handed in, for they use extents
-/// too. `durable` is the root that the durable generation has, if it has one. `tell` learns how far
-/// it has come whenever a run or a maplet was read, and may end it by failing.
+/// Returns all errors found in the tree and the extents that it uses. No step may run during the
+/// call. `jobs` lists the started, unfinished jobs, because they use extents too. `durable` is the
+/// root of the durable generation, if there is one. `tell` receives the progress after each run or
+/// maplet and may abort the check by failing.
 ///
 /// # Errors
-/// As the device says, and what `tell` returns. What cannot be read because it is damaged is
-/// reported, not returned.
+/// I/O errors and errors of `tell`. Damage is reported in the result, not returned as an error.
 pub(crate) fn examine(
     trunk: &Trunk,
     depth: Depth,
@@ -57,7 +56,7 @@ pub(crate) fn examine(
         }
         check_wishes(&state, &nodes, &mut found);
         reachable = state.uses.reachable();
-        // A checkpoint may come at any time, and the crash after it ends every compaction.
+        // A checkpoint may happen at any time, and a crash after it ends every compaction.
         let shown = Uses::of(nodes.iter().map(|node| &**node), []).reachable();
         let hidden = reachable.keys().filter(|extent| !shown.contains_key(extent));
         found.extend(hidden.map(|extent| format!("{extent} is used by compactions alone (T5)")));
@@ -77,12 +76,11 @@ pub(crate) fn examine(
     Ok(Examined { findings, reachable })
 }
 
-/// No pivot has more runs than it may (T3).
+/// Checks the bound on the runs of each pivot (T3).
 fn check_depths(trunk: &Trunk, node: &Node, found: &mut Vec<String>) {
     let most = trunk.options.shape.most_runs();
     for pivot in 0..node.pivots.len() {
-        // Nothing can flush a leaf further: what it has too much waits for a compaction,
-        // however long that takes.
+        // A leaf cannot flush. Its excess waits for a compaction, however long that takes.
         if node.is_leaf() && trunk.lock().inflight.job_of(0, &node.range.low).is_some() {
             continue;
         }
@@ -100,11 +98,11 @@ fn check_depths(trunk: &Trunk, node: &Node, found: &mut Vec<String>) {
     }
 }
 
-/// For each pivot with anything in its stack, how many records it is estimated to hold, and how
-/// many it does, counted one by one.
+/// Returns, for each pivot with a non-empty stack, the estimated and the actual number of records.
+/// Counts every record.
 ///
 /// # Errors
-/// As the device says, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
+/// I/O errors, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
 pub(crate) fn count_records(trunk: &Trunk) -> Result<Vec<(u64, u64)>> {
     let version = trunk.version();
     let mut counts = Vec::new();
@@ -139,7 +137,7 @@ pub(crate) fn count_records(trunk: &Trunk) -> Result<Vec<(u64, u64)>> {
     Ok(counts)
 }
 
-/// What is wrong with the counts of trunk nodes by extent, if anything.
+/// Returns a description of wrong counts of trunk nodes by extent, if any.
 fn wrong_extents(state: &WriterState, nodes: &[Arc<Node>], store: &Store) -> Option<String> {
     match TrunkExtents::of(nodes.iter().map(|node| &node.stored), store) {
         Ok(found) if found == state.extents => None,
@@ -151,7 +149,7 @@ fn wrong_extents(state: &WriterState, nodes: &[Arc<Node>], store: &Store) -> Opt
     }
 }
 
-/// What is to be compacted fully are leaves that there are.
+/// Checks that every requested full compaction refers to an existing leaf.
 fn check_wishes(state: &WriterState, nodes: &[Arc<Node>], found: &mut Vec<String>) {
     let leaves = nodes.iter().filter(|node| node.is_leaf());
     let lows: HashSet<&[u8]> = leaves.map(|leaf| &*leaf.range.low).collect();

@@ -1,5 +1,4 @@
-//! The trunk on its way to disk: what has changed is written at a checkpoint, children before their
-//! parents.
+//! Checkpoints of the trunk: writes the changed nodes, children before their parents.
 
 use super::form;
 use super::format::Root;
@@ -12,40 +11,40 @@ use alluvium_storage::extents::{Class, Extent};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// How often what has changed is written while the trunk goes on changing.
+/// Maximum number of rounds of writing changed nodes while the trunk may still change.
 const ROUNDS: usize = 4;
-/// So few nodes may be written while it stands still.
+/// Number of nodes that may be left to write while the trunk is locked.
 const FEW: usize = 4;
 
-/// Trunk nodes that are written, and not yet part of the store.
+/// Written trunk nodes that are not yet part of the store.
 struct Written {
-    /// Each with where it is.
+    /// Nodes with their locations.
     nodes: Vec<(Arc<Node>, Location)>,
     extents: Vec<(Extent, u64)>,
 }
 
-/// Writes the trunk at checkpoints, of which one runs at a time.
+/// Writes checkpoints of the trunk, one at a time.
 #[derive(Clone, Debug)]
 pub(crate) struct Checkpointer {
     trunk: Arc<Trunk>,
 }
 
 impl Checkpointer {
-    /// The checkpointer of a trunk.
+    /// Creates the checkpointer of a trunk.
     pub(crate) fn new(trunk: &Arc<Trunk>) -> Checkpointer {
         Checkpointer {
             trunk: Arc::clone(trunk),
         }
     }
 
-    /// Writes most of what a checkpoint needs, while other steps go on: the cut that follows has
-    /// little left to write. One checkpoint runs at a time.
+    /// Writes most of a checkpoint while other steps continue, so the following cut has little left
+    /// to write. Only one checkpoint may run at a time.
     ///
     /// # Errors
-    /// A full disk, which changes nothing; after a failed write the store takes no changes.
+    /// A full disk leaves the tree unchanged. After a failed write the store refuses changes.
     pub(crate) fn prepare(&self) -> Result<()> {
-        // What changes while most is written is written again, and is little: the trunk stands
-        // still for a few nodes.
+        // The few nodes that change during a round are written in the next one. The trunk is locked
+        // only for the last few nodes.
         for round in 0..ROUNDS {
             let version = self.trunk.version();
             let nodes = if round == 0 && self.trunk.lock().extents.is_sparse() {
@@ -63,11 +62,12 @@ impl Checkpointer {
         Ok(())
     }
 
-    /// Writes what is left, and returns what the tree is opened from: `open.rs`. The trunk
-    /// stands still until the cut is dropped, so that the extents can be cut at the same moment.
+    /// Writes the rest of a checkpoint and returns the root that `open.rs` reads. No change to the
+    /// trunk is possible until the cut is dropped, so that the extents can be cut at the same
+    /// point.
     ///
     /// # Errors
-    /// As [`Checkpointer::prepare`].
+    /// See [`Checkpointer::prepare`].
     pub(crate) fn stand(&self) -> Result<Cut<'_>> {
         let mut writer = self.trunk.lock();
         let version = self.trunk.version();
@@ -82,8 +82,8 @@ impl Checkpointer {
         Ok(Cut::new(root.encode(), version.stamp.cut, writer))
     }
 
-    /// Writes nodes, children before their parents. Those of which a child has been overtaken
-    /// meanwhile have been, too, and are left out.
+    /// Writes nodes, children before their parents. Skips nodes with a child that left the current
+    /// version during the write, because then they have left it too.
     fn write_nodes(&self, mut nodes: Vec<Arc<Node>>) -> Result<Written> {
         if nodes.is_empty() {
             return Ok(Written {
@@ -109,7 +109,7 @@ impl Checkpointer {
         Ok(Written { nodes, extents })
     }
 
-    /// Notes where nodes are now, and gives up where they were.
+    /// Records the new locations of nodes, and releases their previous locations.
     fn note(&self, writer: &mut TrunkWriter<'_>, written: Written) {
         let nodes = written
             .nodes
@@ -121,7 +121,8 @@ impl Checkpointer {
     }
 }
 
-/// The nodes of a trunk that no checkpoint has written. Below one that is written, all are.
+/// Returns the nodes of a trunk that no checkpoint has written. All descendants of a written node
+/// are written.
 fn unwritten(root: &Arc<Node>) -> Vec<Arc<Node>> {
     let mut nodes = Vec::new();
     let mut next = vec![root];
@@ -134,7 +135,7 @@ fn unwritten(root: &Arc<Node>) -> Vec<Arc<Node>> {
     nodes
 }
 
-/// Writes nodes of one height, whose children are written.
+/// Writes nodes of one height, whose children are already written.
 fn write_level(
     writer: &mut ValueWriter,
     level: &[Arc<Node>],

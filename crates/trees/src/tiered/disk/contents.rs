@@ -1,8 +1,7 @@
-//! Reads all that readers can reach of a tree: trunk nodes, footers, index nodes, leaves, values
-//! and maplets, run by run in the order of the device. What is damaged is listed, and the rest is
-//! read all the same.
+//! Reads everything that readers of a tree can reach: trunk nodes, footers, index nodes, leaves,
+//! values and maplets, run by run in device order. Damage is listed, and the check continues.
 //!
-//! Memory: the names of what there is, one open run or maplet at a time, and some mebibytes of
+//! Memory: the names of all structures, one open run or maplet at a time, and some mebibytes of
 //! nodes.
 
 use super::names::{Names, merged, tell_damage};
@@ -18,16 +17,16 @@ use alluvium_storage::{Error, Result};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Keys that are looked up in a maplet together, in the order of its pages.
+/// Number of keys that are looked up in a maplet in one batch, in page order.
 const KEYS_AT_ONCE: usize = 16 << 10;
-/// Bytes of them, about.
+/// Approximate total size of these keys in bytes.
 const KEY_BYTES_AT_ONCE: usize = 1 << 20;
 
-/// Checks what the root of a tree leads to in data files that are not being written; `live_bytes`
-/// says about how much there is. `tell` may end it by failing.
+/// Checks everything reachable from the root of a tree, in data files that are not being written.
+/// `live_bytes` is the approximate amount of live data. `tell` may abort the check by failing.
 ///
 /// # Errors
-/// What `tell` returns. What cannot be read is reported, not returned.
+/// Errors of `tell`. Unreadable data is reported in the result, not returned as an error.
 pub fn check_files(
     files: Files<'_>,
     root: &[u8],
@@ -41,7 +40,7 @@ pub fn check_files(
     Ok(check.findings)
 }
 
-/// Reads what the current version and the durable generation lead to.
+/// Reads everything reachable from the current version and the durable generation.
 pub(super) fn check_contents(
     store: &Store,
     nodes: &[Arc<Node>],
@@ -59,7 +58,7 @@ pub(super) fn check_contents(
                 .or_insert_with(|| Arc::clone(&part.group));
         }
     }
-    // A crash or a clean end now, and the next opening reads the durable generation.
+    // After a crash or a clean shutdown now, the next opening reads the durable generation.
     if let Some(root) = durable {
         names.read(files, root);
     }
@@ -110,7 +109,7 @@ impl<'c> Contents<'c> {
         self.told()?;
         for (pointer, group) in names.maplets.values() {
             let Findings { found, read, .. } = &mut self.findings;
-            // What is open is compared with what is there.
+            // An open maplet is compared with its pages on the device.
             let opened = open.and_then(|(_, groups)| groups.get(group));
             let opened = opened.filter(|group| group.maplet.pointer() == pointer);
             let maplet = match opened {
@@ -168,22 +167,22 @@ impl<'c> Contents<'c> {
     }
 }
 
-/// Keys of a run that its group's maplet must know (T6). They are looked up through the cache; the
-/// maplet's pages on the device are compared with their checksums elsewhere.
+/// Keys of a run that its group's maplet must contain (T6). The lookups go through the cache;
+/// another check compares the maplet's pages on the device with their checksums.
 struct Lookups<'l> {
     store: &'l Store,
     group: &'l Group,
     need: &'l super::names::Need,
     place: u16,
-    /// Page, hash, and where the key is among the bytes.
+    /// Page, hash, and offset of the key in `keys`.
     pending: Vec<(u64, u64, usize)>,
     keys: Vec<u8>,
     missed: Vec<String>,
-    /// A page could not be read, which was said.
+    /// Whether a page could not be read, which has been reported.
     failed: bool,
 }
 
-/// How many keys that are missing from the maplet are reported of a run.
+/// Maximum number of keys per run that are reported as missing from the maplet.
 const MOST_MISSED: usize = 8;
 
 impl<'l> Lookups<'l> {

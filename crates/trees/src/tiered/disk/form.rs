@@ -1,4 +1,5 @@
-//! Trunk nodes between memory and disk: every group and clip named once, and opened once.
+//! Conversion of trunk nodes between memory and disk. Every group and clip is stored once and
+//! opened once.
 
 use super::format::{Form, GroupName, PartName, PivotForm, RunName};
 use crate::tiered::trunk::{Bundle, Group, Node, Owned, Part, Pivot, Stored};
@@ -8,7 +9,7 @@ use alluvium_storage::Result;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
-/// Opens what a trunk node refers to, for a reader of the trunk.
+/// Opens the groups and children that a trunk node refers to.
 pub(crate) trait Open {
     /// Returns a group.
     fn group(&mut self, name: &GroupName) -> Result<Arc<Group>>;
@@ -16,7 +17,7 @@ pub(crate) trait Open {
     fn child(&mut self, pointer: ValuePointer, height: u8, range: &KeyRange) -> Result<Arc<Node>>;
 }
 
-/// The groups and clips of a node, each named once.
+/// The groups and clips of a node, each listed once.
 #[derive(Default)]
 struct Names<'n> {
     groups: Vec<&'n Group>,
@@ -43,7 +44,8 @@ impl<'n> Names<'n> {
     }
 }
 
-/// Returns a node as it is written; `child` says where each child is. None when one is nowhere.
+/// Returns the stored form of a node. `child` returns the location of each child. `None` if a child
+/// has none.
 pub(super) fn form_of(node: &Node, child: &dyn Fn(&Arc<Node>) -> Option<ValuePointer>) -> Option<Form> {
     debug_assert!(
         node.is_numbered(),
@@ -102,8 +104,8 @@ pub(super) fn form_of(node: &Node, child: &dyn Fn(&Arc<Node>) -> Option<ValuePoi
     })
 }
 
-/// Returns the runs that any pivot of a node needs, by group and place. Others may be gone while
-/// the node stays.
+/// Returns the group and place of the runs that any pivot of a node needs. Other runs may be
+/// deleted while the node still exists.
 fn needed(node: &Node) -> HashSet<(u64, usize)> {
     let mut needed = HashSet::new();
     for (part, range) in node.uses() {
@@ -116,7 +118,7 @@ fn needed(node: &Node) -> HashSet<(u64, usize)> {
     needed
 }
 
-/// Returns the node that was written, and through `open` what it refers to.
+/// Returns the node for a stored form, and opens what it refers to through `open`.
 pub(super) fn node_of(form: Form, open: &mut dyn Open) -> Result<Node> {
     let groups = form
         .groups

@@ -1,7 +1,7 @@
-//! The bytes of the trunk at a checkpoint, version 3. All integers little-endian; a *varint* is
+//! Encoding of the trunk in a checkpoint, version 3. All integers are little-endian; a *varint* is
 //! LEB128 of at most 10 bytes.
 //!
-//! The root, which a checkpoint hands to its caller:
+//! The root, which a checkpoint returns to its caller:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -11,8 +11,8 @@
 //!     10    44  pointer to the trunk's root
 //! ```
 //!
-//! A pointer to a trunk node, which is a stretch of bytes in storage nodes that it may share with
-//! others:
+//! A pointer to a trunk node, which is a byte range in storage nodes that it may share with other
+//! trunk nodes:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -42,7 +42,8 @@
 //!                 live bundles (varint), the newest of those above, each: a weight for each of its parts
 //! ```
 //!
-//! A key is its length (varint) and its bytes. A weight is bytes, records and tombstones (varints).
+//! A key consists of its length (varint) and its bytes. A weight consists of bytes, records and
+//! tombstones (varints).
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use crate::run::Weight;
@@ -53,83 +54,84 @@ use alluvium_dictionary::values::ValuePointer;
 use alluvium_storage::{Error, IMPOSSIBLE, NodePointer, PageSize, Place, Result};
 
 const VERSION: u8 = 3;
-/// The most groups, clips, bundles, pivots or parts of a node: far above what a tree makes of them.
+/// Maximum number of groups, clips, bundles, pivots or parts of a node, far above what a tree
+/// creates.
 const MOST: u64 = 1 << 20;
 
-/// What a tree is opened from.
+/// The root from which a tree is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Root {
-    /// Bits of a fingerprint.
+    /// Fingerprint length in bits.
     pub fingerprint_bits: u8,
-    /// The number of the next group.
+    /// The next group number.
     pub next_group: u64,
     /// The root of the trunk.
     pub trunk: ValuePointer,
 }
 
-/// A trunk node as it is written: what it refers to is named, not open.
+/// A trunk node in its stored form: it refers to other structures by name, without opening them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Form {
-    /// Leaves are at 0.
+    /// Zero for leaves.
     pub height: u8,
     /// The number of the next bundle.
     pub next: u64,
-    /// Its keys.
+    /// The key range of the node.
     pub range: KeyRange,
-    /// The groups that its parts name.
+    /// The groups that the parts refer to.
     pub groups: Vec<GroupName>,
-    /// The clips that its parts name.
+    /// The clips that the parts refer to.
     pub clips: Vec<KeyRange>,
     /// The parts of each bundle, oldest to newest.
     pub bundles: Vec<Vec<PartName>>,
-    /// Its pivots, in the order of their keys.
+    /// The pivots in key order.
     pub pivots: Vec<PivotForm>,
 }
 
-/// A group as it is named: its number, its maplet, its runs from the oldest to the newest.
+/// A stored reference to a group: its number, maplet, and runs, oldest to newest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupName {
-    /// The number.
+    /// The group's number, unique in the store.
     pub id: u64,
-    /// The maplet.
+    /// The maplet's directory.
     pub maplet: NodePointer,
-    /// The runs that the node needs.
+    /// The runs, oldest to newest; `None` for a run that the node does not need.
     pub runs: Vec<Option<RunName>>,
 }
 
-/// A run as it is named.
+/// A stored reference to a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunName {
-    /// Its footer.
+    /// The run's footer.
     pub pointer: NodePointer,
-    /// The sequence number of its records, where they have none of their own; 0 otherwise.
+    /// The sequence number of all records, if they have none of their own; otherwise 0.
     pub base: Sequence,
 }
 
-/// A part by the places of its group and clip.
+/// A part, by the indices of its group and clip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartName {
-    /// Among the node's groups.
+    /// Index in the node's groups.
     pub group: usize,
-    /// Among the node's clips.
+    /// Index in the node's clips.
     pub clip: Option<usize>,
 }
 
-/// A pivot as it is written.
+/// A pivot in its stored form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PivotForm {
-    /// The smallest key of its range.
+    /// The smallest key of the range.
     pub low: Box<[u8]>,
-    /// The child.
+    /// The child; `None` in a leaf.
     pub child: Option<ValuePointer>,
-    /// Its own parts.
+    /// The own parts and their weights, oldest to newest.
     pub own: Vec<(PartName, Weight)>,
-    /// What the parts of its live bundles, the newest ones, weigh.
+    /// Weights of the parts of the live bundles, which are the newest bundles of the node.
     pub live: Vec<Vec<Weight>>,
 }
 
 impl Root {
-    /// Its bytes.
+    /// Encodes the root.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -141,7 +143,7 @@ impl Root {
         out
     }
 
-    /// Reads what a checkpoint handed out.
+    /// Decodes a root that a checkpoint returned.
     ///
     /// # Errors
     /// [`Error::Corrupt`] or [`Error::NewerFormat`] at `place`.
@@ -203,7 +205,7 @@ fn encode_part(part: PartName, out: &mut Vec<u8>) {
 }
 
 impl Form {
-    /// The node's bytes.
+    /// Encodes the node.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -232,7 +234,7 @@ impl Form {
         out
     }
 
-    /// Reads a node. Of its shape, everything is checked that others rely on.
+    /// Decodes a node, and validates everything about its shape that other code relies on.
     ///
     /// # Errors
     /// [`Error::Corrupt`] or [`Error::NewerFormat`] at `place`.
@@ -293,7 +295,7 @@ impl PivotForm {
     }
 }
 
-/// Reads what an untrusted byte string says.
+/// Decodes untrusted bytes.
 struct Decoder<'b> {
     reader: Reader<'b>,
     place: &'b Place,
@@ -344,7 +346,7 @@ impl<'b> Decoder<'b> {
 
     fn count(&mut self) -> Result<usize> {
         let count = self.varint()?;
-        // Whatever is counted takes a byte at least.
+        // Each counted element occupies at least one byte.
         if count > MOST.min(self.reader.left() as u64) {
             return Err(self.bad("a count of what follows"));
         }
@@ -395,7 +397,7 @@ impl<'b> Decoder<'b> {
         })
     }
 
-    /// A list, as long as it says.
+    /// Decodes a list with a leading count.
     fn list<T>(&mut self, mut read: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         let count = self.count()?;
         (0..count).map(|_| read(self)).collect()
@@ -434,7 +436,7 @@ impl<'b> Decoder<'b> {
         })
     }
 
-    /// Reads a pivot of a node whose bundles have this many parts.
+    /// Decodes a pivot of a node whose bundles have these numbers of parts.
     #[allow(
         clippy::indexing_slicing,
         reason = "there are at most as many as bundles, asked before"

@@ -1,6 +1,6 @@
-//! Damaged leaves, index nodes and values, which would stop every compaction and scan that comes to
-//! them: a repair compacts the leaves of the trunk that need them without them. What they had is
-//! lost.
+//! Repair of damaged leaves, index nodes and values. These would stop every compaction and scan
+//! that reads them. A repair compacts the affected leaves of the trunk and omits the damaged nodes,
+//! whose records are lost.
 
 use super::names::{Names, merged};
 use crate::mended::Mended;
@@ -12,18 +12,18 @@ use alluvium_dictionary::read::Files;
 use alluvium_storage::Result;
 use std::collections::BTreeMap;
 
-/// Compacts the leaves of a trunk whose readers come to damaged leaves, index nodes or values,
-/// without these. Reads everything. Nothing else may change the tree meanwhile.
+/// Compacts the leaves of a trunk that need damaged leaves, index nodes or values, and omits these.
+/// Reads the whole tree. The caller must prevent all other changes to the tree until it returns.
 ///
 /// # Errors
-/// As the device says. What was mended stays so.
+/// I/O errors. Leaves that were mended before the error stay mended.
 pub(crate) fn mend(trunk: &Trunk, compactor: &Compactor) -> Result<Mended> {
     let mut mended = Mended::default();
     let damaged = leave_out(trunk, &mut mended);
     let mut before = None;
     while let Some(key) = still_needed(trunk, &damaged) {
         if before.as_ref() == Some(&key) {
-            // Nothing is compacted where a tier cannot be read for now.
+            // Nothing is compacted while a tier is unreadable.
             let key = key.escape_ascii();
             mended.left = Some(format!(
                 "what else there is of the keys from \"{key}\" cannot be read"
@@ -39,7 +39,7 @@ pub(crate) fn mend(trunk: &Trunk, compactor: &Compactor) -> Result<Mended> {
     Ok(mended)
 }
 
-/// Has cursors pass what is damaged by, and returns it by run.
+/// Makes cursors skip damaged nodes, and returns these nodes by run.
 fn leave_out(trunk: &Trunk, mended: &mut Mended) -> BTreeMap<RunKey, Vec<DamagedNode>> {
     let nodes = all_nodes(&trunk.version().root);
     let mut names = Names::default();
@@ -51,7 +51,7 @@ fn leave_out(trunk: &Trunk, mended: &mut Mended) -> BTreeMap<RunKey, Vec<Damaged
         let Some((_, needs)) = names.runs.get(&key) else {
             continue;
         };
-        // Runs are in several groups, and read once.
+        // A run may be in several groups, but is read once.
         let of_run = damaged.entry(key).or_insert_with(|| {
             let within = merged(needs);
             let nodes = run.damaged_within(Files::of(&trunk.store), &within);
@@ -66,7 +66,7 @@ fn leave_out(trunk: &Trunk, mended: &mut Mended) -> BTreeMap<RunKey, Vec<Damaged
     damaged
 }
 
-/// Returns a key whose readers still come to one of these nodes.
+/// Returns a key whose readers still reach one of these nodes.
 fn still_needed(trunk: &Trunk, damaged: &BTreeMap<RunKey, Vec<DamagedNode>>) -> Option<Box<[u8]>> {
     for node in all_nodes(&trunk.version().root) {
         for (part, range) in node.uses() {
@@ -84,7 +84,7 @@ fn still_needed(trunk: &Trunk, damaged: &BTreeMap<RunKey, Vec<DamagedNode>>) -> 
     None
 }
 
-/// Does what is due.
+/// Runs all due steps.
 fn settle(compactor: &Compactor) -> Result<()> {
     while let Some(mut step) = compactor.next_step()? {
         while step.poll(usize::MAX)? != Progress::Done {}

@@ -1,12 +1,12 @@
-//! The tree on disk: written at a checkpoint, read at an opening, checked, and opened for a repair.
+//! The tree on disk: checkpoints, opening, checks, and opening for a repair.
 //!
-//! *Knows*: how trunk nodes are encoded and where they are; what a root leads to.
+//! *Knows*: the encoding and location of trunk nodes; the structures reachable from a root.
 //!
-//! *Does not know*: when a checkpoint is due, and who keeps the root; how versions change.
+//! *Does not know*: when a checkpoint is due, and where the root is stored; how versions change.
 //!
-//! *Read in this order*: `format.rs` (the bytes), `form.rs` (nodes to their forms and back),
-//! `checkpoint.rs`, `names.rs` (what a trunk names), `open.rs`, `check.rs` (with `contents.rs`),
-//! `salvage.rs`, `mend.rs` (damaged leaves).
+//! *Read in this order*: `format.rs` (the encoding), `form.rs` (conversion of nodes),
+//! `checkpoint.rs`, `names.rs` (the structures that a trunk refers to), `open.rs`, `check.rs` (with
+//! `contents.rs`), `salvage.rs`, `mend.rs` (damaged leaves).
 
 mod check;
 mod checkpoint;

@@ -1,5 +1,5 @@
-//! What a trunk on disk names, read from the device without opening any of it: for a check, and for
-//! rebuilding an extent map.
+//! The structures that a trunk on disk refers to, read from the device without opening them. Used
+//! by checks and by the rebuild of an extent map.
 
 use super::format::{Form, PartName, Root};
 use crate::maplet::Maplet;
@@ -14,12 +14,12 @@ use alluvium_storage::extents::{Extent, Reached};
 use alluvium_storage::{Error, NodePointer, Place, Result, Structure};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// Where the root of a tree is, for errors: others keep it.
+/// Returns the place of a tree's root for error messages. The root itself is stored by the caller.
 pub(super) fn root_place() -> Place {
     Place::new(Structure::Node, "the root of a tree", 0)
 }
 
-/// A group that needs a run in a range, and the run's place in it.
+/// A range in which a group needs a run, and the run's place in the group.
 #[derive(Clone, Debug)]
 pub(super) struct Need {
     pub(crate) range: KeyRange,
@@ -27,10 +27,10 @@ pub(super) struct Need {
     pub(crate) place: usize,
 }
 
-/// Runs, maplets and trunk nodes by where they are.
+/// Runs, maplets and trunk nodes by location.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    /// The pointer to each run's footer, and where readers read it.
+    /// The pointer to each run's footer, and the ranges in which readers need the run.
     pub(crate) runs: BTreeMap<RunKey, (NodePointer, Vec<Need>)>,
     /// The pointer to each maplet's directory, and the number of its group.
     pub(crate) maplets: BTreeMap<RunKey, (NodePointer, u64)>,
@@ -42,17 +42,17 @@ pub(crate) struct Names {
     pub(crate) damaged: Vec<Damaged>,
 }
 
-/// A trunk node that cannot be read, or a root that names none.
+/// A trunk node that cannot be read, or an undecodable root.
 #[derive(Debug)]
 pub(super) struct Damaged {
-    /// The keys that it is responsible for.
+    /// The key range of the node.
     pub(crate) range: KeyRange,
     pub(crate) error: Error,
 }
 
 impl Names {
-    /// What the root of a tree leads to. Damaged trunk nodes are listed, and what lies below them
-    /// is not known.
+    /// Adds everything reachable from the root of a tree. Damaged trunk nodes are listed, without
+    /// the structures below them.
     pub(crate) fn read(&mut self, files: Files<'_>, root: &[u8]) {
         match Root::decode(root, &root_place(), files.page_size) {
             Ok(root) => self.read_trunk(files, root.trunk),
@@ -93,7 +93,7 @@ impl Names {
         Form::decode(&bytes, &pointer.node.place(), files.page_size)
     }
 
-    /// Notes where a node of the current version was written, and whether it can be read there.
+    /// Adds the written form of a node of the current version, and checks that it can be read.
     pub(super) fn read_again(&mut self, files: Files<'_>, pointer: &ValuePointer) {
         if self.seen.insert(*pointer)
             && let Err(error) = self.read_node(files, pointer)
@@ -105,14 +105,14 @@ impl Names {
         }
     }
 
-    /// Notes what a node in memory refers to.
+    /// Adds the references of a node in memory.
     pub(super) fn add_node(&mut self, node: &Node) {
         for (part, range) in node.uses() {
             let group = &part.group;
             let maplet = *group.maplet.pointer();
             self.maplets.insert(key_of(&maplet), (maplet, group.id));
             for (place, run) in group.runs() {
-                // Others may be gone while the group stays.
+                // Other runs may be deleted while the group still exists.
                 if range.overlaps(run.low(), run.high()) {
                     self.need(run.pointer(), &range, group.id, place);
                 }
@@ -120,7 +120,7 @@ impl Names {
         }
     }
 
-    /// Notes what a node on disk refers to.
+    /// Adds the references of a node on disk.
     fn add_form(&mut self, form: &Form) {
         for group in &form.groups {
             self.maplets
@@ -179,7 +179,7 @@ fn pivot_range(form: &Form, index: usize) -> KeyRange {
     }
 }
 
-/// The ranges in ascending order, those that touch or overlap as one.
+/// Returns the ranges in ascending order, with adjacent and overlapping ranges merged.
 pub(crate) fn merged(needs: &[Need]) -> Vec<KeyRange> {
     let mut ranges: Vec<KeyRange> = needs.iter().map(|need| need.range.clone()).collect();
     ranges.sort_unstable_by(|one, other| one.low.cmp(&other.low));
@@ -206,12 +206,12 @@ pub(crate) fn merged(needs: &[Need]) -> Vec<KeyRange> {
     merged
 }
 
-/// Every extent that the root of a tree leads to, with its references and live bytes: what the
-/// extent map says, found without it. Trunk nodes do not say which extents they are in, so theirs
-/// are made as small as they can be.
+/// Returns every extent reachable from the root of a tree, with its references and live bytes. This
+/// reconstructs the contents of the extent map without reading it. Trunk nodes do not record their
+/// extents, so the smallest possible extents are assumed for them.
 ///
 /// # Errors
-/// [`Error::Corrupt`] when anything that names extents is damaged; as the device says.
+/// [`Error::Corrupt`] if a structure that lists extents is damaged; I/O errors.
 pub fn reached(files: Files<'_>, root: &[u8]) -> Result<Vec<Reached>> {
     let mut names = Names::default();
     names.read(files, root);
@@ -276,7 +276,7 @@ impl Sums {
     }
 }
 
-/// What is wrong with the names, for the report of a check.
+/// Adds the damaged trunk nodes to the report of a check.
 pub(super) fn tell_damage(names: &mut Names, found: &mut Vec<String>, read: &mut Amounts) {
     found.extend(
         names

@@ -1,5 +1,4 @@
-//! The trunk on its way from disk: nodes are read from the root down, and what they refer to is
-//! opened.
+//! Opening of a trunk: reads nodes from the root down, and opens what they refer to.
 
 use super::form::{self, Open};
 use super::format::{Form, GroupName, Root};
@@ -18,10 +17,11 @@ use alluvium_storage::{Error, NodePointer, Result};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-/// Opens the trunk with this root, which a checkpoint's cut had, and with every commit up to `cut`.
+/// Opens the trunk with this root, taken from a checkpoint's cut, containing every commit up to
+/// `cut`.
 ///
 /// # Errors
-/// [`Error::Corrupt`], [`Error::NewerFormat`], or as the device says.
+/// [`Error::Corrupt`], [`Error::NewerFormat`], or I/O errors.
 pub(crate) fn open(store: Arc<Store>, options: TreeOptions, root: &[u8], cut: Sequence) -> Result<Trunk> {
     let payload = Root::decode(root, &root_place(), store.page_size())?;
     let root = Opener::new(&store).root(&payload)?;
@@ -34,14 +34,14 @@ pub(crate) fn open(store: Arc<Store>, options: TreeOptions, root: &[u8], cut: Se
     Ok(Trunk::new(store, options, root, cut, payload.next_group, extents))
 }
 
-/// Opens what trunk nodes refer to, each once.
+/// Opens the structures that trunk nodes refer to, each once.
 pub(super) struct Opener<'s> {
     store: &'s Store,
     groups: HashMap<u64, (NodePointer, Arc<Group>)>,
     runs: HashMap<RunKey, Run>,
-    /// The runs without a footer, where a repair opens the tree.
+    /// In a repair, the runs whose footers are lost.
     gone: Option<&'s HashSet<RunKey>>,
-    /// Maplets that were rebuilt, by what they are named.
+    /// Rebuilt maplets, by the key of the damaged maplet.
     made: BTreeMap<RunKey, Maplet>,
 }
 
@@ -56,7 +56,7 @@ impl<'s> Opener<'s> {
         }
     }
 
-    /// For a tree of which these runs are gone and these maplets were rebuilt.
+    /// Creates an opener for a repair: these runs are lost, and these maplets were rebuilt.
     pub(super) fn salvaging(
         store: &'s Store,
         gone: &'s HashSet<RunKey>,
@@ -69,7 +69,7 @@ impl<'s> Opener<'s> {
         }
     }
 
-    /// Opens the root of a trunk, and all below it.
+    /// Opens the root of a trunk and all nodes below it.
     pub(super) fn root(&mut self, root: &Root) -> Result<Arc<Node>> {
         let pointer = &root.trunk;
         let node = self.read(pointer)?;
@@ -128,7 +128,7 @@ impl Open for Opener<'_> {
                 group
             }
         };
-        // Each node names the runs that it needs.
+        // Each node lists the runs that it needs.
         for (slot, name) in group.runs.iter().zip(&name.runs) {
             if let Some(name) = name
                 && slot.get().is_none()
@@ -157,7 +157,7 @@ impl Open for Opener<'_> {
     }
 }
 
-/// A subtree without anything in it.
+/// Returns an empty subtree.
 fn empty(height: u8, range: &KeyRange) -> Node {
     if height == 0 {
         return Node::leaf(range.clone());

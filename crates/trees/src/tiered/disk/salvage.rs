@@ -1,11 +1,10 @@
-//! Opening a damaged tree as far as it goes, for a repair. A maplet is rebuilt from the keys of its
-//! runs. A run without a footer and what hung on a damaged trunk node are given up, and each of
-//! them is reported.
+//! Opens a damaged tree as far as possible, for a repair. A maplet is rebuilt from the keys of its
+//! runs. Runs without a footer, and everything below a damaged trunk node, are dropped and
+//! reported.
 //!
-//! It is done in two steps, for the extents must be known before anything is written:
-//! [`Salvage::survey`] reads and changes nothing; [`Salvage::open`] writes new maplets beside
-//! what there is. All trunk nodes are written again by the next checkpoint, and their old space is
-//! given up with it.
+//! The repair has two steps, because the extents must be known before anything is written.
+//! [`Salvage::survey`] only reads. [`Salvage::open`] writes new maplets next to the existing data.
+//! The next checkpoint writes all trunk nodes again and releases their old space.
 
 use super::format::Root;
 use super::names::{Names, Sums, merged, root_place};
@@ -24,16 +23,16 @@ use alluvium_storage::store::Store;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
-/// Keys of which something is lost.
+/// A range of keys in which data is lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lost {
-    /// The keys.
+    /// The affected keys.
     pub range: KeyRange,
-    /// What of them, and why.
+    /// Description of the lost data and the cause.
     pub what: String,
 }
 
-/// What is damaged of what an opening needs.
+/// The damage to the structures that are needed for opening.
 #[derive(Debug)]
 pub struct Salvage {
     names: Names,
@@ -46,11 +45,11 @@ pub struct Salvage {
 }
 
 impl Salvage {
-    /// Reads the trunk, every footer and every maplet that the root of a tree leads to.
+    /// Reads the trunk, and every footer and maplet reachable from the root of a tree.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when the root of the trunk is damaged:
-    /// nothing can be reached then.
+    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) if the root of the trunk is damaged,
+    /// because nothing is reachable then.
     pub fn survey(files: Files<'_>, root: &[u8]) -> Result<Salvage> {
         let mut names = Names::default();
         names.read(files, root);
@@ -116,38 +115,38 @@ impl Salvage {
         self.reached = sums.reached();
     }
 
-    /// Whether anything is damaged of what an opening needs.
+    /// Returns whether any structure that is needed for opening is damaged.
     #[must_use]
     pub fn is_needed(&self) -> bool {
         self.nodes || !self.runs.is_empty() || !self.maplets.is_empty()
     }
 
-    /// The extents that what is sound needs, and those of the trunk.
+    /// Returns the extents that the undamaged structures need, and those of the trunk.
     #[must_use]
     pub fn reached(&self) -> &[Reached] {
         &self.reached
     }
 
-    /// Of what the tree will have lost something.
+    /// Returns the losses.
     #[must_use]
     pub fn lost(&self) -> &[Lost] {
         &self.lost
     }
 
-    /// What will be as it was, a sentence each.
+    /// Returns a sentence for each repair that loses nothing.
     #[must_use]
     pub fn mended(&self) -> &[String] {
         &self.mended
     }
 
-    /// Rebuilds the maplets that are damaged; returns them by what they were named.
+    /// Rebuilds the damaged maplets. Returns them by the key of the damaged maplet.
     fn maplets(&mut self, store: &Store, bits: u8) -> Result<BTreeMap<RunKey, Maplet>> {
         let mut made = BTreeMap::new();
         for (key, (damaged, group)) in &self.names.maplets {
             if !self.maplets.contains(key) {
                 continue;
             }
-            // A pointer to a tier that the store does not have is damage, too.
+            // A pointer to a tier that the store does not have counts as damage.
             let is_there = store.tiers().get(damaged.tier).is_ok();
             let spec = MapletSpec {
                 fingerprint_bits: bits,
@@ -174,13 +173,13 @@ impl Salvage {
                 let mut tell = |key: &[u8]| hashes.push(Key::new(key).hash());
                 let ranges = merged(&of_group);
                 let wrong = run.check_within(Files::of(store), &ranges, &mut tell, &mut Amounts::default());
-                // Of nodes that are damaged it is told when the run is written again without them.
+                // Damaged nodes are reported later, when the run is rewritten without them.
                 let is_told =
                     |wrong: &Violation| matches!(wrong, Violation::Unreadable { node: Some(_), .. });
                 let wrong = wrong.iter().find(|wrong| !is_told(wrong));
                 if let (Some(wrong), Some(low)) = (wrong, ranges.first()) {
-                    // A lookup does not meet what cannot be read here: it is not in the maplet any
-                    // more.
+                    // Lookups do not reach the unreadable records, because their keys are missing
+                    // from the new maplet.
                     let high = ranges.last().and_then(|last| last.high.clone());
                     self.lost.push(Lost {
                         range: KeyRange {
@@ -209,7 +208,7 @@ impl Salvage {
     }
 }
 
-/// A maplet that has another run as well. The one before is given up.
+/// Merges another run into a maplet. The previous maplet is discarded.
 fn merge(
     store: &Store,
     spec: &MapletSpec,
@@ -232,13 +231,13 @@ fn merge(
 }
 
 impl Salvage {
-    /// Opens the trunk of which something is damaged, in a store whose extents are those that
-    /// [`Salvage::reached`] names. The next checkpoint makes what comes of it durable. Returns of
-    /// what something is lost, and what is as it was.
+    /// Opens a damaged trunk, in a store whose extents are those that [`Salvage::reached`] lists.
+    /// The next checkpoint makes the repaired trunk durable. Returns the losses, and descriptions
+    /// of the repairs that lost nothing.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when it cannot be opened for all that;
-    /// a full disk; as the device says.
+    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) if the trunk cannot be opened even so;
+    /// a full disk; I/O errors.
     pub(crate) fn open(
         mut self,
         store: &Arc<Store>,
@@ -255,7 +254,7 @@ impl Salvage {
             fingerprint_bits: payload.fingerprint_bits,
             ..options
         };
-        // All nodes are written again by the next checkpoint, wherever they are.
+        // The next checkpoint writes all nodes again.
         for node in all_nodes(&root) {
             node.stored.forget();
         }

@@ -1,6 +1,7 @@
-//! Ingest: layers of runs that become a tree's newest bundles at once.
+//! Ingest: adds layers of runs to a tree as its newest bundles, in one change.
 //!
-//! In the runs sequence numbers are 0; the trunk says what they are where it names the runs (T10).
+//! The runs store sequence number 0; the trunk assigns the real numbers in its references to the
+//! runs (T10).
 
 use crate::layers::{How, Layers, Writer};
 use crate::tiered::trunk::{Group, Part, Rank, Trunk};
@@ -10,7 +11,7 @@ use alluvium_storage::extents::Class;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Returns what writes layers for a tree. `class` says whether they may use the reserve of space.
+/// Returns a writer of layers for a tree. `class` selects whether it may use the space reserve.
 pub(crate) fn layer_writer(trunk: &Trunk, class: Class) -> Result<Writer> {
     trunk.store.health()?;
     Ok(Writer::new(How {
@@ -19,12 +20,12 @@ pub(crate) fn layer_writer(trunk: &Trunk, class: Class) -> Result<Writer> {
         run: trunk.run_options(Purpose::Incorporate, class, 0),
         maplet: trunk.maplet_spec(Purpose::Incorporate, class, 0),
         is_placed: trunk.options.compacted_tier.is_none(),
-        // Runs no larger than a leaf of the tree are taken over by leaves as they are.
+        // Leaves of the tree can adopt runs that are not larger than a leaf.
         run_bytes: trunk.options.shape.node_bytes(),
     }))
 }
 
-/// Makes layers part of the tree, as the commits from `first` to `last`, the oldest layer first.
+/// Attaches layers to the tree as the commits from `first` to `last`, oldest layer first.
 pub(crate) fn attach_layers(
     trunk: &Trunk,
     layers: &mut Layers,
@@ -51,14 +52,14 @@ pub(crate) fn attach_layers(
     let at_once = trunk.options.shape.fanout;
     trunk.change(Some(last), |_, shaper, root| {
         let mut root = root.draft();
-        // Few at a time: each few sink before the next come, and no node ever lists all of
-        // them.
+        // Adds a few parts at a time, and lets each batch settle before the next, so that no node
+        // lists all parts at once.
         for parts in parts.chunks(at_once) {
             let received = shaper.receive(&root, parts.to_vec())?;
             let nodes = shaper.settle(received, Rank::Root)?;
             root = shaper.crown(nodes);
         }
-        // Nothing can fail any more: what was written becomes part of the generation being
+        // No operation can fail from here on. The extents become part of the generation being
         // built.
         for piece in layers.layers().flat_map(|(_, pieces)| pieces) {
             trunk.install_extents(&piece.built.run, &piece.built.extents, &piece.maplet.extents);

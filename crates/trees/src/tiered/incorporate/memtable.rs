@@ -1,4 +1,5 @@
-//! A sealed memtable becomes a run with its maplet, and the newest bundle of the root.
+//! Flush of a sealed memtable: writes a run with its maplet, and adds it as the newest bundle of
+//! the root.
 
 use crate::maplet::{self, Maplet};
 use crate::run::Built;
@@ -14,11 +15,11 @@ use alluvium_storage::{Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// The writing out of one memtable. Dropped unfinished, it leaves nothing behind.
+/// The flush of one memtable. Dropping it unfinished discards its output.
 #[derive(Debug)]
 pub struct Incorporation {
     trunk: Arc<Trunk>,
-    /// The cut of its share.
+    /// The cut of the share.
     cut: Sequence,
     class: Class,
     taking: Option<Taking>,
@@ -26,20 +27,20 @@ pub struct Incorporation {
     state: State,
 }
 
-/// How far an incorporation has come.
+/// The progress of an incorporation.
 #[derive(Debug)]
 enum State {
-    /// Messages are being taken.
+    /// Messages are being read.
     Taking,
-    /// All of them are written, if there were any: they can be published.
+    /// All messages are written and ready to be published. `None` if there were none.
     Taken(Option<Box<Bundle>>),
-    /// The tree has them.
+    /// The messages are visible in the tree.
     Published,
-    /// It was broken off on its way into the tree.
+    /// The incorporation failed while it was being published.
     Broken,
 }
 
-/// A run and its maplet, which the tree does not have yet.
+/// A run and its maplet that are not in the tree yet.
 #[derive(Debug)]
 struct Bundle {
     built: Built,
@@ -48,11 +49,11 @@ struct Bundle {
 }
 
 impl Incorporation {
-    /// Begins to write out a share of a sealed memtable, which holds every commit after the last
-    /// one's cut up to its own.
+    /// Starts to flush a share of a sealed memtable, which contains every commit after the cut of
+    /// the previous memtable up to its own cut.
     ///
     /// # Errors
-    /// A full disk; as the device says.
+    /// A full disk; I/O errors.
     pub(crate) fn new(trunk: &Arc<Trunk>, share: Share, class: Class) -> Result<Incorporation> {
         debug_assert!(
             share.cut >= trunk.peek().stamp.cut,
@@ -77,12 +78,12 @@ impl Incorporation {
         })
     }
 
-    /// Does a slice of the work: about `records` records. With the last one the memtable's messages
-    /// are in the tree, and it may be dropped.
+    /// Runs a slice of the work: about `records` records. When it returns `Progress::Done`, the
+    /// tree contains the messages, and the memtable may be dropped.
     ///
     /// # Errors
-    /// [`Error::Full`](alluvium_storage::Error::Full), and as the device says: nothing has changed
-    /// then, and the caller starts again.
+    /// [`Error::Full`](alluvium_storage::Error::Full), and I/O errors. The tree is unchanged, and
+    /// the caller must start again.
     pub fn poll(&mut self, records: usize) -> Result<Progress> {
         if self.take(records)? == Progress::More {
             return Ok(Progress::More);
@@ -91,10 +92,11 @@ impl Incorporation {
         Ok(Progress::Done)
     }
 
-    /// As [`Incorporation::poll`], but leaves what was taken to [`Incorporation::publish`].
+    /// Like [`Incorporation::poll`], without the publication, which is left to
+    /// [`Incorporation::publish`].
     ///
     /// # Errors
-    /// As [`Incorporation::poll`].
+    /// See [`Incorporation::poll`].
     pub fn take(&mut self, records: usize) -> Result<Progress> {
         if !matches!(self.state, State::Taking) {
             return Ok(Progress::Done);
@@ -103,19 +105,19 @@ impl Incorporation {
         self.trunk.judge(result)
     }
 
-    /// The memtable's messages, all of which were taken, are in the tree from now on.
+    /// Publishes the messages in the tree, after all of them were read.
     ///
     /// # Errors
-    /// As [`Incorporation::poll`].
+    /// See [`Incorporation::poll`].
     ///
     /// # Panics
-    /// Before all of them were taken.
+    /// If messages are left to read.
     pub fn publish(&mut self) -> Result<()> {
         let result = self.install();
         self.trunk.judge(result)
     }
 
-    /// How many of the memtable's messages were taken.
+    /// Returns the number of messages read so far.
     #[must_use]
     pub fn taken(&self) -> usize {
         self.taken
@@ -135,7 +137,7 @@ impl Incorporation {
         Ok(Progress::Done)
     }
 
-    /// Writes what is left of the run, and its maplet; none of a share without messages.
+    /// Completes the run and its maplet. `None` for a share without messages.
     fn finish(&mut self) -> Result<Option<Bundle>> {
         let trunk = &self.trunk;
         let taking = self.taking.take().expect("it is finished once");
@@ -161,8 +163,7 @@ impl Incorporation {
     }
 
     fn install(&mut self) -> Result<()> {
-        // Where an error or a panic comes before the tree has it, only the memtable has its
-        // messages still.
+        // After an error or a panic before publication, only the memtable contains its messages.
         let bundle = match std::mem::replace(&mut self.state, State::Broken) {
             State::Taken(bundle) => bundle,
             State::Published => {
@@ -197,7 +198,7 @@ impl Incorporation {
         let changed = trunk.change(Some(cut), |state, shaper, root| {
             let received = shaper.receive(root, vec![part])?;
             let nodes = shaper.settle(received, Rank::Root)?;
-            // Nothing can fail any more: what was written becomes part of the generation being
+            // No operation can fail from here on. The extents become part of the generation being
             // built.
             trunk.install_extents(&built.run, &built.extents, &written.extents);
             if let Some(digest) = &digest {

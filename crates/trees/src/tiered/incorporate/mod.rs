@@ -1,9 +1,10 @@
-//! What comes into the tree: a sealed memtable, or records that come in order, becomes runs with
-//! their maplets, and the newest bundle of the root.
+//! New data: writes a sealed memtable, or records that arrive in order, as runs with their maplets,
+//! and adds them as the newest bundles of the root.
 //!
-//! *Knows*: how messages are folded on their way into a run; when a change may not fail any more.
+//! *Knows*: how messages are folded into a run; the point after which a change must not fail.
 //!
-//! *Does not know*: when a memtable is sealed, and which follows which; what becomes of a bundle.
+//! *Does not know*: when a memtable is sealed, and the order of memtables; the further fate of a
+//! bundle.
 //!
 //! *Read in this order*: `memtable.rs`, `ingest.rs`.
 

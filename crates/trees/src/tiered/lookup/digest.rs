@@ -1,5 +1,5 @@
-//! The making of a digest, the filter over the bundles that wait in the root, once lookups have
-//! asked their maplets often enough.
+//! Construction of the digest, the filter over the bundles in the root, once lookups have asked
+//! enough maplets of these bundles.
 
 use crate::maplet::Reading;
 use crate::tiered::trunk::{Covered, Digest, Group, Trunk, deletes_ranges, waiting};
@@ -10,20 +10,20 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// With fewer groups in the root there is little to pass by.
+/// Minimum number of groups in the root; with fewer, a digest saves little.
 const LEAST_GROUPS: usize = 4;
-/// Build the filter once lookups have probed `entries / ENTRIES_PER_QUESTION` maplets without it:
-/// probing a maplet costs three to four times as much as adding an entry.
+/// The filter is built once lookups have probed `entries / ENTRIES_PER_QUESTION` maplets without
+/// it. Probing a maplet costs three to four times as much as adding an entry.
 const ENTRIES_PER_QUESTION: u64 = 4;
-/// It takes this part of a memtable at most: with tiny records it would cost more memory than it is
-/// worth.
+/// The digest may occupy at most one part in this many of a memtable's size: with tiny records it
+/// would cost more memory than it is worth.
 const MEMTABLE_PART: u64 = 2;
 
-/// A digest that is being made. Dropped unfinished, it leaves nothing behind.
+/// A digest under construction. Dropping it unfinished has no effect.
 #[derive(Debug)]
 pub struct Digesting {
     trunk: Arc<Trunk>,
-    /// The maplets' extents are not used again meanwhile.
+    /// Keeps the maplets' extents from being reused.
     _hold: Hold,
     groups: VecDeque<Arc<Group>>,
     covered: HashSet<u64>,
@@ -32,7 +32,8 @@ pub struct Digesting {
 }
 
 impl Digesting {
-    /// A digest of the root's bundles to be made, if lookups have paid for one.
+    /// Starts the construction of a digest of the root's bundles, if lookups have asked enough
+    /// maplets in vain to pay for it.
     #[must_use]
     pub(crate) fn due(trunk: &Arc<Trunk>) -> Option<Digesting> {
         let questions = trunk.usage.questions();
@@ -52,8 +53,8 @@ impl Digesting {
         Digesting::begin(trunk)
     }
 
-    /// A digest of the root's bundles to be made, whatever it costs; none where there is one, or
-    /// there can be none.
+    /// Starts the construction of a digest of the root's bundles, regardless of its cost. Returns
+    /// `None` if there is a digest already, or if none is possible.
     #[must_use]
     pub(crate) fn begin(trunk: &Arc<Trunk>) -> Option<Digesting> {
         let hold = trunk.store.epochs().hold();
@@ -81,11 +82,11 @@ impl Digesting {
         })
     }
 
-    /// Does a slice of the work: about `entries` entries.
+    /// Runs a slice of the work: about `entries` entries.
     ///
     /// # Errors
-    /// As the device says, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt): nothing has
-    /// changed.
+    /// I/O errors, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt). Nothing has changed
+    /// then.
     pub fn poll(&mut self, entries: usize) -> Result<Progress> {
         let tiers = self.trunk.store.tiers();
         let bits = self.digest.fingerprint_bits();
@@ -105,7 +106,8 @@ impl Digesting {
                         .digest
                         .add(page.iter().map(|entry| entry.fingerprint().number(bits)))
                     {
-                        // So much came meanwhile that it is of no use.
+                        // More entries arrived during construction than the digest has capacity
+                        // for, so it is discarded.
                         return Ok(Progress::Done);
                     }
                 }
@@ -115,7 +117,7 @@ impl Digesting {
         Ok(Progress::More)
     }
 
-    /// The current version has the digest from now on, unless there is more to cover by now.
+    /// Attaches the digest to the current version, unless new bundles must be covered first.
     fn install(&mut self) -> Progress {
         let mut writer = self.trunk.lock();
         let version = self.trunk.version();
@@ -195,7 +197,7 @@ mod tests {
             Way::of(&version, Key::new(&key.to_be_bytes()), &mut search, &absent).len()
         };
         assert_eq!(asked(1 << 40), 5, "no lookup has told");
-        // Two are made at once, and something is incorporated meanwhile.
+        // Two digests are built concurrently, during an incorporation.
         let digesting = [tree.digest().unwrap(), tree.digest().unwrap()];
         write(&tree, 1000, false);
         digesting.into_iter().for_each(make);
@@ -208,7 +210,7 @@ mod tests {
             let found = tree.get(&key.to_be_bytes(), LAST, 0).unwrap();
             assert_eq!(found.as_deref(), Some(&b"here"[..]), "{key}");
         }
-        // There is room for twice what there was.
+        // The capacity is twice the initial number of keys.
         (7..12).for_each(|memtable| write(&tree, memtable * 200, false));
         assert!(!has_digest(&tree) && tree.memory().digest == 0);
         for key in 1 << 40..(1 << 40) + 2000u64 {

@@ -1,6 +1,6 @@
-//! Point lookups: one key, many keys together, or polled by a caller that never waits.
+//! Point lookups: one key, a batch of keys, or non-blocking lookups that the caller polls.
 //!
-//! *Knows*: which parts of a version count for a key, and in which order they are asked.
+//! *Knows*: which parts of a version count for a key, and the order in which they are asked.
 //!
 //! *Does not know*: how a version is made.
 //!

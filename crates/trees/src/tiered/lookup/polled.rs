@@ -1,4 +1,4 @@
-//! Point lookups that never block: the caller that polls them has many under way on one thread.
+//! Non-blocking point lookups. A caller can poll many of them on one thread.
 
 use super::reader::Reader;
 use super::search::Search;
@@ -14,13 +14,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// A lookup of one key that is polled: what it needs and is not in the cache is being read between
-/// two calls.
+/// A lookup of one key that is polled. Nodes that are missing from the cache are read between two
+/// calls.
 ///
-/// It holds neither a version nor a memtable meanwhile. When the tree has changed, the lookup
-/// starts again, and finds most of what it needs in the cache. Few things are waited for after all:
-/// a value longer than a node, nodes longer than a node, what does not fit in the cache, and what
-/// was evicted before the lookup came back to it.
+/// Between calls, it pins neither a version nor a memtable. If the tree has changed, the lookup
+/// starts again and finds most nodes in the cache. It blocks only in rare cases: for a value or
+/// node longer than a standard node, for data that does not fit in the cache, and for nodes that
+/// were evicted before the lookup used them.
 ///
 /// ```
 /// # use alluvium_base::{Message, message::LAST};
@@ -72,8 +72,8 @@ impl fmt::Debug for Lookup {
 }
 
 impl Lookup {
-    /// Returns a lookup of a key for a reader at `at`, to be polled: in the memtables, if there are
-    /// any, and the tree below them.
+    /// Creates a pollable lookup of a key for a reader at `at`, in the memtables, if there are any,
+    /// and in the tree below them.
     pub(crate) fn new(
         trunk: &Arc<Trunk>,
         memtables: Option<Arc<dyn Memtables>>,
@@ -92,7 +92,7 @@ impl Lookup {
         }
     }
 
-    /// Another key, with the memory that there is.
+    /// Starts a lookup of another key and reuses the memory.
     pub fn reset(&mut self, key: &[u8], at: Sequence, now_ms: u64) {
         self.key.clear();
         self.key.extend_from_slice(key);
@@ -101,11 +101,11 @@ impl Lookup {
         self.pending = None;
     }
 
-    /// Goes on as far as what is in the cache leads, and asks for what is not. Returns the value,
-    /// or none, once it is known. Polled again after that or after an error, it starts again.
+    /// Continues as far as the cache allows, and requests missing nodes. Returns the value, or
+    /// `None`, once it is known. Polling again after a result or an error starts the lookup again.
     ///
     /// # Errors
-    /// As the device says, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
+    /// I/O errors, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
     pub fn poll(&mut self) -> Poll<Result<Answer>> {
         loop {
             if let Some(pending) = &mut self.pending
@@ -122,10 +122,10 @@ impl Lookup {
         }
     }
 
-    /// Polls until the value is known, and waits for reads between.
+    /// Polls until the value is known, and waits for the reads in between.
     ///
     /// # Errors
-    /// As [`Lookup::poll`].
+    /// See [`Lookup::poll`].
     pub fn wait(&mut self) -> Result<Answer> {
         loop {
             if let Some(pending) = &mut self.pending {
@@ -137,13 +137,13 @@ impl Lookup {
         }
     }
 
-    /// Goes on; when it is pending, what it needs was asked for.
+    /// Continues the lookup. When it returns pending, the missing nodes have been requested.
     fn go_on(&mut self) -> Poll<Result<Answer>> {
         debug_assert!(self.pending.is_none(), "what was asked for is waited for");
         let trunk = Arc::clone(&self.trunk);
         let rules = trunk.options.schema.rules(&self.key);
         let operator = rules.operator.as_deref();
-        // What leaves the list from here on is in the version.
+        // Memtables that leave the list after this point are contained in the version.
         let list = self.memtables.as_ref().map(|memtables| memtables.newest_first());
         let reader = Reader::new(&trunk);
         let is_new = !self.course.is_of(&reader);

@@ -1,4 +1,4 @@
-//! Point lookups in one version, one key or many at a time.
+//! Point lookups in one version, for one key or many.
 
 use super::search::{Search, Way, ask_together};
 use crate::tiered::trunk::{Trunk, Version};
@@ -12,7 +12,7 @@ use alluvium_storage::Result;
 use alluvium_storage::store::Store;
 use std::task::Poll;
 
-/// Reads one version of a tree.
+/// A reader of one version of a tree.
 pub type Reader<'t> = VersionReader<'t, Trunk>;
 
 impl VersionSearch for Trunk {
@@ -42,7 +42,8 @@ impl VersionSearch for Trunk {
         search.go_on(version, key, known, *operator, fetch, &self.usage.absent)
     }
 
-    /// The memory of the machine, too, answers several requests as fast as one.
+    /// Batching also helps for data in memory, because the processor can overlap several cache
+    /// misses.
     fn search_together<F: Fetch>(
         &self,
         version: &Version,
@@ -101,8 +102,8 @@ pub(crate) fn get(trunk: &Trunk, key: &[u8], at: Sequence, now_ms: u64) -> Resul
     gather.answer(key)
 }
 
-/// Returns the values of many keys for a reader at `at`, in their order. All leaves that must be
-/// read are read together.
+/// Returns the values of many keys for a reader at `at`, in the order of `keys`. Reads all required
+/// leaves concurrently.
 pub(crate) fn multi_get(trunk: &Trunk, keys: &[&[u8]], at: Sequence, now_ms: u64) -> Result<Vec<Answer>> {
     let schema = &trunk.options.schema;
     let rules: Vec<_> = keys.iter().map(|key| schema.rules(key)).collect();

@@ -1,6 +1,6 @@
 //! The search for one key in one version: from the root to a leaf, newest part first, until a
-//! message decides. Where a node is missing it stops, and goes on from there when the node has been
-//! brought.
+//! message decides the result. It stops at a missing node, and continues when the node has been
+//! read.
 
 use crate::maplet::{self, Maplet};
 use crate::tiered::trunk::{AbsentKeys, Group, Layer, Node, Part, Version};
@@ -14,29 +14,29 @@ use alluvium_storage::{Error, Result};
 use std::ops::ControlFlow;
 use std::task::{Poll, ready};
 
-/// How far the search for a key has come. It is of use with one version only.
+/// The progress of a search for a key. Valid for one version only.
 #[derive(Debug, Default)]
 pub struct Search {
-    /// What maplets of the path have said of the key: those of `asked` parts, from `first` on.
+    /// Answers of the maplets on the path, for `asked` parts from `first` on.
     hits: maplet::Answers,
     first: usize,
     asked: usize,
-    /// Whether the digest has denied the key, once it was asked.
+    /// Whether the key is absent from the digest, once the digest was asked.
     is_denied: Option<bool>,
-    /// How many parts of the path are done.
+    /// Number of completed parts of the path.
     layer: usize,
-    /// How many runs of the next part are done.
+    /// Number of completed runs of the next part.
     runs: usize,
-    /// How many records of the next run were taken.
+    /// Number of records already read from the next run.
     records: usize,
 }
 
 /// A key's path from the root to its leaf: the parts that count for it, newest first, and the pages
-/// of their maplets from the part `first` on. A search for several keys takes each step for all of
-/// them before the next.
+/// of their maplets from part `first` on. A batched search runs each step for all keys before the
+/// next step.
 pub(super) struct Way<'v, 'f> {
     parts: maplet::Path<&'v Part>,
-    /// How many of them are asked by their maplets: all, or all but the last.
+    /// Number of parts whose maplets are asked: all, or all but the last.
     asked: usize,
     absent: &'v AbsentKeys,
     hash: u64,
@@ -45,8 +45,8 @@ pub(super) struct Way<'v, 'f> {
 }
 
 impl<'v, 'f> Way<'v, 'f> {
-    /// The way of a key in a version, for its search there. Where the last part is a single run,
-    /// its maplet is asked only while absent keys are common.
+    /// Returns the path of a key in a version. If the last part is a single run, its maplet is
+    /// asked only while absent keys are common.
     pub(super) fn of(
         version: &'v Version,
         key: Key<'_>,
@@ -73,13 +73,13 @@ impl<'v, 'f> Way<'v, 'f> {
         }
     }
 
-    /// How many parts it has.
+    /// Returns the number of parts.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.parts.len()
     }
 
-    /// Finds out which pages a search will ask.
+    /// Determines the maplet pages that a search needs.
     pub(super) fn locate<F: Fetch>(&mut self, search: &Search, fetch: &F) {
         if search.layer < self.asked && !search.knows(search.layer) {
             self.locate_from(search.layer, fetch);
@@ -93,20 +93,20 @@ impl<'v, 'f> Way<'v, 'f> {
             .locate(maplets(&self.parts[first..self.asked]), self.hash, fetch);
     }
 
-    /// Has the processor bring what must be read to find them.
+    /// Prefetches the memory that is needed to find the pages.
     pub(super) fn approach<F: Fetch>(&self, fetch: &F) {
         self.pages.approach(fetch);
     }
 
-    /// Takes them, if all are there; whether they are.
+    /// Obtains the pages, and returns whether all of them were available.
     pub(super) fn take<F: Fetch>(&mut self, fetch: &'f F) -> bool {
         self.pages
             .take(maplets(&self.parts[self.first..]), self.hash, fetch)
     }
 }
 
-/// Asks the maplets of many ways whose pages were taken, all together: each search knows then which
-/// runs of its way may have its key.
+/// Asks the maplets of many paths, whose pages were obtained, in one batch. Afterwards each search
+/// knows the runs of its path that may contain its key.
 pub(super) fn ask_together<'s>(ways: &[Way<'_, '_>], searches: impl Iterator<Item = &'s mut Search>) {
     let mut searches: Vec<&mut Search> = searches.collect();
     let (mut probes, mut askers) = (Vec::new(), Vec::new());
@@ -136,8 +136,8 @@ fn maplets<'v>(parts: &[&'v Part]) -> impl Iterator<Item = &'v Maplet> {
     parts.iter().map(|part| &part.group.maplet)
 }
 
-/// The parts of a path that count for a key, newest first; but for the root's bundles where the key
-/// `is_denied`.
+/// Returns the parts of a path that count for a key, newest first. If `is_denied`, it leaves out
+/// the root's bundles.
 fn path<'v>(root: &'v Node, key: &[u8], is_denied: bool) -> maplet::Path<&'v Part> {
     let (mut node, mut parts) = (root, maplet::Path::new());
     let mut add = |layer: Layer<'v>| {
@@ -159,13 +159,13 @@ fn path<'v>(root: &'v Node, key: &[u8], is_denied: bool) -> maplet::Path<&'v Par
 }
 
 impl Search {
-    /// Starts again, with the memory that it has.
+    /// Restarts the search and reuses its memory.
     pub(super) fn restart(&mut self) {
         (self.asked, self.layer, self.runs, self.records) = (0, 0, 0, 0);
         self.is_denied = None;
     }
 
-    /// Feeds `known` with what the version holds, until it is decided or there is no more.
+    /// Feeds `known` from the version until the result is decided or the path ends.
     pub(super) fn go_on<F: Fetch>(
         &mut self,
         version: &Version,
@@ -179,7 +179,7 @@ impl Search {
         self.go_along(&mut way, key, known, operator, fetch)
     }
 
-    /// The same on the key's way, of which the first steps may have been taken.
+    /// Like [`Search::go_on`], on a path whose first steps may already have been taken.
     pub(super) fn go_along<'f, F: Fetch>(
         &mut self,
         way: &mut Way<'_, 'f>,
@@ -208,14 +208,14 @@ impl Search {
         Poll::Ready(Ok(()))
     }
 
-    /// Whether it is known which runs of a part may have the key.
+    /// Returns whether it is known which runs of a part may contain the key.
     fn knows(&self, layer: usize) -> bool {
         debug_assert!(self.asked <= self.hits.len(), "hits of each maplet asked");
         (self.first..self.first + self.asked).contains(&layer)
     }
 
-    /// A maplet has answered. Behind one whose answer is elsewhere, the others are asked again in
-    /// their turn.
+    /// Stores a maplet's answer. If the answer continues on another page, that maplet and the
+    /// following ones are asked again in their turn.
     fn learn(&mut self, place: usize, found: Found<'_>) {
         if let Found::Here(values) = found
             && place == self.asked
@@ -228,9 +228,9 @@ impl Search {
         }
     }
 
-    /// Finds out which runs of the next part may have the key, at least. Pages that must be read
-    /// are read together, for all the parts that are left; where none must be, one is asked after
-    /// the other, the newest first.
+    /// Determines which runs of at least the next part may contain the key. If pages must be read,
+    /// they are read in one batch for all remaining parts. Otherwise the maplets are asked one at a
+    /// time, newest first.
     fn ask_maplets<'f, F: Fetch>(&mut self, way: &mut Way<'_, 'f>, fetch: &'f F) -> Poll<Result<()>> {
         self.asked = 0;
         if self.layer == way.asked {
@@ -265,7 +265,7 @@ impl Search {
         Poll::Ready(Ok(()))
     }
 
-    /// Asks the runs of a group that may have the key, newest first.
+    /// Asks the runs of a group that may contain the key, newest first.
     fn ask_group<F: Fetch>(
         &mut self,
         group: &Group,
@@ -316,10 +316,10 @@ impl Search {
             let at = group.maplet.pointer().place();
             return Poll::Ready(Err(Error::corrupt(at, expected, format!("run {place}"))));
         };
-        // A run that is gone has nothing for this key: the maplet may still remember it, and
-        // others' keys are alike.
+        // A deleted run has nothing for this key. The maplet may still list it, or another key has
+        // the same fingerprint.
         if let Some(run) = run.get() {
-            // What was taken before a node was missing is not taken again.
+            // Records that were read before a node was missing are skipped.
             let mut taken = self.records;
             let records = &mut self.records;
             let asked = run.search(key, known.at(), fetch, |record| {
@@ -384,7 +384,7 @@ mod tests {
         while step.poll(100).unwrap() == Progress::More {}
     }
 
-    /// Asks for the value of a key in every way there is.
+    /// Looks up a key by every available method.
     fn found(tree: &Tree, key: &[u8]) -> Option<Vec<u8>> {
         let found = tree.get(key, LAST, 0).unwrap();
         assert_eq!(
@@ -443,8 +443,8 @@ mod tests {
             let operand = value(number);
             write(&tree, &[(b"k", Message::merge(number, &operand))]);
         }
-        // The runs of all bundles as one group, as compactions that leave what is older alone make
-        // it.
+        // Combines the runs of all bundles into one group, like compactions that do not include
+        // older parts.
         tree.trunk
             .change(None, |_, _, root| {
                 let mut root = root.draft();
@@ -488,7 +488,7 @@ mod tests {
     #[test]
     fn what_came_from_one_of_two_nodes_counts_up_to_where_the_other_began() {
         let tree = tree();
-        // Two leaves, before and from `m` on.
+        // Two leaves: before `m`, and from `m` on.
         tree.trunk
             .change(None, |_, shaper, _| {
                 let leaves = [KeyRange::new(b"", Some(b"m")), KeyRange::new(b"m", None)];
@@ -503,8 +503,8 @@ mod tests {
             &tree,
             &[(b"m", Message::delete(3)), (b"z", Message::put(4, b"right"))],
         );
-        // The right one is compacted, so that nothing is left of `m`; in what lies above the left
-        // one it still is.
+        // The right leaf is compacted, so nothing of `m` is left there. The data above the left
+        // leaf still contains `m`.
         tree.compact_fully(b"m").unwrap();
         let mut others = Vec::new();
         while let Some(mut job) = tree.next_job().unwrap() {

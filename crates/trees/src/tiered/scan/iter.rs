@@ -1,4 +1,4 @@
-//! Scans: what a range holds, in key order or against it, decided by the batch.
+//! Scans: iterate over a range in key order or in reverse, and decide records in batches.
 
 use super::scans::Scans;
 use super::shares::shares;
@@ -19,57 +19,60 @@ use alluvium_storage::Result;
 use std::fmt;
 use std::sync::Arc;
 
-/// Deleted keys in a row after which a scan looks for the end of the range delete that covers them.
+/// Number of consecutive deleted keys after which a scan looks for the end of the range delete that
+/// covers them.
 const PATIENCE: u32 = 4;
-/// Deleted keys in a row after which a scan asks for what it wades through to be compacted.
+/// Number of consecutive deleted keys after which a scan requests a compaction of the range.
 const WADING: u32 = 512;
-/// The most records that are decided before the caller takes them.
+/// Maximum number of records that are decided ahead of the caller.
 const MAX_AHEAD: usize = 128;
-/// Scans that say nothing are taken to be longer than the others were on the average, by as much
-/// again and no more than this: a page too many costs a thirtieth of a read (the affine model:
-/// Bender et al., Small Refinements to the DAM, 2021), but many do cost.
+/// Upper bound of the margin that is added to the average length for a scan of unknown length. The
+/// margin is the average length itself, up to this many records: one page too many costs a
+/// thirtieth of a read (the affine model: Bender et al., Small Refinements to the DAM, 2021), but
+/// many pages do cost.
 const LONGER: usize = 128;
-/// Once a scan is as long as [`LONG_SCAN`], or nearly all are, no end is expected: this many more
-/// records.
+/// Number of further records expected from a scan that has reached [`LONG_SCAN`], or if nearly all
+/// scans are that long.
 const NO_END: usize = 8 * LONG_SCAN;
-/// Deleted keys after which a scan lets go of what it holds, and finds its place again.
+/// Number of deleted keys after which a scan releases its resources, and seeks to its position
+/// again.
 const BREATH: u32 = 4096;
 const _: () = assert!(
     PATIENCE < WADING && WADING < BREATH,
     "a scan skips before it asks"
 );
 
-/// A walk over the keys of a range that have a value, for a reader at one sequence number.
+/// An iterator over the keys of a range that have a value, for a reader at one sequence number.
 ///
-/// It holds a sequence number and a position, never a version nor a memtable: when those have
-/// changed, it finds its place again, so that it keeps neither memory nor extents from being used
-/// again. It decides some records at once, more and more as it goes on; what it has decided stays
-/// right, for nothing changes at or below its sequence number.
+/// It keeps a sequence number and a position, but never pins a version or a memtable. When these
+/// have changed, it seeks to its position again, so it never delays the reuse of memory or extents.
+/// It decides records in batches of growing size. Decided records stay valid, because nothing
+/// changes at or below its sequence number.
 pub struct Iter {
     scans: Arc<Scans>,
     memtables: Option<Arc<dyn Memtables>>,
     wanted: Wanted,
     segment: Option<Box<Segment>>,
-    /// What all of this takes in memory, and where the segment is when it is not here.
+    /// Accounts for the retained memory, and identifies the segment while it is parked.
     hold: Hold,
-    /// Where to go on when the segment is no more.
+    /// The position to continue from when there is no segment.
     position: Position,
-    /// Whether the next leaf is the first since the beginning or a seek.
+    /// Whether the next leaf is the first since the start or a seek.
     enters: bool,
     batch: Batch,
-    /// How many records the next batch has.
+    /// Number of records in the next batch.
     ahead: usize,
-    /// How many records the batches before had since the beginning or a seek.
+    /// Number of records in previous batches since the start or a seek.
     taken: usize,
-    /// Whether the caller has said how many records will be taken.
+    /// Whether the caller has announced the number of records it will read.
     is_told: bool,
     known: Known,
-    /// That of the last key that had to be decided.
+    /// The keyspace of the last key that had to be decided.
     keyspace: Keyspace,
-    /// Keys without a value in a row, and those of them that are in runs.
+    /// Number of consecutive keys without a value, and the number of these that are in runs.
     dead: u32,
     waded: u32,
-    /// The same keys, as later walks may profit by them.
+    /// The same keys, recorded for the benefit of later scans.
     dead_run: DeadRun,
 }
 
@@ -82,17 +85,17 @@ impl Drop for Iter {
     }
 }
 
-/// A leaf, by a key.
+/// Identifies a leaf by a key.
 enum Probe {
-    /// The leaf in whose range the key is.
+    /// The leaf whose range contains the key.
     Holds(Vec<u8>),
-    /// The leaf in whose range the keys just below it are.
+    /// The leaf whose range contains the keys just below the key.
     Before(Vec<u8>),
     /// The last leaf.
     Last,
 }
 
-/// What a scan looks at while it fills a batch.
+/// The sources of a batch.
 struct View<'v> {
     trunk: &'v Trunk,
     version: &'v Version,
@@ -109,8 +112,8 @@ impl fmt::Debug for Iter {
 }
 
 impl Iter {
-    /// A walk over `range` of the tree, and of memtables above it if there are any, for a reader at
-    /// `at` to whom puts that expire at or before `now_ms` are gone.
+    /// Creates an iterator over `range` of the tree, and of the memtables above it, if any, for a
+    /// reader at `at`. Puts that expire at or before `now_ms` are invisible.
     pub(crate) fn new(
         scans: &Arc<Scans>,
         memtables: Option<Arc<dyn Memtables>>,
@@ -146,7 +149,7 @@ impl Iter {
         }
     }
 
-    /// Goes before the first key at or behind `key`, in the iterator's direction.
+    /// Positions the iterator before the first key at or after `key`, in the iterator's direction.
     pub fn seek(&mut self, key: &[u8]) {
         self.note_length();
         self.position = Position::At(key.to_vec());
@@ -159,14 +162,14 @@ impl Iter {
         self.dead_run.leave();
     }
 
-    /// Announces that about `records` records will be taken: what they need is read at once,
-    /// instead of more and more ahead as a scan goes on.
+    /// Announces that the caller will read about `records` records. The data for them is read at
+    /// once, instead of with growing read-ahead.
     pub fn expect(&mut self, records: usize) {
         self.wanted.expected = records;
         self.is_told = true;
     }
 
-    /// A scan ends: others will be about as long.
+    /// Records the length of a scan that ends, as a prediction for later scans.
     fn note_length(&mut self) {
         let taken = std::mem::take(&mut self.taken) + self.batch.taken();
         if taken > 0 {
@@ -177,8 +180,8 @@ impl Iter {
     /// Returns the next key that has a value, and the value.
     ///
     /// # Errors
-    /// As the device says, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt). Asked again, it
-    /// tries again.
+    /// I/O errors, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt). A further call tries
+    /// again.
     #[allow(clippy::should_implement_trait)]
     #[inline]
     pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
@@ -216,8 +219,8 @@ impl Iter {
                 if let Some(segment) = self.segment.take() {
                     self.position = segment.position();
                 }
-                // What was decided before is right; the error comes again when there is nothing
-                // else.
+                // Records decided before the error are valid. The error recurs when they are
+                // exhausted.
                 if self.batch.len() == 0 {
                     return Err(error);
                 }
@@ -229,7 +232,7 @@ impl Iter {
         Ok(())
     }
 
-    /// Returns whether what it goes on from is still in memory.
+    /// Returns whether the segment to continue from is still in memory.
     #[cfg(test)]
     pub(crate) fn is_ready(&self) -> bool {
         self.segment.is_some() || self.scans.held.has(&self.hold)
@@ -246,12 +249,12 @@ impl Iter {
         }
     }
 
-    /// Hands out long values as empty ones from now on.
+    /// Returns long values as empty values from now on.
     pub(in crate::tiered) fn leave_out_long_values(&mut self) {
         self.wanted.long_values = LongValues::LeftOut;
     }
 
-    /// Keeps what is worth it until the next call, as far as all scans together may.
+    /// Retains what is useful until the next call, within the shared limit of all scans.
     fn end_batch(&mut self) {
         if self.batch.len() == 0 {
             self.batch = Batch::default();
@@ -269,13 +272,13 @@ impl Iter {
         }
     }
 
-    /// Fills the batch from one version and the memtables above it, which are let go afterwards.
+    /// Fills the batch from one version and the memtables above it, and releases them afterwards.
     fn fill(&mut self) -> Result<()> {
         let scans = Arc::clone(&self.scans);
         let trunk = &*scans.trunk;
-        // What leaves the list from here on is in the version.
+        // Memtables that leave the list after this point are contained in the version.
         let list = self.memtables.as_ref().map(|memtables| memtables.newest_first());
-        // What the version refers to stays while this guard is pinned.
+        // The guard keeps the data of the version from being freed.
         let guard = trunk.store.epochs().pin();
         let version = trunk.peek();
         let view = View {
@@ -339,7 +342,7 @@ impl Iter {
         }
     }
 
-    /// A key without a value was taken: a walk through many of them finds a way around.
+    /// Handles a key without a value. After many of them, the scan skips ahead.
     fn pass_dead(&mut self, taken: Taken, view: &View<'_>) -> Result<()> {
         let Some(segment) = &mut self.segment else {
             return Ok(());
@@ -370,7 +373,7 @@ impl Iter {
         self.dead_run.end(self.memtables.as_deref(), self.wanted.moment());
     }
 
-    /// Leaps over a range at the position that has no keys with a value.
+    /// Skips a range at the position that contains no live keys.
     fn leap(&mut self) {
         let empty = self.memtables.as_deref().and_then(Memtables::empty_ranges);
         if let Some(empty) = empty.filter(|empty| !empty.is_empty())
@@ -384,7 +387,7 @@ impl Iter {
         }
     }
 
-    /// Opens the leaf where the position is; none when the range ends before.
+    /// Opens the leaf at the position, and returns whether the range contains one.
     fn open(&mut self, view: &View<'_>) -> Result<bool> {
         self.leap();
         let Some(probe) = self.probe() else {
@@ -413,7 +416,7 @@ impl Iter {
         Ok(true)
     }
 
-    /// Returns where the leaf to be opened is; none when there is nothing left.
+    /// Returns the leaf to open next, or `None` at the end of the range.
     fn probe(&self) -> Option<Probe> {
         let range = &self.wanted.range;
         let before_the_end = || match &range.high {
@@ -437,7 +440,7 @@ impl Iter {
         }
     }
 
-    /// Goes beyond the leaf that was walked through.
+    /// Moves the position past the finished leaf.
     fn leave(&mut self) {
         let Some(segment) = self.segment.take() else {
             return;

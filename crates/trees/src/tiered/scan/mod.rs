@@ -1,13 +1,13 @@
-//! Scans: what a range holds, in key order or against it, decided by the batch.
+//! Scans: iterate over a range in key order or in reverse, and decide records in batches.
 //!
-//! *Knows*: how the runs and memtables of one leaf's range are merged; how far ahead of its caller
-//! a scan decides; what all scans together may hold between their calls.
+//! *Knows*: how the runs and memtables of one leaf's range are merged; how far a scan decides ahead
+//! of its caller; how much memory all scans together may retain between calls.
 //!
 //! *Does not know*: point lookups; how a version is made.
 //!
-//! *Read in this order*: `iter.rs`, `shares.rs` (the runs of one leaf's range), `scans.rs` (what
-//! all scans share), `usual.rs` (how long they are). How runs and memtables are merged, and what
-//! scans hold, is in `crates/trees/src/scanning`.
+//! *Read in this order*: `iter.rs`, `shares.rs` (the runs of one leaf's range), `scans.rs` (the
+//! state shared by all scans), `usual.rs` (the average length of scans). The merge of runs and
+//! memtables, and the resources that scans retain, are in `crates/trees/src/scanning`.
 
 mod iter;
 mod scans;

@@ -1,4 +1,4 @@
-//! What all scans of a tree share.
+//! The state shared by all scans of a tree.
 
 use super::usual::UsualScan;
 use crate::scanning::Held;
@@ -6,8 +6,7 @@ use crate::tiered::trunk::Trunk;
 use std::fmt;
 use std::sync::Arc;
 
-/// The scans of a tree: the trunk that they walk through, what they hold together, and how long
-/// they usually are.
+/// The trunk that the scans of a tree read, the memory that they retain, and their average length.
 pub(crate) struct Scans {
     pub(super) trunk: Arc<Trunk>,
     pub(super) held: Held,
@@ -15,7 +14,7 @@ pub(crate) struct Scans {
 }
 
 impl Scans {
-    /// The scans of a tree that has none yet.
+    /// Creates the state for a tree without scans.
     pub(crate) fn new(trunk: &Arc<Trunk>) -> Scans {
         Scans {
             trunk: Arc::clone(trunk),
@@ -24,13 +23,13 @@ impl Scans {
         }
     }
 
-    /// Limits what scans hold between their calls to `bytes` bytes, all of them together, but for a
-    /// little that each needs.
+    /// Limits the memory that all scans together retain between calls to `bytes` bytes. Each scan
+    /// may also retain a small minimum.
     pub(crate) fn limit(&self, bytes: u64) {
         self.held.limit(bytes);
     }
 
-    /// Returns how many bytes scans hold between their calls.
+    /// Returns the number of bytes that scans retain between calls.
     pub(crate) fn hold_bytes(&self) -> u64 {
         self.held.bytes()
     }

@@ -1,10 +1,10 @@
-//! Which runs count for one leaf of the trunk.
+//! The runs that count for one leaf of the trunk.
 
 use crate::scanning::Share;
 use crate::tiered::trunk::{Node, Version};
 use alluvium_dictionary::range::KeyRange;
 
-/// The runs that count for a leaf, newest first.
+/// Returns the runs that count for a leaf, newest first.
 pub(super) fn shares(version: &Version, leaf: &Node, range: &KeyRange) -> Vec<Share> {
     let mut shares = Vec::new();
     let mut node: &Node = &version.root;

@@ -1,25 +1,24 @@
-//! How long scans usually are, so that the next one reads as much at once.
+//! The average length of scans, from which the next scan derives its read-ahead.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Longer scans count as so long: they read further and further ahead by themselves.
+/// Upper bound for a counted length. Longer scans extend their read-ahead by themselves.
 pub(super) const LONG_SCAN: usize = 4096;
-/// How many scans make the average.
+/// Number of scans in the moving average.
 const SCANS: u64 = 16;
-/// Parts of a record in which it is kept.
+/// Fixed-point scale of the average: units per record.
 const PARTS: u64 = 1 << 16;
 const _: () = assert!(
     SCANS > 1 && PARTS > SCANS,
     "a record of one scan moves the average"
 );
 
-/// How many records scans take on the average.
+/// The moving average of records per scan.
 #[derive(Debug, Default)]
 pub(super) struct UsualScan(AtomicU64);
 
 impl UsualScan {
-    /// Notes that a scan has taken `records` records. The note may be lost when several scans end
-    /// at once.
+    /// Adds a scan of `records` records. The update may be lost if several scans end concurrently.
     pub(crate) fn note(&self, records: usize) {
         let (records, before) = (records.min(LONG_SCAN) as u64, self.0.load(Ordering::Relaxed));
         debug_assert!(

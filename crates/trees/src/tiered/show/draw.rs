@@ -1,4 +1,4 @@
-//! A drawing of the tree in plain text: each line a node or a pivot, with what it holds.
+//! Draws the tree in plain text: one line for each node or pivot with its contents.
 //!
 //! ```text
 //! version 7, cut 4000, height 2
@@ -49,7 +49,7 @@ fn draw(node: &Node, depth: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// Returns the parts of a stack, oldest first: how many runs each has, and what all of them weigh.
+/// Returns the number of runs of each part of a stack, oldest first, and their total weight.
 fn describe<'a>(layers: impl Iterator<Item = Layer<'a>>) -> String {
     let mut text = String::new();
     let (mut bytes, mut records) = (0, 0);

@@ -1,5 +1,5 @@
-//! How much of a tree lies in a range: bytes on disk and records. All of it from sums that are kept
-//! anyway; no leaf is read.
+//! Estimates of the bytes on disk and the records in a range, from sums that are maintained anyway.
+//! No leaf is read.
 
 use crate::maplet::{Maplet, different_keys};
 use crate::run::Weight;
@@ -10,12 +10,11 @@ use alluvium_dictionary::range::KeyRange;
 use alluvium_storage::{Cache, Guard, Result};
 use std::collections::BTreeMap;
 
-/// Returns about how much there is of a range: bytes, records and deletes among them, older
-/// versions included. Exact but for a leaf's worth at each end of each run; only index nodes
-/// are read.
+/// Returns the approximate number of bytes, records and deletes in a range, including superseded
+/// versions. The error is at most one leaf at each end of each run. Only index nodes are read.
 ///
 /// # Errors
-/// As the device says, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
+/// I/O errors, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
 pub(crate) fn weigh(trunk: &Trunk, range: &KeyRange) -> Result<Weight> {
     let guard = trunk.store.epochs().pin();
     let version = trunk.peek();
@@ -29,10 +28,10 @@ pub(crate) fn weigh(trunk: &Trunk, range: &KeyRange) -> Result<Weight> {
     Ok(sum)
 }
 
-/// Returns about how many bytes a range takes on disk, its share of maplets included.
+/// Returns the approximate number of bytes of a range on disk, including its share of maplets.
 ///
 /// # Errors
-/// As [`weigh`].
+/// See [`weigh`].
 pub(crate) fn size_on_disk(trunk: &Trunk, range: &KeyRange) -> Result<u64> {
     let guard = trunk.store.epochs().pin();
     let version = trunk.peek();
@@ -50,37 +49,37 @@ pub(crate) fn size_on_disk(trunk: &Trunk, range: &KeyRange) -> Result<u64> {
     Ok(bytes)
 }
 
-/// Returns about how many keys a range has: records that are no deletes. A key of which several
-/// versions or merges are left counts several times.
+/// Returns the approximate number of keys in a range, counted as records that are not deletes. A
+/// key with several retained versions or merge operands counts several times.
 ///
 /// # Errors
-/// As [`weigh`].
+/// See [`weigh`].
 pub(crate) fn approximate_len(trunk: &Trunk, range: &KeyRange) -> Result<u64> {
     let weight = weigh(trunk, range)?;
     Ok(weight.records.saturating_sub(weight.tombstones))
 }
 
-/// What a range has in a tree, by what it is for.
+/// The contents of a range in a tree, by purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holdings {
-    /// Bytes of leaves, and of values outside them.
+    /// Bytes of leaves and of separate values.
     pub leaf_bytes: u64,
-    /// Bytes of maplets and index nodes: what lookups need in memory to find their leaf without a
+    /// Bytes of maplets and index nodes, which lookups need in memory to find a leaf without a
     /// read.
     pub guide_bytes: u64,
-    /// Records, older versions and deletes included.
+    /// Number of records, including superseded versions and deletes.
     pub records: u64,
-    /// Deletes among them.
+    /// Number of deletes among them.
     pub tombstones: u64,
-    /// Of the records, those of the oldest run of each leaf. No two of these have the same key,
-    /// unless snapshots keep older versions.
+    /// Number of records in the oldest run of each leaf. Their keys are distinct, unless snapshots
+    /// retain older versions.
     pub oldest_records: u64,
 }
 
-/// Returns what a range has in a tree.
+/// Returns the contents of a range in a tree.
 ///
 /// # Errors
-/// As [`weigh`].
+/// See [`weigh`].
 pub(crate) fn holdings(trunk: &Trunk, range: &KeyRange) -> Result<Holdings> {
     let guard = trunk.store.epochs().pin();
     let from = (trunk.store.cache(), &guard);
@@ -99,7 +98,7 @@ pub(crate) fn holdings(trunk: &Trunk, range: &KeyRange) -> Result<Holdings> {
         let group = &part.group;
         let mut guides = group.maplet.bytes();
         for (_, run) in group.runs() {
-            // The root of an index has the sums of all leaves: nothing is read.
+            // The root of an index contains the totals, so nothing is read.
             let leaves = run.weigh(&KeyRange::everything(), from.0, from.1, Purpose::Other)?;
             guides += run.summary().bytes.saturating_sub(leaves.bytes);
         }
@@ -109,10 +108,10 @@ pub(crate) fn holdings(trunk: &Trunk, range: &KeyRange) -> Result<Holdings> {
     Ok(sum)
 }
 
-/// Returns about how many different keys a tree has on disk, deleted ones included.
+/// Returns the approximate number of distinct keys of a tree on disk, including deleted ones.
 ///
 /// # Errors
-/// As the device says, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
+/// I/O errors, or [`Error::Corrupt`](alluvium_storage::Error::Corrupt).
 pub(crate) fn distinct_keys(trunk: &Trunk) -> Result<DistinctKeys> {
     let guard = trunk.store.epochs().pin();
     let from = (trunk.store.cache(), &guard);
@@ -143,7 +142,7 @@ enum Age {
     Newer,
 }
 
-/// Tells the weight of each part of each stack that a range has a share of.
+/// Calls `tell` with the weight of each part of each stack that overlaps the range.
 fn add_up(
     node: &Node,
     range: &KeyRange,
@@ -153,7 +152,7 @@ fn add_up(
     walk(node, range, from, &mut |part, weight, _| tell(part, weight))
 }
 
-/// As [`add_up`], with the age of each part.
+/// Like [`add_up`], with the age of each part.
 fn walk(
     node: &Node,
     range: &KeyRange,

@@ -1,9 +1,9 @@
-//! What a tree looks like and how much of it lies in a range, for people and for other layers.
+//! The shape of a tree and the amount of data in a range, for display and for other layers.
 //!
-//! *Knows*: how a version is drawn and outlined; what the parts of a range weigh; how many
-//! different keys maplets have.
+//! *Knows*: how a version is drawn and outlined; the weight of the parts in a range; the number of
+//! distinct keys, according to maplets.
 //!
-//! *Does not know*: how anything changes; no leaf of a run is read here.
+//! *Does not know*: how anything changes. No leaf of a run is read here.
 //!
 //! *Read in this order*: `draw.rs`, `outline.rs`, `places.rs`, `estimate.rs`.
 

@@ -1,4 +1,4 @@
-//! The tree's shape as plain data: to draw it, measure it, or look for a run in it.
+//! The tree's shape as plain data, for drawing, measuring, and finding a run.
 
 use crate::run::{Summary, Use};
 use crate::tiered::trunk::{Group, Inflight, Layer, Node, Trunk, Underway, Version};
@@ -6,15 +6,15 @@ use alluvium_base::Sequence;
 use alluvium_dictionary::range::KeyRange;
 use std::sync::Arc;
 
-/// The shape of one version of a tree. It holds copies, so it may be kept.
+/// The shape of one version of a tree. It contains copies and pins nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Outline {
     /// The version's number.
     pub version: u64,
-    /// It holds every commit up to this one.
+    /// The version contains every commit up to this one.
     pub cut: Sequence,
-    /// The root, and everything below it.
+    /// The root and everything below it.
     pub root: OutlineNode,
 }
 
@@ -22,25 +22,25 @@ pub struct Outline {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OutlineNode {
-    /// Leaves are at 0.
+    /// Zero for leaves.
     pub height: u8,
-    /// The keys that it is responsible for.
+    /// The key range of the node.
     pub range: KeyRange,
     /// Its bundles, oldest to newest.
     pub bundles: Vec<OutlineBundle>,
-    /// Its pivots, in the order of their keys. A leaf has one.
+    /// Pivots in key order. A leaf has one.
     pub pivots: Vec<OutlinePivot>,
 }
 
-/// What a node has received at once, and some of its pivots have not passed on yet.
+/// The data that a node received in one flush and that some of its pivots have not passed on yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OutlineBundle {
-    /// Its number in the node.
+    /// Sequential number within the node.
     pub number: u64,
-    /// The runs in it.
+    /// Number of runs.
     pub runs: usize,
-    /// What it weighs for the pivots that it is live for, in bytes.
+    /// Weight in bytes for the pivots for which the bundle is live.
     pub bytes: u64,
 }
 
@@ -48,61 +48,60 @@ pub struct OutlineBundle {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OutlinePivot {
-    /// The keys of it.
+    /// The key range of the pivot.
     pub range: KeyRange,
-    /// What was compacted for it, oldest to newest.
+    /// Parts compacted for this pivot, oldest to newest.
     pub own: Vec<OutlineLayer>,
-    /// What its node has received for it and not compacted, oldest to newest.
+    /// Parts that the node received for this pivot and has not compacted, oldest to newest.
     pub pending: Vec<OutlineLayer>,
-    /// A compaction of what is pending.
+    /// Progress of the pivot's compaction, if it has one.
     pub compaction: Option<Underway>,
     /// The child; a leaf's pivot has none.
     pub child: Option<Box<OutlineNode>>,
 }
 
-/// Runs with a common maplet, as a pivot uses them.
+/// Runs with a common maplet, as seen by a pivot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OutlineLayer {
     /// The number of the group, unique in the store.
     pub group: u64,
-    /// The bundle that it is of, unless it is the pivot's own.
+    /// Number of the containing bundle; `None` for the pivot's own parts.
     pub bundle: Option<u64>,
     /// The places of its runs in the group, oldest to newest.
     pub runs: Vec<usize>,
-    /// Whether only a part of the pivot's range counts.
+    /// Whether the runs count only in part of the pivot's range.
     pub is_clipped: bool,
-    /// What it weighs in the pivot's range, in bytes: an estimate.
+    /// Estimated weight in the pivot's range, in bytes.
     pub bytes: u64,
-    /// Records of that.
+    /// Estimated number of records in the pivot's range.
     pub records: u64,
-    /// Deletes among them.
+    /// Estimated number of deletes among them.
     pub tombstones: u64,
 }
 
-/// A run, and the extents that it needs.
+/// A run and its extents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OutlineRun {
-    /// What it comes to.
+    /// Totals of the run.
     pub summary: Summary,
-    /// Levels of index nodes above its leaves.
+    /// Number of index levels above the leaves.
     pub height: u8,
-    /// The smallest key that it touches.
+    /// The smallest key of the run.
     pub low: Box<[u8]>,
-    /// The largest key that it touches.
+    /// The largest key of the run.
     pub high: Box<[u8]>,
-    /// Where its footer is.
+    /// Location of the footer.
     pub footer: String,
-    /// What it needs of the data files: its own extents, then those of runs before it that hold
-    /// values.
+    /// Extents that the run uses: its own, then those of earlier runs that hold its values.
     pub extents: Vec<Use>,
 }
 
 impl Outline {
     /// Returns the current shape of a trunk.
     pub(crate) fn of(trunk: &Trunk) -> Outline {
-        // Under the lock, what is under way belongs to the version.
+        // Under the lock, the compactions in progress match the version.
         let state = trunk.lock();
         let version = trunk.version();
         Outline {
@@ -114,7 +113,7 @@ impl Outline {
 }
 
 impl OutlineRun {
-    /// Returns a run of a version, by the number of its group and its place in that.
+    /// Returns a run of a version, by its group's number and its place in the group.
     pub(crate) fn of(version: &Version, group: u64, place: usize) -> Option<OutlineRun> {
         let group = find(&version.root, group)?;
         let run = group.runs.get(place)?.get()?;

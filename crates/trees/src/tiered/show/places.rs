@@ -1,11 +1,11 @@
-//! On which tiers the runs of a tree lie.
+//! The storage tiers of the runs of a tree.
 
 use crate::tiered::trunk::{Group, Node, Version};
 use crate::whereabouts::{RunName, RunPlace};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Returns where each run of a version lies, by their names.
+/// Returns the name and tier of each run of a version.
 pub(in crate::tiered) fn places(version: &Version) -> Vec<RunPlace> {
     let mut groups = BTreeMap::new();
     collect(&version.root, &mut groups);

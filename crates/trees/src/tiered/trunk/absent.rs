@@ -1,34 +1,35 @@
-//! How often lookups come to the last run of their path and find nothing.
+//! Estimates how often a lookup reaches the last run of its path and finds nothing.
 //!
-//! A key that is there is in the last run of its path, unless a newer one has it: asking a maplet
-//! about that run tells nothing then. Only for absent keys does the answer save a read. So the
-//! maplets of last runs are asked while absent keys are common; else their pages are not used, and
-//! the cache gives their memory to others.
+//! An existing key is in the last run of its path, unless a newer run has it; asking a maplet about
+//! that run is then useless. Only for absent keys does the maplet save a read. Lookups therefore
+//! ask the maplets of last runs only while absent keys are common. Otherwise the maplet pages are
+//! not used, and the cache evicts them.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What a lookup that found nothing adds to the score. One that found its key takes one away.
+/// Added to the score for an absent key. A found key subtracts one.
 const ABSENT: u32 = 32;
-/// From this score on absent keys are common.
+/// Absent keys are common from this score on.
 const COMMON: u32 = 1024;
-/// The score never exceeds this, so that it falls soon when absent keys are no longer asked for.
+/// Upper bound of the score, so that it falls quickly when lookups of absent keys stop.
 const MOST: u32 = 4096;
-/// One in this number of lookups is counted, for all of them.
+/// Sampling interval: one in this many lookups of existing keys is counted.
 const SAMPLE: u32 = 8;
 const _: () = assert!(SAMPLE.is_power_of_two() && ABSENT > SAMPLE && COMMON < MOST);
 
-/// The share of absent keys among lookups in last runs: above or below one in 33, about.
+/// Tracks whether more than about one in 33 lookups in last runs is for an absent key.
 #[derive(Debug, Default)]
 pub(crate) struct AbsentKeys(AtomicU32);
 
 impl AbsentKeys {
-    /// Returns whether lookups often find nothing.
+    /// Returns whether absent keys are common.
     #[inline]
     pub(crate) fn are_common(&self) -> bool {
         self.0.load(Ordering::Relaxed) >= COMMON
     }
 
-    /// Notes a lookup that came to the last run of its path, by the hash of its key.
+    /// Records the outcome of a lookup that reached the last run of its path, given the hash of its
+    /// key.
     #[inline]
     pub(crate) fn note(&self, hash: u64, is_absent: bool) {
         let score = self.0.load(Ordering::Relaxed);
@@ -40,7 +41,7 @@ impl AbsentKeys {
             return;
         };
         debug_assert!(next <= MOST, "a score of {next}");
-        // Notes of others that come between are lost, which changes little.
+        // Concurrent updates may be lost, which changes little.
         self.0.store(next, Ordering::Relaxed);
     }
 }
@@ -49,7 +50,7 @@ impl AbsentKeys {
 mod tests {
     use super::*;
 
-    /// Notes lookups of which every n-th finds nothing.
+    /// Records lookups of which every n-th finds nothing.
     fn note_many(keys: &AbsentKeys, lookups: u64, every: u64) {
         for lookup in 0..lookups {
             keys.note(lookup, lookup % every == 0);

@@ -1,8 +1,8 @@
-//! Compactions under way, and what may become of each while flushes, splits and merges go on.
+//! The states of compactions, and their transitions while flushes, splits and merges continue.
 //!
-//! A job is made for one pivot. It names the height and range of the pivot, the first bundle it
-//! takes and what the pivot had of its own: its result is right only where all of that still holds,
-//! so it is installed only then. A pivot has one job at a time.
+//! A job is made for one pivot. It records the height and range of the pivot, its first bundle and
+//! the pivot's own parts. Its result is valid only where all of these are unchanged, and is
+//! installed only there. A pivot has at most one job.
 //!
 //! ```text
 //!             plan           take            built           install
@@ -17,45 +17,43 @@ use alluvium_dictionary::range::KeyRange;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Names a job.
+/// Identifies a job.
 pub(crate) type JobId = u64;
 
-/// Where a job's result belongs, and what must still be true there.
+/// The destination of a job's result, and the conditions that must still hold there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Claim {
-    /// The node's height.
     pub height: u8,
-    /// The pivot's range.
     pub range: KeyRange,
     /// The number of the first live bundle.
     pub first: u64,
-    /// The groups of the pivot's own parts, oldest to newest.
+    /// Identifiers of the groups of the pivot's own parts, oldest to newest.
     pub own: Vec<u64>,
 }
 
-/// What happened to a job.
+/// A state transition of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Edge {
-    /// It was planned.
+    /// Planned.
     Planned,
-    /// A worker began to do it.
+    /// Started by a worker.
     Taken,
-    /// Its result was installed.
+    /// Result installed.
     Installed,
-    /// Its pivot was flushed before it was begun.
+    /// Pivot flushed before the start.
     QueuedFlushed,
-    /// Its pivot was split or merged, or what it had changed, before it was begun.
+    /// Pivot split or merged, or its parts changed, before the start.
     QueuedReshaped,
-    /// Its pivot was flushed while it was done; what was written is given up.
+    /// Pivot flushed during the compaction; the output is discarded.
     RunningFlushed,
-    /// Its pivot was split or merged, or what it had changed, while it was done.
+    /// Pivot split or merged, or its parts changed, during the compaction.
     RunningReshaped,
-    /// The disk was full, or a device failed.
+    /// Full disk or device failure.
     Failed,
 }
 
 impl Edge {
-    /// Every edge.
+    /// All transitions.
     pub const ALL: [Edge; 8] = [
         Edge::Planned,
         Edge::Taken,
@@ -83,49 +81,49 @@ impl fmt::Display for Edge {
     }
 }
 
-/// Compactions that are due or under way: what writes have put off.
+/// Due and running compactions: the work that writes have deferred.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Debt {
-    /// Compactions that were not begun.
+    /// Number of compactions that have not started.
     pub pending_jobs: u64,
-    /// About how many bytes they will read.
+    /// Approximate number of bytes that they will read.
     pub pending_bytes: u64,
-    /// Compactions under way.
+    /// Number of running compactions.
     pub running_jobs: u64,
-    /// About how many bytes they read in all.
+    /// Approximate number of bytes that they read in total.
     pub running_bytes: u64,
 }
 
 impl Debt {
-    /// Returns what is due and what is under way.
+    /// Returns the bytes of due and running compactions.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.pending_bytes + self.running_bytes
     }
 }
 
-/// How far a compaction is.
+/// The progress of a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Underway {
-    /// It was not begun.
+    /// Not started.
     Queued,
-    /// It is being done.
+    /// Running.
     Running,
 }
 
-/// How far a job is.
+/// The state of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Queued,
     Running,
 }
 
-/// Why a job's result is not wanted any more.
+/// The reason why a job's result is no longer wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Why {
     /// The pivot was flushed.
     Flushed,
-    /// The pivot is no more, or has other parts.
+    /// The pivot no longer exists, or has other parts.
     Reshaped,
 }
 
@@ -133,9 +131,9 @@ pub(super) enum Why {
 struct Entry {
     claim: Claim,
     state: State,
-    /// What it will read, about.
+    /// Approximate number of bytes to read.
     bytes: u64,
-    /// Whether it has failed under another name.
+    /// Whether the job has failed before, under another identifier.
     has_failed: bool,
 }
 
@@ -144,7 +142,7 @@ struct Entry {
 pub(crate) struct Inflight {
     next: JobId,
     jobs: BTreeMap<JobId, Entry>,
-    /// By height and low key: a pivot has one job at most.
+    /// By height and low key; a pivot has at most one job.
     pivots: BTreeMap<(u8, Box<[u8]>), JobId>,
     edges: BTreeMap<Edge, u64>,
     debt: Debt,
@@ -155,7 +153,7 @@ impl Inflight {
         *self.edges.entry(edge).or_default() += 1;
     }
 
-    /// Returns how often each edge was taken.
+    /// Returns the number of times that each transition occurred.
     #[must_use]
     pub(super) fn edges(&self) -> &BTreeMap<Edge, u64> {
         &self.edges
@@ -167,7 +165,7 @@ impl Inflight {
         self.pivots.get(&(height, low.into())).copied()
     }
 
-    /// Returns how far the job of a pivot is, if it has one.
+    /// Returns the progress of a pivot's job, if it has one.
     #[must_use]
     pub(crate) fn underway(&self, height: u8, low: &[u8]) -> Option<Underway> {
         let job = self.job_of(height, low)?;
@@ -177,38 +175,38 @@ impl Inflight {
         })
     }
 
-    /// Returns what a job claims.
+    /// Returns the claim of a job.
     #[must_use]
     pub(crate) fn claim(&self, job: JobId) -> Option<&Claim> {
         self.jobs.get(&job).map(|entry| &entry.claim)
     }
 
-    /// Returns the pivots that have a job, by height and low key.
+    /// Returns the height and low key of each pivot with a job.
     pub(crate) fn pivots(&self) -> impl Iterator<Item = (u8, Box<[u8]>)> {
         self.pivots.keys().cloned()
     }
 
-    /// Returns the bytes of memory that the table takes, about.
+    /// Returns the approximate memory of the table in bytes.
     #[must_use]
     pub(crate) fn memory_bytes(&self) -> u64 {
         (self.jobs.len() * (size_of::<Entry>() + 128)) as u64
     }
 
-    /// Returns how many jobs there are.
+    /// Returns the number of jobs.
     #[must_use]
     pub(crate) fn len(&self) -> usize {
         debug_assert_eq!(self.jobs.len(), self.pivots.len(), "a job for a pivot");
         self.jobs.len()
     }
 
-    /// Returns what is due and what is under way.
+    /// Returns the due and running compactions.
     #[must_use]
     pub(crate) fn debt(&self) -> Debt {
         self.debt
     }
 
-    /// Plans a job that will read about `bytes` bytes. Returns none when the pivot has a job
-    /// already; that job will read as many then, if it is not begun.
+    /// Plans a job that will read about `bytes` bytes. If the pivot already has a job, returns
+    /// `None` and, unless that job is running, updates its bytes.
     pub(crate) fn plan(&mut self, claim: Claim, bytes: u64) -> Option<JobId> {
         let pivot = (claim.height, claim.range.low.clone());
         if let Some(job) = self.pivots.get(&pivot) {
@@ -238,9 +236,9 @@ impl Inflight {
         Some(self.next)
     }
 
-    /// Returns the queued job that is to be done next. `prefer` orders jobs (least first) by what
-    /// they claim and whether they have failed before; it returns none for jobs that are not to be
-    /// done now. Among equals, the job that was planned first.
+    /// Returns the next queued job. `prefer` maps a job's claim and whether it has failed before to
+    /// a priority, least first, or to `None` if the job must not run now. Ties go to the job
+    /// planned first.
     #[must_use]
     pub(crate) fn queued<K: Ord>(&self, prefer: impl Fn(&Claim, bool) -> Option<K>) -> Option<JobId> {
         let queued = self.jobs.iter().filter(|(_, entry)| entry.state == State::Queued);
@@ -250,7 +248,7 @@ impl Inflight {
             .map(|(_, id)| id)
     }
 
-    /// Notes that a worker begins to do a job.
+    /// Marks a queued job as started by a worker.
     pub(crate) fn take(&mut self, job: JobId) {
         let entry = self.jobs.get_mut(&job).expect("a job that is taken was queued");
         assert_eq!(entry.state, State::Queued, "a job is taken once");
@@ -270,7 +268,7 @@ impl Inflight {
         self.jobs.contains_key(&job)
     }
 
-    /// A job is of no use any more.
+    /// Removes a job that is no longer needed.
     pub(super) fn abandon(&mut self, job: JobId, why: Why) {
         let Some(Entry { state, .. }) = self.remove(job) else {
             return;
@@ -283,13 +281,14 @@ impl Inflight {
         });
     }
 
-    /// A job's result was installed.
+    /// Removes a job whose result was installed.
     pub(crate) fn installed(&mut self, job: JobId) {
         self.remove(job).expect("a job that is installed was running");
         self.count(Edge::Installed);
     }
 
-    /// Notes that a job failed, or that its worker stopped: it is due again, under another name.
+    /// Records that a job failed or that its worker stopped. The job is planned again under another
+    /// identifier.
     pub(crate) fn failed(&mut self, job: JobId) {
         if let Some(Entry { claim, bytes, .. }) = self.remove(job) {
             self.count(Edge::Failed);
@@ -315,7 +314,7 @@ impl Inflight {
         Some(entry)
     }
 
-    /// Every job, to be compared with what the trunk has become.
+    /// Returns every job and its claim, for comparison with the current trunk.
     pub(super) fn claims(&self) -> impl Iterator<Item = (JobId, &Claim)> {
         self.jobs.iter().map(|(id, entry)| (*id, &entry.claim))
     }

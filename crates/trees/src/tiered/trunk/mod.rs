@@ -1,16 +1,15 @@
-//! The trunk: which runs hold which keys, in which order they are newer, and the one writer that
-//! changes it.
+//! The trunk: the runs by key range and age, and the single writer that changes them.
 //!
-//! *Knows*: nodes and what lies in their stacks; how a node flushes, splits and merges; which
-//! extent is in use; which compactions are due; how a new version takes the place of the old one.
+//! *Knows*: nodes and their stacks; how a node flushes, splits and merges; which extents are in
+//! use; which compactions are due; how a new version replaces the old one.
 //!
 //! *Does not know*: how records are compacted, looked up or scanned; how nodes are written.
 //!
-//! *Read in this order*: `stored.rs` (where a checkpoint has put a node), `node.rs`, `span.rs`,
-//! `inflight.rs` (compactions that are due or under way), `walk.rs`, `uses.rs` (when an extent
-//! dies), `shape.rs` (flush, split, merge), `stretch.rs` (what a compaction takes), `digest.rs`
-//! (the filter over the root's bundles), `absent.rs` (whether lookups find nothing), `state.rs` (a
-//! version, and what the writer keeps), `statistics.rs`, `writer.rs` (how a change is published).
+//! *Read in this order*: `stored.rs` (the location of a checkpointed node), `node.rs`, `span.rs`,
+//! `inflight.rs` (due and running compactions), `walk.rs`, `uses.rs` (the lifetime of an extent),
+//! `shape.rs` (flush, split, merge), `stretch.rs` (the inputs of a compaction), `digest.rs` (the
+//! filter over the root's bundles), `absent.rs` (the frequency of absent keys), `state.rs`
+//! (versions and the writer's state), `statistics.rs`, `writer.rs` (how a change is published).
 
 mod absent;
 mod digest;

@@ -1,4 +1,5 @@
-//! Trunk nodes: immutable shared values. A change is a new node and a new path to it from the root.
+//! Trunk nodes: immutable and shared. A change creates a new node and a new path to it from the
+//! root.
 //!
 //! ```text
 //!             bundles   1   2   3   4   5      shared by all pivots, oldest to newest
@@ -16,21 +17,21 @@ use alluvium_storage::extents::Extent;
 use alluvium_storage::{Cache, Guard, Result, Tiers};
 use std::sync::{Arc, OnceLock};
 
-/// Several runs and the one maplet that says which of them may hold a key: its values are places in
-/// `runs`.
+/// Several runs and one maplet over all of them. The maplet's values are indices into `runs` and
+/// identify the runs that may hold a key.
 #[derive(Debug)]
 pub(crate) struct Group {
     /// Unique in the store.
     pub id: u64,
-    /// Oldest to newest. A run that is not needed any more is missing in a trunk that was read from
-    /// disk: it may be gone.
+    /// Oldest to newest. In a trunk that was read from disk, slots of unneeded runs are empty,
+    /// because those runs may have been deleted.
     pub runs: Box<[OnceLock<Run>]>,
-    /// Over all keys of all runs.
+    /// Covers all keys of all runs.
     pub maplet: Maplet,
 }
 
 impl Group {
-    /// A group of these runs, oldest to newest.
+    /// Creates a group of these runs, oldest to newest.
     #[must_use]
     pub(crate) fn new(id: u64, runs: impl IntoIterator<Item = Option<Run>>, maplet: Maplet) -> Group {
         let slot = |run: Option<Run>| run.map_or_else(OnceLock::new, OnceLock::from);
@@ -41,27 +42,27 @@ impl Group {
         }
     }
 
-    /// The runs that are there, oldest to newest, with their places.
+    /// Returns the present runs with their places, oldest to newest.
     pub(crate) fn runs(&self) -> impl DoubleEndedIterator<Item = (usize, &Run)> {
         let runs = self.runs.iter().enumerate();
         runs.filter_map(|(place, run)| Some((place, run.get()?)))
     }
 }
 
-/// A group as one place of the trunk uses it: only what lies in the pivot's range, and in `clip`
-/// where there is one.
+/// A reference from the trunk to a group. Only records in the pivot's range count, and only those
+/// in `clip` if it is set.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
-    /// The group, shared by all its users.
+    /// The group, shared by all parts that refer to it.
     pub group: Arc<Group>,
-    /// Where two nodes became one, what came from each counts in that node's range only: what lies
-    /// outside was compacted or deleted there, and must not come back. An adopted run is clipped to
-    /// its own key range.
+    /// After a merge of two nodes, parts of either node count only in that node's range: their
+    /// records outside of it were compacted or deleted there and must not reappear. An adopted run
+    /// is clipped to its own key range.
     pub clip: Option<Arc<KeyRange>>,
 }
 
 impl Part {
-    /// The part of `range` in which this part counts.
+    /// Returns the subrange of `range` in which this part counts.
     #[must_use]
     pub(crate) fn within(&self, range: &KeyRange) -> KeyRange {
         match &self.clip {
@@ -70,13 +71,13 @@ impl Part {
         }
     }
 
-    /// Whether this part counts for a key of the pivot's range.
+    /// Returns whether this part counts for `key`, which must be in the pivot's range.
     #[must_use]
     pub(crate) fn counts_for(&self, key: &[u8]) -> bool {
         self.clip.as_ref().is_none_or(|clip| clip.contains(key))
     }
 
-    /// How many of its runs touch a key of `range`.
+    /// Returns the number of runs that overlap `range`.
     #[must_use]
     pub(crate) fn runs_in(&self, range: &KeyRange) -> usize {
         let range = self.within(range);
@@ -84,41 +85,41 @@ impl Part {
         self.group.runs().filter(touches).count()
     }
 
-    /// Whether any of its runs touches a key of `range`.
+    /// Returns whether any run overlaps `range`.
     #[must_use]
     pub(crate) fn touches(&self, range: &KeyRange) -> bool {
         self.runs_in(range) > 0
     }
 
-    /// Returns whether one of its runs has anything in some extents, which are in order.
+    /// Returns whether one of the runs uses any of these extents, which must be sorted.
     pub(crate) fn lists(&self, extents: &[Extent]) -> bool {
         let mut uses = self.group.runs().flat_map(|(_, run)| run.extents());
         uses.any(|used| extents.binary_search(&used.extent).is_ok())
     }
 
-    /// Returns whether one of its runs points to values in some extents, which are in order, that
-    /// another run wrote there.
+    /// Returns whether one of the runs points to values that another run wrote into any of these
+    /// extents, which must be sorted.
     pub(crate) fn inherits(&self, extents: &[Extent]) -> bool {
         let mut uses = self.group.runs().flat_map(|(_, run)| run.extents());
         uses.any(|used| used.inherited && extents.binary_search(&used.extent).is_ok())
     }
 
-    /// Returns whether what it weighs somewhere is most of what its runs have: its maplet, which
-    /// has no keys, may count for that place.
+    /// Returns whether `weight`, the part's weight in some range, is most of its runs' records. If
+    /// so, its maplet, which cannot be restricted to a range, may represent the part in that range.
     #[must_use]
     pub(crate) fn is_mostly(&self, weight: &Weight) -> bool {
         let records = self.group.runs().map(|(_, run)| run.summary().records);
         self.clip.is_none() && weight.records * 4 >= records.sum::<u64>() * 3
     }
 
-    /// Returns whether what it weighs somewhere is half of what its maplet has, at least: merged
-    /// as a whole for that place, it is no more than twice as large as it would have to be.
+    /// Returns whether `weight`, the part's weight in some range, is at least half of its maplet's
+    /// entries. Merging the whole maplet for that range then at most doubles the necessary size.
     #[must_use]
     pub(crate) fn is_half(&self, weight: &Weight) -> bool {
         weight.records.saturating_mul(2) >= self.group.maplet.entries()
     }
 
-    /// Returns whether it lies, or its maplet does, on a tier of which reads fail for now.
+    /// Returns whether a run or the maplet is on a tier that is currently unreadable.
     pub(crate) fn is_lost(&self, tiers: &Tiers) -> bool {
         let runs = self.group.runs().flat_map(|(_, run)| run.extents());
         let mut of_runs = runs.map(|used| used.extent.tier);
@@ -126,7 +127,7 @@ impl Part {
         of_runs.any(|tier| tiers.is_unreadable(tier)) || of_maplet.any(|tier| tiers.is_unreadable(tier))
     }
 
-    /// What it weighs in a range.
+    /// Returns the part's weight in `range`.
     pub(crate) fn weigh(
         &self,
         range: &KeyRange,
@@ -144,7 +145,7 @@ impl Part {
         Ok(sum)
     }
 
-    /// The same part, counting in `range` only.
+    /// Returns the same part, restricted to `range`.
     #[must_use]
     pub(super) fn clipped(&self, range: &KeyRange) -> Part {
         Part {
@@ -154,73 +155,70 @@ impl Part {
     }
 }
 
-/// What a node received at once: parts, oldest to newest.
+/// The data that a node received in one flush: parts, oldest to newest.
 #[derive(Debug)]
 pub(crate) struct Bundle {
-    /// Its number in the node.
+    /// Sequential number within the node.
     pub number: u64,
     /// Oldest to newest.
     pub parts: Vec<Part>,
 }
 
-/// A part and what it weighs in a pivot's range.
+/// A part and its weight in a pivot's range.
 #[derive(Clone, Debug)]
 pub(crate) struct Owned {
-    /// The part.
     pub part: Part,
     /// An estimate.
     pub weight: Weight,
-    /// How many of its records are newer versions of what the parts before it hold, about; 0 if it
-    /// is not known. It is not written to disk.
+    /// Approximate number of its records that supersede records of the parts before it; 0 if
+    /// unknown. Not stored on disk.
     pub renews: u64,
 }
 
-/// A child's range in its parent, and what the parent holds for it.
+/// A child's range in its parent, and the data that the parent holds for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Pivot {
     /// The smallest key of the range.
     pub low: Box<[u8]>,
     /// The child; a leaf's only pivot has none.
     pub child: Option<Arc<Node>>,
-    /// What was compacted or adopted for this pivot, oldest to newest.
+    /// Parts that were compacted or adopted for this pivot, oldest to newest.
     pub own: Vec<Owned>,
     /// The number of the first live bundle.
     pub first: u64,
-    /// What the parts of each live bundle weigh in this pivot's range.
+    /// Weights of the parts of each live bundle in this pivot's range.
     pub live: Vec<Vec<Weight>>,
 }
 
 /// A node of the trunk.
 #[derive(Debug)]
 pub(crate) struct Node {
-    /// Leaves are at 0.
+    /// Zero for leaves.
     pub height: u8,
-    /// The keys that it is responsible for.
+    /// The key range of the node.
     pub range: KeyRange,
-    /// In the order of their keys; the first begins where the range does.
+    /// Sorted by key; the first starts at the start of `range`.
     pub pivots: Vec<Pivot>,
-    /// Those that are live for any pivot, oldest to newest, numbered without gaps.
+    /// Bundles that are live for any pivot, oldest to newest, numbered without gaps.
     pub bundles: Vec<Arc<Bundle>>,
     /// The number of the next bundle.
     pub next: u64,
-    /// Where a checkpoint has written it.
+    /// The node's location in a checkpoint.
     pub stored: Stored,
-    /// Of each pivot, computed at the first question: from then on the node does not change any
-    /// more.
+    /// Depth of each pivot, computed on first use. The node must not change afterwards.
     pub depths: OnceLock<Box<[usize]>>,
 }
 
-/// One entry of a pivot's stack.
+/// An entry of a pivot's stack.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layer<'a> {
-    /// The part.
     pub part: &'a Part,
-    /// What it weighs in the pivot's range.
+    /// The part's weight in the pivot's range.
     pub weight: Weight,
 }
 
 impl Node {
-    /// An empty leaf.
+    /// Creates an empty leaf.
     #[must_use]
     pub(crate) fn leaf(range: KeyRange) -> Node {
         let pivot = Pivot::empty(range.low.clone(), None, 1);
@@ -235,7 +233,7 @@ impl Node {
         }
     }
 
-    /// The same node as a value to change: it is not stored yet.
+    /// Returns a modifiable copy of the node, which is not stored yet.
     #[must_use]
     pub(crate) fn draft(&self) -> Node {
         debug_assert!(!self.pivots.is_empty(), "a node has a pivot");
@@ -250,7 +248,7 @@ impl Node {
         }
     }
 
-    /// Whether any run, here or below, may say anything of a key of a range.
+    /// Returns whether any run in this node or below overlaps `range`.
     pub(crate) fn touches(&self, range: &KeyRange) -> bool {
         let first = self.pivot_for(&range.low);
         let pivots = self.pivots.iter().enumerate().skip(first);
@@ -262,13 +260,13 @@ impl Node {
         })
     }
 
-    /// Whether it has no children.
+    /// Returns whether the node is a leaf.
     #[must_use]
     pub(crate) fn is_leaf(&self) -> bool {
         self.height == 0
     }
 
-    /// The range of a pivot.
+    /// Returns the key range of a pivot.
     #[must_use]
     pub(crate) fn pivot_range(&self, index: usize) -> KeyRange {
         let high = match self.pivots.get(index + 1) {
@@ -285,7 +283,7 @@ impl Node {
         }
     }
 
-    /// The pivot that a key of the node's range belongs to.
+    /// Returns the index of the pivot for `key`, which must be in the node's range.
     #[must_use]
     pub(crate) fn pivot_for(&self, key: &[u8]) -> usize {
         self.pivots
@@ -293,7 +291,7 @@ impl Node {
             .saturating_sub(1)
     }
 
-    /// The bundles that are live for a pivot, oldest to newest.
+    /// Returns the bundles that are live for a pivot, oldest to newest.
     #[must_use]
     pub(crate) fn live_bundles(&self, pivot: usize) -> &[Arc<Bundle>] {
         let count = self.pivots[pivot].live.len();
@@ -310,12 +308,12 @@ impl Node {
         &self.bundles[self.bundles.len() - count..]
     }
 
-    /// A pivot's stack, oldest to newest.
+    /// Returns a pivot's stack, oldest to newest.
     pub(crate) fn stack(&self, pivot: usize) -> impl DoubleEndedIterator<Item = Layer<'_>> {
         self.own(pivot).chain(self.pending(pivot))
     }
 
-    /// The part of a pivot's stack that is its own, oldest to newest.
+    /// Returns a pivot's own parts, oldest to newest.
     pub(crate) fn own(&self, pivot: usize) -> impl DoubleEndedIterator<Item = Layer<'_>> {
         self.pivots[pivot].own.iter().map(|owned| Layer {
             part: &owned.part,
@@ -323,7 +321,8 @@ impl Node {
         })
     }
 
-    /// The part of a pivot's stack that is not compacted for it yet, oldest to newest.
+    /// Returns the parts of a pivot's live bundles, which are not compacted for it yet, oldest to
+    /// newest.
     pub(crate) fn pending(&self, pivot: usize) -> impl DoubleEndedIterator<Item = Layer<'_>> {
         let bundles = self.live_bundles(pivot).iter().zip(&self.pivots[pivot].live);
         bundles.flat_map(|(bundle, weights)| {
@@ -336,23 +335,23 @@ impl Node {
         })
     }
 
-    /// What a pivot's stack weighs.
+    /// Returns the total weight of a pivot's stack.
     #[must_use]
     pub(crate) fn weight(&self, pivot: usize) -> Weight {
         self.stack(pivot)
             .fold(Weight::default(), |sum, layer| sum + layer.weight)
     }
 
-    /// How many runs have something of a pivot's range, those that lie side by side as well.
+    /// Returns the number of runs that overlap a pivot's range, including those side by side.
     #[must_use]
     pub(crate) fn runs(&self, pivot: usize) -> usize {
         let range = self.pivot_range(pivot);
         self.stack(pivot).map(|layer| layer.part.runs_in(&range)).sum()
     }
 
-    /// Every use of a part: for each pivot, the parts of its stack and the range that they count
-    /// in. That may be empty, where a clip lies outside of the pivot's range: the node names the
-    /// part's group all the same, so its maplet must stay.
+    /// Returns every use of a part: for each pivot, the parts of its stack and the range in which
+    /// they count. The range may be empty if a clip lies outside of the pivot's range. The part
+    /// still counts as used, because the node refers to its group, and its maplet must stay.
     pub(crate) fn uses(&self) -> impl Iterator<Item = (&Part, KeyRange)> {
         (0..self.pivots.len()).flat_map(move |pivot| {
             let range = self.pivot_range(pivot);
@@ -361,7 +360,7 @@ impl Node {
         })
     }
 
-    /// How many leaves there are below it; one for a leaf.
+    /// Returns the number of leaves below the node; one for a leaf.
     #[must_use]
     pub(crate) fn leaves(&self) -> u64 {
         debug_assert!(
@@ -374,7 +373,7 @@ impl Node {
         self.children().map(|child| child.leaves()).sum()
     }
 
-    /// Bytes of memory that it takes, without its children. A bundle that pieces of a node share
+    /// Returns the node's memory in bytes, without its children. A bundle shared by several nodes
     /// counts for each of them.
     #[must_use]
     pub(crate) fn memory_bytes(&self) -> u64 {
@@ -397,18 +396,18 @@ impl Node {
         (size_of::<Node>() + range(&self.range) + pivots + bundles) as u64
     }
 
-    /// The children, in the order of their keys.
+    /// Returns the children in key order.
     pub(crate) fn children(&self) -> impl Iterator<Item = &Arc<Node>> {
         self.pivots.iter().filter_map(|pivot| pivot.child.as_ref())
     }
 
-    /// Returns whether its bundles are numbered without gaps up to the next one's number.
+    /// Returns whether the bundles are numbered without gaps up to `next`.
     pub(crate) fn is_numbered(&self) -> bool {
         let numbers = self.bundles.iter().rev().map(|bundle| bundle.number);
         numbers.zip(1..).all(|(number, back)| number + back == self.next)
     }
 
-    /// Drops the bundles that are live for no pivot.
+    /// Removes bundles that are live for no pivot.
     pub(crate) fn drop_dead_bundles(&mut self) {
         let most = self
             .pivots
@@ -426,7 +425,7 @@ impl Node {
     }
 }
 
-/// Returns whether nodes lie side by side and have together the keys of `range`.
+/// Returns whether the nodes are adjacent and together cover exactly `range`.
 pub(super) fn tile(nodes: &[Node], range: &KeyRange) -> bool {
     let meets = |pair: &[Node]| pair[0].range.high.as_ref() == Some(&pair[1].range.low);
     let begins = nodes.first().is_some_and(|first| first.range.low == range.low);
@@ -435,7 +434,7 @@ pub(super) fn tile(nodes: &[Node], range: &KeyRange) -> bool {
 }
 
 impl Pivot {
-    /// A pivot for which there is nothing in a node whose next bundle has the number `next`.
+    /// Creates a pivot with an empty stack, in a node whose next bundle has the number `next`.
     #[must_use]
     pub(crate) fn empty(low: Box<[u8]>, child: Option<Arc<Node>>, next: u64) -> Pivot {
         debug_assert!(next > 0, "bundles are counted from 1");

@@ -1,6 +1,5 @@
-//! Changes of the trunk's shape: what a node receives, flushes, splits into and merges with. Every
-//! function takes nodes and makes new ones; nothing here is visible to readers before it is
-//! published.
+//! Changes of the trunk's shape: receiving a bundle, flushes, splits and merges. Every function
+//! takes nodes and returns new ones. Readers see nothing before it is published.
 
 use super::node::{Bundle, Layer, Node, Owned, Part, Pivot, tile};
 use super::span;
@@ -13,42 +12,41 @@ use alluvium_storage::{Cache, Guard, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How finely the runs of a leaf are weighed to find where to cut it: pieces for each piece of the
-/// result.
+/// Number of pieces into which the runs of a leaf are weighed per piece of the split.
 const GRAIN: usize = 8;
 const _: () = assert!(GRAIN > 1, "a leaf is weighed more finely than it is cut");
 
-/// What a change of shape works with.
+/// The context and the results of a change of shape.
 pub(crate) struct Shaper<'a> {
     pub(crate) shape: Shape,
     pub(crate) victim: Victim,
     pub(crate) cache: &'a Cache,
     pub(crate) guard: &'a Guard,
-    /// Whether a pivot, named by its height and low key, has a compaction under way.
+    /// Returns whether a pivot, given its height and low key, has a running compaction.
     pub(crate) is_busy: &'a dyn Fn(u8, &[u8]) -> bool,
-    /// The number of flushes so far: turns of round robin, and the seed of what is drawn at random.
+    /// Number of flushes so far: the turn for round robin, and the seed for random choices.
     pub(crate) turn: u64,
-    /// The pivots that were flushed, by height and range.
+    /// Pivots that were flushed, by height and range.
     pub(super) flushed: Vec<(u8, KeyRange)>,
     pub(crate) counts: Counts,
 }
 
-/// What changes of shape did.
+/// Counts of changes of shape.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Flushes of one pivot to its child.
     pub flushes: u64,
-    /// Leaves that were cut.
+    /// Leaves that were split.
     pub leaf_splits: u64,
-    /// Index nodes that were cut.
+    /// Index nodes that were split.
     pub index_splits: u64,
-    /// Two nodes that became one.
+    /// Merges of two nodes into one.
     pub merges: u64,
-    /// Parts of bundles that were adopted unread.
+    /// Bundles' parts that were adopted without reading them.
     pub adoptions: u64,
-    /// New roots above the old one.
+    /// New roots above the previous one.
     pub growths: u64,
-    /// Roots that gave way to their only child.
+    /// Roots that were replaced by their only child.
     pub collapses: u64,
 }
 
@@ -65,7 +63,7 @@ impl Counts {
     }
 }
 
-/// Whether the children of a new root, or of any other node, are cut.
+/// Whether a node is the root, which may have twice as many children, or any other node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rank {
     Root,
@@ -73,12 +71,12 @@ pub(crate) enum Rank {
 }
 
 impl Shaper<'_> {
-    /// Returns what a part weighs in a range.
+    /// Returns a part's weight in a range.
     pub(crate) fn weigh(&self, part: &Part, range: &KeyRange) -> Result<Weight> {
         part.weigh(range, self.cache, self.guard, Purpose::Compact)
     }
 
-    /// Returns the node with one more bundle, the newest.
+    /// Returns the node with these parts added as its newest bundle.
     pub(crate) fn receive(&self, node: &Node, parts: Vec<Part>) -> Result<Node> {
         debug_assert!(!parts.is_empty(), "a bundle has parts");
         let mut draft = node.draft();
@@ -99,9 +97,8 @@ impl Shaper<'_> {
         Ok(draft)
     }
 
-    /// Flushes a node until nothing in it asks for that, all the way down, then takes over what
-    /// needs no compaction and cuts what has become too large. The result is the node, or its
-    /// pieces in the order of their keys.
+    /// Flushes a node and its descendants until no flush is due, then adopts parts that need no
+    /// compaction and splits what is too large. Returns the node, or its pieces in key order.
     pub(crate) fn settle(&mut self, mut node: Node, rank: Rank) -> Result<Vec<Node>> {
         if !node.is_leaf() {
             while let Some(index) = self.victim_of(&node) {
@@ -135,8 +132,8 @@ impl Shaper<'_> {
         policy::flush(&self.shape, self.victim, &children, draw, self.turn)
     }
 
-    /// Gives a child the stack of its pivot as one bundle: no record is read or written, only index
-    /// nodes are looked at to weigh it. What `then` makes of the child takes its place.
+    /// Moves the stack of a pivot to its child as one bundle. Reads and writes no records; only
+    /// index nodes are read, for the weights. The nodes that `then` returns replace the child.
     pub(crate) fn flush(
         &mut self,
         node: &mut Node,
@@ -173,8 +170,8 @@ impl Shaper<'_> {
         Ok(())
     }
 
-    /// Takes over the oldest pending parts of each pivot, as long as none of their runs overlaps
-    /// another one of the stack: a compaction would give the same. From then on they are clipped to
+    /// Adopts the oldest pending parts of each pivot while none of their runs overlaps another run
+    /// of the stack: a compaction would produce the same records. Adopted parts are clipped to
     /// their own key ranges, so that lookups of other keys skip them.
     fn adopt(&mut self, node: &mut Node) {
         for index in 0..node.pivots.len() {
@@ -216,7 +213,7 @@ impl Shaper<'_> {
         let own_runs = node.spans(index, node.own(index)).len();
         let mine = node.spans(index, node.pending(index).take(oldest));
         let stack = node.spans(index, node.stack(index));
-        // Each run of the bundle is in the stack once, as itself.
+        // Each run of the bundle meets itself in the stack once.
         let overlaps = mine
             .iter()
             .any(|one| stack.iter().filter(|other| one.meets(other)).count() > 1);
@@ -252,9 +249,8 @@ impl Shaper<'_> {
         pieces
     }
 
-    /// Cuts a leaf that is too large, where its runs weigh about the same on each side, if that
-    /// makes any difference to what the pieces weigh: they share the runs, and the leaves of those
-    /// that lie across a cut.
+    /// Splits a leaf that is too large into pieces of about equal weight, unless the pieces would
+    /// hardly weigh less: the pieces share the runs, including run leaves that overlap a cut.
     fn cut_leaf(&mut self, node: Node) -> Result<Vec<Node>> {
         let Leaf::Split(count) = policy::leaf(&self.shape, &leaf_view(&node)) else {
             return Ok(vec![node]);
@@ -307,7 +303,7 @@ impl Shaper<'_> {
         Ok(piece)
     }
 
-    /// Keys that cut a leaf into `count` pieces of about equal weight.
+    /// Returns the keys that cut a leaf into `count` pieces of about equal weight.
     fn cuts(&self, leaf: &Node, count: usize) -> Result<Vec<Box<[u8]>>> {
         let mut marks: BTreeMap<Box<[u8]>, u64> = BTreeMap::new();
         for layer in leaf.stack(0) {
@@ -318,7 +314,7 @@ impl Shaper<'_> {
                 }
                 let wanted = GRAIN * count;
                 for piece in run.separators(&within, wanted, self.cache, self.guard, Purpose::Compact)? {
-                    // Nothing of a run is in front of its first key.
+                    // A run has no records before its first key.
                     let low = if *piece.low < *run.low() {
                         run.low().into()
                     } else {
@@ -343,7 +339,7 @@ impl Shaper<'_> {
         Ok(cuts)
     }
 
-    /// Puts a new root above several nodes, as often as it takes.
+    /// Adds root levels above several nodes until only one root is left.
     pub(crate) fn crown(&mut self, mut nodes: Vec<Node>) -> Node {
         while nodes.len() > 1 {
             self.counts.growths += 1;
@@ -364,8 +360,8 @@ impl Shaper<'_> {
         nodes.pop().expect("a trunk has a root")
     }
 
-    /// The two children of `node` at `left` and behind it as one, with everything that the node
-    /// holds for them. What came from either counts in its own range only.
+    /// Merges the two children of `node` at `left` and `left + 1`, including the data that the node
+    /// holds for them. Data of each child counts only in that child's range.
     pub(crate) fn merge(&mut self, node: &mut Node, left: usize) -> Result<()> {
         for index in [left, left + 1] {
             self.flush(node, index, &mut |_, child| Ok(vec![child]))?;
@@ -390,8 +386,8 @@ impl Shaper<'_> {
         Ok(())
     }
 
-    /// Flushes whatever lies above a key down to its leaf, and then what has become too much for a
-    /// node on the way.
+    /// Flushes all data above a key down to its leaf, then every node on the path that became too
+    /// large.
     pub(crate) fn flush_path(&mut self, mut node: Node, key: &[u8], rank: Rank) -> Result<Vec<Node>> {
         debug_assert!(node.range.contains(key), "a path leads to the key's leaf");
         if !node.is_leaf() {
@@ -403,7 +399,7 @@ impl Shaper<'_> {
         self.settle(node, rank)
     }
 
-    /// Replaces roots that have one child by that child.
+    /// Replaces a root with a single child by that child, repeatedly.
     pub(crate) fn collapse(&mut self, mut root: Node) -> Result<Node> {
         while !root.is_leaf() && root.pivots.len() == 1 {
             self.flush(&mut root, 0, &mut |_, child| Ok(vec![child]))?;
@@ -417,7 +413,7 @@ impl Shaper<'_> {
     }
 }
 
-/// Returns what a leaf decision sees.
+/// Returns the facts about a leaf that a leaf decision uses.
 pub(super) fn leaf_view(leaf: &Node) -> LeafView {
     LeafView {
         bytes: leaf.weight(0).bytes,
@@ -425,9 +421,9 @@ pub(super) fn leaf_view(leaf: &Node) -> LeafView {
     }
 }
 
-/// Of a leaf's records, those that are older versions of others, in hundredths: as its maplets
-/// know, for one of several runs has an entry for each run that holds a key, or as was found out
-/// when its runs were made, whichever is more.
+/// Returns the percentage of a leaf's records that are superseded. The larger of two estimates: the
+/// one from maplets, which have an entry for each run that holds a key, and the one found when the
+/// runs were written.
 pub(crate) fn stale_percent(own: &[Owned]) -> u64 {
     let (mut entries, mut keys) = (0, 0);
     let (mut records, mut renews) = (0, 0);
@@ -446,7 +442,7 @@ pub(crate) fn stale_percent(own: &[Owned]) -> u64 {
     known.max(100 * renews.min(records) / records.max(1))
 }
 
-/// Two neighbours as one node.
+/// Returns two neighbours merged into one node.
 fn join(left: &Node, right: &Node) -> Node {
     debug_assert_eq!(left.height, right.height, "neighbours of one level");
     debug_assert_eq!(left.range.high.as_ref(), Some(&right.range.low), "neighbours");
@@ -476,8 +472,8 @@ fn join(left: &Node, right: &Node) -> Node {
             .map(|bundle| vec![Weight::default(); bundle.parts.len()])
             .collect()
     };
-    // A pivot's live bundles are the newest ones: what came from the right lies above everything
-    // from the left.
+    // A pivot's live bundles are the newest ones. The right node's bundles are placed above the
+    // left node's.
     let of_left = left.pivots.iter().map(|pivot| Pivot {
         live: [pivot.live.clone(), nothing(&right.bundles)].concat(),
         ..pivot.clone()
@@ -511,7 +507,7 @@ fn join_leaves(left: &Node, right: &Node) -> Pivot {
         };
         leaf.pivots[0].own.iter().map(clipped).collect()
     };
-    // A leaf keeps the bundles that are live for its one pivot, and no others.
+    // A leaf keeps only the bundles that are live for its one pivot.
     Pivot {
         low: left.range.low.clone(),
         child: None,
@@ -521,7 +517,7 @@ fn join_leaves(left: &Node, right: &Node) -> Pivot {
     }
 }
 
-/// Returns what a parent sees of its children when it looks for neighbours that could be one.
+/// Returns the index of the first of two adjacent children that should be merged, if any.
 pub(crate) fn neighbours(shape: &Shape, node: &Node) -> Option<usize> {
     debug_assert!(!node.is_leaf(), "a leaf has no children");
     let child = |index: usize| -> Child {

@@ -1,18 +1,17 @@
-//! Which keys a run may have where a part of the trunk counts, and how many of such spans lie above
-//! one key.
+//! The key spans of runs within a pivot, and the maximum number of spans that overlap at one key.
 
 use super::node::{Layer, Node};
 use alluvium_dictionary::range::KeyRange;
 
-/// From the lowest to the highest key that a run may have in a pivot's range. Ordered by the
-/// lowest.
+/// The lowest and the highest key that a run may have in a pivot's range. Ordered by the lowest
+/// key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Span<'n> {
     low: &'n [u8],
     high: End<'n>,
 }
 
-/// Where a span ends: in front of a key, or with it.
+/// The end of a span, exclusive or inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct End<'n> {
     key: &'n [u8],
@@ -20,20 +19,20 @@ struct End<'n> {
 }
 
 impl End<'_> {
-    /// Returns whether nothing of what begins with `low` is in front of it.
+    /// Returns whether the span ends before `low`.
     fn is_before(&self, low: &[u8]) -> bool {
         self.key < low || self.key == low && !self.with_it
     }
 }
 
 impl Span<'_> {
-    /// Returns whether there may be a key in both.
+    /// Returns whether the two spans may share a key.
     #[must_use]
     pub(crate) fn meets(&self, other: &Span<'_>) -> bool {
         !self.high.is_before(other.low) && !other.high.is_before(self.low)
     }
 
-    /// Returns the range that it is.
+    /// Returns the span as a key range.
     #[must_use]
     pub(crate) fn range(&self) -> KeyRange {
         let end = if self.high.with_it { &[0][..] } else { &[] };
@@ -41,7 +40,7 @@ impl Span<'_> {
     }
 }
 
-/// Returns the least span that holds all of these.
+/// Returns the smallest span that contains all of these.
 #[must_use]
 pub(super) fn hull<'n>(spans: &[Span<'n>]) -> Option<Span<'n>> {
     Some(Span {
@@ -50,7 +49,7 @@ pub(super) fn hull<'n>(spans: &[Span<'n>]) -> Option<Span<'n>> {
     })
 }
 
-/// Returns how many of these lie above one key, at most.
+/// Returns the maximum number of spans that overlap at one key.
 #[must_use]
 pub(crate) fn depth(spans: &[Span<'_>]) -> usize {
     let mut lows: Vec<&[u8]> = spans.iter().map(|span| span.low).collect();
@@ -98,8 +97,8 @@ impl Node {
         spans
     }
 
-    /// Returns how many runs of a pivot's stack a lookup may have to ask: those that lie side by
-    /// side count once.
+    /// Returns the maximum number of runs of a pivot's stack that a lookup may have to ask. Runs
+    /// that lie side by side count once.
     #[must_use]
     pub(crate) fn depth(&self, pivot: usize) -> usize {
         let of = |pivot| depth(&self.spans(pivot, self.stack(pivot)));
@@ -160,7 +159,7 @@ mod tests {
                     span(&keys[low], &keys[high], low == high || random.bool())
                 })
                 .collect();
-            // Between two of the keys lie others.
+            // There are other keys between any two keys.
             let points = keys.iter().flat_map(|key| [key.clone(), format!("{key}+")]);
             let above = |key: &str| {
                 let inside = |span: &&Span<'_>| span.range().contains(key.as_bytes());

@@ -1,4 +1,4 @@
-//! What readers see of a trunk, a version, and what its one writer keeps beside it.
+//! A version of the trunk, which readers see, and the state of its single writer.
 
 use super::digest::{Covered, Digest};
 use super::inflight::{Inflight, JobId, Why};
@@ -19,37 +19,37 @@ use alluvium_storage::{Epochs, Hold, Tiers};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// How a tree is built. All of it may change from one opening to the next.
+/// Options of a tree. All may change between openings unless noted otherwise.
 #[derive(Clone, Debug)]
 pub struct TreeOptions {
-    /// Fan-out, and the bytes of a memtable.
+    /// Fan-out, and size of a memtable.
     pub shape: Shape,
-    /// Which child is flushed to.
+    /// The rule for the child to flush to.
     pub victim: Victim,
-    /// Bits of a fingerprint; fixed when the tree is created.
+    /// Fingerprint length in bits. Fixed when the tree is created.
     pub fingerprint_bits: u8,
-    /// How the records of each keyspace are kept.
+    /// How the records of each keyspace are stored.
     pub schema: Arc<dyn Schema>,
-    /// What may be forgotten, shared with other dictionaries; a tree without one has its own.
+    /// The horizon below which old versions may be dropped, if shared with other dictionaries. If
+    /// absent, the tree creates its own.
     pub horizon: Option<Arc<Horizon>>,
-    /// The tier of what compactions write: runs, their values and maplets, while memtables are
-    /// written to tier 0. A tier that the store does not have fails the first compaction. If
-    /// absent, each goes where it has its place among all that the tiers hold. The trunk is on
-    /// tier 0.
+    /// The tier to which compactions write runs, their values and maplets; flushed memtables go to
+    /// tier 0. If the store has no such tier, the first compaction fails. If absent, the placement
+    /// policy selects a tier for each run. The trunk is always on tier 0.
     pub compacted_tier: Option<u8>,
-    /// Whether compactions take leaves over unread.
+    /// Whether compactions adopt leaves without reading them.
     pub adoption: Adoption,
 }
 
-/// Whether compactions take leaves of their inputs over unread, or copy all of them.
+/// Whether compactions adopt leaves of their inputs without reading them, or copy all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Adoption {
-    /// Where it is cheaper on the store's device, by the affine model.
+    /// Adopt where it is cheaper on the store's device, by the affine model.
     #[default]
     WhereCheaper,
-    /// Wherever more leaves in a row than this can be taken over.
+    /// Adopt any sequence of more than this many adoptable leaves.
     Above(u32),
-    /// Nowhere.
+    /// Never adopt.
     Never,
 }
 
@@ -58,8 +58,8 @@ impl Default for TreeOptions {
         TreeOptions {
             shape: Shape::default(),
             victim: Victim::default(),
-            // Twelve beyond the two million records that a leaf of 256 MiB holds when each has
-            // about 120 bytes.
+            // 12 bits more than needed for the two million records of a full leaf: 256 MiB with
+            // about 120 bytes per record.
             fingerprint_bits: 33,
             schema: Arc::new(OneKeyspace::default()),
             horizon: None,
@@ -69,13 +69,13 @@ impl Default for TreeOptions {
     }
 }
 
-/// One state of the whole tree. It never changes.
+/// An immutable state of the whole tree.
 #[derive(Debug)]
 pub struct Version {
     pub(crate) stamp: Stamp,
     /// The root of the trunk.
     pub(crate) root: Arc<Node>,
-    /// Of the keys of the root's bundles, if there is one.
+    /// Covers the keys of the root's bundles, if present.
     pub(crate) digest: Option<Arc<Digest>>,
 }
 
@@ -86,49 +86,49 @@ impl versioned::Version for Version {
 }
 
 impl Version {
-    /// How many versions there were before it since the store was opened.
+    /// Returns the number of earlier versions since the store was opened.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.stamp.number
     }
 
-    /// It holds every commit up to this one, and none above.
+    /// Returns the cut: the version contains every commit up to it, and none above.
     #[must_use]
     pub fn cut(&self) -> Sequence {
         self.stamp.cut
     }
 }
 
-/// What the one writer keeps.
+/// The state of the single writer.
 #[derive(Debug)]
 pub(crate) struct WriterState {
     pub(crate) shape: Shape,
-    /// Which say whether they can be read for now.
+    /// Tracks which tiers are currently readable.
     tiers: Arc<Tiers>,
     pub(crate) uses: Uses,
     pub(crate) inflight: Inflight,
-    /// What running compactions use, by job, until they end or are overtaken.
+    /// Inputs of running compactions, by job, until the job ends or is overtaken.
     pub(crate) pins: HashMap<JobId, Arc<[(Part, KeyRange)]>>,
-    /// Overtaken compactions that have not noticed yet: what they may still read is not used again
-    /// before.
+    /// Overtaken compactions that have not stopped yet. Their inputs must not be reused before they
+    /// do.
     pub(crate) overtaken: HashMap<JobId, Hold>,
     pub(crate) counts: Counts,
-    /// Flushes so far.
+    /// Number of flushes so far.
     pub(crate) turn: u64,
-    /// Leaves, by low key, that are to be compacted fully when nothing above them is left.
+    /// Low keys of leaves that are to be compacted fully once nothing above them is left.
     pub(crate) full: BTreeSet<Box<[u8]>>,
-    /// Where checkpointed nodes are.
+    /// Extents of checkpointed nodes.
     pub(crate) extents: TrunkExtents,
-    /// Memory of the current version's nodes.
+    /// Memory of the current version's nodes in bytes.
     pub(crate) memory: u64,
-    /// How crowded the current version is, in hundredths.
+    /// Number of runs on the longest path of the current version, in percent of the maximum.
     pub(crate) crowding: u64,
     /// The current version's digest.
     pub(crate) digest: Option<Covered>,
 }
 
 impl WriterState {
-    /// That of a trunk without nodes; those that it will have lie in these extents.
+    /// Creates the state of a trunk without nodes. Its stored nodes will be in `extents`.
     pub(super) fn new(shape: Shape, tiers: Arc<Tiers>, extents: TrunkExtents) -> WriterState {
         WriterState {
             shape,
@@ -147,7 +147,7 @@ impl WriterState {
         }
     }
 
-    /// Returns what a job for this pivot takes.
+    /// Returns the inputs of a job for this pivot.
     pub(crate) fn stretch(&self, node: &Node, index: usize) -> Stretch {
         let is_full = node.is_leaf() && self.full.contains(&node.pivots[index].low);
         let some_fail = self.tiers.has_unreadable();
@@ -155,8 +155,8 @@ impl WriterState {
         Stretch::of(node, index, &self.shape, self.crowding, is_full, &is_lost)
     }
 
-    /// Returns the digest of a version with this root, if it covers its bundles. Otherwise there is
-    /// none any more.
+    /// Returns the digest for a version with this root if it covers the root's bundles. Otherwise
+    /// drops the digest.
     pub(super) fn digest_for(&mut self, root: &Node) -> Option<Arc<Digest>> {
         let digest = self.digest.as_ref()?.digest_for(root);
         if digest.is_none() {
@@ -165,7 +165,7 @@ impl WriterState {
         digest
     }
 
-    /// Notes that a group was added to a digest.
+    /// Records that a group was added to a digest.
     pub(crate) fn cover(&mut self, digest: &Arc<Digest>, group: u64) {
         if let Some(covered) = &mut self.digest {
             covered.add(digest, group);
@@ -178,7 +178,7 @@ impl WriterState {
         self.memory += node.memory_bytes();
     }
 
-    /// Counts a node that the current version has no more.
+    /// Removes a node that left the current version from the counts.
     pub(super) fn release_node(&mut self, node: &Node, store: &Store) {
         self.uses.release_node(node);
         let memory = node.memory_bytes();
@@ -187,15 +187,15 @@ impl WriterState {
         self.extents.node_gone(&node.stored, store);
     }
 
-    /// Plans a compaction for every pivot of these nodes that has something pending, but for the
-    /// root's. A leaf that is to be compacted fully, or has too many runs, has one in any case.
+    /// Plans a compaction for every pivot of these nodes with pending bundles, except the root's. A
+    /// leaf that is to be compacted fully, or that has too many runs, always gets one.
     pub(super) fn plan(&mut self, nodes: &[Arc<Node>], root: &Arc<Node>) {
         for node in nodes {
             for (index, pivot) in node.pivots.iter().enumerate() {
                 let wanted = node.is_leaf() && self.full.contains(&pivot.low);
                 let pending = !pivot.live.is_empty() && !Arc::ptr_eq(node, root);
-                // The root too, when it is a leaf: many small memtables would never make it large
-                // enough to split.
+                // This includes a root that is a leaf: many small memtables would never make it
+                // large enough to split.
                 let crowded = node.is_leaf() && policy::is_crowded(&self.shape, node.depth(0));
                 if wanted || pending || crowded {
                     let bytes = self.stretch(node, index).weight(node, index).bytes;
@@ -205,7 +205,8 @@ impl WriterState {
         }
     }
 
-    /// Leaves that were to be compacted fully are no more: what has taken their places is to be.
+    /// Transfers requests for full compaction from leaves that are gone to the leaves that replace
+    /// them.
     pub(super) fn pass_wishes_on(&mut self, gone: &[Arc<Node>], made: &[Arc<Node>]) {
         for leaf in gone.iter().filter(|node| node.is_leaf()) {
             if self.full.remove(&leaf.range.low) {
@@ -217,8 +218,8 @@ impl WriterState {
     }
 
     /// Counts a running compaction as a user of its inputs. A checkpoint never sees it as the only
-    /// user: the compaction has made nothing of them that is durable, so that after a crash no user
-    /// would be left to give them up.
+    /// user: its output is not durable yet, so after a crash no user would be left to release the
+    /// inputs.
     pub(crate) fn pin(&mut self, job: JobId, pins: Arc<[(Part, KeyRange)]>) {
         for (part, range) in &*pins {
             self.uses.acquire(part, range);
@@ -227,15 +228,15 @@ impl WriterState {
         self.pins.insert(job, pins);
     }
 
-    /// A compaction uses its inputs no more.
+    /// Ends a compaction's use of its inputs.
     pub(crate) fn unpin(&mut self, job: JobId) {
         for (part, range) in self.pins.remove(&job).iter().flat_map(|pins| &**pins) {
             self.uses.release(part, range);
         }
     }
 
-    /// Abandons the jobs whose claims do not hold any more. Those that are running give up their
-    /// inputs now, and keep them from being used again until they notice.
+    /// Abandons the jobs whose claims no longer hold. Running jobs release their inputs now, but
+    /// the inputs are not reused until the jobs stop.
     pub(super) fn abandon_overtaken(&mut self, root: &Node, flushed: &[(u8, KeyRange)], epochs: &Epochs) {
         let overtaken: Vec<_> = self
             .inflight

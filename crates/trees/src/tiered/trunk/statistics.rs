@@ -1,4 +1,4 @@
-//! What is counted: memory and work, for those who ask, and how leaves are used, for maintenance.
+//! Statistics about memory and work, and counts of leaf usage for maintenance.
 
 use super::absent::AbsentKeys;
 use super::inflight::Edge;
@@ -12,41 +12,41 @@ use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Keys that wait for maintenance after a seek has waded there, at most.
+/// Maximum number of keys recorded for maintenance because a seek skipped many deletes there.
 const MOST_WADED: usize = 64;
-/// Leaves of which the uses are counted, at most.
+/// Maximum number of leaves whose usage is counted.
 const MOST_USED: usize = 1 << 16;
-/// Every how many lookups one is counted, for all of them.
+/// Sampling interval: one in this many lookups is counted.
 const SAMPLE: u64 = 64;
 const _: () = assert!(SAMPLE.is_power_of_two(), "its multiples are told by a mask");
 
-/// Bytes of memory that a tree takes. Pages of its runs and maplets are the cache's, memtables
-/// their owner's.
+/// Memory of a tree in bytes. Excludes pages of runs and maplets, which belong to the cache, and
+/// memtables, which belong to their owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     /// Nodes of the trunk.
     pub trunk: u64,
     /// Open runs: their roots, range deletes and lists of extents.
     pub runs: u64,
-    /// Open maplets: where their pages are.
+    /// Open maplets: their directories.
     pub maplets: u64,
-    /// Compactions under way, about.
+    /// Running compactions, estimated.
     pub compactions: u64,
-    /// The digest of the root's bundles, and one that is being made.
+    /// The digest of the root's bundles, and a digest under construction.
     pub digest: u64,
-    /// Who uses what, what is planned, what is known of leaves by their use.
+    /// Reference counts of extents, planned compactions, and usage of leaves.
     pub tables: u64,
 }
 
 impl Memory {
-    /// All of it.
+    /// Returns the total.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.trunk + self.runs + self.maplets + self.compactions + self.digest + self.tables
     }
 }
 
-/// Totals that a change of the trunk leaves for readers.
+/// Totals that each change of the trunk stores for readers.
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) trunk: AtomicU64,
@@ -56,14 +56,15 @@ pub(crate) struct Totals {
     pub(crate) digest: AtomicU64,
     pub(crate) digesting: AtomicU64,
     pub(crate) tables: AtomicU64,
-    /// Compactions that are due or under way.
+    /// Number of due and running compactions.
     pub(crate) due: AtomicU64,
-    /// How many runs lie on the longest path, in hundredths of what there should be at most.
+    /// Number of runs on the longest path, in percent of the maximum.
     pub(crate) crowding: AtomicU64,
 }
 
 impl Totals {
-    /// Returns the memory of the trunk, of what it refers to, and of steps under way.
+    /// Returns the memory of the trunk, of the runs and maplets that it refers to, and of running
+    /// steps.
     pub(crate) fn memory(&self) -> Memory {
         let read = |total: &AtomicU64| total.load(Ordering::Relaxed);
         Memory {
@@ -82,24 +83,24 @@ impl Totals {
 pub struct Stats {
     /// Changes of shape.
     pub shape: Counts,
-    /// What became of compactions.
+    /// Number of times that each job state transition occurred.
     pub edges: BTreeMap<Edge, u64>,
-    /// Memtables that were written out.
+    /// Memtables that were flushed.
     pub incorporations: u64,
-    /// Records that compactions read, and wrote.
+    /// Records that compactions read and wrote.
     pub compacted: (u64, u64),
-    /// Of the records read, those that a full compaction or a merge of a leaf's oldest runs asked
-    /// for.
+    /// Records read by full compactions and by merges of a leaf's oldest runs. Included in
+    /// `compacted`.
     pub rewritten: u64,
     /// Bytes of runs and maplets that compactions wrote.
     pub compacted_bytes: u64,
     /// Bytes of runs and maplets written from memtables.
     pub incorporated_bytes: u64,
-    /// Leaves that compactions took over unread, and their bytes.
+    /// Leaves that compactions adopted without reading them, and their bytes.
     pub adopted: (u64, u64),
 }
 
-/// Counters that steps add to without the trunk's lock.
+/// Counters that steps update without the trunk's lock.
 #[derive(Debug, Default)]
 pub(crate) struct Tallies {
     pub(crate) incorporations: AtomicU64,
@@ -110,40 +111,41 @@ pub(crate) struct Tallies {
     pub(crate) incorporated_bytes: AtomicU64,
     pub(crate) adopted_leaves: AtomicU64,
     pub(crate) adopted_bytes: AtomicU64,
-    /// Compactions that are still to copy everything, because the last one that looked for leaves
-    /// to take over found none.
+    /// Number of compactions left that copy everything, because the last one that searched for
+    /// adoptable leaves found none.
     pub(crate) copying: AtomicU64,
 }
 
-/// Compactions that copy everything after one that found no leaf to take over: to look costs a
-/// tenth of a compaction's instructions.
+/// Number of compactions that copy everything after one that found no adoptable leaf. The search
+/// costs a tenth of a compaction's instructions.
 pub(crate) const COPYING: u64 = 15;
 
-/// How leaves are used, as lookups and scans tell.
+/// Usage of leaves, as observed by lookups and scans.
 #[derive(Debug, Default)]
 pub(crate) struct Usage {
     leaves: Mutex<LeafUses>,
-    /// How often lookups have asked maplets of the root's bundles without a digest, about.
+    /// Approximate number of times that lookups asked maplets of the root's bundles without a
+    /// digest.
     questions: AtomicU64,
-    /// Whether lookups often find nothing.
+    /// Whether absent keys are common in lookups.
     pub(crate) absent: AbsentKeys,
 }
 
-/// What is known of leaves by their use.
+/// Usage of leaves.
 #[derive(Debug, Default)]
 pub(crate) struct LeafUses {
-    /// How a leaf was used, by its low key, since it was last rewritten.
+    /// Usage of each leaf, by low key, since its last rewrite.
     leaves: HashMap<Box<[u8]>, LeafUse>,
-    /// Keys where a seek waded through what is deleted.
+    /// Keys at which a seek skipped many deleted records.
     waded: Vec<Box<[u8]>>,
 }
 
-/// How a leaf was used.
+/// Usage of one leaf.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct LeafUse {
-    /// Scans that began in it.
+    /// Scans that started in the leaf.
     pub(crate) scans: u64,
-    /// Lookups of its keys.
+    /// Lookups of the leaf's keys.
     pub(crate) gets: u64,
 }
 
@@ -158,27 +160,27 @@ impl LeafUses {
         debug_assert!(self.leaves.len() <= MOST_USED, "a named maximum");
     }
 
-    /// Returns how a leaf was used.
+    /// Returns the usage of a leaf.
     pub(crate) fn of(&self, leaf: &Node) -> LeafUse {
         self.leaves.get(&leaf.range.low).copied().unwrap_or_default()
     }
 
-    /// Whether a seek waded through what is deleted in a range.
+    /// Returns whether a seek skipped many deleted records in `range`.
     pub(crate) fn waded_in(&self, range: &KeyRange) -> bool {
         self.waded.iter().any(|key| range.contains(key))
     }
 }
 
 impl Usage {
-    /// Notes that a scan begins in a leaf. A count may be lost when many do at once.
+    /// Records that a scan starts in a leaf. Under contention a count may be lost.
     pub(crate) fn note_scan(&self, leaf: &Node) {
         if let Some(mut leaves) = self.leaves.try_lock() {
             leaves.used(leaf, |uses| uses.scans += 1);
         }
     }
 
-    /// Notes that a key was looked up. A few are counted, by their hashes, and a count may be lost
-    /// when many do at once.
+    /// Records a lookup of a key. Only a sample, selected by hash, is counted, and under contention
+    /// a count may be lost.
     #[inline]
     pub(crate) fn note_get(&self, version: &Version, key: Key<'_>) {
         if !key.hash().is_multiple_of(SAMPLE) {
@@ -193,7 +195,7 @@ impl Usage {
         }
     }
 
-    /// Notes that a seek waded through what is deleted around this key.
+    /// Records that a seek skipped many deleted records around this key.
     pub(crate) fn note_wading(&self, key: &[u8]) {
         let mut leaves = self.leaves.lock();
         if leaves.waded.len() < MOST_WADED {
@@ -202,29 +204,30 @@ impl Usage {
         assert!(leaves.waded.len() <= MOST_WADED, "a named maximum");
     }
 
-    /// Forgets what is known of a leaf with this range: it is rewritten.
+    /// Resets the usage of a leaf with this range, because it is being rewritten.
     pub(crate) fn forget(&self, leaf: &KeyRange) {
         let mut leaves = self.leaves.lock();
         leaves.leaves.remove(&leaf.low);
         leaves.waded.retain(|key| !leaf.contains(key));
     }
 
-    /// Returns what is known of leaves, locked.
+    /// Locks and returns the usage of leaves.
     pub(crate) fn leaves(&self) -> MutexGuard<'_, LeafUses> {
         self.leaves.lock()
     }
 
-    /// Returns how often lookups have asked maplets of the root's bundles without a digest, about.
+    /// Returns the approximate number of times that lookups asked maplets of the root's bundles
+    /// without a digest.
     pub(crate) fn questions(&self) -> u64 {
         self.questions.load(Ordering::Relaxed)
     }
 
-    /// Counts questions from 0 again: they have paid for a digest.
+    /// Resets the count of questions, because they have paid for a digest.
     pub(crate) fn answer_questions(&self) {
         self.questions.store(0, Ordering::Relaxed);
     }
 
-    /// Bytes of memory that it takes, about.
+    /// Returns the approximate memory in bytes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let leaves = self.leaves.lock();
         let entries = leaves.leaves.len() + leaves.waded.len();

@@ -1,4 +1,4 @@
-//! Where checkpoints have written the nodes of a trunk, and which extents hold them.
+//! The locations of checkpointed trunk nodes, and the extents that hold them.
 
 use alluvium_dictionary::values::ValuePointer;
 use alluvium_storage::extents::{Extent, UNIT};
@@ -7,12 +7,12 @@ use alluvium_storage::{Error, NodePointer, Result};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
-/// Bytes of trunk extents that there may be, for each byte of the trunk's nodes, before all of them
+/// Maximum ratio of the size of trunk extents to the size of the nodes in them. Above it, all nodes
 /// are written again.
 const SPARSE: u64 = 4;
 const _: () = assert!(SPARSE > 1, "extents that hold nothing else are never sparse");
 
-/// Where a checkpoint has written a node, if one has.
+/// The location of a node in a checkpoint, if it was written.
 #[derive(Debug, Default)]
 pub(crate) struct Stored {
     state: Mutex<State>,
@@ -23,12 +23,12 @@ enum State {
     #[default]
     Unwritten,
     Written(Location),
-    /// It is in the current version no more, and never will be again.
+    /// The node is no longer in the current version and never will be again.
     Gone,
 }
 
 impl Stored {
-    /// Returns where a parent finds the node, if it is written.
+    /// Returns the pointer that a parent stores for the node, if it is written.
     pub(crate) fn at(&self) -> Option<ValuePointer> {
         match &*self.state.lock() {
             State::Written(location) => Some(location.pointer),
@@ -43,14 +43,14 @@ impl Stored {
         }
     }
 
-    /// Notes where an opening has read the node.
+    /// Sets the location from which the node was read when the tree was opened.
     pub(crate) fn was_read(&self, from: Location) {
         let mut state = self.state.lock();
         debug_assert!(matches!(*state, State::Unwritten), "a node is read once");
         *state = State::Written(from);
     }
 
-    /// Has the next checkpoint write the node again, wherever it is.
+    /// Makes the next checkpoint write the node again.
     pub(crate) fn forget(&self) {
         let mut state = self.state.lock();
         debug_assert!(!matches!(*state, State::Gone), "only what there is is written");
@@ -58,7 +58,7 @@ impl Stored {
     }
 }
 
-/// Where a trunk node is.
+/// The location of a trunk node.
 #[derive(Clone, Debug)]
 pub(crate) struct Location {
     pub(crate) pointer: ValuePointer,
@@ -69,17 +69,17 @@ pub(crate) struct Location {
 /// The extents of checkpointed trunk nodes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct TrunkExtents {
-    /// How many trunk nodes of the current version each has.
+    /// Number of trunk nodes of the current version in each extent.
     counts: BTreeMap<Extent, u32>,
-    /// Bytes of all of them.
+    /// Total size of these nodes in bytes.
     bytes: u64,
 }
 
 impl TrunkExtents {
-    /// Returns those of a trunk that was read.
+    /// Returns the extents of a trunk that was read from disk.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when a node lies where no extent is in use.
+    /// [`Error::Corrupt`] if a node lies outside of all extents in use.
     pub(crate) fn of<'n>(nodes: impl Iterator<Item = &'n Stored>, store: &Store) -> Result<TrunkExtents> {
         let mut extents = TrunkExtents::default();
         for location in nodes.filter_map(Stored::location) {
@@ -95,24 +95,24 @@ impl TrunkExtents {
         Ok(extents)
     }
 
-    /// The extents that hold trunk nodes.
+    /// Returns the extents that hold trunk nodes.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Extent> + '_ {
         self.counts.keys().copied()
     }
 
-    /// Bytes of memory that it takes, about.
+    /// Returns the approximate memory in bytes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         (self.counts.len() * 2 * size_of::<(Extent, u32)>()) as u64
     }
 
-    /// Whether most of what the extents hold is of older versions.
+    /// Returns whether most of the extents' contents belong to older versions.
     pub(crate) fn is_sparse(&self) -> bool {
         let space: u64 = self.counts.keys().map(Extent::bytes).sum();
         space > SPARSE * self.bytes.next_multiple_of(UNIT) + 2 * UNIT
     }
 
-    /// Notes where nodes were written, and gives up where they were before. What has been overtaken
-    /// while it was written counts for nothing.
+    /// Records the new locations of written nodes, and releases their previous locations. Nodes
+    /// that left the current version during the write are ignored.
     pub(crate) fn note_written<'n>(
         &mut self,
         nodes: impl Iterator<Item = (&'n Stored, Location)>,
@@ -147,7 +147,7 @@ impl TrunkExtents {
         }
     }
 
-    /// Notes that a node is not in the current version any more: its extents lose it.
+    /// Records that a node left the current version, and releases its location.
     pub(super) fn node_gone(&mut self, node: &Stored, store: &Store) {
         let state = std::mem::replace(&mut *node.state.lock(), State::Gone);
         if let State::Written(location) = state {
@@ -171,7 +171,7 @@ impl TrunkExtents {
         (unit < extent.end()).then_some(*extent)
     }
 
-    /// One trunk node more, in extents that are known.
+    /// Adds a trunk node, which must be in known extents.
     fn add(&mut self, location: &Location) {
         self.bytes += u64::from(location.pointer.len);
         for pointer in &location.nodes {
@@ -182,7 +182,7 @@ impl TrunkExtents {
         }
     }
 
-    /// One trunk node less; the extents in which it was the last are given up.
+    /// Removes a trunk node, and releases the extents that become empty.
     fn release(&mut self, location: &Location, store: &Store) {
         assert!(self.bytes >= u64::from(location.pointer.len), "bytes are counted");
         self.bytes -= u64::from(location.pointer.len);

@@ -1,4 +1,4 @@
-//! Which stretch of a pivot's stack a compaction takes, and what that does to space.
+//! Selection of the inputs of a compaction from a pivot's stack, and their effect on free space.
 
 use super::node::{Layer, Node, Part};
 use super::shape::leaf_view;
@@ -10,31 +10,32 @@ use alluvium_dictionary::merge::Older;
 use alluvium_storage::extents::UNIT;
 use std::ops::{Add, Range};
 
-/// Which stretch of a stack a job takes, and what it may do with it.
+/// The inputs of a job within a pivot's stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stretch {
-    /// Own parts, by place.
+    /// Range of own parts.
     pub(crate) own: Range<usize>,
-    /// Live bundles, the oldest ones; none unless the own parts reach the last.
+    /// Number of live bundles, oldest first. Zero unless `own` includes the last own part.
     pub(crate) bundles: usize,
     pub(crate) older: Older,
     pub(crate) reason: Reason,
 }
 
-/// What asks for a compaction.
+/// The reason for a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// The writes of users: what a node has received.
+    /// User writes: compacts the received bundles.
     Writes,
-    /// A leaf has too many runs: its oldest become one.
+    /// Too many runs in a leaf: merges its oldest runs.
     Crowd,
-    /// All of a leaf is compacted: it was asked for, or much of it is stale.
+    /// Full compaction of a leaf, because it was requested or the leaf is stale.
     Full,
 }
 
 impl Stretch {
-    /// What a job for this pivot takes in a tree of this shape and crowding; all of the stack of a
-    /// leaf that is to be compacted fully. Parts that are lost for now cannot be read.
+    /// Selects the inputs of a job for this pivot in a tree of this shape and crowding. With
+    /// `is_full`, it selects the whole stack of a leaf. `is_lost` returns whether a part is
+    /// currently unreadable.
     pub(crate) fn of(
         node: &Node,
         index: usize,
@@ -95,8 +96,8 @@ impl Stretch {
         }
     }
 
-    /// What a job takes of a leaf of which no part can be read up to this one: the newest parts
-    /// become fewer, so that writes go on.
+    /// Selects the inputs of a job in a leaf whose part at `last` is unreadable, the newest
+    /// unreadable part. Merges the newest parts, so that writes can continue.
     fn beside_lost(node: &Node, index: usize, shape: &Shape, last: usize) -> Option<Stretch> {
         let own = &node.pivots[index].own;
         let parts: Vec<(usize, u64)> = own[last + 1..]
@@ -113,7 +114,7 @@ impl Stretch {
         })
     }
 
-    /// What a job reads that takes it, about.
+    /// Returns the approximate weight of the job's inputs.
     pub(crate) fn weight(&self, node: &Node, index: usize) -> Weight {
         let pivot = &node.pivots[index];
         debug_assert!(
@@ -125,7 +126,7 @@ impl Stretch {
         own.chain(live).fold(Weight::default(), Weight::add)
     }
 
-    /// The parts that a job reads that takes it, oldest first; some may have nothing of the pivot's
+    /// Returns the parts that the job reads, oldest first. Some may have no records in the pivot's
     /// range.
     pub(crate) fn inputs<'n>(&self, node: &'n Node, index: usize) -> impl Iterator<Item = &'n Part> {
         debug_assert!(
@@ -138,8 +139,9 @@ impl Stretch {
         own.chain(bundles.iter().flat_map(|bundle| &bundle.parts))
     }
 
-    /// The groups of those parts of which at least half is in the pivot's range. A compaction may
-    /// take leaves of their runs over: their maplets stand for the keys, as a whole.
+    /// Returns the groups of the inputs that have at least half of their records in the pivot's
+    /// range. A compaction may adopt leaves of their runs, in which case the whole maplet
+    /// represents their keys.
     pub(crate) fn whole(&self, node: &Node, index: usize) -> Vec<u64> {
         let own = node.own(index).take(self.own.end).skip(self.own.start);
         let bundles = node.live_bundles(index).iter().zip(&node.pivots[index].live);
@@ -151,7 +153,7 @@ impl Stretch {
         whole.map(|layer| layer.part.group.id).collect()
     }
 
-    /// What a job for this pivot that takes it would do to what is free.
+    /// Returns the effect of this job on free space.
     pub(crate) fn balance(&self, node: &Node, index: usize, uses: &Uses) -> Balance {
         let range = node.pivot_range(index);
         let inputs = self.inputs(node, index).map(|part| (part, part.within(&range)));
@@ -160,7 +162,7 @@ impl Stretch {
             Older::None => policy::left_by_deletes(&weight),
             Older::Elsewhere => weight.bytes,
         };
-        // A run and its maplet.
+        // One unit more for the maplet.
         let units = if left == 0 { 0 } else { left.div_ceil(UNIT) + 1 };
         Balance {
             takes_bytes: units * UNIT,
@@ -169,17 +171,17 @@ impl Stretch {
     }
 }
 
-/// What a compaction does to what is free.
+/// The effect of a compaction on free space.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Balance {
-    /// Bytes that it takes, about.
+    /// Approximate number of bytes that it needs.
     pub(crate) takes_bytes: u64,
-    /// Bytes that come free when it is done and a checkpoint has followed.
+    /// Number of bytes that become free after it and the following checkpoint.
     pub(super) frees_bytes: u64,
 }
 
 impl Balance {
-    /// Returns whether it frees at least as much space as it takes, about.
+    /// Returns whether it frees approximately as much space as it needs, or more.
     pub(crate) fn frees(self) -> bool {
         self.frees_bytes >= self.takes_bytes
     }

@@ -1,10 +1,10 @@
-//! Who uses which extent: a run's extents die one by one, when the last pivot whose range needs
-//! them has gone.
+//! Reference counts of extents. A run's extents are released one by one, each when the last pivot
+//! whose range needs it is gone.
 //!
-//! Every pivot that has a part in its stack uses the part's maplet, and of each of its runs the
-//! extents whose keys overlap the range in which the part counts; a compaction uses its inputs in
-//! the same way, until it is overtaken. The counts are the current version's alone: a reader of an
-//! older version is protected by its epoch guard, which an extent's release names.
+//! A pivot with a part in its stack uses the part's maplet and, for each run, the extents whose
+//! keys overlap the range in which the part counts. A compaction uses its inputs in the same way,
+//! until it is overtaken. The counts cover the current version only. A reader of an older version
+//! is protected by its epoch guard; the release of an extent records the epoch.
 
 use super::node::{Node, Part};
 use crate::run::Run;
@@ -14,9 +14,9 @@ use alluvium_storage::extents::{Extent, UNIT};
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-/// What names a run: where its footer is, when its writing began, and its checksum. Place and birth
-/// alone do not tell runs apart: one may die while a compaction that began in the same generation
-/// has not asked for space yet, and then gets the same.
+/// Identifies a run: the location of its footer, the generation in which its writing began, and its
+/// checksum. Location and generation alone are ambiguous: a run may be released, and a compaction
+/// that began in the same generation may then be given the same space.
 pub(crate) type RunKey = (u8, u64, u64, u64);
 
 pub(crate) fn key_of(pointer: &NodePointer) -> RunKey {
@@ -26,52 +26,53 @@ pub(crate) fn key_of(pointer: &NodePointer) -> RunKey {
 #[derive(Debug)]
 struct RunUses {
     run: Run,
-    /// How many parts in use have it, whether they need anything of it or not.
+    /// Number of parts in use that refer to the run, whether they need any of its extents or not.
     parts: u32,
-    /// How many uses need each of the run's extents.
+    /// Number of uses that need each of the run's extents.
     counts: Vec<u32>,
-    /// Which of them were given up.
+    /// Whether each extent was released.
     gone: Vec<bool>,
-    /// Memory of the run.
+    /// Memory of the run in bytes.
     memory: u64,
 }
 
 impl RunUses {
-    /// Memory of the counts, with the tables' share.
+    /// Returns the memory of the counts, including the table entry.
     fn counts_bytes(&self) -> u64 {
         (size_of::<(RunKey, RunUses)>() + self.counts.len() * 5) as u64
     }
 }
 
-/// The counts of the current version and of the compactions under way.
+/// The counts of the current version and of running compactions.
 #[derive(Debug, Default)]
 pub(crate) struct Uses {
     runs: HashMap<RunKey, RunUses>,
     groups: HashMap<u64, (Part, u32)>,
-    /// Those whose counts have changed since the last sweep.
+    /// Entries whose counts have changed since the last sweep.
     touched_runs: HashSet<RunKey>,
     touched_groups: HashSet<u64>,
-    /// What all runs in use need of each extent that any of them lists.
+    /// The combined need of all runs in use, for each extent that any of them lists.
     live: HashMap<Extent, Needed>,
     memory: Held,
 }
 
-/// What runs need of an extent.
+/// The part of an extent that runs need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Needed {
-    /// How many bytes. A run may need less than one: its share of a node that is well compressed
-    /// rounds down to nothing.
+    /// Number of bytes. A run may need less than one byte: its share of a well compressed node can
+    /// round down to zero.
     bytes: u64,
-    /// How many runs list it, each as often as it does.
+    /// Number of references from runs; a run that lists the extent several times counts several
+    /// times.
     runs: u32,
 }
 
-/// Bytes of memory that all runs and maplets in use take.
+/// Memory of all runs and maplets in use, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Held {
     pub(crate) runs: u64,
     pub(crate) maplets: u64,
-    /// Of the counts themselves, about.
+    /// Memory of the counts themselves, estimated.
     pub(crate) counts: u64,
 }
 
@@ -117,15 +118,15 @@ impl Uses {
         *count += 1;
     }
 
-    /// Those of a run's extents of which all runs together need less than half.
+    /// Returns the run's extents of which all runs together need less than half.
     pub(crate) fn sparse<'a>(&'a self, run: &'a Run) -> impl Iterator<Item = Extent> + 'a {
         let extents = run.extents().iter().map(|used| used.extent);
         extents.filter(|extent| 2 * self.live.get(extent).map_or(0, |needed| needed.bytes) < extent.bytes())
     }
 
-    /// Those extents of which the smallest part is needed, as many as have `budget` bytes of it
-    /// together. Each has [`UNIT`] bytes at least, and an eighth of its own, that no run needs:
-    /// more than the end of an extent that a run did not fill.
+    /// Returns the extents with the smallest needed share, until their needed bytes add up to
+    /// `budget`. In each, at least [`UNIT`] bytes and an eighth of the extent are unneeded: more
+    /// than the unfilled end of an extent.
     pub(crate) fn sparsest(&self, budget: u64) -> Vec<Extent> {
         let dead = |extent: &Extent, needed: &Needed| extent.bytes().saturating_sub(needed.bytes);
         let is_sparse = |(extent, needed): &(&Extent, &Needed)| {
@@ -154,8 +155,8 @@ impl Uses {
         chosen
     }
 
-    /// Returns the bytes that come free when these uses of parts in ranges go: of extents that no
-    /// other run lists.
+    /// Returns the number of bytes that become free when these uses of parts in ranges end: the
+    /// size of the extents that no other run lists.
     #[must_use]
     pub(crate) fn alone<'a>(&self, parts: impl Iterator<Item = (&'a Part, KeyRange)>) -> u64 {
         let mut groups: HashMap<u64, (&Part, u32)> = HashMap::new();
@@ -184,13 +185,13 @@ impl Uses {
             .sum()
     }
 
-    /// Returns the memory of what is in use.
+    /// Returns the memory of runs, maplets and counts in use.
     #[must_use]
     pub(crate) fn memory(&self) -> Held {
         self.memory
     }
 
-    /// Takes one use back. What has no users any more is found by [`Uses::sweep`].
+    /// Removes one use of a part. [`Uses::sweep`] finds what has no users left.
     pub(crate) fn release(&mut self, part: &Part, range: &KeyRange) {
         self.touch(part);
         for (_, run) in part.group.runs() {
@@ -211,14 +212,14 @@ impl Uses {
             .1 -= 1;
     }
 
-    /// Takes back every use that a node makes.
+    /// Removes all uses of a node.
     pub(super) fn release_node(&mut self, node: &Node) {
         for (part, range) in node.uses() {
             self.release(part, &range);
         }
     }
 
-    /// Counts every use that a node makes.
+    /// Counts all uses of a node.
     pub(super) fn acquire_node(&mut self, node: &Node) {
         for (part, range) in node.uses() {
             self.acquire(part, &range);
@@ -231,8 +232,8 @@ impl Uses {
             .extend(part.group.runs().map(|(_, run)| key_of(run.pointer())));
     }
 
-    /// Returns the extents whose last use has gone since the last sweep, each once for every run or
-    /// maplet that referred to it.
+    /// Returns the extents whose last use ended since the last sweep, once for every run or maplet
+    /// that referred to it.
     pub(crate) fn sweep(&mut self) -> Vec<Extent> {
         let mut dead = Vec::new();
         for key in self.touched_runs.drain() {
@@ -272,17 +273,19 @@ impl Uses {
                 dead.extend(part.group.maplet.extents().map(|(extent, _)| extent));
             }
         }
-        // One seed gives one run: nothing may hang on how a table is laid out.
+        // Sorted for determinism: a simulation with a given seed must not depend on the layout of a
+        // hash table.
         dead.sort_unstable();
         dead
     }
 
-    /// The trunk was read: what nothing uses in it was given up before it was written.
+    /// Completes opening: everything unused in the trunk that was read had been released before it
+    /// was written.
     pub(crate) fn begin(&mut self) {
         self.sweep();
     }
 
-    /// Every extent that is in use, with how many runs and maplets refer to it.
+    /// Returns every extent in use with the number of runs and maplets that refer to it.
     #[must_use]
     pub(crate) fn reachable(&self) -> HashMap<Extent, u32> {
         let mut reachable = HashMap::new();
@@ -301,8 +304,7 @@ impl Uses {
         reachable
     }
 
-    /// Returns the uses that these nodes make, and those of the compactions under way, for
-    /// comparison.
+    /// Returns the uses of these nodes and of the running compactions, for comparison.
     #[must_use]
     pub(crate) fn of<'a>(
         nodes: impl IntoIterator<Item = &'a Node>,
@@ -319,7 +321,7 @@ impl Uses {
         uses
     }
 
-    /// Everything in which the counts differ, a sentence each.
+    /// Returns a sentence for each difference between the counts.
     #[must_use]
     pub(crate) fn differences(&self, other: &Uses) -> Vec<String> {
         let mut found = Vec::new();
@@ -377,7 +379,7 @@ mod tests {
         Store::create(Arc::new(MemoryDirectory::new()), &StoreOptions::default(), b"").unwrap()
     }
 
-    /// Returns a part of one run, which is built by `push`.
+    /// Returns a part with one run, whose records `push` adds.
     fn part_of(store: &Store, id: u64, push: impl FnOnce(&mut Builder)) -> Part {
         let mut options = RunOptions::new(Purpose::Other);
         (options.codec, options.value_threshold) = (Codec::Zstd, Some(0));
@@ -403,8 +405,8 @@ mod tests {
         part.group.runs().next().expect("there is one").1
     }
 
-    /// Returns a part whose values are in a node that compresses well, and one with the tiny value
-    /// of it.
+    /// Returns a part whose values are in a well compressed node, and a part that refers only to a
+    /// tiny value in that node.
     fn shared(store: &Store) -> (Part, Part) {
         let all = part_of(store, 1, |builder| {
             builder.push(b"b", Message::put(1, &[0; 3000]).into()).unwrap();
@@ -461,7 +463,7 @@ mod tests {
             start: 64 * number,
             units,
         };
-        // Units, and bytes that are needed.
+        // Pairs of units and needed bytes.
         let cases = [
             (8, 5 * UNIT),
             (8, 2 * UNIT),

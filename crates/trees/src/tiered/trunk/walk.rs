@@ -1,12 +1,12 @@
-//! Walks over trunk nodes: all of them, those on one path, and those that two versions do not
-//! share.
+//! Traversals of the trunk: all nodes, the nodes of one path, and the difference between two
+//! versions.
 
 use super::inflight::Claim;
 use super::node::Node;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// What a job for a pivot claims.
+/// Returns the claim of a job for a pivot.
 pub(crate) fn claim(node: &Node, index: usize) -> Claim {
     assert!(index < node.pivots.len(), "pivot {index}");
     debug_assert_eq!(
@@ -23,7 +23,7 @@ pub(crate) fn claim(node: &Node, index: usize) -> Claim {
     }
 }
 
-/// The node and pivot that a claim is about, if there still is such a one.
+/// Returns the node and pivot that a claim refers to, if they still exist.
 pub(crate) fn find<'a>(root: &'a Node, claim: &Claim) -> Option<(&'a Node, usize)> {
     let mut node = root;
     debug_assert!(!root.pivots.is_empty(), "a node has a pivot");
@@ -35,12 +35,12 @@ pub(crate) fn find<'a>(root: &'a Node, claim: &Claim) -> Option<(&'a Node, usize
     (node.height == claim.height && node.pivot_range(index) == claim.range).then_some((node, index))
 }
 
-/// Whether everything that a claim says still is so (T4).
+/// Returns whether a claim still holds (T4).
 pub(crate) fn holds(root: &Node, wanted: &Claim) -> bool {
     find(root, wanted).is_some_and(|(node, index)| claim(node, index) == *wanted)
 }
 
-/// Every node below a root, the root included.
+/// Returns all nodes of a trunk, including the root.
 pub(crate) fn all_nodes(root: &Arc<Node>) -> Vec<Arc<Node>> {
     let mut nodes = vec![Arc::clone(root)];
     let mut next = 0;
@@ -52,8 +52,8 @@ pub(crate) fn all_nodes(root: &Arc<Node>) -> Vec<Arc<Node>> {
     nodes
 }
 
-/// The nodes that only the old trunk has, and those that only the new one has. What both share is
-/// not walked.
+/// Returns the nodes that only the old trunk has, and those that only the new one has. Shared
+/// subtrees are skipped.
 pub(crate) fn difference(old: &Arc<Node>, new: &Arc<Node>) -> (Vec<Arc<Node>>, Vec<Arc<Node>>) {
     let (mut gone, mut made) = (Vec::new(), Vec::new());
     let (mut olds, mut news) = (vec![Arc::clone(old)], vec![Arc::clone(new)]);
@@ -88,7 +88,7 @@ pub(crate) fn difference(old: &Arc<Node>, new: &Arc<Node>) -> (Vec<Arc<Node>>, V
     (gone, made)
 }
 
-/// A root in which the node that holds `key` at `height` is replaced.
+/// Returns a root in which `node` replaces the node at `height` that contains `key`.
 pub(crate) fn replace(root: &Node, height: u8, key: &[u8], node: Node) -> Node {
     if root.height == height {
         debug_assert!(
@@ -109,8 +109,8 @@ pub(crate) fn replace(root: &Node, height: u8, key: &[u8], node: Node) -> Node {
     draft
 }
 
-/// The path from this node to a leaf on which a lookup may have to ask most runs: how many these
-/// are, and the leaf's lowest key.
+/// Returns the path from this node to a leaf with the most runs that a lookup may have to ask: the
+/// number of these runs, and the leaf's low key.
 pub(crate) fn longest_path(node: &Node) -> (usize, &[u8]) {
     let paths = node.pivots.iter().enumerate().map(|(index, pivot)| {
         let (below, low) = match pivot.child.as_deref() {
@@ -122,12 +122,12 @@ pub(crate) fn longest_path(node: &Node) -> (usize, &[u8]) {
     paths.max_by_key(|path| path.0).unwrap_or((0, &node.range.low))
 }
 
-/// The leaf that holds a key.
+/// Returns the leaf for a key.
 pub(crate) fn leaf_for<'v>(root: &'v Node, key: &[u8]) -> &'v Node {
     node_at(root, 0, key)
 }
 
-/// The node at `height` that holds a key.
+/// Returns the node at `height` for a key.
 pub(crate) fn node_at<'v>(root: &'v Node, height: u8, key: &[u8]) -> &'v Node {
     let mut node = root;
     debug_assert!(root.height >= height, "no node of height {height} is below");

@@ -1,5 +1,5 @@
-//! The trunk that readers and writers share: its current version, and how the one writer puts a
-//! changed one in its place.
+//! The trunk as shared by readers and writers: its current version, and the publication of a new
+//! one by the single writer.
 
 use super::digest::Covered;
 use super::node::Node;
@@ -25,26 +25,27 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// Bytes that a compaction leaves free where it copies values: the ends of extents, a maplet.
+/// Bytes that a compaction leaves free when it copies values, for partly filled extents and a
+/// maplet.
 const COPY_SLACK: u64 = 4 * UNIT;
 
-/// A trunk in its store. Readers take its current version without a lock; changes are made through
-/// a [`TrunkWriter`], of which there is one at a time.
+/// A trunk in its store. Readers obtain the current version without a lock. Changes are made
+/// through a [`TrunkWriter`], of which only one exists at a time.
 pub struct Trunk {
     pub(crate) store: Arc<Store>,
     pub(crate) options: TreeOptions,
-    /// What may be forgotten.
+    /// The horizon below which old versions may be dropped.
     pub(crate) horizon: Arc<Horizon>,
     pub(crate) versions: Versioned<Version>,
     state: Mutex<WriterState>,
     next_group: AtomicU64,
     pub(crate) tallies: Tallies,
     pub(crate) totals: Totals,
-    /// How leaves are used.
+    /// Usage of leaves.
     pub(crate) usage: Usage,
-    /// Space is scarce: every compaction may use the reserve.
+    /// Whether space is scarce, so that every compaction may use the reserve.
     scarce: AtomicBool,
-    /// How often in a row a compaction found less space than seemed to be free.
+    /// Number of consecutive compactions that found less space than seemed to be free.
     refusals: AtomicU32,
 }
 
@@ -58,8 +59,8 @@ impl fmt::Debug for Trunk {
 }
 
 impl Trunk {
-    /// A trunk with this root, which holds every commit up to `cut`. Groups get numbers from
-    /// `next_group` on, and the nodes that are stored lie in `extents`.
+    /// Creates a trunk with this root, which contains every commit up to `cut`. New groups are
+    /// numbered from `next_group`. Stored nodes are in `extents`.
     pub(crate) fn new(
         store: Arc<Store>,
         options: TreeOptions,
@@ -103,22 +104,22 @@ impl Trunk {
         trunk
     }
 
-    /// Has compactions that writes have made due ask for space of this class, or of
-    /// [`Class::Freeing`] if they may use the reserve at all.
+    /// Sets the space class of compactions. Any class except [`Class::Normal`] marks space as
+    /// scarce. Compactions that free space may then use the whole reserve, and others part of it.
     pub(crate) fn compact_from(&self, class: Class) {
         let scarce = class != Class::Normal;
         self.scarce.store(scarce, Ordering::Relaxed);
     }
 
-    /// Whether there is nothing but the reserve.
+    /// Returns whether only the reserve is left.
     pub(crate) fn is_scarce(&self) -> bool {
         self.scarce.load(Ordering::Relaxed)
     }
 
-    /// Returns how many bytes of values a compaction may copy while space is scarce, so that the
-    /// extents in which they lie come free; none where there are several tiers, which have the
-    /// space of all. Half of what is free is left for the rest of what it writes, and that is
-    /// halved as often as that was not enough.
+    /// Returns the maximum number of value bytes that a compaction may copy to free sparsely used
+    /// extents while space is scarce. Zero with several tiers, where the other tiers have space
+    /// too. Half of the free space is left for the compaction's other output. The rest is halved
+    /// for each consecutive time that it was too much.
     pub(crate) fn copied_bytes(&self) -> u64 {
         if !self.is_scarce() || self.store.tiers().count() > 1 {
             return 0;
@@ -129,7 +130,7 @@ impl Trunk {
             .unwrap_or(0)
     }
 
-    /// Notes whether a compaction found the space that seemed to be free.
+    /// Records whether a compaction found as much space as seemed to be free.
     pub(crate) fn note_space(&self, was_found: bool) {
         match was_found {
             true => self.refusals.store(0, Ordering::Relaxed),
@@ -137,18 +138,19 @@ impl Trunk {
         }
     }
 
-    /// Returns the current version. Its reader holds a guard that was pinned before (T2).
+    /// Returns the current version. The caller must hold a guard that it pinned before the call
+    /// (T2).
     pub(crate) fn version(&self) -> Arc<Version> {
         self.versions.load()
     }
 
-    /// The current version, for the length of a call: no counter is touched.
+    /// Borrows the current version for a short time, without touching a reference count.
     #[inline]
     pub(crate) fn peek(&self) -> Peeked<Version> {
         self.versions.peek()
     }
 
-    /// What was done since the store was opened.
+    /// Returns the counters since the store was opened.
     pub(crate) fn stats(&self) -> Stats {
         let state = self.state.lock();
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -165,22 +167,22 @@ impl Trunk {
         }
     }
 
-    /// Returns a number that no group of the store has.
+    /// Returns a new, unique group number.
     pub(crate) fn next_group(&self) -> u64 {
         self.next_group.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns the number from which on no group has one.
+    /// Returns the next group number, which is above all numbers in use.
     pub(crate) fn group_numbers(&self) -> u64 {
         self.next_group.load(Ordering::Relaxed)
     }
 
-    /// Returns how crowded the current version is, as the last change has left it.
+    /// Returns the crowding of the current version in percent, as computed by the last change.
     pub(crate) fn crowding(&self) -> u64 {
         self.totals.crowding.load(Ordering::Relaxed)
     }
 
-    /// Waits until no other thread changes the trunk, and lets none until the writer is dropped.
+    /// Waits for exclusive write access to the trunk, which ends when the writer is dropped.
     pub(crate) fn lock(&self) -> TrunkWriter<'_> {
         TrunkWriter {
             trunk: self,
@@ -188,8 +190,9 @@ impl Trunk {
         }
     }
 
-    /// Changes the trunk: `change` makes a new root of the current one, or none to leave it.
-    /// Extents of what it brings in are installed by it, and only after nothing can fail any more.
+    /// Changes the trunk. `change` returns a new root, or `None` to leave the trunk as it is.
+    /// `change` must install the extents of its new data itself, after the last operation that can
+    /// fail.
     pub(crate) fn change(
         &self,
         cut: Option<Sequence>,
@@ -230,14 +233,13 @@ impl Trunk {
         }
     }
 
-    /// Passes the result of something that writes on, and shows a failed write to the store, which
-    /// takes no changes from then on. A failed read has changed nothing: whatever needed it is due
-    /// again.
+    /// Returns `result`, and reports a failed write to the store, which then refuses changes. A
+    /// failed read has changed nothing, and the work that needed it becomes due again.
     pub(crate) fn judge<T>(&self, result: Result<T>) -> Result<T> {
         alluvium_dictionary::home::judge(&self.store, result)
     }
 
-    /// Returns how runs are written on a tier.
+    /// Returns the options for runs on a tier.
     pub(crate) fn run_options(&self, purpose: Purpose, class: Class, tier: u8) -> RunOptions {
         RunOptions {
             class,
@@ -247,7 +249,7 @@ impl Trunk {
         }
     }
 
-    /// Returns how maplets are written on a tier.
+    /// Returns the options for maplets on a tier.
     pub(crate) fn maplet_spec(&self, purpose: Purpose, class: Class, tier: u8) -> MapletSpec {
         MapletSpec {
             fingerprint_bits: self.options.fingerprint_bits,
@@ -257,7 +259,7 @@ impl Trunk {
         }
     }
 
-    /// Returns the tier of what comes into the tree, `bytes` of it.
+    /// Returns the tier for `bytes` bytes of new data.
     pub(crate) fn incoming_tier(&self, bytes: u64) -> u8 {
         match self.options.compacted_tier {
             Some(_) => 0,
@@ -265,8 +267,8 @@ impl Trunk {
         }
     }
 
-    /// Returns the tier of a maplet that a compaction writes, beside a run on the tier `beside`.
-    /// Every lookup reads maplets, so they lie where what is newest does.
+    /// Returns the tier for a maplet that a compaction writes for a run on tier `beside`. Every
+    /// lookup reads maplets, so they are placed like the newest data.
     pub(crate) fn maplet_tier(&self, bytes: u64, beside: u8) -> u8 {
         match self.options.compacted_tier {
             Some(_) => beside,
@@ -282,9 +284,9 @@ impl Trunk {
         }
     }
 
-    /// Returns whether a compaction takes leaves over; `is_rewrite` says that it is there to write
-    /// everything again. Where it is left to the device, rewrites copy, and where the last one that
-    /// looked found no leaf, some copy before one looks again.
+    /// Returns whether a compaction adopts leaves. `is_rewrite` means that the compaction exists to
+    /// rewrite all data. With [`Adoption::WhereCheaper`], rewrites always copy. After a compaction
+    /// that found no leaf to adopt, some compactions copy before the next one searches again.
     pub(crate) fn adoption(&self, is_rewrite: bool) -> Adoption {
         let copying = &self.tallies.copying;
         let less = |left: u64| left.checked_sub(1);
@@ -299,7 +301,7 @@ impl Trunk {
         }
     }
 
-    /// Notes how many leaves a compaction has taken over that looked for some.
+    /// Records the number of leaves that a compaction with adoption has adopted.
     pub(crate) fn note_adoption(&self, leaves: u64) {
         assert!(
             self.options.adoption != Adoption::Never,
@@ -309,8 +311,8 @@ impl Trunk {
         self.tallies.copying.store(copying, Ordering::Relaxed);
     }
 
-    /// Returns the extents of a run whose values a compaction to this tier writes again, because
-    /// they lie on another.
+    /// Returns the extents of a run whose values a compaction to this tier must rewrite, because
+    /// they are on another tier.
     pub(crate) fn left_behind<'r>(
         &self,
         run: &'r Run,
@@ -321,7 +323,7 @@ impl Trunk {
         extents.filter(move |extent| places && placement::is_left(&self.store, extent, tier))
     }
 
-    /// Returns the tier of what a compaction at a height writes, `bytes` of it.
+    /// Returns the tier for `bytes` bytes written by a compaction at a height.
     pub(crate) fn compacted_tier(&self, height: u8, bytes: u64) -> u8 {
         let fanout = self.options.shape.fanout as u64;
         let place = |all_bytes| Demand::of_height(height, fanout, all_bytes, bytes);
@@ -331,7 +333,7 @@ impl Trunk {
         }
     }
 
-    /// Makes what a step wrote part of the generation being built.
+    /// Adds the output of a step to the generation being built.
     pub(crate) fn install_extents(&self, run: &Run, own: &[(Extent, u64)], maplet: &[(Extent, u64)]) {
         let extents = self.store.extents();
         extents.install(own);
@@ -342,8 +344,8 @@ impl Trunk {
     }
 }
 
-/// The one writer of a trunk, which no other can be beside: it holds the lock, and with it what
-/// must agree with the current version.
+/// The single writer of a trunk. It holds the lock on the state that must agree with the current
+/// version.
 #[derive(Debug)]
 pub(crate) struct TrunkWriter<'t> {
     trunk: &'t Trunk,
@@ -365,8 +367,8 @@ impl DerefMut for TrunkWriter<'_> {
 }
 
 impl TrunkWriter<'_> {
-    /// Makes `root` the root of the current version, which is `old` so far: counts its uses, gives
-    /// up what only the old one used, and plans what is due in it.
+    /// Publishes a version with this root in place of `old`: counts the uses of the new nodes,
+    /// releases those of the removed nodes, and plans the compactions that are due.
     pub(crate) fn publish(&mut self, old: &Version, root: Node, cut: Sequence, flushed: &[(u8, KeyRange)]) {
         debug_assert_eq!(root.range, KeyRange::everything(), "the root has every key");
         let (store, state) = (&self.trunk.store, &mut *self.state);
@@ -392,7 +394,7 @@ impl TrunkWriter<'_> {
         self.sweep();
     }
 
-    /// From now on the current version, which is this one, has the trunk's digest (D1).
+    /// Attaches the trunk's digest to `version`, the current version (D1).
     pub(crate) fn publish_digest(&mut self, version: &Version) {
         let version = Version {
             stamp: version.stamp.advanced(version.stamp.cut),
@@ -403,7 +405,7 @@ impl TrunkWriter<'_> {
         self.add_up_memory();
     }
 
-    /// Gives up the extents that nothing uses any more: unlinked, as of now (T5).
+    /// Releases the extents that are no longer in use, with the current epoch (T5).
     pub(crate) fn sweep(&mut self) {
         let epoch = self.trunk.store.epochs().current();
         for extent in self.state.uses.sweep() {
@@ -412,7 +414,7 @@ impl TrunkWriter<'_> {
         self.add_up_memory();
     }
 
-    /// Computes how crowded a root is, and leaves it for those who ask.
+    /// Computes and stores the crowding of a root.
     fn note_crowding(&mut self, root: &Node) {
         let levels = u64::from(root.height) + 1;
         let most = levels * self.trunk.options.shape.most_runs() as u64;
@@ -422,7 +424,7 @@ impl TrunkWriter<'_> {
         self.state.crowding = crowding;
     }
 
-    /// Leaves the totals for those who ask.
+    /// Stores the memory totals for readers.
     fn add_up_memory(&self) {
         let (state, totals) = (&*self.state, &self.trunk.totals);
         let held = state.uses.memory();

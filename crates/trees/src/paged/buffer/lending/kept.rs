@@ -1,40 +1,40 @@
-//! Memory for a part of the frames: numbered things, lent to frames and given back.
+//! A pool of numbered items that are lent to frames and returned.
 
 use parking_lot::Mutex;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The number of nothing.
+/// The number that means no item.
 pub(in crate::paged::buffer) const NOTHING: u32 = u32::MAX;
-/// Things of the first chunk; each later one has twice as many.
+/// The number of items in the first chunk. Each later chunk has twice as many.
 const FIRST_CHUNK: u32 = 64;
-/// Chunks: over 10⁹ things.
+/// The number of chunks, enough for over 10⁹ items.
 const CHUNKS: usize = 24;
 const _: () = assert!(FIRST_CHUNK.is_power_of_two(), "a chunk is found by bits");
 
-/// Which numbers are free.
+/// The free numbers.
 #[derive(Debug, Default)]
 struct Free {
-    /// Those that were given back.
+    /// Numbers that were returned.
     back: Vec<u32>,
-    /// How many there ever were.
+    /// The number of items ever created.
     made: u32,
 }
 
-/// Things by number, as many as are allowed. They are made when they are needed, and stay where
-/// they are, so that a reader may look at one that another frame has by now.
+/// Items by number, up to a limit. They are created on first use and never move, so that a reader
+/// may access an item that has meanwhile been lent to another frame.
 #[derive(Debug)]
 pub(in crate::paged::buffer) struct Kept<T> {
     chunks: [OnceLock<Box<[OnceLock<T>]>>; CHUNKS],
     free: Mutex<Free>,
-    /// How many there may be.
+    /// The limit.
     most: AtomicU32,
-    /// About how many could be lent now.
+    /// The approximate number of items that can still be lent.
     left: AtomicU32,
 }
 
 impl<T> Kept<T> {
-    /// Returns none, and allows none.
+    /// Returns an empty pool with limit 0.
     pub(in crate::paged::buffer) fn new() -> Kept<T> {
         Kept {
             chunks: [const { OnceLock::new() }; CHUNKS],
@@ -44,7 +44,7 @@ impl<T> Kept<T> {
         }
     }
 
-    /// Allows as many, unless as many are allowed already.
+    /// Raises the limit to `most`, if it is lower.
     pub(in crate::paged::buffer) fn allow(&self, most: u32) {
         let before = self.most.fetch_max(most, Ordering::Relaxed);
         self.left
@@ -52,12 +52,12 @@ impl<T> Kept<T> {
         assert!(self.most() >= most, "they are allowed");
     }
 
-    /// Returns how many there may be.
+    /// Returns the limit.
     pub(in crate::paged::buffer) fn most(&self) -> u32 {
         self.most.load(Ordering::Relaxed)
     }
 
-    /// Returns the chunk of a number, how long that is, and the place in it.
+    /// Returns the chunk of a number, the length of that chunk, and the index in it.
     fn place(number: u32) -> (usize, u64, usize) {
         let shifted = u64::from(number) + u64::from(FIRST_CHUNK);
         let chunk = (shifted / u64::from(FIRST_CHUNK)).ilog2();
@@ -65,7 +65,7 @@ impl<T> Kept<T> {
         (chunk as usize, len, (shifted - len) as usize)
     }
 
-    /// Returns what a slot has.
+    /// Returns the item of a slot.
     pub(in crate::paged::buffer) fn get(&self, slot: &AtomicU32) -> Option<&T> {
         let number = slot.load(Ordering::Acquire);
         if number == NOTHING {
@@ -75,8 +75,8 @@ impl<T> Kept<T> {
         self.chunks.get(chunk)?.get()?.get(at)?.get()
     }
 
-    /// Returns what a slot has, or lends it something that `make` makes. What was lent before may
-    /// be as others have left it.
+    /// Returns the item of a slot, or lends it one, which `make` creates if it is new. A reused
+    /// item has the state in which it was returned.
     pub(in crate::paged::buffer) fn get_or_lend(
         &self,
         slot: &AtomicU32,
@@ -92,7 +92,7 @@ impl<T> Kept<T> {
         let lent = chunk.get(at)?.get_or_init(make);
         let given = slot.compare_exchange(NOTHING, number, Ordering::AcqRel, Ordering::Relaxed);
         if given.is_err() {
-            // Another thread was quicker.
+            // Another thread has set the slot first.
             self.put(number);
             return self.get(slot);
         }
@@ -123,7 +123,7 @@ impl<T> Kept<T> {
         self.left.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes back what a slot has.
+    /// Takes back the item of a slot.
     pub(in crate::paged::buffer) fn take_back(&self, slot: &AtomicU32) {
         if slot.load(Ordering::Relaxed) == NOTHING {
             return;

@@ -1,4 +1,4 @@
-//! What a buffer lends, and what a frame has of it.
+//! The items that a buffer lends to frames, and the state of each frame.
 
 use super::kept::{Kept, NOTHING};
 use super::peek::{Peek, Snapshots};
@@ -11,32 +11,31 @@ use crate::paged::buffer::{Arena, PAGE_HEADER, Way};
 use crate::sync::AtomicU64;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Reads of a page since it was changed after which a snapshot of it is made. Copying 16 KiB takes
-/// as long as some dozen latches.
+/// The number of reads of an unchanged page after which a snapshot of it is made. Copying 16 KiB
+/// takes as long as some dozen latches.
 const READ_OFTEN: u64 = 12;
-/// Bits for them.
+/// The number of bits for that counter.
 const READ_BITS: u32 = 4;
 const _: () = assert!(READ_OFTEN < 1 << READ_BITS, "reads are counted");
-/// One snapshot for this number of frames. It takes the memory of one.
+/// There is one snapshot for this number of frames. It uses the memory of one frame.
 const FRAMES_OF_SNAPSHOT: usize = 8;
 
-/// What a frame is lent.
+/// The items lent to a frame, and its counters.
 #[derive(Debug)]
 pub(in crate::paged::buffer) struct Lent {
-    /// How often the latch was held exclusively, or a page left the frame.
+    /// The number of times that the latch was held exclusively or a page left the frame.
     pub(super) version: Version,
-    /// Which snapshot is that of the page. It is given under a shared latch, and taken back when
-    /// the page leaves.
+    /// The snapshot of the page. Set under a shared latch, and cleared when the page leaves.
     pub(super) snapshot: AtomicU32,
-    /// How often the page was read at a version: that, and the count in the lowest bits.
+    /// The version in the high bits, and the number of reads at that version in the low bits.
     read: AtomicU64,
-    /// Which ways are those of the page's references. Taken back as the snapshot is.
+    /// The hints of the page's references. Cleared together with the snapshot.
     ways: AtomicU32,
 }
 
 impl Lent {
-    /// Returns that of a frame among others. Frames of a pool lend snapshots to each other, so each
-    /// begins with another version.
+    /// Returns the state of one frame among `frames`. Frames of a pool lend snapshots to each
+    /// other, so each begins with a different version.
     pub(in crate::paged::buffer) fn new(frame: usize, frames: usize) -> Lent {
         Lent {
             version: Version::new(Version::first_of(frame, frames)),
@@ -46,13 +45,13 @@ impl Lent {
         }
     }
 
-    /// Notes that the page may be changed from here on: its latch is held exclusively.
+    /// Raises the version before a change of the page. The caller holds the latch exclusively.
     pub(in crate::paged::buffer) fn raise(&self) {
         self.version.raise();
     }
 
-    /// Counts a read under the latch, and returns whether the page was read often since it was
-    /// changed. Now and then a count is lost.
+    /// Counts a read under the latch. Returns whether the page was read often since its last
+    /// change. A count may occasionally be lost.
     pub(super) fn is_read_often(&self) -> bool {
         let version = self.version.get() << READ_BITS;
         let before = self.read.load(Ordering::Relaxed);
@@ -65,7 +64,7 @@ impl Lent {
     }
 }
 
-/// What a buffer lends.
+/// The items that a buffer lends.
 #[derive(Debug)]
 pub(in crate::paged::buffer) struct Loans {
     pub(super) snapshots: Snapshots,
@@ -73,7 +72,7 @@ pub(in crate::paged::buffer) struct Loans {
 }
 
 impl Loans {
-    /// Returns those of pages with `content_bytes` for their owner.
+    /// Returns items for pages with `content_bytes` bytes for their owner.
     pub(in crate::paged::buffer) fn new(content_bytes: usize) -> Loans {
         Loans {
             snapshots: Snapshots::new(content_bytes),
@@ -81,14 +80,15 @@ impl Loans {
         }
     }
 
-    /// Returns those of a pool with a number of frames.
+    /// Returns items for a pool with a number of frames.
     pub(in crate::paged::buffer) fn of_pool(options: &PoolOptions, frames: usize) -> Loans {
         let loans = Loans::new(options.page_bytes - PAGE_HEADER);
         loans.ways.allow(options.pins.nodes(frames) as u32);
         loans
     }
 
-    /// Takes back what a frame was lent whose page leaves. The frame's version has risen.
+    /// Takes back the items of a frame whose page leaves. The frame's version must have been
+    /// raised.
     pub(in crate::paged::buffer) fn take_back(&self, lent: &Lent) {
         if let Some(snapshot) = self.snapshots.kept.get(&lent.snapshot) {
             snapshot.clear();
@@ -97,19 +97,19 @@ impl Loans {
         self.ways.take_back(&lent.ways);
     }
 
-    /// Returns how many frames were given up for snapshots.
+    /// Returns the number of frames given up for snapshots.
     pub(in crate::paged::buffer) fn frames(&self) -> usize {
         self.snapshots.kept.most() as usize
     }
 }
 
 impl PoolOptions {
-    /// Returns how many bytes of memory each frame takes beside its page.
+    /// Returns the bytes of memory for each frame in addition to its page.
     pub(in crate::paged::buffer) fn bytes_beside(&self) -> usize {
         self.pins.bytes_beside(self.page_bytes)
     }
 
-    /// Returns the guesses where pages are.
+    /// Returns the hints to the frames of pages.
     pub(in crate::paged::buffer) fn hints(&self, frames: usize) -> Hints {
         match self.pins {
             PinPolicy::Locked | PinPolicy::Swizzled => Hints::new(0),
@@ -118,26 +118,27 @@ impl PoolOptions {
     }
 }
 
-/// What couplings without latches ask of a page buffer.
+/// The operations of a page buffer for couplings without latches.
 pub trait Lending {
-    /// Returns where the reference at a place of a node remembers its page's frame, if it does.
+    /// Returns the hint to a referenced page's frame, which belongs to the reference at `place` of
+    /// a node.
     fn way(&self, _node: &Shared<'_>, _place: usize) -> Option<&Way> {
         None
     }
 
-    /// The same of a node that is not latched.
+    /// Does the same for a node that is not latched.
     fn way_seen(&self, _node: &Peek<'_>, _place: usize) -> Option<&Way> {
         None
     }
 
-    /// Makes snapshots of pages that are read often, for readers without latches. They take memory
-    /// of pages that are free.
+    /// Makes snapshots of pages that are read often, for readers without latches. They use the
+    /// memory of frames without a page.
     fn keep_snapshots(&self) {}
 
-    /// Is told of a page that was read under its latch, so that a snapshot can be made of it.
+    /// Reports a page that was read under its latch, of which a snapshot may be made.
     fn offer(&self, _page: &Shared<'_>) {}
 
-    /// Returns a page's snapshot, if there is one and it is of this moment.
+    /// Returns a page's snapshot, if there is an up-to-date one.
     fn peek(&self, _page: u64, _way: Option<&Way>) -> Option<Peek<'_>> {
         None
     }
@@ -178,7 +179,7 @@ impl Lending for Pool {
             let (used, all) = shard.lock().give_up(most);
             allowed += (all - used.len()) as u32;
             for frame in used {
-                // One that a failed read left may be pinned still: its memory stays with it.
+                // A frame left by a failed read may still be pinned. Its memory stays with it.
                 if let Some(mut page) = self.frames[frame].latch.try_write() {
                     page.buffer
                         .take()
@@ -201,7 +202,7 @@ impl Lending for Pool {
     }
 }
 
-/// A page that was read, without its latch: pinned, so that it can be said whether it changed.
+/// A page whose latch was released after reading. It stays pinned, so that changes can be detected.
 #[derive(Debug)]
 pub(in crate::paged) struct Unlatched<'b> {
     pin: Pin<'b>,
@@ -209,7 +210,7 @@ pub(in crate::paged) struct Unlatched<'b> {
 }
 
 impl Unlatched<'_> {
-    /// Returns whether no writer has had the page since it was read.
+    /// Returns whether no writer has changed the page since it was read.
     pub(in crate::paged) fn is_unchanged(&self) -> bool {
         self.pin.frame.lent.version.is_still(self.version)
     }
@@ -220,10 +221,10 @@ impl<'b> Shared<'b> {
         self.pin.frame
     }
 
-    /// Lets writers have the page, and keeps it in its frame.
+    /// Releases the latch and keeps the pin.
     pub(in crate::paged) fn unlatch(self) -> Unlatched<'b> {
         let Shared { page, pin } = self;
-        // No writer has it now.
+        // No writer can hold the latch here.
         let version = pin.frame.lent.version.get();
         drop(page);
         assert!(pin.frame.is_pinned(), "the page stays (PB2)");

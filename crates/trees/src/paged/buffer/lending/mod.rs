@@ -1,12 +1,13 @@
-//! What frames are lent for couplings that the product does not use: versions, snapshots of pages,
-//! and references that remember frames. All of it is compiled with the feature `couplings` only.
+//! Items lent to frames for couplings that are not used in production: versions, snapshots of
+//! pages, and references with hints to frames. All of this is compiled with the feature `couplings`
+//! only.
 //!
-//! *Knows*: what is lent to which frame, and when it is taken back.
+//! *Knows*: which items are lent to which frame, and when they are taken back.
 //!
-//! *Does not know*: how readers go from a node to its child (`read/couplings.rs`).
+//! *Does not know*: how readers step from a node to its child (`read/couplings.rs`).
 //!
-//! *Read in this order*: `none.rs` (in place of all others without the feature), `loans.rs`,
-//! `kept.rs`, `versions.rs` and `peek.rs` (reading without pins), `pins.rs`.
+//! *Read in this order*: `none.rs` (replaces all others without the feature), `loans.rs`,
+//! `kept.rs`, `versions.rs` and `peek.rs` (reads without pins), `pins.rs`.
 
 #[cfg(feature = "couplings")]
 mod kept;

@@ -1,9 +1,9 @@
-//! Nothing is lent: every reader latches.
+//! The variant that lends nothing: every reader latches.
 
 use crate::paged::buffer::hints::Hints;
 use crate::paged::buffer::pool::PoolOptions;
 
-/// What a frame is lent: nothing.
+/// The items lent to a frame: none.
 #[derive(Debug)]
 pub(in crate::paged::buffer) struct Lent;
 
@@ -12,11 +12,11 @@ impl Lent {
         Lent
     }
 
-    /// The page may be changed from here on: its latch is held exclusively.
+    /// Called before a change of the page, with the latch held exclusively.
     pub(in crate::paged::buffer) fn raise(&self) {}
 }
 
-/// What a buffer lends: nothing.
+/// The items that a buffer lends: none.
 #[derive(Debug)]
 pub(in crate::paged::buffer) struct Loans;
 
@@ -25,28 +25,28 @@ impl Loans {
         Loans
     }
 
-    /// Takes back what a frame was lent whose page leaves.
+    /// Takes back the items of a frame whose page leaves.
     pub(in crate::paged::buffer) fn take_back(&self, _lent: &Lent) {}
 
-    /// Returns how many frames were given up for what is lent.
+    /// Returns the number of frames given up for items.
     pub(in crate::paged::buffer) fn frames(&self) -> usize {
         0
     }
 }
 
 impl PoolOptions {
-    /// Returns how many bytes of memory each frame takes beside its page.
+    /// Returns the bytes of memory for each frame in addition to its page.
     pub(in crate::paged::buffer) fn bytes_beside(&self) -> usize {
         0
     }
 
-    /// Returns the guesses where pages are.
+    /// Returns the hints to the frames of pages.
     pub(in crate::paged::buffer) fn hints(&self, frames: usize) -> Hints {
         Hints::new(frames)
     }
 }
 
-/// What couplings without latches ask of a page buffer: nothing.
+/// The operations of a page buffer for couplings without latches: none.
 pub trait Lending {}
 
 impl<B: ?Sized> Lending for B {}

@@ -1,8 +1,8 @@
-//! Which pages have snapshots, and what a reader without a latch holds of one.
+//! Selects the pages that have snapshots, and provides reads without a latch.
 //!
-//! Snapshots are for nodes that are read many times between two changes: most nodes with
-//! children, all of them in a B⁺-tree. A node is copied once it was read a number of times at one
-//! version. Their memory is limited: in a pool, frames are given up for it.
+//! Snapshots are for nodes that are read many times between two changes: most inner nodes, and all
+//! of them in a B⁺-tree. A node is copied once it was read several times at one version. Snapshots
+//! have a memory limit: in a pool, frames are given up for them.
 
 use super::kept::Kept;
 use super::versions::Snapshot;
@@ -17,7 +17,7 @@ pub(in crate::paged::buffer) struct Snapshots {
 }
 
 impl Snapshots {
-    /// Returns none, and allows none.
+    /// Returns an empty set with limit 0.
     pub(in crate::paged::buffer) fn new(content_bytes: usize) -> Snapshots {
         assert!(content_bytes > 0, "a page has content");
         Snapshots {
@@ -26,20 +26,20 @@ impl Snapshots {
         }
     }
 
-    /// Copies a page if it is worth it: it was read often since it was changed last.
+    /// Copies a page, if it was read often since its last change.
     pub(in crate::paged::buffer) fn offer(&self, page: &Shared<'_>) {
         let frame = page.frame();
         if self.kept.most() == 0 || !frame.lent.is_read_often() {
             return;
         }
-        // The page is pinned: it does not leave its frame meanwhile.
+        // The page is pinned, so it cannot leave its frame.
         let make = || Snapshot::new(self.content_bytes);
         if let Some(snapshot) = self.kept.get_or_lend(&frame.lent.snapshot, make) {
             snapshot.fill(frame.lent.version.get(), page);
         }
     }
 
-    /// Returns what a frame has of a page without a latch, if its snapshot is of this moment.
+    /// Returns access to a page without a latch, if the snapshot in its frame is up to date.
     pub(in crate::paged::buffer) fn peek<'b>(&'b self, frame: &'b Frame, page: u64) -> Option<Peek<'b>> {
         let snapshot = self.kept.get(&frame.lent.snapshot)?;
         let version = snapshot.prove(&frame.lent.version, &frame.owner, page)?;
@@ -53,8 +53,8 @@ impl Snapshots {
     }
 }
 
-/// A page that is read without a latch and without a pin. What was read counts if
-/// [`Peek::is_unchanged`] says so afterwards; until then it may be anything.
+/// A page that is read without a latch and without a pin. Data read from it is valid only if
+/// [`Peek::is_unchanged`] returns true afterwards; until then it may be anything.
 pub struct Peek<'b> {
     frame: &'b Frame,
     snapshot: &'b Snapshot,
@@ -69,8 +69,8 @@ impl<'b> Peek<'b> {
         self.page
     }
 
-    /// Returns whether no writer has had the page since it was first looked at, and it did not
-    /// leave its frame: what was read until now is what it held.
+    /// Returns whether the page was neither changed nor moved out of its frame since this value was
+    /// created. If so, everything read until now is valid.
     #[must_use]
     pub fn is_unchanged(&self) -> bool {
         self.frame.lent.version.is_still(self.version)
@@ -80,7 +80,7 @@ impl<'b> Peek<'b> {
         self.frame
     }
 
-    /// Returns eight bytes of the content as a number, the first byte lowest; 0 past the content.
+    /// Returns eight bytes of the content as a little-endian number; 0 past the content.
     pub(in crate::paged) fn word(&self, at: usize) -> u64 {
         self.snapshot.word(at)
     }
@@ -178,13 +178,13 @@ mod tests {
         let frames = [first(0), first(1)];
         world.write(&frames[0], 30);
         (0..20).for_each(|_| world.read(&frames[0]));
-        // A reader looks up the snapshot of the first frame, and sleeps. Its page leaves and comes
-        // back into the same frame; the snapshot is the other frame's by then.
+        // A reader looks up the snapshot of the first frame, and is suspended. Its page leaves the
+        // frame and returns to it, while the snapshot is lent to the other frame.
         let asleep = world.loans.snapshots.kept.get(&frames[0].lent.snapshot).unwrap();
         frames[0].leave(&world.loans);
         world.write(&frames[0], 30);
         frames[0].owner.store(3, Ordering::Release);
-        // Both frames have changed as often.
+        // Both frames have changed equally often.
         (0..3).for_each(|_| world.write(&frames[1], 41));
         (0..20).for_each(|_| world.read(&frames[1]));
         let proven = asleep.prove(&frames[0].lent.version, &frames[0].owner, 3);

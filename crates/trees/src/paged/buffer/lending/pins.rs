@@ -1,41 +1,41 @@
-//! Other ways to pin pages in memory: under the mutex, and by what references remember.
+//! Alternative ways to pin pages in memory: under the mutex, and by hints in references.
 //!
-//! Each reference of a node in memory remembers the frame that its page was found in: pointers are
-//! swizzled, in the words of the thesis (section 8.5). Frames are remembered beside the page, so
-//! that nothing of them is ever written to a device.
+//! Each reference of a node in memory stores the frame in which its page was found: the thesis
+//! calls this pointer swizzling (section 8.5). The hints are stored outside the page, so they are
+//! never written to a device.
 //!
-//! A page that is evicted is not looked for in its parent. The reference there is out of date from
-//! then on, and the frame proves each time whose it is: by its owner behind the pin, or by its
-//! version and owner behind a snapshot. Ending the reference instead would need frames that know
-//! their parents, and the parent's latch under the buffer's mutex. The proof costs a load of a line
-//! that is needed in any case.
+//! Eviction does not update the parent of a page. Its reference becomes out of date, and each use
+//! is validated by the frame: by its owner after a pin, or by its version and owner after reading a
+//! snapshot. Invalidating the reference would require that frames know their parents, and latching
+//! the parent under the buffer's mutex. Validation costs one load of a cache line that is needed
+//! anyway.
 
 use crate::paged::buffer::Way;
 
-/// How pages that are in memory are pinned.
+/// How pages in memory are pinned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PinPolicy {
-    /// Under the buffer's mutex, which guards one table and the queues, as in the thesis.
+    /// Under the buffer's mutex, which protects one table and the queues, as in the thesis.
     Locked,
-    /// Without it: a guess where the page is, proven after the pin. The queues learn of a
-    /// reference when the page is to be evicted.
+    /// Without the mutex: by a hint, validated after the pin. The queues are updated with the
+    /// reference when the page is about to be evicted.
     #[default]
     Optimistic,
-    /// Without it: each reference of a node remembers the frame of its page, and the frame proves
-    /// it. A part in 65 of the memory remembers. The queues learn as with `Optimistic`.
+    /// Without the mutex: each reference of a node stores a hint, validated by the frame. The hints
+    /// use 1/65 of the memory. The queues are updated as with `Optimistic`.
     Swizzled,
 }
 
-/// Where the references of a node remember frames.
+/// The hints of the references in a node.
 pub(in crate::paged::buffer) type Ways = Box<[Way]>;
 
-/// Bytes of a page for each reference that remembers.
+/// Bytes of a page for each hint.
 const PAGE_OF_WAY: usize = 32;
-/// One node whose references remember for this number of frames.
+/// One node in this many frames has hints.
 const FRAMES_OF_WAYS: usize = 8;
 
 impl PinPolicy {
-    /// Returns how many references of a node remember frames: a power of two, or none.
+    /// Returns the number of hints of a node: a power of two, or 0.
     pub(in crate::paged::buffer) fn ways(self, page_bytes: usize) -> usize {
         assert!(page_bytes.is_power_of_two(), "pages have such sizes");
         match self {
@@ -44,7 +44,7 @@ impl PinPolicy {
         }
     }
 
-    /// Returns how many nodes of a pool have references that remember.
+    /// Returns the number of nodes in a pool that have hints.
     pub(in crate::paged::buffer) fn nodes(self, frames: usize) -> usize {
         match self {
             PinPolicy::Locked | PinPolicy::Optimistic => 0,
@@ -52,13 +52,14 @@ impl PinPolicy {
         }
     }
 
-    /// Returns how many bytes of memory each frame takes beside its page.
+    /// Returns the bytes of memory for each frame in addition to its page.
     pub(in crate::paged::buffer) fn bytes_beside(self, page_bytes: usize) -> usize {
         size_of::<Way>() * self.ways(page_bytes) / FRAMES_OF_WAYS
     }
 }
 
-/// Returns the way of a reference; nodes with more references than ways share some.
+/// Returns the hint of a reference. In nodes with more references than hints some references share
+/// one.
 pub(in crate::paged::buffer) fn way_at(ways: &Ways, place: usize) -> Option<&Way> {
     let mask = ways.len().checked_sub(1)?;
     ways.get(place & mask)

@@ -1,9 +1,9 @@
-//! Versions of pages, and snapshots of a page's content at one version: what is read without a
-//! latch and without a pin.
+//! Versions of pages, and snapshots of a page's content at one version, for reads without a latch
+//! and without a pin.
 //!
-//! A writer changes the bytes of a page as plain memory. No other thread may look at them
-//! meanwhile, not even to throw away what it saw: that is a data race. So what is read without
-//! a latch is a copy in atomic words, which was made under a shared latch:
+//! A writer changes the bytes of a page as plain memory. Concurrent reads of them are a data race,
+//! even if the result is discarded. So reads without a latch use a copy in atomic words, which is
+//! made under a shared latch:
 //!
 //! ```text
 //!   writer   exclusive latch · version + 1 · changes
@@ -11,25 +11,25 @@
 //!   reader   v = version · "of v"? · frame of the page? · words · version = v?
 //! ```
 //!
-//! Whatever the words were written over with in between, their copier came behind a later
-//! version, and a reader that saw one of its words sees that version, too. A page that leaves its
-//! frame has another version from then on: what is done to it in another frame comes later.
+//! If the words were overwritten during a read, their copier had seen a later version, and a reader
+//! that sees one of its words also sees that version. When a page leaves its frame, the frame's
+//! version is raised: changes of the page in another frame happen after that.
 //!
-//! Frames that lend a snapshot to each other have different versions at all times. A reader who
-//! slept while its snapshot went to another frame would take its words for those of its page
-//! if both frames happened to have the same version.
+//! Frames that lend a snapshot to each other have different versions at all times. Otherwise a
+//! reader that was suspended while its snapshot moved to another frame could accept that frame's
+//! words for its own page, if both frames had the same version.
 
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// The version of no content.
+/// The version of a snapshot without content.
 const NONE: u64 = u64::MAX;
-/// That of words that are being written.
+/// The version of a snapshot that is being written.
 const CHANGING: u64 = u64::MAX - 1;
-/// Bytes of a word.
+/// Size of a word in bytes.
 const WORD: usize = 8;
 const _: () = assert!(WORD * 8 == u64::BITS as usize, "words are numbers");
 
-/// How often the latch of a frame was held exclusively, or a page taken out of it.
+/// The number of times that a frame's latch was held exclusively or a page left the frame.
 #[derive(Debug)]
 pub(in crate::paged::buffer) struct Version(AtomicU64);
 
@@ -38,28 +38,29 @@ impl Version {
         Version(AtomicU64::new(first))
     }
 
-    /// Returns the first version of a frame among `frames`, so far from those of the others that
-    /// two are never the same: a frame would have to be latched 2^31 times at least, in the largest
-    /// pool, while no other is.
+    /// Returns the first version of a frame among `frames`. First versions are so far apart that
+    /// two frames never have the same version: in the largest pool, one frame would have to be
+    /// latched at least 2^31 times while no other is.
     pub(in crate::paged::buffer) fn first_of(frame: usize, frames: usize) -> u64 {
         assert!(frame < frames, "frames are numbered");
         (u64::MAX / 2 / frames as u64) * frame as u64
     }
 
-    /// Returns the version, before what it is the version of is read.
+    /// Returns the version. Call it before reading the content.
     pub(in crate::paged::buffer) fn get(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Raises it, before anything is changed. The caller holds the exclusive latch, or knows that
-    /// nothing holds a latch.
+    /// Raises the version before a change. The caller holds the exclusive latch, or knows that no
+    /// thread holds a latch.
     pub(in crate::paged::buffer) fn raise(&self) {
-        // Who later reads what was changed with this page, latched or in a snapshot, sees it.
+        // A thread that later reads data changed together with this page, latched or in a snapshot,
+        // sees the new version.
         let before = self.0.fetch_add(1, Ordering::Release);
         assert!(before < CHANGING - 1, "versions are counted");
     }
 
-    /// Returns whether it is the same still, after what it is the version of was read.
+    /// Returns whether the version is unchanged. Call it after reading the content.
     pub(in crate::paged::buffer) fn is_still(&self, version: u64) -> bool {
         fence(Ordering::Acquire);
         self.0.load(Ordering::Relaxed) == version
@@ -69,13 +70,13 @@ impl Version {
 /// The content of a page at one version.
 #[derive(Debug)]
 pub(in crate::paged::buffer) struct Snapshot {
-    /// Which version the words are of.
+    /// The version of the words.
     of: AtomicU64,
     words: Box<[AtomicU64]>,
 }
 
 impl Snapshot {
-    /// Returns one of no content.
+    /// Returns a snapshot without content.
     pub(in crate::paged::buffer) fn new(content_bytes: usize) -> Snapshot {
         assert!(content_bytes > 0, "a page has content");
         let words = content_bytes.div_ceil(WORD);
@@ -85,8 +86,8 @@ impl Snapshot {
         }
     }
 
-    /// Copies the content of a page, whose latch the caller holds shared, so that it is of
-    /// `version`. Nothing is done while another thread does the same.
+    /// Copies the content of a page at `version`. The caller holds its latch shared. Does nothing
+    /// while another thread copies the page.
     pub(in crate::paged::buffer) fn fill(&self, version: u64, content: &[u8]) {
         assert!(
             content.len().div_ceil(WORD) == self.words.len(),
@@ -102,7 +103,7 @@ impl Snapshot {
         if begun.is_err() {
             return;
         }
-        // Who sees one of the words sees the version that was raised before them.
+        // A thread that sees one of the words also sees the version that was raised before them.
         fence(Ordering::Release);
         let (whole, rest) = content.as_chunks::<WORD>();
         let number = |bytes: &[u8]| {
@@ -120,22 +121,22 @@ impl Snapshot {
         self.of.store(version, Ordering::Release);
     }
 
-    /// Makes it one of no content, before another frame gets it, whose version may be the same. The
-    /// version of the frame that had it was raised, and nothing copies its page.
+    /// Removes the content, before the snapshot is lent to another frame, whose version may be the
+    /// same. The version of the previous frame was raised, and no thread is copying its page.
     pub(in crate::paged::buffer) fn clear(&self) {
         let before = self.of.swap(NONE, Ordering::AcqRel);
         assert!(before != CHANGING, "who copies a page has pinned it");
     }
 
-    /// Returns a word; 0 past the content. What it is of shows when the version is looked at
-    /// again.
+    /// Returns a word; 0 past the content. It is valid only if the version is unchanged afterwards.
     pub(in crate::paged::buffer) fn word(&self, at: usize) -> u64 {
         self.words.get(at).map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
-    /// Returns the version of a frame if the snapshot is of it, and the frame is that of a page.
+    /// Returns the version of a frame, if the snapshot has that version and the frame has the page.
     ///
-    /// The order matters: behind words of a version, the frame's owner at that version is seen.
+    /// The order matters: the owner is read after the snapshot's version, so that it is the owner
+    /// at that version.
     pub(in crate::paged::buffer) fn prove(
         &self,
         version: &Version,

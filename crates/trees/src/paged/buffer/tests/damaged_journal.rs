@@ -1,5 +1,5 @@
-//! A journal that is damaged: pages that it should bring back are errors, and never what was
-//! written over them.
+//! A damaged journal: pages that it should restore are errors, and never return overwritten
+//! content.
 
 use super::*;
 use alluvium_base::Purpose;
@@ -19,7 +19,7 @@ fn set_some(pool: &Pool, pages: impl Iterator<Item = u64>, value: u64) {
     pool.write_dirty().unwrap();
 }
 
-/// Changes a place of a file past its pool.
+/// Changes bytes of a file directly, without its pool.
 fn damage(directory: &dyn Directory, name: &str, offset: u64, len: usize, change: impl Fn(&mut Buffer)) {
     let file = directory.open(name, FileOptions::DIRECT).unwrap();
     let mut bytes = file.read_at(offset, len, Purpose::Other).unwrap();
@@ -27,7 +27,7 @@ fn damage(directory: &dyn Directory, name: &str, offset: u64, len: usize, change
     file.write_at(offset, bytes, Purpose::Other).unwrap();
 }
 
-/// Two roots that may be durable, and a process that died while it wrote over pages of both.
+/// Two roots that may be durable, and a process that died while it overwrote pages of both.
 fn died() -> (SimDirectory, [Vec<u8>; 2]) {
     let directory = SimDirectory::new(4);
     let pool = Pool::create_hosted(&directory, "pages", 0xa11, options(8), validate()).unwrap();
@@ -42,7 +42,7 @@ fn died() -> (SimDirectory, [Vec<u8>; 2]) {
     (directory, [first, second])
 }
 
-/// Returns what a page has of a root.
+/// Returns the value of a page in a root.
 fn wanted(root: usize, page: u64) -> u64 {
     match root {
         1 if page < 20 => 2000 + page,
@@ -50,7 +50,7 @@ fn wanted(root: usize, page: u64) -> u64 {
     }
 }
 
-/// Returns how many pages of a root are errors; no page reads as anything else than it was.
+/// Returns how many pages of a root are errors. All other pages must have their values.
 fn lost(pool: &Pool, root: usize) -> u64 {
     let mut lost = 0;
     for page in 0..PAGES {
@@ -80,7 +80,7 @@ fn a_damaged_record_makes_its_page_an_error_at_every_later_opening() {
         let len = directory.open(name, FileOptions::DIRECT).unwrap().len();
         for (record, at) in (0..len / RECORD).flat_map(|record| flips.map(|at| (record, at))) {
             if record > 50 {
-                // Behind the last record.
+                // After the last record.
                 continue;
             }
             let image = directory.image(Survival::Process, 1);
@@ -98,7 +98,7 @@ fn a_damaged_record_makes_its_page_an_error_at_every_later_opening() {
             let page = (0..PAGES).find(|page| pool.pin_shared(*page).is_err()).unwrap();
             let text = pool.pin_shared(page).unwrap_err().to_string();
             places += u64::from(text.contains(&format!("is damaged at offset {}", record * RECORD)));
-            // The journal is empty now, and the page is what it was found to be.
+            // The journal is empty now, and the page stays lost.
             drop(pool);
             let pool = open_hosted(&image, &roots[root], FreeLists::Whole).unwrap();
             assert_eq!(lost(&pool, root), 1);
@@ -136,7 +136,7 @@ fn a_journal_that_ends_early_or_has_holes_loses_no_page_without_a_word() {
             let file = image.open(name, FileOptions::DIRECT).unwrap();
             file.truncate(0).unwrap();
         });
-        // Which of both files has the images depends on whose turn it was.
+        // Either file may have the images, depending on which was in use.
         assert!((cut > 0) == (all > 0) && cut <= 33, "{name}: {cut} and {all}");
     }
 }

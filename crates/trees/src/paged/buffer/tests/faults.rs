@@ -1,11 +1,11 @@
-//! Pages that are damaged or of another store, full disks, failing devices.
+//! Damaged pages, pages of another store, full disks, failing devices.
 
 use super::*;
 use alluvium_base::{ErrorKind, Purpose};
 use alluvium_device::simulated::{Failure, Fault, SimDirectory};
 use alluvium_device::{Buffer, FileOptions, Operation};
 
-/// Writes bytes into the file of a store past its pool.
+/// Changes bytes of a store's file directly, without its pool.
 fn overwrite(directory: &dyn Directory, offset: u64, change: impl FnOnce(&mut Buffer)) {
     let file = directory.open("pages", FileOptions::DIRECT).unwrap();
     let mut bytes = file.read_at(offset, PAGE, Purpose::Other).unwrap();
@@ -107,7 +107,7 @@ fn a_full_disk_changes_nothing_and_the_pool_goes_on() {
     let error = pool.allocate().map(|page| page.number()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Full);
     assert_eq!(pool.reserve(1).unwrap_err().kind(), ErrorKind::Full);
-    // Writing over checkpointed pages needs the journal, which has no space either.
+    // Overwriting pages of a checkpoint needs space in the journal, which has none either.
     (0..8).for_each(|page| set(&mut pool.pin_exclusive(page).unwrap(), 70 + page));
     // Readers have spare frames.
     assert_eq!(get(&pool.pin_shared(20).unwrap()), 20);
@@ -148,7 +148,7 @@ fn a_failed_read_is_an_error_and_the_next_read_tries_again() {
     let directory = SimDirectory::new(1);
     let pool = create(&directory, 8);
     fill(&pool, 64);
-    // One that fails once is tried again at once.
+    // A read that fails once is retried at once.
     directory.inject(Fault::new(Operation::Read, Failure::Io));
     assert_eq!(get(&pool.pin_shared(3).unwrap()), 3);
     directory.inject(Fault::new(Operation::Read, Failure::Io).sticky());

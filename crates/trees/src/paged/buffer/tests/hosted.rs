@@ -1,12 +1,12 @@
-//! Pages whose roots another store makes durable, or does not: they open as each root says that may
-//! be the durable one.
+//! Hosted pages, whose roots may or may not become durable: they open in the state of any root that
+//! may be the durable one.
 
 use super::*;
 use alluvium_device::simulated::{SimDirectory, Survival};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A root, and what the pages were.
+/// A root, and the values of the pages.
 type Stood = (Vec<u8>, Vec<Option<u64>>);
 
 fn create_hosted(directory: &dyn Directory, frames: usize) -> Pool {
@@ -58,8 +58,8 @@ fn stand(pool: &Pool, now: &[Option<u64>], last: LastRoot) -> Stood {
     (root, now.to_vec())
 }
 
-/// Every root that may be durable opens before every operation of the device; then the process
-/// dies, one of them is durable, and it goes on from there.
+/// Before every operation of the device, every root that may be durable must open. Then the process
+/// dies, one of these roots becomes the durable one, and the test continues from it.
 fn story(seed: u64, rounds: usize) -> u64 {
     let mut rng = fastrand::Rng::with_seed(seed);
     let directory = SimDirectory::new(seed);
@@ -100,7 +100,7 @@ fn story(seed: u64, rounds: usize) -> u64 {
             candidates.drain(..older);
         }
         if round % 5 == 4 {
-            // Changes since are gone, and maybe the newest roots are.
+            // Changes since the last root are lost, and possibly the newest roots.
             change(&pool, &mut now, &mut rng);
             drop(pool);
             let at = rng.usize(..candidates.lock().unwrap().len());
@@ -169,7 +169,7 @@ fn a_full_disk_is_met_before_pages_are_changed() {
     pool.reserve_all(10).unwrap();
     directory.inject(alluvium_device::simulated::Fault::full(alluvium_device::Operation::Grow).sticky());
     assert!(pool.reserve_all(100_000).is_err());
-    // What was made sure of suffices for every page that is in memory, and the spare frames.
+    // The reservation suffices for every page in memory and the spare frames.
     for page in 0..150 {
         set(&mut pool.pin_exclusive(page).unwrap(), 7);
     }

@@ -1,4 +1,4 @@
-//! The pool: against what it should hold, under races, faults and crashes.
+//! Tests of the pool: against a model, under races, faults and crashes.
 //!
 //! *Knows*: pages with a number as content.
 //!
@@ -25,9 +25,9 @@ use alluvium_storage::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Bytes of a page here.
+/// Size of a page in these tests.
 const PAGE: usize = 512;
-/// Content of a page in use: 1, then a number of 8 bytes.
+/// Writes the content of a page in use: 1, then a number of 8 bytes.
 fn set(page: &mut [u8], value: u64) {
     page[0] = 1;
     page[1..9].copy_from_slice(&value.to_le_bytes());
@@ -101,7 +101,7 @@ fn a_checkpoint_is_opened_with_what_was_kept_and_its_free_lists() {
         pool.free(pool.pin_exclusive(number).unwrap());
     }
     pool.checkpoint(b"root 7").unwrap();
-    // Not in the checkpoint:
+    // This is not in the checkpoint.
     set(&mut pool.pin_exclusive(5).unwrap(), 1 << 40);
     fill(&pool, 300);
     drop(pool);
@@ -137,7 +137,7 @@ fn when_all_frames_are_pinned_the_wait_ends_with_an_error() {
         drop(held);
         assert_eq!(waiting.join().unwrap().unwrap(), 9, "it waited");
     });
-    // The number that found no frame is not lost.
+    // The page number that got no frame is not lost.
     pool.checkpoint(&[]).unwrap();
     assert_eq!(pool.free_pages(), [20]);
     let (pool, _) = open(&directory, 8);
@@ -208,7 +208,7 @@ fn a_page_that_is_allocated_again_is_empty() {
     fill(&pool, 40);
     for others in [0, 20] {
         pool.free(pool.pin_exclusive(7).unwrap());
-        // Once in its frame still, and once evicted.
+        // Once while it is still in its frame, and once after its eviction.
         (10..10 + others).for_each(|page| drop(pool.pin_shared(page).unwrap()));
         let mut page = pool.allocate().unwrap();
         assert!(page.number() == 7 && page.iter().all(|byte| *byte == 0));

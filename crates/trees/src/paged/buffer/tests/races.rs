@@ -1,4 +1,4 @@
-//! Who pins, writes and evicts the same page at the same time.
+//! Races of pins, writes and evictions of the same page.
 
 use super::*;
 use alluvium_device::Operation;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 type Slot = Arc<OnceLock<Arc<Pool>>>;
 
-/// Calls `act` with each page that is about to be written, until it says that it has acted.
+/// Calls `act` with each page that is about to be written, until it returns true.
 fn during_writes(
     directory: &SimDirectory,
     act: impl Fn(&Pool, u64) -> bool + Send + 'static,
@@ -82,7 +82,7 @@ fn an_eviction_during_another_takes_other_pages() {
     let noted = Arc::clone(&writes);
     let (slot, done) = during_writes(&directory, move |pool, page| {
         noted.lock().unwrap().push(page);
-        // The first 32 are being written: these three need frames of others.
+        // The first 32 are being written, so these three need other frames.
         fill(pool, 3);
         true
     });
@@ -111,7 +111,7 @@ fn hits_go_on_while_an_eviction_waits_for_the_device() {
     std::thread::scope(|scope| {
         scope.spawn(|| fill(&pool, 1));
         let page = begins.recv().unwrap();
-        // The write is under way until the message below.
+        // The write is in progress until the message below.
         for other in 0..8 {
             assert_eq!(
                 get(&pool.pin_shared(other).unwrap()),
@@ -211,7 +211,7 @@ fn a_page_that_is_pinned_or_dirty_is_not_evicted() {
     );
 }
 
-/// Returns whether references remember the frames of pages.
+/// Returns whether references have hints to frames.
 fn is_remembered(_options: &PoolOptions) -> bool {
     #[cfg(feature = "couplings")]
     return _options.pins == PinPolicy::Swizzled;
@@ -227,8 +227,8 @@ fn can_peek(_options: &PoolOptions) -> bool {
     false
 }
 
-/// Reads a page often enough for a snapshot, and then the snapshot: it is not older than what was
-/// `added` before.
+/// Reads a page often enough for a snapshot, and then reads the snapshot, which must not be older
+/// than the value of `added` before.
 #[cfg(feature = "couplings")]
 fn peek_at(pool: &Pool, latched: Shared<'_>, way: Option<&Way>, added: &AtomicU64, peeks: &AtomicU64) {
     (0..12).for_each(|_| pool.offer(&latched));
@@ -269,15 +269,15 @@ fn bases() -> Vec<PoolOptions> {
     [1, 3].map(base).to_vec()
 }
 
-/// Threads add to random pages; no addition is lost.
+/// Threads increment numbers in random pages. No increment may be lost.
 fn add_up(pages: u64, frames: usize, threads: u64, policy: QueuePolicy, base: PoolOptions) {
     let directory = MemoryDirectory::new();
     let shards = base.shards;
     let options = PoolOptions {
         policy,
-        // Most threads want a frame that another has: on a busy machine for long.
+        // Most threads need a frame that another thread has, for a long time on a busy machine.
         longest_wait: Duration::from_secs(60),
-        // Frames are as many as in others of a kind.
+        // All pools of a kind have the same number of frames.
         memory_bytes: frames * shards * (PAGE + base.bytes_beside()),
         ..base
     };
@@ -336,10 +336,10 @@ fn no_change_is_lost_with_more_threads_than_processors_and_few_frames() {
         add_up(200, 8, 4, QueuePolicy::Fifo, base);
         add_up(200, 16, 8, QueuePolicy::Quarter, base);
         add_up(200, 48, 8, QueuePolicy::Fifo, base);
-        // Most pins are hits, and each miss evicts a page that others want.
+        // Most pins are hits, and each miss evicts a page that other threads need.
         add_up(12 * shards as u64, 8, 4, QueuePolicy::Fifo, base);
         add_up(20 * shards as u64, 16, 6, QueuePolicy::Quarter, base);
-        // All of them in memory: every pin but the first of a page is a hit.
+        // All pages fit into memory: every pin except the first of a page is a hit.
         add_up(200, 256, 4, QueuePolicy::Quarter, base);
     }
 }

@@ -22,7 +22,7 @@ fn pages_of_each_shard_are_kept_written_and_found_again() {
     set(&mut pool.pin_exclusive(5).unwrap(), 1 << 40);
     fill(&pool, 100);
     drop(pool);
-    // How many there were is not kept.
+    // The number of shards is not stored.
     let options = PoolOptions {
         shards: 2,
         ..options(48)

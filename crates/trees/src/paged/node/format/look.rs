@@ -1,32 +1,32 @@
-//! What a reader looks for in a node with children.
+//! Lookups in inner nodes.
 
 use super::{Kind, Table, kind, level};
 use crate::paged::node::layout::Shape;
 use crate::paged::node::message::Action;
 
-/// Where a node refers to a child.
+/// A node's reference to a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::paged) struct Reference {
-    /// The child.
+    /// The page of the child.
     pub(in crate::paged) page: u64,
-    /// 0 for the first child, else one more than the slot of its pivot: it stays where other
-    /// pivots come in between.
+    /// 0 for the first child, otherwise one more than the slot of its pivot. Inserting other pivots
+    /// does not change it.
     #[cfg(feature = "couplings")]
     pub(in crate::paged) place: usize,
 }
 
-/// What a node says about a key.
+/// The result of a lookup of a key in an inner node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::paged) struct Look {
     pub(in crate::paged) kind: Option<Kind>,
     pub(in crate::paged) level: u8,
-    /// What the message of the key in the node's buffer does, if there is one.
+    /// The action of the key's message in the node's buffer, if there is one.
     pub(in crate::paged) action: Option<Action>,
-    /// The child of the key.
+    /// The reference to the key's child.
     pub(in crate::paged) to: Reference,
 }
 
-/// Looks for a key in a node with children. The operand of its message goes into `operand`.
+/// Looks up a key in an inner node. The operand of its message is copied into `operand`.
 pub(in crate::paged) fn look(shape: &Shape, node: &[u8], key: &[u8], operand: &mut Vec<u8>) -> Look {
     let to = reference(shape, node, key);
     operand.clear();
@@ -46,13 +46,13 @@ pub(in crate::paged) fn look(shape: &Shape, node: &[u8], key: &[u8], operand: &m
     }
 }
 
-/// Returns where a node refers to the child that a key belongs to.
+/// Returns the reference to the child of a key.
 fn reference(shape: &Shape, node: &[u8], key: &[u8]) -> Reference {
     let table = shape.pivots_of(node);
     reference_at(&table, node, super::child_index(&table, node, key))
 }
 
-/// Returns where a node refers to the child at a place.
+/// Returns the reference to the child at an index.
 pub(in crate::paged) fn reference_at(table: &Table, node: &[u8], at: usize) -> Reference {
     Reference {
         page: super::child_at(table, node, at),
@@ -61,7 +61,7 @@ pub(in crate::paged) fn reference_at(table: &Table, node: &[u8], at: usize) -> R
     }
 }
 
-/// Returns the place of a reference: where it is whatever comes in between.
+/// Returns the place of a reference, which inserting other pivots does not change.
 #[cfg(feature = "couplings")]
 fn place_at(table: &Table, node: &[u8], at: usize) -> usize {
     let slot = at

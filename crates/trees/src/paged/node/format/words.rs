@@ -1,17 +1,16 @@
-//! What a reader without a latch looks for in a node with children: in words that may change
-//! meanwhile.
+//! Lookups in inner nodes without a latch, in words that may change during the lookup.
 //!
-//! Words that change are read as any others: no length, slot or number of them is trusted. What
-//! comes of it means nothing until the node's version was looked at again.
+//! Words may change at any time, so no length, slot or count in them is trusted. The result is
+//! meaningless until the node's version has been validated.
 
 use super::{HEADER, Kind, Look, OWN_AT, Reference, SLOT_HEADER, Table, head_of, kind};
 use crate::paged::node::layout::{CHILD, Shape};
 use crate::paged::node::message::Action;
 use std::cmp::Ordering;
 
-/// A node's content as numbers of eight bytes, the first byte lowest.
+/// The content of a node as little-endian words of eight bytes.
 pub(in crate::paged) trait Words {
-    /// Returns a word; 0 past the end.
+    /// Returns a word, or 0 past the end.
     fn word(&self, at: usize) -> u64;
 }
 
@@ -45,7 +44,8 @@ impl Table {
         u16_in(words, self.entry(at) + 8).min(self.capacity.saturating_sub(1))
     }
 
-    /// Returns the place of a key, or where it would be, as [`Table::find`] does.
+    /// Returns the index of a key, or the index at which it would be inserted, as [`Table::find`]
+    /// does.
     fn find_in(&self, words: &(impl Words + ?Sized), key: &[u8]) -> Result<usize, usize> {
         let head = head_of(key);
         let (mut low, mut high) = (0, u16_in(words, self.count_at).min(self.capacity));
@@ -76,7 +76,7 @@ impl Table {
     }
 }
 
-/// Looks for a key in words that may change meanwhile, as [`look`] does.
+/// Looks up a key in words that may change during the lookup, as [`look`] does.
 pub(in crate::paged) fn look_at(
     shape: &Shape,
     words: &(impl Words + ?Sized),
@@ -147,7 +147,7 @@ mod tests {
         Shape::new(content_bytes, sizes).unwrap()
     }
 
-    /// Keys of several lengths, many with the same first eight bytes.
+    /// Keys of several lengths, many of them with the same first eight bytes.
     fn draw(rng: &mut fastrand::Rng) -> Vec<u8> {
         let mut key = b"abcdefgh".to_vec();
         key.truncate(rng.usize(6..=8));
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn words_say_what_bytes_say() {
         let mut rng = fastrand::Rng::with_seed(11);
-        // One whose bytes end within a word.
+        // A shape whose bytes end within a word.
         let adaptive = shape(987).divided_by_nodes().unwrap();
         for shape in [shape(472), shape(987), adaptive] {
             for round in 0..400 {

@@ -16,7 +16,7 @@ fn key(number: usize) -> [u8; 2] {
     (number as u16).to_be_bytes()
 }
 
-/// Two leaves with these numbers of pairs.
+/// Returns two leaves with these numbers of pairs.
 fn leaves(shape: &Shape, of_left: usize, of_right: usize) -> [Vec<u8>; 2] {
     let mut nodes = [vec![0; shape.content_bytes], vec![0; shape.content_bytes]];
     let mut number = 0;
@@ -63,14 +63,14 @@ fn two_leaves_become_one_or_have_half_each() {
             assert_eq!(shape.pairs.key(&right, 0), between);
             let is_sound = !is_under_full(&shape, &left) && !is_under_full(&shape, &right);
             assert!(is_sound, "{of_left} {of_right} of {s}");
-            // Neither is nearly full, where one was under-full.
+            // If one was under-full, neither is nearly full now.
             let most = shape.pairs.len(&left).max(shape.pairs.len(&right));
             assert!(!is_small || most <= s * 3 / 4);
         }
     }
 }
 
-/// Two nodes with these numbers of pivots and messages. Pivot p has child p + 1 behind it.
+/// Returns two nodes with these numbers of pivots and messages. Pivot p has child p + 1.
 fn nodes(shape: &Shape, of: Kind, pivots: [usize; 2], messages: [usize; 2]) -> ([Vec<u8>; 2], Vec<u8>) {
     let mut nodes = [vec![0; shape.content_bytes], vec![0; shape.content_bytes]];
     let between = pivots[0] * 10 + 10;
@@ -84,7 +84,7 @@ fn nodes(shape: &Shape, of: Kind, pivots: [usize; 2], messages: [usize; 2]) -> (
             next += 1;
         }
         for message in 0..messages[at] {
-            // Those of the left node are below the pivot, spread over its children.
+            // Messages of the left node are below the pivot, spread over its children.
             let (from, to) = match at {
                 0 => (0, between),
                 _ => (between, next * 10),
@@ -100,7 +100,7 @@ fn nodes(shape: &Shape, of: Kind, pivots: [usize; 2], messages: [usize; 2]) -> (
     (nodes, key(between).to_vec())
 }
 
-/// What both nodes lead to, with the pivots before each child, and their messages.
+/// The children of both nodes, the pivots between them, and their messages.
 type Whole = (Vec<u64>, Vec<Vec<u8>>, Vec<(Vec<u8>, Action)>);
 
 fn whole(shape: &Shape, nodes: &[&Vec<u8>], between: Option<&[u8]>) -> Whole {

@@ -1,17 +1,17 @@
-//! Values that expire under merges, beside a model with a clock: over memtables, range deletes,
+//! Expiring values under merges, against a model with a clock: over memtables, range deletes,
 //! snapshots, checkpoints, rewrites, and processes that die.
 
 use super::*;
 use alluvium_dictionary::merge::{Add, Operator};
 
-/// What a key has: a value that may expire, and operands above it, folded into one.
+/// The state of a key: a value that may expire, and the operands above it, folded into one.
 #[derive(Clone, Debug, Default)]
 struct Known {
     base: Option<(Vec<u8>, u64)>,
     operands: Option<Vec<u8>>,
 }
 
-/// What a read finds: a value, none, or that the operator refuses the value.
+/// The result of a read: a value, none, or an error because the operator refuses the value.
 type Answer = std::result::Result<Option<Vec<u8>>, ()>;
 
 impl Known {
@@ -39,7 +39,7 @@ struct Clocked {
     now_ms: u64,
     keys: Keys,
     snapshots: BTreeMap<Sequence, Keys>,
-    /// Memtables that are in no checkpoint.
+    /// Memtables that are not in a checkpoint.
     since: Vec<(Arc<Memtable>, Sequence)>,
 }
 
@@ -162,7 +162,7 @@ impl Clocked {
         taking.publish().unwrap();
     }
 
-    /// Opens what the last checkpoint left, and repeats what came after it.
+    /// Opens the last checkpoint, and repeats the memtables after it.
     fn reopen(&self, directory: Arc<dyn Directory>, kind: Sort) -> Paged {
         let opening = Store::open(directory, &store_options()).unwrap();
         let home = self.home(opening.replay(&mut |_| Ok(())).unwrap());
@@ -177,7 +177,7 @@ impl Clocked {
     }
 }
 
-/// Rewrites everything, as often as it is due.
+/// Runs rewrites while any is due.
 fn work(paged: &Paged) {
     paged.compact_part(b"").unwrap();
     let mut steps = 0;
@@ -245,7 +245,7 @@ fn a_value_under_a_merge_of_the_same_number_is_read_and_written_with_one_of_its_
     for kind in KINDS {
         let paged = Paged::create(home(Arc::new(MemoryDirectory::new())), options(kind), 0).unwrap();
         paged.raise(9);
-        // As earlier versions left it.
+        // The format of earlier versions.
         let left = b"\x00\x09\x02\x00\x01x\x09\x00\xd0\x0f\x01v";
         paged.shared.tree.write(b"a", Some(left)).unwrap();
         sound(&paged);

@@ -1,8 +1,8 @@
-//! Roots that were handed out and never became durable: what is durable opens as it was.
+//! Roots that were handed out and never became durable: the durable state opens unchanged.
 
 use super::*;
 
-/// Hands out a root that no generation gets.
+/// Hands out a root that no generation of the store gets.
 fn stand_in_vain(paged: &Paged) {
     drop(paged.stand().unwrap());
 }
@@ -26,7 +26,7 @@ fn roots_that_never_became_durable_are_not_taken_for_what_a_crash_leaves() {
                 world.take(&paged, &memtable);
                 stand_in_vain(&paged);
             }
-            // Pages of all of them are written over.
+            // Pages of all of them are overwritten.
             let memtable = world.memtable(120);
             world.take(&paged, &memtable);
             paged.prepare().unwrap();
@@ -48,12 +48,12 @@ fn a_root_that_stood_twice_is_durable_once_its_generation_is() {
     for round in 0..40 {
         let memtable = world.memtable(100);
         world.take(&paged, &memtable);
-        // The same pages, asked twice: the second time nothing is written.
+        // The same pages, with the root requested twice: the second time nothing is written.
         let first = paged.stand().unwrap().root.clone();
         assert_eq!(paged.stand().unwrap().root, first, "round {round}");
         checkpoint(&paged);
     }
-    // What older roots needed is forgotten.
+    // Images for older roots are dropped.
     let kept = 2 * 1000 * (512 + 1024);
     assert!(
         paged.journal_bytes() <= kept,
@@ -75,7 +75,7 @@ fn while_a_part_of_a_memtable_is_in_the_pages_no_root_is_handed_out() {
         world.take(&paged, &first);
         checkpoint(&paged);
         let before = world.state.clone();
-        // Long values: a slice takes many pages.
+        // With long values a slice needs many pages.
         let memtable = Memtable::new(16 << 20);
         for number in 0..900 {
             let key = format!("{number:03}").into_bytes();
@@ -93,7 +93,7 @@ fn while_a_part_of_a_memtable_is_in_the_pages_no_root_is_handed_out() {
         };
         let mut taking = begin();
         taking.poll(1).unwrap();
-        // Others take the pages that it was promised, but for some slices.
+        // Other data uses the pages that were reserved, except for some slices.
         directory.set_capacity(directory.used());
         let buffer = &paged.core().buffer;
         let counted = paged.statistics();

@@ -1,8 +1,8 @@
-//! What versions of keys cost: under snapshots, range deletes, and once values have expired.
+//! The cost of versions of keys: under snapshots, range deletes, and after values have expired.
 
 use super::*;
 
-/// Pages in which the versions of some dozen keys fit.
+/// Pages large enough for the versions of some dozen keys.
 fn wide(kind: Sort) -> PagedOptions {
     PagedOptions {
         node_bytes: 4096,
@@ -57,7 +57,7 @@ fn versions_that_a_snapshot_keeps_share_pages_and_give_them_back() {
             horizon.raise_past([at], sequence);
             round(&paged, &mut sequence, byte);
         }
-        // Two versions of 60 bytes each, and what waits to be replaced.
+        // Two versions of 60 bytes each, and messages that are not yet applied.
         assert!(used(&paged) < alone + KEYS / 4, "{} of {alone}", used(&paged));
         sound(&paged);
         checkpoint(&paged);
@@ -91,7 +91,7 @@ fn nested_range_deletes_are_one_message_for_each_reader() {
     let messages = crate::map::newest_first(&memtable, &key(1000), &rule);
     let sequences: Vec<Sequence> = messages.iter().map(|message| message.sequence).collect();
     assert_eq!(sequences, [sequence, 100], "the newest that each reader sees");
-    // What is above the newest reader may be told apart by one that comes.
+    // A new reader may distinguish messages above the newest reader.
     let horizon = Horizon::default();
     horizon.raise_past([10, 100], sequence - 2);
     let rule = horizon.rule(alluvium_dictionary::merge::Older::None);
@@ -150,7 +150,7 @@ fn values_that_have_expired_are_taken_out_without_being_asked_for() {
         paged.shared.home.horizon.tick(9000);
         clear(&paged);
         assert_eq!(paged.approximate_len(&everything).unwrap(), 3);
-        // Those of before an opening are found by who passes over them.
+        // Expired values from before an opening are found by scans that skip them.
         write(&paged, 1003..2000, 20_000);
         checkpoint(&paged);
         drop(paged);

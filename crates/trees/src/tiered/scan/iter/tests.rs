@@ -1,4 +1,4 @@
-//! How scans read.
+//! Tests of how scans read.
 
 use super::*;
 use crate::tiered::{Progress, Tree, TreeOptions};
@@ -11,8 +11,8 @@ use alluvium_storage::Error;
 use alluvium_storage::extents::Class;
 use alluvium_storage::store::{Store, StoreOptions};
 
-/// A tree in memory with `records` records, whose values are as long as `len` says, and as little
-/// cache as there can be.
+/// Returns a tree in memory with `records` records, whose values have the length `len`, and with
+/// the smallest possible cache.
 fn tree_of(records: u64, len: impl Fn(u64) -> usize) -> Tree {
     let options = StoreOptions {
         cache_bytes: 1 << 20,
@@ -92,7 +92,7 @@ fn values_that_are_kept_apart_come_with_their_keys() {
 #[test]
 fn a_value_that_cannot_be_read_is_an_error_where_it_comes() {
     const BAD: u64 = 101;
-    // Values like no other bytes, two of which fill a page nearly.
+    // Values with unique contents, two of which nearly fill a page.
     let tree = tree_of(200, |_| 2000);
     let store = tree.store();
     let file = store.tiers().get(0).unwrap();
@@ -123,7 +123,7 @@ fn a_value_that_cannot_be_read_is_an_error_where_it_comes() {
             }
         }
     };
-    // Its neighbour in the page cannot be read either.
+    // The other value in the page cannot be read either.
     let node = at.unwrap() - page;
     let first = if node < 1000 { BAD } else { BAD - 1 };
     for start in [0, 50, 99] {
@@ -134,8 +134,8 @@ fn a_value_that_cannot_be_read_is_an_error_where_it_comes() {
     }
 }
 
-/// Keys that are overwritten all the time, and others beside them: in a memtable, or written out
-/// with every version. The versions of a key, and the last of all.
+/// Returns a tree with frequently overwritten keys among others, either in a memtable or written
+/// with every version; also the memtables, and the last sequence number.
 #[cfg(debug_assertions)]
 fn hot_keys(is_written_out: bool) -> (Tree, Arc<One>, u64) {
     const VERSIONS: u64 = 5000;
@@ -160,7 +160,7 @@ fn hot_keys(is_written_out: bool) -> (Tree, Arc<One>, u64) {
     }
     let (memtable, mut above) = (Arc::new(memtable), Vec::new());
     if is_written_out {
-        // Nothing says yet that anything may be folded.
+        // The horizon has not advanced yet, so nothing may be folded.
         let mut writing = tree.incorporate(memtable, sequence, Class::Normal).unwrap();
         while writing.poll(usize::MAX).unwrap() == Progress::More {}
     } else {
@@ -178,7 +178,7 @@ impl Memtables for One {
     }
 }
 
-/// Versions that were looked at since the last call.
+/// Returns the number of versions visited since the last call.
 #[cfg(debug_assertions)]
 fn visited() -> u64 {
     let take = |count: &std::cell::Cell<u64>| count.replace(0);
@@ -211,8 +211,8 @@ fn scans_and_lookups_pass_by_what_they_do_not_see_of_hot_keys() {
                     (0..6).filter_map(|key| Some((key, version_of(at, key)?.to_be_bytes().to_vec())));
                 assert_eq!((hot, cold), (expected.collect(), 20), "{direction:?} at {at}");
                 let visited = visited();
-                // Each hot key is sought up to three times, in 2 log n steps; in a run, a step for
-                // each leaf that it fills.
+                // Each hot key is searched up to three times, in 2 log n steps; in a run, there is
+                // one more step for each leaf that it fills.
                 let most = 6 * 3 * 2 * 13 + 20;
                 assert!(
                     visited < most,

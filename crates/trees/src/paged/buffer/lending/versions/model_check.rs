@@ -1,5 +1,5 @@
-//! Readers without latches beside writers and copiers, under the model checker, which runs a test
-//! under every schedule and every value that the memory model lets a load return, up to its
+//! Readers without latches, concurrent with writers and copiers, under the model checker. It runs a
+//! test under every schedule and every value that the memory model lets a load return, up to its
 //! preemption bound:
 //!
 //! ```text
@@ -7,7 +7,7 @@
 //!     cargo test -p alluvium-trees --features couplings --lib --release model_check
 //! ```
 //!
-//! A latch is the checker's own lock. What it guards is plain memory: a reader never touches it.
+//! A latch is the checker's own lock. It protects plain memory, which a reader never accesses.
 
 use super::*;
 use loom::sync::{Arc, RwLock};
@@ -114,7 +114,7 @@ fn a_message_that_moves_to_a_child_is_seen_in_one_of_both() {
             parent.copy();
         });
         let (parent, child) = &*nodes;
-        // As a descent does: the child's version is read before the parent's is looked at again.
+        // As in a descent, the child's version is read before the parent's is validated.
         if let Some(above) = parent.snapshot.prove(&parent.version, &parent.owner, PAGE) {
             let first = parent.snapshot.word(0);
             if parent.version.is_still(above)
@@ -150,7 +150,7 @@ fn a_frame_that_gets_another_page_is_not_taken_for_the_first() {
         let frame = Arc::new(Framed::new([1, 1]));
         let other = Arc::clone(&frame);
         let evicting = thread::spawn(move || {
-            // The page leaves; another is read into the frame, and copied.
+            // The page leaves; another one is read into the frame, and copied.
             other.version.raise();
             other.owner.store(u64::MAX, Ordering::Release);
             let mut page = other.latch.write().unwrap();
@@ -175,7 +175,7 @@ fn a_page_that_was_changed_in_another_frame_is_not_read_in_the_first() {
         let others = Arc::clone(&nodes);
         let moving = thread::spawn(move || {
             let (first, child) = &*others;
-            // The parent leaves its frame. What was in it moves to the child from another one.
+            // The parent leaves its frame. Its content moves to the child from another frame.
             first.version.raise();
             first.owner.store(u64::MAX, Ordering::Release);
             child.write([5, 5]);
@@ -196,7 +196,8 @@ fn a_page_that_was_changed_in_another_frame_is_not_read_in_the_first() {
 #[test]
 fn a_snapshot_that_another_frame_gets_is_not_taken_for_the_first_ones() {
     loom::model(|| {
-        // Both frames have the same version. The second has no snapshot: it gets that of the first.
+        // Both frames have the same version. The second has no snapshot, and gets that of the
+        // first.
         let frames = Arc::new((Framed::new([1, 1]), Framed::new([9, 9]), AtomicU64::new(0)));
         let others = Arc::clone(&frames);
         let lending = thread::spawn(move || {
