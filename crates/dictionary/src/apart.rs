@@ -1,23 +1,23 @@
-//! Values that a scan's batch refers to but does not hold yet: read together, as many as there are.
+//! Batched reads of the values that a scan's batch refers to but has not loaded yet.
 
 use crate::batch::{Apart, Batch};
 use crate::fetch::{Blocking, Brought, Fetch, found};
 use crate::values::value_in;
 use alluvium_storage::Error;
 
-/// Bytes of the nodes that are read together, and stay until their values are copied.
+/// Maximum bytes of nodes read together; they stay in memory until their values are copied.
 const AT_ONCE: usize = 1 << 20;
 
-/// Reads all values that are still missing from a batch. If one cannot be read, the batch ends
-/// before it; the error names its key and the cause.
+/// Reads all values that are still missing from a batch. If a value cannot be read, the batch is
+/// truncated before its record, and the error contains the record's key and the cause.
 pub fn bring(batch: &mut Batch, from: &Blocking<'_>) -> Result<(), (Vec<u8>, Error)> {
     let lacking = batch.take_lacking();
     let mut rest = &lacking[..];
     while !rest.is_empty() {
         let (some, behind) = rest.split_at(fitting(rest));
         let mut brought = Brought::default();
-        // Where that fails, those before the one that cannot be read are good all the same: they
-        // are read one by one.
+        // If the batched read fails, the values are read one by one, so that those before the
+        // unreadable one are still loaded.
         let _ = brought.wait(*from, some.iter().map(|value| value.pointer.node).collect());
         for value in some {
             bring_one(batch, value, from, &brought).map_err(|error| (batch.cut(value), error))?;
@@ -28,7 +28,7 @@ pub fn bring(batch: &mut Batch, from: &Blocking<'_>) -> Result<(), (Vec<u8>, Err
     Ok(())
 }
 
-/// Returns how many of the first values are read together.
+/// Returns how many of the first values to read together; at least one.
 fn fitting(lacking: &[Apart]) -> usize {
     let mut bytes = 0;
     let fits = |value: &&Apart| {

@@ -1,30 +1,30 @@
-//! Records that a scan has decided and its caller has not taken yet.
+//! Output buffer of a scan: records that are decided but not yet consumed by the caller.
 
 use crate::values::ValuePointer;
 use std::ops::Range;
 
-/// Bytes of keys and values after which a batch takes no more.
+/// A batch is full at this many bytes of keys and values.
 const ENOUGH: usize = 64 << 10;
-/// The same where values are kept apart from their leaves: the more of them are read together, the
-/// less each waits for the device.
+/// The same limit for a batch with values that are not loaded yet. It is larger because the wait
+/// for the device is shared by all values that are read together.
 const ENOUGH_APART: usize = 256 << 10;
-/// A value longer than this is moved, not copied, and ends its batch.
+/// Values longer than this are moved instead of copied, and end their batch.
 const LONG: usize = 16 << 10;
-/// The longest value that a walk hands out which leaves out long ones.
+/// Longest value returned by a scan that omits long values.
 pub const SHORT: usize = 1 << 10;
 
-/// What a walk does with values that are longer than [`SHORT`].
+/// How a scan returns values longer than [`SHORT`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LongValues {
-    /// It hands them out as any others.
+    /// Like any other value.
     #[default]
     Read,
-    /// It hands out empty ones instead, and does not read those outside leaves.
+    /// As empty values. Long values outside leaves are not read.
     LeftOut,
 }
 
 impl LongValues {
-    /// Returns what a walk hands out for a value.
+    /// Returns the value that the scan returns in place of `value`.
     #[inline]
     #[must_use]
     pub fn shown(self, value: &[u8]) -> &[u8] {
@@ -35,36 +35,36 @@ impl LongValues {
     }
 }
 
-/// The most records that a batch takes where memory is scarce, and bytes after which it takes no
-/// more, for each of them.
+/// Limits of a batch when memory is scarce: the maximum number of records, and the bytes per record
+/// after which the batch is full.
 pub const FEW: usize = 8;
 const LITTLE: usize = 64;
-// What waits for its value is allowed more bytes than what has it.
+// A batch with values to be loaded may have more bytes than one without.
 const _: () = assert!(ENOUGH <= ENOUGH_APART && LONG <= ENOUGH);
 
-/// Keys with their values, in the order of the scan.
+/// Keys and values in scan order.
 #[derive(Debug)]
 pub struct Batch {
     bytes: Vec<u8>,
-    /// Where each key ends, and its value, which the next key follows.
+    /// End of each key and end of its value. A key begins where the previous value ends.
     ends: Vec<(usize, usize)>,
-    /// The last record's value, where that is long.
+    /// Value of the last record, if it is long.
     long: Option<Vec<u8>>,
-    /// Values that are not there yet, in the order of their records.
+    /// Values that are not loaded yet, in record order.
     lacking: Vec<Apart>,
-    /// How many records are wanted.
+    /// Maximum number of records.
     wanted: usize,
-    /// After how many bytes it takes no more: with all values there, and where some lack.
+    /// Maximum bytes: if all values are loaded, and if some are not.
     enough: [usize; 2],
-    /// The record to be taken next, and where it begins.
+    /// The next record to return, and the offset of its key.
     next: usize,
     from: usize,
 }
 
-/// A value that is kept apart from its leaf, with reserved space in the batch.
+/// A value that is stored outside its leaf, for which the batch has reserved space.
 #[derive(Clone, Copy, Debug)]
 pub struct Apart {
-    /// Where the value is.
+    /// Location of the value.
     pub pointer: ValuePointer,
     record: usize,
 }
@@ -85,7 +85,7 @@ impl Default for Batch {
 }
 
 impl Batch {
-    /// Forgets everything, but for memory worth keeping.
+    /// Removes all records and keeps the allocated memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
@@ -94,14 +94,14 @@ impl Batch {
         (self.next, self.from) = (0, 0);
     }
 
-    /// Returns how many records it has.
+    /// Returns the number of records.
     #[must_use]
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Returns how many were taken.
+    /// Returns the number of records already returned.
     pub fn taken(&self) -> usize {
         debug_assert!(
             self.next <= self.ends.len(),
@@ -112,19 +112,19 @@ impl Batch {
         self.next
     }
 
-    /// Returns whether there is nothing to be taken.
+    /// Returns whether all records were returned.
     pub fn is_over(&self) -> bool {
         self.next == self.ends.len()
     }
 
-    /// Sets how many records are wanted from now on.
+    /// Sets the maximum number of records.
     pub fn want(&mut self, records: usize) {
         self.wanted = records;
         self.enough = [ENOUGH, ENOUGH_APART];
     }
 
-    /// The same where memory is scarce: what memory it has beyond these few records is given back.
-    /// To be called after [`Batch::clear`].
+    /// As [`Batch::want`], for scarce memory: memory beyond what these few records need is freed.
+    /// Must be called right after [`Batch::clear`].
     #[cold]
     pub fn want_little(&mut self, records: usize) {
         let enough = LITTLE * records;
@@ -136,14 +136,14 @@ impl Batch {
         self.enough = [enough; 2];
     }
 
-    /// Returns how many bytes of memory it takes.
+    /// Returns the memory used, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         let long = self.long.as_ref().map_or(0, Vec::capacity);
         let lists = self.ends.capacity() * size_of::<(usize, usize)>();
         (self.bytes.capacity() + lists + long) as u64
     }
 
-    /// Returns whether it takes no more.
+    /// Returns whether the batch is full.
     pub fn is_full(&self) -> bool {
         let enough = self.enough[usize::from(!self.lacking.is_empty())];
         self.len() >= self.wanted || self.bytes.len() >= enough || self.long.is_some()
@@ -155,7 +155,8 @@ impl Batch {
         self.push_parts([key, &[]], value);
     }
 
-    /// The same with a key in two parts. A call of its own is a twentieth of a scan's instructions.
+    /// As [`Batch::push`], with a key in two parts. Inlined because the call alone would be a
+    /// twentieth of a scan's instructions.
     #[inline(always)]
     pub fn push_parts(&mut self, [first, second]: [&[u8]; 2], value: &[u8]) {
         debug_assert!(self.long.is_none(), "a long value is the last of its batch");
@@ -167,7 +168,7 @@ impl Batch {
         self.ends.push((key_end, self.bytes.len()));
     }
 
-    /// The same with a value that may be moved away.
+    /// As [`Batch::push`], but may take the value instead of copying it.
     pub fn push_owned(&mut self, key: &[u8], value: &mut Vec<u8>) {
         if value.len() <= LONG {
             self.push(key, value);
@@ -177,8 +178,8 @@ impl Batch {
         }
     }
 
-    /// The same with a value that is to be read before the caller takes it; false if it is too long
-    /// for that. A value that is not lies in one node.
+    /// As [`Batch::push`], with a value to be loaded before the caller consumes it. Returns false
+    /// if the value is too long; shorter values are in a single node.
     pub fn push_apart(&mut self, key: &[u8], pointer: ValuePointer) -> bool {
         let len = pointer.len as usize;
         if len > LONG {
@@ -195,15 +196,15 @@ impl Batch {
         true
     }
 
-    /// Returns what is to be brought, in the order of the records.
+    /// Takes the list of values to load, in record order.
     pub fn take_lacking(&mut self) -> Vec<Apart> {
         std::mem::take(&mut self.lacking)
     }
 
-    /// Stores the value of a record that was kept apart.
+    /// Stores the loaded value of a record.
     ///
     /// # Panics
-    /// If the value is not as long as its pointer said.
+    /// If the value does not have the length given in its pointer.
     pub fn bring(&mut self, apart: &Apart, value: &[u8]) {
         let (key_end, end) = self.ends[apart.record];
         assert_eq!(
@@ -214,7 +215,7 @@ impl Batch {
         self.bytes[key_end..end].copy_from_slice(value);
     }
 
-    /// Forgets the record whose value cannot be brought, and those behind it; its key.
+    /// Removes the record whose value cannot be loaded and all later ones. Returns its key.
     pub fn cut(&mut self, apart: &Apart) -> Vec<u8> {
         assert!(
             apart.record >= self.next,
@@ -228,13 +229,13 @@ impl Batch {
         key
     }
 
-    /// Returns where a record's key is.
+    /// Returns the range of a record's key.
     fn key_of(&self, record: usize) -> Range<usize> {
         let before = record.checked_sub(1);
         before.map_or(0, |before| self.ends[before].1)..self.ends[record].0
     }
 
-    /// Returns the key that was pushed last.
+    /// Returns the last key pushed.
     pub fn last_key(&self) -> Option<&[u8]> {
         let last = self.ends.len().checked_sub(1)?;
         Some(&self.bytes[self.key_of(last)])

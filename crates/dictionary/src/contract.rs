@@ -1,20 +1,22 @@
-//! What a structure is to the store that it is in.
+//! The interface between a store and its structures.
 //!
-//! A store has several structures under one commit order, one log and one memory budget. Its owner
-//! routes each keyspace to one of them, seals memtables, and hands every structure its [`Share`].
-//! At a checkpoint it takes one [`Cut`] of each.
+//! A store has several structures under one commit order, one log and one memory budget. It routes
+//! each keyspace to one of them, seals memtables, and passes every structure its [`Share`]. A
+//! checkpoint takes one [`Cut`] of each structure.
 //!
-//! What is asked once for a memtable, a step or a checkpoint may be called through `dyn
-//! Dictionary`. What is asked for every lookup is in [`Lookup`] and [`Reader`], which are
-//! dispatched when the program is compiled.
+//! Operations that run once per memtable, step or checkpoint may be called through
+//! `dyn Dictionary`. Operations that run for every lookup are in [`Lookup`] and [`Reader`], which
+//! are dispatched statically.
 //!
 //! Invariants:
 //!
 //! - **O1** A dictionary holds every commit about its keys up to its cut, and none above.
-//! - **O2** A reader sees one state of it. What it refers to stays readable while the reader lives.
-//! - **O3** What [`Incorporate::poll`] has done shows nowhere before [`Incorporate::publish`];
-//!   dropped, it leaves nothing.
-//! - **O4** A dictionary names no superblock: it hands out a root, and is opened from one.
+//! - **O2** A reader sees one state of the dictionary. Data that the state refers to stays readable
+//!   while the reader lives.
+//! - **O3** The effects of [`Incorporate::poll`] are invisible before [`Incorporate::publish`]; if
+//!   it is dropped before that, it has no effect.
+//! - **O4** A dictionary does not refer to superblocks: it returns a root and is opened from a
+//!   root.
 
 use crate::cut::Cut;
 use crate::findings::{Checked, Depth, Examined};
@@ -32,116 +34,118 @@ use std::sync::Arc;
 
 pub use crate::lookup::Reader;
 
-/// What a slice of work came to.
+/// Result of a bounded slice of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// There is more to do.
+    /// More work remains.
     More,
-    /// It is done.
+    /// The work is complete.
     Done,
 }
 
-/// What a dictionary takes and what it has put off.
+/// Memory and pending work of a dictionary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
-    /// Bytes of memory. Pages of the cache and memtables are others'.
+    /// Memory in bytes, without pages in the cache and without memtables.
     pub memory_bytes: u64,
-    /// Steps that are due or under way.
+    /// Maintenance steps that are due or in progress.
     pub steps: u64,
 }
 
-/// A structure that keeps keys with messages. All methods may be called from any thread.
+/// A structure that stores messages by key. All methods may be called from any thread.
 pub trait Dictionary: fmt::Debug + Send + Sync {
-    /// Returns the last commit that is in it (O1).
+    /// Returns the last commit that the dictionary contains (O1).
     fn cut(&self) -> Sequence;
 
-    /// Raises the cut to `cut`: no commit between the two is about its keys.
+    /// Advances the cut to `cut`. No commit between the old and the new cut may concern the
+    /// dictionary's keys.
     ///
     /// # Errors
-    /// As the device says: nothing has changed then.
+    /// I/O errors; nothing has changed then.
     fn advance(&self, cut: Sequence) -> Result<()>;
 
-    /// Begins to take its share of a sealed memtable. Memtables are taken in their order, one at a
-    /// time. `class` says whether it may use the reserve.
+    /// Starts to incorporate a share of a sealed memtable. Memtables are incorporated in order, one
+    /// at a time. `class` determines whether the reserved space may be used.
     ///
     /// # Errors
-    /// A full disk; as the device says.
+    /// A full disk; I/O errors.
     fn incorporate(&self, share: Share, class: Class) -> Result<Box<dyn Incorporate>>;
 
-    /// Begins to write messages beside the dictionary. `class` says whether they may use the
-    /// reserve.
+    /// Starts an ingest: messages are written outside the dictionary until they are attached.
+    /// `class` determines whether the reserved space may be used.
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     fn ingest(&self, class: Class) -> Result<Box<dyn Ingest>>;
 
-    /// Begins the next step of maintenance, if one is due.
+    /// Starts the next maintenance step, if one is due.
     ///
     /// # Errors
-    /// A full disk; as the device says.
+    /// A full disk; I/O errors.
     fn next_step(&self) -> Result<Option<Box<dyn Step>>>;
 
-    /// Asks for a part of it to be rewritten: old versions and deletes go, and filters are asked.
-    /// The part is the one that holds `key`; the work comes as a step.
+    /// Requests the rewrite of the part that contains `key`, which discards old versions and
+    /// deletes and applies compaction filters. The rewrite is executed as a maintenance step.
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     fn compact_part(&self, key: &[u8]) -> Result<()>;
 
-    /// Returns where the part that holds `key` ends, if another one follows.
+    /// Returns the end of the part that contains `key`, or `None` if it is the last part.
     fn part_end(&self, key: &[u8]) -> Option<Box<[u8]>> {
         let _ = key;
         None
     }
 
-    /// Sets the class of space that maintenance asks for. A step that may use the reserve at all
-    /// asks for [`Class::Freeing`] from then on.
+    /// Sets the space class that maintenance allocates from. Any class other than [`Class::Normal`]
+    /// means that space is scarce: steps that may use the reserve then allocate from
+    /// [`Class::Freeing`].
     fn set_space_class(&self, class: Class) {
         let _ = class;
     }
 
-    /// Returns whether a step is under way, or due and not known to need more space than there is.
-    /// What a step frees may be waited for.
+    /// Returns whether a step is in progress, or is due and not known to need more space than is
+    /// free. A caller may wait for the space that the step frees.
     fn has_pending_work(&self) -> bool {
         false
     }
 
-    /// Returns how many steps are due, as far as writers that do them themselves must know. Every
-    /// writer asks.
+    /// Returns the number of due steps, for writers that run steps themselves. Every writer calls
+    /// this, so it must be cheap.
     fn overdue_steps(&self) -> usize {
         0
     }
 
-    /// Returns how many runs a lookup may meet, in percent of what there should be at most: above
-    /// 100 maintenance does not keep up. Every writer asks.
+    /// Returns the read amplification of a lookup in percent of its limit; above 100, maintenance
+    /// does not keep up with writes. Every writer calls this, so it must be cheap.
     fn read_amplification_percent(&self) -> u64 {
         0
     }
 
-    /// Writes most of what a checkpoint needs, while other steps go on. One checkpoint runs at a
-    /// time.
+    /// Writes most of the data that a checkpoint needs, while other steps continue. Only one
+    /// checkpoint runs at a time.
     ///
     /// # Errors
-    /// A full disk, which changes nothing; as the device says.
+    /// A full disk, which changes nothing; I/O errors.
     fn prepare(&self) -> Result<()> {
-        // What is written here is of use only where nothing changes before the cut: where there is
-        // little to write, that may be left to the cut.
+        // Data written here is useful only if it does not change before the cut. A dictionary with
+        // little to write may leave all of it to the cut.
         Ok(())
     }
 
-    /// Writes what is left, and says what the dictionary is opened from. It stands still until the
-    /// cut is dropped.
+    /// Writes the remaining data and returns the root from which the dictionary is opened. The
+    /// dictionary does not change until the cut is dropped.
     ///
     /// # Errors
-    /// As [`Dictionary::prepare`].
+    /// The same as [`Dictionary::prepare`].
     fn stand(&self) -> Result<Cut<'_>>;
 
-    /// Returns everything that is wrong with it, and the extents that it uses. No step may go on
-    /// meanwhile; those that were begun and not ended are handed in. `durable` is the root that the
-    /// durable generation has.
+    /// Returns all errors found in the dictionary and the extents that it uses. No step may make
+    /// progress during the call; `steps` are those that are in progress. `durable` is the root in
+    /// the durable generation.
     ///
     /// # Errors
-    /// As the device says, and what `tell` returns. Damage is reported, not returned.
+    /// I/O errors, and errors returned by `tell`. Damage is reported, not returned.
     fn examine(
         &self,
         depth: Depth,
@@ -150,20 +154,20 @@ pub trait Dictionary: fmt::Debug + Send + Sync {
         tell: &mut dyn FnMut(Checked) -> Result<()>,
     ) -> Result<Examined>;
 
-    /// Returns what it takes and what it has put off.
+    /// Returns the dictionary's memory use and pending work.
     fn load(&self) -> Load;
 
-    /// Estimates how many keys of a range have a value.
+    /// Estimates the number of keys with a value in a range.
     ///
     /// # Errors
-    /// As the device says; damage.
+    /// I/O errors; damage.
     fn approximate_len(&self, range: &KeyRange) -> Result<u64>;
 
-    /// Estimates how many different keys the data files have, deleted ones included. Most
-    /// structures read a part of what they have for that.
+    /// Estimates the number of distinct keys in the data files, including deleted ones. Most
+    /// structures sample their data for this.
     ///
     /// # Errors
-    /// As the device says; damage.
+    /// I/O errors; damage.
     fn distinct_keys(&self) -> Result<DistinctKeys> {
         let records = self.approximate_len(&KeyRange::everything())? as f64;
         Ok(DistinctKeys {
@@ -172,71 +176,72 @@ pub trait Dictionary: fmt::Debug + Send + Sync {
         })
     }
 
-    /// Estimates how many bytes of the data files a range takes.
+    /// Estimates the bytes that a range occupies in the data files.
     ///
     /// # Errors
-    /// As the device says; damage.
+    /// I/O errors; damage.
     fn size_on_disk(&self, range: &KeyRange) -> Result<u64>;
 }
 
-/// How many different keys there are, and of how many records.
+/// Number of distinct keys and of their records.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DistinctKeys {
-    /// Different keys.
+    /// Distinct keys.
     pub keys: f64,
-    /// Records of them: one for each version that is kept.
+    /// Records of these keys, one for each stored version.
     pub records: f64,
 }
 
-/// The share of a memtable on its way into a dictionary.
+/// The incorporation of a memtable's share into a dictionary.
 pub trait Incorporate: fmt::Debug + Send {
-    /// Takes about `records` messages. [`Progress::Done`] says that it can be published.
+    /// Processes about `records` messages. Returns [`Progress::Done`] when the share can be
+    /// published.
     ///
     /// # Errors
-    /// A full disk, and as the device says: it must begin again then.
+    /// A full disk; I/O errors. The incorporation must then be restarted.
     fn poll(&mut self, records: usize) -> Result<Progress>;
 
-    /// Shows what was taken: the dictionary holds every commit up to the share's cut.
+    /// Publishes the share: afterwards the dictionary contains every commit up to the share's cut.
     ///
     /// # Errors
-    /// As the device says: nothing has changed then, and it must begin again.
+    /// I/O errors. Nothing has changed then, and the incorporation must be restarted.
     fn publish(&mut self) -> Result<()>;
 
-    /// Returns how many messages were taken.
+    /// Returns the number of messages processed.
     fn taken(&self) -> usize;
 }
 
-/// Maintenance under way.
+/// A maintenance step in progress.
 pub trait Step: fmt::Debug + Send {
-    /// Does about `records` records of it.
+    /// Processes about `records` records.
     ///
     /// # Errors
-    /// A full disk, and as the device says.
+    /// A full disk; I/O errors.
     fn poll(&mut self, records: usize) -> Result<Progress>;
 
-    /// Returns the number by which its dictionary knows it, if it uses extents.
+    /// Returns the step's number in its dictionary, if the step uses extents.
     fn number(&self) -> Option<u64>;
 }
 
 /// Point lookups.
 pub trait Lookup: Dictionary {
-    /// What reads one state of it.
+    /// Reader of one state of the dictionary.
     type Reader<'d>: Reader
     where
         Self: 'd;
 
-    /// Returns a reader of what the dictionary holds now. A reader with memtables loads their list
-    /// before.
+    /// Returns a reader of the current state. A caller that also reads memtables loads their list
+    /// first.
     fn reader(&self) -> Self::Reader<'_>;
 }
 
 /// A dictionary whose keys have an order.
 pub trait Ordered: Dictionary {
-    /// A walk over a range.
+    /// Iterator over a range.
     type Scan: Scan;
 
-    /// Begins a walk over a range, through memtables and the dictionary as one, for a reader at
-    /// `at` to whom puts that expire at or before `now_ms` are gone.
+    /// Starts a scan of a range, merged from the memtables and the dictionary, for a reader at
+    /// `at`. Puts that expire at or before `now_ms` are invisible to it.
     fn scan(
         &self,
         memtables: Arc<dyn Memtables>,
@@ -247,96 +252,96 @@ pub trait Ordered: Dictionary {
     ) -> Self::Scan;
 }
 
-/// A walk over the keys of a range that have a value.
+/// An iterator over the keys of a range that have a value.
 pub trait Scan: fmt::Debug + Send {
-    /// Goes before the first key at or behind `key`, in the walk's direction.
+    /// Positions the scan before the first key at or after `key` in scan direction.
     fn seek(&mut self, key: &[u8]);
 
-    /// Hands out long values as empty ones from now on. Those outside leaves are not read, unless
-    /// operands of a merge lie upon them.
+    /// Returns empty values instead of long ones from now on. Long values outside leaves are not
+    /// read, unless merge operands apply to them.
     fn leave_out_long_values(&mut self);
 
-    /// Returns the next key that has a value, and the value.
+    /// Returns the next key that has a value, and its value.
     ///
     /// # Errors
-    /// As the device says; damage. Asked again, it tries again.
+    /// I/O errors; damage. A further call retries.
     fn next(&mut self) -> Result<Option<(&[u8], &[u8])>>;
 }
 
-/// Messages that are written beside a dictionary, and become part of it at once. Dropped before,
-/// they leave nothing.
+/// Messages that are written outside a dictionary and become part of it atomically. If the ingest
+/// is dropped before it is attached, it has no effect.
 ///
-/// They come in layers, each newer than those before it. A layer has either messages, whose keys
-/// ascend, or deleted ranges. What is in a layer is read once the layer has ended.
+/// Messages come in layers, each newer than the previous ones. A layer contains either messages in
+/// ascending key order or deleted ranges. A layer becomes readable when it ends.
 pub trait Ingest: fmt::Debug + Send + Sync {
-    /// Adds a message to the newest layer; keys ascend. Its sequence number is not used.
+    /// Adds a message to the newest layer, in ascending key order. Its sequence number is ignored.
     ///
     /// # Errors
-    /// A full disk, and as the device says: it can only be dropped then.
+    /// A full disk; I/O errors. The ingest can then only be dropped.
     fn push(&mut self, key: &[u8], message: Message<'_>) -> Result<()>;
 
-    /// Adds a deleted range to the newest layer: the keys from `start` on and before `end`.
+    /// Adds the deleted range `start..end` to the newest layer.
     fn delete_range(&mut self, start: &[u8], end: &[u8]);
 
-    /// Ends the newest layer. What comes next is newer than it.
+    /// Ends the newest layer and starts a newer one.
     ///
     /// # Errors
-    /// As [`Ingest::push`].
+    /// The same as [`Ingest::push`].
     fn end_layer(&mut self) -> Result<()>;
 
-    /// Returns how many layers have ended.
+    /// Returns the number of ended layers.
     fn layers(&self) -> u64;
 
     /// Drops all but the `layers` oldest layers.
     fn keep(&mut self, layers: u64);
 
-    /// Hands what ended layers say of a key to `gather`, newest first. Layer `n`, from 0, has the
-    /// sequence number `n + 1` there. Where a deleted range covers the key, `gather` is decided:
-    /// what lies below the ingest makes no difference.
+    /// Passes the messages of a key in ended layers to `gather`, newest first. Layer `n`, counted
+    /// from 0, has the sequence number `n + 1`. If a deleted range covers the key, `gather` is
+    /// decided, because data below the ingest is then irrelevant.
     ///
     /// # Errors
-    /// As the device says; damage.
+    /// I/O errors; damage.
     fn gather(&self, key: Key<'_>, gather: &mut Gather<'_>) -> Result<()>;
 
-    /// Returns a walk over the keys of a range that ended layers have messages of.
+    /// Returns an iterator over the keys of a range that have messages in ended layers.
     fn walk(&self, range: &KeyRange, direction: Direction) -> Box<dyn Walk>;
 
-    /// Returns how many messages were taken.
+    /// Returns the number of messages added.
     fn records(&self) -> u64;
 
-    /// Returns how many bytes of keys and values were taken.
+    /// Returns the bytes of keys and values added.
     fn bytes(&self) -> u64;
 
-    /// Returns how many bytes of memory it takes.
+    /// Returns the memory used, in bytes.
     fn memory_bytes(&self) -> u64;
 
-    /// Writes what is not written yet, and takes the space that [`Ingest::attach`] needs. Several
-    /// ingests of one commit are all prepared before the first of them is attached.
+    /// Writes all pending data and reserves the space that [`Ingest::attach`] needs. All ingests of
+    /// a commit are prepared before the first of them is attached.
     ///
     /// # Errors
-    /// A full disk, and as the device says: nothing has changed then.
+    /// A full disk; I/O errors. Nothing has changed then.
     fn prepare(&mut self, first: Sequence) -> Result<()> {
         let _ = first;
         Ok(())
     }
 
-    /// Makes the layers part of the dictionary, as the commits from `first` on, the oldest layer
-    /// first. `first` follows the dictionary's cut.
+    /// Makes the layers part of the dictionary as the commits from `first` on, oldest layer first.
+    /// `first` is the commit after the dictionary's cut.
     ///
     /// # Errors
-    /// As [`Ingest::prepare`], where that was not called.
+    /// The same as [`Ingest::prepare`], if that was not called.
     fn attach(self: Box<Self>, first: Sequence) -> Result<()>;
 }
 
-/// A walk over keys of which an [`Ingest`] has messages.
+/// An iterator over the keys that have messages in an [`Ingest`].
 pub trait Walk: fmt::Debug + Send {
-    /// Goes to the next key, in the walk's direction, and returns it. Hands what the ingest says of
-    /// the key to `gather`, newest first.
+    /// Advances to the next key in the iterator's direction and returns it. Passes the ingest's
+    /// messages of the key to `gather`, newest first.
     ///
     /// # Errors
-    /// As the device says; damage. Asked again, it tries again.
+    /// I/O errors; damage. A further call retries.
     fn next(&mut self, gather: &mut Gather<'_>) -> Result<Option<&[u8]>>;
 
-    /// Returns whether a deleted range covers a key of which the ingest has no message.
+    /// Returns whether a deleted range covers a key that has no message in the ingest.
     fn is_deleted(&self, key: &[u8]) -> bool;
 }

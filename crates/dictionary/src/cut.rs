@@ -1,28 +1,30 @@
-//! The root of a dictionary at a cut.
+//! The root of a dictionary at a checkpoint.
 
 use alluvium_base::Sequence;
 use std::fmt;
 
-/// What a dictionary says of itself at a checkpoint. Nothing changes the dictionary before it is
+/// The root of a dictionary at a checkpoint. The dictionary does not change until the cut is
 /// dropped.
 ///
-/// The owner of the store takes one of every dictionary, then cuts the extents, and drops them all.
+/// A checkpoint takes a cut of every dictionary, then cuts the extents, and then drops all the
+/// cuts.
 pub struct Cut<'d> {
-    /// What the dictionary is opened from.
+    /// Root bytes from which the dictionary is opened.
     pub root: Vec<u8>,
-    /// The dictionary holds every commit up to this one, and none above.
+    /// The last commit in the dictionary: it contains every commit up to this one and none after
+    /// it.
     pub at: Sequence,
-    /// Dropped with the rest.
+    /// Prevents changes to the dictionary until it is dropped.
     _still: Box<dyn Still + 'd>,
 }
 
-/// Keeps a dictionary as it is.
+/// A guard of any type that prevents changes to a dictionary.
 trait Still {}
 
 impl<T> Still for T {}
 
 impl<'d> Cut<'d> {
-    /// Creates a cut at `at` that keeps `still` until it is dropped: a lock, as a rule.
+    /// Creates a cut at `at`. `still`, usually a lock guard, is held until the cut is dropped.
     #[must_use]
     pub fn new(root: Vec<u8>, at: Sequence, still: impl Sized + 'd) -> Cut<'d> {
         Cut {

@@ -1,5 +1,5 @@
-//! Where a lookup's nodes come from: one that waits for them and one that does not are the same
-//! code.
+//! Sources of a lookup's nodes. Blocking and non-blocking lookups run the same code on different
+//! sources.
 
 use alluvium_base::Purpose;
 use alluvium_storage::{Cache, Guard, NodePointer, NodeRef, Residence, Result};
@@ -8,12 +8,12 @@ use std::cmp::Ordering;
 use std::task::{Poll, ready};
 
 thread_local! {
-    /// Nodes that lookups of this thread have waited for.
+    /// Number of nodes that lookups of this thread have waited for.
     static WAITED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Returns for how many nodes lookups of this thread have waited so far, with wrap-around: the
-/// difference around one lookup is what it read.
+/// Returns the number of nodes that lookups of this thread have waited for, wrapping around. The
+/// difference before and after a lookup is the number of nodes that it read.
 #[inline]
 #[must_use]
 pub fn waited() -> u64 {
@@ -28,30 +28,31 @@ fn waits(purpose: Purpose, nodes: usize) {
     }
 }
 
-/// A source of nodes. `Pending` means that a node is not there and was noted: the caller has it
-/// read, and starts again.
+/// A source of nodes. `Pending` means that a node is not in memory and was recorded as missing: the
+/// caller has it read and retries.
 pub trait Fetch {
-    /// Returns a node that is there.
+    /// Returns a node if it is in memory.
     fn peek(&self, pointer: &NodePointer) -> Option<NodeRef<'_>>;
 
-    /// Asks the processor for what [`Fetch::peek`] reads first. A hint.
+    /// Prefetches the memory that [`Fetch::peek`] reads first. Only a hint.
     #[inline]
     fn prefetch(&self, pointer: &NodePointer) {
         let Blocking { cache, guard, .. } = self.blocking();
         cache.prefetch(pointer, guard);
     }
 
-    /// The same for what it reads next, once that is here.
+    /// Prefetches the memory that [`Fetch::peek`] reads next, once the first part is in the
+    /// processor's cache.
     #[inline]
     fn prefetch_header(&self, pointer: &NodePointer) {
         let Blocking { cache, guard, .. } = self.blocking();
         cache.prefetch_header(pointer, guard);
     }
 
-    /// Nodes that are not there, in the order of their pointers.
+    /// Fetches nodes that are not in memory, in the order of their pointers.
     fn miss(&self, pointers: &[NodePointer]) -> Poll<Result<Vec<NodeRef<'_>>>>;
 
-    /// The same for nodes that say where others are, which are counted: a lookup should find them
+    /// As [`Fetch::miss`], for index pages. These misses are counted, because index pages should be
     /// in memory.
     #[cold]
     fn miss_index_pages(&self, pointers: &[NodePointer]) -> Poll<Result<Vec<NodeRef<'_>>>> {
@@ -60,8 +61,7 @@ pub trait Fetch {
         self.miss(pointers)
     }
 
-    /// Returns the cache, the guard and the purpose, for what is so rare that it is waited for in
-    /// any case.
+    /// Returns the cache, the guard and the purpose, for rare reads that always block.
     fn blocking(&self) -> &Blocking<'_>;
 
     /// Returns a node.
@@ -73,7 +73,7 @@ pub trait Fetch {
         }
     }
 
-    /// Returns a node that says where others are.
+    /// Returns an index page.
     #[inline]
     fn index_page(&self, pointer: &NodePointer) -> Poll<Result<NodeRef<'_>>> {
         match self.peek(pointer) {
@@ -85,14 +85,14 @@ pub trait Fetch {
     }
 }
 
-/// Waits for what is not in the cache: it is never pending.
+/// A source that blocks on cache misses and is never pending.
 #[derive(Clone, Copy)]
 pub struct Blocking<'g> {
     /// The cache.
     pub cache: &'g Cache,
-    /// What is reachable under it stays.
+    /// Pinned epoch; nodes reachable under it are not reused.
     pub guard: &'g Guard,
-    /// What reads are counted as.
+    /// Purpose that reads are accounted to.
     pub purpose: Purpose,
 }
 
@@ -116,7 +116,7 @@ impl Fetch for Blocking<'_> {
     }
 }
 
-/// Returns what a source that waits has found.
+/// Unwraps the result of a blocking source.
 pub fn found<T>(poll: Poll<T>) -> T {
     match poll {
         Poll::Ready(value) => value,
@@ -124,19 +124,20 @@ pub fn found<T>(poll: Poll<T>) -> T {
     }
 }
 
-/// Waits for nothing: what is neither in the cache nor among what was brought is noted.
+/// A source that never blocks: nodes that are neither in the cache nor in `brought` are recorded as
+/// missing.
 pub struct Peeking<'g> {
     from: Blocking<'g>,
     brought: &'g Brought<'g>,
     missing: RefCell<Vec<NodePointer>>,
 }
 
-/// Nodes that were waited for, whether or not the cache has kept them. They stay until the search
-/// that wants them is done. Otherwise a search that needs two nodes could lose the first while it
-/// waits for the second, and would never end where the cache can hold neither.
+/// Nodes that were read and waited for, whether or not the cache has kept them. They stay until the
+/// search that needs them is done. Otherwise a search that needs two nodes could lose the first
+/// while it waits for the second, and would never end if the cache cannot hold both.
 #[derive(Default)]
 pub struct Brought<'g> {
-    /// In the order of their places.
+    /// Sorted by location.
     nodes: Vec<(NodePointer, NodeRef<'g>)>,
 }
 
@@ -145,7 +146,7 @@ fn by_place(one: &NodePointer, other: &NodePointer) -> Ordering {
 }
 
 impl<'g> Brought<'g> {
-    /// Reads nodes together, and waits for them.
+    /// Reads nodes together and waits for them.
     pub fn wait(&mut self, from: Blocking<'g>, mut pointers: Vec<NodePointer>) -> Result<()> {
         pointers.sort_unstable_by(by_place);
         pointers.dedup();
@@ -160,7 +161,7 @@ impl<'g> Brought<'g> {
         Ok(())
     }
 
-    /// Returns a node that was brought.
+    /// Returns a node that was read.
     pub fn get(&self, pointer: &NodePointer) -> Option<NodeRef<'g>> {
         let found = self
             .nodes
@@ -176,7 +177,7 @@ impl<'g> Brought<'g> {
 }
 
 impl<'g> Peeking<'g> {
-    /// Looks in the cache of `from`, and among what was brought.
+    /// Creates a source that looks in the cache of `from` and in `brought`.
     pub fn new(from: Blocking<'g>, brought: &'g Brought<'g>) -> Peeking<'g> {
         Peeking {
             from,
@@ -185,7 +186,7 @@ impl<'g> Peeking<'g> {
         }
     }
 
-    /// Returns what was not there.
+    /// Returns the missing nodes.
     pub fn into_missing(self) -> Vec<NodePointer> {
         self.missing.into_inner()
     }

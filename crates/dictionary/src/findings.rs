@@ -1,47 +1,47 @@
-//! What a check of a dictionary has found, and what it has read.
+//! Results of a check of a dictionary.
 
 use crate::read::Amounts;
 use alluvium_storage::extents::Extent;
 use alluvium_storage::{Error, Result};
 use std::collections::HashMap;
 
-/// How thoroughly a dictionary is checked.
+/// Thoroughness of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
-    /// Its shape in memory, and who uses which extent: nothing is read.
+    /// Checks the structure in memory and the use of extents, without reading data.
     Trunk,
-    /// Everything that a reader could reach as well.
+    /// Also reads and checks all data that a reader could reach.
     Everything,
 }
 
-/// How far a check has come.
+/// Progress of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// Bytes that were read.
+    /// Bytes read so far.
     pub done_bytes: u64,
-    /// Bytes that will be, about.
+    /// Approximate total number of bytes to read.
     pub total_bytes: u64,
 }
 
-/// What was found by a check, and what it has read for that.
+/// Errors found by a check, and the amount of data read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// What is wrong, a sentence each: the first thousand.
+    /// Descriptions of the errors; at most the first thousand.
     pub found: Vec<String>,
-    /// How much more is wrong.
+    /// Number of further errors.
     pub unlisted: u64,
-    /// The first sentence that told of a further tier that cannot be read: whether what lies there
-    /// is wrong is not known.
+    /// The first message about a tier that cannot be read. Data on such a tier is unchecked, not
+    /// damaged.
     pub unread: Option<String>,
-    /// What was read.
+    /// Amount of data read.
     pub read: Amounts,
 }
 
-/// How many findings are kept: a wrecked store has one for each of its nodes.
+/// Maximum number of errors listed. A destroyed store may have one per node.
 const MOST_FOUND: usize = 1000;
 
 impl Findings {
-    /// Adds what was found elsewhere in the same store.
+    /// Adds the findings of another check of the same store.
     pub fn add(&mut self, other: Findings) {
         self.found.extend(other.found);
         self.unlisted += other.unlisted;
@@ -50,8 +50,8 @@ impl Findings {
         self.bound();
     }
 
-    /// Keeps the first thousand and counts the rest, and keeps what tells of a tier that cannot be
-    /// read apart: that is no damage.
+    /// Truncates the list to the first thousand errors and counts the rest. Moves messages about
+    /// unreadable tiers, which are not damage, to `unread`.
     pub fn bound(&mut self) {
         let unread = &mut self.unread;
         self.found.retain(|found| {
@@ -65,10 +65,10 @@ impl Findings {
         self.found.truncate(MOST_FOUND);
     }
 
-    /// Tells how far a check has come that will read about `total_bytes` bytes.
+    /// Reports the progress of a check that will read about `total_bytes` bytes.
     ///
     /// # Errors
-    /// What `tell` returns.
+    /// Errors of `tell`.
     pub fn tell_progress(
         &mut self,
         total_bytes: u64,
@@ -82,13 +82,14 @@ impl Findings {
         })
     }
 
-    /// Returns how much is wrong.
+    /// Returns the number of errors.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.found.len() as u64 + self.unlisted
     }
 
-    /// Returns what is wrong or was not read, and a last sentence for what is not listed.
+    /// Returns the descriptions of all errors and unread data, and a final sentence about unlisted
+    /// errors.
     #[must_use]
     pub fn into_sentences(self) -> Vec<String> {
         let mut found = self.found;
@@ -100,12 +101,12 @@ impl Findings {
     }
 }
 
-/// What was found of an open dictionary, and the extents that it uses, each with how often.
+/// Findings of an open dictionary, and the reference count of each extent that it uses.
 #[derive(Debug, Default)]
 pub struct Examined {
-    /// What is wrong, and what was read.
+    /// Errors found, and amount of data read.
     pub findings: Findings,
-    /// The extents, for the store's own check.
+    /// Extents and their reference counts, for the store's own check.
     pub reachable: HashMap<Extent, u32>,
 }
 

@@ -1,11 +1,11 @@
-//! The bytes of a value that was found, and where they go.
+//! Values found by lookups, and where lookups store them.
 
 use alluvium_storage::FrameRef;
 use std::fmt;
 use std::ops::Deref;
 
-/// The bytes of a value that was found: its own, or a part of a page of the cache, which keeps the
-/// page meanwhile.
+/// The bytes of a value: an owned copy, or a part of a cached page, which stays pinned while the
+/// value is held.
 #[derive(Clone)]
 pub struct Found(Bytes);
 
@@ -23,16 +23,16 @@ pub struct Part {
     len: usize,
 }
 
-/// Where a value that is kept apart goes.
+/// Destination of a value that is stored separately.
 pub struct Room<'v> {
-    /// It is copied here,
+    /// Buffer for a copy of the value.
     pub bytes: &'v mut Vec<u8>,
-    /// or the page that it is in is kept, if that may be and is worth it.
+    /// If present, the value may instead stay in its page, which is then pinned here.
     pub part: Option<&'v mut Option<Part>>,
 }
 
 impl Part {
-    /// Creates bytes of a page that has them.
+    /// Creates a part of a page. It must lie inside the page.
     pub fn new(page: FrameRef, at: usize, len: usize) -> Part {
         assert!(at + len <= page.len(), "a part is inside its page");
         Part { page, at, len }
@@ -48,19 +48,19 @@ impl Deref for Part {
 }
 
 impl Found {
-    /// Returns a value that is a part of a page.
+    /// Creates a value from a part of a page.
     pub fn part(part: Part) -> Found {
         Found(Bytes::Page(part))
     }
 
-    /// Returns whether it is a part of a page: the cache cannot reuse that page's memory while it
-    /// is held.
+    /// Returns whether the value is a part of a page. The cache cannot reuse the page's memory
+    /// while the value is held.
     #[must_use]
     pub fn is_in_page(&self) -> bool {
         matches!(self.0, Bytes::Page(_))
     }
 
-    /// Returns the bytes, which are copied if they are a part of a page.
+    /// Returns the bytes, copying them if they are a part of a page.
     #[must_use]
     pub fn into_vec(self) -> Vec<u8> {
         match self.0 {

@@ -1,5 +1,5 @@
-//! What is known of a key while its messages come, newest first, until older ones make no
-//! difference.
+//! State of a key during a lookup or scan: messages are added newest first, until older ones can no
+//! longer change the result.
 
 use crate::batch::LongValues;
 use crate::fetch;
@@ -14,11 +14,11 @@ use alluvium_storage::Result;
 use std::ops::ControlFlow;
 use std::task::{Poll, ready};
 
-/// The value of a key, or none.
+/// The value of a key, if it has one.
 pub type Answer = Option<Vec<u8>>;
 
-/// What is known of a key so far: it is fed messages newest first, from memtables and then from the
-/// tree, until it needs no more.
+/// State of the lookup of one key. Messages are added newest first, from the memtables and then
+/// from the dictionary, until the result is decided.
 ///
 /// ```
 /// use alluvium_base::{Message, message::LAST};
@@ -42,50 +42,51 @@ pub type Answer = Option<Vec<u8>>;
 pub struct Gather<'op> {
     /// The merge operator of the key's keyspace.
     pub operator: Option<&'op dyn Operator>,
-    /// What was fed.
+    /// State without the operator.
     pub known: Known,
 }
 
-/// What a [`Gather`] knows of a key, without the operator: for walks, which get it key by key.
+/// State of a key without its merge operator, which scans supply key by key.
 #[derive(Debug, Default)]
 pub struct Known {
     at: Sequence,
     now_ms: u64,
-    /// The newest range delete that was met.
+    /// Sequence number of the newest range delete found; 0 if none.
     deleted: Sequence,
-    /// The newest message about the key itself that was met.
+    /// Sequence number of the newest message found about the key itself; 0 if none.
     newest: Sequence,
-    /// Whether a record was met that expires, or has expired.
+    /// Whether a record with an expiry time was found.
     expires: bool,
-    /// Operands of merges, newest first, in the first `count`; the memory of the others is used
-    /// again.
+    /// Merge operands, newest first, in the first `count` elements. The others are allocations kept
+    /// for reuse.
     operands: Vec<Vec<u8>>,
     count: usize,
     outcome: Outcome,
-    /// The value, or the base that the operands are folded upon.
+    /// The value, or the base that the operands are applied to.
     value: Vec<u8>,
-    /// The same as a part of a page, if it is one and may be.
+    /// The value as a part of a pinned page, if `holds` permits it and it was worthwhile.
     part: Option<Part>,
-    /// Whether it may be.
+    /// Whether the value may stay in a pinned page.
     holds: bool,
-    /// What becomes of a long value that no operand lies upon.
+    /// Treatment of long values that no operand applies to.
     long_values: LongValues,
 }
 
-/// Whether older messages make a difference.
+/// Whether older messages can still change the result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Outcome {
     #[default]
     Open,
-    /// There is nothing below the operands.
+    /// No base exists below the operands.
     Nothing,
-    /// There is a value below the operands.
+    /// `value` is the base below the operands.
     Value,
 }
 
 impl<'op> Gather<'op> {
-    /// Creates a reader at `at`, to whom puts that expire at or before `now_ms` are gone, of a key
-    /// with this merge operator. Without one a merge message stands for its operand.
+    /// Creates the state of a key with this merge operator for a reader at `at`. Puts that expire
+    /// at or before `now_ms` are invisible. Without an operator, a merge message acts as a put of
+    /// its operand.
     #[must_use]
     pub fn new(at: Sequence, now_ms: u64, operator: Option<&'op dyn Operator>) -> Gather<'op> {
         let mut known = Known::default();
@@ -93,66 +94,66 @@ impl<'op> Gather<'op> {
         Gather { operator, known }
     }
 
-    /// Starts again for another key, with the memory that it has.
+    /// Resets the state for another key and keeps the allocated memory.
     pub fn reset(&mut self, at: Sequence, now_ms: u64, operator: Option<&'op dyn Operator>) {
         self.operator = operator;
         self.known.reset(at, now_ms);
     }
 
-    /// A long value may stay in the page of the cache where it is found: see [`Gather::found`].
+    /// Permits a long value to stay in its cached page: see [`Gather::found`].
     #[must_use]
     pub fn holding(mut self) -> Gather<'op> {
         self.known.holds = true;
         self
     }
 
-    /// Takes a long value for an empty one, and does not read one outside leaves, unless operands
-    /// of a merge lie upon it.
+    /// Substitutes empty values for long ones, and does not read long values outside leaves, unless
+    /// merge operands apply to them.
     #[must_use]
     pub fn leaving_out_long_values(mut self) -> Gather<'op> {
         self.known.long_values = LongValues::LeftOut;
         self
     }
 
-    /// Returns whether it takes long values for empty ones.
+    /// Returns whether long values are replaced by empty ones.
     #[must_use]
     pub fn leaves_out_long_values(&self) -> bool {
         self.known.long_values == LongValues::LeftOut
     }
 
-    /// Returns whether older messages make no difference any more.
+    /// Returns whether older messages can no longer change the result.
     #[must_use]
     pub fn is_decided(&self) -> bool {
         self.known.is_decided()
     }
 
-    /// Returns whether nothing that was fed so far says anything about the key.
+    /// Returns whether no message so far concerns the key.
     #[must_use]
     pub fn is_untouched(&self) -> bool {
         let known = &self.known;
         !known.is_decided() && known.count == 0 && known.deleted == 0
     }
 
-    /// Returns whether the answer may change by the mere passing of time.
+    /// Returns whether the result may change as time passes.
     #[must_use]
     pub fn expires(&self) -> bool {
         self.known.expires
     }
 
-    /// Returns the sequence number of the newest message that was fed, a range delete included;
-    /// zero where there was none.
+    /// Returns the sequence number of the newest message, including range deletes; 0 if there was
+    /// none.
     #[must_use]
     pub fn newest(&self) -> Sequence {
         self.known.newest.max(self.known.deleted)
     }
 
-    /// A range delete covers the key.
+    /// Records that a range delete covers the key.
     pub fn range_deleted(&mut self, sequence: Option<Sequence>) {
         self.known.range_deleted(sequence);
     }
 
-    /// Ends with a range delete that covers the key, if there is one: whatever is older than it,
-    /// in this source or in one below, makes no difference. All newer messages were fed.
+    /// Decides the result at a range delete that covers the key, if there is one: older messages in
+    /// this source and in those below are irrelevant. All newer messages must have been added.
     ///
     /// ```
     /// use alluvium_base::{Message, message::LAST};
@@ -173,25 +174,26 @@ impl<'op> Gather<'op> {
         }
     }
 
-    /// Returns the next older message, out of memory.
+    /// Adds the next older message from memory.
     pub fn message(&mut self, message: &Message<'_>) -> ControlFlow<()> {
         self.known.message(message, self.operator)
     }
 
-    /// All that the next older memtable says of a key.
+    /// Adds all messages of a key from the next older memtable.
     pub fn memtable(&mut self, memtable: &Memtable, key: Key<'_>) {
         self.known.memtable(memtable, key, self.operator);
     }
 
-    /// Takes the value that a cache above the dictionary has: all that is older than what was fed.
-    /// `get` appends it, and returns whether there is one.
+    /// Adds the value from a cache above the dictionary, which represents everything older than the
+    /// messages added so far. `get` appends the value and returns whether there is one.
     #[inline]
     pub fn cached(&mut self, get: impl FnOnce(&mut Vec<u8>) -> bool) -> bool {
         self.known.cached(get)
     }
 
-    /// Returns the value, when there is nothing older than what was fed; none where the operator
-    /// refuses it, which [`Gather::found`] tells. Nothing more can be fed then, until a reset.
+    /// Returns the value, assuming that no older messages exist. `None` also if the operator
+    /// rejects the base, which [`Gather::found`] reports. No messages may be added afterwards until
+    /// a reset.
     pub fn value(&mut self) -> Option<&[u8]> {
         self.known.settle(self.operator).ok().flatten()
     }
@@ -202,21 +204,21 @@ impl<'op> Gather<'op> {
         self.found().ok().flatten().map(Found::into_vec)
     }
 
-    /// Returns the value of `key`, when there is nothing older than what was fed.
+    /// Returns the value of `key`, assuming that no older messages exist.
     ///
     /// # Errors
-    /// [`Error::BadBase`](alluvium_storage::Error::BadBase) where the operator refuses the value
-    /// that operands lie upon.
+    /// [`Error::BadBase`](alluvium_storage::Error::BadBase) if the operator rejects the value to
+    /// which operands apply.
     pub fn answer(self, key: &[u8]) -> Result<Answer> {
         let found = self.found().map_err(|bad| bad.under_operands_of(key))?;
         Ok(found.map(Found::into_vec))
     }
 
-    /// Returns the value, when there is nothing older than what was fed, without a copy where it is
-    /// in a page.
+    /// Returns the value, assuming that no older messages exist, without copying it if it is in a
+    /// page.
     ///
     /// # Errors
-    /// What the operator says of a value that operands lie upon and that it refuses.
+    /// The operator's error if it rejects the value to which operands apply.
     pub fn found(mut self) -> std::result::Result<Option<Found>, BadOperand> {
         if self.known.settle(self.operator)?.is_none() {
             return Ok(None);
@@ -227,7 +229,7 @@ impl<'op> Gather<'op> {
 }
 
 impl Known {
-    /// Starts the next key, with the memory that it has.
+    /// Resets the state for the next key and keeps the allocated memory.
     pub fn reset(&mut self, at: Sequence, now_ms: u64) {
         (self.at, self.now_ms) = (at, now_ms);
         self.deleted = 0;
@@ -244,7 +246,7 @@ impl Known {
         self.at
     }
 
-    /// Returns whether older messages make no difference.
+    /// Returns whether older messages can no longer change the result.
     #[must_use]
     #[inline]
     pub fn is_decided(&self) -> bool {
@@ -258,20 +260,20 @@ impl Known {
         self.expires
     }
 
-    /// Returns whether operands of a merge were met, which the value below them is needed for.
+    /// Returns whether operands were found that need the value below them.
     #[must_use]
     pub fn has_operands(&self) -> bool {
         debug_assert!(self.count <= self.operands.len(), "{} operands", self.count);
         self.count > 0
     }
 
-    /// Takes note of the newest range delete in a source that covers the key.
+    /// Records the newest range delete in a source that covers the key.
     #[inline]
     pub fn range_deleted(&mut self, sequence: Option<Sequence>) {
         self.deleted = self.deleted.max(sequence.unwrap_or(0));
     }
 
-    /// Takes all messages of a key from the next older memtable.
+    /// Adds all messages of a key from the next older memtable.
     pub fn memtable(&mut self, memtable: &Memtable, key: Key<'_>, operator: Option<&dyn Operator>) {
         if self.is_decided() {
             return;
@@ -296,7 +298,7 @@ impl Known {
         if !get(&mut self.value) {
             return false;
         }
-        // A range delete that was met is newer than all that the cache stands for.
+        // A range delete that was found is newer than the data that the cache represents.
         self.outcome = match self.deleted {
             0 => Outcome::Value,
             _ => Outcome::Nothing,
@@ -304,15 +306,15 @@ impl Known {
         true
     }
 
-    /// Takes the next older message, out of memory.
+    /// Adds the next older message from memory.
     pub fn message(&mut self, message: &Message<'_>, operator: Option<&dyn Operator>) -> ControlFlow<()> {
         let loaded = |_: &ValuePointer, _: Room<'_>| Poll::Ready(Ok(()));
         fetch::found(self.record(&Record::from(*message), operator, loaded))
             .expect("an operand in memory is loaded already")
     }
 
-    /// The next older message, out of a run. `load` brings a value that is kept apart; where it
-    /// fails or is pending nothing has changed.
+    /// Adds the next older message from a run. `load` loads a value that is stored separately. If
+    /// it fails or is pending, the result is unchanged and the message must be added again.
     pub fn record(
         &mut self,
         record: &Record<'_>,
@@ -341,7 +343,7 @@ impl Known {
             "what is decided takes no more"
         );
         debug_assert!(self.count <= self.operands.len(), "{} operands", self.count);
-        // What operands are folded upon is copied.
+        // A base to which operands apply must be copied.
         let holds = self.holds && !is_operand && self.count == 0;
         let (bytes, part) = match is_operand {
             true => (&mut self.operands[self.count], None),
@@ -365,9 +367,8 @@ impl Known {
         Poll::Ready(Ok(ControlFlow::Break(())))
     }
 
-    /// Folds what there is, as if there were nothing older; the value, if there is one. Fails, and
-    /// changes nothing, where the operator refuses the value
-    /// that operands lie upon.
+    /// Applies the operands, assuming that no older messages exist, and returns the value, if there
+    /// is one. Fails and changes nothing if the operator rejects the base.
     pub fn settle(
         &mut self,
         operator: Option<&dyn Operator>,
@@ -401,8 +402,8 @@ impl Known {
         Ok((self.outcome == Outcome::Value).then_some(value))
     }
 
-    /// Returns the value that was settled, to be moved elsewhere: that of a reader who does not
-    /// hold pages.
+    /// Returns the buffer of the settled value, so that the caller can take it. Only valid for a
+    /// reader that does not hold pages.
     pub fn value_mut(&mut self) -> &mut Vec<u8> {
         &mut self.value
     }

@@ -1,4 +1,4 @@
-//! What the owner of a store hands to its dictionaries.
+//! Context that a store passes to its dictionaries.
 
 use crate::horizon::Horizon;
 use crate::rules::Schema;
@@ -7,23 +7,23 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{Error, Result};
 use std::sync::Arc;
 
-/// What the owner of a store hands to its dictionaries.
+/// Context that a store passes to its dictionaries.
 #[derive(Clone, Debug)]
 pub struct Home {
     /// The store.
     pub store: Arc<Store>,
-    /// How the records of each keyspace are kept.
+    /// Rules of each keyspace.
     pub schema: Arc<dyn Schema>,
-    /// What may be forgotten.
+    /// Readers and time that determine which versions may be dropped.
     pub horizon: Arc<Horizon>,
 }
 
-/// Passes the result of something that writes on, and shows a failed write to the store, which
-/// takes no changes from then on. A failed read has changed nothing: whatever needed it is due
-/// again.
+/// Passes on the result of an operation that writes. A failed write is reported to the store, which
+/// accepts no changes afterwards. A failed read has changed nothing, and the operation can be
+/// retried.
 ///
 /// # Errors
-/// That of `result`.
+/// The error in `result`.
 pub fn judge<T>(store: &Store, result: Result<T>) -> Result<T> {
     match result {
         Err(Error::Device(DeviceError::Io {

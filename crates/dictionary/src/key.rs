@@ -3,13 +3,13 @@
 use alluvium_filters::hash;
 use std::fmt;
 
-/// What the hashes of keys are seeded with. Maplets on disk are built from these hashes.
+/// Seed of key hashes. Maplets on disk are built from these hashes.
 ///
-/// A fixed seed gives nothing away: a client learns from a filter only whether a key may be there.
+/// A fixed seed reveals nothing: a client learns from a filter only whether a key may be present.
 pub const SEED: u64 = 0;
 
-/// A key whose hash was computed once, and travels with it: to the filters of memtables, the record
-/// cache and the maplets of a tree.
+/// A key with its hash, which is computed once and then used by the filters of memtables, the
+/// record cache and the maplets of a tree.
 ///
 /// ```
 /// use alluvium_dictionary::key::Key;
@@ -34,7 +34,7 @@ impl<'k> Key<'k> {
         }
     }
 
-    /// Returns a key whose hash is known, for an owner that has kept both.
+    /// Creates a key from its bytes and their known hash.
     #[must_use]
     #[inline]
     pub fn hashed(bytes: &'k [u8], known: u64) -> Key<'k> {

@@ -1,25 +1,25 @@
-//! What every dictionary of a store shares.
+//! Types and algorithms that all dictionary structures of a store share.
 //!
-//! *Knows*: messages about keys in memory, how messages of several sources merge and fold, what is
-//! known of a key while they come, where nodes and long values come from, the rules of keyspaces.
+//! *Knows*: memtables, merging and folding messages from several sources, the state of a key during
+//! a lookup, how nodes and long values are fetched, the rules of keyspaces.
 //!
-//! *Does not know*: how any one dictionary keeps its records; transactions, threads, clocks; who
+//! *Does not know*: the record layout of any one dictionary; transactions, threads, clocks; who
 //! assigned a sequence number.
 //!
 //! *Read in this order*: [`key`], [`range`], [`deletes`], [`memtable`], [`memtables`] (with the
-//! ranges that walks leap over), [`record`], [`merge`], [`rules`], [`fetch`] and [`nodes`] (where
-//! a lookup's nodes come from), [`found`] (what it finds),
-//! [`values`], [`gather`], [`batch`] and [`apart`] (what a scan has decided),
-//! [`read`] (what a check reads), [`blob`] and [`cut`] (what a checkpoint writes), [`horizon`],
-//! [`home`] (what a store hands over), [`placement`] (which tier data goes to),
-//! [`share`], [`findings`], [`contract`] (what a dictionary is to its store), [`lookup`] (what
-//! drives its lookups), [`versioned`] (what structures that publish versions share).
+//! deleted ranges that scans skip), [`record`], [`merge`], [`rules`], [`fetch`] and [`nodes`]
+//! (sources of a lookup's nodes), [`found`] (the result of a lookup), [`values`], [`gather`],
+//! [`batch`] and [`apart`] (the output of a scan), [`read`] (input of a check), [`blob`] and
+//! [`cut`] (output of a checkpoint), [`horizon`], [`home`] (what a store passes to a dictionary),
+//! [`placement`] (choice of tier), [`share`], [`findings`], [`contract`] (the traits between a
+//! store and its dictionaries), [`lookup`] (the lookup driver), [`versioned`] (shared by structures
+//! that publish versions).
 //!
 //! Invariants:
 //!
 //! - **K1** Keys compare as bytes. Messages of one key are ordered newest first.
 //! - **K2** Nothing here spawns a thread or reads a clock.
-//! - **K3** A key is hashed once where it enters; its hash travels with it.
+//! - **K3** A key is hashed once, on entry; its hash is passed along with it.
 
 pub mod apart;
 pub mod batch;

@@ -1,4 +1,4 @@
-//! Where the nodes of something long come from: the cache under a guard, or the tiers themselves.
+//! Sources of nodes for multi-node objects: the cache under a guard, or the tiers directly.
 
 use alluvium_base::Purpose;
 use alluvium_storage::node::read_node;
@@ -6,22 +6,22 @@ use alluvium_storage::{Cache, Guard, NodePointer, PageSize, Residence, Result, T
 
 /// A source of nodes.
 pub trait Nodes {
-    /// Hands the bytes of each node to `visit`, in order.
+    /// Passes the bytes of each node to `visit`, in order.
     fn each(&self, pointers: &[NodePointer], visit: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>;
 
     /// Returns the page size of the store.
     fn page_size(&self) -> PageSize;
 }
 
-/// Nodes from the cache.
+/// Reads nodes through the cache.
 pub struct Cached<'g> {
     /// The cache.
     pub cache: &'g Cache,
-    /// What is reachable under it stays.
+    /// Pinned epoch; nodes reachable under it are not reused.
     pub guard: &'g Guard,
-    /// What reads are counted as.
+    /// Purpose that reads are accounted to.
     pub purpose: Purpose,
-    /// Whether what is read stays in the cache.
+    /// Whether nodes read from the device stay in the cache.
     pub residence: Residence,
 }
 
@@ -38,13 +38,13 @@ impl Nodes for Cached<'_> {
     }
 }
 
-/// Nodes from the tiers, past the cache.
+/// Reads nodes from the tiers, bypassing the cache.
 pub struct Direct<'t> {
     /// The data files.
     pub tiers: &'t Tiers,
     /// The store's page size.
     pub page_size: PageSize,
-    /// What reads are counted as.
+    /// Purpose that reads are accounted to.
     pub purpose: Purpose,
 }
 

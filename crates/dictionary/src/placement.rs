@@ -1,34 +1,35 @@
-//! Which tier of a store new data goes to: the fastest on which all that is as new fits, as far as
-//! it has space.
+//! Choice of the tier for new data: the fastest tier on which all data of the same age or newer
+//! fits, provided that it has free space.
 //!
-//! Levels, trunk nodes and parts of hashed structures are alike here: what is written has its
-//! place in the order of ages. The newest data is the smallest part and is read and written most,
-//! so tiers fill from the first one on (Spillane 2012, section 5.1). A tier that is full is passed
-//! over, and so is one that takes nothing; whichever has most space is the last resort.
+//! Levels, trunk nodes and parts of hashed structures are treated alike: data written has a
+//! position in the order of ages. The newest data is the smallest part and is read and written
+//! most, so tiers are filled from the first one on (Spillane 2012, section 5.1). Tiers that are
+//! full or accept no new data are skipped; if none qualifies, the tier with the most free space is
+//! used.
 
 use alluvium_storage::extents::{Extent, UNIT};
 use alluvium_storage::store::{Store, TierSpace};
 
-/// Bytes that a step takes beside what it writes until it is over: an extent of its leaves, of its
-/// values and of its maplet.
+/// Bytes that a step allocates in addition to its output while it runs: one extent each for leaves,
+/// values and the maplet.
 const SLACK: u64 = 3 * 8 * UNIT;
 
-/// Of the capacity of a tier, compactions leave one part in 16 to what is new.
+/// Compactions leave 1/16 of a tier's capacity free for new data.
 const LEFT_FREE: u64 = 16;
 
-/// What is to be written.
+/// Data to be placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demand {
-    /// The bytes of all that is newer, itself included.
+    /// Bytes of all data at least as new, including this data.
     pub through_bytes: u64,
-    /// Its own bytes, about.
+    /// Approximate size of the data in bytes.
     pub bytes: u64,
-    /// Whether it comes into the structure, and is not written a second time.
+    /// Whether the data enters the structure, as opposed to being rewritten.
     pub is_new: bool,
 }
 
 impl Demand {
-    /// Returns the demand of what comes in, newer than all else.
+    /// Creates the demand of incoming data, which is newer than all other data.
     #[must_use]
     pub fn newest(bytes: u64) -> Demand {
         Demand {
@@ -38,8 +39,7 @@ impl Demand {
         }
     }
 
-    /// Returns the demand of what was written before, and is now one of `through_bytes` that are at
-    /// least as new.
+    /// Creates the demand of rewritten data, where `through_bytes` of data are at least as new.
     #[must_use]
     pub fn older(through_bytes: u64, bytes: u64) -> Demand {
         Demand {
@@ -49,8 +49,9 @@ impl Demand {
         }
     }
 
-    /// Returns the demand of what is one of `newer` of the `all` bytes of a structure, in a store
-    /// that holds `all_bytes`: other structures have their share of all tiers.
+    /// Creates the demand of data among the newest `newer` of a structure's `all` bytes, in a store
+    /// that holds `all_bytes`. The age is scaled to the store, because other structures share all
+    /// tiers.
     ///
     /// ```
     /// use alluvium_dictionary::placement::Demand;
@@ -63,8 +64,9 @@ impl Demand {
         Demand::older(u64::try_from(through).unwrap_or(u64::MAX), bytes)
     }
 
-    /// Returns the demand of what a compaction in a trunk node writes. Each height of a tree holds
-    /// `fanout` times what the next one holds, so all down to it have that part of the whole.
+    /// Creates the demand of a compaction in a trunk node at `height`. Each height of a tree holds
+    /// `fanout` times as much as the height above it, so the data down to it is a fixed fraction of
+    /// the whole.
     #[must_use]
     pub fn of_height(height: u8, fanout: u64, all_bytes: u64, bytes: u64) -> Demand {
         let below = fanout.max(2).saturating_pow(height.into());
@@ -73,7 +75,7 @@ impl Demand {
     }
 }
 
-/// Returns the tier that a demand is met on.
+/// Returns the tier for a demand.
 ///
 /// ```
 /// use alluvium_dictionary::placement::{Demand, choose};
@@ -90,17 +92,17 @@ impl Demand {
 /// ```
 ///
 /// # Panics
-/// When there are no tiers.
+/// If there are no tiers.
 #[must_use]
 pub fn choose(tiers: &[TierSpace], demand: &Demand) -> u8 {
     assert!(!tiers.is_empty(), "a store has a tier (T1)");
     choose_from(tiers, preferred(tiers, demand.through_bytes), demand)
 }
 
-/// Returns the tier that a demand is met on, by a rule of its own that prefers one.
+/// Returns the tier for a demand, with a given preferred tier.
 ///
 /// # Panics
-/// When there are no tiers.
+/// If there are no tiers.
 #[must_use]
 pub fn choose_from(tiers: &[TierSpace], preferred: usize, demand: &Demand) -> u8 {
     let last = tiers.len() - 1;
@@ -116,14 +118,15 @@ pub fn choose_from(tiers: &[TierSpace], preferred: usize, demand: &Demand) -> u8
     };
     let mut near_first = (preferred..=last).chain((0..preferred).rev());
     let open = (0..=last).filter(|&tier| tiers[tier].is_open);
-    // Of those with as much the first: `max_by_key` would take the last.
+    // The first of several tiers with equal space; `max_by_key` alone would return the last.
     let roomiest = || open.rev().max_by_key(|&tier| tiers[tier].free_bytes);
     let found = near_first.find(fits).or_else(roomiest).unwrap_or(0);
     debug_assert!(found < tiers.len(), "tiers are numbered (T1)");
     found as u8
 }
 
-/// Returns the first tier that has all of this, with those before it, as it is planned.
+/// Returns the first tier that, together with those before it, has a planned capacity of
+/// `through_bytes`.
 fn preferred(tiers: &[TierSpace], through_bytes: u64) -> usize {
     let mut planned = 0u64;
     let holds = |space: &TierSpace| {
@@ -135,13 +138,13 @@ fn preferred(tiers: &[TierSpace], through_bytes: u64) -> usize {
     tiers.iter().position(holds).unwrap_or(tiers.len() - 1)
 }
 
-/// Returns the tier that a demand is met on in a store.
+/// Returns the tier for a demand in a store.
 #[must_use]
 pub fn tier(store: &Store, demand: &Demand) -> u8 {
     tier_among(store, |_| *demand)
 }
 
-/// As [`tier`], with a demand that depends on the bytes of all that the store holds.
+/// As [`tier`], with a demand that depends on the total bytes in the store.
 #[must_use]
 pub fn tier_among(store: &Store, demand: impl FnOnce(u64) -> Demand) -> u8 {
     if store.tiers().count() == 1 {
@@ -151,8 +154,8 @@ pub fn tier_among(store: &Store, demand: impl FnOnce(u64) -> Demand) -> u8 {
     choose(&spaces, &demand(all_bytes))
 }
 
-/// Returns whether values in an extent are written again by a compaction to this tier: what sinks
-/// takes them along, and a tier that takes nothing new gives up what it has.
+/// Returns whether a compaction to this tier rewrites values in an extent. Values move down
+/// together with their keys, and values on a tier that accepts no new data are moved away.
 #[must_use]
 pub fn is_left(store: &Store, extent: &Extent, tier: u8) -> bool {
     extent.tier < tier || (extent.tier != tier && !store.takes_extents(extent.tier))
@@ -162,8 +165,8 @@ pub fn is_left(store: &Store, extent: &Extent, tier: u8) -> bool {
 mod tests {
     use super::*;
 
-    /// Tiers as "capacity/free" in slacks, of which three quarters are planned for, with a `!` for
-    /// one that takes nothing.
+    /// Parses tiers given as "capacity/free" in units of `SLACK`. Three quarters of the capacity
+    /// are planned. A `!` marks a tier that accepts no new data.
     fn tiers(text: &str) -> Vec<TierSpace> {
         let tier = |word: &str| {
             let (sizes, is_open) = match word.strip_suffix('!') {
@@ -210,7 +213,7 @@ mod tests {
         let (new, old) = (Demand::newest(49 * SLACK), older(0, 49));
         assert_eq!(place("1600/49 1600/50 1600/1600", &new), 1);
         assert_eq!(place("1600/50 1600/1600", &new), 0);
-        // A compaction leaves a sixteenth of it to what is new.
+        // A compaction leaves a sixteenth of the capacity for new data.
         assert_eq!(place("1600/149 1600/150", &old), 1);
         assert_eq!(place("1600/150 1600/1600", &old), 0);
         let last = older(u64::MAX, 49);

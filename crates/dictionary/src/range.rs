@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Keys from `low` on, up to but without `high`; without a `high`, all that follow.
+/// The keys in `low..high`; unbounded above if `high` is `None`.
 ///
 /// ```
 /// use alluvium_dictionary::range::KeyRange;
@@ -14,14 +14,14 @@ use std::fmt;
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct KeyRange {
-    /// The smallest key that may be in the range.
+    /// Inclusive lower bound.
     pub low: Box<[u8]>,
-    /// The smallest key beyond the range; none when there is no end.
+    /// Exclusive upper bound; `None` if the range is unbounded.
     pub high: Option<Box<[u8]>>,
 }
 
 impl KeyRange {
-    /// Creates the range from `low` up to but without `high`.
+    /// Creates the range `low..high`.
     #[must_use]
     pub fn new(low: &[u8], high: Option<&[u8]>) -> KeyRange {
         KeyRange {
@@ -30,43 +30,43 @@ impl KeyRange {
         }
     }
 
-    /// Every key.
+    /// Creates the range of all keys.
     #[must_use]
     pub fn everything() -> KeyRange {
         KeyRange::new(&[], None)
     }
 
-    /// Returns whether no key is in the range.
+    /// Returns whether the range contains no key.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.high.as_ref().is_some_and(|high| **high <= *self.low)
     }
 
-    /// Returns whether a key is in the range.
+    /// Returns whether the range contains a key.
     #[must_use]
     pub fn contains(&self, key: &[u8]) -> bool {
         *self.low <= *key && !self.ends_before(key)
     }
 
-    /// Returns whether a key lies behind the range's end.
+    /// Returns whether a key is at or after the range's upper bound.
     #[must_use]
     pub fn ends_before(&self, key: &[u8]) -> bool {
         self.high.as_ref().is_some_and(|high| **high <= *key)
     }
 
-    /// Returns whether a key from `low` to `high`, both included, is in the range.
+    /// Returns whether the range overlaps `low..=high`.
     #[must_use]
     pub fn overlaps(&self, low: &[u8], high: &[u8]) -> bool {
         *self.low <= *high && !self.ends_before(low) && !self.is_empty()
     }
 
-    /// Returns whether every key of `other` is in this range.
+    /// Returns whether the range contains every key of `other`.
     #[must_use]
     pub fn covers(&self, other: &KeyRange) -> bool {
         other.is_empty() || (self.low <= other.low && self.least_high(other) == other.high.as_deref())
     }
 
-    /// Returns the keys that are in both.
+    /// Returns the intersection of both ranges.
     #[must_use]
     pub fn intersect(&self, other: &KeyRange) -> KeyRange {
         KeyRange {

@@ -1,4 +1,4 @@
-//! What a check reads from, and what it says of what it has read.
+//! Input of a check, and statistics of what it has read.
 
 use alluvium_base::Purpose;
 use alluvium_storage::node::read_nodes;
@@ -6,7 +6,7 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{NodePointer, PageSize, Result, Tiers};
 use std::ops::AddAssign;
 
-/// The data files of a store, whether or not it is open. Everything is read past the cache.
+/// The data files of an open or closed store. All reads bypass the cache.
 #[derive(Clone, Copy, Debug)]
 pub struct Files<'f> {
     /// The data files.
@@ -16,7 +16,7 @@ pub struct Files<'f> {
 }
 
 impl<'f> Files<'f> {
-    /// Those of an open store.
+    /// Creates the files of an open store.
     #[must_use]
     pub fn of(store: &'f Store) -> Files<'f> {
         Files {
@@ -25,23 +25,24 @@ impl<'f> Files<'f> {
         }
     }
 
-    /// Reads nodes, several at a time. One that is damaged stops nothing.
+    /// Reads nodes in batches and passes each result to `visit`. A damaged node does not stop the
+    /// others.
     pub fn nodes(&self, pointers: &[NodePointer], visit: &mut dyn FnMut(usize, Result<Vec<u8>>)) {
         read_nodes(self.tiers, pointers, self.page_size, Purpose::Check, visit);
     }
 }
 
-/// What was read of one kind of structure.
+/// Nodes of one kind that were read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amount {
-    /// How many nodes or pages.
+    /// Number of nodes or pages.
     pub nodes: u64,
     /// Their bytes on the device.
     pub bytes: u64,
 }
 
 impl Amount {
-    /// Counts a node that was asked for, whether or not it was sound.
+    /// Counts a node that was requested, whether or not it was intact.
     pub fn add(&mut self, pointer: &NodePointer) {
         self.nodes += 1;
         self.bytes += pointer.read_len() as u64;
@@ -55,20 +56,20 @@ impl AddAssign for Amount {
     }
 }
 
-/// What a check has read, by structure.
+/// Amounts read by a check, by kind of node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amounts {
-    /// Nodes of a manifest that the superblock points to.
+    /// Manifest nodes that the superblock points to.
     pub manifest: Amount,
-    /// Nodes of the trunk.
+    /// Trunk nodes.
     pub trunk: Amount,
-    /// Footers of runs, with what they keep elsewhere.
+    /// Footers of runs, including their nodes stored elsewhere.
     pub footers: Amount,
     /// Index nodes of runs.
     pub index: Amount,
     /// Leaves of runs.
     pub leaves: Amount,
-    /// Nodes of values that are kept apart from their leaves.
+    /// Nodes of values stored separately from their leaves.
     pub values: Amount,
     /// Directories of maplets.
     pub directories: Amount,
@@ -78,7 +79,7 @@ pub struct Amounts {
     pub log: Amount,
     /// Records in the leaves.
     pub records: u64,
-    /// Those of them that readers can reach and whose values are kept apart: each value was read.
+    /// Of these, reachable records with a separate value. Each such value was read.
     pub values_apart: u64,
 }
 
@@ -99,7 +100,7 @@ impl AddAssign for Amounts {
 }
 
 impl Amounts {
-    /// All bytes.
+    /// Returns the total bytes of all kinds except the log.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.manifest.bytes

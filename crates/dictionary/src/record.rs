@@ -1,4 +1,4 @@
-//! Records as structures keep them: a message without its key, whose value may be elsewhere.
+//! Stored records: a message without its key, whose value may be stored separately.
 
 use crate::values::ValuePointer;
 use alluvium_base::{Kind, Message, Sequence};
@@ -6,12 +6,12 @@ use alluvium_base::{Kind, Message, Sequence};
 /// The longest key, in bytes.
 pub const MAX_KEY: usize = 64 << 10;
 
-/// A value, or where it is.
+/// A value, or a pointer to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
     /// The value itself.
     Inline(&'a [u8]),
-    /// Where it is in value extents; see [`read_value`](crate::values::read_value).
+    /// A pointer into value extents; see [`read_value`](crate::values::read_value).
     Separate(ValuePointer),
 }
 
@@ -25,23 +25,23 @@ impl Value<'_> {
         }
     }
 
-    /// Returns whether it has no bytes.
+    /// Returns whether the value is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// A message without its key, as a run holds it.
+/// A message without its key, as stored in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// When it was committed; 0 where no reader can ask any more.
+    /// Commit sequence number; 0 once it is older than every reader.
     pub sequence: Sequence,
-    /// What it does.
+    /// Kind of the message.
     pub kind: Kind,
-    /// When a put expires, in milliseconds of the caller's clock; 0 means never.
+    /// Expiry time of a put, in milliseconds of the caller's clock; 0 means never.
     pub expires_ms: u64,
-    /// The value of a put, the operand of a merge, nothing for a delete.
+    /// The value of a put or the operand of a merge; empty for a delete.
     pub value: Value<'a>,
 }
 

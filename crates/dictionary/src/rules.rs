@@ -1,12 +1,11 @@
-//! What the tree must know of keyspaces: where one ends in a key, and how its records are kept.
+//! Per-keyspace settings: the prefix that identifies a keyspace, and how its records are stored.
 
 use crate::merge::{CompactionFilter, Operator};
 use alluvium_storage::Codec;
 use std::fmt;
 use std::sync::Arc;
 
-/// What the tree must know about keys and cannot know itself. A keyspace is all keys that begin
-/// with its prefix.
+/// Maps keys to keyspaces. A keyspace is the set of keys that begin with its prefix.
 ///
 /// ```
 /// use alluvium_storage::Codec;
@@ -28,38 +27,38 @@ use std::sync::Arc;
 /// assert_eq!(schema.rules(b"\x01key").codec, Codec::Lz4);
 /// ```
 pub trait Schema: Send + Sync + fmt::Debug {
-    /// Returns how many bytes at the beginning of a key name its keyspace; not more than it has. No
-    /// keyspace's prefix is the beginning of another's.
+    /// Returns the length in bytes of the keyspace prefix of a key; at most the key's length. No
+    /// keyspace's prefix is a prefix of another's.
     fn prefix_len(&self, key: &[u8]) -> usize;
 
-    /// Returns the rules of the keyspace that a key is in, as they are now. A caller that walks
-    /// over keys asks once for each keyspace.
+    /// Returns the current rules of the keyspace that contains the key. A caller that iterates over
+    /// keys calls this once per keyspace.
     fn rules(&self, key: &[u8]) -> Arc<KeyspaceRules>;
 }
 
-/// How the records of a keyspace are kept. All of it may change at any time: what is written then
-/// follows it.
+/// Storage settings of a keyspace. They may change at any time and apply to data written
+/// afterwards.
 #[derive(Clone, Debug, Default)]
 pub struct KeyspaceRules {
-    /// The merge operator; without one, a merge message stands for its operand.
+    /// Merge operator. Without one, a merge message acts as a put of its operand.
     pub operator: Option<Arc<dyn Operator>>,
-    /// How leaves and separate values are encoded.
+    /// Codec for leaves and separate values.
     pub codec: Codec,
-    /// Values longer than this, in bytes, are kept apart from their keys; a quarter of a page if
-    /// absent, four pages at most.
+    /// Values longer than this many bytes are stored separately from their keys. At most four
+    /// pages; `None` means a quarter of a page.
     pub value_threshold: Option<usize>,
-    /// What a user says of values that compactions meet.
+    /// User filter that compactions apply to values.
     pub filter: Option<Arc<dyn CompactionFilter>>,
 }
 
-/// A schema in which all keys are in one keyspace.
+/// A schema with one keyspace that contains all keys.
 #[derive(Clone, Debug, Default)]
 pub struct OneKeyspace {
     rules: Arc<KeyspaceRules>,
 }
 
 impl OneKeyspace {
-    /// All keys, by these rules.
+    /// Creates the schema with the given rules.
     #[must_use]
     pub fn new(rules: KeyspaceRules) -> OneKeyspace {
         OneKeyspace {
@@ -78,7 +77,7 @@ impl Schema for OneKeyspace {
     }
 }
 
-/// The keyspace that a walk over keys is in.
+/// Caches the rules of the current keyspace during an iteration over keys.
 #[derive(Debug)]
 pub struct Keyspace {
     schema: Arc<dyn Schema>,
@@ -87,7 +86,7 @@ pub struct Keyspace {
 }
 
 impl Keyspace {
-    /// Before the first key.
+    /// Creates the cache in the state before the first key.
     pub fn new(schema: &Arc<dyn Schema>) -> Keyspace {
         Keyspace {
             schema: Arc::clone(schema),
@@ -96,7 +95,8 @@ impl Keyspace {
         }
     }
 
-    /// Goes on to a key; the rules when it is in another keyspace than the one before.
+    /// Advances to a key. Returns the rules if the key is in a different keyspace than the previous
+    /// one.
     #[inline]
     pub fn enter(&mut self, key: &[u8]) -> Option<&KeyspaceRules> {
         if self.rules.is_some() && key.starts_with(&self.prefix) {
@@ -119,13 +119,13 @@ impl Keyspace {
         self.rules.as_deref()
     }
 
-    /// Returns the rules of the last key's keyspace.
+    /// Returns the rules of the current keyspace.
     #[inline]
     pub fn rules(&self) -> &KeyspaceRules {
         self.rules.as_deref().expect("a key was entered")
     }
 
-    /// Returns the last key, or one of the same keyspace, without its prefix.
+    /// Strips the prefix of the current keyspace from a key of that keyspace.
     #[inline]
     pub fn user_key<'k>(&self, key: &'k [u8]) -> &'k [u8] {
         debug_assert!(key.starts_with(&self.prefix), "a key of the keyspace entered");

@@ -1,4 +1,4 @@
-//! The part of a sealed memtable that a dictionary takes.
+//! The part of a sealed memtable that belongs to one dictionary.
 
 use crate::deletes::Draft;
 use crate::memtable::{Cursor, Memtable};
@@ -6,7 +6,7 @@ use crate::range::KeyRange;
 use alluvium_base::Sequence;
 use std::sync::Arc;
 
-/// The part of a sealed memtable that a dictionary takes: the keys of its keyspaces.
+/// The part of a sealed memtable that belongs to one dictionary: the keys of its keyspaces.
 ///
 /// ```
 /// use alluvium_base::Message;
@@ -33,16 +33,17 @@ use std::sync::Arc;
 pub struct Share {
     /// The memtable.
     pub memtable: Arc<Memtable>,
-    /// The memtable holds every commit after the one before up to this one.
+    /// Last commit of the memtable. The memtable holds every commit after its predecessor up to
+    /// this one.
     pub cut: Sequence,
-    /// The keys, ascending; none overlap.
+    /// Key ranges of the share, ascending and disjoint.
     keys: Arc<[KeyRange]>,
-    /// Whether the share is the whole memtable, so that no key need be looked at.
+    /// Whether the share is the whole memtable, in which case keys need no filtering.
     is_whole: bool,
 }
 
 impl Share {
-    /// The messages about keys in `keys`, which ascend and do not overlap.
+    /// Creates a share of the messages whose keys are in `keys`, which are ascending and disjoint.
     #[must_use]
     pub fn new(memtable: Arc<Memtable>, cut: Sequence, keys: Arc<[KeyRange]>) -> Share {
         let ascend = |pair: &[KeyRange]| pair[0].high.as_ref().is_some_and(|high| *high <= pair[1].low);
@@ -56,20 +57,20 @@ impl Share {
         }
     }
 
-    /// The whole memtable.
+    /// Creates a share that covers the whole memtable.
     #[must_use]
     pub fn whole(memtable: Arc<Memtable>, cut: Sequence) -> Share {
         Share::new(memtable, cut, [KeyRange::everything()].into())
     }
 
-    /// Returns whether messages about a key are in the share.
+    /// Returns whether the share contains a key.
     #[must_use]
     pub fn contains(&self, key: &[u8]) -> bool {
         self.keys.iter().any(|range| range.contains(key))
     }
 
-    /// Returns the range deletes of the share: of each delete of the memtable what lies in the
-    /// share. A delete may begin in the share of another dictionary, or end there.
+    /// Returns the range deletes of the memtable, clipped to the share. A delete may extend into
+    /// the shares of other dictionaries.
     ///
     /// ```
     /// use alluvium_dictionary::memtable::Memtable;
@@ -94,7 +95,7 @@ impl Share {
         deletes
     }
 
-    /// Returns a cursor at the first key of the share; at no key if there is none.
+    /// Returns a cursor at the first key of the share; at the end if the share is empty.
     #[must_use]
     pub fn first(&self) -> Cursor<'_> {
         let mut cursor = self.memtable.cursor();
@@ -104,7 +105,7 @@ impl Share {
         cursor
     }
 
-    /// Returns a cursor at the first key of the share behind `key`.
+    /// Returns a cursor at the first key of the share after `key`.
     #[must_use]
     pub fn behind(&self, key: &[u8]) -> Cursor<'_> {
         let mut cursor = self.memtable.cursor();
@@ -121,7 +122,7 @@ impl Share {
         cursor
     }
 
-    /// Goes on to the next key of the share.
+    /// Advances to the next key of the share.
     #[inline]
     pub fn next(&self, cursor: &mut Cursor<'_>) {
         cursor.next();
@@ -129,7 +130,7 @@ impl Share {
         debug_assert!(cursor.key().is_none_or(|key| self.contains(key)));
     }
 
-    /// Passes over the keys of others.
+    /// Advances the cursor to the first key at or after its position that is in the share.
     #[inline]
     pub fn settle(&self, cursor: &mut Cursor<'_>) {
         if !self.is_whole {
@@ -144,7 +145,7 @@ impl Share {
             match self.keys.get(next) {
                 Some(range) if *range.low <= *key => return,
                 Some(range) => cursor.seek(&range.low),
-                // There is no key above the last one of the memtable.
+                // No key of the memtable is in the share any more: move past the last key.
                 None => {
                     cursor.last();
                     cursor.next();

@@ -1,4 +1,4 @@
-//! The atomics of this crate: the standard ones, or the model checker's under
+//! Atomics of this crate: those of the standard library, or those of the model checker under
 //! `--cfg alluvium_model_check`.
 
 #[cfg(alluvium_model_check)]
@@ -6,19 +6,19 @@ pub(crate) use shuttle::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Orderi
 #[cfg(not(alluvium_model_check))]
 pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
-/// How often a thread looks again before it gives the processor away: the thread that it waits for
-/// may not be running.
+/// Number of spins before a thread yields the processor, because the thread that it waits for may
+/// not be running.
 #[cfg(not(alluvium_model_check))]
 const SPINS: u32 = 64;
 
-/// Waits a moment for another thread, longer from turn to turn.
+/// Waits for another thread, longer with each call.
 #[derive(Debug, Default)]
 pub(crate) struct Backoff {
     turns: u32,
 }
 
 impl Backoff {
-    /// Lets the other thread go on.
+    /// Waits once.
     #[cold]
     pub(crate) fn wait(&mut self) {
         #[cfg(alluvium_model_check)]

@@ -1,4 +1,4 @@
-//! The root of a dictionary whose checkpoint is one piece of bytes, version 1.
+//! Root of a dictionary whose checkpoint is a single blob, version 1.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -16,17 +16,17 @@ const HERE: u8 = 0;
 const APART: u8 = 1;
 const _: () = assert!(HERE != APART, "a root says where the contents are");
 
-/// What a dictionary is opened from whose checkpoint is one piece of bytes.
+/// Root of a dictionary whose checkpoint is a single blob.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Root<'b> {
-    /// The contents.
+    /// The contents, stored inline.
     Here(&'b [u8]),
-    /// Where they are.
+    /// A pointer to the contents.
     Apart(ValuePointer),
 }
 
 impl<'b> Root<'b> {
-    /// Returns the root's bytes.
+    /// Encodes the root.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
@@ -43,7 +43,7 @@ impl<'b> Root<'b> {
         out
     }
 
-    /// Reads a root.
+    /// Decodes a root.
     ///
     /// # Errors
     /// [`Error::Corrupt`] or [`Error::NewerFormat`] at `place`.

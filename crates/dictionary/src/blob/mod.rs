@@ -1,15 +1,15 @@
-//! Bytes of any length that a checkpoint writes as a whole: in nodes of their own, each with a
-//! checksum.
+//! Byte strings of any length that a checkpoint writes as a whole, in separate nodes with one
+//! checksum each.
 //!
-//! *Knows*: in which extents the bytes are; how a root holds them or points to them.
+//! *Knows*: the extents that contain the bytes; how a root contains the bytes or a pointer to them.
 //!
-//! *Does not know*: what the bytes mean.
+//! *Does not know*: the meaning of the bytes.
 //!
 //! *Read in this order*: [`Blob`], [`Root`] (`format.rs`).
 //!
 //! Invariants:
 //!
-//! - **J1** The extents of a blob hold nothing else.
+//! - **J1** The extents of a blob contain no other data.
 
 mod format;
 
@@ -23,7 +23,7 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{Error, NodePointer, Result};
 use std::collections::BTreeMap;
 
-/// Bytes on the device, and the extents that hold nothing else.
+/// A byte string on the device, and its extents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blob {
     pointer: ValuePointer,
@@ -31,7 +31,7 @@ pub struct Blob {
 }
 
 impl Blob {
-    /// Writes `bytes`. Their extents belong to the generation that is being built.
+    /// Writes `bytes`. Their extents belong to the generation in progress.
     ///
     /// ```
     /// use alluvium_device::memory::MemoryDirectory;
@@ -47,10 +47,10 @@ impl Blob {
     /// ```
     ///
     /// # Errors
-    /// A full disk, which changes nothing; as the device says.
+    /// A full disk, which changes nothing; I/O errors.
     ///
     /// # Panics
-    /// When there are more than [`values::MAX_VALUE`] bytes.
+    /// If there are more than [`values::MAX_VALUE`] bytes.
     pub fn write(store: &Store, bytes: &[u8]) -> Result<Blob> {
         assert!(bytes.len() <= values::MAX_VALUE, "{} bytes", bytes.len());
         let writer = store.node_writer(store.writer_options(Purpose::Trunk, Class::Freeing))?;
@@ -70,10 +70,10 @@ impl Blob {
         })
     }
 
-    /// Reads what `pointer` points to in an open store, past the cache.
+    /// Reads the blob at `pointer` in an open store, bypassing the cache.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when what is there is not what was written; as the device says.
+    /// [`Error::Corrupt`] if the data is damaged; I/O errors.
     pub fn open(store: &Store, pointer: &ValuePointer) -> Result<(Blob, Vec<u8>)> {
         let (bytes, nodes) = read(Files::of(store), pointer, Purpose::Recovery)?;
         let mut extents = Vec::new();
@@ -93,7 +93,7 @@ impl Blob {
         Ok((blob, bytes))
     }
 
-    /// Returns where the bytes are.
+    /// Returns the pointer to the bytes.
     #[must_use]
     pub fn pointer(&self) -> &ValuePointer {
         &self.pointer
@@ -105,7 +105,7 @@ impl Blob {
         &self.extents
     }
 
-    /// Gives the extents up: the generation that is being built does without them.
+    /// Releases the extents in the generation in progress.
     pub fn release(self, store: &Store) {
         for extent in self.extents {
             store.extents().release(extent, store.epochs().current());
@@ -113,16 +113,18 @@ impl Blob {
     }
 }
 
-/// Reads the bytes that `pointer` points to, past the cache, and says which nodes hold them.
+/// Reads the bytes that `pointer` points to, bypassing the cache, and returns them with their
+/// nodes.
 ///
 /// # Errors
-/// [`Error::Corrupt`] when what is there is not what was written; as the device says.
+/// [`Error::Corrupt`] if the data is damaged; I/O errors.
 pub fn read(
     files: Files<'_>,
     pointer: &ValuePointer,
     purpose: Purpose,
 ) -> Result<(Vec<u8>, Vec<NodePointer>)> {
-    // The length comes from a pointer, and nodes could be named more than once.
+    // The length comes from an untrusted pointer, and a node could be referenced more than once:
+    // bound the allocation by the size of the data files.
     let mut files_bytes = 0;
     for tier in 0..files.tiers.count() {
         files_bytes += files.tiers.get(tier as u8)?.len();
@@ -140,9 +142,9 @@ pub fn read(
     Ok((bytes, nodes))
 }
 
-/// Returns the units that hold nodes, which ascend by tier and offset: neighbours as one extent,
-/// each with its live bytes. Nodes do not say which extents they are in, so these are as small as
-/// they can be.
+/// Returns minimal extents that cover the nodes, which ascend by tier and offset, with their live
+/// bytes. Adjacent units are joined. The real extents may be larger, because nodes do not record
+/// their extents.
 pub fn extents_of<'n>(nodes: impl Iterator<Item = &'n NodePointer>) -> Vec<(Extent, u64)> {
     let mut extents: Vec<(Extent, u64)> = Vec::new();
     for node in nodes {
@@ -177,8 +179,8 @@ pub fn extents_of<'n>(nodes: impl Iterator<Item = &'n NodePointer>) -> Vec<(Exte
     extents
 }
 
-/// Returns each extent that a root leads to, with its references and live bytes: those of the nodes
-/// that hold its contents, and those that the contents name, each as often as they do.
+/// Returns each extent reachable from a root, with its references and live bytes. `nodes` hold the
+/// root's contents; `named` are the extents that the contents refer to, one entry per reference.
 pub fn reached(mut nodes: Vec<NodePointer>, named: impl IntoIterator<Item = (Extent, u64)>) -> Vec<Reached> {
     nodes.sort_unstable_by_key(|node| (node.tier, node.offset));
     let mut extents: BTreeMap<Extent, (u32, u64)> = BTreeMap::new();

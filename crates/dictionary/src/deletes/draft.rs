@@ -1,7 +1,7 @@
-//! Range deletes before they are indexed: those of several sources together, and what readers can
-//! tell apart of them.
+//! Range deletes before they are indexed: merged from several sources and folded to what readers
+//! can distinguish.
 //!
-//! Keys are read once, in order, and are numbers from then on.
+//! Keys are read once, in order, and are represented by their numbers from then on.
 
 use super::format::{Growing, Keys, Walk};
 use super::list::List;
@@ -14,17 +14,17 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
-/// Range deletes in any order, and the keys at which they begin and end.
+/// Range deletes in any order, and the sorted keys at which they begin and end.
 #[derive(Clone, Debug, Default)]
 pub struct Draft {
     pub(super) keys: Keys,
-    /// Of each delete, from which key on, up to but without which.
+    /// Start (inclusive) and end (exclusive) of each delete, as key numbers.
     pub(super) ranges: Vec<(u32, u32)>,
-    /// Of each.
+    /// Sequence number of each delete.
     pub(super) sequences: Vec<Sequence>,
 }
 
-/// The next key of a source, cut to its range: the lowest first.
+/// The next key of a source, clamped to the source's range. A heap pops the lowest key first.
 struct Head<'k> {
     walk: Walk<'k>,
     range: &'k KeyRange,
@@ -59,7 +59,7 @@ impl Ord for Head<'_> {
 }
 
 impl Draft {
-    /// Returns the deletes of a list.
+    /// Creates a draft from a list.
     #[must_use]
     pub fn of(list: &List) -> Draft {
         let key = |place: u32| {
@@ -82,8 +82,8 @@ impl Draft {
         }
     }
 
-    /// All deletes of several sources, each cut to a range. They need not be sorted again where
-    /// each source is newer than those after it.
+    /// Merges the deletes of several sources, each clipped to a range. If each source is newer than
+    /// those after it, [`Draft::finish`] need not sort them.
     #[must_use]
     pub fn merged(sources: &[(&RangeDeletes, &KeyRange)]) -> Draft {
         let mut numbers: Vec<Vec<u32>> = Vec::new();
@@ -111,7 +111,7 @@ impl Draft {
             debug_assert!(numbers.is_sorted(), "keys of a source keep their order");
             for delete in source.deletes() {
                 let range = (numbers[delete.start as usize], numbers[delete.end as usize]);
-                // What lies outside of the source's range begins and ends at one of its ends.
+                // A delete outside the source's range has an empty range after clamping.
                 if range.0 < range.1 {
                     ranges.push(range);
                     sequences.push(delete.sequence);
@@ -125,20 +125,20 @@ impl Draft {
         }
     }
 
-    /// Returns how many there are.
+    /// Returns the number of deletes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ranges.len()
     }
 
-    /// Returns whether there are none.
+    /// Returns whether there are no deletes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// Cuts the deletes to ranges of keys, which ascend and do not overlap: of a delete remains
-    /// what lies in one of them, apart for each.
+    /// Clips the deletes to ranges of keys, which are ascending and disjoint. A delete that
+    /// overlaps several ranges becomes one delete per range.
     pub fn cut_to(&mut self, ranges: &[KeyRange]) {
         debug_assert!(
             ranges.windows(2).all(|pair| pair[0].ends_before(&pair[1].low)),
@@ -153,7 +153,7 @@ impl Draft {
         let mut numbers = Vec::with_capacity(self.keys.len());
         let mut walk = self.keys.walk();
         let mut is_left = walk.next();
-        // Adds the keys below a bound, then the bound.
+        // Adds the keys below a bound, then the bound itself.
         let mut add = |bound: Option<&[u8]>| {
             while is_left && bound.is_none_or(|bound| walk.key() < bound) {
                 numbers.push(keys.add(walk.key()));
@@ -181,10 +181,10 @@ impl Draft {
         self.set(&cut);
     }
 
-    /// Gives all deletes at or before `place` the number of the oldest of them: then all of them
-    /// delete the same, and ranges that touch become one. For a source that has applied its deletes
-    /// to its own messages and has no readers below `place`. The sources below it must hold nothing
-    /// as new as its oldest delete.
+    /// Sets the sequence number of all deletes at or before `place` to that of the oldest of them,
+    /// so that ranges that touch can be joined. The caller must have applied the deletes to its own
+    /// messages and have no readers below `place`. Older sources must hold nothing as new as the
+    /// oldest of these deletes.
     pub fn level(&mut self, place: Sequence) {
         let meant = self
             .sequences
@@ -201,9 +201,9 @@ impl Draft {
         }
     }
 
-    /// Leaves what readers can tell apart who read at one of `places`, which ascend, or above the
-    /// last of them: of the deletes between two places only the newest remains for each key. Those
-    /// above the last place all remain.
+    /// Keeps only what readers can distinguish that read at one of `places`, which are ascending,
+    /// or above the last of them. Of the deletes between two places, only the newest remains for
+    /// each key. All deletes above the last place remain.
     pub fn fold(&mut self, places: &[Sequence]) {
         let last = places.last().copied();
         if last.is_none() || self.sequences.iter().all(|&sequence| Some(sequence) > last) {
@@ -218,7 +218,8 @@ impl Draft {
         self.set(&folded);
     }
 
-    /// Leaves out the deletes of which `remains` does not say so: start, end, sequence number.
+    /// Keeps only the deletes for which `remains`, called with start, end and sequence number,
+    /// returns true.
     pub fn retain(&mut self, mut remains: impl FnMut(&[u8], &[u8], Sequence) -> bool) {
         let remaining: Vec<Delete> = self
             .deletes()
@@ -246,7 +247,7 @@ impl Draft {
         self.sequences = deletes.iter().map(|delete| delete.sequence).collect();
     }
 
-    /// Indexes them.
+    /// Builds the index.
     #[must_use]
     pub fn finish(mut self) -> RangeDeletes {
         self.prune();
@@ -288,7 +289,7 @@ impl Draft {
         }
     }
 
-    /// Forgets keys at which nothing begins or ends any more.
+    /// Drops keys at which no delete begins or ends any more.
     fn prune(&mut self) {
         let mut used = vec![false; self.keys.len()];
         for (start, end) in &self.ranges {
@@ -313,7 +314,7 @@ impl Draft {
     }
 }
 
-/// Adds, for every key, the newest of the deletes that are meant: disjoint ranges, in order.
+/// Adds the newest of `meant` for every key, as disjoint ranges in ascending order.
 fn fold_into(mut meant: Vec<Delete>, to: &mut Vec<Delete>) {
     meant.sort_unstable_by_key(|delete| (delete.start, delete.end, delete.sequence));
     let mut ends: Vec<u32> = meant
@@ -323,8 +324,8 @@ fn fold_into(mut meant: Vec<Delete>, to: &mut Vec<Delete>) {
     ends.sort_unstable();
     ends.dedup();
     let mut coming = meant.into_iter().peekable();
-    // What covers the keys from the boundary on, the newest at the top; what has ended is taken
-    // away when it is there.
+    // Deletes that cover the current cell, newest on top. A delete that has ended is removed only
+    // when it reaches the top.
     let mut open: BinaryHeap<(Sequence, u32)> = BinaryHeap::new();
     let mut last: Option<Delete> = None;
     for cell in ends.windows(2) {

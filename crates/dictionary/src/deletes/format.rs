@@ -1,4 +1,4 @@
-//! The bytes of range deletes, version 1, which a run's footer ends with. All integers are varints:
+//! Encoding of range deletes, version 1, at the end of a run's footer. All integers are varints:
 //! LEB128 of at most 10 bytes.
 //!
 //! ```text
@@ -12,8 +12,8 @@
 //!               sequence number without that of the one before
 //! ```
 //!
-//! The keys are the same in memory. No bytes that are read ask for much more memory than they have
-//! themselves.
+//! In memory the keys have the same encoding. Decoding never allocates much more memory than the
+//! length of its input.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::RangeDeletes;
@@ -21,22 +21,22 @@ use super::draft::Draft;
 use alluvium_base::bytes::{Reader, Truncated, Writer};
 use std::cmp::Ordering;
 
-/// Keys of a group, of which the first is whole.
+/// Keys per group; the first key of a group is stored in full.
 const GROUP: usize = 16;
 
-/// About how many bytes of deletes are handed on at a time.
+/// Approximate bytes of encoded deletes passed on at a time.
 const PIECE: usize = 16 << 10;
 
-/// Sorted keys, each once.
+/// Sorted, distinct keys, prefix-compressed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Keys {
     bytes: Box<[u8]>,
-    /// Where each group begins.
+    /// Offset of each group.
     groups: Box<[u32]>,
     count: u32,
 }
 
-/// Keys as they are added.
+/// Builder of [`Keys`].
 #[derive(Debug, Default)]
 pub(super) struct Growing {
     bytes: Vec<u8>,
@@ -46,7 +46,7 @@ pub(super) struct Growing {
 }
 
 impl Growing {
-    /// Allocates memory for the keys of several sources.
+    /// Reserves memory for the keys of several sources.
     pub(super) fn with_room<'k>(sources: impl Iterator<Item = &'k Keys> + Clone) -> Growing {
         let groups = sources.clone().map(|keys| keys.groups.len()).sum();
         Growing {
@@ -56,10 +56,10 @@ impl Growing {
         }
     }
 
-    /// Adds a key that is not below the one before; its number.
+    /// Adds a key that is not less than the previous one, and returns its number.
     ///
     /// # Panics
-    /// When there are 4 GiB of keys.
+    /// If the keys have 4 GiB or more.
     #[allow(
         clippy::indexing_slicing,
         reason = "both keys have at least the bytes that they have in common"
@@ -97,7 +97,7 @@ impl Growing {
     }
 }
 
-/// The keys one after the other.
+/// Iterator over the keys in order.
 #[derive(Debug)]
 pub(super) struct Walk<'k> {
     reader: Reader<'k>,
@@ -106,7 +106,7 @@ pub(super) struct Walk<'k> {
 }
 
 impl Walk<'_> {
-    /// Goes on to the next key, and whether there is one.
+    /// Advances to the next key. Returns false at the end.
     pub(super) fn next(&mut self) -> bool {
         if self.left == 0 {
             return false;
@@ -118,13 +118,13 @@ impl Walk<'_> {
         true
     }
 
-    /// The key that was gone to last.
+    /// Returns the current key.
     pub(super) fn key(&self) -> &[u8] {
         &self.key
     }
 }
 
-/// A key: how many bytes it shares with the one before, and the rest.
+/// Reads an entry: the number of bytes shared with the previous key, and the remaining bytes.
 #[inline]
 fn entry<'k>(reader: &mut Reader<'k>) -> Result<(usize, &'k [u8]), Truncated> {
     let (shared, rest) = (reader.varint()?, reader.varint()?);
@@ -132,7 +132,7 @@ fn entry<'k>(reader: &mut Reader<'k>) -> Result<(usize, &'k [u8]), Truncated> {
     Ok((usize::try_from(shared).unwrap_or(usize::MAX), reader.take(len)?))
 }
 
-/// How many bytes two keys have in common from their beginnings.
+/// Returns the length of the common prefix of two keys.
 #[inline]
 fn common_prefix(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(a, b)| a == b).count()
@@ -156,7 +156,7 @@ impl Keys {
         self.from(0)
     }
 
-    /// A key by its number.
+    /// Returns a key by its number.
     pub(super) fn get(&self, number: u32) -> Vec<u8> {
         let number = number as usize;
         let mut walk = self.from(number / GROUP);
@@ -166,7 +166,7 @@ impl Keys {
         walk.key
     }
 
-    /// How many keys are before a key, or at or before it (`included`).
+    /// Returns the number of keys less than `key`, or less than or equal to it if `included`.
     pub(super) fn count_before(&self, key: &[u8], included: bool) -> usize {
         let is_before = |order| order == Ordering::Less || (included && order == Ordering::Equal);
         let read = |at: usize| Reader::new(self.bytes.get(at..).unwrap_or_default());
@@ -177,13 +177,14 @@ impl Keys {
         };
         let first = group * GROUP;
         let mut reader = read(at as usize);
-        // How many bytes the key shares with the one before, which is before it.
+        // Length of the common prefix of `key` and the previous key, which is before `key`.
         let mut same = 0;
         let mut number = first;
         while number < self.len().min(first + GROUP)
             && let Ok((shared, rest)) = entry(&mut reader)
         {
-            // One that shares more than that differs from the key where the one before does.
+            // An entry that shares more than `same` bytes differs from `key` where the previous key
+            // does, so it is before `key` as well.
             if shared <= same {
                 let wanted = key.get(shared..).unwrap_or_default();
                 if shared < same || !is_before(rest.cmp(wanted)) {
@@ -196,14 +197,14 @@ impl Keys {
         number
     }
 
-    /// Bytes of memory.
+    /// Returns the memory used, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         self.bytes.len() + size_of_val(&*self.groups)
     }
 
-    /// Keys from bytes, if they are keys.
+    /// Decodes keys; `None` if the bytes are invalid.
     fn decode(bytes: &[u8], count: u64) -> Option<Keys> {
-        // Each has two lengths.
+        // Each key has at least two bytes, its lengths.
         let count = u32::try_from(count).ok()?;
         let mut groups = Vec::with_capacity((bytes.len() / 2).min(count as usize).div_ceil(GROUP));
         let mut reader = Reader::new(bytes);
@@ -231,10 +232,11 @@ impl Keys {
 }
 
 impl RangeDeletes {
-    /// Hands on the deletes' bytes, piece by piece: all of them together may be long.
+    /// Encodes the deletes and passes the bytes to `piece` in pieces, because the whole encoding
+    /// may be long.
     ///
     /// # Errors
-    /// As `piece` says.
+    /// Errors of `piece`.
     pub fn encode<E>(&self, mut piece: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         let keys = &self.keys;
         let mut out = Vec::new();
@@ -260,17 +262,17 @@ impl RangeDeletes {
         piece(&out)
     }
 
-    /// Reads deletes.
+    /// Decodes range deletes.
     ///
     /// # Errors
-    /// What was expected, where the bytes are none.
+    /// A description of the expected data, if the bytes are invalid.
     pub fn decode(reader: &mut Reader<'_>) -> Result<RangeDeletes, &'static str> {
         let bad = |_| "range deletes to their end";
         let (count, len) = (reader.varint().map_err(bad)?, reader.varint().map_err(bad)?);
         let bytes = reader.take(usize::try_from(len).unwrap_or(usize::MAX));
         let keys = Keys::decode(bytes.map_err(bad)?, count).ok_or("keys of range deletes in order")?;
         let count = reader.varint().map_err(bad)?;
-        // Each has three numbers.
+        // Each delete has at least three bytes, its numbers.
         let most = (reader.left() / 3) as u64;
         let room = count.min(most) as usize;
         let (mut ranges, mut sequences) = (Vec::with_capacity(room), Vec::with_capacity(room));
@@ -351,7 +353,7 @@ mod tests {
             for end in (0..bytes.len()).step_by(1 + bytes.len() / 2000) {
                 assert!(decode(&bytes[..end]).is_err());
             }
-            // Whatever they are, they are read without a panic, and what is read can be written.
+            // Arbitrary bytes are decoded without a panic, and the result can be encoded.
             for _ in 0..if count > 300 { 20 } else { 2000 } {
                 let mut bad = bytes.clone();
                 for _ in 0..random.usize(1..4) {

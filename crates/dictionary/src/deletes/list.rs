@@ -1,8 +1,9 @@
-//! Range deletes as they come.
+//! Range deletes in insertion order.
 
 use alluvium_base::Sequence;
 
-/// Where a delete's two keys are, which lie behind each other: up to the next one's.
+/// Position of a delete's two keys, which are stored contiguously and end where those of the next
+/// delete begin.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     at: u32,
@@ -10,7 +11,7 @@ struct Entry {
     sequence: Sequence,
 }
 
-/// Range deletes in any order, in two pieces of memory however many there are.
+/// Range deletes in insertion order, in two allocations.
 #[derive(Clone, Debug, Default)]
 pub struct List {
     keys: Vec<u8>,
@@ -18,11 +19,10 @@ pub struct List {
 }
 
 impl List {
-    /// Adds a delete of `start..end`. One that ends at or before its start deletes nothing and is
-    /// left out.
+    /// Adds a delete of `start..end`. An empty range is ignored.
     ///
     /// # Panics
-    /// When there are 4 GiB of keys.
+    /// If the keys have 4 GiB or more.
     pub fn push(&mut self, start: &[u8], end: &[u8], sequence: Sequence) {
         if start >= end {
             return;
@@ -41,19 +41,19 @@ impl List {
         );
     }
 
-    /// Returns how many there are.
+    /// Returns the number of deletes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Returns whether there are none.
+    /// Returns whether the list is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Returns a delete's two keys.
+    /// Returns the start and the end of a delete.
     pub(super) fn keys(&self, number: usize) -> (&[u8], &[u8]) {
         let (entry, next) = (&self.entries[number], self.entries.get(number + 1));
         let end = next.map_or(self.keys.len(), |next| next.at as usize);
@@ -64,7 +64,7 @@ impl List {
         self.keys[entry.at as usize..end].split_at(entry.start as usize)
     }
 
-    /// Every delete in the order in which they were added: start, end, sequence number.
+    /// Iterates over the start, end and sequence number of every delete in insertion order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8], Sequence)> {
         self.entries.iter().enumerate().map(|(number, entry)| {
             let (start, end) = self.keys(number);

@@ -1,18 +1,18 @@
-//! Range deletes that may overlap: kept once each, found by key and by reader.
+//! Index of range deletes, which may overlap: each is stored once and found by key and by reader.
 //!
-//! *Knows*: which deletes cover a key, which range around it a reader finds deleted, which deletes
-//! no reader can tell apart any more.
+//! *Knows*: which deletes cover a key, which range around a key is deleted for a reader, which
+//! deletes no reader can distinguish any more.
 //!
-//! *Does not know*: whose deletes they are: a memtable's or a run's.
+//! *Does not know*: whether the deletes belong to a memtable or to a run.
 //!
-//! *Read in this order*: `list.rs` (deletes as they come), `format.rs` (their keys, in memory and
-//! in a run), `draft.rs` (deletes of several sources together, and what readers can tell apart of
-//! them), `packed.rs`, `tree.rs`, this file (the index).
+//! *Read in this order*: `list.rs` (unindexed deletes), `format.rs` (their keys, in memory and in a
+//! run), `draft.rs` (merging deletes of several sources and folding them), `packed.rs`, `tree.rs`,
+//! this file (the index).
 //!
-//! The index is a segment tree (Bentley, 1977). The keys at which any delete begins or ends cut the
-//! keys into cells. A delete is entered at those nodes of a tree over the cells that together are
-//! its range: two a level at most. A lookup visits the nodes above one cell, and in each seeks the
-//! newest delete that the reader sees.
+//! The index is a segment tree (Bentley, 1977). The keys at which a delete begins or ends divide
+//! the key space into cells. A delete is entered at those nodes of a tree over the cells that
+//! together make up its range: at most two nodes per level. A lookup visits the ancestors of one
+//! cell and, in each, searches for the newest delete that the reader sees.
 //!
 //! ```text
 //!   deletes    3: a to m    7: g to z
@@ -20,18 +20,18 @@
 //!   tree       each node: the deletes that cover all its cells, and not all its parent's; oldest first
 //! ```
 //!
-//! A snapshot may keep hundreds of thousands of them, which are in memory as long as their run is
-//! open. So keys are kept without what they share with the one before, in groups of 16, and numbers
-//! in as few bits as do (`packed.rs`): about 20 bytes for a delete of short keys that overlaps few
-//! others.
+//! A snapshot may retain hundreds of thousands of deletes, which stay in memory as long as their
+//! run is open. Keys are therefore prefix-compressed in groups of 16, and numbers are bit-packed
+//! (`packed.rs`): a delete with short keys that overlaps few others takes about 20 bytes.
 //!
 //! Invariants:
 //!
-//! - **Z1** Every delete is kept once, and a reader at any place finds the newest one at or before
-//!   it.
-//! - **Z2** A delete takes at most its two keys and [`OVERHEAD`] bytes, however many overlap it.
-//! - **Z3** Folding changes the answer of no reader that it was told of, and of none above the last
-//!   of those.
+//! - **Z1** Every delete is stored once. A reader at any sequence number finds the newest delete at
+//!   or before it.
+//! - **Z2** A delete takes at most its two keys and [`OVERHEAD`] bytes, regardless of how many
+//!   others overlap it.
+//! - **Z3** Folding does not change the results of the readers passed to it, nor of any reader
+//!   above the last of them.
 
 mod draft;
 mod format;
@@ -52,12 +52,12 @@ use packed::Packed;
 use std::ops::Range;
 use tree::Tree;
 
-/// What a delete takes beside its two keys, at most: how long they are (8 bytes), itself (16), its
-/// share of the tree's nodes (16), two entries in each of up to 32 levels (256), and what there is
-/// once for an index.
+/// Maximum memory of a delete in addition to its two keys, in bytes: lengths of the keys (8), the
+/// delete itself (16), its share of the tree's nodes (16), two entries in each of up to 32 levels
+/// (256), and the fixed size of an index.
 pub const OVERHEAD: usize = 448;
 
-/// One delete: from which boundary on, up to but without which.
+/// A delete of the keys between two boundaries, the second excluded. Boundaries are key numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Delete {
     sequence: Sequence,
@@ -65,12 +65,11 @@ struct Delete {
     end: u32,
 }
 
-/// Sequence numbers that ascend.
+/// Sequence numbers in ascending order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Sequences {
-    /// The first.
     base: Sequence,
-    /// All of them without the first.
+    /// Differences from `base`.
     beyond: Packed,
 }
 
@@ -86,7 +85,7 @@ impl Sequences {
     }
 }
 
-/// Range deletes, indexed.
+/// An index of range deletes.
 ///
 /// ```
 /// use alluvium_dictionary::deletes::RangeDeletes;
@@ -98,21 +97,20 @@ impl Sequences {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RangeDeletes {
-    /// The keys at which any delete begins or ends.
+    /// The keys at which a delete begins or ends.
     keys: Keys,
-    /// Of each delete, the oldest first.
+    /// Sequence number of each delete, oldest first.
     sequences: Sequences,
-    /// Of each, from which boundary on.
+    /// First boundary of each delete.
     starts: Packed,
-    /// Of each, how many boundaries on it ends.
+    /// Length of each delete, in boundaries.
     lengths: Packed,
     count: u32,
     tree: Tree,
 }
 
 impl RangeDeletes {
-    /// Indexes deletes: start, end, sequence number. Those that end at or before their start delete
-    /// nothing.
+    /// Indexes deletes, given as start, end and sequence number. Empty ranges are dropped.
     #[must_use]
     pub fn new(deletes: &[(Vec<u8>, Vec<u8>, Sequence)]) -> RangeDeletes {
         let mut list = List::default();
@@ -125,19 +123,19 @@ impl RangeDeletes {
     /// Indexes the deletes of a list.
     ///
     /// # Panics
-    /// When there are 4 GiB of keys.
+    /// If the keys have 4 GiB or more.
     #[must_use]
     pub fn of(list: &List) -> RangeDeletes {
         Draft::of(list).finish()
     }
 
-    /// Returns whether there are none.
+    /// Returns whether the index is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Returns how many there are.
+    /// Returns the number of deletes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.count as usize
@@ -156,7 +154,7 @@ impl RangeDeletes {
         (0..self.len()).map(|number| self.delete(number))
     }
 
-    /// Tells every delete, the oldest first: start, end, sequence number.
+    /// Calls `tell` with the start, end and sequence number of every delete, oldest first.
     pub fn each(&self, mut tell: impl FnMut(&[u8], &[u8], Sequence)) {
         for delete in self.deletes() {
             tell(
@@ -172,14 +170,14 @@ impl RangeDeletes {
         (0..self.len()).map(|number| self.sequences.get(number))
     }
 
-    /// Returns the first key that is deleted, and the first behind all that are.
+    /// Returns the first deleted key and the end of the last deleted range.
     #[must_use]
     pub fn bounds(&self) -> Option<(Vec<u8>, Vec<u8>)> {
         let last = self.keys.len().checked_sub(1)?;
         Some((self.keys.get(0), self.keys.get(last as u32)))
     }
 
-    /// Only the deletes that are newer.
+    /// Returns an index of only the deletes newer than `than`.
     #[must_use]
     pub fn newer(&self, than: Sequence) -> RangeDeletes {
         let older = self.sequences().take_while(|&sequence| sequence <= than).count();
@@ -195,13 +193,13 @@ impl RangeDeletes {
         draft.finish()
     }
 
-    /// Returns the oldest delete at each node above a cell, and the newest that a reader at `at`
-    /// sees; nodes without any are left out.
+    /// For each ancestor of a cell, returns the oldest delete and the newest one that a reader at
+    /// `at` sees. Nodes without a visible delete are skipped.
     fn above(&self, cell: Option<usize>, at: Sequence) -> impl Iterator<Item = (usize, usize)> {
         self.tree.above(cell).filter_map(move |entries| {
             let is_seen = |place: usize| self.sequences.get(self.tree.entry(place)) <= at;
             let Range { start, end } = entries;
-            // Nearly every reader sees all of them.
+            // Fast path: nearly every reader sees all of them.
             let (mut low, mut high) = if is_seen(end - 1) {
                 (end, end)
             } else {
@@ -219,28 +217,28 @@ impl RangeDeletes {
         })
     }
 
-    /// Returns the cell that a key is in.
+    /// Returns the cell that contains a key.
     fn cell(&self, key: &[u8]) -> Option<usize> {
         self.keys.count_before(key, true).checked_sub(1)
     }
 
-    /// Returns the newest delete at or before `at` that covers a key, by its sequence number.
+    /// Returns the sequence number of the newest delete at or before `at` that covers a key.
     #[must_use]
     pub fn covering(&self, key: &[u8], at: Sequence) -> Option<Sequence> {
         let newest = |(_, newest)| self.sequences.get(newest);
         self.above(self.cell(key), at).map(newest).max()
     }
 
-    /// Returns the range of a delete at or before `at` that covers a key: of those looked at, one
-    /// that goes on furthest.
+    /// Returns the range of a delete at or before `at` that covers a key. Of the deletes examined,
+    /// this is the one with the greatest end.
     #[must_use]
     pub fn around(&self, key: &[u8], at: Sequence) -> Option<(Vec<u8>, Vec<u8>)> {
         let furthest = self.ends_of(self.cell(key), at).max_by_key(|delete| delete.end)?;
         Some((self.keys.get(furthest.start), self.keys.get(furthest.end)))
     }
 
-    /// Returns the range of a delete at or before `at` that covers every key just below `end`: of
-    /// those looked at, one that begins first.
+    /// Returns the range of a delete at or before `at` that covers every key just below `end`. Of
+    /// the deletes examined, this is the one with the smallest start.
     #[must_use]
     pub fn reaching(&self, end: &[u8], at: Sequence) -> Option<(Vec<u8>, Vec<u8>)> {
         let cell = self.keys.count_before(end, false).checked_sub(1);
@@ -248,15 +246,15 @@ impl RangeDeletes {
         Some((self.keys.get(first.start), self.keys.get(first.end)))
     }
 
-    /// Returns the newest and the oldest delete at each node above a cell: where ranges grow or
-    /// shrink from delete to delete, the widest is one of them.
+    /// Returns the newest and the oldest delete at each ancestor of a cell. If ranges grow or
+    /// shrink monotonically with age, one of these is the widest.
     fn ends_of(&self, cell: Option<usize>, at: Sequence) -> impl Iterator<Item = Delete> {
         self.above(cell, at)
             .flat_map(|(oldest, newest)| [self.delete(oldest), self.delete(newest)])
     }
 
-    /// Returns whether deletes at or before `at` cover every key from `low` on that is in a range,
-    /// or is not above `last`.
+    /// Returns whether deletes at or before `at` cover every key in `low..=last` that is inside
+    /// `range`.
     #[must_use]
     pub fn cover(&self, low: &[u8], last: &[u8], range: &KeyRange, at: Sequence) -> bool {
         let mut low = low.to_vec();
@@ -269,19 +267,18 @@ impl RangeDeletes {
         true
     }
 
-    /// Returns how many deletes touch a range.
+    /// Returns the number of deletes that touch a range.
     #[must_use]
     pub fn touching(&self, range: &KeyRange) -> usize {
         let low = self.keys.count_before(&range.low, true) as u32;
         let high = range.high.as_deref();
         let high = high.map_or(u32::MAX, |high| self.keys.count_before(high, false) as u32);
-        // A delete ends behind the range's low when its end is none of the boundaries at or before
-        // it.
+        // A delete ends after `range.low` if its end is not among the boundaries at or before it.
         let touches = |delete: &Delete| delete.end >= low && delete.start < high;
         self.deletes().filter(touches).count()
     }
 
-    /// Returns how many sequence numbers there are.
+    /// Returns the number of distinct sequence numbers.
     #[must_use]
     pub fn count_distinct(&self) -> usize {
         let mut last = None;
@@ -290,7 +287,7 @@ impl RangeDeletes {
             .count()
     }
 
-    /// Returns the bytes of memory.
+    /// Returns the memory used, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let numbers = [&self.sequences.beyond, &self.starts, &self.lengths];

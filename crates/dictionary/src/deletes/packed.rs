@@ -1,9 +1,8 @@
-//! Unsigned integers in as few bits each as the largest of them needs.
+//! Bit-packed unsigned integers: each takes as many bits as the largest of them needs.
 
-/// Bits of a word.
 const WORD: usize = u64::BITS as usize;
 
-/// Integers that do not change.
+/// An immutable array of bit-packed integers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Packed {
     bits: usize,
@@ -50,7 +49,7 @@ impl Packed {
         value & (u64::MAX >> (WORD - bits))
     }
 
-    /// Returns the bytes of memory.
+    /// Returns the memory used, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         size_of_val(&*self.words)
     }

@@ -1,7 +1,7 @@
 use super::*;
 use alluvium_base::message::LAST;
 
-/// A delete of keys of one byte.
+/// A delete of one-byte keys.
 type Small = (u8, u8, Sequence);
 
 /// The range of a step.
@@ -83,7 +83,7 @@ fn parts_of_ranges_are_counted_cut_and_covered() {
         let cut = Draft::merged(&sources).finish();
         let (from, last, at) = (random.u8(..20), random.u8(..20), random.u64(..31));
         let is_covered = (from..=last).all(|key| key >= high || newest(&deletes, key, at).is_some());
-        // Keys between those of one byte are as the byte before.
+        // Longer keys between two one-byte keys have the same result as the lower of these.
         assert_eq!(
             index.cover(&[from], &[last], &range, at),
             is_covered,
@@ -113,7 +113,7 @@ fn deletes_that_are_cut_to_ranges_delete_what_lies_in_those_and_nothing_else() {
         }
         let mut cut = Draft::of(&list(&deletes));
         cut.cut_to(&ranges);
-        // Levelled, so that ranges which touch become one: of those of others nothing is left.
+        // Levelled, so that adjacent ranges are joined. Nothing is left outside `ranges`.
         let mut joined = cut.clone();
         joined.level(LAST);
         joined.fold(&[LAST]);
@@ -156,7 +156,7 @@ fn folding_changes_no_answer_that_anybody_asks_for() {
                 );
             }
         }
-        // Between two places there are no more ranges than boundaries allow.
+        // Between two places there are at most as many ranges as boundaries permit.
         let kept = deletes.iter().filter(|delete| delete.2 > above).count();
         assert!(folded.len() <= places.len() * 2 * deletes.len() + kept);
     }

@@ -1,35 +1,34 @@
-//! The segment tree: which deletes cover which cells.
+//! Segment tree that maps cells to the deletes that cover them.
 //!
-//! Most of its nodes have no deletes of their own: a bit for each says which have some, and counts
-//! of bits say which they are.
+//! Most nodes have no entries. A bitmap marks the nodes that do, and popcounts give their
+//! positions.
 
 use super::packed::Packed;
 use std::ops::Range;
 
-/// Bits of a word.
 const WORD: usize = u64::BITS as usize;
 
-/// The tree. The root is node 1, the children of `n` are `2n` and `2n + 1`; the cells are the last
-/// nodes.
+/// The tree. The root is node 1, the children of node `n` are `2n` and `2n + 1`, and the cells are
+/// the last nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tree {
     cells: u32,
-    /// A bit for each node: whether it has entries.
+    /// Bitmap of the nodes with entries.
     has: Box<[u64]>,
-    /// How many bits are set before each word.
+    /// Number of bits set before each word.
     before: Box<[u32]>,
-    /// Where the entries of each node begin that has some, and where the last ones end.
+    /// Start of the entries of each node in the bitmap, and the end of the last ones.
     firsts: Packed,
-    /// Numbers of deletes, the oldest first within a node.
+    /// Delete numbers, grouped by node and oldest first within a node.
     entries: Packed,
 }
 
 impl Tree {
-    /// Builds the tree over `cells` cells. `ranges` has the first cell of each delete and the first
-    /// cell behind it, oldest delete first.
+    /// Builds the tree over `cells` cells. `ranges` contains the first cell of each delete and the
+    /// first cell after it, oldest delete first.
     ///
-    /// It walks through the deletes three times, for counts of each node would take more memory
-    /// than the tree.
+    /// It makes several passes over the deletes, because a counter for every node would take more
+    /// memory than the tree.
     pub(super) fn of(ranges: &[(u32, u32)], cells: u32) -> Tree {
         if ranges.is_empty() {
             return Tree::default();
@@ -66,8 +65,8 @@ impl Tree {
         for first in &mut firsts {
             sum += std::mem::replace(first, sum);
         }
-        // Each node's first entry is counted up as they are entered, and ends where the next node's
-        // begin.
+        // The start of each node's entries is incremented as they are entered, and ends up at the
+        // start of the next node's entries.
         let mut entries = vec![0u32; sum as usize];
         for (range, number) in ranges.iter().zip(0..) {
             tree.places(*range, |place| {
@@ -84,12 +83,13 @@ impl Tree {
         tree
     }
 
-    /// Tells the places of the nodes, among those with entries, that together are a range.
+    /// Calls `tell` with the position, among the nodes with entries, of each node that makes up a
+    /// range.
     fn places(&self, range: (u32, u32), mut tell: impl FnMut(usize)) {
         nodes(range, self.cells, |node| tell(self.place(node)));
     }
 
-    /// Returns how many nodes before this one have entries.
+    /// Returns the number of nodes with entries before this one.
     fn place(&self, node: usize) -> usize {
         let (word, bit) = (node / WORD, node % WORD);
         debug_assert!(self.has[word] >> bit & 1 == 1, "node {node} has entries");
@@ -97,7 +97,7 @@ impl Tree {
         self.before[word] as usize + lower.count_ones() as usize
     }
 
-    /// Returns where a node's entries are, if it has some.
+    /// Returns the range of a node's entries, if it has any.
     fn at(&self, node: usize) -> Option<Range<usize>> {
         if self.has[node / WORD] >> (node % WORD) & 1 == 0 {
             return None;
@@ -106,12 +106,12 @@ impl Tree {
         Some(self.firsts.get(place) as usize..self.firsts.get(place + 1) as usize)
     }
 
-    /// Returns the delete of an entry.
+    /// Returns the delete number of an entry.
     pub(super) fn entry(&self, place: usize) -> usize {
         self.entries.get(place) as usize
     }
 
-    /// Returns the entries of each node above a cell that has some, the oldest first.
+    /// Returns the entries, oldest first, of each ancestor of a cell that has any.
     #[inline]
     pub(super) fn above(&self, cell: Option<usize>) -> impl Iterator<Item = Range<usize>> {
         let cells = self.cells as usize;
@@ -129,14 +129,14 @@ impl Tree {
         })
     }
 
-    /// Returns the bytes of memory.
+    /// Returns the memory used, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         let bits = size_of_val(&*self.has) + size_of_val(&*self.before);
         bits + self.firsts.memory_bytes() + self.entries.memory_bytes()
     }
 }
 
-/// Tells the nodes that together are a range.
+/// Calls `tell` with each node of the canonical decomposition of a range.
 fn nodes((start, end): (u32, u32), cells: u32, mut tell: impl FnMut(usize)) {
     let mut low = start as usize + cells as usize;
     let mut high = end as usize + cells as usize;

@@ -1,12 +1,12 @@
-//! Lookups of many keys in one state: what some of them wait for is read while others go on.
+//! Batched lookups in one state: nodes for some keys are read while other keys are searched.
 //!
 //! ```text
 //! few keys -> search -> keys that miss a node come together -> one request -> wait -> search -> ...
 //! ```
 //!
-//! Keys with a missing node are collected, whether these have been searched once or several times,
-//! until they are enough for a request, or there is nothing else to do: a request has a price, and
-//! so has waiting for each of several by itself.
+//! Keys with a missing node are collected, however often they were searched before, until they are
+//! enough for one request or no other work is left. Both a request and a wait have a fixed cost,
+//! which is shared in this way.
 
 use super::Reader;
 use crate::fetch::{Brought, Peeking};
@@ -16,70 +16,69 @@ use alluvium_storage::{NodePointer, Pending, Residence, Result};
 use std::collections::VecDeque;
 use std::task::Poll;
 
-/// How many keys are searched for together.
+/// Number of keys searched together.
 const TOGETHER: usize = 16;
-/// How many of them miss a node when the nodes are asked for.
+/// Number of keys with missing nodes that triggers a request.
 const ENOUGH: usize = 12;
 
-/// How often a key may have missed a node before everything that it needs is kept until it is done:
-/// the cache may have lost what it was brought before it was looked at, and with little memory
-/// again and again.
+/// Number of misses of a key after which its nodes are pinned until it is done. Otherwise, with
+/// little memory, the cache could repeatedly evict nodes before the search uses them.
 const PATIENCE: u32 = 4;
 const _: () = assert!(
     0 < ENOUGH && ENOUGH <= TOGETHER,
     "a batch is asked for before it is full"
 );
 
-/// A key of a batch that has no answer yet.
+/// An unfinished key of a batch.
 #[derive(Debug)]
 pub struct Open<S> {
-    /// Its index among the keys of the batch.
+    /// Index among the keys of the batch.
     pub index: usize,
-    /// Where its search goes on.
+    /// Position of the search.
     pub search: S,
     /// Whether its search has ended.
     pub is_done: bool,
-    /// How often it has missed a node.
+    /// Number of misses so far.
     waits: u32,
 }
 
-/// A few keys, and what they wait for.
+/// A group of keys and the request they wait for.
 #[derive(Debug)]
 struct Few<S> {
     open: Vec<Open<S>>,
     pending: Option<Pending>,
 }
 
-/// A batch that is being looked up.
+/// State of a batched lookup.
 struct Batch<'r, 'k, 'g, 'o, R: Reader> {
     reader: &'r R,
     keys: &'k [Key<'k>],
     gathers: &'g mut [Gather<'o>],
     queue: VecDeque<Few<R::Search>>,
-    /// Keys that miss a node that was not asked for yet, and those nodes.
+    /// Keys with a missing node that was not requested yet, and these nodes.
     waiting: Vec<Open<R::Search>>,
     missing: Vec<NodePointer>,
 }
 
-/// Feeds a lookup for each key. What they wait for is read together.
+/// Looks up each key. Missing nodes are read together.
 ///
 /// # Errors
-/// As the device says; damage. What was fed is of no use then.
+/// I/O errors; damage. The states of the lookups are then undefined.
 ///
 /// # Panics
-/// When there are not as many lookups as keys.
+/// If there are not as many lookups as keys.
 pub fn gather_many<R: Reader>(reader: &R, keys: &[Key<'_>], gathers: &mut [Gather<'_>]) -> Result<()> {
     Batch::new(reader, keys, gathers).finish()
 }
 
-/// As [`gather_many`], without the device. Returns whether everything was found; what was fed is of
-/// no use otherwise.
+/// As [`gather_many`], without reading from the device. Returns whether all nodes were in memory;
+/// if not, the states of the lookups are undefined.
 ///
 /// # Errors
-/// As [`gather_many`].
+/// The same as [`gather_many`].
 ///
 /// # Panics
-/// As [`gather_many`].
+/// The same as [`gather_many`].
 pub fn gather_many_in_memory<R: Reader>(
     reader: &R,
     keys: &[Key<'_>],
@@ -114,7 +113,7 @@ impl<'r, 'k, 'g, 'o, R: Reader> Batch<'r, 'k, 'g, 'o, R> {
         }
     }
 
-    /// Searches until all are done.
+    /// Searches until all keys are done.
     fn finish(mut self) -> Result<()> {
         loop {
             let Some(Few { open, pending }) = self.queue.pop_front() else {
@@ -128,7 +127,7 @@ impl<'r, 'k, 'g, 'o, R: Reader> Batch<'r, 'k, 'g, 'o, R> {
             if let Some(mut pending) = pending
                 && !pending.poll()
             {
-                // The device may as well have everything, while there is nothing else to do.
+                // While this thread has nothing else to do, send all misses to the device.
                 if !self.waiting.is_empty() {
                     self.ask()?;
                 }
@@ -141,7 +140,7 @@ impl<'r, 'k, 'g, 'o, R: Reader> Batch<'r, 'k, 'g, 'o, R> {
         }
     }
 
-    /// Searches while no node is missing. Returns whether all are done.
+    /// Searches until a node is missing. Returns whether all keys are done.
     fn finish_in_memory(mut self) -> Result<bool> {
         while let Some(few) = self.queue.pop_front() {
             self.search(few.open)?;
@@ -152,7 +151,7 @@ impl<'r, 'k, 'g, 'o, R: Reader> Batch<'r, 'k, 'g, 'o, R> {
         Ok(true)
     }
 
-    /// Goes on with a few keys. Those that miss a node are added to the others that do.
+    /// Continues the search of a group of keys. Keys with a missing node are added to `waiting`.
     fn search(&mut self, mut open: Vec<Open<R::Search>>) -> Result<()> {
         debug_assert!(
             open.iter().all(|key| !key.is_done),
@@ -174,7 +173,7 @@ impl<'r, 'k, 'g, 'o, R: Reader> Batch<'r, 'k, 'g, 'o, R> {
         Ok(())
     }
 
-    /// Asks for the missing nodes. Their keys are searched for again once the nodes have been read.
+    /// Requests the missing nodes. Their keys are searched again once the nodes were read.
     fn ask(&mut self) -> Result<()> {
         let open = std::mem::take(&mut self.waiting);
         let nodes = std::mem::take(&mut self.missing);
@@ -184,7 +183,7 @@ impl<'r, 'k, 'g, 'o, R: Reader> Batch<'r, 'k, 'g, 'o, R> {
         debug_assert!(!nodes.is_empty(), "a key waits only for a node");
         let from = self.reader.nodes();
         let pending = from.cache.request(&nodes, from.purpose, Residence::Keep)?;
-        // There is no frame for some of it.
+        // The cache has no frames for some of the nodes.
         if pending.skipped() > 0 {
             return self.insist(open, nodes);
         }
@@ -195,7 +194,7 @@ impl<'r, 'k, 'g, 'o, R: Reader> Batch<'r, 'k, 'g, 'o, R> {
         Ok(())
     }
 
-    /// Reads and waits until these keys are done, and keeps what was read until then.
+    /// Searches these keys to the end with blocking reads, and keeps the nodes read until then.
     fn insist(&mut self, mut open: Vec<Open<R::Search>>, mut nodes: Vec<NodePointer>) -> Result<()> {
         let from = self.reader.nodes();
         let mut brought = Brought::default();

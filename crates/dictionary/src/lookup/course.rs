@@ -1,4 +1,4 @@
-//! Lookups that never block: the caller that polls them has many under way on one thread.
+//! Non-blocking lookups, of which a caller can poll many on one thread.
 
 use super::Reader;
 use crate::fetch::{Brought, Peeking};
@@ -9,11 +9,11 @@ use alluvium_base::Sequence;
 use alluvium_storage::{NodePointer, Pending, Result};
 use std::task::Poll;
 
-/// The state of a polled lookup of one key between two polls: what is known of the key, and where
-/// its search goes on.
+/// State of a polled lookup between two polls: what is known about the key, and the position of its
+/// search.
 ///
-/// It holds neither a state of the dictionary nor a memtable. When the dictionary has changed, the
-/// lookup begins again, and finds most of what it needs in the cache.
+/// It holds neither a state of the dictionary nor a memtable. If the dictionary has changed, the
+/// lookup restarts and finds most of the nodes it needs in the cache.
 ///
 /// ```text
 ///   loop   take a reader; of another state than the course's? begin again: Course::begin, memtables, ...
@@ -22,20 +22,20 @@ use std::task::Poll;
 ///          tell Course::asked() what became of it
 /// ```
 ///
-/// Few things are waited for all the same: a value longer than a node, a node that does not fit in
-/// the cache, and a node that was evicted before the lookup came back to it.
+/// A poll blocks only in rare cases: for a value longer than a node, for a node that does not fit
+/// in the cache, and for a node that was evicted before the lookup continued.
 #[derive(Debug)]
 pub struct Course<S> {
     known: Known,
-    /// None until it was begun once.
+    /// `None` until the first start.
     search: Option<S>,
-    /// The state that is searched.
+    /// Number of the state being searched; `None` if the lookup must restart.
     state: Option<u64>,
-    /// Nodes that are missing from the cache in that state.
+    /// Nodes missing from the cache.
     missing: Vec<NodePointer>,
-    /// What was asked for in that state.
+    /// Nodes requested so far in this state.
     asked: Vec<NodePointer>,
-    /// From now on it waits for missing nodes, because not all of them could be asked for.
+    /// Whether the lookup blocks on missing nodes, because not all of them could be requested.
     waits: bool,
 }
 
@@ -53,7 +53,7 @@ impl<S> Default for Course<S> {
 }
 
 impl<S> Course<S> {
-    /// Begins a lookup again in the state that `reader` sees, with the memory that it has.
+    /// Restarts the lookup in the state of `reader` and keeps the allocated memory.
     pub fn begin<R: Reader<Search = S>>(&mut self, reader: &R, at: Sequence, now_ms: u64) {
         self.known.reset(at, now_ms);
         match &mut self.search {
@@ -66,18 +66,18 @@ impl<S> Course<S> {
         self.waits = false;
     }
 
-    /// Forgets where it was begun: the next poll begins again.
+    /// Detaches the lookup from its state, so that the next poll restarts it.
     pub fn leave(&mut self) {
         self.state = None;
     }
 
-    /// Returns whether it was begun in the state that `reader` sees: only there can it go on.
+    /// Returns whether the lookup began in the state of `reader`. It can continue only there.
     #[must_use]
     pub fn is_of<R: Reader<Search = S>>(&self, reader: &R) -> bool {
         self.state == Some(reader.state())
     }
 
-    /// Returns what is known, to be fed; [`Course::suspend`] takes it back.
+    /// Takes the state of the key, to add messages. [`Course::suspend`] returns it.
     pub fn resume<'op>(&mut self, operator: Option<&'op dyn Operator>) -> Gather<'op> {
         Gather {
             operator,
@@ -85,34 +85,34 @@ impl<S> Course<S> {
         }
     }
 
-    /// Takes back what is known.
+    /// Returns the state of the key taken by [`Course::resume`].
     pub fn suspend(&mut self, gather: Gather<'_>) {
         debug_assert!(!gather.is_decided(), "L2: what is decided is not polled again");
         self.known = gather.known;
     }
 
-    /// Returns the nodes without which it cannot go on.
+    /// Returns the nodes that the lookup is waiting for.
     #[must_use]
     pub fn missing(&self) -> &[NodePointer] {
         &self.missing
     }
 
-    /// Notes that the missing nodes were asked for. If some were skipped, the lookup waits for them
-    /// when it goes on.
+    /// Records that the missing nodes were requested. If some were skipped, the lookup blocks on
+    /// them when it continues.
     pub fn asked(&mut self, pending: &Pending) {
         debug_assert!(self.state.is_some(), "L3: only what was begun misses nodes");
         self.waits = pending.skipped() > 0;
         self.asked.append(&mut self.missing);
     }
 
-    /// Feeds the lookup as far as what is in memory leads. When it is pending,
-    /// [`Course::missing`] says what it needs.
+    /// Continues the lookup as far as possible with nodes in memory. If it is pending,
+    /// [`Course::missing`] lists the nodes it needs.
     ///
     /// # Errors
-    /// As the device says; damage.
+    /// I/O errors; damage.
     ///
     /// # Panics
-    /// When it was begun in another state.
+    /// If the lookup began in another state.
     pub fn advance<R: Reader<Search = S>>(
         &mut self,
         reader: &R,
@@ -133,9 +133,9 @@ impl<S> Course<S> {
                 return Poll::Ready(done);
             }
             let missing = fetch.into_missing();
-            // A node that was asked for and is missing again has failed, or was evicted before it
-            // was looked at: waiting for it gives the node, or the error. No node is asked for
-            // twice, so that this comes to an end.
+            // A node that was requested and is missing again could not be read, or was evicted
+            // before use. A blocking read returns the node or the error. No node is requested
+            // twice, so the loop terminates.
             self.waits |= missing.iter().any(|pointer| self.asked.contains(pointer));
             if !self.waits {
                 self.missing = missing;

@@ -1,14 +1,15 @@
-//! Drives point lookups in a dictionary: one that waits, a batch, and one that is polled.
+//! Drivers for point lookups: blocking, batched and polled.
 //!
-//! *Knows*: which nodes a lookup still needs, when they are asked for, and when to wait for them.
+//! *Knows*: which nodes a lookup still needs, when to request them, and when to wait for them.
 //!
-//! *Does not know*: how a dictionary finds a key, what memtables and the record cache say.
+//! *Does not know*: how a dictionary finds a key; the contents of memtables and of the record
+//! cache.
 //!
 //! *Read in this order*: [`Reader`] (one step of a lookup, which a
 //! dictionary implements), [`gather`], [`batch`] and [`course`].
 //!
-//! A dictionary implements one step: it goes on with a [`Gather`] until the key is decided or a
-//! node is missing. Where nodes come from ([`Fetch`]) makes the difference:
+//! A dictionary implements a single step: it continues a [`Gather`] until the key is decided or a
+//! node is missing. The drivers differ in their source of nodes ([`Fetch`]):
 //!
 //! ```text
 //!            node missing        then
@@ -19,9 +20,9 @@
 //!
 //! Invariants:
 //!
-//! - **L1** A node is asked for only while a lookup waits for it.
-//! - **L2** A lookup that is decided takes no further step.
-//! - **L3** A lookup goes on only in the state of the dictionary that it was begun in.
+//! - **L1** A node is requested only while a lookup waits for it.
+//! - **L2** A decided lookup takes no further step.
+//! - **L3** A lookup continues only in the state of the dictionary in which it began.
 
 pub mod batch;
 pub mod course;
@@ -37,27 +38,27 @@ use alluvium_storage::Result;
 use std::fmt;
 use std::task::Poll;
 
-/// Reads one state of a dictionary (O2). It should not live long.
+/// A reader of one state of a dictionary (O2). It should be short-lived.
 ///
 /// A dictionary implements one step of a lookup, [`Reader::search`]; this module drives it.
 pub trait Reader {
-    /// Where the lookup of one key goes on in this state.
+    /// Position of one key's lookup in this state.
     type Search: fmt::Debug + Send;
 
-    /// Returns the last commit that the state holds.
+    /// Returns the last commit that the state contains.
     fn cut(&self) -> Sequence;
 
-    /// Returns the number of the state. A lookup goes on only in the state that it was begun in.
+    /// Returns the number of the state. A lookup continues only in the state in which it began.
     fn state(&self) -> u64;
 
-    /// Returns the source of the dictionary's nodes that waits for them.
+    /// Returns the blocking source of the dictionary's nodes.
     fn nodes(&self) -> Blocking<'_>;
 
-    /// Feeds a lookup that is not decided, until it is, or there is no more, or a node is missing.
-    /// A lookup that misses a node goes on where it was.
+    /// Continues an undecided lookup until it is decided, the data is exhausted, or a node is
+    /// missing. After a miss, a further call continues at the same position.
     ///
     /// # Errors
-    /// As the device says; damage.
+    /// I/O errors; damage.
     fn search<F: Fetch>(
         &self,
         key: Key<'_>,
@@ -66,10 +67,10 @@ pub trait Reader {
         fetch: &F,
     ) -> Poll<Result<()>>;
 
-    /// As [`Reader::search`] for a few keys of a batch, and marks those that are done.
+    /// As [`Reader::search`] for a few keys of a batch. Marks the keys that are done.
     ///
     /// # Errors
-    /// As [`Reader::search`].
+    /// The same as [`Reader::search`].
     fn search_together<F: Fetch>(
         &self,
         open: &mut [Open<Self::Search>],
@@ -85,18 +86,18 @@ pub trait Reader {
     /// Returns a search that has not begun.
     fn new_search(&self) -> Self::Search;
 
-    /// Begins a search again in this state, with the memory that it has.
+    /// Resets a search to the beginning in this state and keeps its allocated memory.
     fn restart(&self, search: &mut Self::Search) {
         *search = self.new_search();
     }
 
-    /// Notes that the search for a key has ended here: maintenance may want to know which parts are
+    /// Called when the search for a key has ended, so that maintenance can learn which parts are
     /// read often.
     fn ended(&self, _key: Key<'_>) {}
 }
 
-/// Takes a step of each search of a batch, and marks those that are done. `search` gets the index
-/// of the key.
+/// Runs `search` for each search of a batch, with the index of its key, and marks those that are
+/// done.
 pub(crate) fn search_each<S>(
     open: &mut [Open<S>],
     mut search: impl FnMut(usize, &mut S) -> Poll<Result<()>>,
@@ -110,10 +111,10 @@ pub(crate) fn search_each<S>(
     Ok(())
 }
 
-/// Feeds the lookup of one key, and waits for the nodes that it needs.
+/// Looks up one key and waits for the nodes that it needs.
 ///
 /// # Errors
-/// As the device says; damage.
+/// I/O errors; damage.
 #[inline]
 pub fn gather<R: Reader>(reader: &R, key: Key<'_>, gather: &mut Gather<'_>) -> Result<()> {
     if gather.is_decided() {

@@ -1,5 +1,5 @@
-//! The memory of a memtable: one reservation, handed out upwards, never moved, freed as a whole.
-//! Every pointer into it is made here.
+//! The memory of a memtable: one reservation, allocated upwards, never moved, and freed as a whole.
+//! All pointers into it are created in this file.
 
 use super::MAX_KEY;
 use super::node::{Bank, Children, Kind as BankKind, NodeId, first_word};
@@ -12,38 +12,38 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32 as Settled;
 
-/// A place in the arena: an offset in units of eight bytes. Zero is nothing.
+/// A place in the arena: an offset in units of eight bytes. Zero means none.
 pub(super) type Place = u32;
 
 pub(super) const UNIT: usize = align_of::<Header>();
 const _: () = assert!(UNIT == 8);
 
-/// What nodes begin at, and what the processor fetches at once.
+/// Alignment of banks and unit of prefetching: a cache line, in bytes.
 pub(super) const LINE: usize = 64;
 
-/// Below this limit huge pages would cost more memory than they save time.
+/// Minimum limit for huge pages; below it they would cost more memory than they save time.
 const HUGE_FROM: usize = 2 * HUGE_PAGE;
 
-/// How much memory beyond what was taken the system is asked for ahead, at most, and how much at
-/// once: a huge page takes the system a tenth of a millisecond, and five where a host of virtual
-/// machines has to find it first.
+/// Maximum memory that the system provides beyond what is used, and the amount per request.
+/// Providing a huge page takes the system a tenth of a millisecond, or five milliseconds if a host
+/// of virtual machines must find it first.
 const AHEAD: usize = 8 << 20;
 const SLICE: usize = HUGE_PAGE;
 
-/// Bytes of a node's word.
+/// Size of a node's word.
 pub(super) const WORD: usize = size_of::<AtomicU64>().next_multiple_of(UNIT);
 
-/// What stands before a record's key and operand.
+/// Header of a record, followed by key and operand.
 struct Header {
     sequence: Sequence,
     expires_ms: u64,
     /// The next older record of the same key.
     older: AtomicU32,
-    /// An older record of the same key, mostly further away (M7).
+    /// An older record of the same key, usually further back (M7).
     jump: AtomicU32,
     operand_len: u32,
-    /// The key's length, the kind, the rank of the jump. The standard atomic, also under the model
-    /// checker: it is set before the record is published, and never after.
+    /// Length of the key, kind, and rank of the jump. A standard atomic also under the model
+    /// checker, because it is set before the record is published and never changed afterwards.
     about: Settled,
 }
 
@@ -54,16 +54,16 @@ const KIND_AT: u32 = 20;
 const RANK_AT: u32 = 24;
 const _: () = assert!(MAX_KEY <= KEY_LEN as usize);
 
-/// The block of memory. It costs what was taken, in pages of the system: huge ones, so that a
-/// reader who jumps about in it does not wait for page tables (a third of a lookup in 64 MiB
-/// otherwise).
+/// The block of memory. It occupies only as much physical memory as was used, rounded up to pages.
+/// Huge pages save readers with random access page table walks (otherwise a third of a lookup in 64
+/// MiB).
 #[derive(Debug)]
 pub(super) struct Arena {
     memory: Anonymous,
-    /// On a line of its own: every writer changes it now and then, and readers need the line
-    /// beside.
+    /// End of the used memory. On its own cache line, because writers change it now and then while
+    /// readers need the adjacent fields.
     used: CachePadded<AtomicUsize>,
-    /// How much of the memory the system has provided, or was asked for.
+    /// End of the memory that the system was asked to provide.
     provided: AtomicUsize,
 }
 
@@ -85,8 +85,8 @@ impl Arena {
         }
     }
 
-    /// Returns the same memory with nothing taken. No places in it are in use any more, and memory
-    /// that is taken again is written before it is read.
+    /// Returns the same memory, empty. Places in it are invalid. Memory allocated again is written
+    /// before it is read.
     pub(super) fn cleared(self) -> Arena {
         debug_assert!(
             self.used.load(Ordering::Relaxed) <= self.memory.len(),
@@ -100,13 +100,14 @@ impl Arena {
         }
     }
 
-    /// Asks the system for a slice of the memory that is taken next, unless it was asked for
-    /// enough: for more the more was taken, so that a small arena stays small, and never for more
-    /// than `most`. One thread at a time.
+    /// Makes the system provide the next slice of memory, unless enough is provided already. The
+    /// amount provided ahead grows with the amount used, so that a small arena stays small, and
+    /// never exceeds `most`. Returns whether a slice was provided. Only one thread may call this at
+    /// a time.
     pub(super) fn provide(&self, most: usize) -> bool {
         let used = self.used.load(Ordering::Relaxed);
         let wanted = used.saturating_add(AHEAD.min(used.saturating_mul(4)));
-        // What writers have reached by themselves they were given.
+        // Memory that writers have reached is provided already.
         let from = self.provided.load(Ordering::Relaxed).max(used / SLICE * SLICE);
         let to = (from + SLICE).min(most).min(self.memory.len());
         if from >= wanted || from >= to {
@@ -121,7 +122,7 @@ impl Arena {
         true
     }
 
-    /// Returns how many bytes were taken.
+    /// Returns the number of bytes used.
     pub(super) fn used(&self) -> usize {
         debug_assert!(
             self.used.load(Ordering::Relaxed) >= LINE,
@@ -130,9 +131,9 @@ impl Arena {
         self.used.load(Ordering::Relaxed) - LINE
     }
 
-    /// Takes `bytes` for good, at a multiple of `align`. Returns their offset, or none when fewer
-    /// are left. Memory that a caller keeps elsewhere is charged by taking as much here and leaving
-    /// it unused, so that a single number bounds it all (M5).
+    /// Allocates `bytes` permanently, aligned to `align`. Returns their offset, or `None` if too
+    /// few are left. Memory allocated elsewhere on behalf of the memtable is charged by allocating
+    /// as much here and leaving it unused, so that a single limit bounds the total (M5).
     pub(super) fn take(&self, bytes: usize, align: usize) -> Option<usize> {
         debug_assert!(
             bytes > 0 && align.is_power_of_two() && align >= UNIT,
@@ -147,7 +148,7 @@ impl Arena {
         Some(used.next_multiple_of(align))
     }
 
-    /// Returns how many bytes a record takes.
+    /// Returns the size of a record in the arena.
     pub(super) fn cost(key: &[u8], operand: &[u8]) -> usize {
         (size_of::<Header>() + key.len() + operand.len()).next_multiple_of(UNIT)
     }
@@ -208,7 +209,7 @@ impl Arena {
         (at / UNIT) as Place
     }
 
-    /// Writes the word of a node that begins with a bank, locked.
+    /// Writes the word of a new node with this bank, locked.
     ///
     /// # Safety
     /// `at..at + WORD` was taken, begins at a unit, and belongs to this call alone.
@@ -225,7 +226,7 @@ impl Arena {
         (at / UNIT) as NodeId
     }
 
-    /// Returns a record that exists.
+    /// Returns an existing record.
     #[inline]
     pub(super) fn record(&self, place: Place) -> Record<'_> {
         debug_assert!(place != 0, "M2: place 0 is no record");
@@ -235,37 +236,35 @@ impl Arena {
         }
     }
 
-    /// Returns the key of a record, or nothing at all for place 0, which an optimistic reader may
-    /// see.
+    /// Returns the key of a record; empty for place 0, which an optimistic reader may see.
     #[inline]
     pub(super) fn key(&self, place: Place) -> &[u8] {
         if place == 0 { &[] } else { self.record(place).key() }
     }
 
-    /// Returns the word of a node that exists.
+    /// Returns the word of an existing node.
     pub(super) fn word(&self, id: NodeId) -> &AtomicU64 {
         // SAFETY: ids come from `put_word` alone and reach others by release and acquire (M4);
         // words change atomically.
         unsafe { self.at(id).cast::<AtomicU64>().as_ref() }
     }
 
-    /// Returns a bank that exists.
+    /// Returns an existing bank.
     pub(super) fn bank(&self, place: Place) -> &Bank {
         // SAFETY: places of banks come from `put_bank` alone and reach others by release and
         // acquire, in a node's word (M4); banks change by atomics only.
         unsafe { self.at(place).cast::<Bank>().as_ref() }
     }
 
-    /// Returns the children behind an inner node's bank that exists.
+    /// Returns the children that follow the bank of an inner node.
     pub(super) fn children(&self, place: Place) -> &Children {
         debug_assert!(self.bank(place).is_inner());
-        // SAFETY: as in `bank`; a bank never changes its kind, and behind an inner node's its
-        // children were written with it.
+        // SAFETY: as in `bank`; a bank never changes its kind, and the children of an inner node
+        // were written directly after its bank, together with it.
         unsafe { self.at(place).add(size_of::<Bank>()).cast::<Children>().as_ref() }
     }
 
-    /// Asks the processor for `bytes` from a place on. A hint, which changes nothing and may name
-    /// any place.
+    /// Prefetches `bytes` from a place on. Only a hint; any place is allowed.
     #[inline(always)]
     pub(super) fn prefetch(&self, place: Place, bytes: usize) {
         #[cfg(target_arch = "x86_64")]
@@ -345,19 +344,19 @@ impl<'a> Record<'a> {
         self.header().older.store(place, Ordering::Release);
     }
 
-    /// Returns an older record of the key that a reader may go to who looks for one at least as
-    /// old; 0 where there is none.
+    /// Returns an older record of the key, which a reader may follow if its sequence number is
+    /// still too new for the reader; 0 if there is none.
     #[inline]
     pub(super) fn jump(self) -> Place {
         self.header().jump.load(Ordering::Acquire)
     }
 
-    /// Returns how many doublings the jump is long.
+    /// Returns the rank of the jump, the logarithm of its length.
     pub(super) fn rank(self) -> u32 {
         self.about() >> RANK_AT
     }
 
-    /// Sets where the jump leads, before the record is published.
+    /// Sets the target of the jump, before the record is published.
     pub(super) fn set_jump(self, to: Place, rank: u32) {
         debug_assert!(self.rank() == 0 && self.jump() == 0, "M7: a jump is set once");
         assert!(rank < 1 << (u32::BITS - RANK_AT), "M7: a jump of rank {rank}");

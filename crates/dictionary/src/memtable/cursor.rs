@@ -1,4 +1,4 @@
-//! Walking the keys in order, either way, while writers go on.
+//! Iteration over the keys in either direction, concurrently with writers.
 
 use super::Memtable;
 use super::arena::Place;
@@ -10,8 +10,9 @@ use alluvium_base::{Kind, Sequence};
 
 /// A position among the keys of a memtable.
 ///
-/// A cursor copies one leaf at a time. Keys that are inserted meanwhile may or may not be seen; a
-/// reader bound to a sequence number does not mind, for theirs are higher.
+/// A cursor copies one leaf at a time. It may or may not return keys that are inserted
+/// concurrently. A reader at a sequence number is not affected, because their messages have greater
+/// numbers.
 ///
 /// ```
 /// use alluvium_base::Message;
@@ -37,14 +38,14 @@ pub struct Cursor<'a> {
     spot: Spot,
 }
 
-/// A cursor without its memtable, for an owner that holds the memtable only now and then. It is the
-/// leaf that the cursor has copied, as places, which do not change. It means something only
-/// together with the memtable in which it was moved.
+/// A cursor without its memtable, for an owner that accesses the memtable only at times. It
+/// consists of the places in the leaf that the cursor has copied, which do not change. It is valid
+/// only with the memtable in which it was positioned.
 #[derive(Clone, Debug)]
 pub struct Spot {
     slots: [Place; FANOUT],
     count: usize,
-    /// The current slot; `count` or above when the cursor is at no key.
+    /// Current slot; `count` or greater if the cursor is at no key.
     index: usize,
     low: Place,
     high: Place,
@@ -72,8 +73,7 @@ impl Memtable {
         }
     }
 
-    /// Returns the first key from `start` on and before `end` that a message above `at` gives a
-    /// value or an operand.
+    /// Returns the first key in `start..end` that has a put or merge message above `at`.
     #[must_use]
     pub fn first_news(&self, start: &[u8], end: &[u8], at: Sequence) -> Option<Box<[u8]>> {
         let mut cursor = self.cursor();
@@ -97,7 +97,7 @@ impl<'a> Cursor<'a> {
         self.spot.key(self.memtable)
     }
 
-    /// Returns the messages about the current key at or before `at`, newest first; none when the
+    /// Returns the messages about the current key at or before `at`, newest first; none if the
     /// cursor is at no key.
     #[must_use]
     #[inline]
@@ -105,34 +105,34 @@ impl<'a> Cursor<'a> {
         self.spot.versions(self.memtable, at)
     }
 
-    /// Goes to the first key at or above `key`.
+    /// Moves to the first key greater than or equal to `key`.
     pub fn seek(&mut self, key: &[u8]) {
         self.spot.seek(self.memtable, key);
     }
 
-    /// Goes to the last key at or below `key`.
+    /// Moves to the last key less than or equal to `key`.
     pub fn seek_back(&mut self, key: &[u8]) {
         self.spot.seek_back(self.memtable, key);
     }
 
-    /// Goes to the first key.
+    /// Moves to the first key.
     pub fn first(&mut self) {
         self.spot.first(self.memtable);
     }
 
-    /// Goes to the last key.
+    /// Moves to the last key.
     pub fn last(&mut self) {
         self.spot.last(self.memtable);
     }
 
-    /// Goes to the next key. A cursor at no key stays there.
+    /// Moves to the next key. A cursor at no key stays there.
     #[allow(clippy::should_implement_trait)]
     #[inline]
     pub fn next(&mut self) {
         self.spot.next(self.memtable);
     }
 
-    /// Goes to the previous key. A cursor at no key stays there.
+    /// Moves to the previous key. A cursor at no key stays there.
     #[inline]
     pub fn previous(&mut self) {
         self.spot.previous(self.memtable);
@@ -205,24 +205,26 @@ impl Spot {
         }
     }
 
-    /// From behind a leaf's last key to the next leaf that has one.
+    /// If the cursor is after the last key of its leaf, moves to the next leaf that has one.
     fn skip_forward(&mut self, memtable: &Memtable) {
         while self.index >= self.count && self.high != 0 {
             let arena = &memtable.arena;
             let from = arena.key(self.high);
             self.load(memtable, |node| node.child_for(from));
-            // A split since may have left keys below `from` in this leaf; they were seen.
+            // A concurrent split may have left keys less than `from` in this leaf; the cursor has
+            // passed these.
             self.index = self.slots[..self.count].partition_point(|&slot| arena.key(slot) < from);
         }
     }
 
-    /// To the slot before `index`, or to the last one of an earlier leaf.
+    /// Moves to the slot before `index`, or to the last slot of an earlier leaf.
     fn step_back_from(&mut self, memtable: &Memtable, index: usize) {
         let mut before = index;
         while before == 0 && self.low != 0 {
             let arena = &memtable.arena;
             let below = arena.key(self.low);
-            // The child that holds what is strictly below: before the first separator that is not.
+            // The child that contains the keys less than `below`: the one before the first
+            // separator that is not less.
             self.load(memtable, |node| node.lower_bound(below).0.saturating_sub(1));
             before = self.slots[..self.count].partition_point(|&slot| arena.key(slot) < below);
         }

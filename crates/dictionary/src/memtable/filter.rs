@@ -1,15 +1,16 @@
-//! Which keys a memtable does not hold, by one word: most lookups find nothing in it, and a descent
-//! waits for memory twice.
+//! Filter for keys absent from a memtable, which costs one memory access: most lookups find nothing
+//! in the memtable, and a descent costs two cache misses.
 //!
-//! A blocked Bloom filter whose blocks are words, so that a writer changes one word, at once.
+//! It is a blocked Bloom filter with blocks of one word, so that a writer changes one word,
+//! atomically.
 
 use alluvium_filters::{Bits, Bloom, Word};
 
-/// Bytes of a memtable to one of its filter: with values of a hundred bytes some 20 bits for each
-/// key.
+/// Bytes of the memtable per byte of its filter: about 20 bits per key with values of a hundred
+/// bytes.
 const BYTES_PER_BYTE: usize = 128;
 
-/// The filter. Several threads add to it while others ask.
+/// A filter with concurrent insertions and queries.
 #[derive(Debug)]
 pub(super) struct Filter(Bloom<Word>);
 
@@ -19,7 +20,7 @@ impl Filter {
         Filter(Bloom::new(limit / BYTES_PER_BYTE / size_of::<Word>()))
     }
 
-    /// The same, with nothing in it.
+    /// Returns an empty filter that reuses the memory.
     pub(super) fn cleared(self) -> Filter {
         Filter(self.0.cleared())
     }
@@ -28,7 +29,7 @@ impl Filter {
         self.0.bytes()
     }
 
-    /// The bits of a key's hash. They are added before its record is linked (M6).
+    /// Returns the bits of a key's hash. They are added before the key's record is linked (M6).
     #[inline]
     pub(super) fn of(&self, hash: u64) -> Bits<'_, Word> {
         self.0.of(hash)

@@ -1,4 +1,4 @@
-//! Inserting: descend, split what is full on the way, lock one leaf, link one record.
+//! Insertion: descend, split full nodes on the way, lock one leaf, link one record.
 
 use super::arena::Place;
 use super::lanes::Writer;
@@ -8,18 +8,19 @@ use crate::key::Key;
 use crate::sync::{Backoff, Ordering};
 use alluvium_base::Message;
 
-/// The most levels a memtable can have: 64-way nodes, at least half full, reach 2³² keys in seven.
+/// Maximum height of a memtable. 64-way nodes that are at least half full reach 2³² keys in seven
+/// levels.
 const MAX_HEIGHT: usize = 32;
 
 impl Memtable {
-    /// Adds a message about `key`. Any number of threads may insert at once; messages of one key
-    /// may arrive in any order, and the same sequence number for one key only once.
+    /// Adds a message about `key`. Any number of threads may insert concurrently. Messages of one
+    /// key may arrive in any order, but each sequence number only once per key.
     ///
     /// # Errors
-    /// [`Full`] when the memtable is full; nothing was changed then.
+    /// [`Full`] if the memtable is full; nothing has changed then.
     ///
     /// # Panics
-    /// When the key is longer than [`MAX_KEY`].
+    /// If the key is longer than [`MAX_KEY`].
     pub fn insert(&self, key: &[u8], message: Message<'_>) -> Result<(), Full> {
         assert!(key.len() <= MAX_KEY, "a key of {} bytes", key.len());
         let bits = self.filter.of(Key::new(key).hash());
@@ -66,7 +67,7 @@ impl Memtable {
         unreachable!("a memtable of more than {MAX_HEIGHT} levels")
     }
 
-    /// Links a record into a locked leaf that is not full (M2), and unlocks it.
+    /// Links a record into a locked leaf that is not full (M2), and unlocks the leaf.
     fn add_to_leaf(&self, writer: &mut Writer<'_>, leaf: &View<'_>, key: &[u8], record: Place) {
         debug_assert!(leaf.is_leaf() && record != 0, "M1: records are in leaves");
         debug_assert!(self.arena.key(leaf.low()) <= key, "M1: low <= key");
@@ -85,7 +86,8 @@ impl Memtable {
         leaf.unlock();
     }
 
-    /// Links a record among the versions of a slot's key. Readers see them without it or with it.
+    /// Links a record into the versions of a slot's key. Readers see the list without it or with
+    /// it.
     fn link_version(&self, leaf: &View<'_>, index: usize, record: Place) {
         let added = self.arena.record(record);
         let newest = leaf.slot(index);
@@ -107,7 +109,7 @@ impl Memtable {
         while let Some(&next) = [newer.jump(), newer.older()].iter().find(|&&next| is_newer(next)) {
             newer = self.arena.record(next);
         }
-        // Jumps over it stay right: they lead to what is older still.
+        // Existing jumps over the record stay valid: they lead to older records.
         let older = newer.older();
         debug_assert!(newer.sequence() >= added.sequence(), "M2: newest first");
         added.set_jump(older, 0);
@@ -115,9 +117,10 @@ impl Memtable {
         newer.set_older(record);
     }
 
-    /// Returns where the jump of a record leads that becomes the newest, and its rank: two jumps of
-    /// one rank in a row become one of the next, so that a reader finds one of n versions in about
-    /// 2 log n steps (skew-binary lists: Myers, An Applicative Random-Access Stack, 1983).
+    /// Returns the target and the rank of the jump of a record that becomes the newest. Two
+    /// successive jumps of the same rank are joined to one of the next rank, so that a reader finds
+    /// one of n versions in about 2 log n steps (skew-binary lists: Myers, An Applicative
+    /// Random-Access Stack, 1983).
     fn jump_above(&self, newest: Place) -> (Place, u32) {
         let before = self.arena.record(newest);
         let second = before.jump();
@@ -130,9 +133,9 @@ impl Memtable {
         (newest, 0)
     }
 
-    /// Splits a full node under its parent, or under a new root. A concurrent reader finds every
-    /// key: what moves right is there, and found by the node above, before the node on the left
-    /// gives it up.
+    /// Splits a full node below its parent, or below a new root. Concurrent readers find every key:
+    /// the keys that move right are in the right node, and reachable through the parent, before
+    /// they are removed from the left node.
     fn split(
         &self,
         writer: &mut Writer<'_>,
@@ -156,7 +159,7 @@ impl Memtable {
         }
         let kind = Kind::of(node.level());
         debug_assert_eq!(node.count(), FANOUT, "only full nodes are split");
-        // Keys that arrive in order leave full nodes behind; others halve them.
+        // Ascending insertions leave full nodes; other insertions halve them.
         let ascending = node.high() == 0 && node.lower_bound(key).0 == FANOUT;
         let middle = if ascending { FANOUT - 1 } else { FANOUT / 2 };
         let separator = node.slot(middle);
@@ -181,17 +184,18 @@ impl Memtable {
             self.root.store(root, Ordering::Release);
         }
         writer.give_back(kind, node.publish(left));
-        // Only now may others change it: until here a scan may find its keys on the left.
+        // Only now may other writers change the right node: until here a scan may find its keys in
+        // the left node.
         self.view(right).unlock();
         Ok(())
     }
 }
 
-/// Why an insertion did not go through.
+/// Reason why an insertion was interrupted.
 enum Stop {
-    /// It met another writer and starts over.
+    /// A conflict with another writer: the insertion starts over.
     Restart,
-    /// It has split a node, and goes on from the root.
+    /// A node was split: the insertion continues from the root.
     Split,
     /// The arena has no memory for a node.
     Full,

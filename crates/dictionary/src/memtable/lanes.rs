@@ -1,6 +1,6 @@
-//! Writers side by side: each insertion holds a lane, and a lane has memory of its own, taken from
-//! the arena in pieces. So writers share a line once in some hundred insertions, and what one needs
-//! is there before it changes anything.
+//! Concurrent writers: each insertion holds a lane, which has its own memory, allocated from the
+//! arena in pieces. Writers therefore contend for a shared cache line only once in several hundred
+//! insertions, and a writer has all the memory it needs before it changes anything.
 
 use super::Full;
 use super::arena::{Arena, LINE, Place, UNIT, WORD};
@@ -11,42 +11,42 @@ use crossbeam_utils::CachePadded;
 use std::cell::Cell;
 use std::sync::atomic::AtomicUsize as Numbers;
 
-/// How many writers can be at work at once; others wait for one of them.
+/// Maximum number of concurrent writers; others wait for a lane.
 #[cfg(not(alluvium_model_check))]
 const LANES: usize = 64;
-/// So few that writers share them under the model checker.
+/// Small under the model checker, so that writers share lanes.
 #[cfg(alluvium_model_check)]
 const LANES: usize = 2;
 
-/// Bytes for records that a lane takes at once: this fraction of the limit, within bounds.
+/// Bytes for records that a lane allocates at once: this fraction of the limit, within bounds.
 const FRACTION: usize = 1024;
 const LEAST_BYTES: usize = 4 << 10;
 const MOST_BYTES: usize = 64 << 10;
-/// A record of more than this part of a piece is taken for by itself, so that little is left unused
-/// at a piece's end.
+/// A record larger than this fraction of a piece is allocated separately, so that little is wasted
+/// at the end of a piece.
 const LARGE_PART: usize = 8;
-/// Banks that a lane takes at once, at most.
+/// Maximum number of banks that a lane allocates at once.
 const MOST_BANKS: usize = 16;
-/// Words that a lane takes at once.
+/// Number of words that a lane allocates at once.
 const WORDS: usize = 16;
 
-/// Banks of each kind that a split needs. A leaf's split needs those of the two leaves. An inner
-/// node's needs those of the two halves and of the node above, which is the most that a single step
-/// needs at all.
+/// Banks of each kind that a split needs. The split of a leaf needs two leaf banks, and an inner
+/// bank for the parent. The split of an inner node needs inner banks for the two halves and the
+/// parent, which is the maximum for any single step.
 const SPLIT_LEAVES: usize = 2;
 const SPLIT_INNER: usize = 3;
 const _: () =
     assert!(LEAST_BYTES <= MOST_BYTES && LEAST_BYTES.is_multiple_of(UNIT) && MOST_BYTES.is_multiple_of(UNIT));
 const _: () = assert!(WORDS >= 2, "a split adds two nodes at most");
 
-/// What a writer has to itself while it holds the lane. It is atomic only for the compiler: no
-/// other thread looks at it.
+/// State that is exclusive to the writer that holds the lane. Its fields are atomic only to satisfy
+/// the compiler; no other thread accesses them.
 #[derive(Debug)]
 struct Lane {
     held: AtomicU32,
-    /// Records that were inserted through this lane.
+    /// Number of records inserted through this lane.
     records: AtomicUsize,
-    /// For records, for banks and for words.
+    /// Memory for records, for banks and for words.
     piece: Piece,
     banks: Piece,
     words: Piece,
@@ -55,7 +55,7 @@ struct Lane {
     inner: Spare<SPLIT_INNER>,
 }
 
-/// A few places.
+/// A small stack of places.
 #[derive(Debug)]
 struct Spare<const N: usize> {
     places: [AtomicU32; N],
@@ -92,7 +92,7 @@ impl<const N: usize> Spare<N> {
     }
 }
 
-/// Bytes of the arena that are not used yet.
+/// Unused bytes of the arena.
 #[derive(Debug)]
 struct Piece {
     next: AtomicUsize,
@@ -128,7 +128,7 @@ impl Piece {
         self.end.store(end, Ordering::Relaxed);
     }
 
-    /// Returns the next bytes, which must be there.
+    /// Allocates `bytes` from the piece, which must have them.
     fn cut(&self, bytes: usize) -> usize {
         assert!(
             bytes <= self.left(),
@@ -141,11 +141,11 @@ impl Piece {
     }
 }
 
-/// All lanes of a memtable.
+/// The lanes of a memtable.
 #[derive(Debug)]
 pub(super) struct Lanes {
     lanes: Box<[CachePadded<Lane>]>,
-    /// How much a lane takes at once for records, and for banks.
+    /// Bytes that a lane allocates at once for records, and for banks.
     piece_bytes: usize,
     bank_bytes: usize,
 }
@@ -171,13 +171,13 @@ impl Lanes {
         }
     }
 
-    /// Returns how many records were inserted.
+    /// Returns the number of records inserted.
     pub(super) fn records(&self) -> usize {
         let records = |lane: &CachePadded<Lane>| lane.records.load(Ordering::Relaxed);
         self.lanes.iter().map(records).sum()
     }
 
-    /// Returns a lane, this thread's own if no other thread is in it.
+    /// Returns a free lane, preferably this thread's own. Waits if all are held.
     pub(super) fn writer<'a>(&'a self, arena: &'a Arena) -> Writer<'a> {
         let own = own_lane();
         let mut backoff = Backoff::default();
@@ -204,7 +204,7 @@ impl Lanes {
     }
 }
 
-/// A lane that is held.
+/// A lane held by a writer.
 #[derive(Debug)]
 pub(super) struct Writer<'a> {
     lanes: &'a Lanes,
@@ -213,14 +213,14 @@ pub(super) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Writes a record; [`Full`] when it does not fit, and then nothing was written.
+    /// Writes a record. Returns [`Full`] if it does not fit; nothing was written then.
     pub(super) fn add_record(&mut self, key: &[u8], message: &Message<'_>) -> Result<Place, Full> {
         let cost = Arena::cost(key, message.operand);
         let lane = self.lane;
         let large = cost > self.lanes.piece_bytes / LARGE_PART;
         let at = match cost <= lane.piece.left() {
             true => lane.piece.cut(cost),
-            // A large record, or little is left.
+            // The record is large, or the arena has no memory for another piece.
             false if large || !self.refill(&lane.piece, self.lanes.piece_bytes, UNIT) => {
                 self.arena.take(cost, UNIT).ok_or(Full)?
             }
@@ -239,13 +239,13 @@ impl<'a> Writer<'a> {
         taken.is_some()
     }
 
-    /// Sees to it that an insertion into a leaf has the bank that it needs.
+    /// Reserves the bank that an insertion into a leaf needs.
     #[inline]
     pub(super) fn stock_for_insertion(&mut self) -> Result<(), Full> {
         self.stock_leaves(1)
     }
 
-    /// Sees to it that a split of a node has all that it needs, even if it is the root.
+    /// Reserves all memory that the split of a node needs, even if the node is the root.
     pub(super) fn stock_for_split(&mut self) -> Result<(), Full> {
         self.stock_leaves(SPLIT_LEAVES)?;
         while self.lane.inner.count() < SPLIT_INNER {
@@ -282,7 +282,7 @@ impl<'a> Writer<'a> {
         Ok(unsafe { self.arena.put_bank(at, kind) })
     }
 
-    /// Returns a bank to fill, which was stocked.
+    /// Returns a bank to fill, which must have been reserved.
     pub(super) fn take_bank(&mut self, kind: Kind) -> BankRef<'a> {
         let place = match kind {
             Kind::Leaf => self.lane.leaves.take(),
@@ -291,7 +291,7 @@ impl<'a> Writer<'a> {
         BankRef::new(self.arena, place)
     }
 
-    /// Takes back a bank that no node uses any more.
+    /// Returns a bank that no node uses any more to the lane.
     pub(super) fn give_back(&mut self, kind: Kind, place: Place) {
         match kind {
             Kind::Leaf => self.lane.leaves.put(place),
@@ -299,7 +299,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Adds a node with a bank that was filled, locked; its word was stocked.
+    /// Adds a node with a filled bank, locked. Its word must have been reserved.
     pub(super) fn add_node(&mut self, bank: BankRef<'_>) -> NodeId {
         let at = self.lane.words.cut(WORD);
         // SAFETY: the bytes were just cut from a piece that only the holder of this lane uses;
@@ -307,7 +307,7 @@ impl<'a> Writer<'a> {
         unsafe { self.arena.put_word(at, bank.place()) }
     }
 
-    /// Counts a record that was inserted.
+    /// Counts an inserted record.
     pub(super) fn count(&mut self) {
         debug_assert_eq!(self.lane.held.load(Ordering::Relaxed), 1, "a lane has one writer");
         let records = self.lane.records.load(Ordering::Relaxed);
@@ -322,7 +322,8 @@ impl Drop for Writer<'_> {
     }
 }
 
-/// Returns the lane that this thread tries first: threads are numbered as they come.
+/// Returns the lane that this thread tries first. Threads are numbered in order of their first
+/// insertion.
 fn own_lane() -> usize {
     static NEXT: Numbers = Numbers::new(0);
     thread_local! {

@@ -8,8 +8,8 @@ use crate::sync::Backoff;
 use alluvium_base::{Message, Sequence};
 
 impl Memtable {
-    /// Returns the messages about `key` at or before `at`, newest first. Range deletes are not
-    /// among them: see [`Memtable::range_deleted`].
+    /// Returns the messages about `key` at or before `at`, newest first, without range deletes: see
+    /// [`Memtable::range_deleted`].
     #[must_use]
     pub fn get(&self, key: Key<'_>, at: Sequence) -> Versions<'_> {
         if !self.filter.of(key.hash()).may_be_there() {
@@ -29,14 +29,15 @@ impl Memtable {
         }
     }
 
-    /// Asks the processor for the filter's word of a key. A reader that looks up many keys asks for
-    /// several at once. A hint, no more.
+    /// Prefetches the filter's word of a key. A reader that looks up many keys prefetches several
+    /// at once. Only a hint.
     #[inline]
     pub fn prefetch(&self, key: Key<'_>) {
         self.filter.of(key.hash()).prefetch();
     }
 
-    /// The same, when that has come, for the leaf that the key is in if it is there.
+    /// Prefetches the leaf of a key, if the filter does not exclude the key. To be called once the
+    /// word prefetched by [`Memtable::prefetch`] has arrived.
     pub fn prefetch_leaf(&self, key: Key<'_>) {
         if !self.filter.of(key.hash()).may_be_there() {
             return;
@@ -46,7 +47,7 @@ impl Memtable {
         };
         while !node.is_leaf() {
             let child = node.child(node.child_for(key.bytes()));
-            // Where a writer came between, there is no hint.
+            // A concurrent change ends the prefetch.
             if node.validate().is_err() {
                 return;
             }
@@ -67,7 +68,7 @@ impl Memtable {
         Ok(place)
     }
 
-    /// Goes from the root to a leaf by `choose`, which names a child of each inner node.
+    /// Descends from the root to a leaf. `choose` returns the index of the child to descend into.
     #[inline(always)]
     pub(super) fn descend(&self, choose: impl Fn(&BankRef<'_>) -> usize) -> Result<View<'_>, Restart> {
         let mut node = self.root_view()?;
@@ -83,7 +84,7 @@ impl Memtable {
         Ok(node)
     }
 
-    /// Returns the root.
+    /// Returns a view of the root.
     #[inline(always)]
     pub(super) fn root_view(&self) -> Result<View<'_>, Restart> {
         let root = self.view(self.root());
@@ -115,7 +116,8 @@ impl<'a> Versions<'a> {
 }
 
 impl Versions<'_> {
-    /// Goes beyond a record that the reader does not see, as far as none that it sees is passed.
+    /// Returns the place after a record that the reader does not see, without skipping a record
+    /// that it sees.
     #[cold]
     fn beyond(&self, record: Record<'_>) -> Place {
         #[cfg(debug_assertions)]
@@ -135,7 +137,8 @@ impl Versions<'_> {
 
 #[cfg(debug_assertions)]
 std::thread_local! {
-    /// How many versions readers of this thread have passed by: counted for tests, in debug builds.
+    /// Number of versions that readers of this thread have skipped. Only for tests, in debug
+    /// builds.
     pub static STEPS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 

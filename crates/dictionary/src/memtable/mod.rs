@@ -1,21 +1,21 @@
-//! The memtable: a concurrent ordered B-tree in memory that takes messages until it is sealed.
+//! The memtable: a concurrent ordered B-tree in memory that accepts messages until it is sealed.
 //!
-//! *Knows*: how many writers insert at once, how readers go on meanwhile, and how many bytes all of
-//! it has.
+//! *Knows*: how many writers insert concurrently, how readers proceed during insertions, how much
+//! memory is used.
 //!
-//! *Does not know*: when it is sealed or written out, and what a merge operator does.
+//! *Does not know*: when it is sealed or written out, what a merge operator does.
 //!
 //! *Read in this order*: `arena.rs` (the memory), `node.rs` (one node and its version), `lanes.rs`
-//! (writers side by side), `insert.rs`, `filter.rs` (what is not there), `lookup.rs`, `cursor.rs`,
+//! (per-writer memory), `insert.rs`, `filter.rs` (absent keys), `lookup.rs`, `cursor.rs`,
 //! `ranges.rs` (range deletes).
 //!
-//! Nodes are read optimistically: a reader takes a node's word, reads, and looks at the word again;
-//! when the node has changed meanwhile it starts over (optimistic lock coupling; Leis, Haubenschild
-//! and Neumann, IEEE Data Eng. Bull. 2019). What a node holds is in a bank. A writer fills another
-//! bank and stores its place in the word, so a reader never waits: not for a lock, nor for a writer
-//! that was preempted while it held one. The bank that is left over is the writer's next one.
-//! Records never move and never change but for the link to the next older version, so what a reader
-//! found stays valid as long as the memtable.
+//! Nodes are read optimistically: a reader loads a node's word, reads the node, and loads the word
+//! again. If the node has changed, it starts over (optimistic lock coupling; Leis, Haubenschild and
+//! Neumann, IEEE Data Eng. Bull. 2019). The content of a node is in a bank. A writer fills another
+//! bank and stores its place in the word, so a reader never waits, neither for a lock nor for a
+//! writer that was preempted while it held one. The replaced bank becomes the writer's next one.
+//! Records are never moved, and only their link to the next older version changes, so a record
+//! found by a reader stays valid as long as the memtable.
 //!
 //! ```text
 //!   word              lock, version, place of the bank
@@ -26,33 +26,33 @@
 //!                     further away, key, operand
 //! ```
 //!
-//! A lookup in 64 MiB costs two waits for memory, one for the leaf and one for the record: all
-//! lines of a leaf are asked for at once, and a search of a node has neither a branch nor a load
-//! that depends on another. Filling banks instead of moving slots in place costs a fifth of the
-//! puts and a twelfth of the gets that there would be with readers that wait.
+//! A lookup in 64 MiB costs two cache misses, one for the leaf and one for the record: all lines of
+//! a leaf are prefetched at once, and the search in a node has no branches and no dependent loads.
+//! Compared with readers that wait, copying to banks instead of moving slots in place costs a fifth
+//! of the puts and a twelfth of the gets.
 //!
-//! Millions a second on two shared virtual processors, 24-byte keys and 100-byte values in 64 MiB
-//! (`cargo bench -p alluvium-trees --bench memtable`): one thread puts 7.2 and gets 4.1, two
-//! threads put 12 and get 8.2.
+//! Millions of operations a second on two shared virtual processors, with 24-byte keys and 100-byte
+//! values in 64 MiB (`cargo bench -p alluvium-trees --bench memtable`): one thread puts 7.2 and
+//! gets 4.1, two threads put 12 and get 8.2.
 //!
 //! Invariants:
 //!
 //! - **M1** A node's keys lie between its fences (low ≤ key < high) and are strictly ascending.
 //! - **M2** The records of one key are linked newest first; every record is reachable from its
 //!   key's slot.
-//! - **M3** A writer changes a node only while it holds its lock: by another bank, and then the
-//!   node's word differs, or by one store that puts a newer record into a key's slot. A reader that
-//!   sees anything of what a bank is filled with again also sees that the word of the node that had
-//!   it differs.
-//! - **M4** Whatever an optimistic reader sees, it only follows places of words, banks and records
-//!   that exist.
-//! - **M5** `bytes()` counts every byte that was taken from the budget: records, nodes, range
-//!   deletes, and the little that writers have taken ahead. It never exceeds the limit.
-//! - **M6** The filter denies no key that a reader may know to be there: a key is in it
-//!   before its record is linked.
-//! - **M7** A record's jump is set before the record is linked, and never changes. It leads to an
-//!   older record of the key, or to none. So a reader may follow it whenever it leads to a record
-//!   that is newer than the reader's place: none that it sees is passed.
+//! - **M3** A writer changes a node only while it holds its lock: either by replacing its bank,
+//!   which changes the node's word, or by a single store of a newer record into a key's slot. A
+//!   reader that sees any of the new content of a reused bank also sees that the word of the bank's
+//!   former node has changed.
+//! - **M4** Whatever an optimistic reader sees, it only follows places of existing words, banks and
+//!   records.
+//! - **M5** `bytes()` counts every byte taken from the budget: records, nodes, range deletes, and
+//!   the small reserves of the writers. It never exceeds the limit.
+//! - **M6** The filter has no false negatives for keys that a reader may know to be present: a key
+//!   is added to it before its record is linked.
+//! - **M7** A record's jump is set before the record is linked and never changes. It leads to an
+//!   older record of the key, or to none. A reader may therefore follow it whenever it leads to a
+//!   record newer than the reader's sequence number, without passing a record that the reader sees.
 
 mod arena;
 mod cursor;
@@ -84,10 +84,10 @@ use ranges::RangeDeletes;
 
 use crate::sync::{AtomicU32, Ordering};
 
-/// What a range delete takes beside its two keys, at most.
+/// Maximum memory of a range delete in addition to its two keys, in bytes.
 pub const RANGE_OVERHEAD: usize = deletes::OVERHEAD;
 
-/// The memtable is too full for the message: seal it and go on with a new one. Nothing was changed.
+/// The memtable has no space for the message and must be sealed. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
@@ -115,10 +115,10 @@ pub struct Memtable {
 }
 
 impl Memtable {
-    /// Creates an empty memtable that holds up to `limit` bytes, all told.
+    /// Creates an empty memtable with a limit of `limit` bytes in total.
     ///
     /// # Panics
-    /// When `limit` is below 64 KiB or above 16 GiB.
+    /// If `limit` is less than 64 KiB or more than 16 GiB.
     #[must_use]
     pub fn new(limit: usize) -> Memtable {
         assert!(
@@ -128,8 +128,8 @@ impl Memtable {
         Memtable::over(Arena::new(limit), Filter::new(limit), limit)
     }
 
-    /// Returns an empty memtable with this one's limit and memory. The system has paid for the
-    /// pages that were touched: it is asked for them again only beyond those.
+    /// Returns an empty memtable that reuses this one's memory and limit. Pages that were touched
+    /// need not be provided by the system again.
     ///
     /// ```
     /// # use alluvium_base::Message;
@@ -145,9 +145,9 @@ impl Memtable {
         Memtable::over(self.arena.cleared(), self.filter.cleared(), self.limit)
     }
 
-    /// Has the system provide some of the memory that writers will reach next, so that they do not
-    /// wait for it. Returns whether any was wanted. It takes up to five milliseconds. Of a memtable
-    /// that will hardly take more than `most` bytes no more is provided. One thread at a time.
+    /// Makes the system provide some of the memory that writers will use next, so that they do not
+    /// wait for it. Returns whether more memory was provided. A call takes up to five milliseconds.
+    /// At most the first `most` bytes are provided. Only one thread may call this at a time.
     ///
     /// ```
     /// # use alluvium_base::Message;
@@ -180,31 +180,31 @@ impl Memtable {
         }
     }
 
-    /// Returns how many bytes are taken: records, nodes and range deletes (M5).
+    /// Returns the number of bytes used by records, nodes and range deletes (M5).
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.arena.used()
     }
 
-    /// The same, and the filter beside them, which is as large whatever there is.
+    /// Returns the total memory: [`Memtable::bytes`] and the filter, which has a fixed size.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.bytes() + self.filter.bytes()
     }
 
-    /// Returns how many bytes there may be.
+    /// Returns the limit in bytes.
     #[must_use]
     pub fn limit(&self) -> usize {
         self.limit
     }
 
-    /// Returns how many messages about single keys there are.
+    /// Returns the number of messages about single keys.
     #[must_use]
     pub fn len(&self) -> usize {
         self.lanes.records()
     }
 
-    /// Returns whether there is nothing in it.
+    /// Returns whether the memtable contains neither messages nor range deletes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0 && self.ranges.is_empty()
@@ -213,31 +213,31 @@ impl Memtable {
     /// Deletes every key in `start..end` as of `sequence`.
     ///
     /// # Errors
-    /// [`Full`] when it does not fit; nothing was changed then.
+    /// [`Full`] if the delete does not fit; nothing has changed then.
     pub fn delete_range(&self, start: &[u8], end: &[u8], sequence: Sequence) -> Result<(), Full> {
         self.ranges.add(start, end, sequence, &self.arena)
     }
 
-    /// Returns the newest range delete at or before `at` that covers `key`, by its sequence number.
+    /// Returns the sequence number of the newest range delete at or before `at` that covers `key`.
     #[must_use]
     #[inline]
     pub fn range_deleted(&self, key: &[u8], at: Sequence) -> Option<Sequence> {
         self.ranges.covering(key, at)
     }
 
-    /// Returns whether there are range deletes.
+    /// Returns whether the memtable contains range deletes.
     #[must_use]
     pub fn has_range_deletes(&self) -> bool {
         !self.ranges.is_empty()
     }
 
-    /// Every range delete.
+    /// Returns all range deletes.
     #[must_use]
     pub(crate) fn range_deletes(&self) -> Draft {
         self.ranges.all()
     }
 
-    /// Returns the range deletes as they are now, if there are any.
+    /// Returns a snapshot of the range deletes, if there are any.
     pub fn deletes(&self) -> Option<Deletes> {
         self.ranges.now()
     }

@@ -1,50 +1,51 @@
-//! One node: a word that says which bank holds its content, and the bank. Writers never change a
-//! bank that a reader may look at: they fill another one and store its place in the word, so
-//! readers never wait.
+//! A node: a word with the place of the bank that holds its content, and the bank. Writers never
+//! change a bank that a reader may be reading. They fill another one and store its place in the
+//! word, so readers never wait.
 
 use super::arena::{Arena, Place};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use std::cmp::Ordering as Compared;
 use std::ops::{Deref, Range};
 
-/// Keys in a leaf, children in an inner node.
+/// Maximum number of keys in a leaf, or of children in an inner node.
 #[cfg(not(alluvium_model_check))]
 pub(super) const FANOUT: usize = 64;
-/// Small under the model checker, so that few operations split nodes.
+/// Small under the model checker, so that few operations cause splits.
 #[cfg(alluvium_model_check)]
 pub(super) const FANOUT: usize = 4;
 
-/// Prefixes that are searched side by side: those of a cache line.
+/// Prefixes that are compared together: those in one cache line.
 #[cfg(not(alluvium_model_check))]
 const GROUP: usize = 8;
 #[cfg(alluvium_model_check)]
 const GROUP: usize = 2;
 
 const _: () = assert!(FANOUT.is_multiple_of(GROUP));
-// A node is halved when it is full, and both halves have keys.
+// A full node is halved, and both halves have keys.
 const _: () = assert!(FANOUT >= 2 && FANOUT.is_multiple_of(2));
 
 /// The place of a node's word.
 pub(super) type NodeId = Place;
 
-/// The bit of a word that a writer holds. Below the bank's place, the other bits of the lower half
-/// are the version.
+/// Lock bit of a word. The place of the bank is in the upper half of the word; the remaining bits
+/// of the lower half are the version.
 const LOCKED: u64 = 1;
 const VERSION_STEP: u32 = 2;
 
-/// The content of a node. A leaf's slots are its keys' newest records; an inner node's are the
-/// records that hold its separators (place 0 for the first child's, which has none), and behind it
-/// are its children: what lies at or above them.
+/// The content of a node. The slots of a leaf contain the newest record of each key. The slots of
+/// an inner node contain the records whose keys are its separators (place 0 for the first child,
+/// which has none). An inner node's children follow its bank; each contains the keys at or above
+/// its separator.
 ///
-/// A bank that a node no longer uses is filled again for another node of its kind. Who reads it
-/// meanwhile sees one or the other, or both, and finds out from the word (M3); all places in a bank
-/// are ones that exist, or zero (M4).
+/// A bank that its node no longer uses is refilled for another node of the same kind. A late reader
+/// may see the old or the new content or a mixture, and detects this from the word (M3). All places
+/// in a bank exist or are zero (M4).
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct Bank {
     level: AtomicU32,
     count: AtomicU32,
-    /// How many bytes all keys between the fences share.
+    /// Number of leading bytes that all keys between the fences share.
     skip: AtomicU32,
     low: AtomicU32,
     high: AtomicU32,
@@ -52,20 +53,20 @@ pub(super) struct Bank {
     slots: [AtomicU32; FANOUT],
 }
 
-/// The prefix of each slot's key; above those that are used, [`NONE`].
+/// Key prefix of each slot; [`NONE`] in unused slots.
 #[repr(C, align(64))]
 #[derive(Debug)]
 struct Prefixes([AtomicU64; FANOUT]);
 
-/// What an unused prefix is: no prefix is above it.
+/// Value of an unused prefix; no prefix is greater.
 const NONE: u64 = u64::MAX;
 
-/// What follows the bank of an inner node.
+/// Children of an inner node; they follow its bank.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub(super) struct Children([AtomicU32; FANOUT]);
 
-/// What a bank is for: banks of one kind are filled again and again, for other nodes too.
+/// Kind of a bank. A bank is reused only for nodes of its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Leaf,
@@ -77,7 +78,7 @@ impl Kind {
         if level == 0 { Kind::Leaf } else { Kind::Inner }
     }
 
-    /// Returns how many bytes of the arena a bank takes.
+    /// Returns the size of a bank in the arena.
     pub(super) const fn bytes(self) -> usize {
         match self {
             Kind::Leaf => size_of::<Bank>(),
@@ -105,7 +106,7 @@ impl Bank {
         }
     }
 
-    /// Returns whether children follow it.
+    /// Returns whether children follow the bank.
     pub(super) fn is_inner(&self) -> bool {
         self.level.load(Ordering::Relaxed) > 0
     }
@@ -114,8 +115,8 @@ impl Bank {
         self.prefixes.0[index].load(Ordering::Relaxed)
     }
 
-    /// Returns how many prefixes are below `wanted`: first of the groups' first ones, then of one
-    /// group, without a branch on what they are and without a load that waits for another.
+    /// Returns the number of prefixes less than `wanted`: first among the first prefixes of each
+    /// group, then in one group, without data-dependent branches and without dependent loads.
     #[inline(always)]
     fn prefixes_below(&self, wanted: u64) -> usize {
         let mut group = 0;
@@ -139,12 +140,12 @@ pub(super) struct BankRef<'a> {
     bank: &'a Bank,
 }
 
-/// A node as it was when it was looked at.
+/// A view of a node in the state in which it was read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View<'a> {
     id: NodeId,
     word: &'a AtomicU64,
-    /// What the word was, without the lock.
+    /// The word that was read, without the lock bit.
     seen: u64,
     bank: BankRef<'a>,
 }
@@ -156,17 +157,17 @@ impl<'a> Deref for View<'a> {
     }
 }
 
-/// A reader met a change and starts over.
+/// The node has changed concurrently; the operation must start over.
 #[derive(Debug)]
 pub(super) struct Restart;
 
-/// Returns the first word of a node that begins with this bank, locked by the writer that makes it.
+/// Returns the word of a new node with this bank, locked by its creator.
 pub(super) fn first_word(bank: Place) -> u64 {
     u64::from(bank) << 32 | LOCKED
 }
 
 impl<'a> View<'a> {
-    /// Looks at a node. Whether a writer holds it does not matter.
+    /// Reads the node's word. It may be locked by a writer.
     #[inline(always)]
     pub(super) fn new(arena: &'a Arena, id: NodeId) -> View<'a> {
         debug_assert!(id != 0, "M4: no node is at place 0");
@@ -184,8 +185,8 @@ impl<'a> View<'a> {
         self.id
     }
 
-    /// Asks the processor for this node, if it is a leaf under `parent`: those above are in its
-    /// caches anyway.
+    /// Prefetches this node if it is a leaf below `parent`. Nodes above the leaves are usually
+    /// cached.
     #[inline(always)]
     pub(super) fn prefetch_if_leaf_of(&self, parent: &View<'_>) {
         if parent.level() == 1 {
@@ -193,10 +194,11 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Whether everything read since belongs to one state of the node (M3).
+    /// Returns an error unless everything read since the view was created belongs to one state of
+    /// the node (M3).
     #[inline(always)]
     pub(super) fn validate(&self) -> Result<(), Restart> {
-        // The reads before must not move behind the second look at the word.
+        // The preceding reads must not be reordered after the second load of the word.
         fence(Ordering::Acquire);
         if self.word.load(Ordering::Relaxed) & !LOCKED == self.seen {
             Ok(())
@@ -205,7 +207,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Locks the node if it has not changed since it was seen, and no other writer holds it.
+    /// Locks the node, unless it has changed since the view was created or another writer holds it.
     pub(super) fn lock(&self) -> Result<(), Restart> {
         let locked = self.word.compare_exchange(
             self.seen,
@@ -216,7 +218,7 @@ impl<'a> View<'a> {
         locked.map(|_| ()).map_err(|_| Restart)
     }
 
-    /// Unlocks a node whose bank stays, or that is new.
+    /// Unlocks a node whose bank was not replaced, or a new node.
     pub(super) fn unlock(&self) {
         debug_assert!(
             self.word.load(Ordering::Relaxed) & LOCKED != 0,
@@ -225,7 +227,7 @@ impl<'a> View<'a> {
         self.word.store(self.seen, Ordering::Release);
     }
 
-    /// Gives a locked node a new content and unlocks it; the bank that it had is free.
+    /// Replaces the bank of a locked node and unlocks it. Returns the old bank, which is free.
     pub(super) fn publish(&self, bank: BankRef<'_>) -> Place {
         debug_assert!(
             self.word.load(Ordering::Relaxed) & LOCKED != 0,
@@ -261,8 +263,8 @@ impl<'a> BankRef<'a> {
         self.level() == 0
     }
 
-    /// Returns how many slots are used; never more than there are, whatever an optimistic reader
-    /// sees.
+    /// Returns the number of used slots; at most [`FANOUT`], even if an optimistic reader sees an
+    /// inconsistent state.
     pub(super) fn count(&self) -> usize {
         (self.bank.count.load(Ordering::Relaxed) as usize).min(FANOUT)
     }
@@ -283,22 +285,22 @@ impl<'a> BankRef<'a> {
         self.bank.high.load(Ordering::Acquire)
     }
 
-    /// Asks the processor for all that a search reads.
+    /// Prefetches everything that a search reads.
     #[inline(always)]
     pub(super) fn prefetch(&self) {
         self.arena.prefetch(self.place, Kind::Leaf.bytes());
     }
 
-    /// Returns the first slot whose key is not below `key`, and whether it is `key`.
+    /// Returns the first slot whose key is not less than `key`, and whether it is equal.
     #[inline(always)]
     pub(super) fn lower_bound(&self, key: &[u8]) -> (usize, bool) {
         debug_assert!(self.place != 0, "M4: no bank is at place 0");
         let wanted = prefix(key, self.bank.skip.load(Ordering::Relaxed) as usize);
         let mut end = self.count();
-        // By prefix first, without touching a record.
+        // First search by prefix, without accessing records.
         let mut at = self.bank.prefixes_below(wanted).min(end);
         let from = at;
-        // Then by whole key, among the few that share the prefix.
+        // Then compare whole keys, among the few with the same prefix.
         while at < end {
             let middle = if at == from { at } else { at + (end - at) / 2 };
             if self.bank.prefix(middle) > wanted {
@@ -316,7 +318,7 @@ impl<'a> BankRef<'a> {
         (at, false)
     }
 
-    /// Returns the child in whose range `key` lies.
+    /// Returns the index of the child whose range contains `key`.
     #[inline(always)]
     pub(super) fn child_for(&self, key: &[u8]) -> usize {
         match self.lower_bound(key) {
@@ -325,8 +327,8 @@ impl<'a> BankRef<'a> {
         }
     }
 
-    /// Replaces the record in a slot by another of the same key: readers see the one or the other.
-    /// The node is locked.
+    /// Replaces the record in a slot by another one of the same key: readers see either. The node
+    /// must be locked.
     pub(super) fn replace(&self, index: usize, slot: Place) {
         debug_assert!(
             slot != 0 && index < self.count(),
@@ -335,24 +337,24 @@ impl<'a> BankRef<'a> {
         self.bank.slots[index].store(slot, Ordering::Release);
     }
 
-    /// Begins to fill this bank, which is the caller's alone but for readers that are late.
+    /// Starts to fill this bank, which is exclusive to the caller except for late readers.
     fn begin(&self, level: u32, count: usize, low: Place, high: Place) {
         assert!(count <= FANOUT, "{count} keys of a node (M1)");
-        // A late reader that sees a store from here on also sees that the bank's node has another
-        // one since (M3).
+        // A late reader that sees a store after this fence also sees that the bank's former node
+        // has another bank (M3).
         fence(Ordering::Release);
         self.bank.level.store(level, Ordering::Relaxed);
         let before = self.count();
         self.bank.count.store(count as u32, Ordering::Relaxed);
         self.bank.low.store(low, Ordering::Release);
         self.bank.high.store(high, Ordering::Release);
-        // Above what it held before there is nothing to clear.
+        // Prefixes above the former count are unused already.
         for unused in &self.bank.prefixes.0[count..before.max(count)] {
             unused.store(NONE, Ordering::Relaxed);
         }
     }
 
-    /// Copies slots of a locked node here, from `to` on.
+    /// Copies slots of a locked node to the slots of this bank from `to` on.
     fn copy(&self, from: &BankRef<'_>, range: Range<usize>, to: usize) {
         debug_assert!(
             range.end <= FANOUT && to + range.len() <= FANOUT,
@@ -386,7 +388,7 @@ impl<'a> BankRef<'a> {
         }
     }
 
-    /// Fills this bank with what a locked node has and one slot more, at `index`.
+    /// Fills this bank with the content of a locked node and an additional slot at `index`.
     pub(super) fn fill_with(&self, from: &BankRef<'_>, index: usize, slot: Place, child: NodeId) {
         let count = from.count();
         assert!(index <= count && count < FANOUT, "slot {index} of {count}");
@@ -399,7 +401,7 @@ impl<'a> BankRef<'a> {
         self.copy(from, index..count, index + 1);
     }
 
-    /// Fills this bank with a part of a full, locked node, between these fences (M1).
+    /// Fills this bank with a part of a full, locked node, between the given fences (M1).
     pub(super) fn fill_part(&self, from: &BankRef<'_>, range: Range<usize>, (low, high): (Place, Place)) {
         assert!(
             !range.is_empty() && range.end <= from.count(),
@@ -417,14 +419,14 @@ impl<'a> BankRef<'a> {
             return;
         }
         for at in 0..range.len() {
-            // The first separator of an inner node may be the low fence's or none; both only need
-            // to be lowest.
+            // The first separator of an inner node may equal the low fence or be absent; in both
+            // cases its prefix only needs to be the lowest.
             let key = self.arena.key(self.bank.slots[at].load(Ordering::Relaxed));
             self.bank.prefixes.0[at].store(prefix(key, skip as usize), Ordering::Relaxed);
         }
     }
 
-    /// Fills this bank as a root's over two nodes.
+    /// Fills this bank as a root above two nodes.
     pub(super) fn fill_root(&self, level: u32, left: NodeId, separator: Place, right: NodeId) {
         assert!(
             level > 0 && separator != 0 && left != right,
@@ -436,7 +438,8 @@ impl<'a> BankRef<'a> {
         self.set(1, separator, right);
     }
 
-    /// Returns how many bytes all keys between two fences share: none where the range is open.
+    /// Returns the number of leading bytes that all keys between two fences share; 0 if the range
+    /// is unbounded.
     fn shared_bytes(&self, low: Place, high: Place) -> u32 {
         if low == 0 || high == 0 {
             return 0;
@@ -446,8 +449,7 @@ impl<'a> BankRef<'a> {
     }
 }
 
-/// Copies one by one, four in a row: atomics are not copied in any other way, and most of an
-/// insertion is this.
+/// Copies atomics one by one, unrolled by four. Most of the time of an insertion is spent here.
 #[inline(always)]
 fn copy<A>(from: &[A], to: &[A], one: impl Fn(&A, &A)) {
     let (from, rest) = from.as_chunks::<4>();
@@ -462,10 +464,11 @@ fn copy<A>(from: &[A], to: &[A], one: impl Fn(&A, &A)) {
     }
 }
 
-/// How much of a record a reader will want: header, key, and what of the value lies beside.
+/// Bytes of a record to prefetch: header, key, and the adjacent part of the value.
 const RECORD_LINES: usize = 192;
 
-/// Eight bytes of a key behind `skip`, as a number that orders like them.
+/// Returns eight bytes of a key after the first `skip`, zero-padded, as an integer with the same
+/// order.
 #[inline(always)]
 fn prefix(key: &[u8], skip: usize) -> u64 {
     let rest = key.get(skip..).unwrap_or(&[]);

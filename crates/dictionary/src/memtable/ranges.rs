@@ -1,8 +1,9 @@
-//! Range deletes: indexes that never change, each of at least twice as many deletes as the next.
+//! Range deletes, in immutable indexes of which each has at least twice as many deletes as the
+//! next.
 //!
-//! A new delete is an index of its own, and indexes of a size become one (Bentley and Saxe's
-//! logarithmic method, 1980). So adding costs about log n times what an entry does, however many
-//! there are, and readers share a snapshot of the indexes.
+//! A new delete becomes a new index, and indexes of similar size are merged (the logarithmic method
+//! of Bentley and Saxe, 1980). Adding a delete to n others therefore costs about log n times as
+//! much as an index entry, and readers share a snapshot of the indexes.
 
 use super::Full;
 use super::arena::{Arena, UNIT};
@@ -15,11 +16,11 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 /// The range deletes of a memtable.
 #[derive(Debug, Default)]
 pub(super) struct RangeDeletes {
-    /// How many there are, so that the common reader asks one word.
+    /// Number of deletes. If it is zero, readers need to read only this word.
     count: AtomicUsize,
-    /// Bytes that were taken from the arena's budget. Held by who adds.
+    /// Bytes taken from the arena's budget. The mutex serialises additions.
     taken: Mutex<usize>,
-    /// The largest index first.
+    /// Indexes, largest first.
     indexes: RwLock<Arc<Vec<Arc<Index>>>>,
 }
 
@@ -29,11 +30,11 @@ impl RangeDeletes {
     }
 
     fn read(&self) -> Arc<Vec<Arc<Index>>> {
-        // The lock is held for the copy of a pointer only, by writers too.
+        // Readers and writers hold the lock only to copy a pointer.
         Arc::clone(&self.indexes.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Adds a delete if it fits in the arena's budget; otherwise nothing is changed.
+    /// Adds a delete if it fits in the arena's budget; otherwise nothing changes.
     pub(super) fn add(
         &self,
         start: &[u8],
@@ -51,7 +52,7 @@ impl RangeDeletes {
         let mut list = List::default();
         list.push(start, end, sequence);
         debug_assert_eq!(list.len(), 1, "it has keys");
-        // The newest first.
+        // Newest first.
         let mut merged = vec![Arc::new(Index::of(&list))];
         while let Some(index) = indexes.pop_if(small(deletes)) {
             deletes += index.len();
@@ -81,7 +82,7 @@ impl RangeDeletes {
         self.now()?.covering(key, at)
     }
 
-    /// Returns what there is now, if there is anything.
+    /// Returns a snapshot of the deletes, if there are any.
     pub(super) fn now(&self) -> Option<Deletes> {
         (!self.is_empty()).then(|| Deletes { indexes: self.read() })
     }
@@ -91,26 +92,26 @@ impl RangeDeletes {
     }
 }
 
-/// Returns what an index takes, its header and the place among the others included.
+/// Returns the memory of an index, including its header and its entry in the list of indexes.
 fn bytes(index: &Index) -> usize {
     index.memory_bytes() + size_of::<Index>() + 4 * size_of::<usize>()
 }
 
-/// Returns the deletes of several indexes.
+/// Merges the deletes of several indexes.
 fn draft(indexes: &[Arc<Index>]) -> Draft {
     let everything = KeyRange::everything();
     let sources: Vec<_> = indexes.iter().map(|index| (&**index, &everything)).collect();
     Draft::merged(&sources)
 }
 
-/// The range deletes of a memtable at one moment.
+/// A snapshot of the range deletes of a memtable.
 #[derive(Clone, Debug)]
 pub struct Deletes {
     indexes: Arc<Vec<Arc<Index>>>,
 }
 
 impl Deletes {
-    /// Returns the newest delete at or before `at` that covers a key.
+    /// Returns the sequence number of the newest delete at or before `at` that covers a key.
     pub fn covering(&self, key: &[u8], at: Sequence) -> Option<Sequence> {
         let indexes = self.indexes.iter();
         indexes.filter_map(|index| index.covering(key, at)).max()
@@ -124,14 +125,15 @@ impl Deletes {
         newer.any(|index| index.newer(at).touching(range) > 0)
     }
 
-    /// Returns a range around a key that deletes at or before `at` cover whole: of several one that
-    /// goes on furthest.
+    /// Returns a range around a key in which every key is covered by deletes at or before `at`. Of
+    /// several such ranges, this is the one with the greatest end.
     pub fn around(&self, key: &[u8], at: Sequence) -> Option<(Vec<u8>, Vec<u8>)> {
         let ranges = self.indexes.iter().filter_map(|index| index.around(key, at));
         ranges.max_by(|(_, one), (_, other)| one.cmp(other))
     }
 
-    /// The same around every key just below `end`: of several one that begins first.
+    /// As [`Deletes::around`] for the keys just below `end`. Of several such ranges, this is the
+    /// one with the smallest start.
     pub fn reaching(&self, end: &[u8], at: Sequence) -> Option<(Vec<u8>, Vec<u8>)> {
         let ranges = self.indexes.iter().filter_map(|index| index.reaching(end, at));
         ranges.min_by(|(one, _), (other, _)| one.cmp(other))

@@ -19,7 +19,7 @@ fn random_key(random: &mut fastrand::Rng) -> Vec<u8> {
     key
 }
 
-/// Compares every read with the reference.
+/// Compares every read with the reference model.
 fn compare(memtable: &Memtable, reference: &Reference, at: Sequence) {
     let wanted = |versions: &BTreeMap<Sequence, (Kind, Vec<u8>)>| -> Vec<(Sequence, Kind, Vec<u8>)> {
         versions
@@ -55,7 +55,7 @@ fn it_answers_like_a_sorted_map_of_versions() {
     let mut memtable = Memtable::new(4 << 20);
     for seed in 0..40 {
         let mut random = fastrand::Rng::with_seed(seed);
-        // The next one finds what the last one has left in the memory.
+        // The next memtable reuses the memory with the content of the previous one.
         memtable = memtable.cleared();
         assert!(memtable.is_empty());
         let mut reference = Reference::new();
@@ -145,7 +145,7 @@ fn keys_in_order_leave_full_leaves() {
     }
     let records = 20_000 * Arena::cost(&[0; 8], b"");
     let leaves = 20_000 / node::FANOUT * node::Kind::Leaf.bytes();
-    // What a lane takes ahead is a small part of the limit.
+    // The memory reserved by a lane is a small fraction of the limit.
     let bytes = memtable.bytes() - memtable.limit() / 256;
     assert!(
         bytes < records + leaves * 11 / 10,
@@ -305,7 +305,7 @@ fn every_byte_is_counted_and_little_is_taken_ahead() {
             .unwrap();
         records += Arena::cost(&[0; 8], &operand);
     }
-    // Leaves that random keys split are about two thirds full, and never under half.
+    // Leaves split by random insertions are about two thirds full, and never less than half.
     let leaves = 20_000 / (node::FANOUT / 2) * node::Kind::Leaf.bytes();
     let bytes = memtable.bytes();
     assert!(
@@ -368,8 +368,7 @@ fn a_reader_waits_for_no_writer() {
         let key = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
         memtable.insert(&key, Message::put(number, b"v")).unwrap();
     }
-    // Writers hold every node from the root to the first leaf and to the last one, and go no
-    // further.
+    // Writers lock every node from the root to the first and to the last leaf, and do not proceed.
     let mut held = vec![memtable.root_view().unwrap()];
     for choose_last in [false, true] {
         let mut node = held[0];
@@ -412,7 +411,7 @@ fn many_writers_and_readers_lose_nothing() {
             scope.spawn(move || {
                 for at in 0..EACH {
                     let number = at * THREADS + thread;
-                    // Every key twice, the older version later.
+                    // Inserts every key twice, the older version later.
                     memtable
                         .insert(&key(number), Message::put(2 * number + 2, b"new"))
                         .unwrap();
@@ -492,7 +491,7 @@ fn a_reader_finds_its_version_among_many_in_a_few_steps() {
     let mut random = fastrand::Rng::with_seed(3);
     let mut late = Vec::new();
     for sequence in 1..=VERSIONS {
-        // Some writers are overtaken.
+        // Some writers overtake others.
         if random.u8(..20) == 0 {
             late.push(sequence);
         } else {

@@ -1,8 +1,9 @@
-//! The memtables above a dictionary, and the ranges of keys that walks over them have found empty.
+//! The memtables above the dictionaries, and the key ranges that scans over them have found empty.
 //!
-//! *Knows*: which memtables are not written out yet, and which of them a dictionary has already.
+//! *Knows*: which memtables are not incorporated yet, and which of them a dictionary already
+//! contains.
 //!
-//! *Does not know*: when they are written out, and what keeps them.
+//! *Does not know*: when they are incorporated, and what owns them.
 //!
 //! *Read in this order*: this file, then `empty_ranges/`.
 
@@ -14,37 +15,36 @@ use empty_ranges::EmptyRanges;
 use std::fmt;
 use std::sync::Arc;
 
-/// A memtable, and what lies below it.
+/// A memtable and its position in the commit order.
 #[derive(Clone, Debug)]
 pub struct MemtableEntry {
     /// The memtable.
     pub memtable: Arc<Memtable>,
-    /// It holds commits above this one only: everything up to it is in older memtables or in the
+    /// Exclusive lower bound of its commits: everything up to it is in older memtables or in the
     /// dictionaries.
     pub base: Sequence,
 }
 
-/// The memtables above the dictionaries, newest first. A list never changes.
+/// The memtables above the dictionaries, newest first. A list is immutable.
 pub type MemtableList = Arc<Vec<MemtableEntry>>;
 
-/// Keeps the memtables above the dictionaries.
+/// Owner of the memtables above the dictionaries.
 ///
-/// A memtable leaves the list only after its incorporation has ended. Readers load the list first
-/// and look at the dictionary then; what has been incorporated between the two they leave out, by
-/// its base.
+/// A memtable leaves the list only after it was incorporated. A reader loads the list first and
+/// then the state of a dictionary. It skips memtables that were incorporated in between, which it
+/// recognises by their base.
 pub trait Memtables: Send + Sync + fmt::Debug {
     /// Returns the current list.
     fn newest_first(&self) -> MemtableList;
 
-    /// Returns the ranges that walks over the keys have found empty, if anybody keeps them.
+    /// Returns the ranges that scans have found empty, if they are recorded.
     fn empty_ranges(&self) -> Option<&EmptyRanges> {
         None
     }
 }
 
-/// Returns the memtables of a list that a dictionary with every commit up to `cut` does not have,
-/// and in which a reader at `at` could find anything. The list must have been loaded before the cut
-/// was looked at.
+/// Returns the memtables of a list that a dictionary with every commit up to `cut` does not contain
+/// and that may hold commits visible at `at`. The list must have been loaded before `cut`.
 pub fn above(
     list: Option<&MemtableList>,
     cut: Sequence,

@@ -1,23 +1,23 @@
-//! Offset-value codes: a word that says how a key compares with another that it is known to follow
-//! (Conner, 1977; Do and Graefe, *Robust and efficient sorting with offset-value coding*, ACM TODS
-//! 2023).
+//! Offset-value codes: a word that encodes how a key compares with a smaller one (Conner, 1977; Do
+//! and Graefe, *Robust and efficient sorting with offset-value coding*, ACM TODS 2023).
 //!
-//! A key is read as columns of six bytes, padded with zeros. Its code relative to a base, which
-//! comes before it, is the first column in which the two differ, and what the key has there. Of two
-//! keys with codes relative to one base, the one with the lesser code comes first: it agrees with
-//! the base for longer, or differs by less. Then the code of the other relative to the first is the
-//! one that it has. Equal codes say nothing but that both agree in that column and all before.
+//! A key is treated as columns of six bytes, padded with zeros. Its code relative to a base, which
+//! precedes it, consists of the first column in which the two differ and the key's bytes in that
+//! column. Of two keys with codes relative to the same base, the one with the smaller code comes
+//! first: it agrees with the base for longer, or its first different column is smaller. The code of
+//! the other key is then also its code relative to the first. If the codes are equal, both keys
+//! agree in that column and all before it, and nothing else is known.
 
 use super::Direction;
 
-/// Bytes in a column.
+/// Bytes per column.
 const COLUMN: usize = 6;
-/// Above every code of a key: a source at its end.
+/// Code of a source at its end; greater than the code of any key.
 pub(super) const ENDED: Code = Code(u64::MAX);
-/// No difference in any column: equal keys, or keys that differ in zeros at their ends.
+/// No difference in any column: the keys are equal, or differ only in trailing zeros.
 pub(super) const EQUAL: Code = Code(0);
-/// The columns that a code can name: those further on count as the last one. More than the longest
-/// key has.
+/// Number of columns that a code can represent; later columns count as the last one. The longest
+/// key has fewer.
 const COLUMNS: usize = 0xfff0;
 
 const _: () = assert!(COLUMNS * COLUMN > crate::record::MAX_KEY);
@@ -26,12 +26,12 @@ const _: () = assert!(
     "a code is a column's number and its bytes"
 );
 
-/// How a key compares with its base.
+/// Result of comparing a key with its base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Code(u64);
 
 impl Code {
-    /// Returns the code of a key that differs from its base in a column.
+    /// Returns the code of a key that first differs from its base in `column`.
     #[inline(always)]
     fn at(column: usize, key: &[u8], direction: Direction) -> Code {
         let value = word(key, column * COLUMN) >> 16;
@@ -40,16 +40,16 @@ impl Code {
             Direction::Forward => value,
             Direction::Backward => value ^ (u64::MAX >> 16),
         };
-        // Above EQUAL, and below ENDED.
+        // The result is greater than EQUAL and less than ENDED.
         Code(((COLUMNS - column.min(COLUMNS - 1)) as u64) << 48 | value)
     }
 
-    /// Returns the code of a key that nothing is known of: relative to a base before all keys.
+    /// Returns the code of a key relative to a base before all keys.
     pub(super) fn of(key: &[u8], direction: Direction) -> Code {
         Code::at(0, key, direction)
     }
 
-    /// Returns the code of `key` relative to `base`, which comes before it or is equal.
+    /// Returns the code of `key` relative to `base`, which precedes or equals it.
     #[inline(always)]
     pub(super) fn relative(base: &[u8], key: &[u8], direction: Direction) -> Code {
         match first_difference(base, key) {
@@ -58,7 +58,7 @@ impl Code {
         }
     }
 
-    /// Returns how many bytes keys with this code have in common with each other, at least.
+    /// Returns the minimum number of leading bytes that two keys with this code have in common.
     pub(super) fn agreed(self) -> usize {
         match self {
             EQUAL => 0,
@@ -67,7 +67,7 @@ impl Code {
     }
 }
 
-/// Eight bytes of a key from `at` on, as a number that orders like them.
+/// Returns eight bytes of a key from `at` on, zero-padded, as an integer with the same order.
 #[inline(always)]
 fn word(key: &[u8], at: usize) -> u64 {
     let rest = key.get(at..).unwrap_or(&[]);
@@ -80,7 +80,7 @@ fn word(key: &[u8], at: usize) -> u64 {
     u64::from_be_bytes(eight)
 }
 
-/// Returns the first byte in which two keys differ when the shorter is padded with zeros.
+/// Returns the index of the first byte in which two zero-padded keys differ.
 #[inline(always)]
 fn first_difference(one: &[u8], two: &[u8]) -> Option<usize> {
     let len = one.len().max(two.len());

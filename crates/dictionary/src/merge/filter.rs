@@ -2,33 +2,33 @@
 
 use std::fmt;
 
-/// A value that a filter is asked about.
+/// A value that a filter decides about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate<'a> {
-    /// Its key, without what names the keyspace.
+    /// Key without the prefix of its keyspace.
     pub key: &'a [u8],
     /// The value.
     pub value: &'a [u8],
-    /// When it expires, in milliseconds of the caller's clock; 0 means never.
+    /// Expiry time in milliseconds of the caller's clock; 0 means never.
     pub expires_ms: u64,
-    /// The moment at which it is asked, by the same clock.
+    /// Current time by the same clock.
     pub now_ms: u64,
 }
 
-/// What becomes of a value.
+/// Decision about a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It stays as it is.
+    /// Keep the value unchanged.
     Keep,
-    /// The key is deleted.
+    /// Delete the key.
     Remove,
-    /// The key has this value instead; when it expires does not change.
+    /// Replace the value and keep the expiry time.
     Replace(Vec<u8>),
 }
 
-/// Decides what becomes of values whenever a compaction meets them: once on each level of a tree,
-/// or never, in no order. So its answers should hang on nothing but what it is asked about. What it
-/// may be asked about is invariant G5.
+/// User filter that decides about values during compactions. A compaction may apply it to a value
+/// once on each level of a tree or never, in any order, so a decision should depend on the
+/// candidate only. Invariant G5 lists the values it is applied to.
 ///
 /// ```
 /// use alluvium_dictionary::merge::{Candidate, CompactionFilter, Verdict};
@@ -48,6 +48,6 @@ pub enum Verdict {
 /// assert_eq!(OneDay.decide(&Candidate { now_ms: 86_500_000, ..candidate }), Verdict::Remove);
 /// ```
 pub trait CompactionFilter: Send + Sync + fmt::Debug {
-    /// Returns what becomes of a value.
+    /// Decides about a value.
     fn decide(&self, candidate: &Candidate<'_>) -> Verdict;
 }

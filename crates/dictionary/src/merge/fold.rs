@@ -1,36 +1,38 @@
-//! One key: its messages become as few as may be (invariants G2 to G5).
+//! Folding of one key's messages into as few as possible (invariants G2 to G5).
 
 use super::{Candidate, CompactionFilter, Operator, Verdict};
 use alluvium_base::{Kind, Message, Sequence};
 use std::sync::Arc;
 
-/// What lies below the sources of a merge.
+/// Data older than the sources of a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Older {
-    /// Nothing: the sources hold every older message of the range.
+    /// None: the sources contain every older message of the range.
     None,
-    /// There may be older messages elsewhere, which what remains must go on hiding or folding into.
+    /// Older messages may exist elsewhere. The result must continue to hide them or fold into them.
     Elsewhere,
 }
 
-/// What a merge may do, read once when it is planned.
+/// What a merge may drop. Determined once, when the merge is planned.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// The oldest sequence number that a reader may still read at: the least of the oldest snapshot
-    /// and the visible watermark.
+    /// The oldest sequence number at which a reader may still read: the minimum of the oldest
+    /// snapshot and the visible watermark.
     pub horizon: Sequence,
-    /// The snapshots and the visible watermark, ascending; the horizon may be among them or not.
-    /// Readers read at one of these, at the horizon, or above all of them.
+    /// The snapshots and the visible watermark, ascending; may contain the horizon. Readers read at
+    /// one of these, at the horizon, or above all of them.
     pub readers: Arc<[Sequence]>,
-    /// Whether there are older messages elsewhere.
+    /// Whether older messages may exist elsewhere.
     pub older: Older,
-    /// Puts that expire at or before this moment, in milliseconds of the caller's clock, are gone.
+    /// Current time in milliseconds of the caller's clock; puts that expire at or before it are
+    /// treated as deleted.
     pub now_ms: u64,
 }
 
 impl Rule {
-    /// Returns up to which place older messages may still make a difference below a delete that was
-    /// committed at `sequence`: what is newer is hidden from all readers that could see it.
+    /// Returns the sequence number up to which older messages may still matter below a delete
+    /// committed at `sequence`. Messages between the two are hidden from every reader that could
+    /// see them.
     #[must_use]
     pub fn below_band_of(&self, sequence: Sequence) -> Sequence {
         debug_assert!(sequence > 0, "a commit has a number");
@@ -40,8 +42,8 @@ impl Rule {
         }
     }
 
-    /// Returns the band of a message: those messages that every reader sees together or not at all.
-    /// None when it was committed after the newest place that is known to be read at.
+    /// Returns the band of a message (G2), or `None` if it was committed after the newest sequence
+    /// number at which readers are known to read.
     fn band(&self, sequence: Sequence) -> Option<Band> {
         if sequence <= self.horizon {
             return Some(Band {
@@ -59,59 +61,57 @@ impl Rule {
     }
 }
 
-/// Messages that every reader sees together or not at all.
+/// Messages of which every reader sees all or none.
 #[derive(Clone, Copy, Debug)]
 struct Band {
     /// The oldest reader that sees them.
     reader: Sequence,
-    /// The newest reader that does not see them; none where there is no older reader at all.
+    /// The newest reader that does not see them; `None` if there is no older reader.
     floor: Option<Sequence>,
 }
 
-/// A message that remains of a key.
+/// A message of a key that remains after folding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Folded<'a> {
-    /// When it was committed; zero where no reader can ask any more.
+    /// Commit sequence number; 0 if no reader can see an older version.
     pub sequence: Sequence,
-    /// What it does.
+    /// Kind of the message.
     pub kind: Kind,
-    /// When a put expires; 0 means never.
+    /// Expiry time of a put; 0 means never.
     pub expires_ms: u64,
-    /// The value or operand.
+    /// Value or operand.
     pub operand: &'a [u8],
-    /// Which of the messages it is, counted from the newest, when it has the operand of that
-    /// message.
+    /// Index of the input message with this operand, counted from the newest; `None` if the operand
+    /// does not come from an input message.
     pub number: Option<usize>,
 }
 
-/// Folds the messages of one key after the other. It is reused so that operands are folded in
-/// memory that is there.
+/// Folds the messages of one key after another. A folder is reused to keep its allocated memory.
 #[derive(Debug)]
 pub struct Folder<'op> {
     rule: &'op Rule,
     operator: Option<&'op dyn Operator>,
-    /// Whether there is no reader between what is folded and everything older.
+    /// Whether the current band is the oldest one, so that no reader sees anything older only.
     is_oldest: bool,
-    /// What a user says of puts, and the key as the user knows it.
+    /// User filter, and the key without its keyspace's prefix.
     filter: Option<(&'op dyn CompactionFilter, &'op [u8])>,
-    /// The operands being folded, newest first.
+    /// Concatenated operands of the pending merges, newest first.
     chain: Vec<u8>,
     ends: Vec<usize>,
     folded: Vec<u8>,
 }
 
-/// What was found of a band, so far.
+/// State of the current band.
 #[derive(Clone, Copy)]
 enum Below {
     Nothing,
-    /// Merges without a base yet; the newest one's sequence number.
+    /// Merges without a base yet, with the sequence number of the newest.
     Merges(Sequence),
     Done,
 }
 
 impl<'op> Folder<'op> {
-    /// Creates a folder by one rule. Without an operator, a merge message stands for its operand as
-    /// a put would.
+    /// Creates a folder. Without an operator, a merge message acts as a put of its operand.
     #[must_use]
     pub fn new(rule: &'op Rule, operator: Option<&'op dyn Operator>) -> Folder<'op> {
         Folder {
@@ -125,8 +125,7 @@ impl<'op> Folder<'op> {
         }
     }
 
-    /// The same, with a filter to be asked (G5) about the key that is folded next, of which the
-    /// filter sees `key`.
+    /// Sets the filter to apply (G5) to the next key, which is passed to the filter as `key`.
     #[must_use]
     pub fn filtered(mut self, filter: &'op dyn CompactionFilter, key: &'op [u8]) -> Folder<'op> {
         self.filter = Some((filter, key));
@@ -139,9 +138,10 @@ impl<'op> Folder<'op> {
         self.rule
     }
 
-    /// Folds one key's messages, newest first, and hands what remains to `emit`, newest first.
+    /// Folds the messages of one key, given newest first, and passes those that remain to `emit`,
+    /// newest first.
     ///
-    /// `deleted` returns the newest range delete, at or before a reader's place, that covers the
+    /// `deleted` returns the newest range delete at or before a sequence number that covers the
     /// key.
     pub fn fold<'m>(
         &mut self,
@@ -149,8 +149,7 @@ impl<'op> Folder<'op> {
         deleted: impl Fn(Sequence) -> Option<Sequence>,
         mut emit: impl FnMut(Folded<'_>),
     ) {
-        // The band that messages are being folded of, with the range delete that its oldest reader
-        // sees.
+        // The current band, and the range delete that its oldest reader sees.
         let mut current: Option<(Band, Option<Sequence>)> = None;
         let mut below = Below::Nothing;
         for (number, message) in messages.into_iter().enumerate() {
@@ -162,7 +161,8 @@ impl<'op> Folder<'op> {
             let (band, hidden) = match current {
                 Some(same) if same.0.floor.is_none_or(|floor| sequence > floor) => same,
                 _ => {
-                    // A reader between the two bands sees what follows without the merges before.
+                    // A reader between the two bands sees the following messages without these
+                    // merges.
                     if let Below::Merges(newest) = below {
                         self.emit_chain(newest, &mut emit);
                     }
@@ -176,12 +176,12 @@ impl<'op> Folder<'op> {
                 }
             };
             below = match below {
-                // What is older in the band makes no difference to any reader.
+                // Older messages in the band are invisible to every reader.
                 Below::Done if band.floor.is_none() => break,
                 Below::Done => Below::Done,
-                // Everything from here on is hidden by the range delete, which lives on beside the
-                // runs (or hides nothing any more when there is nothing older): the merges above it
-                // fold into nothing.
+                // All remaining messages of the band are hidden by the range delete, which is kept
+                // alongside the runs (or is dropped if nothing older exists). The merges above it
+                // are folded without a base.
                 _ if hidden.is_some_and(|deleted| sequence < deleted) => {
                     self.finish(below, None, &mut emit);
                     Below::Done
@@ -195,7 +195,7 @@ impl<'op> Folder<'op> {
         }
     }
 
-    /// Returns the newest message of a band.
+    /// Handles the newest message of a band.
     fn first(&mut self, message: &Message<'_>, number: usize, emit: &mut impl FnMut(Folded<'_>)) -> Below {
         match message.kind {
             Kind::Merge if self.operator.is_some() => {
@@ -212,7 +212,7 @@ impl<'op> Folder<'op> {
         Below::Done
     }
 
-    /// Returns a message under merges that have no base yet.
+    /// Handles a message below merges that have no base yet.
     fn under_merges(
         &mut self,
         newest: Sequence,
@@ -226,9 +226,9 @@ impl<'op> Folder<'op> {
                 return Below::Merges(newest);
             }
             Kind::Put if !self.is_expired(message) && (message.expires_ms != 0 || self.refuses(message)) => {
-                // Until it expires the merges fold into it, and from then on into nothing: so they
-                // stay apart. So they do where their
-                // operator has no answer: who reads is told.
+                // The merges apply to the put until it expires, and to nothing afterwards, so both
+                // must be kept. The same holds if the operator rejects the put: readers then
+                // receive an error.
                 self.emit_chain(newest, emit);
                 emit(Folded {
                     sequence: self.settled(message.sequence),
@@ -243,8 +243,8 @@ impl<'op> Folder<'op> {
         Below::Done
     }
 
-    /// The sources end under merges without a base. A range delete does not finish them here:
-    /// messages between it and them may be elsewhere.
+    /// Handles the end of the sources below merges without a base. A range delete does not finish
+    /// them here, because messages between it and them may exist elsewhere.
     fn end(&mut self, newest: Sequence, emit: &mut impl FnMut(Folded<'_>)) {
         if self.rule.older == Older::None {
             self.finish(Below::Merges(newest), None, emit);
@@ -253,7 +253,7 @@ impl<'op> Folder<'op> {
         self.emit_chain(newest, emit);
     }
 
-    /// The merges so far as one.
+    /// Emits the pending merges as a single merge.
     fn emit_chain(&mut self, newest: Sequence, emit: &mut impl FnMut(Folded<'_>)) {
         self.fold_chain(None);
         emit(Folded {
@@ -265,7 +265,7 @@ impl<'op> Folder<'op> {
         });
     }
 
-    /// Folds merges into their base, or into nothing, which makes a put.
+    /// Folds the pending merges into their base, if there is one, and emits the result as a put.
     fn finish(&mut self, below: Below, base: Option<&[u8]>, emit: &mut impl FnMut(Folded<'_>)) {
         let Below::Merges(newest) = below else { return };
         self.fold_chain(base);
@@ -279,7 +279,7 @@ impl<'op> Folder<'op> {
         self.emit_put(&put, emit);
     }
 
-    /// The one put that remains of a band; a filter may have something against the oldest.
+    /// Emits the put that remains of a band. In the oldest band, the filter is applied.
     fn emit_put(&self, put: &Folded<'_>, emit: &mut impl FnMut(Folded<'_>)) {
         debug_assert_ne!(put.kind, Kind::Delete, "a delete has no value");
         let filter = self.filter.filter(|_| self.is_oldest);
@@ -317,7 +317,7 @@ impl<'op> Folder<'op> {
         }
     }
 
-    /// Returns the sequence number of what remains: 0 when no reader can ask for an older version
+    /// Returns the sequence number of a remaining message: 0 if no reader can see an older version
     /// (G4).
     fn settled(&self, sequence: Sequence) -> Sequence {
         match self.rule.older {
@@ -330,7 +330,7 @@ impl<'op> Folder<'op> {
         message.expires_ms != 0 && message.expires_ms <= self.rule.now_ms
     }
 
-    /// Returns whether the operator cannot fold merges into the value of a put.
+    /// Returns whether the operator rejects the value of a put as a base.
     fn refuses(&self, put: &Message<'_>) -> bool {
         self.operator
             .is_some_and(|operator| operator.check_base(put.operand).is_err())
@@ -350,7 +350,7 @@ impl<'op> Folder<'op> {
         self.ends.push(self.chain.len());
     }
 
-    /// Folds the chain, oldest operand first, upon a base or upon nothing.
+    /// Folds the pending operands, oldest first, into a base if there is one.
     fn fold_chain(&mut self, base: Option<&[u8]>) {
         let operator = self
             .operator
@@ -372,7 +372,7 @@ impl<'op> Folder<'op> {
     }
 }
 
-/// Returns a message as it is.
+/// Returns a message unchanged.
 fn whole<'a>(message: &Message<'a>, number: usize) -> Folded<'a> {
     let Message {
         sequence,

@@ -1,15 +1,14 @@
-//! A tournament of losers over sorted sources: one comparison per level for each step, whichever
-//! source wins.
+//! A tree of losers over sorted sources, which needs one comparison per level for each step.
 //!
-//! Knuth, *The Art of Computer Programming*, volume 3, section 5.4.1. Sources with equal keys come
-//! newest first (G1). Almost every comparison is one of two words (`code.rs`), so a step looks at
-//! one key, whatever the keys have in common.
+//! Knuth, *The Art of Computer Programming*, volume 3, section 5.4.1. Of sources with equal keys,
+//! the newest comes first (G1). Nearly every comparison compares two words (`code.rs`), so a step
+//! reads only one key, regardless of the length of common prefixes.
 
 use super::code::{Code, ENDED, EQUAL};
 use std::cmp::Ordering;
 use std::hint::select_unpredictable;
 
-/// Which way a merge goes.
+/// Direction of a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Ascending keys.
@@ -18,23 +17,22 @@ pub enum Direction {
     Backward,
 }
 
-/// A sorted source of keys. It stands at a key or at its end, and a key may come several times.
+/// A sorted source of keys, positioned at a key or at its end. A key may occur several times.
 pub trait Source {
-    /// Returns the current key; none at the end. It stays the same until the source is advanced.
+    /// Returns the current key, or `None` at the end. It is unchanged until the source is advanced.
     fn key(&self) -> Option<&[u8]>;
 
-    /// Goes to the next key in the merge's direction.
+    /// Advances to the next key in the merge's direction.
     ///
     /// # Errors
-    /// What reading the source says.
+    /// Errors of reading the source.
     fn advance(&mut self) -> Result<(), Self::Error>;
 
-    /// What reading can fail with.
+    /// Error of reading the source.
     type Error;
 }
 
-/// Sources merged into one order. It stands at one source at a time: the newest of those with the
-/// next key.
+/// Sources merged into one order. The current source is the newest of those with the next key.
 ///
 /// ```
 /// use alluvium_dictionary::merge::{Direction, Merged, Source};
@@ -58,17 +56,18 @@ pub trait Source {
 pub struct Merged<S> {
     sources: Vec<S>,
     direction: Direction,
-    /// Inner nodes 1…n−1 of a tree whose leaves n…2n−1 are the sources: who lost there, with its
-    /// code relative to whom it lost to. Entry 0 is the winner, with its code relative to `last`.
+    /// Inner nodes 1…n−1 of a tree whose leaves n…2n−1 are the sources. Each contains the loser of
+    /// its match, with its code relative to the winner. Entry 0 is the overall winner, with its
+    /// code relative to `last`.
     losers: Vec<Player>,
-    /// The key of the winner before.
+    /// Key of the previous winner.
     last: Vec<u8>,
-    /// Memory for [`Merged::gallop`]: the winner's key, and that of the source that is next.
+    /// Buffers for [`Merged::gallop`]: the winner's key, and the next source's key.
     base: Vec<u8>,
     bound: Vec<u8>,
 }
 
-/// A source that stands in the tree.
+/// A source in the tree.
 #[derive(Clone, Copy, Debug)]
 struct Player {
     code: Code,
@@ -76,7 +75,7 @@ struct Player {
 }
 
 impl<S: Source> Merged<S> {
-    /// Merges sources that stand at their first keys, newest source first.
+    /// Merges sources positioned at their first keys, newest source first.
     #[must_use]
     pub fn new(sources: Vec<S>, direction: Direction) -> Merged<S> {
         let nobody = Player {
@@ -95,7 +94,7 @@ impl<S: Source> Merged<S> {
         merged
     }
 
-    /// Returns the source that is next, by its number; none when all are at their ends.
+    /// Returns the index of the current source, or `None` if all sources are at their ends.
     #[must_use]
     #[inline]
     pub fn winner(&self) -> Option<usize> {
@@ -110,46 +109,47 @@ impl<S: Source> Merged<S> {
         self.sources[self.losers.first()?.source].key()
     }
 
-    /// Returns whether the current key is the one that the last [`Merged::advance`] went on from:
-    /// the winner has an older message about it. Costs next to nothing.
+    /// Returns whether the current key is the same as before the last [`Merged::advance`], in which
+    /// case the winner has an older message of that key. Very cheap.
     #[must_use]
     #[inline]
     pub fn repeats(&self) -> bool {
         self.losers.first().is_some_and(|winner| winner.code == EQUAL) && self.key() == Some(&self.last[..])
     }
 
-    /// Returns a source.
+    /// Returns a source by its index.
     #[must_use]
     #[inline]
     pub fn source(&self, index: usize) -> &S {
         &self.sources[index]
     }
 
-    /// Every source.
+    /// Returns all sources.
     #[must_use]
     pub fn sources(&self) -> &[S] {
         &self.sources
     }
 
-    /// Every source, for repositioning; when a key has changed, [`Merged::rebuild`] must follow.
+    /// Returns all sources for repositioning. If a key has changed, [`Merged::rebuild`] must be
+    /// called.
     pub fn sources_mut(&mut self) -> &mut [S] {
         &mut self.sources
     }
 
-    /// Advances the winner and finds the next one.
+    /// Advances the winner and determines the next one.
     ///
     /// # Errors
-    /// What the source says; the merge stands where it stood.
+    /// Errors of the source; the merge then stays at its position.
     #[inline]
     pub fn advance(&mut self) -> Result<(), S::Error> {
         self.advance_by(S::advance)
     }
 
-    /// Lets `step` move the winner to a later key, or to an older message about its key, and finds
-    /// the next one.
+    /// As [`Merged::advance`], but `step` advances the winner, to a later key or to an older
+    /// message of its key.
     ///
     /// # Errors
-    /// As [`Merged::advance`].
+    /// The same as [`Merged::advance`].
     #[inline]
     pub fn advance_by(&mut self, step: impl FnOnce(&mut S) -> Result<(), S::Error>) -> Result<(), S::Error> {
         let Some(&Player { source, code }) = self.losers.first() else {
@@ -159,7 +159,7 @@ impl<S: Source> Merged<S> {
         let Some(key) = winner.key() else {
             return Ok(());
         };
-        // The same key again: the last one stays as it is.
+        // If the key is repeated, `last` is unchanged.
         let repeats = code == EQUAL && key.len() == self.last.len();
         if !repeats {
             self.last.clear();
@@ -167,8 +167,8 @@ impl<S: Source> Merged<S> {
         }
         if let Err(error) = step(winner) {
             if !repeats {
-                // It is still the current key's first message, whatever its code was relative to
-                // the key before.
+                // The winner is still at the first message of its key, but its code must now be
+                // relative to the changed `last`.
                 self.losers[0].code = Code::of(&self.last, self.direction);
             }
             return Err(error);
@@ -191,14 +191,14 @@ impl<S: Source> Merged<S> {
         Ok(())
     }
 
-    /// Lets the winner go on by itself, without a match for each key, and finds the next one.
-    /// `walk` gets the winner and the key that it must stay before, at which another source stands
-    /// (none where it is the only one); it hands out the winner's key and those that follow, moves
-    /// it to the first that it has not handed out, and says how many there were. Behind the last of
-    /// them the winner must stand at another key.
+    /// Lets the winner emit several keys without a match for each, and determines the next winner.
+    /// `walk` receives the winner and an exclusive bound, the key of the next source (`None` if
+    /// there is no other source). It emits the winner's key and those that follow below the bound,
+    /// advances the winner to the first key not emitted, and returns the number emitted. The winner
+    /// must then be at a key different from the last one emitted.
     ///
     /// # Errors
-    /// What `walk` says.
+    /// Errors of `walk`.
     pub fn gallop(
         &mut self,
         walk: impl FnOnce(&mut S, Option<&[u8]>) -> Result<usize, S::Error>,
@@ -225,7 +225,7 @@ impl<S: Source> Merged<S> {
         if count == 0 {
             return Ok(0);
         }
-        // The sources that lost to this one lost to the key that it stood at: their codes stay
+        // The losers on the winner's path lost to the key at which it was before; their codes stay
         // relative to that key.
         std::mem::swap(&mut self.last, &mut self.base);
         let code = match winner.key() {
@@ -236,7 +236,8 @@ impl<S: Source> Merged<S> {
         Ok(count)
     }
 
-    /// Returns the source whose key comes next after the winner's: one that lost to it.
+    /// Returns the source whose key comes next after the winner's. It is among those that lost to
+    /// the winner.
     fn runner_up(&self, winner: usize) -> Option<usize> {
         let mut best: Option<(usize, &[u8])> = None;
         let mut node = (winner + self.losers.len()) / 2;
@@ -255,14 +256,14 @@ impl<S: Source> Merged<S> {
         Some(best?.0)
     }
 
-    /// Plays every match again, after sources were moved.
+    /// Replays every match, after sources were repositioned.
     pub fn rebuild(&mut self) {
         let count = self.sources.len();
         if count == 0 {
             return;
         }
         self.last.clear();
-        // Winners of each inner node, from the leaves up.
+        // Winner of each node, computed from the leaves up.
         let start = |source: usize| Player {
             code: self.sources[source]
                 .key()
@@ -277,8 +278,8 @@ impl<S: Source> Merged<S> {
         self.losers[0] = winners[1];
     }
 
-    /// Plays the matches from a source's leaf up to the root. The losers there lost to the source's
-    /// last key, so all codes are relative to that.
+    /// Replays the matches from a source's leaf to the root. The losers on that path lost to the
+    /// source's last key, so all codes are relative to it.
     #[inline]
     fn replay(&mut self, mut winner: Player) {
         let mut node = (winner.source + self.losers.len()) / 2;
@@ -296,8 +297,8 @@ impl<S: Source> Merged<S> {
         self.losers[0] = winner;
     }
 
-    /// Returns the winner of a match and the loser, whose code is relative to the winner then: by
-    /// key, then newest first; ends come last.
+    /// Returns the winner and the loser of a match; the loser's code becomes relative to the
+    /// winner. Order: by key, then newest source first; sources at their end come last.
     #[cold]
     #[inline(never)]
     fn play(&self, one: Player, two: Player) -> (Player, Player) {

@@ -1,37 +1,39 @@
-//! Merging: several sorted sources become one, and the messages of a key become as few as may be.
+//! Merging of sorted sources, and folding of each key's messages into as few as possible.
 //!
-//! *Knows*: which source is next, which of equal keys is newer, and which messages no reader can
-//! ask for any more.
+//! *Knows*: which source is next, which of equal keys is newer, which messages no reader can see
+//! any more.
 //!
-//! *Does not know*: where the sources come from, when a merge is worth its cost, what becomes of
-//! the result.
+//! *Does not know*: the origin of the sources, when a merge is worth its cost, the use of the
+//! result.
 //!
-//! *Read in this order*: `operator.rs` (what a merge message means), `filter.rs` (what a user says
-//! of old values), `fold.rs` (one key), `loser.rs` (many sources), `code.rs` (how their keys are
-//! compared).
+//! *Read in this order*: `operator.rs` (the meaning of a merge message), `filter.rs` (a user's
+//! decision about old values), `fold.rs` (one key), `loser.rs` (many sources), `code.rs`
+//! (comparison of their keys).
 //!
-//! Eight sources in memory, 24-byte keys and 100-byte values, one thread of a shared virtual
-//! processor: 43 million records a second of random keys, 38 of keys that share eight bytes; 24
-//! with comparisons of whole keys (`cargo bench -p alluvium-trees --bench merge`).
+//! Throughput with eight sources in memory, 24-byte keys and 100-byte values, on one thread of a
+//! shared virtual processor: 43 million records a second with random keys, 38 million with keys
+//! that share eight bytes, 24 million with comparisons of whole keys
+//! (`cargo bench -p alluvium-trees --bench merge`).
 //!
 //! Invariants:
 //!
-//! - **G1** Sources come newest first: of equal keys, all messages of a source are newer than those
-//!   of the next.
-//! - **G2** Messages above the newest place that is known to be read at (the visible watermark)
-//!   pass unchanged. Those at or below it fall into *bands*: of two messages of a band every reader
-//!   sees both or neither. The oldest band reaches up to the *horizon*, the oldest sequence number
-//!   that a reader may still read at; each other one reaches from one reader's place to the next.
-//! - **G3** Of the messages of one key in one band, one remains at most (two where merges lie above
-//!   a put that will expire, or that their operator refuses), and every reader reads what it would
-//!   have read before, now and at any later time.
-//! - **G4** A merge is finished without a base only when the sources hold *every* older message of
-//!   the range ([`Older::None`]). A tombstone goes, and a sequence number becomes zero, only then
-//!   and in the oldest band.
-//! - **G5** A filter is asked about the one put that remains at or below the horizon when nothing
-//!   can change it any more, and about nothing else: no tombstone, no merge that waits for its
-//!   base, no put that such merges lie above, nothing above the horizon, nothing that has expired.
-//!   A put that it removes leaves a tombstone where a delete would leave one (G4).
+//! - **G1** Sources are ordered newest first: of equal keys, all messages of a source are newer
+//!   than those of the next source.
+//! - **G2** Messages above the newest sequence number at which readers are known to read (the
+//!   visible watermark) pass unchanged. Those at or below it are divided into *bands*: of two
+//!   messages in a band, every reader sees both or neither. The oldest band extends up to the
+//!   *horizon*, the oldest sequence number at which a reader may still read. Each other band
+//!   extends from one reader's sequence number to the next.
+//! - **G3** Of the messages of one key in one band, at most one remains (two if merges precede a
+//!   put that will expire, or that their operator rejects). Every reader reads the same as before,
+//!   now and at any later time.
+//! - **G4** A merge is finished without a base only if the sources contain *every* older message of
+//!   the range ([`Older::None`]). Only then, and only in the oldest band, are tombstones dropped
+//!   and sequence numbers set to zero.
+//! - **G5** A filter is applied only to the put that remains at or below the horizon once nothing
+//!   can change it any more. It is not applied to tombstones, to merges without a base, to puts
+//!   below such merges, to messages above the horizon, or to expired values. A put that it removes
+//!   becomes a tombstone where a delete would leave one (G4).
 
 mod code;
 mod filter;

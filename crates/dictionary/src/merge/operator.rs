@@ -1,20 +1,21 @@
-//! Merge operators: how an operand is folded into what is there.
+//! Merge operators, which fold operands into values.
 
 use std::fmt;
 use thiserror::Error;
 
-/// An operand that its operator does not understand.
+/// An operand that its operator rejects.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("operator {operator}: {why}")]
 pub struct BadOperand {
     /// The operator's name.
     pub operator: &'static str,
-    /// What is wrong with the operand.
+    /// Reason of the rejection.
     pub why: String,
 }
 
 impl BadOperand {
-    /// Returns the error of a key that has a value which its operator refuses, under operands.
+    /// Converts the error into that of reading `key`, whose value is rejected as the base of its
+    /// operands.
     #[must_use]
     pub fn under_operands_of(self, key: &[u8]) -> alluvium_storage::Error {
         alluvium_storage::Error::BadBase {
@@ -28,21 +29,21 @@ impl BadOperand {
 /// An associative operator on values: `(a ∘ b) ∘ c = a ∘ (b ∘ c)`, so that operands may be folded
 /// together before their base is known. Merging into an absent key makes the operand the value.
 pub trait Operator: Send + Sync + fmt::Debug {
-    /// Its name, kept with the keyspace so that a store is not opened with another.
+    /// Name of the operator. It is stored with the keyspace, so that the store cannot be opened
+    /// with a different one.
     fn name(&self) -> &'static str;
 
-    /// Whether an operand can be folded. Asked when it is written, so that folding cannot fail
-    /// later.
+    /// Checks whether an operand can be folded. Called before the operand is written, so that
+    /// folding cannot fail later.
     ///
     /// # Errors
     /// [`BadOperand`] with the reason.
     fn check(&self, operand: &[u8]) -> Result<(), BadOperand>;
 
-    /// Whether operands can be folded into a value that was put. Asked when they meet it, by
-    /// compactions and readers; where it refuses, both
-    /// stay as they are, and who reads the key is told. What [`Operator::check`] takes, if not
-    /// said otherwise, so that must take whatever
-    /// folding operands gives.
+    /// Checks whether operands can be folded into a value that was put. Called by compactions and
+    /// readers when they find the operands and the value. If it fails, compactions keep both
+    /// unchanged and readers of the key receive the error. The default is [`Operator::check`],
+    /// which must then accept every result of folding operands.
     ///
     /// # Errors
     /// [`BadOperand`] with the reason.
@@ -50,12 +51,12 @@ pub trait Operator: Send + Sync + fmt::Debug {
         self.check(value)
     }
 
-    /// Replaces `older` by `older ∘ newer`. Operands that [`Operator::check`] refuses are possible
-    /// after damage or a change of operators; the newer one wins then.
+    /// Replaces `older` by `older ∘ newer`. After damage or a change of operators, operands may be
+    /// invalid by [`Operator::check`]; the newer one then wins.
     fn fold(&self, older: &mut Vec<u8>, newer: &[u8]);
 }
 
-/// Sums of signed 64-bit little-endian integers; they wrap around.
+/// Wrapping addition of signed 64-bit little-endian integers.
 ///
 /// ```
 /// use alluvium_dictionary::merge::{Add, Operator};
@@ -70,11 +71,11 @@ pub struct Add;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Append;
 
-/// The least, compared as bytes.
+/// Keeps the minimum, in byte order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Minimum;
 
-/// The greatest, compared as bytes.
+/// Keeps the maximum, in byte order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Maximum;
 

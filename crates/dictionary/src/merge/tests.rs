@@ -28,7 +28,7 @@ impl Source for Keys {
     }
 }
 
-/// The keys of all sources in order, of equal ones the newest source's first.
+/// Returns the keys of all sources in order; of equal keys, the newest source's first.
 fn in_order(sources: &[Keys], direction: Direction) -> Vec<(Vec<u8>, usize)> {
     let of = |(index, source): (usize, &Keys)| {
         let keys = source.keys.clone().into_iter();
@@ -71,8 +71,8 @@ fn any_number_of_sources_merge_like_a_stable_sort() {
     }
 }
 
-/// Keys that a merge has to look at closely: long common beginnings, zeros at the ends, one the
-/// beginning of another.
+/// Keys that exercise comparisons: long common prefixes, trailing zeros, keys that are prefixes of
+/// others.
 fn alike(random: &mut fastrand::Rng) -> Vec<u8> {
     let mut key = b"a beginning that many keys have"[..random.usize(..32)].to_vec();
     key.extend((0..random.usize(..9)).map(|_| [0, 0, 1, 0xff][random.usize(..4)]));
@@ -104,7 +104,7 @@ fn keys_that_are_alike_and_keys_that_come_again_merge_like_a_stable_sort() {
                 at: 0,
             });
             let mut merged = Merged::new(sources.collect(), direction);
-            // Begin in the middle, half of the time.
+            // Half of the time, start in the middle.
             let starts: Vec<usize> = lists
                 .iter()
                 .map(|keys| {
@@ -147,7 +147,7 @@ fn keys_that_are_alike_and_keys_that_come_again_merge_like_a_stable_sort() {
     }
 }
 
-/// A source that cannot be read now and then.
+/// A source whose reads fail now and then.
 #[derive(Debug)]
 struct Failing(Keys, fastrand::Rng);
 
@@ -211,7 +211,8 @@ impl Owned {
     }
 }
 
-/// What a reader at `at` finds: straight from the definition of each kind, oldest message first.
+/// Returns the result of a reader at `at`, computed from the definition of each kind, oldest
+/// message first.
 fn read(messages: &[Owned], deletes: &[Sequence], at: Sequence, now_ms: u64) -> Option<Vec<u8>> {
     let mut events: Vec<(Sequence, Option<&Owned>)> = messages
         .iter()
@@ -237,7 +238,7 @@ fn read(messages: &[Owned], deletes: &[Sequence], at: Sequence, now_ms: u64) -> 
     value
 }
 
-/// A random history of one key, newest first, and the range deletes over it.
+/// Generates a random history of one key, newest first, and range deletes that cover it.
 fn history(random: &mut fastrand::Rng) -> (Vec<Owned>, Vec<Sequence>) {
     let mut sequences: Vec<Sequence> = (1..=20).collect();
     random.shuffle(&mut sequences);
@@ -263,7 +264,7 @@ fn history(random: &mut fastrand::Rng) -> (Vec<Owned>, Vec<Sequence>) {
 
 const NOW_MS: u64 = 10;
 
-/// Returns the bands of a rule: what lies above a reader, if there is one, up to the next.
+/// Returns the bands of a rule, each from above one reader up to the next.
 fn bands(rule: &Rule) -> Vec<(Option<Sequence>, Sequence)> {
     let above = rule
         .readers
@@ -275,15 +276,16 @@ fn bands(rule: &Rule) -> Vec<(Option<Sequence>, Sequence)> {
     readers.map(|reader| (floor.replace(reader), reader)).collect()
 }
 
-/// Folds the newest `taken` messages by a rule and reads with and without folding: at `reader`, and
-/// wherever the rule says that readers may read. Returns whether every reader reads the same.
+/// Folds the newest `taken` messages by a rule, and compares reads with and without folding, at
+/// `reader` and wherever readers may read according to the rule. Returns whether all results are
+/// equal.
 fn readers_agree(history: &(Vec<Owned>, Vec<Sequence>), taken: usize, rule: &Rule, reader: Sequence) -> bool {
     filtered_readers_agree(history, taken, rule, reader, None)
 }
 
-/// The same with a filter: readers must read what they would if at the moment of the newest message
-/// that it was asked about, the key had been deleted or written as it says; and it is asked about
-/// what a reader at the horizon reads.
+/// As above, with a filter. Readers must read the same as if, at the time of the newest message
+/// that the filter was applied to, the key had been deleted or written as decided. The filter must
+/// be applied to the value that a reader at the horizon reads.
 fn filtered_readers_agree(
     history: &(Vec<Owned>, Vec<Sequence>),
     taken: usize,
@@ -327,8 +329,8 @@ fn filtered_readers_agree(
             "one remains, or merges above a put that expires (G3): {after:?}, {rule:?}"
         );
     }
-    // Range deletes at or below the horizon go with the merge that has everything older; others
-    // stay.
+    // Range deletes at or below the horizon are dropped by a merge that has all older messages;
+    // others remain.
     let remaining: Vec<Sequence> = match rule.older {
         Older::None => deletes
             .iter()
@@ -377,8 +379,9 @@ fn folding_changes_nothing_that_a_reader_at_or_above_the_horizon_reads() {
     }
 }
 
-/// The history in which what a filter said was written when the newest message was that it was
-/// asked about; none when it was asked about what a reader at the horizon does not read.
+/// Returns the history in which the filter's decision was written at the time of the newest message
+/// that it was applied to; `None` if it was applied to a value that a reader at the horizon does
+/// not read.
 fn as_if_written(
     history: &(Vec<Owned>, Vec<Sequence>),
     rule: &Rule,
@@ -404,7 +407,7 @@ fn as_if_written(
     Some((messages, deletes))
 }
 
-/// Has something against two values of three, and remembers what it was asked.
+/// Rejects two of three values, and records the candidates.
 #[derive(Debug, Default)]
 struct Picky {
     asked: Mutex<Vec<(Vec<u8>, u64, Verdict)>>,
@@ -475,7 +478,7 @@ fn a_filter_that_is_asked_about_merges_without_their_base_is_noticed() {
         let messages: Vec<Owned> = history.0.iter().filter(|one| one.2 == 0).cloned().collect();
         let merges = messages.iter().take_while(|message| message.1 == Kind::Merge);
         let taken = merges.count();
-        // Only what it is asked about counts here: the rule says that there is nothing older.
+        // Only the candidates matter here: according to the rule there is nothing older.
         let rule = Rule {
             horizon: LAST,
             older: Older::None,
@@ -501,7 +504,7 @@ fn a_filter_that_is_asked_about_what_an_older_reader_does_not_read_is_noticed() 
     }));
 }
 
-/// Tries a rule that is broken on purpose on many histories; whether any reader notices.
+/// Tries an intentionally wrong rule on many histories. Returns whether any reader notices.
 fn is_noticed(mut broken: impl FnMut(&mut fastrand::Rng, &(Vec<Owned>, Vec<Sequence>)) -> bool) -> bool {
     let mut random = fastrand::Rng::with_seed(8);
     (0..20_000).any(|_| {

@@ -1,5 +1,5 @@
-//! The bytes of a pointer to a value that is not in its leaf, version 1, and of the nodes above a
-//! long value. All integers little-endian.
+//! Encoding of a value pointer, version 1, and of the pointer nodes of a long value. All integers
+//! are little-endian.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -8,9 +8,9 @@
 //!     36     4  its length in bytes
 //! ```
 //!
-//! A value that fits the largest node is in one node, behind or before others. A longer one is cut:
-//! its nodes are as long as the largest node but for the last, and nodes of pointers stand above
-//! them until one is left.
+//! A value that fits the largest node is in one node, which it may share with others. A longer
+//! value is split into nodes of the maximum length, except for the last. Levels of pointer nodes
+//! are added until a single root is left.
 //!
 //! ```text
 //! OFFSET    SIZE  MEANING
@@ -24,19 +24,19 @@ use alluvium_base::bytes::{Reader, Writer};
 use alluvium_storage::{Error, NodePointer, PageSize, Place, Result};
 
 impl ValuePointer {
-    /// How many bytes an encoded pointer has.
+    /// Length of an encoded pointer in bytes.
     pub const BYTES: usize = NodePointer::BYTES + 8;
 
-    /// Appends the pointer's bytes.
+    /// Appends the encoded pointer.
     pub fn encode(&self, out: &mut Vec<u8>) {
         self.node.encode(out);
         Writer::new(out).u32(self.at).u32(self.len);
     }
 
-    /// Reads a pointer and checks that it could be one.
+    /// Decodes a pointer and checks its plausibility.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] at `place` when the bytes are no pointer to a value.
+    /// [`Error::Corrupt`] at `place` if the bytes are not a valid pointer.
     pub fn decode(bytes: &[u8], place: &Place, page_size: PageSize) -> Result<ValuePointer> {
         let mut reader = Reader::new(bytes);
         let node = NodePointer::decode(&mut reader, place, page_size)?;
@@ -54,14 +54,14 @@ impl ValuePointer {
     }
 }
 
-/// Appends the pointers of a node above a long value.
+/// Appends the pointers of a pointer node.
 pub(super) fn encode_pointers(pointers: &[NodePointer], out: &mut Vec<u8>) {
     for pointer in pointers {
         pointer.encode(out);
     }
 }
 
-/// Reads `count` pointers of a node above a long value.
+/// Decodes `count` pointers of a pointer node.
 pub(super) fn decode_pointers(
     bytes: &[u8],
     count: usize,

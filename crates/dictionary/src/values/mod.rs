@@ -1,17 +1,17 @@
-//! Values that are too long for a leaf: where they are, how they are written and read.
+//! Separate values, which are too long for a leaf: their location, writing and reading.
 //!
-//! *Knows*: how values share a node, how a value longer than a node becomes a small tree of nodes,
-//! what a value costs where it is.
+//! *Knows*: how values share a node, how a value longer than a node is split into a small tree of
+//! nodes, how much space a value occupies.
 //!
-//! *Does not know*: keys; which leaf points to a value, or whether another run does.
+//! *Does not know*: keys; which leaf points to a value, or whether several runs do.
 //!
 //! *Read in this order*: this file, `format.rs`, `read.rs`, `write.rs`.
 //!
 //! Invariants:
 //!
-//! - **V1** A pointer tells everything about the shape of what it points to: nothing longer than
-//!   its length is allocated.
-//! - **V2** A value of the largest node's length or less is in one node, whole.
+//! - **V1** A pointer determines the shape of the value's nodes. Readers never allocate more than
+//!   the length in the pointer.
+//! - **V2** A value no longer than the largest node is stored whole, in one node.
 
 mod format;
 mod read;
@@ -25,29 +25,29 @@ pub use write::{Placed, Slot, ValueWriter};
 use alluvium_storage::node::MAX_PAGES;
 use alluvium_storage::{NodePointer, PageSize};
 
-/// The longest value, in bytes: 4 GiB less one.
+/// Maximum length of a value in bytes: 4 GiB − 1.
 pub const MAX_VALUE: usize = u32::MAX as usize;
 
-/// Where a value is that is not in its leaf.
+/// Pointer to a value outside its leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ValuePointer {
-    /// The node that holds it, or the root of its nodes.
+    /// The node that contains the value, or the root of its nodes.
     pub node: NodePointer,
-    /// Where it begins in the node, in bytes; 0 for a long one.
+    /// Offset of the value in the node, in bytes; 0 for a long value.
     pub at: u32,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub len: u32,
 }
 
 impl ValuePointer {
-    /// Returns whether the value is longer than the largest node, and so has nodes of its own.
+    /// Returns whether the value is longer than the largest node and therefore has its own nodes.
     #[must_use]
     pub fn is_long(&self, page_size: PageSize) -> bool {
         self.len as usize > largest(page_size)
     }
 
-    /// Returns what the value takes of its extent, in bytes: its share of the node, or as long as
-    /// the values are not compressed, its length.
+    /// Returns the space that the value occupies in its extent, in bytes: its length scaled by the
+    /// compression ratio of its node.
     #[must_use]
     pub fn share(&self, page_size: PageSize) -> u64 {
         debug_assert!(self.node.pages > 0, "a node has a page");
@@ -55,7 +55,7 @@ impl ValuePointer {
         u64::from(self.len) * (self.node.read_len() as u64).min(decoded) / decoded
     }
 
-    /// Returns a pointer to `len` bytes of a node that does not exist.
+    /// Creates a pointer to `len` bytes of a nonexistent node.
     #[cfg(test)]
     pub fn some(at: u32, len: usize) -> ValuePointer {
         let node = NodePointer {
@@ -81,18 +81,18 @@ impl ValuePointer {
     }
 }
 
-/// Returns the bytes in the largest node.
+/// Returns the capacity of the largest node in bytes.
 pub fn largest(page_size: PageSize) -> usize {
     page_size.node_bytes(MAX_PAGES)
 }
 
-/// Pages of a node that holds `len` bytes.
+/// Returns the number of pages of a node with `len` bytes.
 pub fn pages_for(len: usize, page_size: PageSize) -> usize {
     len.div_ceil(page_size.bytes()).max(1)
 }
 
-/// Returns how many nodes stand below each level of pointers, from the value's own nodes up;
-/// nothing for a value in one node.
+/// Returns the number of nodes on each level below the root, starting with those that contain the
+/// value; empty for a value in one node.
 fn levels(len: usize, page_size: PageSize) -> Vec<usize> {
     let largest = largest(page_size);
     let mut levels = Vec::new();
@@ -105,8 +105,8 @@ fn levels(len: usize, page_size: PageSize) -> Vec<usize> {
     levels
 }
 
-/// Pages of a node for values of about `len` bytes, so that at most an eighth of it stays empty
-/// where that can be had.
+/// Returns the number of pages of a node for values of about `len` bytes: the smallest for which at
+/// most an eighth of the node stays empty, or the maximum.
 fn pages_to_pack(len: usize, page_size: PageSize) -> usize {
     let wasted = |pages: usize| {
         let node = pages * page_size.bytes();

@@ -1,4 +1,4 @@
-//! Reading values.
+//! Reading separate values.
 
 use super::format::decode_pointers;
 use super::{ValuePointer, largest, levels};
@@ -10,14 +10,14 @@ use alluvium_base::Purpose;
 use alluvium_storage::{Cache, Error, Guard, NodePointer, Residence, Result};
 use std::task::{Poll, ready};
 
-/// Nodes that are asked for together.
+/// Maximum number of nodes requested together.
 const AT_ONCE: usize = 16;
 
 /// Reads a value into `out`, which is cleared first. A value in one node stays in the cache; the
-/// nodes of a long one pass through.
+/// nodes of a long value pass through it.
 ///
 /// # Errors
-/// [`Error::Corrupt`] when what is there is not what was written; as the device says.
+/// [`Error::Corrupt`] if the data is damaged; I/O errors.
 pub fn read_value(
     cache: &Cache,
     guard: &Guard,
@@ -39,12 +39,12 @@ pub fn read_value(
     read_from(&nodes, pointer, out)
 }
 
-/// From this length on a value stays in its page if it may: a shorter one is copied about as fast
-/// as its page is pinned and unpinned.
+/// Minimum length for which a value stays in its page, if permitted. Copying a shorter value is
+/// about as fast as pinning and unpinning its page.
 const WORTH_HOLDING: usize = 2048;
 
-/// Reads a value, with its node from anywhere; `room` is cleared first. The nodes of a long value
-/// are waited for.
+/// Reads a value into the destination `room`, which is cleared first. The node comes from `fetch`;
+/// the nodes of a long value are read with blocking.
 pub fn fetch_value<F: Fetch>(fetch: &F, pointer: &ValuePointer, room: Room<'_>) -> Poll<Result<()>> {
     let out = room.bytes;
     let Blocking {
@@ -69,21 +69,21 @@ pub fn fetch_value<F: Fetch>(fetch: &F, pointer: &ValuePointer, room: Room<'_>) 
     Poll::Ready(Ok(()))
 }
 
-/// Returns the bytes of a value that shares its node.
+/// Returns the bytes of a value in a node.
 pub fn value_in<'n>(node: &'n [u8], pointer: &ValuePointer) -> Result<&'n [u8]> {
     let (at, len) = (pointer.at as usize, pointer.len as usize);
     let value = at.checked_add(len).and_then(|end| node.get(at..end));
     value.ok_or_else(|| short(pointer))
 }
 
-/// Returns the error of a value that is longer than what is there.
+/// Returns the error for a value that extends beyond its node.
 #[cold]
 fn short(pointer: &ValuePointer) -> Error {
     let found = format!("a value of {} bytes at {}", pointer.len, pointer.at);
     Error::corrupt(pointer.node.place(), "a value inside its node", found)
 }
 
-/// Reads a value from anywhere into `out`, which is cleared first.
+/// Reads a value from any source of nodes into `out`, which is cleared first.
 pub fn read_from(nodes: &dyn Nodes, pointer: &ValuePointer, out: &mut Vec<u8>) -> Result<()> {
     out.clear();
     let page_size = nodes.page_size();
@@ -112,7 +112,7 @@ pub fn read_from(nodes: &dyn Nodes, pointer: &ValuePointer, out: &mut Vec<u8>) -
     }
 }
 
-/// Every node of a value: its own, and those above them.
+/// Returns all nodes of a value, including those with pointers.
 pub fn nodes_of(nodes: &dyn Nodes, pointer: &ValuePointer) -> Result<Vec<NodePointer>> {
     let mut all = vec![pointer.node];
     descend(nodes, pointer, &mut |group, _| {
@@ -122,7 +122,7 @@ pub fn nodes_of(nodes: &dyn Nodes, pointer: &ValuePointer) -> Result<Vec<NodePoi
     Ok(all)
 }
 
-/// Hands the nodes of a value that is too long for one node to `visit`, in groups, its root first.
+/// Passes the nodes of a long value to `visit`, in groups, its root first.
 pub fn each_group(
     nodes: &dyn Nodes,
     pointer: &ValuePointer,
@@ -135,17 +135,17 @@ pub fn each_group(
     })
 }
 
-/// What the nodes of a long value hold.
+/// Content of a long value's node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holds {
     /// A part of the value.
     Value,
-    /// Pointers to other nodes. They have been read, or will be.
+    /// Pointers to other nodes. These have been read already, or will be.
     Pointers,
 }
 
-/// Goes down from the root of a long value, left to right; `visit` gets the pointers in each node,
-/// and how many levels of pointers stand below those they point to.
+/// Traverses the nodes of a long value from the root, left to right. `visit` receives the pointers
+/// in each node and the number of pointer levels below the nodes they point to.
 fn descend(
     nodes: &dyn Nodes,
     pointer: &ValuePointer,
@@ -153,7 +153,7 @@ fn descend(
 ) -> Result<()> {
     let page_size = nodes.page_size();
     let fan_out = largest(page_size) / NodePointer::BYTES;
-    // How many nodes of each level are left.
+    // Number of nodes on each level that remain to be visited.
     let mut left = levels(pointer.len as usize, page_size);
     let mut pending = Vec::new();
     if pointer.is_long(page_size) {
@@ -182,10 +182,11 @@ fn descend(
     Ok(())
 }
 
-/// Reads a value past the cache into `out`, which is cleared first, and says which nodes hold it.
+/// Reads a value into `out`, which is cleared first, bypassing the cache. Returns the nodes of the
+/// value.
 ///
 /// # Errors
-/// As [`read_value`].
+/// The same as [`read_value`].
 pub fn read_apart(
     files: Files<'_>,
     pointer: &ValuePointer,

@@ -1,25 +1,25 @@
-//! Writing values: short ones share nodes, long ones have their own.
+//! Writing separate values: short values share nodes, long values have their own.
 
 use super::format::encode_pointers;
 use super::{ValuePointer, largest, pages_for, pages_to_pack};
 use alluvium_storage::node::{NodeWriter, Written};
 use alluvium_storage::{NodePointer, PageSize, Result};
 
-/// Where a value went.
+/// Result of adding a value.
 #[derive(Debug)]
 pub enum Placed {
-    /// It waits for its node to be full: [`ValueWriter::close`] says where it is.
+    /// The value is buffered until its node is full; [`ValueWriter::close`] returns its location.
     Waits,
-    /// It is long and in nodes of its own.
+    /// The value is long and was written to its own nodes.
     Long(ValuePointer),
 }
 
-/// The place that a pointer to a value will have.
+/// Position where the pointer to a value will be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// The leaf's number in its run, or whatever else a caller counts.
+    /// Number of the leaf in its run, or any other number of the caller's choice.
     pub leaf: u64,
-    /// Where the pointer begins among the leaf's values.
+    /// Offset of the pointer among the leaf's values.
     pub at: usize,
 }
 
@@ -29,13 +29,13 @@ pub struct ValueWriter {
     writer: NodeWriter,
     page_size: PageSize,
     node: Vec<u8>,
-    /// How long the node may become.
+    /// Maximum length of the node in bytes.
     room: usize,
     waiting: Vec<(Slot, u32, u32)>,
 }
 
 impl ValueWriter {
-    /// Writes values to the nodes of `writer`.
+    /// Creates a writer of values to the nodes of `writer`.
     pub fn new(writer: NodeWriter, page_size: PageSize) -> ValueWriter {
         ValueWriter {
             writer,
@@ -46,18 +46,19 @@ impl ValueWriter {
         }
     }
 
-    /// Returns whether values wait for their node.
+    /// Returns whether values are buffered.
     pub fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Returns whether a value of `len` bytes would not fit the node that waits to be full, which
-    /// must be closed first.
+    /// Returns whether a value of `len` bytes does not fit in the buffered node, which must then be
+    /// closed first.
     pub fn is_full_for(&self, len: usize) -> bool {
         !self.waiting.is_empty() && (self.node.len() + len > self.room || len > largest(self.page_size))
     }
 
-    /// Takes a value that fits. The nodes of a long one are handed to `touch` as they are written.
+    /// Adds a value that fits. The nodes of a long value are passed to `touch` after they are
+    /// written.
     pub fn add(&mut self, value: &[u8], slot: Slot, touch: &mut dyn FnMut(&NodePointer)) -> Result<Placed> {
         assert!(!self.is_full_for(value.len()), "the node is closed first");
         if value.len() > largest(self.page_size) {
@@ -80,7 +81,7 @@ impl ValueWriter {
         Ok(Placed::Waits)
     }
 
-    /// Writes the node of the values that wait, and tells where each is.
+    /// Writes the node with the buffered values and passes the location of each to `tell`.
     pub fn close(&mut self, mut tell: impl FnMut(Slot, ValuePointer)) -> Result<()> {
         if self.waiting.is_empty() {
             return Ok(());
@@ -92,7 +93,7 @@ impl ValueWriter {
         Ok(())
     }
 
-    /// Writes what is in `node`, filled up to whole pages.
+    /// Writes the buffered node, padded to whole pages.
     fn write_node(&mut self) -> Result<NodePointer> {
         assert!(
             self.node.len() <= largest(self.page_size),
@@ -110,13 +111,14 @@ impl ValueWriter {
         self.add_pieces(|piece| piece(value), touch)
     }
 
-    /// Takes a long value in pieces, while no other waits: it need not be in memory as a whole.
+    /// Adds a long value in pieces, so that it need not be in memory as a whole. No other value may
+    /// be buffered.
     ///
     /// # Errors
-    /// As `feed` says; a full disk, or as the device says.
+    /// Errors of `feed`; a full disk; I/O errors.
     ///
     /// # Panics
-    /// When other values wait.
+    /// If other values are buffered.
     pub fn add_pieces(
         &mut self,
         feed: impl FnOnce(&mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>,
@@ -159,17 +161,17 @@ impl ValueWriter {
         })
     }
 
-    /// Returns the writer of the nodes, for those that are no values.
+    /// Returns the underlying writer, for nodes that do not contain values.
     pub fn nodes(&mut self) -> &mut NodeWriter {
         &mut self.writer
     }
 
-    /// Returns the bytes written and waiting.
+    /// Returns the number of bytes written or buffered.
     pub fn bytes(&self) -> u64 {
         self.writer.bytes() + self.node.len() as u64
     }
 
-    /// Writes what is left and waits for every write.
+    /// Finishes all pending writes and waits for them.
     pub fn finish(self) -> Result<Written> {
         assert!(self.waiting.is_empty(), "the last node is closed");
         self.writer.finish()

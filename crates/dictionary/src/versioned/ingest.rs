@@ -1,4 +1,4 @@
-//! An ingest whose layers are written before its structure takes them.
+//! An ingest whose layers are written before they are attached to a structure.
 
 use super::layers::{IngestLayers, LayerWriter};
 use crate::contract::{Dictionary, Ingest, Walk};
@@ -9,21 +9,21 @@ use crate::range::KeyRange;
 use alluvium_base::{Message, Sequence};
 use alluvium_storage::Result;
 
-/// A structure that takes runs that were written before.
+/// A structure to which finished runs can be attached.
 pub trait LayerTarget: Dictionary {
-    /// Writes the runs.
+    /// Writer of the runs.
     type Writer: LayerWriter<Run: Send + Sync> + Send + Sync;
 
-    /// Passes the result of a write on, and shows a failed one to the store.
+    /// Passes on the result of a write, and reports a failed write to the store.
     ///
     /// # Errors
-    /// That of `result`.
+    /// The error in `result`.
     fn judge<T>(&self, result: Result<T>) -> Result<T>;
 
     /// As [`Ingest::gather`].
     ///
     /// # Errors
-    /// As the device says; damage.
+    /// I/O errors; damage.
     fn gather(
         &self,
         layers: &IngestLayers<Self::Writer>,
@@ -39,32 +39,32 @@ pub trait LayerTarget: Dictionary {
         direction: Direction,
     ) -> Box<dyn Walk>;
 
-    /// Returns how many bytes of memory the run that is being written takes.
+    /// Returns the memory used by the unfinished run, in bytes.
     fn writing_bytes(&self, layers: &IngestLayers<Self::Writer>) -> u64;
 
-    /// Makes layers that are written part of the structure, as the commits from `first` to `last`.
-    /// `first` follows its cut.
+    /// Makes finished layers part of the structure, as the commits from `first` to `last`. `first`
+    /// is the commit after the structure's cut.
     ///
     /// # Errors
-    /// A full disk, and as the device says: nothing has changed then.
+    /// A full disk; I/O errors. Nothing has changed then.
     fn attach(&self, layers: &mut IngestLayers<Self::Writer>, first: Sequence, last: Sequence) -> Result<()>;
 }
 
-/// Messages that come in layers, on their way into a structure. Each push is a slice of the work;
-/// between two of them, and from one thread to another, it can be kept as long as one likes.
-/// Dropped, it leaves nothing behind, and nor does a crash before it is attached.
+/// An ingest of messages in layers into a structure. Each push does a bounded part of the work.
+/// Between pushes the ingest may be kept for any time and sent to other threads. If it is dropped,
+/// or the process crashes, before it is attached, its space is freed.
 ///
-/// The sequence numbers of its messages are known only when it is attached.
+/// The sequence numbers of its messages are assigned when it is attached.
 #[derive(Debug)]
 pub struct LayerIngest<T: LayerTarget> {
     into: T,
     layers: IngestLayers<T::Writer>,
-    /// The last commit, once all is written.
+    /// Last commit; `None` until all data is written.
     last: Option<Sequence>,
 }
 
 impl<T: LayerTarget> LayerIngest<T> {
-    /// Begins an ingest into a structure, for which `writer` writes the runs.
+    /// Creates an ingest into a structure, whose runs are written by `writer`.
     pub fn new(into: T, writer: T::Writer) -> LayerIngest<T> {
         LayerIngest {
             into,
@@ -73,13 +73,13 @@ impl<T: LayerTarget> LayerIngest<T> {
         }
     }
 
-    /// As [`Ingest::attach`]. What was added since a layer has ended is one more.
+    /// As [`Ingest::attach`]. An unfinished layer is finished first.
     ///
     /// # Errors
-    /// As [`LayerTarget::attach`].
+    /// The same as [`LayerTarget::attach`].
     ///
     /// # Panics
-    /// When `first` does not follow the structure's cut.
+    /// If `first` is not the commit after the structure's cut.
     pub fn attach(mut self, first: Sequence) -> Result<()> {
         assert_eq!(
             self.into.cut() + 1,
@@ -91,7 +91,7 @@ impl<T: LayerTarget> LayerIngest<T> {
         self.into.judge(attached)
     }
 
-    /// Writes what is not written yet.
+    /// Writes all pending data.
     fn finish(&mut self, first: Sequence) -> Result<Sequence> {
         if let Some(last) = self.last {
             return Ok(last);

@@ -1,7 +1,7 @@
-//! Layers of runs that are written for a structure, and are part of none yet.
+//! Layers of runs that are written for a structure before they become part of it.
 //!
-//! A layer is a list of runs. A newer layer hides what older ones have of its keys. Deleted ranges
-//! are kept in memory until the layers are attached.
+//! A layer is a list of runs. A newer layer hides older data of its keys. Deleted ranges are kept
+//! in memory until the layers are attached.
 //!
 //! Invariants:
 //!
@@ -16,75 +16,75 @@ use alluvium_storage::{Error, Result};
 use std::fmt;
 use std::sync::Arc;
 
-/// Writes the runs of layers, one after another.
+/// Writer of the runs of layers.
 pub trait LayerWriter: fmt::Debug {
-    /// A run that is written, and part of no structure yet.
+    /// A finished run that is not part of a structure yet.
     type Run: fmt::Debug;
 
-    /// Adds a message to the run that is being written. Keys ascend. A run that is full is ended
-    /// before or after that, and goes to `written`.
+    /// Adds a message to the current run. Keys must be ascending. If the run becomes full, it is
+    /// finished before or after that and added to `written`.
     ///
     /// # Errors
-    /// A full disk, and as the device says.
+    /// A full disk; I/O errors.
     fn push(&mut self, key: &[u8], message: Message<'_>, written: &mut Vec<Self::Run>) -> Result<()>;
 
-    /// Ends the run that is being written, if there is one.
+    /// Finishes the current run, if there is one.
     ///
     /// # Errors
-    /// As [`LayerWriter::push`].
+    /// The same as [`LayerWriter::push`].
     fn end_run(&mut self, written: &mut Vec<Self::Run>) -> Result<()>;
 
-    /// Gives up the run that is being written.
+    /// Discards the current run.
     fn give_up_run(&mut self);
 
     /// Writes a run of deleted ranges.
     ///
     /// # Errors
-    /// As [`LayerWriter::push`].
+    /// The same as [`LayerWriter::push`].
     fn write_deleted_ranges(&mut self, deletes: RangeDeletes) -> Result<Option<Self::Run>>;
 
-    /// Gives a run up: nothing of it is left.
+    /// Discards a finished run and frees its space.
     fn abandon(&self, run: Self::Run);
 
-    /// Returns the bytes of memory that a run takes.
+    /// Returns the memory used by a run, in bytes.
     fn memory_bytes(run: &Self::Run) -> u64;
 }
 
-/// How much was taken.
+/// Number of records and bytes added.
 #[derive(Clone, Copy, Debug, Default)]
 struct Taken {
     records: u64,
     bytes: u64,
 }
 
-/// A layer that has ended.
+/// A finished layer.
 #[derive(Debug)]
 struct Layer<R> {
     runs: Vec<R>,
-    /// How many deleted ranges there were up to its end.
+    /// Number of deleted ranges in this and all older layers.
     deletes: usize,
-    /// What all layers up to its end came to.
+    /// Totals of this and all older layers.
     taken: Taken,
 }
 
-/// The layers of an ingest. Dropped, they leave nothing behind.
+/// The layers of an ingest. If they are dropped before they are attached, their space is freed.
 #[derive(Debug)]
 pub struct IngestLayers<W: LayerWriter> {
     writer: W,
     layers: Vec<Layer<W::Run>>,
-    /// All deleted ranges, in their order; their numbers are those that readers see.
+    /// All deleted ranges in order; their sequence numbers are the layer numbers that readers see.
     list: List,
-    /// Those of ended layers.
+    /// Index of the deleted ranges in finished layers.
     deletes: Arc<RangeDeletes>,
-    /// The runs of the newest layer that are written.
+    /// Finished runs of the newest layer.
     runs: Vec<W::Run>,
-    /// The last key of the newest layer.
+    /// Last key of the newest layer.
     last: Option<Vec<u8>>,
     taken: Taken,
 }
 
 impl<W: LayerWriter> IngestLayers<W> {
-    /// Creates an ingest without layers, whose runs `writer` writes.
+    /// Creates an ingest without layers, whose runs are written by `writer`.
     #[must_use]
     pub fn new(writer: W) -> IngestLayers<W> {
         IngestLayers {
@@ -98,7 +98,7 @@ impl<W: LayerWriter> IngestLayers<W> {
         }
     }
 
-    /// Returns what writes its runs.
+    /// Returns the writer of the runs.
     pub fn writer(&self) -> &W {
         &self.writer
     }
@@ -106,8 +106,8 @@ impl<W: LayerWriter> IngestLayers<W> {
     /// Adds a message to the newest layer.
     ///
     /// # Errors
-    /// [`Error::BadOption`] when the key is not above the one before; nothing was taken then.
-    /// [`Error::Full`], and as the device says: the layers can only be dropped then.
+    /// [`Error::BadOption`] if the key is not greater than the previous one; the message is not
+    /// added then. After [`Error::Full`] and I/O errors the layers can only be dropped.
     pub fn push(&mut self, key: &[u8], message: Message<'_>) -> Result<()> {
         if let Some(last) = self.last.as_deref().filter(|last| *last >= key) {
             let (key, last) = (key.escape_ascii(), last.escape_ascii());
@@ -130,7 +130,7 @@ impl<W: LayerWriter> IngestLayers<W> {
     /// Adds a deleted range to the newest layer.
     ///
     /// # Panics
-    /// When the layer has messages (Y3).
+    /// If the layer has messages (Y3).
     pub fn delete_range(&mut self, start: &[u8], end: &[u8]) {
         assert!(
             self.last.is_none(),
@@ -139,10 +139,10 @@ impl<W: LayerWriter> IngestLayers<W> {
         self.list.push(start, end, self.count() + 1);
     }
 
-    /// Ends the newest layer.
+    /// Finishes the newest layer.
     ///
     /// # Errors
-    /// As [`IngestLayers::push`].
+    /// The same as [`IngestLayers::push`].
     pub fn end_layer(&mut self) -> Result<()> {
         self.writer.end_run(&mut self.runs)?;
         let has_deletes = self.list.len() > self.ended_deletes();
@@ -162,24 +162,24 @@ impl<W: LayerWriter> IngestLayers<W> {
         Ok(())
     }
 
-    /// Returns whether anything was added since the last layer has ended.
+    /// Returns whether the newest layer has data and is not finished.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.last.is_some() || self.list.len() > self.ended_deletes()
     }
 
-    /// Returns how many deleted ranges ended layers have.
+    /// Returns the number of deleted ranges in finished layers.
     fn ended_deletes(&self) -> usize {
         self.layers.last().map_or(0, |layer| layer.deletes)
     }
 
-    /// Returns how many layers have ended.
+    /// Returns the number of finished layers.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.layers.len() as u64
     }
 
-    /// Drops all but the `layers` oldest layers, and what was added since the last has ended.
+    /// Drops all but the `layers` oldest layers, including the unfinished one.
     pub fn keep(&mut self, layers: u64) {
         self.give_up_newest();
         let layers = usize::try_from(layers).unwrap_or(usize::MAX);
@@ -199,43 +199,43 @@ impl<W: LayerWriter> IngestLayers<W> {
         }
     }
 
-    /// Returns how many messages were taken.
+    /// Returns the number of messages added.
     #[must_use]
     pub fn records(&self) -> u64 {
         self.taken.records
     }
 
-    /// Returns how many bytes of keys and values were taken.
+    /// Returns the bytes of keys and values added.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.taken.bytes
     }
 
-    /// Returns the bytes of memory that written runs and deleted ranges take.
+    /// Returns the memory used by finished runs and deleted ranges, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         let ended = self.layers.iter().flat_map(|layer| &layer.runs);
         let runs = ended.chain(&self.runs).map(W::memory_bytes);
         runs.sum::<u64>() + 2 * self.deletes.memory_bytes() as u64
     }
 
-    /// Returns the runs of each ended layer, the oldest layer first, with the number under which
-    /// readers see it: from 1 on.
+    /// Returns the runs of each finished layer, oldest layer first, with the layer number that
+    /// readers see, counted from 1.
     pub fn layers(&self) -> impl DoubleEndedIterator<Item = (Sequence, &[W::Run])> {
         let layers = self.layers.iter().enumerate();
         layers.map(|(place, layer)| (place as u64 + 1, &*layer.runs))
     }
 
-    /// Returns the deleted ranges of ended layers.
+    /// Returns the deleted ranges of finished layers.
     pub fn deletes(&self) -> &Arc<RangeDeletes> {
         &self.deletes
     }
 
-    /// Ends the layers before they are attached as the commits from `first` on: what was added
-    /// since the last has ended is one more. Deleted ranges are written to runs of their layers.
-    /// Returns the last commit.
+    /// Finishes the layers before they are attached as the commits from `first` on, including the
+    /// newest one if it has data. Deleted ranges are written to runs of their layers. Returns the
+    /// last commit.
     ///
     /// # Errors
-    /// As [`IngestLayers::push`].
+    /// The same as [`IngestLayers::push`].
     pub fn finish(&mut self, first: Sequence) -> Result<Sequence> {
         if self.is_open() {
             self.end_layer()?;
@@ -254,8 +254,8 @@ impl<W: LayerWriter> IngestLayers<W> {
         Ok(first + self.count().max(1) - 1)
     }
 
-    /// Hands the runs of ended layers over, the oldest layer first, each with the number of its
-    /// layer: from 0 on. Their extents are the caller's.
+    /// Passes ownership of the runs of finished layers and of their extents to the caller, oldest
+    /// layer first, each with its layer number, counted from 0.
     pub fn hand_over(&mut self) -> Vec<(u64, W::Run)> {
         self.give_up_newest();
         let layers = (0..).zip(self.layers.drain(..));
@@ -263,7 +263,7 @@ impl<W: LayerWriter> IngestLayers<W> {
         runs.collect()
     }
 
-    /// Gives up what was added since the last layer has ended.
+    /// Discards the unfinished layer.
     fn give_up_newest(&mut self) {
         self.writer.give_up_run();
         self.last = None;

@@ -1,19 +1,19 @@
-//! Structures that change by publishing one version after another.
+//! Structures that change by publishing immutable versions.
 //!
-//! *Knows*: which version is current, how a reader keeps it readable, how a root is written once
-//! for each contents, which layers an ingest has.
+//! *Knows*: which version is current, how it stays readable for a reader, how a root is written
+//! once per content, the layers of an ingest.
 //!
-//! *Does not know*: what a version holds, how a key is found in it, how its contents are encoded.
+//! *Does not know*: the contents of a version, how a key is found in it, how contents are encoded.
 //!
 //! *Read in this order*: this file (the current version), `reader.rs` (lookups in one version),
-//! `root.rs` (what a checkpoint writes), `layers.rs` and `ingest.rs` (what is written before it is
-//! attached).
+//! `root.rs` (output of a checkpoint), `layers.rs` and `ingest.rs` (data that is written before it
+//! is attached).
 //!
 //! Invariants:
 //!
-//! - **H1** A version never changes. What it refers to stays readable while a guard that was pinned
-//!   before its successor was published is alive.
-//! - **H2** Numbers of versions ascend one by one. Their cuts do not fall.
+//! - **H1** A version is immutable. Data that it refers to stays readable while a guard is alive
+//!   that was pinned before the next version was published.
+//! - **H2** Version numbers are consecutive. Their cuts do not decrease.
 
 mod ingest;
 mod layers;
@@ -30,19 +30,19 @@ use arc_swap::ArcSwap;
 use std::fmt;
 use std::sync::Arc;
 
-/// Which version of a structure it is, and what it holds.
+/// Identification of a version of a structure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
-    /// How many versions there were before it.
+    /// Number of versions before this one.
     pub number: u64,
-    /// How many versions before it had other contents.
+    /// Number of changes of the contents before this version.
     pub contents: u64,
-    /// It holds every commit up to this one, and none above.
+    /// The version contains every commit up to this one and none after it.
     pub cut: Sequence,
 }
 
 impl Stamp {
-    /// Returns the stamp of a first version, which holds every commit up to `cut`.
+    /// Returns the stamp of the first version, which contains every commit up to `cut`.
     #[must_use]
     pub fn first(cut: Sequence) -> Stamp {
         Stamp {
@@ -51,7 +51,7 @@ impl Stamp {
         }
     }
 
-    /// Returns the stamp of the next version, whose contents are others.
+    /// Returns the stamp of the next version, with changed contents.
     #[must_use]
     pub fn changed(self, cut: Sequence) -> Stamp {
         Stamp {
@@ -60,10 +60,10 @@ impl Stamp {
         }
     }
 
-    /// Returns the stamp of the next version, whose contents are the same.
+    /// Returns the stamp of the next version, with the same contents.
     ///
     /// # Panics
-    /// When `cut` is below that of this version.
+    /// If `cut` is less than that of this version.
     #[must_use]
     pub fn advanced(self, cut: Sequence) -> Stamp {
         assert!(cut >= self.cut, "a structure does not forget commits (H2)");
@@ -75,17 +75,17 @@ impl Stamp {
     }
 }
 
-/// One state of a structure (H1).
+/// An immutable state of a structure (H1).
 pub trait Version: Send + Sync {
-    /// Returns which version it is.
+    /// Returns the stamp of this version.
     fn stamp(&self) -> &Stamp;
 }
 
-/// A version that is read for a short time. No counter that threads share is touched for it.
+/// A version that is borrowed for a short time, without touching a shared reference count.
 pub type Peeked<V> = arc_swap::Guard<Arc<V>>;
 
-/// The current version of a structure. Readers load it without a lock. Writers take turns: their
-/// structure has a lock for that.
+/// The current version of a structure. Readers load it without a lock. Writers must be serialised
+/// by a lock in their structure.
 pub struct Versioned<V> {
     current: ArcSwap<V>,
 }
@@ -97,7 +97,7 @@ impl<V: Version> fmt::Debug for Versioned<V> {
 }
 
 impl<V: Version> Versioned<V> {
-    /// Makes `version` the current one.
+    /// Creates the container with a first version.
     #[must_use]
     pub fn new(version: V) -> Versioned<V> {
         Versioned {
@@ -105,28 +105,28 @@ impl<V: Version> Versioned<V> {
         }
     }
 
-    /// Returns the current version, for the length of a call.
+    /// Borrows the current version for the duration of a call.
     #[inline]
     pub fn peek(&self) -> Peeked<V> {
         self.current.load()
     }
 
-    /// Returns the current version, for as long as the caller likes.
+    /// Returns the current version, to be kept for any time.
     #[inline]
     pub fn load(&self) -> Arc<V> {
         self.current.load_full()
     }
 
-    /// Returns the last commit that the current version holds.
+    /// Returns the last commit in the current version.
     #[inline]
     pub fn cut(&self) -> Sequence {
         self.peek().stamp().cut
     }
 
-    /// Makes `version` the current one.
+    /// Publishes `version` as the current one.
     ///
     /// # Panics
-    /// When it does not follow the current one (H2).
+    /// If it does not follow the current version (H2).
     pub fn publish(&self, version: V) {
         let (old, new) = (*self.peek().stamp(), *version.stamp());
         assert_eq!(

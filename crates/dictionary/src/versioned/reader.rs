@@ -11,23 +11,23 @@ use alluvium_storage::{Guard, Result};
 use std::fmt;
 use std::task::Poll;
 
-/// How a structure finds a key in one of its versions: one step of a lookup, as [`Reader`] has it.
+/// Search in a version of a structure: the step of a lookup required by [`Reader`].
 pub trait VersionSearch {
-    /// What readers read.
+    /// Version type of the structure.
     type Version: Version;
-    /// Where the lookup of one key goes on in one version.
+    /// Position of one key's lookup in a version.
     type Search: Default + fmt::Debug + Send;
 
-    /// Returns its versions.
+    /// Returns the structure's versions.
     fn versions(&self) -> &Versioned<Self::Version>;
 
-    /// Returns the store that it is in.
+    /// Returns the structure's store.
     fn store(&self) -> &Store;
 
     /// As [`Reader::search`], in this version.
     ///
     /// # Errors
-    /// As the device says; damage.
+    /// I/O errors; damage.
     fn search<F: Fetch>(
         &self,
         version: &Self::Version,
@@ -40,7 +40,7 @@ pub trait VersionSearch {
     /// As [`Reader::search_together`], in this version.
     ///
     /// # Errors
-    /// As the device says; damage.
+    /// I/O errors; damage.
     fn search_together<F: Fetch>(
         &self,
         version: &Self::Version,
@@ -63,21 +63,21 @@ pub trait VersionSearch {
     fn ended(&self, _version: &Self::Version, _key: Key<'_>) {}
 }
 
-/// Reads one version of a structure, which stays readable as long as the reader lives. It should
-/// not live long: nothing that was unlinked meanwhile is used again before it goes.
+/// A reader of one version of a structure, which stays readable while the reader lives. A reader
+/// should be short-lived, because space unlinked after its creation cannot be reused before it is
+/// dropped.
 ///
-/// A caller that has memtables above the structure loads their list first and takes a reader then:
-/// a memtable whose commits are not all above the reader's cut is in the structure already, and is
-/// left out.
+/// A caller with memtables above the structure loads their list before it creates a reader. It
+/// skips memtables with commits at or below the reader's cut, which the structure already contains.
 pub struct VersionReader<'s, S: VersionSearch> {
     structure: &'s S,
-    // The version goes before the guard that keeps it readable.
+    // The version is dropped before the guard that keeps it readable.
     version: Peeked<S::Version>,
     guard: Guard,
 }
 
 impl<'s, S: VersionSearch> VersionReader<'s, S> {
-    /// Returns a reader of the current version.
+    /// Creates a reader of the current version.
     #[inline]
     pub fn new(structure: &'s S) -> VersionReader<'s, S> {
         let guard = structure.store().epochs().pin();

@@ -1,4 +1,4 @@
-//! The root of a structure whose checkpoint is one piece of bytes.
+//! The root of a structure whose checkpoint is a single blob.
 
 use super::Stamp;
 use crate::blob::{self, Blob, Root};
@@ -8,21 +8,21 @@ use alluvium_storage::extents::Extent;
 use alluvium_storage::store::Store;
 use alluvium_storage::{NodePointer, Place, Result};
 
-/// Writes the root of a structure, once for each contents.
+/// Writes the root of a structure, once per content.
 #[derive(Debug, Default)]
 pub struct RootWriter {
-    /// The newest root that was written, and of which contents it is.
+    /// The last root written, and the number of its contents.
     root: Option<(u64, Vec<u8>)>,
-    /// Where the contents are that it points to.
+    /// The blob that the root points to, if its contents are not inline.
     blob: Option<Blob>,
 }
 
 impl RootWriter {
-    /// Opens a structure by its root. `decode` decodes the contents, which are in a place. It is
-    /// the root of the first version's contents.
+    /// Opens a structure from its root, which becomes the root of the first version's contents.
+    /// `decode` decodes the contents, given the location they were read from.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt), or as the device says.
+    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt); I/O errors.
     pub fn open<C>(
         store: &Store,
         root: &[u8],
@@ -42,14 +42,16 @@ impl RootWriter {
         Ok((RootWriter { root, blob }, contents))
     }
 
-    /// Returns the root of a version. It is written unless that of the same contents is. `encode`
-    /// encodes them; up to `inline` bytes of them are in the root itself.
+    /// Returns the root of a version. It is written only if the contents have changed since the
+    /// last call. `encode` encodes the contents; if they have at most `inline` bytes, they are
+    /// stored in the root itself.
     ///
     /// # Errors
-    /// A full disk, which changes nothing; after a failed write the store takes no changes.
+    /// A full disk, which changes nothing. After any other failed write the store accepts no
+    /// changes.
     ///
     /// # Panics
-    /// When the root of newer contents is written.
+    /// If the root of newer contents was written already.
     pub fn write(
         &mut self,
         store: &Store,
@@ -79,16 +81,16 @@ impl RootWriter {
         Ok(root)
     }
 
-    /// Returns the extents that the newest root leads to for the contents alone.
+    /// Returns the extents of the blob that the last root points to.
     pub fn extents(&self) -> impl Iterator<Item = Extent> + '_ {
         self.blob.iter().flat_map(|blob| blob.extents().iter().copied())
     }
 }
 
-/// Reads the contents that a root leads to, past the cache, and returns the nodes that hold them.
+/// Reads the contents of a root, bypassing the cache, and returns them with their nodes.
 ///
 /// # Errors
-/// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when they are damaged; as the device says.
+/// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) if the contents are damaged; I/O errors.
 pub fn read_root<C>(
     files: Files<'_>,
     root: &[u8],

@@ -1,10 +1,10 @@
-//! The memtable under the model checker, where every interleaving of its atomics is fair game:
+//! The memtable under the model checker, which explores all interleavings of its atomics:
 //!
 //! ```text
 //! RUSTFLAGS="--cfg alluvium_model_check" cargo test --release -p alluvium-trees --lib model_check
 //! ```
 //!
-//! Nodes have four slots there, so that a handful of keys splits leaves and grows the root.
+//! Nodes have four slots there, so that a few keys split leaves and grow the root.
 
 use super::super::*;
 use crate::key::Key;
@@ -166,8 +166,8 @@ fn model_check_what_was_acknowledged_before_a_reader_began_is_seen_in_the_midst_
                 .unwrap();
         }
         let acknowledged = Arc::new(AtomicU64::new(0));
-        // The fifth key splits the first leaf, in whatever order the writers come; the others go to
-        // either side of it.
+        // The fifth key splits the first leaf, in whatever order the writers arrive; the others go
+        // to either side of it.
         let writers: Vec<_> = [[15u64, 41], [35, 42]]
             .into_iter()
             .map(|numbers| {

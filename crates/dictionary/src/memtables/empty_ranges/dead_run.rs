@@ -1,56 +1,57 @@
-//! What a walk knows of the keys without a value that it passes in a row.
+//! State of a scan about the consecutive keys without a value that it passes.
 
 use super::{EmptyRange, EmptyRanges, Moment};
 use crate::memtables::Memtables;
 use crate::merge::Direction;
 use crate::range::KeyRange;
 
-/// Keys without a value in a row after which a walk looks for a range that it can leap over.
+/// Number of consecutive keys without a value after which a scan looks for a range to skip.
 const PATIENCE: u32 = 4;
-/// Keys behind a range for each of which it looks: between two ranges is a key that had a value.
+/// Number of keys after a skipped range for each of which the scan looks again, because between two
+/// ranges there is usually one key that had a value.
 const BETWEEN: u32 = 2;
-/// Keys without a value in a row after which a walk notes that there are only such.
+/// Minimum number of consecutive keys without a value for which a scan records a range.
 const NOTED: u32 = 64;
-/// The same beside a range that is noted, which grows then.
+/// The same next to a recorded range, which is then extended.
 const NOTED_BESIDE: u32 = 16;
-/// Ranges that a walk leaps over in a row after which it has them joined.
+/// Number of ranges skipped in a row after which a scan records them as one.
 const JOINED: u32 = 8;
 const _: () = assert!(PATIENCE <= NOTED_BESIDE && NOTED_BESIDE <= NOTED);
 
 #[cfg(debug_assertions)]
 std::thread_local! {
-    /// How many keys without a value walks of this thread have passed one by one: counted for
+    /// Number of keys without a value that scans of this thread have passed individually. Only for
     /// tests, in debug builds.
     pub static PASSED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
-/// The keys without a value that a walk has passed since the last one with a value.
+/// The keys without a value that a scan has passed since the last key with a value.
 #[derive(Debug)]
 pub struct DeadRun {
     direction: Direction,
-    /// Whether no key with a value was met since the walk began at an end of its range.
+    /// Whether the scan began at an end of its range and found no key with a value yet.
     is_fresh: bool,
-    /// Where the part begins that is passed one by one, once there is one: in the direction.
+    /// Start, in scan direction, of the part that is passed key by key; `None` before it begins.
     from: Option<Vec<u8>>,
-    /// The last key of that part.
+    /// Last key of that part.
     last: Vec<u8>,
-    /// How many keys that part has, and all parts together.
+    /// Number of keys in that part, and in all parts together.
     dead: u32,
     passed: u32,
     leaps: u32,
-    /// Whether the passing of time has taken the value of any.
+    /// Whether any of the keys has no value because of its expiry.
     expired: bool,
-    /// The parts before: first keys and the first ones behind.
+    /// Previous parts, each as a first key and an exclusive end.
     parts: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Returns the least key above another.
+/// Returns the smallest key greater than `key`.
 fn behind(key: &[u8]) -> Vec<u8> {
     [key, &[0]].concat()
 }
 
 impl DeadRun {
-    /// Creates that of a walk which begins at an end of its range.
+    /// Creates the state of a scan that begins at an end of its range.
     #[must_use]
     pub fn new(direction: Direction) -> DeadRun {
         DeadRun {
@@ -66,7 +67,7 @@ impl DeadRun {
         }
     }
 
-    /// The walk goes elsewhere.
+    /// Resets the state because the scan is repositioned.
     pub fn leave(&mut self) {
         self.clear();
         self.is_fresh = false;
@@ -79,7 +80,8 @@ impl DeadRun {
         self.parts.clear();
     }
 
-    /// A key of the walk's range has no value. `expired` says whether it may have had one before.
+    /// Records a key of the scan's range that has no value. `expired` is set if the key may have
+    /// had a value at an earlier time.
     pub fn pass(&mut self, key: &[u8], expired: bool, range: &KeyRange) {
         #[cfg(debug_assertions)]
         PASSED.with(|passed| passed.set(passed.get() + 1));
@@ -101,20 +103,20 @@ impl DeadRun {
         self.expired |= expired;
     }
 
-    /// Returns whether a walk that has just passed a key should look for a range around it.
+    /// Returns whether the scan should look for a range around the key just passed.
     #[must_use]
     pub fn may_leap(&self) -> bool {
         self.dead.is_multiple_of(PATIENCE) || (self.dead <= BETWEEN && self.leaps > 0)
     }
 
-    /// Returns the range around the key that was passed last, if it can be leapt over.
+    /// Returns the range around the last key passed, if it can be skipped.
     pub fn leap(&mut self, empty: &EmptyRanges, moment: Moment) -> Option<EmptyRange> {
         let range = empty.around(&self.last, moment)?;
         self.leapt(&range);
         Some(range)
     }
 
-    /// The walk leaps over a range that it has come to.
+    /// Records that the scan skips a range.
     pub fn leapt(&mut self, range: &EmptyRange) {
         let (near, far) = match self.direction {
             Direction::Forward => (&range.start, &range.end),
@@ -130,7 +132,7 @@ impl DeadRun {
         self.leaps += 1;
     }
 
-    /// Returns the keys between two places in the direction; none if there are none.
+    /// Returns the keys between two positions in scan direction; `None` if there are none.
     fn part(&self, from: Vec<u8>, to: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
         let (start, end) = match self.direction {
             Direction::Forward => (from, to.to_vec()),
@@ -139,7 +141,7 @@ impl DeadRun {
         (start < end).then_some((start, end))
     }
 
-    /// A key with a value follows.
+    /// Ends the run at a key with a value.
     #[inline]
     pub fn end(&mut self, memtables: Option<&dyn Memtables>, moment: Moment) {
         if self.from.is_some() {
@@ -149,7 +151,7 @@ impl DeadRun {
         self.is_fresh = false;
     }
 
-    /// Notes what was passed, if it is worth it. The walk may go on.
+    /// Records the keys passed as a range, if there are enough of them. The scan may continue.
     pub fn note(&mut self, memtables: Option<&dyn Memtables>, (at, now_ms): Moment) {
         let least = if self.leaps > 0 { NOTED_BESIDE } else { NOTED };
         if self.passed < least && self.leaps < JOINED {
@@ -162,7 +164,7 @@ impl DeadRun {
         if self.dead > 0
             && let Some(from) = self.from.take()
         {
-            // In the direction, the first key behind what was passed.
+            // The first position after the passed keys in scan direction.
             let to = match self.direction {
                 Direction::Forward => behind(&self.last),
                 Direction::Backward => self.last.clone(),
@@ -176,7 +178,7 @@ impl DeadRun {
         }
         self.parts.clear();
         (self.dead, self.passed) = (0, 0);
-        // What comes next is beside what was noted.
+        // The keys that follow are adjacent to the recorded range.
         self.leaps = 1;
         self.expired = false;
     }

@@ -1,31 +1,33 @@
-//! Ranges of keys that walks have found empty. Walks that come later pass them by in one step.
+//! Key ranges that scans have found empty, which later scans skip in one step.
 //!
-//! *Knows*: which ranges have no key with a value, since which commit, and what ends that.
+//! *Knows*: which ranges contain no key with a value, since which commit, and which writes end
+//! that.
 //!
-//! *Does not know*: where the deleted keys are, in memtables or below, and when they go.
+//! *Does not know*: where the tombstones are, in memtables or below, and when compactions drop
+//! them.
 //!
-//! *Read in this order*: `table.rs` (the ranges by their starts), this file (how a range gets into
-//! the table while others write), `dead_run.rs` (what a walk notes on its way).
+//! *Read in this order*: `table.rs` (the ranges by start key), this file (adding ranges
+//! concurrently with writers), `dead_run.rs` (what a scan records).
 //!
-//! A queue deletes at its front what it adds at its back. Every deleted key stays until a
-//! compaction drops it, so a walk from the front would pass all of them, each time. The first walk
-//! that does so notes where it found nothing, and those that follow begin behind. It is the same
-//! for keys that have expired.
+//! A queue deletes at its front and adds at its back. The deleted keys stay until a compaction
+//! drops them, so every scan from the front would pass all of them. The first scan that does so
+//! records the range without values, and later scans start after it. The same applies to expired
+//! keys.
 //!
-//! A range is empty for every reader at or above the commit at which it was found so, until a put
-//! or a merge writes to one of its keys. Writers look for that before their commit is visible. They
-//! look at one word as long as there are no ranges.
+//! A range is empty for every reader at or above the commit at which it was found empty, until a
+//! put or a merge writes to one of its keys. Writers check for that before their commit becomes
+//! visible. While there are no ranges, this check reads a single word.
 //!
-//! A reader and a writer may miss each other: the reader has passed a place where the writer puts a
-//! key afterwards, and the writer finds no range yet. So a reader claims a range first, looks
-//! whether anything newer is in it, and only then has it count. A writer puts its records into the
-//! memtable first, then looks for ranges and claims. One of them sees the other.
+//! There is a race: a reader may have passed the position of a key before a writer inserts it, and
+//! the writer may check before the range is recorded. A reader therefore claims a range first, then
+//! checks it for newer messages, and only then makes it valid. A writer inserts its records into
+//! the memtable first, then checks ranges and claims. At least one of them notices the other.
 //!
 //! Invariants:
 //!
 //! - **N1** A reader at or above a range's commit and time finds no key with a value in it.
-//! - **N2** A claim counts for no reader. A write that falls into a claim cuts it.
-//! - **N3** All ranges and claims together take no more than a fixed number of bytes.
+//! - **N2** A claim is not valid for any reader. A write to a key inside a claim cuts the claim.
+//! - **N3** All ranges and claims together occupy a bounded number of bytes.
 
 mod dead_run;
 mod table;
@@ -45,7 +47,7 @@ use parking_lot::RwLock;
 use std::ops::Range;
 use table::{Claim, Table};
 
-/// Ranges without a key that has a value, as walks have found them.
+/// Ranges in which scans have found no key with a value.
 ///
 /// ```
 /// use alluvium_dictionary::memtables::empty_ranges::EmptyRanges;
@@ -67,18 +69,18 @@ use table::{Claim, Table};
 /// ```
 #[derive(Debug)]
 pub struct EmptyRanges {
-    /// How many ranges and claims there are, so that a writer asks one word.
+    /// Number of ranges and claims, so that writers need to read only one word.
     count: AtomicUsize,
     table: RwLock<Table>,
-    /// The last commit of the newest memtable that has left the list of memtables.
+    /// Last commit of the newest memtable that has left the list of memtables.
     written_out: AtomicU64,
 }
 
-/// Where a reader stands: in the commit order, and the time in milliseconds.
+/// Position of a reader: sequence number, and time in milliseconds.
 pub type Moment = (Sequence, u64);
 
 impl EmptyRanges {
-    /// Creates a table that takes up to `bytes` bytes.
+    /// Creates a table that occupies up to `bytes` bytes.
     #[must_use]
     pub fn new(bytes: usize) -> EmptyRanges {
         EmptyRanges {
@@ -88,21 +90,21 @@ impl EmptyRanges {
         }
     }
 
-    /// Notes that a memtable with commits up to `cut` is about to leave the list of memtables, and
-    /// drops the ranges that no reader has used for some calls.
+    /// Records that a memtable with commits up to `cut` is about to leave the list of memtables.
+    /// Also drops ranges that have not been used for several calls.
     pub fn memtable_leaves(&self, cut: Sequence) {
         self.written_out.fetch_max(cut, Ordering::Release);
         self.drop_unused();
     }
 
-    /// Returns whether there is nothing in it.
+    /// Returns whether there are no ranges and no claims.
     #[must_use]
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
     }
 
-    /// Returns the range that holds a key, if there is one for a reader at `moment`.
+    /// Returns the range that contains a key, if one is valid for a reader at `moment`.
     #[must_use]
     pub fn around(&self, key: &[u8], moment: Moment) -> Option<EmptyRange> {
         if self.is_empty() {
@@ -111,7 +113,7 @@ impl EmptyRanges {
         self.table.read().around(key, moment)
     }
 
-    /// Returns the range that holds the keys just below `end`, if there is one for a reader at
+    /// Returns the range that contains the keys just below `end`, if one is valid for a reader at
     /// `moment`.
     #[must_use]
     pub fn below(&self, end: &[u8], moment: Moment) -> Option<EmptyRange> {
@@ -121,9 +123,10 @@ impl EmptyRanges {
         self.table.read().below(end, moment)
     }
 
-    /// Notes ranges in which a reader at `moment` found no key with a value. Each of them is a
-    /// first key and the first one behind. `memtables` is what lies above the dictionary: where it
-    /// has something newer, a range ends before that. The reader sees every commit up to its place.
+    /// Records ranges in which a reader at `moment` found no key with a value, each as a first key
+    /// and an exclusive end. A range is cut off before the first key that has a newer message in
+    /// `memtables`, the memtables above the dictionary. The reader must see every commit up to its
+    /// sequence number.
     pub fn note(&self, ranges: &[(Vec<u8>, Vec<u8>)], moment: Moment, memtables: &dyn Memtables) {
         let Some(claims) = self.claim(ranges, moment) else {
             return;
@@ -131,22 +134,24 @@ impl EmptyRanges {
         self.settle(claims, moment, memtables);
     }
 
-    /// Claims ranges: from now on writes cut them. Returns the numbers of the claims.
+    /// Claims ranges, which writes cut from now on. Returns the numbers of the claims.
     fn claim(&self, ranges: &[(Vec<u8>, Vec<u8>)], (at, _): Moment) -> Option<Range<u64>> {
         let mut table = self.table.write();
         let claims = table.claim(ranges, at);
         self.count.store(table.len(), Ordering::Release);
         drop(table);
-        // A writer that does not see the claims has its records in a memtable: they are seen.
+        // A writer that does not see the claims has its records in a memtable already, where
+        // `settle` finds them.
         fence(Ordering::SeqCst);
         claims
     }
 
-    /// Has claims count as far as nothing newer is in them.
+    /// Makes claims valid up to their first key with a newer message.
     fn settle(&self, claims: Range<u64>, moment: Moment, memtables: &dyn Memtables) {
         let list = memtables.newest_first();
-        // Commits that are newer and not in these memtables are below, where this does not look.
-        // The oldest of the list alone does not tell: it may stay below others which have left.
+        // Newer commits that are not in these memtables are in the dictionaries, which are not
+        // checked here. The oldest memtable alone is no evidence, because it may stay in the list
+        // longer than newer ones.
         let is_known = list.last().is_none_or(|oldest| oldest.base <= moment.0)
             && self.written_out.load(Ordering::Acquire) <= moment.0;
         let claimed = self.table.read().claimed(&claims);
@@ -168,11 +173,12 @@ impl EmptyRanges {
         self.count.store(table.len(), Ordering::Release);
     }
 
-    /// Cuts ranges at keys that a commit has put or merged values to. Their records are in a
-    /// memtable, and the commit is not visible yet.
+    /// Cuts ranges at keys that a commit has put or merged. Its records are in a memtable, and it
+    /// is not visible yet.
     #[inline]
     pub fn written<'k>(&self, keys: impl IntoIterator<Item = &'k [u8]>) {
-        // The records before the look: a reader that claims a range now sees them.
+        // Orders the insertion of the records before this check: a reader that claims a range from
+        // now on sees them.
         fence(Ordering::SeqCst);
         if self.count.load(Ordering::Relaxed) > 0 {
             self.cut(keys.into_iter());
@@ -192,15 +198,15 @@ impl EmptyRanges {
         self.count.store(table.len(), Ordering::Release);
     }
 
-    /// Forgets everything, and refuses what readers below `last` note: commits up to `last` write
-    /// past the memtables.
+    /// Drops all ranges and claims, and rejects ranges recorded by readers below `last`: commits up
+    /// to `last` bypass the memtables.
     pub fn forget(&self, last: Sequence) {
         let mut table = self.table.write();
         table.forget(last);
         self.count.store(table.len(), Ordering::Release);
     }
 
-    /// Drops the ranges that no reader has used for some calls.
+    /// Drops ranges that have not been used for several calls.
     fn drop_unused(&self) {
         if self.is_empty() {
             return;
@@ -210,13 +216,13 @@ impl EmptyRanges {
         self.count.store(table.len(), Ordering::Release);
     }
 
-    /// Returns how many ranges and claims there are.
+    /// Returns the number of ranges and claims.
     #[must_use]
     pub fn len(&self) -> usize {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Returns about how many bytes of memory they take.
+    /// Returns the approximate memory used, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         match self.is_empty() {

@@ -1,4 +1,4 @@
-//! The ranges by their starts, and the claims.
+//! The table of ranges, ordered by start key, and the claims.
 
 use super::Moment;
 use alluvium_base::Sequence;
@@ -6,29 +6,29 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, Range};
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// What a range takes beside the bytes of its keys, about.
+/// Approximate memory of a range in addition to the bytes of its keys.
 const OVERHEAD: usize = 96;
 
-/// Keys from `start` on and before `end`: none of them has a value.
+/// A range of keys without values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EmptyRange {
-    /// The first key.
+    /// First key (inclusive).
     pub start: Box<[u8]>,
-    /// The first key behind.
+    /// End of the range (exclusive).
     pub end: Box<[u8]>,
 }
 
-/// What is known of the range that begins at some key.
+/// A range in the table; its start is the key of the map.
 #[derive(Debug)]
 struct Known {
     end: Box<[u8]>,
-    /// It holds for readers at this commit or above, at this time or later.
+    /// Oldest sequence number and time at which the range is valid.
     since: Moment,
-    /// How many more times [`Table::drop_unused`] spares it.
+    /// Number of calls of [`Table::drop_unused`] that the range survives without use.
     credit: AtomicU8,
 }
 
-/// The credit of a range that was just found, and of one that a reader uses.
+/// Credit of a new range, and of a range after its use.
 const NEW: u8 = 1;
 const USED: u8 = 4;
 
@@ -38,7 +38,7 @@ impl Known {
     }
 }
 
-/// A range that a reader has found empty and still looks at.
+/// A range that a reader has found empty but has not finished checking.
 #[derive(Clone, Debug)]
 pub(super) struct Claim {
     pub(super) number: u64,
@@ -46,7 +46,7 @@ pub(super) struct Claim {
     pub(super) end: Box<[u8]>,
 }
 
-/// All of them. Ranges do not overlap.
+/// All ranges and claims. Ranges do not overlap.
 #[derive(Debug)]
 pub(super) struct Table {
     ranges: BTreeMap<Box<[u8]>, Known>,
@@ -54,9 +54,9 @@ pub(super) struct Table {
     next_claim: u64,
     bytes: usize,
     most_bytes: usize,
-    /// Where the next search for an unused range begins.
+    /// Position of the CLOCK hand in the search for unused ranges.
     hand: Box<[u8]>,
-    /// Readers below this commit claim nothing.
+    /// Readers below this commit cannot claim ranges.
     floor: Sequence,
 }
 
@@ -77,7 +77,7 @@ impl Table {
         }
     }
 
-    /// Returns how many ranges and claims there are.
+    /// Returns the number of ranges and claims.
     pub(super) fn len(&self) -> usize {
         self.ranges.len() + self.claims.len()
     }
@@ -86,7 +86,7 @@ impl Table {
         self.bytes
     }
 
-    /// Returns the range that a key is in, also one that some readers may not use.
+    /// Returns the range that contains a key, whether or not it is valid for a given reader.
     fn range_of(&self, key: &[u8]) -> Option<(&[u8], &Known)> {
         let upto = (Bound::Unbounded, Bound::Included(key));
         let (start, known) = self.ranges.range::<[u8], _>(upto).next_back()?;
@@ -104,12 +104,12 @@ impl Table {
         (*end <= *known.end).then(|| used(start, known, moment)).flatten()
     }
 
-    /// Returns whether a key is in a range or a claim.
+    /// Returns whether a range or a claim contains a key.
     pub(super) fn holds(&self, key: &[u8]) -> bool {
         self.range_of(key).is_some() || self.claims.iter().any(|claim| claim.holds(key))
     }
 
-    /// A key has got a value: what is around it is two ranges.
+    /// Splits the range that contains a key which got a value, and truncates claims at the key.
     pub(super) fn cut(&mut self, key: &[u8]) {
         if let Some((start, _)) = self.range_of(key) {
             let start: Box<[u8]> = start.into();
@@ -169,8 +169,8 @@ impl Table {
         Some(first..self.next_claim)
     }
 
-    /// Drops ranges, those first that no reader has used lately (CLOCK), until this number of bytes
-    /// more may be taken (N3).
+    /// Evicts ranges that were not used recently (CLOCK) until `wanted` more bytes are available
+    /// (N3).
     fn make_way(&mut self, wanted: usize) {
         while self.bytes + wanted > self.most_bytes && !self.ranges.is_empty() {
             let behind = (Bound::Excluded(&*self.hand), Bound::Unbounded);
@@ -189,13 +189,13 @@ impl Table {
         }
     }
 
-    /// Returns which of these claims are left, as they are now.
+    /// Returns the current state of those claims that still exist.
     pub(super) fn claimed(&self, numbers: &Range<u64>) -> Vec<Claim> {
         let own = self.claims.iter().filter(|claim| numbers.contains(&claim.number));
         own.cloned().collect()
     }
 
-    /// Has a claim count up to `news`, the first key in it that has something newer.
+    /// Makes a claim valid up to `news`, its first key with a newer message.
     pub(super) fn settle(&mut self, number: u64, news: Option<Box<[u8]>>, since: Moment) {
         let Some(claim) = self.claims.iter().find(|claim| claim.number == number) else {
             return;
@@ -207,7 +207,7 @@ impl Table {
         }
     }
 
-    /// Adds a range, joined with those that it touches.
+    /// Adds a range, joined with the ranges that it touches.
     fn join(&mut self, mut start: Box<[u8]>, mut end: Box<[u8]>, mut since: Moment) {
         let mut credit = NEW;
         loop {
@@ -244,7 +244,7 @@ impl Table {
         self.bytes = 0;
     }
 
-    /// Drops ranges that no reader has used for a while: for as many calls as it has credit.
+    /// Drops ranges without credit and reduces the credit of the others by one.
     pub(super) fn drop_unused(&mut self) {
         let mut freed = 0;
         self.ranges.retain(|start, known| {
@@ -264,7 +264,7 @@ impl Claim {
     }
 }
 
-/// Returns a range that a reader uses, if it holds for it.
+/// Returns the range if it is valid at `moment`, and renews its credit.
 fn used(start: &[u8], known: &Known, moment: Moment) -> Option<EmptyRange> {
     if !known.holds_for(moment) {
         return None;

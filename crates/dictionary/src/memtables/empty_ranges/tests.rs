@@ -1,4 +1,4 @@
-//! Ranges against a reference, and what happens between a claim and its end.
+//! Tests of ranges against a reference, and of events between a claim and its end.
 
 use super::*;
 use crate::key::Key;
@@ -66,7 +66,7 @@ fn nothing_is_noted_by_a_reader_who_is_older_than_what_the_memtables_hold() {
 
 #[test]
 fn nothing_is_noted_where_a_newer_memtable_has_left_from_above_one_that_stays() {
-    // A memtable that a damaged structure has not taken stays below all others.
+    // A memtable that a damaged structure has not incorporated stays in the list below all others.
     let (empty, memtables) = (EmptyRanges::new(1 << 16), one(0));
     empty.memtable_leaves(8);
     empty.note(&[range(b"a", b"z")], (7, 0), &memtables);
@@ -112,7 +112,7 @@ fn ranges_that_nobody_uses_go_first_and_the_bytes_stay_within_the_limit() {
     let (empty, memtables) = (EmptyRanges::new(1 << 12), one(0));
     let name = |number: u32| number.to_be_bytes();
     for number in 0..500 {
-        // The first is used again and again.
+        // The first range is used repeatedly.
         assert_eq!(number > 0, around(&empty, &name(0), (9, 0)).is_some());
         let own = range(&name(2 * number), &name(2 * number + 1));
         empty.note(&[own], (5, 0), &memtables);
@@ -177,7 +177,7 @@ fn ranges_hold_no_key_that_has_a_value_in_any_order_of_notes_and_writes() {
     }
 }
 
-/// A walk that meets these keys, dead all of them, and the ranges that it leaps over.
+/// Scans keys, all without values, and returns the number of keys passed individually.
 fn walk(
     run: &mut DeadRun,
     empty: &EmptyRanges,
@@ -232,7 +232,7 @@ fn a_walk_notes_long_runs_and_passes_few_keys_the_next_time() {
         assert!(empty.is_empty(), "short runs are not worth it");
         assert_eq!(pass(101), 100);
         assert_eq!(empty.len(), 1, "{direction:?}");
-        // It grows when some more were passed, and is left alone before.
+        // The range is extended once enough further keys were passed, and not before.
         for upto in 102..240 {
             let passed = pass(upto);
             assert!((4..4 + 17).contains(&passed), "{passed} of {upto}, {direction:?}");
@@ -243,7 +243,7 @@ fn a_walk_notes_long_runs_and_passes_few_keys_the_next_time() {
             Direction::Backward => empty.below(&[250], (5, 0)),
         };
         assert!(edge.is_some(), "it reaches to where the walks begin");
-        // Writes that were deleted again leave pieces, which become one.
+        // Writes that were deleted again leave pieces, which are joined.
         for key in (30..60).step_by(3) {
             empty.written([&[key][..], &[250 - key][..]]);
         }
@@ -258,7 +258,7 @@ fn a_walk_notes_long_runs_and_passes_few_keys_the_next_time() {
 
 #[test]
 fn writers_and_readers_at_once_never_hide_a_key() {
-    // Each writer puts and deletes its own key; a reader that sees it alive at its place must not
+    // Each writer puts and deletes its own key. A reader for which the key has a value must not
     // find it in a range.
     const TURNS: u64 = 3_000;
     let empty = EmptyRanges::new(1 << 16);
@@ -270,7 +270,7 @@ fn writers_and_readers_at_once_never_hide_a_key() {
             let (empty, memtables, visible, order) = (&empty, &memtables, &visible, &order);
             scope.spawn(move || {
                 for turn in 0..TURNS {
-                    // One commit at a time: what is visible moves in order.
+                    // One commit at a time, so that visibility advances in order.
                     let _alone = order.lock();
                     let sequence = visible.load(Ordering::Acquire) + 1;
                     let key = [10 + writer];

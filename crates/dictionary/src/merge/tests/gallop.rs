@@ -1,4 +1,4 @@
-//! Winners that go on by themselves.
+//! Tests of `Merged::gallop`.
 
 use super::*;
 
@@ -23,7 +23,7 @@ fn winners_that_gallop_leave_the_order_as_it_is() {
                 }
                 keys
             };
-            // One has far more than the others.
+            // One source has many more keys than the others.
             let sources: Vec<Keys> = (0..random.usize(1..8))
                 .map(|source| list(&mut random, if source == 0 { 200 } else { 20 }))
                 .map(|keys| Keys { keys, at: 0 })

@@ -1,9 +1,9 @@
-//! Versions between snapshots: what remains for each reader, and that a reader who is forgotten is
-//! noticed.
+//! Versions between snapshots: the messages that remain for each reader, and detection of a reader
+//! that was omitted.
 
 use super::*;
 
-/// Draws a rule with several readers, one of which is the horizon.
+/// Generates a rule with several readers, one of which is the horizon.
 fn rule_of_readers(random: &mut fastrand::Rng, older: Older) -> Rule {
     let mut readers: Vec<Sequence> = (0..random.usize(1..7)).map(|_| random.u64(..22)).collect();
     readers.sort_unstable();

@@ -1,8 +1,8 @@
-//! Values that an operator refuses to fold operands into.
+//! Values that an operator rejects as a base.
 
 use super::*;
 
-/// Appends, but to nothing that begins with a `b`.
+/// Appends, but rejects bases that begin with a `b`.
 #[derive(Debug)]
 struct Fussy;
 
@@ -30,7 +30,7 @@ impl Operator for Fussy {
     }
 }
 
-/// What a reader reads, or that it is told of a bad value.
+/// Result of a read: the value, or an error about a bad base.
 fn read(history: &(Vec<Owned>, Vec<Sequence>), at: Sequence, now_ms: u64) -> Result<Option<Vec<u8>>, ()> {
     let (messages, deletes) = history;
     let (mut operands, mut base) = (Vec::new(), None);
