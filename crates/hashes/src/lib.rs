@@ -1,16 +1,16 @@
-//! Unordered dictionaries.
+//! Dictionaries without key order.
 //!
-//! *Knows*: how records are found by a hash of their key, in memory and on a device.
+//! *Knows*: how records are located by a hash of their key, in memory and on a device.
 //!
 //! *Does not know*: transactions, clocks; who assigned a sequence number.
 //!
-//! *Read in this order*: the folders, in any order: each is a structure of its own. [`hashed`] is
-//! what a store hosts.
+//! *Read in this order*: the folders, in any order; each is an independent structure. [`hashed`] is
+//! the one that a store can host.
 //!
 //! Invariants:
 //!
-//! - **H1** Bytes that were read are checked before they are believed: damage is an error that
-//!   says where.
+//! - **H1** Data read from a device is verified before it is used. Damage is an error with its
+//!   location.
 //! - **H2** Nothing here spawns a thread or reads a clock.
 
 pub mod hashed;

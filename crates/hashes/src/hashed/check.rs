@@ -1,4 +1,4 @@
-//! Reads what a structure has on the device, and reports everything that is wrong with it.
+//! Check of a structure: reads its data on the device and reports all errors.
 
 use super::format::Contents;
 use super::options::HashedForm;
@@ -18,33 +18,33 @@ use alluvium_storage::extents::{Extent, Reached};
 use alluvium_storage::{Error, NodePointer, Result};
 use std::collections::BTreeMap;
 
-/// Reads what a root leads to, and the nodes that hold it.
+/// Reads the contents of a root, and returns them with their nodes.
 pub(super) fn read(files: Files<'_>, root: &[u8], purpose: Purpose) -> Result<(Contents, Vec<NodePointer>)> {
     read_root(files, root, &place(), purpose, |bytes, place| {
         Contents::decode(bytes, place, files.page_size)
     })
 }
 
-/// A run or a filter that contents name.
+/// A run, filter or list listed in the contents.
 #[derive(Clone, Debug)]
 pub(super) struct Named {
     pub(super) name: Name,
     pub(super) pointer: ValuePointer,
     base: Sequence,
     seed: u64,
-    /// The first and the last hash that a run may have.
+    /// First and last hash that the run may contain.
     hashes: (u64, u64),
-    /// Of a filter: the runs of its level, the oldest first. Of a list: those below it.
+    /// For a filter, the runs of its level, oldest first; for a list, the runs below it.
     pub(super) level: Vec<ValuePointer>,
-    /// It goes with the first of them.
+    /// Whether it is useless if one of these runs is lost.
     pub(super) needs_all: bool,
-    /// Of a list: what it is, and below which of its children each run is.
+    /// For a list, its expected head, and the child above each run.
     list: Option<(Head, Vec<usize>)>,
-    /// Of a hash store: how many parts have taken it.
+    /// For a hash store, the number of parts that have merged it.
     pub(super) taken: usize,
 }
 
-/// What contents name, opened.
+/// An opened run, filter or list.
 pub(super) enum Opened {
     Run(Run),
     Filter(Routing),
@@ -77,7 +77,7 @@ impl Named {
         }
     }
 
-    /// Reads all of it, and says what is wrong.
+    /// Reads all data and returns the errors found.
     fn check(&self, files: Files<'_>, read: &mut Amounts) -> Result<Vec<String>> {
         let opened = self.open(files, Purpose::Check)?;
         if let Opened::Run(run) = opened {
@@ -87,7 +87,7 @@ impl Named {
             let run = Run::open(files, pointer, 0, Purpose::Check)?;
             Ok(run.seeded(self.seed))
         });
-        // What is wrong with them is said where they are checked.
+        // Damage to the runs themselves is reported by their own check.
         match runs.collect::<Result<Vec<Run>>>() {
             Ok(runs) => Ok(match (opened, &self.list) {
                 (Opened::Filter(filter), _) => filter.check(files, &runs),
@@ -103,7 +103,7 @@ impl Named {
     }
 }
 
-/// The runs and filters that contents name: hash stores first.
+/// Returns the runs, filters and lists in the contents, hash stores first.
 pub(super) fn named(contents: &Contents) -> Vec<Named> {
     let options = super::HashedOptions {
         parts_log: contents.parts_log,
@@ -148,10 +148,10 @@ pub(super) fn named(contents: &Contents) -> Vec<Named> {
     all
 }
 
-/// Every extent that the root of a structure leads to, with its references and live bytes.
+/// Returns every extent reachable from the root of a structure, with its references and live bytes.
 ///
 /// # Errors
-/// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) when it is damaged; as the device says.
+/// [`Error::Corrupt`](alluvium_storage::Error::Corrupt) if the data is damaged; I/O errors.
 pub fn reached(files: Files<'_>, root: &[u8]) -> Result<Vec<Reached>> {
     let (contents, nodes) = read(files, root, Purpose::Recovery)?;
     let all = named(&contents);
@@ -160,16 +160,17 @@ pub fn reached(files: Files<'_>, root: &[u8]) -> Result<Vec<Reached>> {
     Ok(extents(nodes, &opened?))
 }
 
-/// The extents of a root's nodes and of what was opened, each once.
+/// Returns the extents of a root's nodes and of the opened objects, each once.
 pub(super) fn extents(nodes: Vec<NodePointer>, opened: &[Opened]) -> Vec<Reached> {
     blob::reached(nodes, opened.iter().flat_map(Opened::extents))
 }
 
-/// Checks what the root of a structure leads to in data files that are not written meanwhile;
-/// `live_bytes` says about how much there is. `tell` may end it by failing.
+/// Checks the data reachable from the root of a structure, in data files that are not being
+/// written. `live_bytes` is the approximate amount of data. `tell` may abort the check by returning
+/// an error.
 ///
 /// # Errors
-/// What `tell` returns. What cannot be read is reported, not returned.
+/// Errors of `tell`. Unreadable data is reported, not returned.
 pub fn check_files(
     files: Files<'_>,
     root: &[u8],
@@ -182,10 +183,10 @@ pub fn check_files(
     Ok(check.findings)
 }
 
-/// Where the description of a run is: its tier, its offset, its birth and its checksum.
+/// Location of the description of a run: tier, offset, birth and checksum.
 type PlaceOf = (u8, u64, u64, u64);
 
-/// A check of runs and filters, each once.
+/// A check of runs, filters and lists, each once.
 struct Check<'c> {
     files: Files<'c>,
     findings: Findings,
@@ -248,7 +249,7 @@ impl<'c> Check<'c> {
     }
 }
 
-/// Returns whether the trees of a bundle of trees have the shape that they should (V1).
+/// Returns whether the trees of a bundle of trees have a valid shape (V1).
 fn trees_are_sound(version: &Version, form: HashedForm) -> bool {
     let HashedForm::Bot { lambda } = form else {
         return true;

@@ -1,4 +1,4 @@
-//! The structure as its store sees it: see `alluvium_dictionary::contract`.
+//! Implementation of `alluvium_dictionary::contract` for a hashed structure.
 
 use super::incorporate::Incorporation;
 use super::policy;
@@ -15,11 +15,13 @@ use alluvium_storage::extents::Class;
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
-/// Leaves that are read to estimate how much of a run is in a range: hashes are a sample.
+/// Number of leaves that are sampled to estimate the fraction of a run in a key range. Leaves are a
+/// random sample because they are in hash order.
 const SAMPLED: u64 = 16;
 
 impl Hashed {
-    /// Returns a number of every run, by how much of the run is in a range.
+    /// Returns the sum of `of` over all runs, each weighted by the estimated fraction of the run in
+    /// a range.
     fn weigh(&self, range: &KeyRange, of: impl Fn(&Run) -> u64) -> Result<u64> {
         let store = &self.shared.home.store;
         let _guard = store.epochs().pin();
@@ -45,11 +47,11 @@ impl Hashed {
     }
 }
 
-/// Records that a sample of them should have at least, where there are as many.
+/// Minimum number of records in a sample, if there are that many.
 const SAMPLE: u64 = 20_000;
 
 impl Hashed {
-    /// Counts the different hashes in the first slice of each part.
+    /// Estimates the number of distinct keys from the first slice of each part.
     fn sample(&self) -> Result<DistinctKeys> {
         let store = &self.shared.home.store;
         let _guard = store.epochs().pin();
@@ -113,7 +115,7 @@ impl Dictionary for Hashed {
         self.may_merge()
     }
 
-    /// Counts hash stores beyond those with which a merge is due in any case.
+    /// Returns the number of hash stores above the limit.
     fn overdue_steps(&self) -> usize {
         let most = self.shared.options.most_young as usize;
         self.young().saturating_sub(most)

@@ -11,23 +11,23 @@ use alluvium_storage::Result;
 use std::ops::ControlFlow;
 use std::task::{Poll, ready};
 
-/// How far a search in a part's trees has come.
+/// Position of a search in a part's trees.
 #[derive(Debug, Default)]
 pub(super) struct InTrees {
-    /// How many levels are done.
+    /// Number of levels completed.
     level: usize,
     descent: Descent,
-    /// What the search of the level's tree has come to, once it is known: a leaf, or its end.
+    /// Result of the search in the level's tree, once known: the next leaf, or the end.
     next: Option<Option<usize>>,
-    /// How many leaves of the level, the newest ones, were heard about deleted ranges.
+    /// Number of the level's newest leaves whose range deletes were applied.
     heard: usize,
-    /// How many records of the next leaf were taken.
+    /// Number of the next leaf's records already processed.
     records: usize,
 }
 
 impl InTrees {
-    /// Hands what the leaves of a part say of a key to `gather`. Pending where a node is
-    /// missing: it goes on from there then.
+    /// Passes the records of a key in the leaves of a part to `gather`. If a node is missing, the
+    /// search is pending, and a further call continues at the same position.
     pub(super) fn search<F: Fetch>(
         &mut self,
         part: &Part,
@@ -80,7 +80,8 @@ impl InTrees {
         }
     }
 
-    /// Hears what leaves say of deleted ranges, down to one: also those that do not have the key.
+    /// Applies the range deletes of leaves down to `until`, including leaves that do not contain
+    /// the key.
     fn hear(
         &mut self,
         level: &Level,
@@ -107,7 +108,7 @@ impl InTrees {
         fetch: &F,
     ) -> Poll<Result<()>> {
         let Gather { operator, known } = gather;
-        // What was taken before a node was missing is not taken again.
+        // Skip records that were processed before a node was missing.
         let (mut taken, records) = (self.records, &mut self.records);
         let mut visit = |record: Record<'_>| {
             if taken > 0 {

@@ -1,42 +1,42 @@
-//! What a structure holds and has done, in numbers.
+//! Statistics of a structure.
 
 use super::routing::Routing;
 use super::run::Run;
 use super::structure::Hashed;
 use super::trees::List;
 
-/// What a hashed structure holds, and what merges have done since it was opened.
+/// Current size of a hashed structure, and the work of merges since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HashedStats {
-    /// Hash stores that are not merged into all parts of the sorted store.
+    /// Hash stores that are not yet merged into all parts.
     pub hash_stores: u64,
-    /// Records in them; a part may have some of these already.
+    /// Records in hash stores; some parts may contain some of these already.
     pub hash_store_records: u64,
-    /// Records of the sorted store, or of the levels of a bundle.
+    /// Records in the sorted store or in the levels of a bundle.
     pub sorted_records: u64,
-    /// Runs that merges have made: of SILT's parts at most one each.
+    /// Runs written by merges; at most one per part in SILT's form.
     pub runs: u64,
-    /// Levels of the part that has most. SILT's have one.
+    /// Maximum number of levels of a part; one in SILT's form.
     pub levels: u64,
-    /// Bytes on the device that routing filters take, or the lists of routing trees.
+    /// Bytes of routing filters or of routing trees' lists on the device.
     pub filter_bytes: u64,
-    /// Of all records, those that delete a key.
+    /// Tombstones among all records.
     pub tombstones: u64,
-    /// Bytes of memory for filters, indexes and checksums of leaves.
+    /// Memory in bytes for filters, indexes and checksums of leaves.
     pub memory_bytes: u64,
-    /// Bytes on the device.
+    /// Total bytes on the device.
     pub device_bytes: u64,
-    /// Merges of a part that have ended.
+    /// Completed merges, including joins of hash stores.
     pub merges: u64,
-    /// Records that they have written.
+    /// Records written by merges.
     pub merged_records: u64,
-    /// Entries of lists of routing trees that they have written.
+    /// Entries of routing trees' lists written by merges.
     pub merged_entries: u64,
 }
 
 impl Hashed {
-    /// Returns what it holds and has done.
+    /// Returns the statistics.
     ///
     /// ```
     /// # use alluvium_device::memory::MemoryDirectory;

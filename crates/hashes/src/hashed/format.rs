@@ -1,7 +1,8 @@
-//! The bytes of a hashed structure at a checkpoint, version 1. All integers little-endian; a
+//! Encoding of a hashed structure at a checkpoint, version 1. All integers are little-endian; a
 //! *varint* is LEB128 of at most 10 bytes.
 //!
-//! The root of them has the version: `crates/dictionary/src/blob/format.rs`. The contents:
+//! The version is in the root of the contents: `crates/dictionary/src/blob/format.rs`. The
+//! contents:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -31,62 +32,62 @@ use alluvium_dictionary::key::SEED;
 use alluvium_dictionary::values::ValuePointer;
 use alluvium_storage::{Error, PageSize, Place, Result};
 
-/// A hash store as the contents name it.
+/// A hash store in the contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct YoungName {
-    /// Its age.
+    /// Age of the hash store.
     pub age: u64,
-    /// What its sequence numbers are counted from.
+    /// Base of its sequence numbers.
     pub base: Sequence,
-    /// Where its description is.
+    /// Pointer to its description.
     pub run: ValuePointer,
 }
 
-/// A run of a level as the contents name it.
+/// A run of a level in the contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunName {
-    /// Up to which age it has hash stores.
+    /// Age up to which the run contains hash stores.
     pub upto: u64,
-    /// Where its description is.
+    /// Pointer to its description.
     pub run: ValuePointer,
 }
 
-/// A level as the contents name it.
+/// A level in the contents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LevelName {
-    /// The oldest first.
+    /// Runs, oldest first.
     pub runs: Vec<RunName>,
-    /// Where its filter's description is, if it has one.
+    /// Pointer to the description of its filter, if it has one.
     pub filter: Option<ValuePointer>,
-    /// In a bundle of trees: the tree over the runs.
+    /// In a bundle of trees, the tree above the runs.
     pub tree: Option<TreeName>,
 }
 
-/// A part as the contents name it. SILT's has at most one level, of one run.
+/// A part in the contents. In SILT's form it has at most one level, with one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartName {
-    /// Up to which age it has taken hash stores.
+    /// Age up to which the part contains hash stores.
     pub upto: u64,
-    /// The newest first.
+    /// Levels, newest first.
     pub levels: Vec<LevelName>,
 }
 
-/// What a structure consists of.
+/// Contents of a structure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contents {
-    /// What merges make of hash stores.
+    /// Form of the data below the hash stores.
     pub form: HashedForm,
-    /// What keys are hashed with.
+    /// Seed of key hashes.
     pub seed: u64,
-    /// How the sorted store is indexed.
+    /// Index of the sorted store.
     pub index: IndexKind,
-    /// It has 2^this parts.
+    /// Logarithm of the number of parts.
     pub parts_log: u8,
-    /// The age of the next hash store.
+    /// Age of the next hash store.
     pub next_age: u64,
-    /// Newest first.
+    /// Hash stores, newest first.
     pub young: Vec<YoungName>,
-    /// In the order of their hashes.
+    /// Parts, in hash order.
     pub parts: Vec<PartName>,
 }
 
@@ -96,7 +97,7 @@ const BOA_LATEST: u8 = 2;
 const BOA_SKETCHES: u8 = 3;
 const BOT: u8 = 4;
 
-/// Appends a pointer, or that there is none.
+/// Appends an optional pointer.
 fn optional(pointer: Option<&ValuePointer>, out: &mut Vec<u8>) {
     Writer::new(out).u8(u8::from(pointer.is_some()));
     if let Some(pointer) = pointer {
@@ -155,7 +156,7 @@ impl Contents {
         }
     }
 
-    /// Returns the bytes.
+    /// Encodes the contents.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -195,7 +196,7 @@ impl Contents {
         out
     }
 
-    /// Reads contents.
+    /// Decodes contents.
     ///
     /// # Errors
     /// [`Error::Corrupt`] at `place`.
@@ -214,7 +215,7 @@ impl Contents {
     }
 }
 
-/// Why contents cannot be read.
+/// Reason why contents are invalid.
 enum Bad {
     Cut(Truncated),
     Pointer(Box<Error>),
@@ -249,7 +250,7 @@ fn read(reader: &mut Reader<'_>, place: &Place, page_size: PageSize) -> std::res
     };
     let next_age = reader.varint()?;
     let mut young: Vec<YoungName> = Vec::new();
-    // Counts that are not true end with the bytes: whatever is counted takes some.
+    // A false count cannot cause large allocations: every element occupies some bytes.
     for _ in 0..reader.varint()? {
         let (age, base) = (reader.varint()?, reader.varint()?);
         let run = pointer(reader)?;
@@ -294,7 +295,7 @@ fn read(reader: &mut Reader<'_>, place: &Place, page_size: PageSize) -> std::res
     }
 }
 
-/// Reads what follows the number of a form: of a bundle, λ and the seed.
+/// Decodes the fields that depend on the form: λ and the seed of a bundle.
 fn form_of(kind: u8, reader: &mut Reader<'_>) -> std::result::Result<(HashedForm, u64), Bad> {
     if kind <= SILT_TRIE {
         return Ok((HashedForm::Silt, SEED));
@@ -314,7 +315,7 @@ fn form_of(kind: u8, reader: &mut Reader<'_>) -> std::result::Result<(HashedForm
     Ok((form, seed))
 }
 
-/// Reads what [`optional`] has written.
+/// Decodes the output of [`optional`].
 fn optional_of(
     reader: &mut Reader<'_>,
     pointer: &impl Fn(&mut Reader<'_>) -> std::result::Result<ValuePointer, Bad>,
@@ -326,7 +327,7 @@ fn optional_of(
     }
 }
 
-/// Reads the tree of a level with some runs.
+/// Decodes the tree of a level with `runs` runs.
 fn tree_of(
     reader: &mut Reader<'_>,
     bits: (u8, u8),
@@ -343,7 +344,7 @@ fn tree_of(
     }
 }
 
-/// Reads the levels of a part (U1, U3, V1).
+/// Decodes the levels of a part (U1, U3, V1).
 fn levels(
     reader: &mut Reader<'_>,
     (form, parts_log): (HashedForm, u8),
@@ -351,7 +352,7 @@ fn levels(
     pointer: &impl Fn(&mut Reader<'_>) -> std::result::Result<ValuePointer, Bad>,
 ) -> std::result::Result<Vec<LevelName>, Bad> {
     let mut levels = Vec::new();
-    // What follows is older than this age.
+    // Runs that follow must be older than this age.
     let mut above = upto.saturating_add(1);
     for _ in 0..reader.varint()? {
         let (count, mut level) = (reader.varint()?, LevelName::default());

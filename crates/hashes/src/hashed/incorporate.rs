@@ -1,5 +1,5 @@
-//! The share of a memtable becomes the newest hash store: its keys are put in the order of their
-//! hashes, and written in one sequence.
+//! Incorporation of a memtable's share as the newest hash store: keys are sorted by hash and then
+//! written sequentially.
 
 use super::rules::RulesCache;
 use super::run::{Builder, Message, RunOptions, Written};
@@ -15,7 +15,7 @@ use alluvium_storage::extents::Class;
 use alluvium_storage::{Error, Result};
 use std::sync::Arc;
 
-/// Keys by hash: each with where it is among their bytes.
+/// Keys to be sorted by hash: the hash of each, and its offset and length in `bytes`.
 #[derive(Debug, Default)]
 struct Order {
     keys: Vec<(u64, u32, u32)>,
@@ -48,7 +48,7 @@ impl Order {
     }
 }
 
-/// The share of a memtable on its way into a structure. Dropped unfinished, it leaves nothing.
+/// The incorporation of a memtable's share. If it is dropped unfinished, it has no effect.
 #[derive(Debug)]
 pub struct Incorporation {
     hashed: Hashed,
@@ -59,22 +59,22 @@ pub struct Incorporation {
     state: State,
 }
 
-/// How far it has come.
+/// Progress of an incorporation.
 #[derive(Debug)]
 enum State {
-    /// Keys are collected; the last one that was.
+    /// Collecting keys; contains the last key collected.
     Collecting(Box<Builder>, Order, Option<Vec<u8>>),
-    /// They are written; how many are.
+    /// Writing records; contains the number of keys written.
     Writing(Box<Builder>, Order, usize),
-    /// All of it is written, if there was anything.
+    /// All records are written; `None` if there were none.
     Taken(Option<Box<Written>>),
     Published,
-    /// It was broken off: only the memtable has the messages.
+    /// It was aborted: only the memtable contains the messages.
     Broken,
 }
 
 impl Hashed {
-    /// Returns how hash stores are written, of about `bytes` bytes.
+    /// Returns the options for a hash store of about `bytes` bytes.
     pub(super) fn young_options(&self, class: Class, bytes: u64) -> RunOptions {
         RunOptions {
             index: super::IndexKind::PaCHash,
@@ -99,11 +99,11 @@ impl Incorporation {
         let options = hashed.young_options(class, share.memtable.bytes() as u64);
         let mut builder = Builder::new(&home.store, &options, most)?;
         if share.memtable.has_range_deletes() {
-            // Those of other shares are cut off first: a delete that ends where the next one begins
-            // would become one with it.
+            // The deletes are clipped to this share before they are levelled; otherwise a delete
+            // that ends where that of another share begins would be joined with it.
             let mut deletes = share.range_deletes();
-            // The dictionary holds nothing as new as the memtable's oldest message, and the records
-            // that follow were not deleted.
+            // Levelling is valid because the dictionary contains nothing as new as the memtable's
+            // oldest message, and the memtable's deletes are applied to its own records below.
             deletes.level(rule.horizon);
             deletes.fold(&[rule.horizon]);
             let is_empty = hashed.version().runs().next().is_none();
@@ -142,7 +142,7 @@ impl Incorporation {
             None => share.first(),
             Some(last) => share.behind(last),
         };
-        // To look at a key is little beside writing it.
+        // Collecting a key is cheap compared with writing its records.
         for _ in 0..records.saturating_mul(8).max(1) {
             let Some(key) = cursor.key() else {
                 order.sort();
@@ -172,7 +172,8 @@ impl Incorporation {
                 self.state = State::Writing(builder, order, done);
                 return Ok(Progress::More);
             }
-            // Memtables know their own hash.
+            // If the structure uses the standard seed, the hash is also the key's hash in
+            // memtables.
             let key = match self.hashed.shared.options.own_seed() {
                 SEED => Key::hashed(order.key(place), place.0),
                 _ => Key::new(order.key(place)),

@@ -1,5 +1,5 @@
-//! Which leaves of a run may have a hash: a `PaCHash` index of leaves, or a trie of hashes with the
-//! number of the first one in each leaf.
+//! Index of a run, which locates the leaves that may contain a hash: a `PaCHash` index of leaves,
+//! or a trie of hashes with the rank of the first hash in each leaf.
 
 use super::options::IndexKind;
 use alluvium_filters::pachash;
@@ -8,32 +8,33 @@ use alluvium_filters::{Error, Result};
 use std::ops::Range;
 use std::sync::OnceLock;
 
-/// Bins of a leaf, as a logarithm: a lookup reads a second leaf in vain once in 2^this.
+/// Logarithm of the number of bins per leaf; a lookup reads an unnecessary second leaf with
+/// probability 2^−this.
 const BINS_LOG: u32 = 8;
 
-/// The most hashes of a run with a trie.
+/// Maximum number of hashes in a run with a trie.
 const MOST_HASHES: usize = 1 << 31;
 
-/// The index of a run.
+/// Index of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Index {
-    /// The bytes of a `PaCHash` index.
+    /// Encoded `PaCHash` index.
     PaCHash(Box<[u8]>),
-    /// The bytes of a trie of all hashes, and of each leaf twice the rank of its first hash, and
-    /// one more where the leaf before has ended with that hash.
+    /// Encoded trie of all hashes, and for each leaf twice the rank of its first hash, plus one if
+    /// the previous leaf ends with the same hash.
     Trie(Box<[u8]>, Box<[u32]>),
 }
 
-/// What an index is built of.
+/// Input of an index.
 #[derive(Clone, Copy, Debug)]
 pub struct Hashes<'h> {
-    /// The first and the last hash of each leaf.
+    /// First and last hash of each leaf.
     pub leaves: &'h [(u64, u64)],
-    /// All hashes, each once, ascending. Needed for a trie only.
+    /// All distinct hashes, ascending. Needed for a trie only.
     pub all: &'h [u64],
 }
 
-/// The codes of all tries.
+/// Returns the code tables shared by all tries.
 fn codes() -> &'static Codes {
     static CODES: OnceLock<Codes> = OnceLock::new();
     CODES.get_or_init(|| Codes::new(trie::Shape::new(8).hmax))
@@ -43,7 +44,7 @@ impl Index {
     /// Builds the index of leaves of `page_bytes` bytes.
     ///
     /// # Errors
-    /// [`Error::Shape`] when there are too many leaves.
+    /// [`Error::Shape`] if there are too many leaves.
     pub fn build(kind: IndexKind, hashes: Hashes<'_>, page_bytes: u32) -> Result<Index> {
         debug_assert!(
             hashes.leaves.windows(2).all(|pair| pair[0].1 <= pair[1].0),
@@ -85,7 +86,7 @@ impl Index {
         }
     }
 
-    /// Returns the index's kind.
+    /// Returns the kind of index.
     #[must_use]
     pub fn kind(&self) -> IndexKind {
         match self {
@@ -94,11 +95,10 @@ impl Index {
         }
     }
 
-    /// Returns the leaves in which a hash's records are, if there are any: the first, and behind
-    /// the last that may follow.
+    /// Returns the range of leaves that may contain the records of a hash.
     ///
     /// # Errors
-    /// [`Error::Damaged`] when the index has no answer.
+    /// [`Error::Damaged`] if the index is damaged.
     #[inline]
     pub fn leaves(&self, hash: u64) -> Result<Range<u64>> {
         match self {
@@ -119,7 +119,7 @@ impl Index {
         }
     }
 
-    /// Returns the bytes of memory that it takes.
+    /// Returns the memory used, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         match self {
@@ -128,7 +128,7 @@ impl Index {
         }
     }
 
-    /// Returns what is wrong with its bytes.
+    /// Returns the errors in the encoded index.
     #[must_use]
     pub fn check(&self) -> Vec<String> {
         match self {
@@ -148,7 +148,7 @@ impl Index {
 mod tests {
     use super::*;
 
-    /// Leaves of up to `most` records, of hashes of which some repeat.
+    /// Generates leaves of up to `most` records, with some repeated hashes.
     fn leaves(hashes: &[u64], most: usize) -> (Vec<(u64, u64)>, Vec<u64>) {
         let bounds = hashes.chunks(most).map(|leaf| (leaf[0], leaf[leaf.len() - 1]));
         let mut all = hashes.to_vec();
@@ -162,7 +162,8 @@ mod tests {
         for kind in [IndexKind::PaCHash, IndexKind::Trie] {
             for count in [1, 2, 40, 3000] {
                 let mut hashes: Vec<u64> = (0..count).map(|_| random.u64(..)).collect();
-                // One that begins within a leaf and goes on in others, and one that begins one.
+                // A hash that begins within a leaf and continues in others, and a hash that begins
+                // a leaf.
                 let repeated = hashes[count / 2];
                 hashes.extend(std::iter::repeat_n(repeated, 70));
                 hashes.extend(std::iter::repeat_n(hashes[0], 30));

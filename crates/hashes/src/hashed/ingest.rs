@@ -1,4 +1,4 @@
-//! Ingest: layers of runs that become a structure's newest hash stores at once.
+//! Ingest: layers of runs that become the newest hash stores atomically.
 
 use super::layers::{Layers, Walk, Writer, seen};
 use super::rules::RulesCache;
@@ -15,7 +15,7 @@ use alluvium_storage::Result;
 use alluvium_storage::extents::Class;
 use std::sync::Arc;
 
-/// Messages that come in layers, on their way into a hashed structure.
+/// An ingest of messages in layers into a hashed structure.
 pub type Ingest = LayerIngest<Hashed>;
 
 impl Hashed {
@@ -58,7 +58,7 @@ impl LayerTarget for Hashed {
         let mut kept = self.shared.kept.lock();
         let version = self.version();
         let (mut young, mut age) = (version.young.clone(), version.next_age);
-        // Nothing can fail any more.
+        // No operation below can fail.
         for (layer, written) in layers.hand_over() {
             let run = written.install().based(first + layer);
             young.insert(0, Arc::new(Young { age, run }));

@@ -1,7 +1,7 @@
-//! The runs of layers that are written for a structure and are part of none yet.
+//! Runs of an ingest's layers, which are not part of a structure yet.
 //!
-//! Messages come in the order of keys. They are kept in memory until they are many, and then
-//! written as a run in the order of their hashes: runs of one layer have no key in common.
+//! Messages arrive in key order. They are buffered until there are enough of them and then written
+//! as a run in hash order. The runs of one layer have no keys in common.
 
 use super::rules::RulesCache;
 use super::run::{Builder, Message as Kept, Run, RunOptions, Wanted, Written, find, read_keys};
@@ -22,10 +22,10 @@ use alluvium_storage::store::Store;
 use std::sync::Arc;
 use std::task::{Poll, ready};
 
-/// Bytes of keys and values that wait in memory for their run.
+/// Maximum bytes of buffered messages.
 const MOST_WAITING: usize = 16 << 20;
 
-/// A message that waits for its run.
+/// A buffered message.
 #[derive(Debug)]
 struct Waiting {
     hash: u64,
@@ -35,10 +35,10 @@ struct Waiting {
     operand: Box<[u8]>,
 }
 
-/// The layers of an ingest.
+/// Layers of an ingest.
 pub(super) type Layers = IngestLayers<Writer>;
 
-/// Writes the runs of layers.
+/// Writer of the runs of layers.
 #[derive(Debug)]
 pub struct Writer {
     store: Arc<Store>,
@@ -59,12 +59,12 @@ impl Writer {
         }
     }
 
-    /// Returns the bytes of messages that wait for their run.
+    /// Returns the bytes of buffered messages.
     pub(super) fn waiting_bytes(&self) -> u64 {
         self.waiting_bytes as u64
     }
 
-    /// Returns how a run is written that is begun now: where there is space for `bytes` bytes.
+    /// Returns the options of a run that is started now, on a tier with space for `bytes` bytes.
     fn placed(&self, bytes: usize) -> RunOptions {
         RunOptions {
             tier: placement::tier(&self.store, &Demand::newest(bytes as u64)),
@@ -91,7 +91,7 @@ impl LayerWriter for Writer {
         }
     }
 
-    /// Writes what waits as a run.
+    /// Writes the buffered messages as a run.
     fn end_run(&mut self, written: &mut Vec<Written>) -> Result<()> {
         if self.waiting.is_empty() {
             return Ok(());
@@ -135,7 +135,7 @@ impl LayerWriter for Writer {
     }
 }
 
-/// Returns what readers see of layers: the runs of ended ones, each with the number of its layer.
+/// Returns a reader's view of layers: the runs of ended layers, each with the number of its layer.
 pub(super) fn seen(layers: &Layers) -> Seen {
     let newest_first = layers.layers().rev();
     let runs = newest_first.flat_map(|(number, written)| {
@@ -149,7 +149,7 @@ pub(super) fn seen(layers: &Layers) -> Seen {
     }
 }
 
-/// What readers see of layers, newest first.
+/// A reader's view of layers, newest first.
 #[derive(Debug)]
 pub(super) struct Seen {
     store: Arc<Store>,
@@ -158,7 +158,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// Hands what the layers say of a key to `gather`, newest first.
+    /// Passes the messages of a key to `gather`, newest first.
     pub(super) fn gather(&self, key: Key<'_>, gather: &mut Gather<'_>) -> Result<()> {
         let guard = self.store.epochs().pin();
         let fetch = Blocking {
@@ -194,7 +194,7 @@ impl Seen {
         Ok(())
     }
 
-    /// Returns the keys of a range that the layers have messages of, ascending.
+    /// Returns the keys of a range that have messages in the layers, ascending.
     fn keys(&self, range: &KeyRange) -> Result<Vec<Box<[u8]>>> {
         let mut keys: Vec<Box<[u8]>> = Vec::new();
         for run in &self.runs {
@@ -212,14 +212,14 @@ impl Seen {
     }
 }
 
-/// A walk over the keys of layers, in the order of keys: they are sorted when it begins.
+/// Iterator over the keys of layers in key order. The keys are sorted when it begins.
 #[derive(Debug)]
 pub(super) struct Walk {
     pub(super) seen: Seen,
     pub(super) range: KeyRange,
     pub(super) direction: Direction,
     pub(super) keys: Option<std::vec::IntoIter<Box<[u8]>>>,
-    /// The key that was handed out last, or whose messages could not be read.
+    /// The last key returned, or the key whose messages could not be read.
     pub(super) key: Box<[u8]>,
     pub(super) is_again: bool,
 }

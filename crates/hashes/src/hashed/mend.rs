@@ -1,8 +1,8 @@
-//! Damaged leaves: a run that has some is written again without them.
+//! Repair of damaged leaves: a run with damage is rewritten without the damaged records.
 //!
-//! A leaf that cannot be read would stop the merge of its part, and every walk. So a repair takes
-//! it out: the sound records of its run become a run of their own, in the place of the other. A
-//! level whose filter cannot be read goes without one.
+//! An unreadable leaf would block the merge of its part, and every scan. A repair therefore
+//! replaces the run by a new one with its intact records. A level whose filter cannot be read
+//! continues without a filter.
 
 use super::leaf::{Entries, KeyAt};
 use super::options::HashedOptions;
@@ -22,59 +22,60 @@ use alluvium_storage::extents::Class;
 use alluvium_storage::{Error, NodePointer, Result};
 use std::sync::Arc;
 
-/// Leaves that are read together.
+/// Number of leaves read together.
 const AT_ONCE: u64 = 64;
 
-/// Records that could not be read, and are gone.
+/// Records that could not be read and were dropped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gone {
-    /// The key, where nothing but the value cannot be read.
+    /// The key, if only its value is unreadable.
     pub key: Option<Box<[u8]>>,
-    /// What of it, and why.
+    /// Description of the lost data, and the cause.
     pub what: String,
 }
 
-/// What a repair of leaves has come to.
+/// Result of a repair of leaves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mended {
-    /// Runs that were written again.
+    /// Number of runs rewritten.
     pub runs: u64,
-    /// Filters of levels that are left out until the level's runs are merged, and lists of trees.
+    /// Number of filters and tree lists that were dropped. A level is used without its filter until
+    /// its runs are merged.
     pub filters: u64,
-    /// What is gone.
+    /// The lost data.
     pub gone: Vec<Gone>,
-    /// Why damage is left, if there was no space for the sound records of a run.
+    /// Why damage remains, if there was no free space for the intact records of a run.
     pub left: Option<String>,
 }
 
-/// A record of a run, or what stands in its place.
+/// A record of a run, or damage in its place.
 enum Found {
     Record(Owned),
-    /// A record whose value cannot be read.
+    /// A record whose value is unreadable.
     Valueless(Box<[u8]>, Error),
-    /// A record whose key cannot be read, with its hash.
+    /// A record whose key is unreadable, with its hash.
     Keyless(u64, Error),
-    /// A leaf that cannot be read, or the rest of it.
+    /// An unreadable leaf, or the unreadable rest of one.
     Leaf(Error),
 }
 
-/// Records that follow each other and cannot be read.
+/// A sequence of consecutive unreadable records.
 struct Gap {
-    /// The hashes of the sound records around it.
+    /// Hashes of the intact records before and after the gap.
     from: u64,
     to: u64,
     why: String,
 }
 
-/// Returns what is lost in the gaps of a run for lookups that ask it: a number of all records in
-/// some place. None where parts have taken all of it.
+/// Describes the data lost in the gaps of a run, restricted to hashes for which lookups use the
+/// run: a number of records out of all in the run. `None` if parts contain all of it.
 fn lasting(gaps: &[Gap], asked: &Asked, (lost, all): (u64, u64), place: &str) -> Option<Gone> {
     let lasting: Vec<&Gap> = gaps.iter().filter(|gap| !asked.within(gap).is_empty()).collect();
     let first = lasting.first()?;
     let ranges = lasting.iter().flat_map(|gap| asked.within(gap));
     let ranges = ranges.map(|(from, to)| format!("{from:016x} to {to:016x}"));
     let ranges: Vec<String> = ranges.collect();
-    // A gap may have records that a part has taken: how many is not known.
+    // A gap may include records that a part contains, in an unknown number.
     let is_exact = gaps.iter().all(|gap| asked.within(gap) == [(gap.from, gap.to)]);
     let most = if is_exact { "" } else { "up to " };
     let what = format!(
@@ -85,7 +86,7 @@ fn lasting(gaps: &[Gap], asked: &Asked, (lost, all): (u64, u64), place: &str) ->
     Some(Gone { key: None, what })
 }
 
-/// The hashes of a run that lookups ask it for, from the first to the last of each range, in order.
+/// Hashes for which lookups use a run, as ascending inclusive ranges.
 struct Asked(Vec<(u64, u64)>);
 
 impl Asked {
@@ -93,7 +94,7 @@ impl Asked {
         self.0.iter().any(|&(first, last)| (first..=last).contains(&hash))
     }
 
-    /// Returns what they have of a gap.
+    /// Returns the intersection of the ranges with a gap.
     fn within(&self, gap: &Gap) -> Vec<(u64, u64)> {
         let common = |&(first, last): &(u64, u64)| (first.max(gap.from), last.min(gap.to));
         let ranges = self.0.iter().map(common);
@@ -102,14 +103,14 @@ impl Asked {
 }
 
 impl Hashed {
-    /// Writes runs with damaged leaves, keys or values again, without what cannot be read. Reads
-    /// everything. Nothing else may change the structure meanwhile.
+    /// Rewrites runs with damaged leaves, keys or values, without the unreadable data. Reads all
+    /// data. The structure must not be changed concurrently.
     ///
     /// # Errors
-    /// As the device says. What was mended stays so.
+    /// I/O errors. Repairs done so far are kept.
     ///
     /// # Panics
-    /// When a merge is under way.
+    /// If a merge is in progress.
     pub fn mend(&self) -> Result<Mended> {
         let mut mended = Mended {
             filters: self.leave_filters()?,
@@ -146,7 +147,7 @@ impl Hashed {
         Ok(mended)
     }
 
-    /// Leaves out filters that cannot be read, and returns how many.
+    /// Drops unreadable filters and lists, and returns their number.
     fn leave_filters(&self) -> Result<u64> {
         let files = Files::of(&self.shared.home.store);
         let mut kept = self.shared.kept.lock();
@@ -198,7 +199,7 @@ impl Hashed {
         Ok(is_sound)
     }
 
-    /// Hands all records of a run to `visit`, in order, and what stands in the place of others.
+    /// Passes all records of a run, or the damage in their place, to `visit`, in order.
     fn each(&self, run: &Run, visit: &mut dyn FnMut(Found) -> Result<()>) -> Result<()> {
         let files = Files::of(&self.shared.home.store);
         let direct = Direct {
@@ -227,8 +228,8 @@ impl Hashed {
         Ok(())
     }
 
-    /// Writes the sound records of a run, and says what the others were. What parts have taken of a
-    /// hash store is not lost with it.
+    /// Writes the intact records of a run, and adds the lost data to `gone`. Data of a hash store
+    /// that parts contain already is not lost.
     fn write_again(
         &self,
         name: Name,
@@ -292,7 +293,7 @@ impl Hashed {
         Ok(written)
     }
 
-    /// Puts what was written in the place of a run.
+    /// Replaces a run by its rewritten version.
     fn replace(&self, run: &Run, written: Option<Written>) {
         let mut kept = self.shared.kept.lock();
         assert!(kept.job.is_none(), "nothing is merged while runs are mended (W4)");
@@ -316,13 +317,14 @@ impl Hashed {
                 let Some(place) = level.runs.iter().position(|run| is_it(&run.run)) else {
                     continue;
                 };
-                // Records that are gone named earlier runs: until they are merged, all are read.
+                // Lost records may have named earlier runs, so the filter is useless: all runs are
+                // read until they are merged.
                 level.filter = None;
                 match &new {
                     Some(run) => level.runs[place].run = run.clone(),
                     None => drop(level.runs.remove(place)),
                 }
-                // The lists of a tree may have hashes that are gone (V4), but no leaf that is.
+                // The tree's lists may contain hashes that are lost (V4), but no lost leaf.
                 if let Some(tree) = &level.tree {
                     let root = match &new {
                         Some(_) => tree.root.clone(),
@@ -345,7 +347,7 @@ impl Hashed {
     }
 }
 
-/// Returns the damage that something has met; other errors are none of it.
+/// Separates damage from other errors, which are returned.
 fn damage<T>(result: Result<T>) -> Result<Option<Error>> {
     match result {
         Ok(_) => Ok(None),
@@ -354,7 +356,7 @@ fn damage<T>(result: Result<T>) -> Result<Option<Error>> {
     }
 }
 
-/// Hands the records of a leaf to `visit`.
+/// Passes the records of a leaf to `visit`.
 fn of_leaf(
     run: &Run,
     pointer: &NodePointer,
@@ -380,7 +382,7 @@ fn of_leaf(
                 };
             }
         }
-        // Of a key that cannot be read all records are gone.
+        // If a key is unreadable, all its records are lost.
         let Some((hash, key)) = &last else { continue };
         let (operand, apart) = match entry.record.value {
             Value::Inline(value) => (value.into(), None),
@@ -404,11 +406,12 @@ fn of_leaf(
     Ok(())
 }
 
-/// The gaps of a run, while its records go by.
+/// Collects the gaps of a run while its records are read.
 struct Gaps {
     done: Vec<Gap>,
     open: Option<Gap>,
-    /// The hash of the last sound record, or the first that the run may have; and the last.
+    /// Hash of the last intact record, initially the lowest possible hash of the run; and the
+    /// highest possible hash.
     at: u64,
     end: u64,
 }

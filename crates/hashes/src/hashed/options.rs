@@ -1,17 +1,17 @@
-//! How a hashed structure is built.
+//! Options of a hashed structure.
 
 use alluvium_dictionary::key::{Key, SEED};
 use alluvium_storage::{Error, Result};
 use std::fmt;
 use std::str::FromStr;
 
-/// How the sorted store finds the leaf of a hash.
+/// Index of the leaves of the sorted store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum IndexKind {
-    /// A `PaCHash` index: a few bits a leaf.
+    /// A `PaCHash` index: a few bits per leaf.
     #[default]
     PaCHash,
-    /// An entropy-coded trie, as SILT has it: about three bits a key.
+    /// An entropy-coded trie, as in SILT: about three bits per key.
     Trie,
 }
 
@@ -39,30 +39,31 @@ impl FromStr for IndexKind {
     }
 }
 
-/// What merges make of hash stores.
+/// Form of the data below the hash stores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum HashedForm {
-    /// SILT's sorted store: one run of each part, which every merge writes again.
+    /// SILT's sorted store: one run per part, rewritten by every merge.
     #[default]
     Silt,
-    /// A bundle of arrays (Conway 2020, §2.3): levels of fewer than `lambda` runs each, and a
-    /// routing filter for each level.
+    /// A bundle of arrays (Conway 2020, §2.3): levels of fewer than `lambda` runs each, with one
+    /// routing filter per level.
     Boa {
-        /// λ: how many runs of a level become one of the next. A power of two from 2 to 256.
+        /// λ: the number of runs of a level that become one run of the next. A power of two from 2
+        /// to 256.
         lambda: u16,
-        /// Filters have check characters (§2.4), and name all runs in place of the latest.
+        /// Whether filters have check characters (§2.4), and name all runs instead of the latest.
         refined: bool,
     },
-    /// A bundle of trees (Conway 2020, §2.5 and §2.7): runs that are written once, and routing
-    /// trees above them, into which hashes go from level to level.
+    /// A bundle of trees (Conway 2020, §2.5 and §2.7): runs that are written once, below routing
+    /// trees, in which hashes are moved from level to level.
     Bot {
-        /// λ: how many children a node has. A power of two from 2 to 256.
+        /// λ: the number of children of a node. A power of two from 2 to 256.
         lambda: u16,
     },
 }
 
 impl HashedForm {
-    /// Returns the bits of a character: log2 λ. SILT has none.
+    /// Returns the bits of a character, log2 λ; 0 for SILT.
     #[must_use]
     pub fn character_bits(self) -> u8 {
         match self {
@@ -71,10 +72,10 @@ impl HashedForm {
         }
     }
 
-    /// Fails unless λ is one that there can be.
+    /// Checks that λ is valid.
     ///
     /// # Errors
-    /// [`Error::BadOption`], with the reason.
+    /// [`Error::BadOption`] with the reason.
     pub fn validate(self) -> Result<()> {
         match self {
             HashedForm::Boa { lambda, .. } | HashedForm::Bot { lambda }
@@ -92,26 +93,25 @@ impl HashedForm {
     }
 }
 
-/// How a hashed structure is built.
+/// Options of a hashed structure. Those marked *Creation* are fixed when it is created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HashedOptions {
-    /// What merges make of hash stores. *Creation.*
+    /// Form of the data below the hash stores. *Creation.*
     pub form: HashedForm,
-    /// What keys of a bundle are hashed with: draw it for each store. *Creation.*
+    /// Seed of key hashes in a bundle; should be random for each store. *Creation.*
     pub seed: u64,
-    /// How the sorted store is indexed. *Creation.*
+    /// Index of the sorted store. *Creation.*
     pub index: IndexKind,
-    /// The sorted store has 2^this parts, by the first bits of a hash: one is merged at a time,
-    /// and needs its own size in free space. *Creation.*
+    /// Logarithm of the number of parts of the sorted store; the first bits of a hash select the
+    /// part. A merge rewrites one part and needs free space of the part's size. *Creation.*
     pub parts_log: u8,
-    /// A hash store's filter says yes in vain once in 2^this lookups.
+    /// The false positive rate of a hash store's filter is 2^−this.
     pub filter_bits: u8,
-    /// A part of the sorted store takes hash stores when they have this share of its bytes: 1 /
-    /// `ratio`.
+    /// A part of the sorted store merges hash stores once they have 1 / `ratio` of its bytes.
     pub ratio: u32,
-    /// It does not take fewer hash stores than this.
+    /// Minimum number of hash stores for a merge into a part.
     pub least_young: u32,
-    /// With this number of hash stores, a third of them is joined to one.
+    /// At this number of hash stores, a third of them is joined into one.
     pub most_young: u32,
 }
 
@@ -130,14 +130,14 @@ impl Default for HashedOptions {
     }
 }
 
-/// The most parts, as a logarithm.
+/// Maximum logarithm of the number of parts.
 pub const MOST_PARTS_LOG: u8 = 12;
 
 impl HashedOptions {
-    /// Fails unless all numbers are ones that it can work with.
+    /// Checks that all options are valid.
     ///
     /// # Errors
-    /// [`Error::BadOption`], with the option.
+    /// [`Error::BadOption`] with the name of the option.
     pub fn validate(&self) -> Result<()> {
         let bad = |option, why: String| Err(Error::BadOption { option, why });
         if self.parts_log > MOST_PARTS_LOG {
@@ -169,7 +169,7 @@ impl HashedOptions {
         Ok(())
     }
 
-    /// Returns the hash of a key by which it is found.
+    /// Returns the hash by which a key is located.
     #[must_use]
     #[inline]
     pub fn hash_of(&self, key: Key<'_>) -> u64 {
@@ -179,7 +179,7 @@ impl HashedOptions {
         }
     }
 
-    /// Returns what keys are hashed with.
+    /// Returns the seed of key hashes.
     #[must_use]
     #[inline]
     pub fn own_seed(&self) -> u64 {
@@ -189,7 +189,7 @@ impl HashedOptions {
         }
     }
 
-    /// Returns with how many hash stores a merge is due in any case.
+    /// Returns the number of hash stores at which a merge is always due.
     #[must_use]
     pub fn most(&self) -> u32 {
         match self.form {
@@ -205,7 +205,7 @@ impl HashedOptions {
         (hash >> 1 >> (63 - self.parts_log)) as usize
     }
 
-    /// Returns the hashes of a part: the first and the last.
+    /// Returns the first and the last hash of a part.
     #[must_use]
     pub fn hashes_of(&self, part: usize) -> (u64, u64) {
         let width = u64::MAX >> self.parts_log;
@@ -215,13 +215,13 @@ impl HashedOptions {
         (first, first + width)
     }
 
-    /// Returns how many hash stores are joined to one.
+    /// Returns the number of hash stores that are joined into one.
     #[must_use]
     pub fn joined(&self) -> usize {
         (self.most_young as usize / 3).max(2)
     }
 
-    /// Returns how many parts there are.
+    /// Returns the number of parts.
     #[must_use]
     pub fn parts(&self) -> usize {
         1 << self.parts_log

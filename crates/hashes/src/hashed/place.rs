@@ -1,7 +1,7 @@
-//! Which tier of its store a run goes to, and what lies where it cannot be read.
+//! Choice of the tier of a run, and detection of unreadable tiers.
 //!
-//! Hash stores, filters and the descriptions of runs lie where what is newest does: every lookup
-//! asks them. What merges write has its place in the order of ages, as levels of a tree have.
+//! Hash stores, filters and the descriptions of runs are placed with the newest data, because every
+//! lookup uses them. The output of merges is placed by its age, like the levels of a tree.
 
 use super::policy::{Choice, View, choose};
 use super::routing::Routing;
@@ -12,12 +12,12 @@ use alluvium_dictionary::placement::{self, Demand};
 use alluvium_storage::extents::Extent;
 
 impl Hashed {
-    /// Returns the tier of what comes in, `bytes` of it, and of every filter.
+    /// Returns the tier for `bytes` of incoming data, and for filters.
     pub(super) fn incoming_tier(&self, bytes: u64) -> u8 {
         placement::tier(&self.shared.home.store, &Demand::newest(bytes))
     }
 
-    /// Returns the tier of what a merge into a level of a part writes, `bytes` of it.
+    /// Returns the tier for `bytes` of output of a merge into a level of a part.
     pub(super) fn part_tier(&self, version: &Version, part: usize, level: usize, bytes: u64) -> u8 {
         placement::tier_among(&self.shared.home.store, |all_bytes| {
             let (newer, all) = version.bytes_through(part, level, bytes);
@@ -25,7 +25,7 @@ impl Hashed {
         })
     }
 
-    /// Returns the tier of what is written in the place of a run: its own, if that has space.
+    /// Returns the tier for the replacement of a run: the run's own tier, if it has space.
     pub(super) fn tier_beside(&self, run: &Run) -> u8 {
         let own = run.leaf(0).map_or(0, |leaf| leaf.tier);
         let (spaces, _) = self.shared.home.store.tier_space();
@@ -33,7 +33,7 @@ impl Hashed {
         placement::choose_from(&spaces, usize::from(own), &demand)
     }
 
-    /// Returns the merge that is due, if one is that reads nothing which cannot be read.
+    /// Returns the merge that is due, skipping merges whose input cannot be read.
     pub(super) fn due(&self, kept: &mut Kept, version: &Version) -> Option<Choice> {
         if kept.job.is_some() {
             return None;
@@ -49,8 +49,8 @@ impl Hashed {
         self.lift(kept, version, &view)
     }
 
-    /// Returns the merge that writes a part which has shrunk to the tier that it belongs to now, if
-    /// that is a faster one (the reclamation of Spillane 2012, chapter 5, across tiers).
+    /// Returns a merge that moves a shrunken part to a faster tier, if it now belongs there (the
+    /// reclamation of Spillane 2012, chapter 5, across tiers).
     fn lift(&self, kept: &mut Kept, version: &Version, view: &View) -> Option<Choice> {
         while let Some(&number) = kept.shrunk.first() {
             let choice = Choice::whole(view, number, &self.shared.options);
@@ -62,7 +62,8 @@ impl Hashed {
         None
     }
 
-    /// Returns whether a part has leaves on a slower tier than one run of all of it would have.
+    /// Returns whether a part has leaves on a slower tier than a single run of the whole part would
+    /// have.
     fn lies_deeper(&self, version: &Version, number: usize) -> bool {
         let part = &version.parts[number];
         let Some(level) = part.levels.len().checked_sub(1) else {
@@ -74,8 +75,8 @@ impl Hashed {
         leaves.any(|leaf| leaf.tier > wanted)
     }
 
-    /// Returns whether nothing that a merge reads lies on a tier of which reads have failed: it
-    /// would fail, too.
+    /// Returns whether no input of a merge is on a tier with failed reads, where the merge would
+    /// fail, too.
     fn is_within_reach(&self, version: &Version, choice: &Choice) -> bool {
         let tiers = self.shared.home.store.tiers();
         if !tiers.has_unreadable() {

@@ -1,82 +1,83 @@
-//! Which merge comes next: of a part of the sorted store, or of hash stores into a larger one.
+//! Choice of the next merge: into a part of the sorted store, or of several hash stores into a
+//! larger one.
 
 use super::options::{HashedForm, HashedOptions};
 use super::state::Age;
 use std::collections::BTreeSet;
 
-/// A hash store as the policy sees it.
+/// A hash store as seen by the policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HashStore {
     /// Its age.
     pub age: Age,
     /// Bytes of its keys and values.
     pub bytes: u64,
-    /// It says that ranges of keys are deleted.
+    /// Whether it has range deletes.
     pub deletes_ranges: bool,
 }
 
 /// The levels of a part.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Levels {
-    /// How many runs each has, the newest level first.
+    /// Number of runs of each level, newest level first.
     pub runs: Vec<u32>,
-    /// Records of all of them.
+    /// Records in all levels.
     pub records: u64,
-    /// Those that delete a key, but for the ones of the oldest run: nothing is below that.
+    /// Tombstones, except those in the oldest run, below which nothing can be hidden.
     pub tombstones: u64,
-    /// In a bundle of trees, those of which a newer run of their level probably has the key.
+    /// In a bundle of trees, the records whose key is probably also in a newer run of their level.
     pub hidden: u64,
-    /// A bundle of trees can take no further leaf of the size that waits.
+    /// Whether a bundle of trees cannot accept another leaf of the pending size.
     pub is_spent: bool,
 }
 
-/// What the policy is told.
+/// Input of the policy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct View {
     /// The hash stores, newest first.
     pub young: Vec<HashStore>,
     /// Bytes of the sorted store.
     pub sorted_bytes: u64,
-    /// Up to which age each part has taken hash stores.
+    /// Age up to which each part contains hash stores.
     pub upto: Vec<Age>,
-    /// The age of the next hash store.
+    /// Age of the next hash store.
     pub next_age: Age,
-    /// Parts that a user wants rewritten.
+    /// Whether a user has requested the rewrite of each part.
     pub wanted: Vec<bool>,
-    /// The levels of each part of a bundle.
+    /// Levels of each part of a bundle.
     pub levels: Vec<Levels>,
-    /// What cannot be merged now.
+    /// Merges that are currently impossible.
     pub held: Held,
 }
 
-/// Merges that read what cannot be read now, because its tier fails.
+/// Merges whose input cannot be read now, because its tier fails.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Held {
-    /// Parts.
+    /// Parts whose merge is impossible.
     pub parts: BTreeSet<usize>,
-    /// Whether joins do.
+    /// Whether joins of hash stores are impossible.
     pub joins: bool,
 }
 
 /// A merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// A part of the sorted store takes hash stores.
+    /// Merges hash stores into a part of the sorted store.
     Part {
         /// The part.
         part: usize,
-        /// It takes hash stores below this age.
+        /// It merges the hash stores below this age.
         upto: Age,
-        /// It takes all runs of this number of levels, from the newest on.
+        /// Number of levels whose runs are merged, starting with the newest.
         take: usize,
-        /// The result is the newest run of this level.
+        /// Level whose newest run is the result.
         into: usize,
     },
-    /// Hash stores become one, which has what parts have not taken of them.
+    /// Joins hash stores into one, without the data that parts already contain.
     Join {
-        /// The age of the oldest of them.
+        /// Age of the oldest hash store.
         oldest: Age,
-        /// The age of the newest, and of what they become.
+        /// Age of the newest hash store, and of the result.
         newest: Age,
     },
 }
@@ -93,27 +94,28 @@ impl Choice {
         }
     }
 
-    /// Returns the merge of all of a part.
+    /// Returns the merge of a whole part.
     pub(super) fn whole(view: &View, part: usize, options: &HashedOptions) -> Choice {
         Choice::of(view, part, options, Share::Whole)
     }
 }
 
-/// How much of a part is merged.
+/// Extent of a merge of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Share {
-    /// What its form asks for.
+    /// Only what the form requires.
     Due,
-    /// All of it.
+    /// All of the part.
     Whole,
 }
 
-/// Returns how many levels of a part are taken, and to which level the result comes.
+/// Returns the number of levels of a part to merge, and the level of the result.
 ///
-/// SILT's one run is always taken. In a bundle of arrays the result comes to the first level
-/// that then has fewer than λ runs (U3), and takes all levels above at once, so that no run is
-/// written to be merged again in the same step. In a bundle of trees it takes none. Once half
-/// as many records are dead as there are others, the part becomes one run (Conway §2.2).
+/// SILT's single run is always merged. In a bundle of arrays, the result is a run of the first
+/// level that then has fewer than λ runs (U3), and contains all levels above at once, so that no
+/// run is written only to be merged again in the same step. A bundle of trees merges no levels.
+/// Once the dead records are at least half as many as the others, the whole part becomes one run
+/// (Conway §2.2).
 fn plan(levels: &Levels, options: &HashedOptions, share: Share) -> (usize, usize) {
     let lambda = match options.form {
         HashedForm::Silt => return (1, 0),
@@ -126,7 +128,7 @@ fn plan(levels: &Levels, options: &HashedOptions, share: Share) -> (usize, usize
     if share == Share::Whole || is_stale || levels.is_spent {
         return (all, all.saturating_sub(1));
     }
-    // A leaf of a bundle of trees stays as it is: what is above it is no matter of records.
+    // A leaf of a bundle of trees is never rewritten here; only routing trees above it are merged.
     if let HashedForm::Bot { .. } = options.form {
         return (0, 0);
     }
@@ -135,17 +137,17 @@ fn plan(levels: &Levels, options: &HashedOptions, share: Share) -> (usize, usize
     (level, level)
 }
 
-/// Of several hash stores that are joined, the largest has at most this many times the bytes of
-/// the smallest.
+/// Maximum ratio between the sizes of the largest and the smallest of the hash stores that are
+/// joined.
 const ALIKE: u64 = 4;
 
-/// Hash stores that may wait for each part without holding writers back, however small the sorted
-/// store is.
+/// Number of hash stores that may be pending for each part without throttling writers, even if the
+/// sorted store is small.
 const FREE: u64 = 8;
 
 impl View {
-    /// Returns the bytes that wait for parts, as if each had waited for all of them: half of what
-    /// they may have, where parts take turns.
+    /// Returns the bytes of the hash stores pending for a part, averaged over all parts. If parts
+    /// are merged in turn, this is half of the maximum.
     fn waiting_bytes(&self) -> u64 {
         let wait = |young: &HashStore| {
             let parts = self.upto.iter().filter(|&&upto| upto <= young.age).count();
@@ -155,14 +157,15 @@ impl View {
         u64::try_from(sum / self.upto.len().max(1) as u128).unwrap_or(u64::MAX)
     }
 
-    /// Returns the share of the sorted store's bytes that may wait for parts.
+    /// Returns the limit of [`View::waiting_bytes`] at which a merge is due.
     fn may_wait(&self, options: &HashedOptions) -> u64 {
         self.sorted_bytes / (2 * u64::from(options.ratio))
     }
 
-    /// Returns whether hash stores take much more space than what waits in them: one is given up
-    /// only when the last part has taken it. Where parts take turns steadily, they have 1 / `ratio`
-    /// of the sorted store's bytes; here, a half more than that.
+    /// Returns whether the hash stores occupy much more space than their pending data, because a
+    /// hash store is dropped only after the last part was merged. If parts are merged steadily in
+    /// turn, hash stores occupy 1 / `ratio` of the sorted store; the limit is one and a half times
+    /// that.
     fn holds_much(&self, options: &HashedOptions) -> bool {
         let bytes: u64 = self.young.iter().map(|young| young.bytes).sum();
         bytes / 3 >= self.may_wait(options).max(1)
@@ -175,7 +178,7 @@ impl View {
         parts.min_by_key(|&(part, upto)| (upto, part))
     }
 
-    /// Notes that a merge which was chosen reads what cannot be read.
+    /// Excludes a chosen merge whose input cannot be read.
     pub(super) fn hold(&mut self, choice: &Choice) {
         let is_new = match *choice {
             Choice::Part { part, .. } => self.held.parts.insert(part),
@@ -184,14 +187,14 @@ impl View {
         assert!(is_new, "what is held is not chosen");
     }
 
-    /// Returns whether hash stores are joined when they are many. In a bundle of arrays λ of them
-    /// become a run, unless a part waits for a tier that fails.
+    /// Returns whether hash stores may be joined when there are many. In a bundle, λ of them become
+    /// a run instead, unless a part waits for a failing tier.
     fn may_join(&self, options: &HashedOptions) -> bool {
         !self.held.joins && (options.form == HashedForm::Silt || !self.held.parts.is_empty())
     }
 
-    /// Returns the hash stores to be joined: of all that are next to each other and alike, those
-    /// with the fewest bytes.
+    /// Returns the hash stores to join: of all groups of adjacent hash stores with similar sizes,
+    /// the one with the fewest bytes.
     fn join(&self, options: &HashedOptions) -> Option<Choice> {
         if self.young.len() < options.most_young as usize {
             return None;
@@ -203,14 +206,15 @@ impl View {
             most <= ALIKE * bytes.min().unwrap_or(0)
         };
         let count = options.joined();
-        // A part that has taken a deleted range has newer records whose sequence numbers are gone:
-        // it must not meet that range again, and a range is of hashes of all parts.
+        // A part that contains a deleted range has newer records whose sequence numbers were
+        // dropped. It must not see that range again in a joined hash store, whose deleted ranges
+        // apply to the hashes of all parts.
         let newest = self.upto.iter().copied().max().unwrap_or(0);
         let may_join = |group: &&[HashStore]| {
             let is_taken = |young: &HashStore| young.deletes_ranges && young.age < newest;
             !group.iter().any(is_taken)
         };
-        // Of equal ones the last, which are the oldest.
+        // Of equal groups the last, which is the oldest.
         let least = |groups: &mut dyn Iterator<Item = &[HashStore]>| {
             let mut chosen: Option<(u64, Choice)> = None;
             for group in groups {
@@ -230,10 +234,10 @@ impl View {
 
 /// Chooses the next merge.
 ///
-/// Hash stores are joined when lookups have to ask the filters of many. Otherwise the part that has
-/// waited longest takes all there are, when enough bytes wait: parts take turns, so that what waits
-/// for a part is between nothing and 1 / `ratio` of it, and half of that on average. A part of a
-/// bundle takes them when there are λ.
+/// Hash stores are joined when lookups would have to query too many filters. Otherwise, once enough
+/// bytes are pending, the part that has waited longest merges all hash stores. Parts are merged in
+/// turn, so the bytes pending for a part are between zero and 1 / `ratio` of it, and half of that
+/// on average. A part of a bundle merges once λ hash stores are pending.
 ///
 /// ```
 /// use alluvium_hashes::hashed::policy::{Choice, HashStore, View, choose};
@@ -278,11 +282,10 @@ pub fn choose(view: &View, options: &HashedOptions) -> Option<Choice> {
     }
 }
 
-/// Returns how far merges are behind, in hundredths of how far they may be: above 100 they do not
-/// keep up.
+/// Returns the backlog of merges in percent of its limit; above 100, merges do not keep up.
 ///
-/// Twice the bytes may wait with which a part is due, and twice the hash stores with which some are
-/// joined.
+/// The limits are twice the bytes at which a part is due, and twice the number of hash stores at
+/// which some are joined.
 #[must_use]
 pub fn crowding(view: &View, options: &HashedOptions) -> u64 {
     let count = view.young.len() as u64;
@@ -300,7 +303,7 @@ pub fn crowding(view: &View, options: &HashedOptions) -> u64 {
 mod tests {
     use super::*;
 
-    /// Hash stores of these bytes, newest first; the oldest has age 0.
+    /// Creates hash stores of these sizes, newest first; the oldest has age 0.
     fn view(bytes: &[u64], upto: &[Age]) -> View {
         let ages = (0..bytes.len() as u64).rev();
         let young: Vec<HashStore> = ages
@@ -321,7 +324,7 @@ mod tests {
         }
     }
 
-    /// SILT's one run of a part is always taken.
+    /// SILT's single run of a part is always merged.
     fn part(part: usize, upto: Age) -> Choice {
         let (take, into) = (1, 0);
         Choice::Part {
@@ -363,9 +366,9 @@ mod tests {
         assert_eq!(chosen(&view(&[], &[9, 9])), None);
     }
 
-    /// Under a steady stream of hash stores that are as large as those before them, the sorted
-    /// store is written about `ratio` times for each of its bytes, and what waits is half of the
-    /// ratio's share at any time.
+    /// Under a steady stream of hash stores of equal size, the sorted store is written about
+    /// `ratio` times per byte, and the pending data is half of the maximum that `ratio` permits at
+    /// any time.
     #[test]
     fn what_waits_is_half_of_a_share_and_what_is_written_the_ratio() {
         let options = HashedOptions {
@@ -462,7 +465,7 @@ mod tests {
         );
         ranges.upto = vec![0, 0];
         assert_eq!(chosen_of(&ranges), Some(Choice::Join { oldest: 0, newest: 3 }));
-        // None are alike: that happens only when twice as many are there.
+        // No sizes are similar, so a join happens only with twice the number of hash stores.
         let odd: Vec<u64> = (0..12).map(|at| if at % 2 == 0 { 10 } else { 1000 }).collect();
         assert_eq!(chosen(&odd), None);
         assert!(matches!(
@@ -534,7 +537,7 @@ mod tests {
         );
     }
 
-    /// Returns how many levels the merge that is due takes, and to which it comes.
+    /// Returns the number of levels that the due merge takes, and the level of its result.
     fn planned(view: &View, options: &HashedOptions) -> Option<(usize, usize)> {
         match choose(view, options)? {
             Choice::Part { take, into, .. } => Some((take, into)),

@@ -1,6 +1,6 @@
-//! Point lookups: filters of hash stores, newest first, then the one leaf of SILT's sorted store.
-//! In a bundle of arrays they ask the filter of each level, and read the runs that it names; in a
-//! bundle of trees they go down each level's tree (`descend.rs`).
+//! Point lookups: filters of hash stores, newest first, then one leaf of SILT's sorted store. In a
+//! bundle of arrays, a lookup reads the runs named by the filter of each level; in a bundle of
+//! trees, it descends each level's tree (`descend.rs`).
 
 use super::descend::InTrees;
 use super::routing::{Candidates, Routing};
@@ -19,38 +19,38 @@ use alluvium_storage::{Error, Result};
 use std::ops::ControlFlow;
 use std::task::{Poll, ready};
 
-/// Reads one version of a structure.
+/// A reader of one version of a structure.
 pub type Reader<'h> = VersionReader<'h, Hashed>;
 
-/// How far the search for a key has come. It is of use with one version only.
+/// Position of the search for a key. Valid only with one version.
 #[derive(Debug, Default)]
 pub struct Search {
-    /// How many runs are done.
+    /// Number of runs completed.
     done: usize,
-    /// How many records of the next one were taken.
+    /// Number of the next run's records already processed.
     records: usize,
-    /// The level whose filter was asked, and the runs that it names.
+    /// The level whose filter was queried, and the candidates in it.
     level: Option<(usize, Candidates)>,
-    /// In a bundle of trees: how far the search below hash stores has come.
+    /// In a bundle of trees, the position of the search below the hash stores.
     trees: InTrees,
 }
 
-/// A run on the way of a search, and its level if it is one of a level.
+/// A run to be searched, and its position if it belongs to a level.
 struct Stop<'v> {
     run: &'v Run,
     level: Option<Place<'v>>,
 }
 
-/// Where a run is in its part.
+/// Position of a run in its part.
 #[derive(Clone, Copy)]
 struct Place<'v> {
     level: usize,
-    /// Its number in the level.
+    /// Index of the run in the level.
     run: usize,
     filter: Option<&'v Routing>,
 }
 
-/// Returns the runs in which a hash of a part may be, the newest first: but for those of trees.
+/// Returns the runs that may contain a hash of a part, newest first, except those in trees.
 fn stops<'v>(version: &'v Version, part: &'v Part) -> impl Iterator<Item = Stop<'v>> {
     let young = version.young.iter().filter(|young| young.age >= part.upto);
     let young = young.map(|young| Stop {
@@ -73,7 +73,7 @@ fn stops<'v>(version: &'v Version, part: &'v Part) -> impl Iterator<Item = Stop<
 }
 
 impl Search {
-    /// Returns whether a run is to be read: what its own filter says, or that of its level.
+    /// Returns whether a run must be read, according to its own filter or that of its level.
     fn may_hold<F: Fetch>(&mut self, stop: &Stop<'_>, hash: u64, fetch: &F) -> Poll<Result<bool>> {
         let Some(Place { level, run, filter }) = stop.level else {
             return Poll::Ready(stop.run.may_hold(hash));
@@ -87,7 +87,7 @@ impl Search {
         Poll::Ready(Ok(candidates.has(run) && stop.run.records() > 0))
     }
 
-    /// The records of a run's group name an earlier run, or there is none of them.
+    /// Continues with the earlier run that the records of the key's group name, if any.
     fn follow(&mut self, stop: &Stop<'_>, previous: Option<Option<u8>>) -> Result<()> {
         let Some(Place { level, run, .. }) = stop.level else {
             return Ok(());
@@ -152,7 +152,7 @@ impl VersionSearch for Hashed {
             }
             if ready!(search.may_hold(&stop, wanted.hash, fetch))? {
                 let Gather { operator, known } = &mut *gather;
-                // What was taken before a node was missing is not taken again.
+                // Skip records that were processed before a node was missing.
                 let (mut taken, records) = (search.records, &mut search.records);
                 let mut visit = |record: Record<'_>| {
                     if taken > 0 {

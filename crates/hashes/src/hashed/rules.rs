@@ -1,19 +1,19 @@
-//! The rules of keyspaces, for keys that come in no order of them.
+//! Cache of keyspace rules, for keys that are not in keyspace order.
 
 use alluvium_dictionary::rules::{KeyspaceRules, Schema};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The rules of keyspaces that were asked for since a slice of work began.
+/// Keyspace rules used in the current slice of work.
 #[derive(Debug)]
 pub(super) struct RulesCache {
     schema: Arc<dyn Schema>,
     known: HashMap<Box<[u8]>, Arc<KeyspaceRules>>,
-    /// Those that were asked for last, of most stores the only ones.
+    /// The rules used last; in most stores the only ones.
     last: Option<(Box<[u8]>, Arc<KeyspaceRules>)>,
 }
 
-/// The most keyspaces that are remembered.
+/// Maximum number of cached keyspaces.
 const MOST_KNOWN: usize = 1024;
 
 impl RulesCache {
@@ -25,7 +25,7 @@ impl RulesCache {
         }
     }
 
-    /// Forgets them: they may change at any time.
+    /// Clears the cache, because rules may change at any time.
     pub(super) fn clear(&mut self) {
         self.known.clear();
         self.last = None;
@@ -54,7 +54,7 @@ impl RulesCache {
         rules
     }
 
-    /// Returns a key without what names its keyspace.
+    /// Returns a key without its keyspace's prefix.
     pub(super) fn user_key<'k>(&self, key: &'k [u8]) -> &'k [u8] {
         &key[self.schema.prefix_len(key)..]
     }

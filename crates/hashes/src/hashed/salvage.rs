@@ -1,7 +1,8 @@
-//! What is left of a structure where some of its runs cannot be opened.
+//! Recovery of a structure in which some runs cannot be opened.
 //!
-//! A run is opened with its description, in which its index, its filter and the checksums of its
-//! leaves are. Without that, none of its leaves can be found; the other runs are whole.
+//! A run is opened from its description, which contains its index, its filter and the checksums of
+//! its leaves. Without the description none of its leaves can be located; other runs are not
+//! affected.
 
 use super::check::{extents, named, read};
 use super::options::HashedForm;
@@ -10,21 +11,21 @@ use alluvium_dictionary::read::Files;
 use alluvium_storage::extents::Reached;
 use alluvium_storage::{Error, Result};
 
-/// Which run it is.
+/// Identifies a run, filter or list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Name {
     /// A hash store.
     Young,
-    /// Of this part, what merges have made.
+    /// A run of this part, written by a merge.
     Part(usize),
-    /// The filter of one of this part's levels.
+    /// The filter of a level of this part.
     Filter(usize),
-    /// A list of one of this part's trees.
+    /// A list of a tree of this part.
     List(usize),
 }
 
 impl Name {
-    /// Returns it in words, as one of a number of parts of a form.
+    /// Returns a description for users.
     pub(super) fn told(self, form: HashedForm, parts: usize) -> String {
         match (self, form) {
             (Name::Young, _) => "a hash store, which hides older values and deleted keys".to_owned(),
@@ -41,35 +42,35 @@ impl Name {
     }
 }
 
-/// What was found of a structure.
+/// Result of a survey.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
-    /// The extents that its sound runs need.
+    /// Extents used by intact runs.
     pub reached: Vec<Reached>,
-    /// What is lost with the others, a sentence each.
+    /// Descriptions of the lost data.
     pub lost: Vec<String>,
-    /// Filters of levels and lists of trees that cannot be opened. Nothing is lost with them,
-    /// but the structure opens only without them.
+    /// Number of filters of levels and lists of trees that cannot be opened. No data is lost with
+    /// them, but the structure can be opened only without them.
     pub filters: u64,
 }
 
-/// Looks for runs that cannot be opened, and changes nothing.
+/// Finds runs that cannot be opened, without changing anything.
 ///
 /// # Errors
-/// [`Error::Corrupt`] when it is not known which runs there are; as the device says.
+/// [`Error::Corrupt`] if the list of runs is damaged; I/O errors.
 pub fn survey(files: Files<'_>, root: &[u8]) -> Result<Survey> {
     let (contents, nodes) = read(files, root, Purpose::Recovery)?;
     let (mut found, mut lost, mut gone) = (Vec::new(), Vec::new(), Vec::new());
     let (parts, mut filters) = (contents.parts.len(), 0);
     for named in named(&contents) {
         let what = named.name.told(contents.form, parts);
-        // A filter knows runs by their numbers: it goes with the first of them.
+        // A filter refers to runs by their numbers, so it is useless if one of them is lost.
         if named.needs_all && named.level.iter().any(|run| gone.contains(run)) {
             continue;
         }
         match named.open(files, Purpose::Recovery) {
             Ok(part) => found.push(part),
-            // Without its filter a level is read run by run: nothing is lost.
+            // Without its filter a level is read run by run; no data is lost.
             Err(Error::Corrupt { .. }) if matches!(named.name, Name::Filter(_) | Name::List(_)) => {
                 filters += 1;
             }

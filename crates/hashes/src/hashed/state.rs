@@ -1,4 +1,4 @@
-//! What readers see of a hashed structure, a version, and what its one writer keeps beside it.
+//! A version of a hashed structure, as seen by readers, and the additional state of its writer.
 
 use super::options::{HashedForm, HashedOptions};
 use super::policy::{HashStore, Held, Levels, View};
@@ -9,21 +9,21 @@ use alluvium_dictionary::versioned::{self, RootWriter, Stamp};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The order in which hash stores have come: a later one is newer in all that it says.
+/// Position of a hash store in the order of age: a higher age is newer.
 pub(super) type Age = u64;
 
-/// A hash store: the share of a memtable, with its filter.
+/// A hash store: the share of a memtable, with a filter.
 #[derive(Clone, Debug)]
 pub(super) struct Young {
     pub(super) age: Age,
     pub(super) run: Run,
 }
 
-/// A run that a merge has made.
+/// A run written by a merge.
 #[derive(Clone, Debug)]
 pub(super) struct LevelRun {
-    /// It has what hash stores below this age say of the part's hashes, from where the older run
-    /// behind it ends.
+    /// The run contains the part's data of the hash stores below this age, from the `upto` of the
+    /// next older run on.
     pub(super) upto: Age,
     pub(super) run: Run,
 }
@@ -31,42 +31,42 @@ pub(super) struct LevelRun {
 /// A level of a part.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Level {
-    /// The oldest first: their numbers are those that the filter knows.
+    /// Runs, oldest first. The filter refers to them by index.
     pub(super) runs: Vec<LevelRun>,
-    /// None where every run may have every hash.
+    /// Routing filter; without it every run may contain every hash.
     pub(super) filter: Option<Routing>,
-    /// In a bundle of trees: the tree whose leaves the runs are.
+    /// In a bundle of trees, the tree whose leaves are the runs.
     pub(super) tree: Option<Planted>,
 }
 
-/// A part: the hashes with the same first bits. SILT's has one level of one run.
+/// A part: the hashes with the same first bits. In SILT's form it has one level with one run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Part {
-    /// The newest level first (U1). The last is not empty.
+    /// Levels, newest first (U1). The last level is not empty.
     pub(super) levels: Vec<Level>,
-    /// It has what every hash store below this age says of its hashes.
+    /// The part contains the data of every hash store below this age for its hashes.
     pub(super) upto: Age,
 }
 
 impl Part {
-    /// Returns its runs, the newest first.
+    /// Returns the runs, newest first.
     pub(super) fn runs(&self) -> impl DoubleEndedIterator<Item = &LevelRun> {
         self.levels.iter().flat_map(|level| level.runs.iter().rev())
     }
 
-    /// Returns the filters of its levels.
+    /// Returns the filters of the levels.
     pub(super) fn filters(&self) -> impl Iterator<Item = &Routing> {
         self.levels.iter().filter_map(|level| level.filter.as_ref())
     }
 
-    /// Leaves out empty levels behind the last run.
+    /// Removes empty levels at the end.
     pub(super) fn trim(&mut self) {
         while self.levels.last().is_some_and(|level| level.runs.is_empty()) {
             self.levels.pop();
         }
     }
 
-    /// Returns whether ages fall from its newest run to its oldest (U1).
+    /// Returns whether ages decrease from the newest run to the oldest (U1).
     fn is_ordered(&self) -> bool {
         let mut above = self.upto + 1;
         self.runs()
@@ -74,14 +74,14 @@ impl Part {
     }
 }
 
-/// One state of the structure. It never changes (W1).
+/// An immutable state of the structure (W1).
 #[derive(Clone, Debug, Default)]
 pub struct Version {
     pub(super) stamp: Stamp,
-    /// Newest first.
+    /// Hash stores, newest first.
     pub(super) young: Vec<Arc<Young>>,
     pub(super) parts: Vec<Arc<Part>>,
-    /// The age of the next hash store.
+    /// Age of the next hash store.
     pub(super) next_age: Age,
 }
 
@@ -92,8 +92,8 @@ impl versioned::Version for Version {
 }
 
 impl Version {
-    /// Returns whether ages fall from the newest hash store to the oldest (W2), and every one is
-    /// still to be merged somewhere (W3); and whether those of levels do (U1).
+    /// Returns whether ages decrease from the newest hash store to the oldest (W2), whether every
+    /// hash store still waits for a part (W3), and whether the runs of all parts are ordered (U1).
     pub(super) fn is_ordered(&self) -> bool {
         let young = &self.young;
         let least = self.parts.iter().map(|part| part.upto).min().unwrap_or(0);
@@ -107,8 +107,8 @@ impl Version {
                 .all(|part| part.upto <= self.next_age && part.is_ordered())
     }
 
-    /// Returns the runs in which a hash may be, newest first: hash stores that its part has not
-    /// taken, then the part.
+    /// Returns the runs that may contain a hash, newest first: hash stores that are not merged into
+    /// the hash's part, then the runs of the part.
     #[inline]
     pub(super) fn runs_of(&self, hash: u64, options: &HashedOptions) -> impl Iterator<Item = &Run> {
         let part = &self.parts[options.part_of(hash)];
@@ -118,7 +118,7 @@ impl Version {
             .chain(part.runs().map(|run| &run.run))
     }
 
-    /// Returns what the policy is told.
+    /// Returns the input of the policy.
     pub(super) fn view(&self, options: &HashedOptions, wanted: &[bool]) -> View {
         let young = self.young.iter().map(|young| HashStore {
             age: young.age,
@@ -141,8 +141,8 @@ impl Version {
         }
     }
 
-    /// Returns whether there are deletes that merges have not brought to a part's oldest run: there
-    /// nothing is below them.
+    /// Returns whether a part has deletes outside its oldest run, including those in pending hash
+    /// stores. Deletes in the oldest run hide nothing.
     pub(super) fn has_deletes_for(&self, part: &Part) -> bool {
         let waiting = self.young.iter().filter(|young| young.age >= part.upto);
         let newer = part.runs().rev().skip(1).map(|run| &run.run);
@@ -150,7 +150,7 @@ impl Version {
         runs.any(|run| run.tombstones() > 0 || !run.range_deletes().is_empty())
     }
 
-    /// What the policy is told of trees.
+    /// Returns the policy's view of the trees.
     fn trees_of(&self, options: &HashedOptions) -> Vec<Levels> {
         let of = |part: &Arc<Part>| {
             let waiting = self.young.iter().filter(|young| young.age >= part.upto);
@@ -165,8 +165,8 @@ impl Version {
         self.parts.iter().map(of).collect()
     }
 
-    /// Returns the hashes that parts have not taken of a hash store of an age: ranges from the
-    /// first to the last hash, in order. None touches the next.
+    /// Returns the hashes for which parts have not merged a hash store of this age yet, as
+    /// ascending inclusive ranges. Adjacent ranges are joined.
     pub(super) fn waiting(&self, age: Age, options: &HashedOptions) -> Vec<(u64, u64)> {
         let parts = self.parts.iter().enumerate();
         let waiting = parts.filter(|(_, part)| part.upto <= age);
@@ -180,7 +180,7 @@ impl Version {
         ranges
     }
 
-    /// Returns the same hash stores, whose filters are only of hashes that parts have not taken.
+    /// Returns the hash stores with filters reduced to the hashes that are not merged yet.
     pub(super) fn trimmed(&self, options: &HashedOptions) -> Vec<Arc<Young>> {
         let trim = |young: &Arc<Young>| match young.run.trimmed(&self.waiting(young.age, options)) {
             None => Arc::clone(young),
@@ -189,14 +189,14 @@ impl Version {
         self.young.iter().map(trim).collect()
     }
 
-    /// Returns every run.
+    /// Returns all runs.
     pub(super) fn runs(&self) -> impl Iterator<Item = &Run> {
         let young = self.young.iter().map(|young| &young.run);
         let parts = self.parts.iter().flat_map(|part| part.runs());
         young.chain(parts.map(|run| &run.run))
     }
 
-    /// Returns every list of a tree.
+    /// Returns all lists of trees.
     pub(super) fn lists(&self) -> Vec<&List> {
         let levels = self.parts.iter().flat_map(|part| &part.levels);
         let mut all = Vec::new();
@@ -206,9 +206,9 @@ impl Version {
         all
     }
 
-    /// Returns the bytes of all that is at least as new as a level of a part, once a merge has
-    /// written `own` bytes to it, and of everything. Parts of one level count one after the other,
-    /// by their numbers: so a tier takes as many of them as it has space for.
+    /// Returns the bytes of all data at least as new as a level of a part, after a merge has
+    /// written `own` bytes to that level, and the bytes of all data. Parts at the same level count
+    /// in the order of their numbers, so that a tier receives as many of them as it has space for.
     pub(super) fn bytes_through(&self, part: usize, level: usize, own: u64) -> (u64, u64) {
         let young = self.young.iter().map(|young| young.run.device_bytes());
         let young: u64 = young.sum();
@@ -224,20 +224,20 @@ impl Version {
             }
         }
         let all = young + newer + older;
-        // Hash stores beyond that are about to become parts.
+        // Hash stores beyond this fraction are about to be merged into parts.
         (newer + young.min(all / YOUNG), all)
     }
 
-    /// Returns every filter of a level.
+    /// Returns all filters of levels.
     pub(super) fn filters(&self) -> impl Iterator<Item = &Routing> {
         self.parts.iter().flat_map(|part| part.filters())
     }
 }
 
-/// Where parts take hash stores as these come, hash stores have one part in this of all bytes.
+/// With steady merges, hash stores have 1 / `YOUNG` of all bytes.
 const YOUNG: u64 = 4;
 
-/// What the policy is told of a part's levels.
+/// Returns the policy's view of a part's levels.
 fn levels_of(part: &Part) -> Levels {
     let newer = part.runs().rev().skip(1);
     Levels {
@@ -248,30 +248,31 @@ fn levels_of(part: &Part) -> Levels {
     }
 }
 
-/// A merge under way.
+/// A merge in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Job {
     pub(super) number: u64,
 }
 
-/// What only one changes at a time.
+/// State that is changed under a lock.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     pub(super) root: RootWriter,
-    /// The merge under way: one at a time, so that space for one part suffices.
+    /// The merge in progress; only one at a time, so that free space for one part suffices.
     pub(super) job: Option<Job>,
-    /// The number of the next merge.
+    /// Number of the next merge.
     pub(super) next_job: u64,
-    /// Parts that a user wants rewritten.
+    /// Whether a user has requested the rewrite of each part.
     pub(super) wanted: Vec<bool>,
-    /// Merges that have ended, and the records that they have written.
+    /// Number of completed merges, and of the records that they have written.
     pub(super) merged: (u64, u64),
-    /// Entries of routing trees' lists that they have written.
+    /// Number of entries of routing trees' lists that merges have written.
     pub(super) entries: u64,
-    /// Those of them that have joined hash stores.
+    /// Number of completed merges that have joined hash stores.
     pub(super) joins: u64,
-    /// Parts of which their last merge has left half or less: they may belong on a faster tier now.
+    /// Parts of which their last merge has left half or less, which may now belong on a faster
+    /// tier.
     pub(super) shrunk: BTreeSet<usize>,
-    /// Whether the last merge found no space.
+    /// Whether the last merge found no free space.
     pub(super) is_cramped: bool,
 }

@@ -1,4 +1,4 @@
-//! The front of a hashed structure: how it is made, opened, changed and written.
+//! Front of a hashed structure: creation, opening, publishing versions, and checkpoints.
 
 use super::format::{Contents, RunName};
 use super::options::HashedOptions;
@@ -24,11 +24,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// The most bytes of contents that are in the root itself.
+/// Maximum bytes of contents stored inline in the root.
 const INLINE: usize = 4 << 10;
 
-/// Hash stores and a sorted store, without order of keys. All methods may be called from any
-/// thread; clones share it.
+/// A hashed structure: hash stores, and a sorted store or bundle. All methods may be called from
+/// any thread; clones share the same structure.
 #[derive(Clone)]
 pub struct Hashed {
     pub(super) shared: Arc<Shared>,
@@ -39,7 +39,7 @@ pub(super) struct Shared {
     pub(super) options: HashedOptions,
     pub(super) versions: Versioned<Version>,
     pub(super) kept: Mutex<Kept>,
-    /// Space is scarce: every merge may use the reserve.
+    /// Whether space is scarce, so that every merge may use the reserve.
     pub(super) is_scarce: AtomicBool,
 }
 
@@ -55,8 +55,8 @@ impl fmt::Debug for Hashed {
 }
 
 impl Hashed {
-    /// Creates an empty structure that holds every commit up to `cut`: none of them is about its
-    /// keys.
+    /// Creates an empty structure whose cut is `cut`. No commit up to it may concern the
+    /// structure's keys.
     ///
     /// ```
     /// use alluvium_base::{Message, message::LAST};
@@ -104,7 +104,7 @@ impl Hashed {
     /// ```
     ///
     /// # Errors
-    /// [`Error::BadOption`](alluvium_storage::Error::BadOption) when an option is no good.
+    /// [`Error::BadOption`](alluvium_storage::Error::BadOption) if an option is invalid.
     pub fn create(home: Home, options: HashedOptions, cut: Sequence) -> Result<Hashed> {
         options.validate()?;
         let version = Version {
@@ -115,21 +115,21 @@ impl Hashed {
         Ok(Hashed::assemble(home, options, version, Kept::default()))
     }
 
-    /// Opens the structure with this root, and with every commit up to `cut`. Its index and the
-    /// number of its parts are those that it was created with.
+    /// Opens the structure from its root, with every commit up to `cut`. The options marked
+    /// *Creation* are read from the root.
     ///
     /// # Errors
-    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt), or as the device says.
+    /// [`Error::Corrupt`](alluvium_storage::Error::Corrupt); I/O errors.
     pub fn open(home: Home, options: &HashedOptions, root: &[u8], cut: Sequence) -> Result<Hashed> {
         let (home, options, version, kept) = read(home, options, root, cut, &mut |_, error| Err(error))?;
         Ok(Hashed::assemble(home, options, version, kept))
     }
 
-    /// As [`Hashed::open`], without the runs whose descriptions are damaged: [`survey`] says what
-    /// is lost with them. The next checkpoint is one of what is left.
+    /// As [`Hashed::open`], without the runs whose descriptions are damaged: [`survey`] lists the
+    /// data lost with them. The next checkpoint contains only what is left.
     ///
     /// # Errors
-    /// As [`Hashed::open`], where no run can be told from another.
+    /// The same as [`Hashed::open`], if the list of runs is damaged.
     ///
     /// [`survey`]: super::survey
     pub fn open_salvaged(home: Home, options: &HashedOptions, root: &[u8], cut: Sequence) -> Result<Hashed> {
@@ -142,7 +142,7 @@ impl Hashed {
             other => Err(other),
         };
         let (home, options, mut version, kept) = read(home, options, root, cut, &mut lose)?;
-        // The root that was read is not one of these contents.
+        // The root that was read does not describe these contents.
         version.stamp.contents += u64::from(has_lost);
         Ok(Hashed::assemble(home, options, version, kept))
     }
@@ -164,19 +164,19 @@ impl Hashed {
         }
     }
 
-    /// Returns how it is built.
+    /// Returns the options.
     #[must_use]
     pub fn options(&self) -> &HashedOptions {
         &self.shared.options
     }
 
-    /// Returns how many hash stores there are.
+    /// Returns the number of hash stores.
     #[must_use]
     pub fn young(&self) -> usize {
         self.version().young.len()
     }
 
-    /// Returns how many records the sorted store has.
+    /// Returns the number of records below the hash stores.
     #[must_use]
     pub fn sorted_records(&self) -> u64 {
         let version = self.version();
@@ -184,7 +184,7 @@ impl Hashed {
         runs.map(|run| run.run.records()).sum()
     }
 
-    /// Returns the hash of a key by which it is found.
+    /// Returns the hash by which a key is located.
     #[must_use]
     #[inline]
     pub fn hash_of(&self, key: Key<'_>) -> u64 {
@@ -199,8 +199,8 @@ impl Hashed {
         judge(&self.shared.home.store, result)
     }
 
-    /// Makes a version with other runs the current one. What only the old one had is unlinked.
-    /// `kept` is what is held while that goes on.
+    /// Publishes a version with changed contents, and releases the extents that only the previous
+    /// version used. The caller holds the lock on `kept`.
     pub(super) fn publish(&self, _kept: &mut Kept, mut version: Version) {
         let old = self.version();
         assert!(version.next_age >= old.next_age, "ages rise (W2)");
@@ -220,7 +220,7 @@ impl Hashed {
         }
     }
 
-    /// Raises the cut.
+    /// Raises the cut and leaves the contents unchanged.
     pub(super) fn raise(&self, cut: Sequence) {
         let _kept = self.shared.kept.lock();
         let old = self.version();
@@ -230,8 +230,8 @@ impl Hashed {
         });
     }
 
-    /// Writes the root of the current contents unless it is written. They stay current until the
-    /// cut is dropped.
+    /// Writes the root of the current contents, unless it is written already. They do not change
+    /// until the cut is dropped.
     pub(super) fn cut_here(&self) -> Result<Cut<'_>> {
         let Shared { home, options, .. } = &*self.shared;
         let mut kept = self.shared.kept.lock();
@@ -245,7 +245,8 @@ impl Hashed {
     }
 }
 
-/// What of a version there is, each by where its description is.
+/// Returns the extents of each run, filter and list of a version, keyed by the location of its
+/// description.
 fn places(version: &Version) -> Vec<((u8, u64, u32), Vec<Extent>)> {
     let place = |pointer: &ValuePointer| (pointer.node.tier, pointer.node.offset, pointer.at);
     let extents = |extents: &mut dyn Iterator<Item = (Extent, u64)>| -> Vec<Extent> {
@@ -260,20 +261,20 @@ fn places(version: &Version) -> Vec<((u8, u64, u32), Vec<Extent>)> {
     lists.chain(filters).chain(runs).collect()
 }
 
-/// Returns the extents of what a version has and the next one has not.
+/// Returns the extents used by `old` but not by `new`.
 fn given_up(old: &Version, new: &Version) -> Vec<Extent> {
     let stay: BTreeSet<(u8, u64, u32)> = places(new).into_iter().map(|(place, _)| place).collect();
     let gone = places(old).into_iter().filter(|(place, _)| !stay.contains(place));
     gone.flat_map(|(_, extents)| extents).collect()
 }
 
-/// Decides what becomes of a run or filter that cannot be read.
+/// Handles a run, filter or list that cannot be read: an error aborts opening.
 type Losing<'l> = dyn FnMut(Name, Error) -> Result<()> + 'l;
 
-/// What a structure is assembled of.
+/// Components of an opened structure.
 type Parts = (Home, HashedOptions, Version, Kept);
 
-/// Reads a structure. `lose` decides what becomes of a run whose description cannot be read.
+/// Reads a structure. `lose` is called for each run, filter or list that cannot be read.
 fn read(
     home: Home,
     options: &HashedOptions,
@@ -307,7 +308,7 @@ fn read(
     Ok((home, options, version, kept))
 }
 
-/// Opens the tree over the runs of a level, of which those with some numbers are lost.
+/// Opens the tree above the runs of a level. `lost` contains the indexes of the runs that are lost.
 fn plant(
     store: &Arc<Store>,
     contents: &Contents,
@@ -334,7 +335,7 @@ fn plant(
     }
 }
 
-/// Opens the runs and filters that contents name.
+/// Opens the runs and filters listed in the contents.
 fn open_runs(store: &Arc<Store>, contents: &Contents, lose: &mut Losing<'_>) -> Result<Version> {
     let holding = |tier, offset| store.extents().holding(tier, offset);
     let files = Files::of(store);
@@ -355,7 +356,8 @@ fn open_runs(store: &Arc<Store>, contents: &Contents, lose: &mut Losing<'_>) -> 
         let kept = run.map(|run| Arc::new(Young { age: young.age, run }));
         version.young.extend(kept);
     }
-    // What hash stores still have of the hashes of a part of which something is lost is seen again.
+    // If a part has lost data, the data of its hashes in the remaining hash stores becomes visible
+    // again.
     let least = contents.parts.iter().map(|part| part.upto).min().unwrap_or(0);
     for (number, name) in contents.parts.iter().enumerate() {
         let (mut part, mut has_lost) = (Part::default(), false);
@@ -372,7 +374,7 @@ fn open_runs(store: &Arc<Store>, contents: &Contents, lose: &mut Losing<'_>) -> 
                 let lose = &mut |error| lose(Name::List(number), error);
                 level.tree = plant(store, contents, tree, (&level.runs, &lost), lose)?;
             }
-            // A filter knows runs by their numbers.
+            // A filter refers to runs by their numbers, so it is unusable if one is lost.
             let is_whole = level.runs.len() == named.runs.len();
             has_lost |= !is_whole;
             filters.extend(named.filter.filter(|_| is_whole).map(|filter| (place, filter)));
@@ -400,7 +402,8 @@ fn open_runs(store: &Arc<Store>, contents: &Contents, lose: &mut Losing<'_>) -> 
     Ok(version)
 }
 
-/// Where the root of a structure is, for errors: others keep it.
+/// Returns the location of a structure's root, for errors. The root is stored by the owner of the
+/// structure.
 pub(super) fn place() -> Place {
     Place::new(Structure::Node, "the root of a hashed structure", 0)
 }

@@ -1,11 +1,11 @@
-//! Walks over all keys, in the order of their hashes, through the memtables above a structure.
+//! Scans over all keys in hash order, merged with the memtables above the structure.
 //!
-//! A walk goes from one window of hashes to the next. A window ends with a leaf of the run that has
-//! most leaves there: the first one at the beginning of a walk, and twice as many behind it each
-//! time, up to a number, so that leaves are read together once a walk goes on. Keys of
-//! memtables are put in the order of their hashes a number of them at a time, so that a walk takes
-//! little memory, and one that ends early little time. Whatever its reader can see was committed
-//! before the walk began: a later look finds the same.
+//! A scan proceeds through windows of hashes. A window ends with a leaf of the run that has the
+//! most leaves in the part. The first window spans one leaf of that run, and each following window
+//! twice as many, up to a limit, so that a longer scan reads leaves in batches. The keys of
+//! memtables are sorted by hash a limited number at a time, so that a scan uses little memory and a
+//! short scan little time. All data visible to the scan's reader was committed before the scan
+//! began, so later windows see the same state.
 
 use super::run::{Owned, Run, read_window, window_end};
 use super::structure::Hashed;
@@ -24,14 +24,15 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// A key with its hash, in whose order walks go.
+/// A key with its hash; ordered by hash.
 type Hash = (u64, Box<[u8]>);
 
-/// How many keys of memtables a walk holds. Tests go through many such parts.
+/// Maximum number of memtable keys held by a scan. Small in tests, so that scans process many
+/// batches.
 const HELD: usize = if cfg!(test) { 8 } else { 16 << 10 };
 
-/// Keys of memtables within the range of a walk, in the order of their hashes: all those from where
-/// it was on up to a hash.
+/// Memtable keys in the range of a scan, sorted by hash: all keys with hashes from the start of the
+/// batch up to `last`.
 #[derive(Debug)]
 struct Above {
     keys: Vec<Hash>,
@@ -39,7 +40,7 @@ struct Above {
 }
 
 impl Above {
-    /// Returns the keys of a window of hashes, also those of records, in their order.
+    /// Returns the keys of memtables and of `records` in a window of hashes, in order.
     fn with(&self, records: &[(usize, Owned)], (first, last): (u64, u64)) -> Vec<Hash> {
         let begin = self.keys.partition_point(|(hash, _)| *hash < first);
         let end = self.keys.partition_point(|(hash, _)| *hash <= last);
@@ -52,33 +53,32 @@ impl Above {
     }
 }
 
-/// The most leaves of one run that a window has, and of all runs about.
+/// Maximum number of leaves of one run in a window, and approximate maximum for all runs.
 const MOST_AHEAD: u64 = 32;
 const MOST_TOGETHER: u64 = 2048;
-/// Once the values that a walk has decided take as many bytes, it decides no more beforehand:
-/// values that are apart from their leaves may be far longer than these. Tests end many windows
-/// early.
+/// Bytes of decided values after which a window is cut short, because separate values may be far
+/// longer than a leaf. Small in tests, so that many windows are cut short.
 const MOST_DECIDED: usize = if cfg!(test) { 2 << 10 } else { 128 << 10 };
-/// Once the records of a run take as many bytes, a window ends: keys that are apart from their
-/// leaves may be far longer than these. Tests end many windows early.
+/// Bytes of records of a run after which a window is cut short, because separate keys may be far
+/// longer than a leaf. Small in tests, so that many windows are cut short.
 const MOST_READ: usize = if cfg!(test) { 4 << 10 } else { 256 << 10 };
 
-/// A walk over the keys of a range that have a value, in the order of their hashes, for a reader at
-/// one sequence number. Between its calls it holds a position, the keys of memtables, and what it
-/// has decided.
+/// A scan over the keys of a range that have a value, in hash order, for a reader at one sequence
+/// number. Between calls it holds its position, the batch of memtable keys, and the decided
+/// records.
 pub struct Iter {
     hashed: Hashed,
     memtables: Arc<dyn Memtables>,
     range: KeyRange,
     at: Sequence,
     now_ms: u64,
-    /// The next keys of memtables, once they were looked for.
+    /// Batch of memtable keys; `None` before it is collected.
     above: Option<Above>,
-    /// The first hash that was not looked at; none behind the last.
+    /// First hash of the next window; `None` after the last.
     next: Option<u64>,
-    /// How many leaves of a run the next window has.
+    /// Number of leaves of a run in the next window.
     ahead: u64,
-    /// Keys up to and without this one are left out of the next window.
+    /// In the next window, keys with the first hash up to and including this key are skipped.
     from: Option<Box<[u8]>>,
     decided: VecDeque<(Box<[u8]>, Vec<u8>)>,
     current: (Box<[u8]>, Vec<u8>),
@@ -94,8 +94,8 @@ impl fmt::Debug for Iter {
     }
 }
 
-/// Returns the run that has most leaves with the hashes from the first to the last one, if any has
-/// some.
+/// Returns the run with the most leaves for an inclusive range of hashes, if any run has leaves
+/// there.
 fn densest<'r>(runs: &[&'r Run], hashes: (u64, u64)) -> Result<Option<&'r Run>> {
     let (mut most, mut densest) = (0, None);
     for run in runs {
@@ -109,8 +109,8 @@ fn densest<'r>(runs: &[&'r Run], hashes: (u64, u64)) -> Result<Option<&'r Run>> 
 }
 
 impl Hashed {
-    /// Begins a walk over a range in the order of hashes, through memtables and the structure as
-    /// one, for a reader at `at` to whom puts that expire at or before `now_ms` are gone.
+    /// Starts a scan over a range in hash order, merged from the memtables and the structure, for a
+    /// reader at `at`. Puts that expire at or before `now_ms` are invisible to it.
     pub fn walk(&self, memtables: Arc<dyn Memtables>, range: KeyRange, at: Sequence, now_ms: u64) -> Iter {
         Iter {
             hashed: self.clone(),
@@ -130,9 +130,9 @@ impl Hashed {
 }
 
 impl Iter {
-    /// The next keys of memtables whose hashes are not below `first`.
+    /// Collects the next memtable keys whose hashes are at least `first`.
     fn collect(&self, first: u64) -> Above {
-        // More have the same hash than are held at once, at worst.
+        // More keys than the limit may have the same hash: retry with a higher limit.
         let mut most = HELD;
         loop {
             if let Some(above) = self.collect_at_most(first, most) {
@@ -142,12 +142,13 @@ impl Iter {
         }
     }
 
-    /// The same of at most a number of keys; none if they are too few for all of one hash.
+    /// Collects at most `most` keys; returns `None` if these do not include all keys of the first
+    /// hash.
     fn collect_at_most(&self, first: u64, most: usize) -> Option<Above> {
         let list = self.memtables.newest_first();
         let cut = self.hashed.shared.versions.cut();
         let mut lowest: BinaryHeap<Hash> = BinaryHeap::new();
-        // The lowest hash of which a key was left out.
+        // Lowest hash of an omitted key.
         let mut without = None;
         for memtable in above(Some(&list), cut, self.at) {
             let mut cursor = memtable.cursor();
@@ -175,13 +176,14 @@ impl Iter {
         Some(Above { keys, last })
     }
 
-    /// Decides the keys of the next window.
+    /// Decides the records of the next window.
     fn fill(&mut self, first: u64) -> Result<()> {
         let hashed = self.hashed.clone();
         let store = &hashed.shared.home.store;
         let known = self.above.take().filter(|above| first <= above.last);
         let above_runs = known.unwrap_or_else(|| self.collect(first));
-        // The list before the version: what leaves the list from here on is in the version.
+        // Load the list before the version: memtables that leave the list afterwards are in the
+        // version.
         let list = self.memtables.newest_first();
         let guard = store.epochs().pin();
         let version = hashed.shared.versions.peek();
@@ -206,7 +208,8 @@ impl Iter {
         }
         records.retain(|(_, record)| record.hash <= last);
         let keys = above_runs.with(&records, (first, last));
-        // Of one key, newest first: sources are, and so are the records of each.
+        // Order the records of each key newest first: sources are in that order, and so are the
+        // records within each.
         records.sort_by(|(one, a), (other, b)| (a.hash, &a.key, one).cmp(&(b.hash, &b.key, other)));
         let memtables: Vec<&Arc<Memtable>> = above(Some(&list), version.stamp.cut, self.at).collect();
         let mut decided = VecDeque::new();
@@ -238,15 +241,15 @@ impl Iter {
         self.decided = decided;
         self.above = Some(above_runs);
         match full {
-            // Values are long: it goes on behind this key, and a leaf has enough of them.
+            // The values are long: continue after this key, with a window of one leaf.
             Some((hash, key)) => (self.next, self.from, self.ahead) = (Some(hash), Some(key), 1),
             None => (self.next, self.from) = (last.checked_add(1), None),
         }
         Ok(())
     }
 
-    /// Adds the records of a window that a run has, and returns the last hash of the window: an
-    /// earlier one where records are long.
+    /// Adds the records of a run in a window, and returns the last hash of the window, which is
+    /// lowered if the records are long.
     fn read_of(
         &self,
         run: &Run,
@@ -262,7 +265,7 @@ impl Iter {
             }
             bytes += record.key.len() + record.operand.len();
             if bytes >= MOST_READ {
-                // All records of a hash are in one window.
+                // All records of a hash must be in the same window.
                 last = record.hash;
             }
             if self.range.contains(&record.key) {
@@ -316,15 +319,14 @@ impl Iter {
 
 #[cfg(test)]
 impl Iter {
-    /// Returns the bytes of the values that were decided beforehand.
+    /// Returns the bytes of the decided values.
     pub(super) fn decided_bytes(&self) -> usize {
         self.decided.iter().map(|(_, value)| value.len()).sum()
     }
 }
 
 impl contract::Scan for Iter {
-    /// Goes behind `key` in the order of hashes: to the first key that a walk has not handed out
-    /// when `key` was its last.
+    /// Positions the scan after `key` in hash order: at the key that follows it in a scan.
     fn seek(&mut self, key: &[u8]) {
         self.decided.clear();
         self.above = None;

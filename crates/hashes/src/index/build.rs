@@ -11,10 +11,10 @@ use alluvium_filters::trie::Codes;
 use alluvium_storage::sort::{Equal, Layout, Options as SortOptions, Sorter};
 use std::sync::Arc;
 
-/// Builds an index. What is there under its name stays as it is until [`Builder::finish`] has
-/// written everything.
+/// Builds an index. An existing index with the same name is not changed until [`Builder::finish`]
+/// has written everything.
 ///
-/// Of equal keys the one that was pushed last counts.
+/// If a key is pushed several times, the last value is used.
 #[derive(Debug)]
 pub struct Builder {
     site: Site,
@@ -24,7 +24,7 @@ pub struct Builder {
     record: Vec<u8>,
 }
 
-/// How the sorter of an index is set up.
+/// Returns the options of an index's sorter.
 pub(super) fn sort_options(memory_bytes: usize, layout: Layout) -> SortOptions {
     SortOptions {
         equal: Equal::KeepLast,
@@ -34,10 +34,10 @@ pub(super) fn sort_options(memory_bytes: usize, layout: Layout) -> SortOptions {
 }
 
 impl Builder {
-    /// Begins to build the index with this name.
+    /// Starts building the index with this name.
     ///
     /// # Errors
-    /// [`Error::BadOption`], and what the device says.
+    /// [`Error::BadOption`], and I/O errors.
     pub fn new(directory: Arc<dyn Directory>, name: &str, options: Options) -> Result<Builder> {
         options.verify()?;
         let site = Site::new(Arc::clone(&directory), name)?;
@@ -59,7 +59,7 @@ impl Builder {
     /// Adds a record.
     ///
     /// # Errors
-    /// [`Error::Length`], and what sorting says.
+    /// [`Error::Length`], and errors of sorting.
     pub fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         verify_key(&self.options, key)?;
         verify_value(&self.options, value)?;
@@ -72,11 +72,12 @@ impl Builder {
         Ok(())
     }
 
-    /// Sorts the records, writes them and their index, and makes both durable. Returns how many
-    /// records there are.
+    /// Sorts the records, writes them and their index, and makes both durable. Returns the number
+    /// of records.
     ///
     /// # Errors
-    /// [`Error::SameHash`], and what sorting and the device say. What was there before stays then.
+    /// [`Error::SameHash`], errors of sorting, and I/O errors. The previous index is then
+    /// unchanged.
     pub fn finish(self) -> Result<u64> {
         let codes = Codes::new(self.options.hmax);
         let mut sorted = self.sorter.finish()?;
@@ -113,7 +114,7 @@ pub(super) fn verify_value(options: &Options, value: &[u8]) -> Result<()> {
     })
 }
 
-/// Writes records in the order of their hashes, and their index beside.
+/// Writes records in hash order together with their index.
 #[derive(Debug)]
 pub(super) struct Output<'s> {
     site: &'s Site,
@@ -144,7 +145,7 @@ impl<'s> Output<'s> {
         })
     }
 
-    /// Adds the next record: its key, then its value.
+    /// Adds the next record: its key followed by its value.
     pub(super) fn push(&mut self, hash: [u8; HASH_BYTES], record: &[u8]) -> Result<()> {
         let (key, value) = record.split_at(self.options.shape.key_bytes as usize);
         match &mut self.last {
@@ -167,7 +168,7 @@ impl<'s> Output<'s> {
         self.data.push(key, value)
     }
 
-    /// Makes everything durable, and gives it its names.
+    /// Makes everything durable and renames the files.
     pub(super) fn finish(self) -> Result<u64> {
         assert!(self.data.records() < u64::MAX, "records were counted");
         let (records, id) = self.data.finish()?;
@@ -178,7 +179,7 @@ impl<'s> Output<'s> {
     }
 }
 
-/// The header of an index.
+/// Returns the header of an index.
 pub(super) fn header(options: &Options, records: u64, data: u64) -> Header {
     Header {
         kind: options.kind,

@@ -1,4 +1,4 @@
-//! Reading everything, and comparing it with the index.
+//! Check of an index: reads all records and compares them with the index.
 
 use super::data::DataReader;
 use super::error::{Error, Result};
@@ -7,21 +7,21 @@ use super::open::Index;
 use super::options::Kind;
 use alluvium_filters::{pachash, trie};
 
-/// What a check has read.
+/// Amount of data read by a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checked {
-    /// Records.
+    /// Number of records.
     pub records: u64,
-    /// Blocks.
+    /// Number of blocks.
     pub blocks: u64,
 }
 
 impl Index {
-    /// Reads every record: its block is what was written, its hash is greater than the one before
-    /// (I3), and the index leads to its block.
+    /// Reads every record and checks that its block is intact, that its hash is greater than the
+    /// previous one (I3), and that the index leads to its block.
     ///
     /// # Errors
-    /// [`Error::Damaged`] or [`Error::Filter`] for the first that is not so.
+    /// [`Error::Damaged`] or [`Error::Filter`] for the first violation.
     pub fn check(&self) -> Result<Checked> {
         let (header, file) = (&self.header, self.device.name());
         let per_block = header.shape.block_records();
@@ -64,7 +64,7 @@ impl Index {
         })
     }
 
-    /// Checks the rules that tries or a block index keep by themselves.
+    /// Checks the internal consistency of the tries or the block index.
     fn check_index(&self) -> Result<()> {
         let violations: Vec<String> = match self.header.kind {
             Kind::Blocks => {

@@ -1,4 +1,4 @@
-//! The file of records: written and read from its first block to its last.
+//! Sequential writing and reading of the file of records.
 
 use super::error::{Error, Result};
 use super::format::{begin_id, open_block, seal_block};
@@ -7,22 +7,22 @@ use alluvium_base::Purpose;
 use alluvium_device::{Batch, Buffer, Device, Ticket};
 use std::sync::Arc;
 
-/// About how many bytes are read or written at once.
+/// Approximate bytes read or written at once.
 const AT_ONCE: usize = 1 << 20;
 
-/// Bytes of the blocks that are read or written at once.
+/// Returns the bytes of the blocks read or written at once.
 fn at_once(shape: &Shape) -> usize {
     let block = shape.block_bytes as usize;
     (AT_ONCE / block).max(1) * block
 }
 
-/// Writes records that come in the order of their hashes.
+/// Writes records in hash order.
 #[derive(Debug)]
 pub(super) struct DataWriter {
     device: Arc<dyn Device>,
     shape: Shape,
     buffer: Buffer,
-    /// Where the block begins that is being filled, and how many bytes it has.
+    /// Start of the current block in the buffer, and the bytes used in it.
     block_at: usize,
     used: usize,
     pending: Option<Ticket>,
@@ -33,7 +33,7 @@ pub(super) struct DataWriter {
 }
 
 impl DataWriter {
-    /// Begins a file of about `expected` records, whose space is taken now.
+    /// Starts a file of about `expected` records, and reserves space for them.
     pub(super) fn new(device: Arc<dyn Device>, seed: u64, shape: Shape, expected: u64) -> Result<DataWriter> {
         let whole = shape.blocks(expected).saturating_mul(shape.block_bytes.into());
         device.grow(whole)?;
@@ -85,7 +85,7 @@ impl DataWriter {
         Ok(())
     }
 
-    /// Hands the filled blocks over, and takes back those before.
+    /// Submits the filled blocks, and reuses the buffer of the previous ones.
     fn flush(&mut self) -> Result<()> {
         if self.block_at == 0 {
             return Ok(());
@@ -116,7 +116,8 @@ impl DataWriter {
         Ok(ticket.take_buffers()?.pop())
     }
 
-    /// Writes what is left, makes it durable, and returns the number of records and the file's id.
+    /// Writes the remaining data, makes it durable, and returns the number of records and the
+    /// file's id.
     pub(super) fn finish(mut self) -> Result<(u64, u64)> {
         if self.used > 0 {
             self.close_block()?;
@@ -131,7 +132,7 @@ impl DataWriter {
     }
 }
 
-/// Reads records in the order of their hashes, some blocks ahead.
+/// Reads records in hash order, with read-ahead.
 #[derive(Debug)]
 pub(super) struct DataReader<'d> {
     device: &'d dyn Device,
@@ -139,9 +140,9 @@ pub(super) struct DataReader<'d> {
     records: u64,
     buffer: Option<Buffer>,
     coming: Option<Ticket>,
-    /// What was asked for, in bytes from the file's beginning.
+    /// Bytes of the file requested so far.
     asked: u64,
-    /// The next record, and the first block of the buffer.
+    /// Number of the next record, and of the first block in the buffer.
     next: u64,
     first_block: u64,
     id: u64,
@@ -164,7 +165,7 @@ impl<'d> DataReader<'d> {
         reader
     }
 
-    /// The id of the blocks so far: of the file, once the last record was read.
+    /// Returns the id of the blocks read so far; after the last record, that of the file.
     pub(super) fn id(&self) -> u64 {
         self.id
     }
@@ -184,7 +185,7 @@ impl<'d> DataReader<'d> {
         self.asked += len;
     }
 
-    /// Returns the next record; nothing behind the last.
+    /// Returns the next record; `None` after the last.
     pub(super) fn next(&mut self) -> Result<Option<&[u8]>> {
         if self.next == self.records {
             return Ok(None);
@@ -201,7 +202,7 @@ impl<'d> DataReader<'d> {
         Ok(Some(&buffer[start..start + bytes]))
     }
 
-    /// Makes a block the one that is read, and checks it.
+    /// Moves to a block and verifies it.
     fn enter(&mut self, block: u64) -> Result<()> {
         let size = self.shape.block_bytes as usize;
         let has = |buffer: &Buffer| ((block - self.first_block) as usize) < buffer.len() / size;

@@ -1,79 +1,79 @@
-//! What can go wrong with an index of data at rest.
+//! Errors of an index of static data.
 
 use thiserror::Error;
 
-/// The result of whatever builds, updates or reads an index.
+/// Result of building, updating or reading an index.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// An index cannot be built, updated or read.
+/// Error of building, updating or reading an index.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The device said so.
+    /// An I/O error.
     #[error(transparent)]
     Device(#[from] alluvium_device::Error),
     /// Sorting failed.
     #[error(transparent)]
     Sort(#[from] alluvium_storage::sort::Error),
-    /// The tries or the block index are damaged or impossible.
+    /// The tries or the block index are damaged or invalid.
     #[error(transparent)]
     Filter(#[from] alluvium_filters::Error),
-    /// What was read is not what was written.
+    /// Data read differs from data written.
     #[error(
         "damaged {file} at offset {offset}: expected {expected}, found {found}; build the index again from its source"
     )]
     Damaged {
         /// The file's name.
         file: String,
-        /// The first byte of what is damaged.
+        /// Offset of the damaged data.
         offset: u64,
-        /// What should be there.
+        /// Description of the expected data.
         expected: String,
-        /// What is there.
+        /// Description of the data found.
         found: String,
     },
-    /// An index of a newer version.
+    /// The file has a newer format version.
     #[error(
         "{file} has format version {found}, this version of Alluvium reads up to {supported}: upgrade Alluvium"
     )]
     NewerFormat {
         /// The file's name.
         file: String,
-        /// Its version.
+        /// Its format version.
         found: u32,
-        /// The newest version that can be read.
+        /// The newest supported version.
         supported: u32,
     },
-    /// A key or a value has another length than the index has.
+    /// A key or a value does not have the fixed length of the index.
     #[error("a {what} of {found} bytes where the index has {expected}")]
     Length {
         /// `key` or `value`.
         what: &'static str,
-        /// Bytes that it should have.
+        /// Required length in bytes.
         expected: u32,
-        /// Bytes that it has.
+        /// Actual length in bytes.
         found: usize,
     },
-    /// Two keys have all 128 bits of their hashes in common.
+    /// Two keys have the same 128-bit hash.
     #[error("the keys {one} and {other} have the same hash: build the index with another seed")]
     SameHash {
-        /// One of them, in hexadecimal digits.
+        /// One key, in hexadecimal digits.
         one: String,
-        /// The other.
+        /// The other key.
         other: String,
     },
-    /// An option is impossible.
+    /// An option is invalid.
     #[error("option {option}: {why}")]
     BadOption {
         /// The option's name.
         option: &'static str,
-        /// What is wrong, and what would be right.
+        /// What is wrong, and which values are valid.
         why: String,
     },
 }
 
 impl Error {
-    /// Returns whether a resource ran short: space on the disk, open files, or memory.
+    /// Returns whether a resource was exhausted: space on the disk, open files, or memory.
     #[must_use]
     pub fn is_full(&self) -> bool {
         match self {
@@ -83,7 +83,7 @@ impl Error {
         }
     }
 
-    /// Returns whether something on the device is not what was written.
+    /// Returns whether the error is damage to stored data.
     #[must_use]
     pub fn is_damage(&self) -> bool {
         matches!(

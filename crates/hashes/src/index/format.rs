@@ -1,4 +1,4 @@
-//! The bytes of an index of data at rest, version 1. Integers little-endian, but for hashes.
+//! Encoding of an index of static data, version 1. Integers are little-endian, except for hashes.
 //!
 //! The file of an index:
 //!
@@ -22,7 +22,7 @@
 //! 80 + n     –  zero, up to a multiple of 512
 //! ```
 //!
-//! The file of records is a sequence of blocks, all of them full but the last:
+//! The file of records is a sequence of blocks, all full except the last:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -31,57 +31,57 @@
 //!  b - 8     8  XXH3-64 of everything before, with the block's number as seed
 //! ```
 //!
-//! A record's hash is XXH3-64 of its key with the seed, then with the seed plus one, each with its
-//! highest byte first. The id of a file of records is made of the lengths and the seed, and then of
-//! the checksum of each block.
+//! The hash of a record consists of two XXH3-64 hashes of its key, with the seed and with the seed
+//! plus one, each in big-endian order. The id of a file of records is computed from the lengths and
+//! the seed, and then from the checksum of each block.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::options::{Kind, Shape};
 use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_base::checksum::{seeded, seeded_parts};
 
-/// The newest version that this code reads, and the one it writes.
+/// The newest version that this code reads, and the one that it writes.
 pub const FORMAT_VERSION: u32 = 1;
 /// Bytes before the tries or the block index.
 pub const HEADER_BYTES: usize = 80;
-/// Bytes of a hash.
+/// Length of a hash in bytes.
 pub const HASH_BYTES: usize = 16;
-/// Bytes of a block's checksum.
+/// Length of a block's checksum in bytes.
 pub const SUM_BYTES: usize = 8;
 
 const MAGIC: &[u8; 8] = b"ALLUINDX";
 const SUMMED: usize = 72;
 
-/// What the file of an index says before its tries or its block index.
+/// Header of the file of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// How records are found.
+    /// Kind of index.
     pub kind: Kind,
-    /// What keys are hashed with.
+    /// Seed of key hashes.
     pub seed: u64,
-    /// The lengths of records and blocks.
+    /// Lengths of records and blocks.
     pub shape: Shape,
-    /// Keys of a trie on average.
+    /// Average number of keys per trie.
     pub keys_per_bucket: u32,
-    /// Up to how many keys tries are Huffman-coded.
+    /// Maximum number of keys of a Huffman-coded trie.
     pub hmax: u32,
-    /// How many records there are.
+    /// Number of records.
     pub records: u64,
-    /// The id of the file of records.
+    /// Id of the file of records.
     pub data: u64,
 }
 
-/// Why bytes are no index.
+/// Reason why bytes are not a valid index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wrong {
-    /// A version from the future.
+    /// A newer format version.
     Newer(u32),
-    /// At an offset, what should be there, and what is.
+    /// Damage: offset, expected data, and data found.
     Damaged(u64, String, String),
 }
 
 impl Header {
-    /// Returns the bytes of the file, without the zeros at its end.
+    /// Encodes the file, without the zeros at its end.
     #[must_use]
     pub fn encode(&self, index: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER_BYTES + index.len());
@@ -109,10 +109,10 @@ impl Header {
         out
     }
 
-    /// Reads the file of an index: its header, and its tries or block index.
+    /// Decodes the file of an index: its header, and its tries or block index.
     ///
     /// # Errors
-    /// [`Wrong`], when it is none.
+    /// [`Wrong`] if the bytes are not a valid index.
     pub fn decode(bytes: &[u8]) -> Result<(Header, &[u8]), Wrong> {
         let bad = |at, expected: &str, found: String| Wrong::Damaged(at, expected.to_owned(), found);
         let short = |error: Truncated| bad(0, "an index", error.to_string());
@@ -175,20 +175,20 @@ impl Header {
     }
 }
 
-/// Returns the hash by which a key is sorted and found.
+/// Returns the hash by which a key is sorted and located.
 #[must_use]
 pub fn hash_of(seed: u64, key: &[u8]) -> [u8; HASH_BYTES] {
     let (first, second) = (seeded(seed, key), seeded(seed.wrapping_add(1), key));
     (u128::from(first) << 64 | u128::from(second)).to_be_bytes()
 }
 
-/// Returns the first half of a hash as a number.
+/// Returns the first half of a hash as an integer.
 #[must_use]
 pub fn head_of(hash: &[u8; HASH_BYTES]) -> u64 {
     (u128::from_be_bytes(*hash) >> 64) as u64
 }
 
-/// Begins the id of a file of records.
+/// Returns the initial id of a file of records.
 #[must_use]
 pub fn begin_id(seed: u64, shape: &Shape) -> u64 {
     let mut bytes = Vec::with_capacity(12);
@@ -199,8 +199,8 @@ pub fn begin_id(seed: u64, shape: &Shape) -> u64 {
     seeded(seed, &bytes)
 }
 
-/// Writes a block's checksum behind its records, of which `used` bytes are there, and zeros between
-/// them. Returns the id that the block adds to.
+/// Fills a block after its first `used` bytes with zeros and a checksum. Returns the id updated
+/// with the block.
 pub fn seal_block(number: u64, block: &mut [u8], used: usize, id: u64) -> u64 {
     let end = block.len().saturating_sub(SUM_BYTES);
     if let Some(space) = block.get_mut(used..end) {
@@ -213,10 +213,10 @@ pub fn seal_block(number: u64, block: &mut [u8], used: usize, id: u64) -> u64 {
     seeded(id, &sum)
 }
 
-/// Checks a block. Returns the id that it adds to, or what its checksum should be and is.
+/// Verifies a block. Returns the id updated with the block.
 ///
 /// # Errors
-/// What the checksum should be, and what it is.
+/// The expected checksum, and the checksum found.
 pub fn open_block(number: u64, block: &[u8], id: u64) -> Result<u64, (String, String)> {
     let Some((body, sum)) = block.split_last_chunk::<SUM_BYTES>() else {
         return Err(("a block".to_owned(), format!("{} bytes", block.len())));

@@ -1,4 +1,4 @@
-//! The tries, or the block index, of records that come in the order of their hashes.
+//! Building the tries or the block index of records in hash order.
 
 use super::data::DataReader;
 use super::error::Result;
@@ -8,8 +8,8 @@ use alluvium_device::Device;
 use alluvium_filters::trie::Codes;
 use alluvium_filters::{pachash, trie};
 
-/// Builds the index while records are written. How many records there will be must be said; if it
-/// turns out wrong, the index is made from the file afterwards.
+/// Builds the index while records are written. The number of records must be given in advance; if
+/// it turns out to be wrong, the index is built from the file afterwards.
 #[derive(Debug)]
 pub(super) struct Indexer<'c> {
     options: Options,
@@ -26,7 +26,7 @@ enum Building<'c> {
     Over,
 }
 
-/// The shape of tries over a file of records.
+/// Returns the shape of tries for a file of records.
 pub(super) fn trie_shape(options: &Options) -> trie::Shape {
     trie::Shape {
         hmax: options.hmax,
@@ -39,7 +39,8 @@ pub(super) fn trie_shape(options: &Options) -> trie::Shape {
     }
 }
 
-/// The bytes that a block index knows of a record: blocks are full then.
+/// Returns the shape of a block index. It counts only the bytes of records, so that blocks are
+/// full.
 fn pachash_shape(options: &Options, records: u64) -> Result<pachash::Shape> {
     let record = options.shape.record_bytes() as u64;
     let block = record * options.shape.block_records();
@@ -47,7 +48,7 @@ fn pachash_shape(options: &Options, records: u64) -> Result<pachash::Shape> {
 }
 
 impl<'c> Indexer<'c> {
-    /// Begins the index of `expected` records.
+    /// Starts the index of `expected` records.
     pub(super) fn new(codes: &'c Codes, options: Options, expected: u64) -> Result<Indexer<'c>> {
         let building = match options.kind {
             Kind::Dense | Kind::Sparse => {
@@ -67,7 +68,7 @@ impl<'c> Indexer<'c> {
         })
     }
 
-    /// Adds the next record's hash.
+    /// Adds the hash of the next record.
     pub(super) fn push(&mut self, hash: &[u8; HASH_BYTES]) -> Result<()> {
         self.pushed += 1;
         if self.pushed > self.expected {
@@ -83,7 +84,8 @@ impl<'c> Indexer<'c> {
         Ok(())
     }
 
-    /// Returns the index; nothing when another number of records makes another index.
+    /// Returns the index; `None` if the expected number of records was wrong and the shape depends
+    /// on it.
     fn finish(self) -> Result<Option<Vec<u8>>> {
         Ok(match self.building {
             Building::Trie(builder) => {
@@ -106,7 +108,7 @@ impl<'c> Indexer<'c> {
     }
 }
 
-/// Makes the index of a file of records.
+/// Builds the index of a file of records.
 pub(super) fn from_file(
     device: &dyn Device,
     codes: &Codes,

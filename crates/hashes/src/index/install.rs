@@ -1,4 +1,4 @@
-//! The names of an index's files, and the order in which they come into being (I2).
+//! Names of an index's files, and the order in which they are created (I2).
 
 use super::error::{Error, Result};
 use super::format::{FORMAT_VERSION, Header, Wrong};
@@ -6,10 +6,10 @@ use alluvium_base::Purpose;
 use alluvium_device::{BLOCK, Batch, Buffer, Device, Directory, FileOptions, Lock};
 use std::sync::Arc;
 
-/// About how many bytes of an index are read or written at once.
+/// Approximate bytes of an index read or written at once.
 const AT_ONCE: u64 = 1 << 20;
 
-/// The only one that changes the files of an index, while it lives.
+/// Exclusive access to the files of an index, while it lives.
 #[derive(Debug)]
 pub(super) struct Site {
     pub(super) directory: Arc<dyn Directory>,
@@ -17,13 +17,13 @@ pub(super) struct Site {
     _lock: Lock,
 }
 
-/// The name of a file of records.
+/// Returns the name of a file of records.
 pub(super) fn data_name(name: &str, id: u64) -> String {
     format!("{name}.{id:016x}.data")
 }
 
 impl Site {
-    /// Takes the lock of an index, and removes what an earlier build has left.
+    /// Locks an index, and removes files left by an earlier build.
     pub(super) fn new(directory: Arc<dyn Directory>, name: &str) -> Result<Site> {
         let lock = directory.lock(&format!("{name}.lock"))?;
         let site = Site {
@@ -34,7 +34,7 @@ impl Site {
         let kept = match read_header(&*site.directory, name) {
             Ok((header, _)) => Some(header.data),
             Err(Error::Device(alluvium_device::Error::NotFound { .. })) => None,
-            // What is damaged may still name its records: nothing is removed.
+            // A damaged index may still name its records, so nothing is removed.
             Err(_) => return Ok(site),
         };
         site.clear(kept)?;
@@ -48,7 +48,7 @@ impl Site {
         ]
     }
 
-    /// Removes all files of records but one, and what is half built.
+    /// Removes all files of records except one, and unfinished files.
     fn clear(&self, kept: Option<u64>) -> Result<()> {
         let kept = kept.map(|id| data_name(&self.name, id));
         for file in self.directory.list()? {
@@ -68,7 +68,7 @@ impl Site {
         Ok(())
     }
 
-    /// Creates the file that records are written to.
+    /// Creates the file for new records.
     pub(super) fn create_data(&self) -> Result<Arc<dyn Device>> {
         let [_, data] = self.building();
         match self.directory.remove(&data) {
@@ -78,14 +78,14 @@ impl Site {
         Ok(self.directory.create(&data, FileOptions::DIRECT)?)
     }
 
-    /// Gives the file that was written its name.
+    /// Renames the finished file of records to its final name.
     pub(super) fn name_data(&self, id: u64) -> Result<()> {
         let [_, data] = self.building();
         Ok(self.directory.rename(&data, &data_name(&self.name, id))?)
     }
 
-    /// Writes the file of the index, and makes it the one that counts. The file of its records has
-    /// its name already.
+    /// Writes the file of the index and makes it current. The file of its records must have its
+    /// final name already.
     pub(super) fn install(&self, header: &Header, index: &[u8]) -> Result<()> {
         let [building, _] = self.building();
         match self.directory.remove(&building) {
@@ -102,7 +102,7 @@ impl Site {
             device.write_at(offset, Buffer::padded(piece), Purpose::Other)?;
         }
         device.sync(Purpose::Other)?;
-        // The name of the records is durable before anything says it.
+        // The name of the file of records must be durable before the index refers to it.
         self.directory.sync()?;
         self.directory.rename(&building, &self.name)?;
         self.directory.sync()?;

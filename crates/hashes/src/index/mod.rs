@@ -1,13 +1,13 @@
-//! Data at rest that is found by hash: sorted records in one file, an index of 0.3 to 2.6 bits a
-//! key in another.
+//! Static data located by hash: sorted records in one file, and an index of 0.3 to 2.6 bits per key
+//! in another.
 //!
-//! *Knows*: how records are hashed, sorted and written; how tries or a block index find them with
-//! one read; how a batch updates both; in which order files get their names.
+//! *Knows*: how records are hashed, sorted and written; how tries or a block index locate them with
+//! one read; how a batch updates both files; in which order files are renamed.
 //!
-//! *Does not know*: threads, clocks, what keys and values mean.
+//! *Does not know*: threads, clocks, the meaning of keys and values.
 //!
-//! *Read in this order*: `options`, `error`, `format` (the bytes), `data` (the file of records),
-//! `indexer` (the index of records that come in order), `install` (names), `build`, `open`,
+//! *Read in this order*: `options`, `error`, `format` (the encoding), `data` (the file of records),
+//! `indexer` (building an index from ordered records), `install` (file names), `build`, `open`,
 //! `update`, `check`.
 //!
 //! ```
@@ -34,12 +34,13 @@
 //!
 //! Invariants:
 //!
-//! - **I1** The bytes of both files depend on the records and the options alone, not on whether an
+//! - **I1** The bytes of both files depend only on the records and the options, not on whether an
 //!   update or a build wrote them.
-//! - **I2** The file of an index names the file of its records. Renaming it is the one step by
-//!   which an update comes into being, after both are durable.
-//! - **I3** Records are in the order of their hashes, and every block but the last is full.
-//! - **I4** A lookup reads one block, whether the key is there or not; none if the index says so.
+//! - **I2** The file of an index names the file of its records. After both files are durable,
+//!   renaming the index file commits an update.
+//! - **I3** Records are in hash order, and every block except the last is full.
+//! - **I4** A lookup reads one block, whether or not the key is present; none if the index excludes
+//!   the key.
 
 mod build;
 mod check;

@@ -1,4 +1,4 @@
-//! Looking keys up.
+//! Lookups in an index.
 
 use super::build::verify_key;
 use super::error::{Error, Result};
@@ -12,10 +12,10 @@ use alluvium_filters::{pachash, trie};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// How often the files are looked for again, when an update replaces them meanwhile.
+/// Number of retries to open the files if an update replaces them concurrently.
 const TRIES: u32 = 10;
 
-/// An index with its records. Any number of threads may look up at once.
+/// An open index with its records. Any number of threads may use it concurrently.
 #[derive(Debug)]
 pub struct Index {
     pub(super) header: Header,
@@ -24,32 +24,32 @@ pub struct Index {
     pub(super) device: Arc<dyn Device>,
 }
 
-/// What an index takes.
+/// Statistics of an index.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stat {
-    /// How records are found.
+    /// Kind of index.
     pub kind: Kind,
-    /// The lengths of records and blocks.
+    /// Lengths of records and blocks.
     pub shape: Shape,
-    /// What keys are hashed with.
+    /// Seed of key hashes.
     pub seed: u64,
-    /// How many records there are.
+    /// Number of records.
     pub records: u64,
-    /// How many blocks they take.
+    /// Number of blocks.
     pub blocks: u64,
     /// Bytes of the file of records.
     pub data_bytes: u64,
-    /// Bytes of the index, which are in memory.
+    /// Bytes of the index, which is in memory.
     pub index_bytes: u64,
-    /// The same, in bits for each key.
+    /// Size of the index in bits per key.
     pub bits_per_key: f64,
 }
 
 impl Index {
-    /// Opens an index: reads its tries or its block index into memory.
+    /// Opens an index, and reads its tries or its block index into memory.
     ///
     /// # Errors
-    /// [`Error::Damaged`] and [`Error::NewerFormat`], and what the device says.
+    /// [`Error::Damaged`], [`Error::NewerFormat`], and I/O errors.
     pub fn open(directory: &dyn Directory, name: &str) -> Result<Index> {
         let mut tries = 0;
         loop {
@@ -103,7 +103,7 @@ impl Index {
         })
     }
 
-    /// Returns what was chosen when it was built.
+    /// Returns the options with which the index was built.
     #[must_use]
     pub fn options(&self) -> Options {
         let shape = self.header.shape;
@@ -117,7 +117,7 @@ impl Index {
         }
     }
 
-    /// Returns what the index takes.
+    /// Returns the statistics.
     #[must_use]
     pub fn stat(&self) -> Stat {
         let (header, index_bytes) = (&self.header, self.bytes.len() as u64);
@@ -133,10 +133,10 @@ impl Index {
         }
     }
 
-    /// Returns the value of a key, if it is there.
+    /// Returns the value of a key, if it is present.
     ///
     /// # Errors
-    /// [`Error::Length`], [`Error::Damaged`], and what the device says.
+    /// [`Error::Length`], [`Error::Damaged`], and I/O errors.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let (blocks, record) = self.locate(key)?;
         for block in blocks {
@@ -152,11 +152,11 @@ impl Index {
         Ok(None)
     }
 
-    /// Finds where a key is if it is there, without reading: the blocks, and the record in it if
-    /// that is known.
+    /// Returns the only possible location of a key without reading records: the blocks, and the
+    /// index of the record in the block if it is known.
     ///
     /// # Errors
-    /// [`Error::Length`], and [`Error::Filter`] when the index is damaged.
+    /// [`Error::Length`]; [`Error::Filter`] if the index is damaged.
     pub fn locate(&self, key: &[u8]) -> Result<(Range<u64>, Option<usize>)> {
         verify_key(&self.options(), key)?;
         let hash = hash_of(self.header.seed, key);
@@ -190,7 +190,7 @@ impl Index {
     /// Returns the value of a key by binary search over the blocks, without the index.
     ///
     /// # Errors
-    /// As [`Index::get`].
+    /// The same as [`Index::get`].
     pub fn search(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         verify_key(&self.options(), key)?;
         let hash = hash_of(self.header.seed, key);
@@ -211,14 +211,14 @@ impl Index {
         Ok(None)
     }
 
-    /// How many records a block has, at least one.
+    /// Returns the number of records in a block, at least one.
     pub(super) fn records_of(&self, block: u64) -> usize {
         let per_block = self.header.shape.block_records();
         let left = self.header.records - (block * per_block).min(self.header.records);
         left.clamp(1, per_block) as usize
     }
 
-    /// A record of a block: key and value.
+    /// Returns the key and the value of a record in a block.
     fn record_at<'b>(&self, block: &'b [u8], record: usize) -> (&'b [u8], &'b [u8]) {
         let bytes = self.header.shape.record_bytes();
         block[record * bytes..(record + 1) * bytes].split_at(self.header.shape.key_bytes as usize)
@@ -229,7 +229,7 @@ impl Index {
         (found == key).then(|| value.to_vec())
     }
 
-    /// Reads a block, and checks it.
+    /// Reads and verifies a block.
     fn read(&self, block: u64) -> Result<alluvium_device::Buffer> {
         let size = self.header.shape.block_bytes;
         let offset = block * u64::from(size);

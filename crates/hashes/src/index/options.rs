@@ -1,76 +1,77 @@
-//! What is chosen of an index before it is built.
+//! Options of an index, set when it is built.
 
 use super::error::{Error, Result};
 use super::format::SUM_BYTES;
 use alluvium_device::BLOCK;
 use alluvium_filters::trie::{DEFAULT_HMAX, DEFAULT_KEYS_PER_BUCKET, MAX_HMAX};
 
-/// How records are found.
+/// Kind of index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Tries that lead to a record: 2.5 bits a key.
+    /// Tries that locate a record: 2.5 bits per key.
     Dense,
-    /// Tries that lead to a block of records: below 1 bit a key, if blocks have 16 or more.
+    /// Tries that locate a block of records: less than 1 bit per key if blocks have 16 or more
+    /// records.
     Sparse,
-    /// The first bin of every block: 5 bits a block. A lookup reads a second block now and then.
+    /// The first bin of every block: 5 bits per block. A lookup occasionally reads a second block.
     Blocks,
 }
 
-/// The lengths of records, and of the blocks that they lie in.
+/// Lengths of records and of the blocks that contain them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Bytes of a key.
+    /// Length of a key in bytes.
     pub key_bytes: u32,
-    /// Bytes of a value.
+    /// Length of a value in bytes.
     pub value_bytes: u32,
-    /// Bytes of a block, which is read at once: a multiple of 512.
+    /// Length of a block in bytes, the unit of reads: a multiple of 512.
     pub block_bytes: u32,
 }
 
-/// What is chosen of an index.
+/// Options of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The lengths of records and blocks.
+    /// Lengths of records and blocks.
     pub shape: Shape,
-    /// How records are found.
+    /// Kind of index.
     pub kind: Kind,
-    /// What keys are hashed with.
+    /// Seed of key hashes.
     pub seed: u64,
-    /// Keys of a trie on average.
+    /// Average number of keys per trie.
     pub keys_per_bucket: u32,
-    /// Tries of up to this many keys are Huffman-coded.
+    /// Tries with at most this number of keys are Huffman-coded.
     pub hmax: u32,
     /// Memory for sorting, in bytes.
     pub memory_bytes: usize,
 }
 
-/// The longest record, in bytes.
+/// Maximum length of a record, in bytes.
 const LONGEST: u64 = 1 << 19;
-/// The longest block, in bytes.
+/// Maximum length of a block, in bytes.
 const LONGEST_BLOCK: u64 = 1 << 20;
-/// The block that is chosen, unless records are longer.
+/// Default length of a block, unless records are longer.
 const DEFAULT_BLOCK: u64 = 4096;
 
 impl Shape {
-    /// Returns the bytes of a record.
+    /// Returns the length of a record in bytes.
     #[must_use]
     pub fn record_bytes(&self) -> usize {
         self.key_bytes as usize + self.value_bytes as usize
     }
 
-    /// Returns how many records a block has.
+    /// Returns the number of records in a full block.
     #[must_use]
     pub fn block_records(&self) -> u64 {
         (self.block_bytes as usize).saturating_sub(SUM_BYTES) as u64 / self.record_bytes().max(1) as u64
     }
 
-    /// Returns how many blocks some records take.
+    /// Returns the number of blocks for a number of records.
     #[must_use]
     pub fn blocks(&self, records: u64) -> u64 {
         records.div_ceil(self.block_records().max(1))
     }
 
-    /// Checks that the lengths are possible.
+    /// Checks that the lengths are valid.
     pub(super) fn verify(&self) -> Result<()> {
         let bad = |option, why| Err(Error::BadOption { option, why });
         let record = u64::from(self.key_bytes) + u64::from(self.value_bytes);
@@ -93,8 +94,8 @@ impl Shape {
 }
 
 impl Options {
-    /// Returns the default options for records of some lengths: a dense index over blocks of 4 KiB,
-    /// or as long as a record needs.
+    /// Returns the default options for records with these lengths: a dense index, and blocks of
+    /// 4 KiB, or longer if a record needs it.
     #[must_use]
     pub fn new(key_bytes: u32, value_bytes: u32) -> Options {
         let needed = u64::from(key_bytes) + u64::from(value_bytes) + SUM_BYTES as u64;
@@ -113,7 +114,7 @@ impl Options {
         }
     }
 
-    /// Checks that everything is possible.
+    /// Checks that all options are valid.
     pub(super) fn verify(&self) -> Result<()> {
         self.shape.verify()?;
         let bad = |option, why| Err(Error::BadOption { option, why });

@@ -34,7 +34,7 @@ fn build(directory: &(impl Directory + Clone + 'static), options: Options, map: 
     builder.finish()
 }
 
-/// All files but the lock's.
+/// Returns all files except the lock file.
 fn files(directory: &dyn Directory) -> BTreeMap<String, Vec<u8>> {
     let names = directory.list().unwrap();
     let names = names.into_iter().filter(|name| !name.ends_with(".lock"));
@@ -106,7 +106,8 @@ fn the_index_takes_as_many_bits_as_the_thesis_says() {
     build(&directory, options(Kind::Dense), &map(0..100_000)).unwrap();
     let dense = Index::open(&directory, "x").unwrap().stat().bits_per_key;
     assert!((dense / 2.512 - 1.0).abs() < 0.01, "{dense} bits a key");
-    // 16 records of 31 bytes in 504: at most 0.8 bits a key beside the buckets' places.
+    // 16 records of 31 bytes in 504 bytes: at most 0.8 bits per key in addition to the buckets'
+    // positions.
     let mut sparse = Options::new(8, 23);
     sparse.kind = Kind::Sparse;
     sparse.shape.block_bytes = 512;
@@ -248,7 +249,7 @@ fn a_failure_of_any_operation_leaves_the_old_index() {
                 "{operation} {call}: {records}"
             );
             failed += u32::from(outcome.is_err());
-            // The next update finds what it needs, and clears up.
+            // The next update finds what it needs, and removes leftover files.
             update(&directory).unwrap();
             assert_eq!(
                 Index::open(&directory, "x").unwrap().check().unwrap().records,
@@ -269,7 +270,7 @@ fn a_crash_at_any_moment_leaves_the_old_index_or_the_new() {
             let directory = SimDirectory::new(operations);
             build(&directory, options(Kind::Sparse), &old).unwrap();
             let before = directory.operations();
-            // A failure that lasts stands for the moment at which the machine dies.
+            // A permanent failure simulates a crash at that moment.
             for operation in [
                 Operation::Create,
                 Operation::Rename,

@@ -1,4 +1,4 @@
-//! Updating an index by a batch, and making another index of the same records.
+//! Updating an index by a batch, and rebuilding the index of the same records with another kind.
 
 use super::build::{Output, header, sort_options, verify_key, verify_value};
 use super::data::DataReader;
@@ -14,14 +14,14 @@ use alluvium_storage::sort::{Layout, Record, Sorter};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// What the value of a sorted change begins with.
+/// First byte of the value of a sorted change.
 const PUT: u8 = 1;
 const DELETED: u8 = 0;
 
-/// Updates an index by a batch of changes: sorts them, and merges them with the records that are
-/// there. What is there stays as it is until [`Updater::finish`] has written everything.
+/// Updates an index by a batch of changes, which are sorted and merged with the existing records.
+/// The existing index is not changed until [`Updater::finish`] has written everything.
 ///
-/// Of several changes of a key the one that was made last counts.
+/// If a key is changed several times, the last change is used.
 #[derive(Debug)]
 pub struct Updater {
     site: Site,
@@ -34,10 +34,11 @@ pub struct Updater {
 }
 
 impl Updater {
-    /// Opens the index with this name for a batch, which is sorted in so much memory.
+    /// Opens the index with this name for a batch, which is sorted in `memory_bytes` bytes of
+    /// memory.
     ///
     /// # Errors
-    /// As [`Index::open`], and [`Error::BadOption`] through [`Error::Sort`].
+    /// The same as [`Index::open`], and [`Error::BadOption`] through [`Error::Sort`].
     pub fn new(directory: Arc<dyn Directory>, name: &str, memory_bytes: usize) -> Result<Updater> {
         let site = Site::new(Arc::clone(&directory), name)?;
         let old = Index::open(&*directory, name)?;
@@ -53,20 +54,20 @@ impl Updater {
         })
     }
 
-    /// Gives a key a value.
+    /// Sets the value of a key.
     ///
     /// # Errors
-    /// [`Error::Length`], and what sorting says.
+    /// [`Error::Length`], and errors of sorting.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         verify_value(&self.options, value)?;
         self.puts += 1;
         self.change(key, PUT, value)
     }
 
-    /// Deletes a key, if it is there.
+    /// Deletes a key, if it is present.
     ///
     /// # Errors
-    /// [`Error::Length`], and what sorting says.
+    /// [`Error::Length`], and errors of sorting.
     pub fn delete(&mut self, key: &[u8]) -> Result<()> {
         self.change(key, DELETED, &[])
     }
@@ -83,13 +84,12 @@ impl Updater {
         Ok(self.sorter.push(&self.sorted_key, &self.sorted_value)?)
     }
 
-    /// Writes the records and their index as they are after the batch, and makes both durable.
-    /// Returns how many records there are. The bytes are those of a build from the same records
-    /// (I1).
+    /// Writes the records and their index with the changes applied, and makes both durable. Returns
+    /// the number of records. The bytes equal those of a build from the same records (I1).
     ///
     /// # Errors
-    /// [`Error::Damaged`], [`Error::SameHash`], and what sorting and the device say. What was there
-    /// before stays then.
+    /// [`Error::Damaged`], [`Error::SameHash`], errors of sorting, and I/O errors. The previous
+    /// index is then unchanged.
     pub fn finish(self) -> Result<u64> {
         let header = self.old.header;
         let mut changes = self.sorter.finish()?;
@@ -155,7 +155,7 @@ impl Change {
         }
     }
 
-    /// Whether it comes before a record that is there, or is of its key.
+    /// Compares the change with an existing record, by hash and key.
     fn order(&self, hash: &[u8; HASH_BYTES], key: &[u8]) -> Ordering {
         let order = self.hash.cmp(hash);
         order.then_with(|| self.record[..self.key_bytes].cmp(key))
@@ -169,11 +169,11 @@ impl Change {
     }
 }
 
-/// Makes another kind of index of the same records, which stay as they are. Returns how many there
-/// are.
+/// Rebuilds the index with another kind; the records are not changed. Returns the number of
+/// records.
 ///
 /// # Errors
-/// As [`Index::open`], and what the device says. What was there before stays then.
+/// The same as [`Index::open`], and I/O errors. The previous index is then unchanged.
 pub fn reindex(directory: Arc<dyn Directory>, name: &str, kind: Kind) -> Result<u64> {
     let site = Site::new(directory, name)?;
     let old = Index::open(&*site.directory, name)?;

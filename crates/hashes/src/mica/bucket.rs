@@ -1,4 +1,4 @@
-//! A bucket of the index: fifteen entries, a version, and the number of the next bucket.
+//! A bucket of the index: fifteen entries, a version, and a link to the next bucket.
 //!
 //! ```text
 //!   OFFSET  SIZE  MEANING
@@ -8,21 +8,21 @@
 //! ```
 //!
 //! An entry of zero is empty; a tag is never zero (Lim 2015, §5.3.3). The lowest two bits of an
-//! entry are free, because items begin at words: they count accesses for S3-FIFO.
+//! entry are free, because items are aligned to words; S3-FIFO uses them to count accesses.
 
 use super::mode::Mode;
 use super::sync::{AtomicU32, AtomicU64, Latch, Latched, Ordering, fence, spin};
 
-/// Entries of a bucket.
+/// Number of entries in a bucket.
 pub(super) const WAYS: usize = if cfg!(alluvium_model_check) { 2 } else { 15 };
 
-/// Bits of an entry that say where the item is.
+/// Number of bits of an entry for the place of the item.
 pub(super) const PLACE_BITS: u32 = 48;
 const PLACE: u64 = (1 << PLACE_BITS) - 1;
-/// The bits of an entry that count accesses.
+/// Bits of an entry that count accesses.
 const ACCESSES: u64 = 3;
 
-/// Two lines of the processor's cache.
+/// A bucket, two cache lines long.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub struct Bucket {
@@ -34,7 +34,7 @@ pub struct Bucket {
 #[cfg(not(alluvium_model_check))]
 const _: () = assert!(size_of::<Bucket>() == 128);
 
-/// An entry that is not empty.
+/// A non-empty entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Entry(pub(super) u64);
 
@@ -55,13 +55,13 @@ impl Entry {
         self.0 & PLACE & !ACCESSES
     }
 
-    /// Returns how often the item was asked for, up to three times.
+    /// Returns the number of accesses to the item, at most three.
     #[inline(always)]
     pub(super) fn accesses(self) -> u64 {
         self.0 & ACCESSES
     }
 
-    /// Returns the entry with another count of accesses.
+    /// Returns the entry with the given access count.
     #[inline(always)]
     pub(super) fn with_accesses(self, accesses: u64) -> Entry {
         debug_assert!(accesses <= ACCESSES);
@@ -69,20 +69,20 @@ impl Entry {
     }
 }
 
-/// Returns the tag of a key: the lowest 16 bits of its hash, zero as one.
+/// Returns the tag of a key: the lowest 16 bits of its hash, with zero mapped to one.
 #[inline(always)]
 pub(super) fn tag(hash: u64) -> u64 {
     (hash & 0xffff).max(1)
 }
 
-/// Returns the bucket of a key among `buckets`: by bits 16 to 47 of its hash. The partition has
-/// the upper 16 bits, so that no slice tells of another (M1).
+/// Returns the bucket of a key among `buckets`, from bits 16 to 47 of its hash. The partition is
+/// determined by the upper 16 bits, so the slices are independent (M1).
 #[inline(always)]
 pub(super) fn number(hash: u64, buckets: usize) -> usize {
     (((hash >> 16 & 0xffff_ffff) * buckets as u64) >> 32) as usize
 }
 
-/// Returns the partition of a key among `partitions`: by the upper 16 bits of its hash (M1).
+/// Returns the partition of a key among `partitions`, from the upper 16 bits of its hash (M1).
 #[must_use]
 #[inline(always)]
 pub fn partition(hash: u64, partitions: usize) -> usize {
@@ -91,7 +91,7 @@ pub fn partition(hash: u64, partitions: usize) -> usize {
 }
 
 impl Bucket {
-    /// Asks for the bucket's two lines.
+    /// Prefetches the bucket's two cache lines.
     #[inline(always)]
     pub(super) fn prefetch(&self) {
         alluvium_base::prefetch_line(&self.version);
@@ -104,20 +104,20 @@ impl Bucket {
         (entry != 0).then_some(Entry(entry))
     }
 
-    /// Replaces the entry of a slot; the caller has locked the bucket.
+    /// Replaces the entry of a slot. The caller has locked the bucket.
     #[inline(always)]
     pub(super) fn replace(&self, slot: usize, entry: Option<Entry>) {
         let (at, entry) = (&self.entries[slot], entry.map_or(0, |entry| entry.0));
-        // An exchange that read what was here before comes before this store. The model checker
-        // does not know that of a store, but of a swap.
+        // A concurrent exchange that has read the previous entry is ordered before this store. The
+        // model checker knows this only of a swap.
         #[cfg(alluvium_model_check)]
         at.swap(entry, Ordering::Relaxed);
         #[cfg(not(alluvium_model_check))]
         at.store(entry, Ordering::Relaxed);
     }
 
-    /// Replaces an entry if it is still `old`: by any thread, whether the bucket is locked or
-    /// not. Nothing depends on the outcome.
+    /// Replaces an entry if it is still `old`. May be called by any thread without a lock. The
+    /// caller must not depend on the outcome.
     #[inline]
     pub(super) fn exchange<M: Mode>(&self, slot: usize, old: Entry, new: Option<Entry>) {
         let new = new.map_or(0, |entry| entry.0);
@@ -129,7 +129,7 @@ impl Bucket {
         }
     }
 
-    /// Returns the slots whose entries have a tag, as a mask.
+    /// Returns a bit mask of the slots whose entries have the given tag.
     #[inline(always)]
     pub(super) fn matches(&self, tag: u64) -> u32 {
         let mut mask = 0;
@@ -146,14 +146,14 @@ impl Bucket {
         (self.next.load(Ordering::Relaxed) as usize).checked_sub(1)
     }
 
-    /// Links another bucket, or none; the caller has locked the chain.
+    /// Sets the next bucket. The caller has locked the chain.
     pub(super) fn link(&self, next: Option<usize>) {
         let next = next.map_or(0, |next| next + 1);
         let next = u32::try_from(next).expect("an index has fewer buckets");
         self.next.store(next, Ordering::Relaxed);
     }
 
-    /// Begins to read: returns the version, once no writer changes the bucket.
+    /// Begins a read: waits until no writer changes the bucket, and returns the version.
     #[inline(always)]
     pub(super) fn begin_read<M: Mode>(&self) -> u32 {
         if !M::SHARED {
@@ -170,20 +170,21 @@ impl Bucket {
         }
     }
 
-    /// Ends to read: returns whether no writer has changed the bucket since `version` (M4).
-    /// Offsets that are loaded after this are at least as new as what was read before.
+    /// Ends a read: returns whether no writer has changed the bucket since `version` (M4). Offsets
+    /// loaded afterwards are at least as new as the data read before.
     #[inline(always)]
     pub(super) fn end_read<M: Mode>(&self, version: u32) -> bool {
         if !M::SHARED {
             return true;
         }
-        // With the fence before a writer's words: if one of them was read, so is its version.
+        // Pairs with the fence before a writer's words: if one of them was read, the new version is
+        // visible.
         fence(Ordering::Acquire);
         self.version.load(Ordering::Relaxed) == version
     }
 
-    /// Has readers wait, and those that are reading begin again. The caller has excluded other
-    /// writers, and this bucket is not locked yet.
+    /// Locks the bucket: new readers wait, and current readers restart. The caller has excluded
+    /// other writers and has not locked this bucket yet.
     #[inline(always)]
     pub(super) fn lock<M: Mode>(&self) -> Locked<'_, M> {
         let mode = std::marker::PhantomData;
@@ -197,7 +198,7 @@ impl Bucket {
     }
 }
 
-/// A bucket that a writer changes, until it is dropped.
+/// A locked bucket; unlocked when dropped.
 pub(super) struct Locked<'a, M: Mode> {
     bucket: &'a Bucket,
     mode: std::marker::PhantomData<M>,
@@ -215,15 +216,15 @@ impl<M: Mode> Drop for Locked<'_, M> {
     }
 }
 
-/// What a writer holds while it changes a bucket: the bucket, which is given back first, and
-/// the partition where there are several writers.
+/// Locks held by a writer: the bucket, which is released first, and the partition if there are
+/// several writers.
 pub(super) struct Writing<'a, M: Mode> {
     _bucket: Locked<'a, M>,
     _partition: Option<Latched<'a>>,
 }
 
 impl<'a, M: Mode> Writing<'a, M> {
-    /// Excludes other writers of a partition, and readers of a bucket.
+    /// Excludes other writers of the partition, and readers of the bucket.
     #[inline(always)]
     pub(super) fn begin(latch: &'a Latch, bucket: &'a Bucket) -> Writing<'a, M> {
         let partition = M::LOCKED.then(|| latch.lock());
@@ -233,7 +234,7 @@ impl<'a, M: Mode> Writing<'a, M> {
         }
     }
 
-    /// Does so, unless another writer is at work.
+    /// As [`Writing::begin`], but returns `None` if another writer is active.
     #[inline(always)]
     pub(super) fn try_begin(latch: &'a Latch, bucket: &'a Bucket) -> Option<Writing<'a, M>> {
         let partition = if M::LOCKED { Some(latch.try_lock()?) } else { None };

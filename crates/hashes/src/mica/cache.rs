@@ -1,4 +1,4 @@
-//! A cache in memory for any number of threads.
+//! An in-memory cache for any number of threads.
 
 use super::bucket;
 use super::content::Content;
@@ -16,7 +16,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How large a [`Cache`] is, and what it evicts.
+/// Size and eviction policy of a [`Cache`].
 ///
 /// ```
 /// use alluvium_hashes::{Cache, CacheOptions};
@@ -27,25 +27,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct CacheOptions {
-    /// Bytes of memory at most, index and all.
+    /// Maximum memory in bytes, including the index.
     pub bytes: usize,
-    /// Bytes that a key and its value have on average. They decide how much of the memory is
-    /// index: with much shorter items it would be too small, and evict what the memory could
-    /// hold.
+    /// Average length of a key and its value in bytes, which determines the size of the index. If
+    /// items are much shorter, the index is too small, and items are evicted although there is
+    /// memory for them.
     pub item_bytes: usize,
-    /// Partitions, each with a log of its own. Two threads that write to one wait for each
-    /// other; an item has at most a sixteenth of a partition.
+    /// Number of partitions, each with its own log. Two threads that write to the same partition
+    /// wait for each other. An item has at most a sixteenth of a partition.
     pub partitions: usize,
-    /// What is evicted first.
+    /// Eviction policy.
     pub eviction: Eviction,
-    /// The seed of keys' hashes. Drawn at random, it keeps clients from choosing keys that
-    /// collide.
+    /// Seed of key hashes. A random seed prevents clients from choosing keys that collide.
     pub seed: u64,
 }
 
 impl CacheOptions {
-    /// Returns the options of a cache of `bytes`: for items of 256 bytes, in 8 partitions,
-    /// with S3-FIFO.
+    /// Returns the options of a cache of `bytes` bytes: items of 256 bytes, 8 partitions, S3-FIFO.
     #[must_use]
     pub fn new(bytes: usize) -> CacheOptions {
         CacheOptions {
@@ -58,9 +56,10 @@ impl CacheOptions {
     }
 }
 
-/// A cache in memory, bounded by bytes. Clones are handles to the same cache, for any thread.
+/// An in-memory cache with a bounded number of bytes. Clones are handles to the same cache, for any
+/// thread.
 ///
-/// A key that was set has its last value or, once it was evicted, none. Readers take no lock.
+/// A key that was set has its last value, or no value once it was evicted. Readers take no lock.
 ///
 /// ```
 /// use alluvium_hashes::{Cache, CacheOptions};
@@ -94,23 +93,23 @@ impl fmt::Debug for Cache {
     }
 }
 
-/// Buckets of a cache up to which all are looked at when items are counted, or sets of it up to
-/// which they are: few items are counted exactly however large the cache is.
+/// Maximum number of buckets, and of sets, for which all buckets are visited to count items: few
+/// items are counted exactly, regardless of the size of the cache.
 const MOST_COUNTED: usize = 1 << 16;
 const FEW_SETS: u64 = 1 << 16;
 
-/// Buckets that are looked at otherwise.
+/// Number of buckets that are sampled otherwise.
 const SAMPLED: usize = 1 << 14;
 
-/// The part of a partition that an item may have.
+/// Maximum size of an item: this fraction of a partition.
 const LONGEST_PART: usize = 16;
 
 impl Cache {
-    /// Returns an empty cache.
+    /// Creates an empty cache.
     ///
     /// # Errors
-    /// [`Error::BadOption`] when a size makes no sense, [`Error::Memory`] when the system gives
-    /// no memory.
+    /// [`Error::BadOption`] if a size is invalid, [`Error::Memory`] if the system does not provide
+    /// the memory.
     pub fn new(options: &CacheOptions) -> Result<Cache> {
         let bad = |option, why: String| Err(Error::BadOption { option, why });
         if !(1..=1 << 16).contains(&options.partitions) {
@@ -151,13 +150,13 @@ impl Cache {
         self.get_into(key, &mut value).then_some(value)
     }
 
-    /// Copies the value of a key to `value`, whose memory is used again. Returns whether there
-    /// was one; if not, `value` has no meaning.
+    /// Copies the value of a key to `value`, whose allocation is reused. Returns whether the key
+    /// has a value; if not, the content of `value` is unspecified.
     pub fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> bool {
         self.read(key, value).is_some()
     }
 
-    /// Does so, and returns when the item expires, or [`NEVER`].
+    /// As [`Cache::get_into`], but returns the expiry time of the item, or [`NEVER`].
     ///
     /// ```
     /// use alluvium_hashes::{Cache, CacheOptions};
@@ -178,8 +177,8 @@ impl Cache {
         Some(hit.expires_at)
     }
 
-    /// Asks for the memory that lookups and sets of these keys need, so that it is near once they
-    /// are executed: first for all buckets, then for the items that they name.
+    /// Prefetches the memory that lookups and sets of these keys access: first all buckets, then
+    /// the items that they lead to.
     pub fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
         let ask = |key| {
             let key = self.hashed(key);
@@ -192,9 +191,9 @@ impl Cache {
         }
     }
 
-    /// Looks up many keys in their order, and hands over each value, with the number of its
-    /// key. While one is looked up, the memory of later ones is on its way: so this takes a
-    /// third of the time of single lookups, where the cache is larger than the processor's.
+    /// Looks up many keys in order, and passes each value with the index of its key to `respond`.
+    /// While one key is looked up, the memory of later ones is prefetched. This takes a third of
+    /// the time of single lookups if the cache is larger than the processor's caches.
     ///
     /// ```
     /// use alluvium_hashes::{Cache, CacheOptions};
@@ -218,21 +217,22 @@ impl Cache {
     /// Sets a key to a value.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] when key or value are longer than the cache takes.
+    /// [`Error::TooLarge`] if the key or the value is longer than the cache accepts.
     pub fn set(&self, key: &[u8], value: &[u8]) -> Result<()> {
         self.set_until(key, value, NEVER)
     }
 
-    /// Sets a key to a value that expires once time has come to `expires_at`.
+    /// Sets a key to a value that expires at the time `expires_at`.
     ///
     /// # Errors
-    /// As [`Cache::set`].
+    /// The same as [`Cache::set`].
     pub fn set_until(&self, key: &[u8], value: &[u8], expires_at: u64) -> Result<()> {
         let key = self.hashed(key);
         self.table(key).set(key, value, expires_at, self.now())
     }
 
-    /// Sets many keys to values, in their order, and hands over what became of each.
+    /// Sets many keys to values, in order, and passes each result with the index of its key to
+    /// `respond`.
     ///
     /// ```
     /// use alluvium_hashes::{Cache, CacheOptions};
@@ -255,7 +255,7 @@ impl Cache {
         self.table(key).delete(key, self.now())
     }
 
-    /// Deletes all keys. Of keys that other threads set meanwhile, some are deleted.
+    /// Deletes all keys. Keys that other threads set concurrently may or may not be deleted.
     ///
     /// ```
     /// use alluvium_hashes::{Cache, CacheOptions};
@@ -270,8 +270,8 @@ impl Cache {
         self.0.partitions.iter().for_each(Lossy::clear);
     }
 
-    /// Returns how many keys have a value, those counted that have expired and were not dropped
-    /// yet. It goes through the index: tenths of a second for tens of gigabytes.
+    /// Returns the number of keys with a value, including expired ones that were not dropped yet.
+    /// It scans the index, which takes tenths of a second for tens of gigabytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.partitions.iter().map(Lossy::count).sum()
@@ -283,8 +283,8 @@ impl Cache {
         self.len() == 0
     }
 
-    /// Returns how many items have not expired and how many bytes they take, from a sample of the
-    /// index if that has many buckets.
+    /// Returns the number of items that have not expired and their bytes, estimated from a sample
+    /// if the index has many buckets.
     #[must_use]
     pub fn content(&self) -> Content {
         let partitions = &self.0.partitions;
@@ -299,20 +299,20 @@ impl Cache {
         sum
     }
 
-    /// Moves time on, in the caller's unit. It does not go back.
+    /// Advances the time, in the caller's unit. It never decreases.
     pub fn tick(&self, now: u64) {
         self.0.now.fetch_max(now, Ordering::Relaxed);
     }
 
-    /// Sets time back if it is ahead of `now` by more than `most`: the clock behind an earlier
-    /// [`Cache::tick`] was wrong. Items that have expired by it may be there again.
+    /// Sets the time back if it is ahead of `now` by more than `most`, because the clock used for
+    /// an earlier [`Cache::tick`] was wrong. Items that expired by it may become visible again.
     pub fn correct_time(&self, now: u64, most: u64) {
         if self.now().saturating_sub(now) > most {
             self.0.now.store(now, Ordering::Relaxed);
         }
     }
 
-    /// Returns what was done so far.
+    /// Returns the statistics of all partitions.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let mut sum = Stats::default();
@@ -323,7 +323,7 @@ impl Cache {
         sum
     }
 
-    /// Returns the bytes of memory that the cache reaches in the end.
+    /// Returns the maximum memory of the cache, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.0.partitions.iter().map(Lossy::memory_bytes).sum()
@@ -342,11 +342,11 @@ impl Cache {
     }
 }
 
-/// Divides the bytes of a partition: first what lies behind the logs, then log and index in the
-/// proportion that items of the average length need.
+/// Divides the bytes of a partition: first the memory after the ends of the logs, then log and
+/// index in the proportion required for items of the average length.
 fn partition_options(options: &CacheOptions, bytes: usize) -> LossyOptions {
     let longest = bytes / LONGEST_PART;
-    // Behind each of two logs, and what rounding costs.
+    // The memory after the end of each of two logs, and the cost of rounding.
     let rest = bytes - 2 * longest - 2 * size_of::<bucket::Bucket>();
     let item = options.item_bytes + WORD;
     let buckets = rest / (item * ITEMS_PER_BUCKET + size_of::<bucket::Bucket>());

@@ -1,8 +1,8 @@
-//! Buckets in chains: an index that loses nothing.
+//! Chains of buckets: a lossless index.
 //!
-//! A bucket that is full gets a spare one behind it, and so on (bulk chaining: Lim 2015,
-//! §5.3.4). With 11 items for a bucket a tenth of spare ones suffices, and 98 in 100 items are
-//! in the first bucket of their chain; with 13 it takes a quarter, and 95 are.
+//! A full bucket is extended by a spare one, and so on (bulk chaining: Lim 2015, §5.3.4). With 11
+//! items per bucket, a tenth of spare buckets suffices, and 98 in 100 items are in the first bucket
+//! of their chain. With 13 items, a quarter is needed, and 95 in 100 are.
 
 use super::bucket::{self, Bucket, Entry, WAYS};
 use super::memory::Buckets;
@@ -13,17 +13,17 @@ use super::sync::{AtomicU64, Ordering};
 #[derive(Debug)]
 pub(super) struct Chains<M> {
     buckets: Buckets<M>,
-    /// Buckets that chains begin with. The spare ones lie behind them.
+    /// Number of first buckets of chains. The spare buckets follow them.
     main: usize,
-    /// The first spare bucket that was never used.
+    /// First spare bucket that was never used.
     fresh: AtomicU64,
-    /// One more than the number of the first bucket of those that were given back; 0 for none.
+    /// Head of the list of returned buckets, as bucket number plus one; 0 for none.
     returned: AtomicU64,
-    /// Spare buckets in use.
+    /// Number of spare buckets in use.
     spare_used: AtomicU64,
 }
 
-/// Where an entry is.
+/// Position of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot {
     pub(super) bucket: usize,
@@ -31,7 +31,7 @@ pub(super) struct Slot {
 }
 
 impl<M: Mode> Chains<M> {
-    /// Returns empty buckets.
+    /// Creates empty chains.
     pub(super) fn new(main: usize, spare: usize) -> super::Result<Chains<M>> {
         Ok(Chains {
             buckets: Buckets::reserve(main + spare)?,
@@ -53,7 +53,7 @@ impl<M: Mode> Chains<M> {
         &self.buckets.all()[number]
     }
 
-    /// Returns the spare buckets: all, and those in use.
+    /// Returns the number of spare buckets: the total, and those in use.
     pub(super) fn spare(&self) -> (usize, usize) {
         let used = self.spare_used.load(Ordering::Relaxed) as usize;
         (self.buckets.all().len() - self.main, used)
@@ -64,7 +64,7 @@ impl<M: Mode> Chains<M> {
         size_of_val(self.buckets.all())
     }
 
-    /// Hands over the entries of a chain that have a tag, until one is wanted.
+    /// Passes the entries of a chain with the given tag to `wanted`, until it returns a result.
     #[inline(always)]
     pub(super) fn find<T>(
         &self,
@@ -73,7 +73,7 @@ impl<M: Mode> Chains<M> {
         mut wanted: impl FnMut(Slot, Entry) -> Option<T>,
     ) -> Option<T> {
         let mut number = first;
-        // A reader may see a chain that a writer changes: it ends all the same.
+        // A reader may see a chain that is being changed; the bound ensures termination.
         for _ in 0..=self.buckets.all().len() - self.main {
             let bucket = self.bucket(number);
             let mut slots = bucket.matches(tag);
@@ -91,8 +91,8 @@ impl<M: Mode> Chains<M> {
         None
     }
 
-    /// Returns an empty slot of a chain, with another bucket at its end if it takes one. None
-    /// if there is none left. The caller has locked the chain.
+    /// Returns an empty slot of a chain, after appending a spare bucket if necessary. `None` if no
+    /// spare bucket is left. The caller has locked the chain.
     pub(super) fn empty_slot(&self, first: usize) -> Option<Slot> {
         let mut number = first;
         loop {
@@ -114,8 +114,8 @@ impl<M: Mode> Chains<M> {
         }
     }
 
-    /// Removes an entry: the last of the chain takes its place, and a bucket that is empty then
-    /// is given back. The caller has locked the chain.
+    /// Removes an entry by moving the last entry of the chain to its slot. A bucket that becomes
+    /// empty is returned to the spare ones. The caller has locked the chain.
     pub(super) fn remove(&self, first: usize, at: Slot) {
         let (mut before, mut last) = (None, first);
         while let Some(next) = self.bucket(last).next() {

@@ -1,4 +1,4 @@
-//! What a cache holds: counted, or deleted as a whole.
+//! Content of a cache: counting and clearing.
 
 use super::bucket::{Bucket, WAYS, Writing};
 use super::item::{self, Header};
@@ -8,7 +8,7 @@ use super::mode::Mode;
 use super::stats::Event;
 use std::ops::AddAssign;
 
-/// What a cache holds.
+/// Items in a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Content {
     /// Items that have not expired.
@@ -25,7 +25,7 @@ impl AddAssign for Content {
 }
 
 impl<M: Mode> Lossy<M> {
-    /// Deletes all items. Bucket by bucket: a set meanwhile may be deleted or not.
+    /// Deletes all items, bucket by bucket. A concurrent set may be deleted or not.
     pub(super) fn clear(&self) {
         for bucket in self.buckets.all() {
             if (0..WAYS).all(|slot| bucket.entry(slot).is_none()) {
@@ -43,7 +43,7 @@ impl<M: Mode> Lossy<M> {
         }
     }
 
-    /// Returns how many items the index leads to.
+    /// Returns the number of items that the index leads to.
     pub(super) fn count(&self) -> usize {
         let count = |bucket: &Bucket| {
             let entries = (0..WAYS).filter_map(|slot| bucket.entry(slot));
@@ -54,8 +54,8 @@ impl<M: Mode> Lossy<M> {
         self.buckets.all().iter().map(count).sum()
     }
 
-    /// Returns what the index leads to that has not expired at the time `now`, from `most` of its
-    /// buckets. Headers that are being written meanwhile make it inexact, and nothing else.
+    /// Estimates the number and bytes of items that have not expired at the time `now`, from at
+    /// most `most` buckets. Concurrent writes of headers only make the result inexact.
     pub(super) fn content(&self, most: usize, now: u64) -> Content {
         let buckets = self.buckets.all();
         let step = buckets.len().div_ceil(most).max(1);
@@ -98,7 +98,7 @@ mod tests {
         }
         cache.set(&7_u32.to_ne_bytes(), &[8; 60]).unwrap();
         assert!(cache.delete(&9_u32.to_ne_bytes()));
-        // A header of a word, a key of one, and a value of fifteen.
+        // One word of header, one of key, and fifteen of value.
         assert_eq!((cache.len(), cache.content().items), (999, 999));
         assert_eq!(cache.content().bytes, 999 * 68);
         cache.set_until(b"soon", b"gone", 5).unwrap();

@@ -1,4 +1,4 @@
-//! What tables of both modes do, and how a reader meets a writer.
+//! Common interface of lossy and lossless tables, and the synchronisation of readers with writers.
 
 use super::bucket::{Bucket, Entry};
 use super::error::Result;
@@ -10,14 +10,14 @@ use super::stats::Tally;
 use super::sync::spin;
 
 pub(super) mod sealed {
-    /// Only the tables of this module are tables: a handle relies on that its table is no other's.
+    /// Prevents other implementations: a handle relies on exclusive ownership of its table.
     pub trait Sealed {}
 }
 
-/// An item that was found.
+/// An item found in a table.
 #[derive(Clone, Copy, Debug)]
 pub struct Found {
-    /// The number of the bucket that has its entry, and the slot there.
+    /// Bucket that contains the item's entry, and the slot in it.
     pub(super) bucket: usize,
     pub(super) slot: usize,
     pub(super) entry: Entry,
@@ -25,50 +25,49 @@ pub struct Found {
     pub(super) header: Header,
 }
 
-/// What a reader has found and copied.
+/// An item found and copied by a reader.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hit {
     pub(super) found: Found,
-    /// When the item expires, or [`item::NEVER`].
+    /// Expiry time of the item, or [`item::NEVER`].
     pub(super) expires_at: u64,
 }
 
-/// A table of either kind: [`super::Lossy`] or [`super::Lossless`]. Its methods are reached
-/// through the handles that know who may call them.
+/// A table: [`super::Lossy`] or [`super::Lossless`]. Its methods are called through handles, which
+/// determine who may call them.
 pub trait Core: Sized + sealed::Sealed {
-    /// Who may read and write.
+    /// Access mode.
     type Mode: Mode;
 
     #[doc(hidden)]
     fn words(&self) -> &Words<Self::Mode>;
     #[doc(hidden)]
     fn tally(&self) -> &Tally;
-    /// Returns the bucket whose version tells of changes to a key.
+    /// Returns the bucket whose version changes when a key changes.
     #[doc(hidden)]
     fn bucket(&self, hash: u64) -> &Bucket;
-    /// Asks for the line of the item that the key probably has. The bucket should be near.
+    /// Prefetches the item that a key probably has. The bucket should be in the processor's cache.
     #[doc(hidden)]
     fn prefetch_item(&self, key: HashedKey<'_>);
-    /// Returns the item of a key. In shared modes that is a guess until M4 is checked.
+    /// Returns the item of a key. In shared modes the result is unverified until M4 is checked.
     #[doc(hidden)]
     fn find(&self, key: HashedKey<'_>) -> Option<Found>;
-    /// Returns whether nothing was written over what was found.
+    /// Returns whether an item was not overwritten.
     #[doc(hidden)]
     fn holds(&self, found: Found) -> bool;
-    /// Records an access. Returns where the item is now.
+    /// Records an access. Returns the current location of the item.
     #[doc(hidden)]
     fn touch(&self, key: HashedKey<'_>, found: Found, now: u64) -> Found;
     #[doc(hidden)]
     fn set(&self, key: HashedKey<'_>, value: &[u8], expires_at: u64, now: u64) -> Result<()>;
     #[doc(hidden)]
     fn delete(&self, key: HashedKey<'_>, now: u64) -> bool;
-    /// Frees what has expired, in the next buckets. Returns how many items.
+    /// Frees expired items in the next buckets. Returns their number.
     #[doc(hidden)]
     fn reclaim(&self, now: u64, buckets: usize) -> usize;
 }
 
-/// Copies the value of a key while others may write. Returns what was found, if the copy is
-/// whole.
+/// Copies the value of a key while others may write. Returns the item once the copy is consistent.
 pub(super) fn read<C: Core>(table: &C, key: HashedKey<'_>, now: u64, value: &mut Vec<u8>) -> Option<Hit> {
     let bucket = table.bucket(key.hash());
     let mut turns = 0;
@@ -84,9 +83,8 @@ pub(super) fn read<C: Core>(table: &C, key: HashedKey<'_>, now: u64, value: &mut
             value.resize(found.header.value_len(), 0);
             table.words().read(found.at + found.header.value_at(), value);
         }
-        // The bucket's version says nothing of an append for another bucket, which may have
-        // written over the item: so the offset is asked for once more, after the words were
-        // copied.
+        // The bucket's version does not change when an append for another bucket overwrites the
+        // item. Therefore the offset is checked again after the words were copied.
         let is_whole = bucket.end_read::<C::Mode>(version) && found.is_none_or(|found| table.holds(found));
         if is_whole {
             return live;

@@ -1,60 +1,60 @@
-//! What can go wrong in a table in memory.
+//! Errors of an in-memory table.
 
 use alluvium_base::ErrorKind;
 
 /// The result of an operation on a table.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a table refuses.
+/// Error of an operation on a table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A key or an item is longer than the table takes.
+    /// A key or an item is longer than the table accepts.
     #[error(
         "{what} of {bytes} bytes: the table takes at most {most}; store it elsewhere, or make the log larger"
     )]
     TooLarge {
-        /// Which: a key, a value or an item.
+        /// The object: a key, a value or an item.
         what: &'static str,
         /// Its length in bytes.
         bytes: usize,
-        /// The most that is taken.
+        /// Maximum length in bytes.
         most: usize,
     },
-    /// A table that loses nothing has no memory left for an item.
+    /// A lossless table has no memory left for an item.
     #[error(
         "no space for an item of {bytes} bytes in a store of {capacity}: delete items, or make the store larger"
     )]
     OutOfSpace {
-        /// The bytes that the item takes.
+        /// Bytes needed for the item.
         bytes: usize,
-        /// The bytes of the store.
+        /// Capacity of the store in bytes.
         capacity: usize,
     },
-    /// A table that loses nothing has no bucket left.
+    /// A lossless table has no bucket left.
     #[error("all {spare} spare buckets are in use: delete items, or give the index more buckets")]
     OutOfBuckets {
-        /// How many spare buckets there are.
+        /// Number of spare buckets.
         spare: usize,
     },
-    /// An option makes no sense.
+    /// An option is invalid.
     #[error("option {option}: {why}")]
     BadOption {
-        /// Its name.
+        /// Name of the option.
         option: &'static str,
-        /// What is wrong, and what would do.
+        /// What is wrong, and which values are valid.
         why: String,
     },
-    /// The system gives no memory.
+    /// The system does not provide the memory.
     #[error("the system gives no memory for a table: {why}; ask for a smaller one")]
     Memory {
-        /// What it says.
+        /// The system's error.
         why: String,
     },
 }
 
 impl Error {
-    /// Returns the kind, which a program can match.
+    /// Returns the kind of error, for matching by programs.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {

@@ -1,4 +1,4 @@
-//! Where a cache makes space: at the heads of its logs.
+//! Making space in a cache: eviction at the heads of its logs.
 
 use super::bucket::{self, Bucket, Entry};
 use super::item::{self, Header};
@@ -10,22 +10,22 @@ use super::stats::Event;
 use alluvium_base::checksum::seeded;
 use smallvec::SmallVec;
 
-/// An append that waits for space.
+/// State of an append that makes space.
 #[derive(Clone, Copy)]
 struct Waiting {
-    /// The bucket that the writer has locked.
+    /// Bucket locked by the writer.
     own: usize,
-    /// That of an item that is being moved meanwhile.
+    /// Bucket of an item that is being moved.
     moving: Option<usize>,
     now: u64,
-    /// Items that were moved so far, and their words.
+    /// Number of items moved so far, and their words including the appended ones.
     moves: u32,
     words: usize,
 }
 
 impl<M: Mode> Lossy<M> {
-    /// Takes words at the tail of a log, and drops the oldest items for them. The caller has
-    /// excluded other writers and locked the bucket `own`, where entries may change.
+    /// Allocates words at the tail of a log, dropping the oldest items as needed. The caller has
+    /// excluded other writers and locked the bucket `own`, whose entries may change.
     pub(super) fn append(&self, ring: Ring, words: usize, own: usize, now: u64) -> u64 {
         let mut waiting = Waiting {
             own,
@@ -47,7 +47,7 @@ impl<M: Mode> Lossy<M> {
         log.append(words)
     }
 
-    /// Drops the oldest item of a log, or moves it to the tail of the main one.
+    /// Drops the oldest item of a log, or moves it to the tail of the main log.
     fn drop_oldest(&self, ring: Ring, waiting: &mut Waiting) {
         let log = &self.logs[ring as usize];
         let offset = log.oldest().expect("a log without items has space");
@@ -61,8 +61,8 @@ impl<M: Mode> Lossy<M> {
         self.tally.count(Event::Drop);
     }
 
-    /// Moves the oldest item to the tail of the main log, if it was asked for. Returns whether
-    /// it was.
+    /// Moves the oldest item to the tail of the main log, if the policy retains it. Returns whether
+    /// it was moved.
     fn keep_oldest(&self, ring: Ring, offset: u64, words: usize, waiting: &mut Waiting) -> bool {
         let at = self.logs[ring as usize].word(offset);
         let header = Header::load(&self.words, at);
@@ -101,8 +101,7 @@ impl<M: Mode> Lossy<M> {
         true
     }
 
-    /// Copies the oldest item of a log to the tail of the main one, and forgets it where it
-    /// was.
+    /// Copies the oldest item of a log to the tail of the main log, and removes the original.
     fn move_oldest(&self, ring: Ring, at: usize, words: usize, waiting: &mut Waiting) -> u64 {
         let main = &self.logs[Ring::Main as usize];
         let target = match ring {
@@ -119,7 +118,7 @@ impl<M: Mode> Lossy<M> {
         target
     }
 
-    /// Clears what is worth nothing in as many buckets as the appended `bytes` ask for.
+    /// Clears stale entries in a number of buckets proportional to the appended `bytes`.
     fn sweep_after(&self, bytes: usize) {
         let buckets = self.buckets.all();
         self.sweep.after(bytes, buckets.len(), |number| {
@@ -136,7 +135,7 @@ impl<M: Mode> Lossy<M> {
     }
 }
 
-/// Returns the slot and the entry that is this one but for its accesses.
+/// Returns the slot and the entry that equals `wanted` except for its access count.
 fn entry_of(bucket: &Bucket, wanted: Entry) -> Option<(usize, Entry)> {
     (0..bucket::WAYS)
         .filter_map(|slot| Some((slot, bucket.entry(slot)?)))

@@ -1,4 +1,4 @@
-//! Handles to a table: who may call what.
+//! Handles to a table, which determine who may call which operation.
 
 use super::core::{Core, Found, read};
 use super::error::Result;
@@ -11,7 +11,7 @@ use std::borrow::Borrow;
 use std::slice::from_ref;
 use std::sync::Arc;
 
-/// A table of one thread, which does everything with it (EREW).
+/// A table that is used by a single thread (EREW).
 ///
 /// ```
 /// use alluvium_hashes::mica::{Exclusive, HashedKey, Lossy, LossyOptions, NEVER};
@@ -24,12 +24,12 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Exclusive<C>(C);
 
-/// A request of a burst.
+/// A request in a burst.
 #[derive(Clone, Copy, Debug)]
 pub enum Request<'a> {
-    /// Looks a key up.
+    /// Looks up a key.
     Get(HashedKey<'a>),
-    /// Sets a key to a value that expires at a time, or [`super::NEVER`].
+    /// Sets a key to a value with an expiry time, or [`super::NEVER`].
     Set(HashedKey<'a>, &'a [u8], u64),
 }
 
@@ -42,23 +42,23 @@ impl<'a> Request<'a> {
     }
 }
 
-/// What became of a request of a burst.
+/// The response to a request in a burst.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Response<'a> {
     /// The value of the key, if it has one.
     Value(Option<&'a [u8]>),
-    /// The key was set, or not.
+    /// Result of setting the key.
     Set(Result<()>),
 }
 
 impl<C: Core<Mode = Erew>> Exclusive<C> {
-    /// Takes a table.
+    /// Creates the handle of a table.
     #[must_use]
     pub fn new(table: C) -> Exclusive<C> {
         Exclusive(table)
     }
 
-    /// Returns the table, for what it tells of itself.
+    /// Returns the table, for its statistics.
     #[must_use]
     pub fn table(&self) -> &C {
         &self.0
@@ -95,9 +95,8 @@ impl<C: Core<Mode = Erew>> Exclusive<C> {
     /// Sets a key to a value that expires at the time `expires_at`.
     ///
     /// # Errors
-    /// [`super::Error::TooLarge`]; from a table that loses nothing also
-    /// [`super::Error::OutOfSpace`] and [`super::Error::OutOfBuckets`], and then the key keeps
-    /// the value that it had.
+    /// [`super::Error::TooLarge`]; for a lossless table also [`super::Error::OutOfSpace`] and
+    /// [`super::Error::OutOfBuckets`], in which case the key keeps its previous value.
     #[inline]
     pub fn set(&mut self, key: HashedKey<'_>, value: &[u8], expires_at: u64, now: u64) -> Result<()> {
         self.0.set(key, value, expires_at, now)
@@ -108,14 +107,15 @@ impl<C: Core<Mode = Erew>> Exclusive<C> {
         self.0.delete(key, now)
     }
 
-    /// Frees what has expired by `now`, in the next `buckets` of a table that loses nothing.
-    /// Returns how many items. A cache has nothing to free: its log drops the oldest items.
+    /// Frees items that have expired by `now`, in the next `buckets` buckets of a lossless table.
+    /// Returns the number of items freed. A lossy table has nothing to free, because its log drops
+    /// the oldest items.
     pub fn reclaim(&mut self, now: u64, buckets: usize) -> usize {
         self.0.reclaim(now, buckets)
     }
 
-    /// Executes requests in their order, and hands over the response to each, with its number.
-    /// While one is executed, the memory of later ones is on its way.
+    /// Executes requests in order, and passes each response with the index of its request to
+    /// `respond`. While one request is executed, the memory of later ones is prefetched.
     pub fn burst(
         &mut self,
         requests: &[Request<'_>],
@@ -144,7 +144,7 @@ impl<C: Core<Mode = Erew>> Exclusive<C> {
     }
 }
 
-/// A burst over an exclusive table.
+/// A burst on an exclusive table.
 struct Of<'a, 'b, C, E> {
     table: &'a mut Exclusive<C>,
     requests: &'a [Request<'b>],
@@ -168,7 +168,7 @@ impl<C: Core<Mode = Erew>, E: FnMut(&mut Exclusive<C>, usize)> Burst for Of<'_, 
     }
 }
 
-/// The writer of a table that others read meanwhile (CREW).
+/// The writer of a table that others read concurrently (CREW).
 ///
 /// ```
 /// use alluvium_hashes::mica::{HashedKey, Lossy, LossyOptions, NEVER, Writer};
@@ -184,7 +184,7 @@ impl<C: Core<Mode = Erew>, E: FnMut(&mut Exclusive<C>, usize)> Burst for Of<'_, 
 #[derive(Debug)]
 pub struct Writer<C>(Arc<C>);
 
-/// A reader of a table that another thread may write meanwhile (CREW).
+/// A reader of a table that another thread may write concurrently (CREW).
 #[derive(Debug)]
 pub struct Reader<C>(Arc<C>);
 
@@ -201,26 +201,26 @@ impl<C> Clone for Reader<C> {
 }
 
 impl<C: Core<Mode = Crew>> Writer<C> {
-    /// Takes a table.
+    /// Creates the writer of a table.
     #[must_use]
     pub fn new(table: C) -> Writer<C> {
         Writer(Arc::new(table))
     }
 
-    /// Returns the table, for what it tells of itself.
+    /// Returns the table, for its statistics.
     #[must_use]
     pub fn table(&self) -> &C {
         &self.0
     }
 
-    /// Returns a reader, for any thread.
+    /// Creates a reader, for any thread.
     #[must_use]
     pub fn reader(&self) -> Reader<C> {
         Reader(Arc::clone(&self.0))
     }
 
-    /// Copies the value of a key to `value`. Returns whether there was one. Accesses of the
-    /// writer count for what is evicted, those of readers do not.
+    /// Copies the value of a key to `value`. Returns whether there was one. Accesses by the writer
+    /// influence eviction, those by readers do not.
     #[inline]
     pub fn get(&mut self, key: HashedKey<'_>, now: u64, value: &mut Vec<u8>) -> bool {
         get_and_touch(&*self.0, key, now, value)
@@ -229,14 +229,14 @@ impl<C: Core<Mode = Crew>> Writer<C> {
     /// Sets a key to a value that expires at the time `expires_at`.
     ///
     /// # Errors
-    /// As [`Exclusive::set`].
+    /// The same as [`Exclusive::set`].
     #[inline]
     pub fn set(&mut self, key: HashedKey<'_>, value: &[u8], expires_at: u64, now: u64) -> Result<()> {
         self.0.set(key, value, expires_at, now)
     }
 
-    /// Sets keys to values, in their order, and hands over what became of each. While one is
-    /// set, the memory of later ones is on its way.
+    /// Sets keys to values, in order, and passes each result with the index of its key to
+    /// `respond`. While one key is set, the memory of later ones is prefetched.
     pub fn set_many(
         &mut self,
         items: &[(HashedKey<'_>, &[u8])],
@@ -251,8 +251,9 @@ impl<C: Core<Mode = Crew>> Writer<C> {
         self.0.delete(key, now)
     }
 
-    /// Frees what has expired by `now`, in the next `buckets` of a table that loses nothing.
-    /// Returns how many items. A cache has nothing to free: its log drops the oldest items.
+    /// Frees items that have expired by `now`, in the next `buckets` buckets of a lossless table.
+    /// Returns the number of items freed. A lossy table has nothing to free, because its log drops
+    /// the oldest items.
     pub fn reclaim(&mut self, now: u64, buckets: usize) -> usize {
         self.0.reclaim(now, buckets)
     }
@@ -267,13 +268,14 @@ impl<C: Core<Mode = Crew>> Reader<C> {
         hit.is_some()
     }
 
-    /// Looks up keys in their order, and hands over each value, with the number of its key.
-    /// While one is looked up, the memory of later ones is on its way.
+    /// Looks up keys in order, and passes each value with the index of its key to `respond`. While
+    /// one key is looked up, the memory of later ones is prefetched.
     pub fn get_many(&self, keys: &[HashedKey<'_>], now: u64, respond: impl FnMut(usize, Option<&[u8]>)) {
         get_many::<C, _>(from_ref(&*self.0), keys, (now, Accesses::Ignored), respond);
     }
 
-    /// Does so for keys of several partitions: [`super::partition`] tells which has a key.
+    /// As [`Reader::get_many`], for keys of several partitions. [`super::partition`] returns the
+    /// partition of a key.
     pub fn get_many_of(
         readers: &[Reader<C>],
         keys: &[HashedKey<'_>],
@@ -312,13 +314,13 @@ impl<C> Clone for Shared<C> {
 }
 
 impl<C: Core<Mode = Crcw>> Shared<C> {
-    /// Takes a table.
+    /// Creates the handle of a table.
     #[must_use]
     pub fn new(table: C) -> Shared<C> {
         Shared(Arc::new(table))
     }
 
-    /// Returns the table, for what it tells of itself.
+    /// Returns the table, for its statistics.
     #[must_use]
     pub fn table(&self) -> &C {
         &self.0
@@ -330,13 +332,14 @@ impl<C: Core<Mode = Crcw>> Shared<C> {
         get_and_touch(&*self.0, key, now, value)
     }
 
-    /// Looks up keys in their order, and hands over each value, with the number of its key.
-    /// While one is looked up, the memory of later ones is on its way.
+    /// Looks up keys in order, and passes each value with the index of its key to `respond`. While
+    /// one key is looked up, the memory of later ones is prefetched.
     pub fn get_many(&self, keys: &[HashedKey<'_>], now: u64, respond: impl FnMut(usize, Option<&[u8]>)) {
         get_many::<C, _>(from_ref(&*self.0), keys, (now, Accesses::Counted), respond);
     }
 
-    /// Does so for keys of several partitions: [`super::partition`] tells which has a key.
+    /// As [`Shared::get_many`], for keys of several partitions. [`super::partition`] returns the
+    /// partition of a key.
     pub fn get_many_of(
         tables: &[Shared<C>],
         keys: &[HashedKey<'_>],
@@ -349,14 +352,14 @@ impl<C: Core<Mode = Crcw>> Shared<C> {
     /// Sets a key to a value that expires at the time `expires_at`.
     ///
     /// # Errors
-    /// As [`Exclusive::set`].
+    /// The same as [`Exclusive::set`].
     #[inline]
     pub fn set(&self, key: HashedKey<'_>, value: &[u8], expires_at: u64, now: u64) -> Result<()> {
         self.0.set(key, value, expires_at, now)
     }
 
-    /// Sets keys to values, in their order, and hands over what became of each. While one is
-    /// set, the memory of later ones is on its way.
+    /// Sets keys to values, in order, and passes each result with the index of its key to
+    /// `respond`. While one key is set, the memory of later ones is prefetched.
     pub fn set_many(
         &self,
         items: &[(HashedKey<'_>, &[u8])],
@@ -366,7 +369,8 @@ impl<C: Core<Mode = Crcw>> Shared<C> {
         set_many::<C, _>(from_ref(&*self.0), items, now, respond);
     }
 
-    /// Does so for keys of several partitions: [`super::partition`] tells which has a key.
+    /// As [`Shared::set_many`], for keys of several partitions. [`super::partition`] returns the
+    /// partition of a key.
     pub fn set_many_of(
         tables: &[Shared<C>],
         items: &[(HashedKey<'_>, &[u8])],
@@ -381,8 +385,9 @@ impl<C: Core<Mode = Crcw>> Shared<C> {
         self.0.delete(key, now)
     }
 
-    /// Frees what has expired by `now`, in the next `buckets` of a table that loses nothing.
-    /// Returns how many items. A cache has nothing to free: its log drops the oldest items.
+    /// Frees items that have expired by `now`, in the next `buckets` buckets of a lossless table.
+    /// Returns the number of items freed. A lossy table has nothing to free, because its log drops
+    /// the oldest items.
     pub fn reclaim(&self, now: u64, buckets: usize) -> usize {
         self.0.reclaim(now, buckets)
     }

@@ -1,9 +1,9 @@
-//! Segregated fits: memory for items of any length, from one region.
+//! Segregated fits: an allocator for items of any length in a single region.
 //!
-//! Free blocks stand in lists by size: one for every 8 bytes up to the longest item, one for
-//! all that are larger (Lim 2015, §5.3.4; Wilson et al. 1995). An allocation takes the smallest
-//! that fits and gives the rest back; what is freed joins its free neighbours, which boundary
-//! tags tell. So no size class owns memory, and none needs to be rebalanced.
+//! Free blocks are in lists by size: one list for every 8 bytes up to the longest item, and one for
+//! all larger blocks (Lim 2015, §5.3.4; Wilson et al. 1995). An allocation uses the smallest block
+//! that fits and returns the rest. A freed block is joined with its free neighbours, which are
+//! found by boundary tags. No size class owns memory, so none needs rebalancing.
 //!
 //! ```text
 //!   UNITS  a block, in units of 8 bytes
@@ -20,25 +20,25 @@ use super::mode::Mode;
 use super::sync::{AtomicU32, AtomicU64, Ordering};
 use std::marker::PhantomData;
 
-/// Words of a unit, in which blocks are counted.
+/// Words per unit; blocks are measured in units.
 const UNIT: usize = 2;
-/// The fewest units of a block: header, links and tag are four words.
+/// Minimum units of a block: header, links and tag need four words.
 const LEAST: usize = 2;
-/// Words of a block that is in use, before what is stored in it.
+/// Words of a used block before its content.
 pub(super) const LEAD: usize = 1;
 
 const USED: u32 = 1 << 30;
 const BEFORE_USED: u32 = 1 << 31;
 const UNITS: u32 = USED - 1;
 
-/// The lists of free blocks of a region. Writers alone ask, and exclude each other.
+/// The lists of free blocks of a region. Used only by writers, which exclude each other.
 #[derive(Debug)]
 pub(super) struct Heap<M> {
-    /// The first block of each list, in units; 0 for none. The last list has all larger blocks.
+    /// First block of each list, in units; 0 for none. The last list contains all larger blocks.
     lists: Box<[AtomicU32]>,
-    /// Bits of the lists that have blocks.
+    /// Bitmap of the non-empty lists.
     occupied: Box<[AtomicU64]>,
-    /// Units of all blocks.
+    /// Total units.
     units: usize,
     /// Units in use.
     used: AtomicU64,
@@ -46,16 +46,16 @@ pub(super) struct Heap<M> {
 }
 
 impl<M: Mode> Heap<M> {
-    /// Returns the words of a heap with `bytes` for blocks.
+    /// Returns the number of words of a heap with `bytes` bytes for blocks.
     pub(super) fn words(bytes: usize) -> usize {
-        // The first unit is none: so zero is no block. The last stops coalescing.
+        // The first unit is reserved, so that zero can mean none. The last one stops coalescing.
         (bytes / (UNIT * WORD) + 2) * UNIT
     }
 
-    /// Makes one free block of all words, for items of at most `longest` words.
+    /// Creates a heap with a single free block, for items of at most `longest` words.
     ///
     /// # Panics
-    /// When there are more words than a block has bits for, or fewer than for one block.
+    /// If there are more words than a block can represent, or fewer than one block needs.
     pub(super) fn new(words: &Words<M>, longest: usize) -> Heap<M> {
         let units = words.len() / UNIT - 2;
         assert!(
@@ -75,14 +75,14 @@ impl<M: Mode> Heap<M> {
         heap
     }
 
-    /// Returns the bytes of all blocks, and of those in use.
+    /// Returns the total bytes of all blocks, and the bytes in use.
     pub(super) fn bytes(&self) -> (usize, usize) {
         let used = self.used.load(Ordering::Relaxed) as usize;
         (self.units * UNIT * WORD, used * UNIT * WORD)
     }
 
-    /// Returns the word from which on `count` words may be stored, or none if no block is that
-    /// large.
+    /// Allocates `count` words and returns the first of them, or `None` if no block is large
+    /// enough.
     pub(super) fn allocate(&self, words: &Words<M>, count: usize) -> Option<usize> {
         let wanted = units_for(count);
         let block = self.smallest(wanted)?;
@@ -106,7 +106,7 @@ impl<M: Mode> Heap<M> {
         Some(block * UNIT + LEAD)
     }
 
-    /// Frees what was allocated at the word `at`.
+    /// Frees the allocation at the word `at`.
     pub(super) fn free(&self, words: &Words<M>, at: usize) {
         let block = (at - LEAD) / UNIT;
         let header = words.load(block * UNIT);
@@ -132,7 +132,7 @@ impl<M: Mode> Heap<M> {
         self.put(words, start, units, before);
     }
 
-    /// Returns how many words may be stored at the word `at`.
+    /// Returns the number of words allocated at the word `at`.
     pub(super) fn allocated(&self, words: &Words<M>, at: usize) -> usize {
         (words.load(at - LEAD) & UNITS) as usize * UNIT - LEAD
     }
@@ -142,13 +142,13 @@ impl<M: Mode> Heap<M> {
         self.used.store(used, Ordering::Relaxed);
     }
 
-    /// Returns the list for blocks of `units`.
+    /// Returns the list for blocks of `units` units.
     fn list(&self, units: usize) -> usize {
         units.min(self.lists.len() - 1)
     }
 
-    /// Returns a block of the first list that has one that is large enough: as the last list
-    /// begins behind the longest item, any of its blocks is.
+    /// Returns a block from the first non-empty list whose blocks are large enough. This includes
+    /// the last list, because it begins above the longest item.
     fn smallest(&self, wanted: usize) -> Option<usize> {
         assert!(
             wanted < self.lists.len() - 1,
@@ -164,7 +164,7 @@ impl<M: Mode> Heap<M> {
         Some(self.lists[list].load(Ordering::Relaxed) as usize)
     }
 
-    /// Takes a free block out of its list.
+    /// Removes a free block from its list.
     fn take(&self, words: &Words<M>, block: usize, units: usize) {
         let list = self.list(units);
         let (next, before) = (words.load(block * UNIT + 1), words.load(block * UNIT + 2));
@@ -183,7 +183,7 @@ impl<M: Mode> Heap<M> {
         }
     }
 
-    /// Puts a free block into its list, and tells the block behind it.
+    /// Adds a free block to its list, and updates the flag in the next block.
     fn put(&self, words: &Words<M>, block: usize, units: usize, before: u32) {
         let list = self.list(units);
         let next = self.lists[list].load(Ordering::Relaxed);
@@ -202,7 +202,7 @@ impl<M: Mode> Heap<M> {
     }
 }
 
-/// Returns the units of a block for `words`.
+/// Returns the units of a block for `words` words.
 fn units_for(words: usize) -> usize {
     (words + LEAD).div_ceil(UNIT).max(LEAST)
 }
@@ -212,7 +212,7 @@ mod tests {
     use super::super::mode::Erew;
     use super::*;
 
-    /// Walks over all blocks. Returns the sizes of free ones.
+    /// Iterates over all blocks. Returns the sizes of the free ones.
     fn walk(heap: &Heap<Erew>, words: &Words<Erew>) -> Vec<usize> {
         let (mut at, mut before_used, mut free) = (1, true, Vec::new());
         let mut used = 0;

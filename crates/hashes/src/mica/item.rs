@@ -1,4 +1,4 @@
-//! How an item lies in memory: a header of one word, then what the header says.
+//! Layout of an item in memory: a header of one word, followed by optional fields, key and value.
 //!
 //! ```text
 //!   WORDS   MEANING
@@ -9,19 +9,20 @@
 //!   0 or 1  slack: how many words from here on are left of what was allocated, this one counted
 //! ```
 //!
-//! The thesis' header also has the keyhash and the allocated size. The key says the first, and
-//! the second is only needed where it differs: so an item costs 4 bytes and not 24.
+//! The header in the thesis also contains the key hash and the allocated size. The first can be
+//! computed from the key, and the second is needed only if it differs from the size needed, so the
+//! header takes 4 bytes instead of 24.
 
 use super::error::{Error, Result};
 use super::key::HashedKey;
 use super::memory::{WORD, Words};
 use super::mode::Mode;
 
-/// The longest key in bytes.
+/// Maximum length of a key in bytes.
 pub const MAX_KEY_BYTES: usize = (1 << KEY_BITS) - 1;
-/// The longest value in bytes.
+/// Maximum length of a value in bytes.
 pub const MAX_VALUE_BYTES: usize = (1 << VALUE_BITS) - 1;
-/// The time that never comes: an item that expires then does not expire.
+/// Expiry time of an item that never expires.
 pub const NEVER: u64 = u64::MAX;
 
 const VALUE_BITS: u32 = 20;
@@ -30,7 +31,7 @@ const EXPIRES: u32 = 1 << 30;
 const SLACK: u32 = 1 << 31;
 const _: () = assert!(VALUE_BITS + KEY_BITS == 30);
 
-/// The most words of an item.
+/// Maximum number of words of an item.
 pub(super) const MAX_WORDS: usize = 3 + MAX_KEY_BYTES.div_ceil(WORD) + MAX_VALUE_BYTES.div_ceil(WORD);
 
 /// The first word of an item.
@@ -41,7 +42,7 @@ impl Header {
     /// Returns the header of an item without slack.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] when key or value are longer than a table takes.
+    /// [`Error::TooLarge`] if the key or the value is too long.
     #[inline]
     pub(super) fn new(key: &[u8], value: &[u8], expires_at: u64) -> Result<Header> {
         if key.len() > MAX_KEY_BYTES || value.len() > MAX_VALUE_BYTES {
@@ -73,19 +74,19 @@ impl Header {
         if self.0 & EXPIRES == 0 { 1 } else { 3 }
     }
 
-    /// Returns the words from the header to the key.
+    /// Returns the offset of the key from the header, in words.
     #[inline(always)]
     pub(super) fn key_at(self) -> usize {
         self.lead()
     }
 
-    /// Returns the words from the header to the value.
+    /// Returns the offset of the value from the header, in words.
     #[inline(always)]
     pub(super) fn value_at(self) -> usize {
         self.lead() + self.key_len().div_ceil(WORD)
     }
 
-    /// Returns the words that the item needs.
+    /// Returns the number of words that the item needs.
     #[inline(always)]
     pub(super) fn needed(self) -> usize {
         self.value_at() + self.value_len().div_ceil(WORD)
@@ -102,11 +103,11 @@ fn too_large(key: usize, value: usize) -> Error {
     Error::TooLarge { what, bytes, most }
 }
 
-/// Returns the header of the item at `at` if it is that of a key.
+/// Returns the header of the item at `at` if the item has the given key.
 #[inline(always)]
 pub(super) fn header_of<M: Mode>(words: &Words<M>, at: usize, key: HashedKey<'_>) -> Option<Header> {
     let header = Header::load(words, at);
-    // Another thread may be writing over it: then the header is none.
+    // Another thread may be overwriting the item, in which case the header may be invalid.
     if M::SHARED && at + header.needed() > words.len() {
         return None;
     }
@@ -114,7 +115,7 @@ pub(super) fn header_of<M: Mode>(words: &Words<M>, at: usize, key: HashedKey<'_>
     is_same.then_some(header)
 }
 
-/// Returns the words that were allocated for the item at `at`.
+/// Returns the number of words allocated for the item at `at`.
 #[inline]
 pub(super) fn allocated<M: Mode>(words: &Words<M>, at: usize) -> usize {
     let header = Header::load(words, at);
@@ -150,7 +151,7 @@ pub(super) fn write<M: Mode>(
     words.write(at + header.value_at(), value);
 }
 
-/// Returns when the item expires, or [`NEVER`].
+/// Returns the expiry time of the item, or [`NEVER`].
 #[inline(always)]
 pub(super) fn expires_at<M: Mode>(words: &Words<M>, at: usize, header: Header) -> u64 {
     if header.0 & EXPIRES == 0 {

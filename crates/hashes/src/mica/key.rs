@@ -2,7 +2,7 @@
 
 use alluvium_base::checksum::seeded;
 
-/// A key with its hash, computed once: by a client, or where a request comes in.
+/// A key with its hash, computed once: by a client, or on receipt of a request.
 ///
 /// ```
 /// use alluvium_hashes::mica::HashedKey;
@@ -25,8 +25,8 @@ impl<'a> HashedKey<'a> {
         HashedKey { hash, bytes }
     }
 
-    /// Returns a key whose hash a client has computed, under the table's seed. With another
-    /// hash the key has another life: it is found by that hash, and S3-FIFO drops it early.
+    /// Creates a key from a hash that a client has computed under the table's seed. With a
+    /// different hash, the key is located only by that hash, and S3-FIFO evicts it early.
     #[must_use]
     #[inline]
     pub fn received(hash: u64, bytes: &'a [u8]) -> HashedKey<'a> {

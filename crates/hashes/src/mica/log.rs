@@ -1,44 +1,44 @@
-//! A circular log of items: new ones at its tail, the oldest fall off at its head.
+//! A circular log of items: new items are appended at its tail, the oldest are dropped at its head.
 //!
-//! Offsets count from the first append on and wrap after `offset_bits` (Lim 2015, §5.3.2). An
-//! offset's lower bits are the position in memory, its upper bits how often the log went
-//! around. So a log needs no power of two of bytes: positions from its length up to the next
-//! power of two do not occur, and yet no lookup divides.
+//! Offsets count from the first append and wrap around after `offset_bits` bits (Lim 2015, §5.3.2).
+//! The lower bits of an offset are the position in memory, the upper bits count the rounds. The
+//! length of a log need not be a power of two: positions from its length up to the next power of
+//! two are skipped, so that lookups need no division.
 //!
-//! An item is never cut at the end of memory: behind the last position lie as many words as the
-//! longest item has. The thesis maps the first pages again behind the last; this is the same
-//! for readers, and works with huge pages everywhere, which pages of a shared file do not.
+//! An item is never split at the end of memory: the memory continues after the last position for
+//! the length of the longest item. The thesis maps the first pages again after the last. This is
+//! equivalent for readers, and works with huge pages everywhere, unlike pages of a shared file.
 
 use super::memory::WORD;
 use super::mode::Mode;
 use super::sync::{AtomicU64, Ordering, fence};
 use std::marker::PhantomData;
 
-/// Where a log begins and ends. The items' words are the caller's.
+/// The bounds of a log. The words of the items are owned by the caller.
 #[derive(Debug)]
 pub(super) struct Log<M> {
-    /// The first word.
+    /// First word of the log.
     base: usize,
-    /// Bytes of items at most.
+    /// Capacity in bytes.
     len: u64,
-    /// Bits of an offset that are a position.
+    /// Number of lower bits of an offset that are a position.
     position_bits: u32,
-    /// The offset before the first: all bits of one.
+    /// Bit mask of an offset.
     mask: u64,
-    /// The offset of the oldest item. Writers alone ask for it.
+    /// Offset of the oldest item. Used only by writers.
     head: AtomicU64,
-    /// The offset behind the newest item, or behind what is being written.
+    /// Offset after the newest item, including an item being written.
     tail: AtomicU64,
-    /// Bytes from head to tail. Writers alone ask for it.
+    /// Bytes from head to tail. Used only by writers.
     used: AtomicU64,
     mode: PhantomData<M>,
 }
 
 impl<M: Mode> Log<M> {
-    /// Returns an empty log of `len` bytes whose memory begins at the word `base`.
+    /// Creates an empty log of `len` bytes whose memory begins at the word `base`.
     ///
     /// # Panics
-    /// When an offset has not twice as many values as there are positions.
+    /// If offsets do not have at least twice as many values as there are positions.
     pub(super) fn new(base: usize, len: usize, offset_bits: u32) -> Log<M> {
         let position_bits = len.next_power_of_two().ilog2();
         assert!(
@@ -58,39 +58,39 @@ impl<M: Mode> Log<M> {
         }
     }
 
-    /// Returns the bytes of items that the log holds at most.
+    /// Returns the capacity in bytes.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Returns the bytes from head to tail.
+    /// Returns the number of bytes from head to tail.
     #[inline]
     pub(super) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed) as usize
     }
 
-    /// Returns the word at which the item at `offset` begins.
+    /// Returns the first word of the item at `offset`.
     #[inline(always)]
     pub(super) fn word(&self, offset: u64) -> usize {
         self.base + (offset & ((1 << self.position_bits) - 1)) as usize / WORD
     }
 
-    /// Returns how long ago, in bytes and gaps, the item at `offset` was appended. It orders
-    /// items.
+    /// Returns the distance of the item at `offset` from the tail, in bytes including gaps. It
+    /// orders items by age.
     #[inline(always)]
     pub(super) fn age(&self, offset: u64) -> u64 {
         self.tail.load(Ordering::Relaxed).wrapping_sub(offset) & self.mask
     }
 
-    /// Returns whether nothing has been written over the item at `offset` (M3).
+    /// Returns whether the item at `offset` was not overwritten (M3).
     #[inline(always)]
     pub(super) fn holds(&self, offset: u64) -> bool {
         self.age(offset) <= 1 << self.position_bits
     }
 
-    /// Returns whether the item at `offset` is in the older half: nearer to the head than to
-    /// the tail.
+    /// Returns whether the item at `offset` is in the older half, closer to the head than to the
+    /// tail.
     #[inline]
     pub(super) fn is_in_older_half(&self, offset: u64) -> bool {
         let (tail, mask) = (self.tail.load(Ordering::Relaxed), (1 << self.position_bits) - 1);
@@ -103,19 +103,19 @@ impl<M: Mode> Log<M> {
         2 * bytes > self.used.load(Ordering::Relaxed)
     }
 
-    /// Returns the offset of the oldest item, or none of an empty log.
+    /// Returns the offset of the oldest item, or `None` if the log is empty.
     #[inline]
     pub(super) fn oldest(&self) -> Option<u64> {
         (self.used() > 0).then(|| self.head.load(Ordering::Relaxed))
     }
 
-    /// Returns whether an item of `words` can be appended now.
+    /// Returns whether an item of `words` words can be appended now.
     #[inline(always)]
     pub(super) fn has_space(&self, words: usize) -> bool {
         self.used() + words * WORD <= self.len()
     }
 
-    /// Forgets the oldest item, which has this many words.
+    /// Drops the oldest item, which has `words` words.
     #[inline]
     pub(super) fn drop_oldest(&self, words: usize) {
         let (head, used, bytes) = (self.head.load(Ordering::Relaxed), self.used(), words * WORD);
@@ -125,8 +125,8 @@ impl<M: Mode> Log<M> {
         self.used.store((used - bytes) as u64, Ordering::Relaxed);
     }
 
-    /// Takes words at the tail, and returns their offset. From here on readers know that what
-    /// was there is written over.
+    /// Allocates words at the tail and returns their offset. From now on readers treat the previous
+    /// content as overwritten.
     #[inline]
     pub(super) fn append(&self, words: usize) -> u64 {
         assert!(self.has_space(words), "{words} words, {} bytes used", self.used());
@@ -134,14 +134,14 @@ impl<M: Mode> Log<M> {
         self.tail.store(self.advance(offset, bytes), Ordering::Relaxed);
         self.used.store(self.used() as u64 + bytes, Ordering::Relaxed);
         if M::SHARED {
-            // Before the words: a reader that sees one of them sees the tail, after its own
-            // fence.
+            // The tail is stored before the words: a reader that sees one of them sees the new tail
+            // after its own fence.
             fence(Ordering::Release);
         }
         offset
     }
 
-    /// Returns the offset that is `bytes` later.
+    /// Returns the offset `bytes` bytes later.
     #[inline]
     fn advance(&self, offset: u64, bytes: u64) -> u64 {
         let position = (offset & ((1 << self.position_bits) - 1)) + bytes;
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
     use std::collections::VecDeque;
 
-    /// Appends items of random lengths, and compares with a queue of them.
+    /// Appends items of random lengths, and compares the log with a queue.
     #[test]
     fn an_offset_is_held_until_it_is_written_over_also_when_offsets_wrap() {
         for (seed, len) in [(1, 1000), (2, 1024), (3, 4096), (4, 3004), (5, 16_000)] {
@@ -189,7 +189,7 @@ mod tests {
                     ages.all(|age| std::mem::replace(&mut last, age) > age),
                     "ages fall"
                 );
-                // What was written over is not held.
+                // Overwritten items are not held.
                 let (start, end) = (log.word(offset), log.word(offset) + words);
                 while let Some(&(old, _)) = dropped.front()
                     && dropped.len() > 4 * len / 100

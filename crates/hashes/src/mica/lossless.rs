@@ -1,8 +1,8 @@
-//! Store mode: nothing is lost, and a set that does not fit is refused.
+//! Store mode: no item is evicted, and a set that does not fit is rejected.
 //!
-//! Items lie in a heap of segregated fits, and are found by chains of buckets (Lim 2015,
-//! §5.3.4). The version of a chain's first bucket tells readers of changes to all of it. What
-//! is freed is written over only after that version was raised, so that no reader returns it.
+//! Items are in a heap with segregated fits and are located by chains of buckets (Lim 2015,
+//! §5.3.4). The version of a chain's first bucket covers the whole chain. Freed memory is
+//! overwritten only after that version was incremented, so that no reader returns overwritten data.
 
 use super::bucket::{self, Bucket, Entry, Writing};
 use super::chain::{Chains, Slot};
@@ -16,22 +16,22 @@ use super::mode::Mode;
 use super::stats::{Event, Stats, Tally};
 use super::sync::{AtomicU64, Latch, Ordering};
 
-/// How large a store is.
+/// Size of a store.
 #[derive(Clone, Copy, Debug)]
 pub struct LosslessOptions {
-    /// Bytes of items, headers included.
+    /// Bytes of items, including headers.
     pub heap_bytes: usize,
-    /// Buckets that chains begin with, of 15 entries and 128 bytes each.
+    /// Number of first buckets of chains, with 15 entries and 128 bytes each.
     pub buckets: usize,
-    /// Buckets for chains to grow by.
+    /// Number of buckets by which chains can grow.
     pub spare_buckets: usize,
-    /// What hashes of keys are computed with.
+    /// Seed of key hashes.
     pub seed: u64,
 }
 
 impl LosslessOptions {
-    /// Returns the options of a store for `items` of some `item_bytes` each, key and value: 11
-    /// for a bucket, and a tenth of spare buckets.
+    /// Returns the options of a store for `items` items whose keys and values have `item_bytes`
+    /// bytes: 11 items per bucket, and a tenth of spare buckets.
     ///
     /// ```
     /// use alluvium_hashes::mica::LosslessOptions;
@@ -50,10 +50,10 @@ impl LosslessOptions {
     }
 }
 
-/// Items for a bucket: then a tenth of spare buckets suffices.
+/// Items per bucket for which a tenth of spare buckets suffices.
 const ITEMS_PER_BUCKET: usize = 11;
 
-/// The most bytes of a heap.
+/// Maximum bytes of a heap.
 const MOST_BYTES: usize = 4 << 30;
 
 /// A partition in store mode.
@@ -65,7 +65,7 @@ pub struct Lossless<M> {
     seed: u64,
     most_words: usize,
     typical_words: usize,
-    /// The bucket that is asked next for what has expired.
+    /// Next bucket to search for expired items.
     next: AtomicU64,
     buckets: usize,
     items: AtomicU64,
@@ -74,11 +74,11 @@ pub struct Lossless<M> {
 }
 
 impl<M: Mode> Lossless<M> {
-    /// Returns an empty store.
+    /// Creates an empty store.
     ///
     /// # Errors
-    /// [`Error::BadOption`] when a size makes no sense, [`Error::Memory`] when the system gives
-    /// no memory.
+    /// [`Error::BadOption`] if a size is invalid, [`Error::Memory`] if the system does not provide
+    /// the memory.
     pub fn new(options: &LosslessOptions) -> Result<Lossless<M>> {
         let bad = |option, why: String| Err(Error::BadOption { option, why });
         if !(1..=1 << 31).contains(&options.buckets) || options.spare_buckets > 1 << 31 {
@@ -108,37 +108,37 @@ impl<M: Mode> Lossless<M> {
         })
     }
 
-    /// Returns the seed that hashes of keys are computed with.
+    /// Returns the seed of key hashes.
     #[must_use]
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// Returns what was done so far.
+    /// Returns the statistics.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.tally.stats()
     }
 
-    /// Returns the items that there are, expired ones included.
+    /// Returns the number of items, including expired ones.
     #[must_use]
     pub fn items(&self) -> usize {
         self.items.load(Ordering::Relaxed) as usize
     }
 
-    /// Returns the bytes of the heap: all, and those in use.
+    /// Returns the bytes of the heap: the total, and those in use.
     #[must_use]
     pub fn heap_bytes(&self) -> (usize, usize) {
         self.heap.bytes()
     }
 
-    /// Returns the spare buckets: all, and those in use.
+    /// Returns the number of spare buckets: the total, and those in use.
     #[must_use]
     pub fn spare_buckets(&self) -> (usize, usize) {
         self.chains.spare()
     }
 
-    /// Returns the bytes of memory that the store reaches in the end.
+    /// Returns the maximum memory of the store, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.words.len() * WORD + self.chains.bytes()
@@ -163,7 +163,7 @@ impl<M: Mode> Lossless<M> {
         })
     }
 
-    /// Allocates an item and writes it. The caller has locked its chain.
+    /// Allocates and writes an item. The caller has locked its chain.
     fn write(&self, key: HashedKey<'_>, header: Header, (value, expires_at): (&[u8], u64)) -> Result<Entry> {
         let needed = header.needed();
         let at = self.heap.allocate(&self.words, needed).ok_or(Error::OutOfSpace {
@@ -174,7 +174,7 @@ impl<M: Mode> Lossless<M> {
         Ok(Entry::new(bucket::tag(key.hash()), (at * WORD) as u64))
     }
 
-    /// Takes an item out of its chain, and frees it. The caller has locked the chain.
+    /// Removes an item from its chain and frees it. The caller has locked the chain.
     fn remove(&self, first: usize, at: Slot, entry: Entry) {
         self.chains.remove(first, at);
         self.heap.free(&self.words, Self::word(entry));
@@ -182,7 +182,7 @@ impl<M: Mode> Lossless<M> {
             .store(self.items.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
     }
 
-    /// Returns an item of a chain that has expired.
+    /// Returns an expired item of a chain.
     fn expired(&self, first: usize, now: u64) -> Option<(Slot, Entry)> {
         let mut number = Some(first);
         while let Some(bucket) = number {
@@ -237,7 +237,7 @@ impl<M: Mode> Core for Lossless<M> {
         self.find_in(self.chains.first(key.hash()), key)
     }
 
-    /// Returns whether it is still there: the version of the chain says that alone.
+    /// Always true, because the version of the chain alone detects changes.
     #[inline(always)]
     fn holds(&self, _found: Found) -> bool {
         true

@@ -1,8 +1,8 @@
-//! Cache mode: items in a circular log, found by an index that forgets.
+//! Cache mode: items in a circular log, with a lossy index.
 //!
-//! A set never looks for another slot than one of its key's bucket: where all are taken, one
-//! item is no longer found (Lim 2015, §5.3.3). Entries may lead to what is no longer in the
-//! log; that is told by their offset.
+//! A set uses only the slots of its key's bucket: if all are occupied, the entry of another item is
+//! replaced, and that item can no longer be found (Lim 2015, §5.3.3). Entries of items that are no
+//! longer in the log are recognised by their offset.
 
 use super::bucket::{self, Bucket, Entry, Writing};
 use super::core::{Core, Found};
@@ -17,27 +17,28 @@ use super::stats::{Event, Stats, Tally};
 use super::sweep::Sweep;
 use super::sync::Latch;
 
-/// How large a cache is, and what it evicts.
+/// Size and eviction policy of a cache.
 #[derive(Clone, Copy, Debug)]
 pub struct LossyOptions {
-    /// Bytes of items, headers included.
+    /// Bytes of items, including headers.
     pub log_bytes: usize,
-    /// Buckets of the index, of 15 entries and 128 bytes each.
+    /// Number of buckets of the index, with 15 entries and 128 bytes each.
     pub buckets: usize,
-    /// Bytes of the longest item, header included. As many lie unused behind the log.
+    /// Maximum bytes of an item, including its header. The log has that many unused bytes after its
+    /// end.
     pub longest_item_bytes: usize,
-    /// What is evicted first.
+    /// Eviction policy.
     pub eviction: Eviction,
-    /// Bits of an offset, at most 48, and 47 for S3-FIFO. Fewer make offsets wrap early, for
-    /// tests.
+    /// Bits of an offset: at most 48, or 47 for S3-FIFO. Smaller values make offsets wrap around
+    /// early, for tests.
     pub offset_bits: u32,
-    /// What hashes of keys are computed with.
+    /// Seed of key hashes.
     pub seed: u64,
 }
 
 impl LossyOptions {
-    /// Returns the options of a cache for this many bytes of items, of some `item_bytes` each,
-    /// key and value.
+    /// Returns the options of a cache for `log_bytes` bytes of items whose keys and values have
+    /// `item_bytes` bytes on average.
     ///
     /// ```
     /// use alluvium_hashes::mica::LossyOptions;
@@ -58,14 +59,14 @@ impl LossyOptions {
     }
 }
 
-/// Items that a bucket gets on average: then an item costs 16 bytes more than key and value,
-/// and 3 in 100 are evicted by another of their bucket before their time.
+/// Average number of items per bucket. With this number an item costs 16 bytes in addition to key
+/// and value, and 3 in 100 items are displaced prematurely by another item of their bucket.
 pub(super) const ITEMS_PER_BUCKET: usize = 12;
 
-/// The part of the memory that is S3-FIFO's small log.
+/// Fraction of the memory used for S3-FIFO's small log.
 const SMALL_PART: usize = 10;
 
-/// The fewest words of a log.
+/// Minimum number of words of a log.
 const LEAST_WORDS: usize = if cfg!(alluvium_model_check) { 8 } else { 64 };
 
 /// A partition in cache mode.
@@ -75,14 +76,14 @@ pub struct Lossy<M> {
     pub(super) buckets: Buckets<M>,
     pub(super) logs: [Log<M>; 2],
     pub(super) eviction: Eviction,
-    /// The bit of a place that says which log; behind the last bit if there is one only.
+    /// Bit of a place that selects the log; beyond the last bit if there is only one log.
     ring_bit: u32,
-    /// Up to this age an entry of each log is worth keeping.
+    /// Maximum age at which an entry of each log is retained.
     pub(super) worth: [u64; 2],
     pub(super) seed: u64,
-    /// The most words of an item.
+    /// Maximum number of words of an item.
     most_words: usize,
-    /// The words of an item for which log and index fit each other.
+    /// Number of words of an item for which log and index are balanced.
     typical_words: usize,
     pub(super) sweep: Sweep,
     pub(super) latch: Latch,
@@ -90,11 +91,11 @@ pub struct Lossy<M> {
 }
 
 impl<M: Mode> Lossy<M> {
-    /// Returns an empty cache.
+    /// Creates an empty cache.
     ///
     /// # Errors
-    /// [`Error::BadOption`] when sizes do not fit each other, [`Error::Memory`] when the system
-    /// gives none.
+    /// [`Error::BadOption`] if the sizes are inconsistent, [`Error::Memory`] if the system does not
+    /// provide the memory.
     pub fn new(options: &LossyOptions) -> Result<Lossy<M>> {
         let has_two = options.eviction == Eviction::S3Fifo;
         let shares = shares(options, has_two)?;
@@ -103,7 +104,7 @@ impl<M: Mode> Lossy<M> {
         let worth = [span(shares[0]) + ghosts, span(shares[1])];
         let most_words = most_words(options, shares[usize::from(has_two)]);
         let sweep = Sweep::new(options, worth[0].max(worth[1]), most_words * WORD)?;
-        // Behind each log, the rest of an item that begins before its end.
+        // After each log there is space for the rest of an item that begins before its end.
         let words = shares.map(|share| share / WORD + most_words.min(share / 2 / WORD));
         let log = |base, at: usize| Log::new(base, shares[at], options.offset_bits);
         Ok(Lossy {
@@ -122,19 +123,19 @@ impl<M: Mode> Lossy<M> {
         })
     }
 
-    /// Returns the seed that hashes of keys are computed with.
+    /// Returns the seed of key hashes.
     #[must_use]
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// Returns what was done so far.
+    /// Returns the statistics.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.tally.stats()
     }
 
-    /// Returns the bytes of memory that the cache reaches in the end.
+    /// Returns the maximum memory of the cache, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.words.len() * WORD + size_of_val(self.buckets.all())
@@ -193,8 +194,8 @@ impl<M: Mode> Lossy<M> {
         None
     }
 
-    /// Records an access to what was found; the caller has excluded other writers, and locked
-    /// the bucket. Returns where the item is now.
+    /// Records an access to an item. The caller has excluded other writers and locked the bucket.
+    /// Returns the current location of the item.
     fn accessed(&self, found: Found, now: u64) -> Found {
         let bucket = &self.buckets.all()[found.bucket];
         let moves = match self.eviction {
@@ -219,7 +220,7 @@ impl<M: Mode> Lossy<M> {
         Found { entry, at, ..found }
     }
 
-    /// Counts an access in the entry, whether the bucket is locked or not.
+    /// Counts an access in the entry. The bucket need not be locked.
     #[inline]
     fn count_access(&self, bucket: &Bucket, found: Found) {
         let accesses = found.entry.accesses();
@@ -229,8 +230,8 @@ impl<M: Mode> Lossy<M> {
         }
     }
 
-    /// Forgets a ghost of the key, if there is one: an entry with its tag that leads to what
-    /// was dropped from the small log a while ago. Returns whether there was.
+    /// Removes a ghost of the key, if there is one: an entry with the key's tag whose item was
+    /// dropped from the small log recently. Returns whether there was one.
     fn take_ghost(&self, bucket: &Bucket, tag: u64) -> bool {
         if self.eviction != Eviction::S3Fifo {
             return false;
@@ -250,7 +251,7 @@ impl<M: Mode> Lossy<M> {
         false
     }
 
-    /// Returns the slot for a new entry, and whether it had one that led to an item.
+    /// Returns the slot for a new entry, and whether its present entry leads to an item.
     fn choose_slot(&self, bucket: &Bucket) -> (usize, bool) {
         let mut best = (0, 0, false);
         for slot in 0..bucket::WAYS {
@@ -273,7 +274,7 @@ impl<M: Mode> Lossy<M> {
         (best.1, best.2)
     }
 
-    /// Writes a new item; the caller has excluded other writers, and locked the bucket.
+    /// Writes a new item. The caller has excluded other writers and locked the bucket.
     fn insert(
         &self,
         number: usize,
@@ -357,11 +358,12 @@ impl<M: Mode> Core for Lossy<M> {
             Eviction::Lru | Eviction::ApproximateLru => {
                 let number = self.number(key.hash());
                 let bucket = &self.buckets.all()[number];
-                // While another thread writes, readers do not wait: accesses are a sample then.
+                // If another thread is writing, the access is not recorded, so that readers do not
+                // wait; recorded accesses are then a sample.
                 let Some(_writing) = Writing::<M>::try_begin(&self.latch, bucket) else {
                     return found;
                 };
-                // It may have been moved or dropped since it was found.
+                // The item may have been moved or dropped in the meantime.
                 match self.find_in(number, key) {
                     Some(found) => self.accessed(found, now),
                     None => found,
@@ -409,13 +411,13 @@ impl<M: Mode> Core for Lossy<M> {
         was_live
     }
 
-    /// Frees nothing: what has expired leaves the log when it is the oldest.
+    /// Frees nothing, because expired items leave the log when they are the oldest.
     fn reclaim(&self, _now: u64, _buckets: usize) -> usize {
         0
     }
 }
 
-/// Returns the most words of an item, of which the larger log holds at least two.
+/// Returns the maximum words of an item: the larger log must hold at least two items.
 fn most_words(options: &LossyOptions, log_bytes: usize) -> usize {
     (options.longest_item_bytes.min(log_bytes / 2) / WORD).min(item::MAX_WORDS)
 }

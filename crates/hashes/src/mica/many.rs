@@ -1,4 +1,4 @@
-//! Many keys at once, in partitions that other threads read and write meanwhile.
+//! Operations on many keys, in partitions that other threads use concurrently.
 
 use super::bucket::partition;
 use super::core::{Core, read};
@@ -9,14 +9,14 @@ use super::pipeline::{self, Burst};
 use std::borrow::Borrow;
 use std::marker::PhantomData;
 
-/// Whether accesses count for what is evicted.
+/// Whether accesses influence eviction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Accesses {
     Counted,
     Ignored,
 }
 
-/// Looks up keys as a pipeline, each in its partition.
+/// Looks up keys in a pipeline, each in its partition.
 pub(super) fn get_many<C: Core, T: Borrow<C>>(
     tables: &[T],
     keys: &[HashedKey<'_>],
@@ -35,7 +35,7 @@ pub(super) fn get_many<C: Core, T: Borrow<C>>(
         table,
     };
     pipeline::run(&mut lookups, keys.len());
-    // Only sums over partitions are told.
+    // Only sums over partitions are reported.
     tables[0].borrow().tally().read(keys.len() as u64, lookups.hits);
 }
 
@@ -85,7 +85,7 @@ impl<C: Core, T: Borrow<C>, R: FnMut(usize, Option<&[u8]>)> Burst for Lookups<'_
     }
 }
 
-/// Sets keys to values as a pipeline, each in its partition.
+/// Sets keys to values in a pipeline, each in its partition.
 pub(super) fn set_many<C: Core, T: Borrow<C>>(
     tables: &[T],
     items: &[(HashedKey<'_>, &[u8])],

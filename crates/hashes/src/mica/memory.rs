@@ -1,10 +1,9 @@
-//! The memory of a partition, and every pointer into it: words for items, buckets for the
-//! index.
+//! The memory of a partition, and all pointers into it: words for items, buckets for the index.
 //!
-//! Both are anonymous memory, in huge pages where the system has them and in small ones
-//! otherwise. In shared modes every access is atomic, word by word: readers may see a mixture
-//! of old and new words, and find that out by the versions and offsets around them (M4). In
-//! exclusive mode the same words are copied as plain memory.
+//! Both are anonymous memory, in huge pages if the system has them. In shared modes every access is
+//! atomic, word by word. Readers may see a mixture of old and new words, and detect that by the
+//! surrounding versions and offsets (M4). In exclusive mode the same words are accessed as plain
+//! memory.
 
 use super::bucket::Bucket;
 #[cfg(not(alluvium_model_check))]
@@ -17,19 +16,20 @@ use std::marker::PhantomData;
 #[cfg(not(alluvium_model_check))]
 use alluvium_storage::memory::Anonymous;
 
-/// The bytes of a word: items begin at multiples of it.
+/// Bytes of a word, the alignment of items.
 pub(super) const WORD: usize = size_of::<u32>();
 
-/// Up to this many bytes are copied and compared word by word in every mode: a call costs more.
+/// Up to this number of bytes, data is copied and compared word by word in every mode, because a
+/// call costs more.
 const SHORT: usize = 32;
 
-/// Words of a line of the processor's cache.
+/// Words per cache line.
 const LINE: usize = 16;
 
-/// Words that are asked for early, of a longer item.
+/// Maximum number of words prefetched of an item.
 const MOST_PREFETCHED: usize = 4 * LINE;
 
-/// Words for items, zero at first.
+/// Words for items, initially zero.
 #[derive(Debug)]
 pub struct Words<M> {
     #[cfg(not(alluvium_model_check))]
@@ -40,7 +40,7 @@ pub struct Words<M> {
 }
 
 impl<M: Mode> Words<M> {
-    /// Returns `count` zero words.
+    /// Reserves `count` zero words.
     #[cfg(not(alluvium_model_check))]
     pub(super) fn reserve(count: usize) -> Result<Words<M>> {
         let memory = reserve(count.checked_mul(WORD))?;
@@ -48,7 +48,7 @@ impl<M: Mode> Words<M> {
         Ok(Words { memory, mode })
     }
 
-    /// Returns `count` zero words.
+    /// Reserves `count` zero words.
     #[cfg(alluvium_model_check)]
     pub(super) fn reserve(count: usize) -> Result<Words<M>> {
         let memory = (0..count).map(|_| AtomicU32::new(0)).collect();
@@ -70,7 +70,7 @@ impl<M: Mode> Words<M> {
         &self.memory
     }
 
-    /// Returns how many words there are.
+    /// Returns the number of words.
     pub(super) fn len(&self) -> usize {
         self.all().len()
     }
@@ -87,20 +87,21 @@ impl<M: Mode> Words<M> {
         self.all()[at].store(word, Ordering::Relaxed);
     }
 
-    /// Returns two words at `at` as one number, the lower half first.
+    /// Returns two words at `at` as an integer, lower half first.
     #[inline]
     pub(super) fn load_pair(&self, at: usize) -> u64 {
         u64::from(self.load(at)) | u64::from(self.load(at + 1)) << 32
     }
 
-    /// Writes a number as two words at `at`, the lower half first.
+    /// Writes an integer as two words at `at`, lower half first.
     #[inline]
     pub(super) fn store_pair(&self, at: usize, pair: u64) {
         self.store(at, pair as u32);
         self.store(at + 1, (pair >> 32) as u32);
     }
 
-    /// Writes bytes from the word `at` on. What is left of the last word is undefined.
+    /// Writes bytes starting at the word `at`. The remaining bytes of the last word are
+    /// unspecified.
     #[inline]
     pub(super) fn write(&self, at: usize, bytes: &[u8]) {
         let words = &self.all()[at..at + bytes.len().div_ceil(WORD)];
@@ -123,7 +124,8 @@ impl<M: Mode> Words<M> {
         }
     }
 
-    /// Copies bytes from the word `at` on. In shared modes they may be a mixture.
+    /// Copies bytes starting at the word `at`. In shared modes the result may be a mixture of old
+    /// and new data.
     #[inline]
     pub(super) fn read(&self, at: usize, bytes: &mut [u8]) {
         let words = &self.all()[at..at + bytes.len().div_ceil(WORD)];
@@ -137,7 +139,7 @@ impl<M: Mode> Words<M> {
         }
     }
 
-    /// Returns whether the bytes from the word `at` on are these.
+    /// Returns whether the bytes starting at the word `at` equal `bytes`.
     #[inline]
     pub(super) fn equals(&self, at: usize, bytes: &[u8]) -> bool {
         let words = &self.all()[at..at + bytes.len().div_ceil(WORD)];
@@ -150,8 +152,7 @@ impl<M: Mode> Words<M> {
                 || words[whole.len()].load(Ordering::Relaxed).to_ne_bytes()[..rest.len()] == *rest)
     }
 
-    /// Copies words to a place before or behind them. Ranges may overlap if the target is
-    /// before.
+    /// Copies words. The ranges may overlap if the target is before the source.
     #[inline]
     pub(super) fn copy(&self, from: usize, to: usize, count: usize) {
         let (source, target) = (&self.all()[from..from + count], &self.all()[to..to + count]);
@@ -160,7 +161,7 @@ impl<M: Mode> Words<M> {
         }
     }
 
-    /// Returns bytes in place.
+    /// Returns a reference to bytes in place.
     ///
     /// # Safety
     /// The mode is exclusive, and nothing is written while the slice lives.
@@ -173,7 +174,8 @@ impl<M: Mode> Words<M> {
         unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), len) }
     }
 
-    /// Asks for the lines of the words from `at` on. The processor follows long ones by itself.
+    /// Prefetches the words starting at `at`. For long items, the hardware prefetcher fetches the
+    /// rest.
     #[inline(always)]
     pub(super) fn prefetch(&self, at: usize, count: usize) {
         let last = count.clamp(1, MOST_PREFETCHED) - 1;
@@ -185,7 +187,7 @@ impl<M: Mode> Words<M> {
     }
 }
 
-/// Returns fewer bytes than a word has as a word, filled with zeros.
+/// Returns a partial word, padded with zeros.
 #[inline]
 fn partial(rest: &[u8]) -> u32 {
     let mut last = [0; WORD];
@@ -193,7 +195,7 @@ fn partial(rest: &[u8]) -> u32 {
     u32::from_ne_bytes(last)
 }
 
-/// The buckets of an index, empty at first.
+/// Buckets of an index, initially empty.
 #[derive(Debug)]
 pub(super) struct Buckets<M> {
     #[cfg(not(alluvium_model_check))]
@@ -204,7 +206,7 @@ pub(super) struct Buckets<M> {
 }
 
 impl<M: Mode> Buckets<M> {
-    /// Returns `count` empty buckets.
+    /// Reserves `count` empty buckets.
     #[cfg(not(alluvium_model_check))]
     pub(super) fn reserve(count: usize) -> Result<Buckets<M>> {
         let memory = reserve(count.checked_mul(size_of::<Bucket>()))?;
@@ -212,7 +214,7 @@ impl<M: Mode> Buckets<M> {
         Ok(Buckets { memory, mode })
     }
 
-    /// Returns `count` empty buckets.
+    /// Reserves `count` empty buckets.
     #[cfg(alluvium_model_check)]
     pub(super) fn reserve(count: usize) -> Result<Buckets<M>> {
         let memory = (0..count).map(|_| Bucket::default()).collect();
@@ -241,7 +243,7 @@ impl<M: Mode> Buckets<M> {
     }
 }
 
-/// Reserves memory, and asks for huge pages.
+/// Reserves memory, preferably in huge pages.
 #[cfg(not(alluvium_model_check))]
 fn reserve(len: Option<usize>) -> Result<Anonymous> {
     let refused = |why: String| Error::Memory { why };

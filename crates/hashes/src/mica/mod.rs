@@ -1,7 +1,8 @@
-//! Hash tables in memory, after MICA (Lim 2015, chapter 5; Lim et al., NSDI 2014).
+//! In-memory hash tables after MICA (Lim 2015, chapter 5; Lim et al., NSDI 2014).
 //!
-//! A key's hash tells its partition, its bucket there and its tag. A bucket of two lines leads to
-//! the item: so a lookup waits for memory twice, and in a burst not even that (`pipeline.rs`).
+//! A key's hash determines its partition, its bucket in the partition, and its tag. A bucket of two
+//! cache lines leads to the item, so a lookup has two cache misses, and in a burst hardly any
+//! (`pipeline.rs`).
 //!
 //! ```text
 //!   mode      Erew · Crew · Crcw            who reads and writes
@@ -11,32 +12,33 @@
 //!   full      evicts (policy.rs)            is an error
 //! ```
 //!
-//! *Knows*: how items lie in memory and are found, what a cache evicts, how readers meet writers.
+//! *Knows*: the layout of items in memory, how they are located, what a cache evicts, how readers
+//! and writers synchronise.
 //!
-//! *Does not know*: clocks (time is a parameter), threads (handles say which may do what), what a
-//! value means.
+//! *Does not know*: clocks (time is a parameter), threads (handles determine who may do what), the
+//! meaning of a value.
 //!
-//! *Read in this order*: [`Cache`] and `handle.rs`, the ways in; `bucket.rs`, `item.rs`; `log.rs`,
-//! `lossy.rs`, `policy.rs`, `evict.rs`, `sweep.rs`, `content.rs`;
-//! `heap.rs`, `chain.rs`, `lossless.rs`; `core.rs`
-//! for readers beside writers, `model_check.rs` for what is checked of that; `memory.rs`, which has
-//! all that is `unsafe` but a few lines; `ring.rs`, by which requests reach another thread.
+//! *Read in this order*: the entry points [`Cache`] and `handle.rs`; `bucket.rs`, `item.rs`;
+//! `log.rs`, `lossy.rs`, `policy.rs`, `evict.rs`, `sweep.rs`, `content.rs`; `heap.rs`, `chain.rs`,
+//! `lossless.rs`; `core.rs` (readers concurrent with writers), `model_check.rs` (what is checked of
+//! that); `memory.rs`, which contains nearly all `unsafe` code; `ring.rs`, which passes requests to
+//! another thread.
 //!
 //! Invariants:
 //!
-//! - **M1** Partition, bucket and tag of a key come from slices of its hash that do not overlap.
+//! - **M1** Partition, bucket and tag of a key come from disjoint slices of its hash.
 //! - **M2** A lookup compares the whole key of the item that an entry leads to.
-//! - **M3** An item in a log is read only while its offset is held: nothing has been written over
-//!   it. The tail is raised before words are.
-//! - **M4** In shared modes, what was read counts only if, after the last word was copied, the
-//!   bucket's version is even and the same, and the offset still held.
-//! - **M5** No entry outlives a turn of the offsets: sweeps clear it before.
-//! - **M6** Writers of a partition exclude each other; a writer changes a bucket, or an item that
-//!   it leads to, only while the bucket's version is odd.
-//! - **M7** A table in store mode has every key that was set and not deleted, or the set failed and
-//!   changed nothing.
+//! - **M3** An item in a log is read only while its offset is held, that is, not overwritten. The
+//!   tail is advanced before words are written.
+//! - **M4** In shared modes, data that was read is valid only if, after the last word was copied,
+//!   the bucket's version is even and unchanged, and the offset is still held.
+//! - **M5** No entry survives a wraparound of the offsets, because sweeps clear it before.
+//! - **M6** Writers of a partition exclude each other. A writer changes a bucket, or an item that
+//!   the bucket leads to, only while the bucket's version is odd.
+//! - **M7** A table in store mode contains every key that was set and not deleted, unless the set
+//!   failed and changed nothing.
 //!
-//! `ring.rs` has M8.
+//! M8 is in `ring.rs`.
 
 mod bucket;
 mod cache;

@@ -1,4 +1,4 @@
-//! Who may read and write a partition, chosen when the code is compiled.
+//! Access modes of a partition, chosen at compile time.
 
 use std::cell::Cell;
 use std::fmt::Debug;
@@ -10,14 +10,14 @@ mod sealed {
 
 /// An access mode of a partition (Lim 2015, §5.3.1).
 pub trait Mode: sealed::Sealed + Debug + Send + 'static {
-    /// Whether threads read while another writes.
+    /// Whether threads read while another thread writes.
     const SHARED: bool;
     /// Whether several threads write.
     const LOCKED: bool;
 }
 
-/// Exclusive read, exclusive write: one thread at a time does everything. Nothing is
-/// synchronised.
+/// Exclusive read, exclusive write: only one thread uses the partition at a time, without
+/// synchronisation.
 #[derive(Debug)]
 pub struct Erew(PhantomData<Cell<()>>);
 

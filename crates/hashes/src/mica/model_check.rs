@@ -6,15 +6,15 @@
 //!     cargo test -p alluvium-hashes --lib --release model_check
 //! ```
 //!
-//! The tables are the real ones, with two entries a bucket and a log of two items, so that a
-//! single append writes over what a reader copies.
+//! The tables are the real ones, with two entries per bucket and a log of two items, so that a
+//! single append overwrites an item that a reader copies.
 
 use super::core::Core;
 use super::mode::{Crcw, Crew};
 use super::{Eviction, HashedKey, Lossless, LosslessOptions, Lossy, LossyOptions, NEVER, Shared, Writer};
 use loom::thread;
 
-/// Keys in different buckets of two, and with different tags.
+/// Keys in different buckets of two, with different tags.
 const KEYS: [(u64, [u8; 4]); 3] = [(1, *b"aaaa"), (1 << 47 | 2, *b"bbbb"), (1 << 47 | 3, *b"cccc")];
 
 fn key(number: usize) -> HashedKey<'static> {
@@ -22,7 +22,7 @@ fn key(number: usize) -> HashedKey<'static> {
     HashedKey::received(*hash, bytes)
 }
 
-/// A value of two words, which differ from any other value's.
+/// A value of two words, which differ from those of any other value.
 fn value(version: u8) -> [u8; 8] {
     [version; 8]
 }
@@ -52,8 +52,7 @@ where
     Lossless::new(&options).unwrap()
 }
 
-/// Reads a key once, while `write` runs. Returns the version that the value has, if there is
-/// one.
+/// Reads a key once, concurrently with `write`. Returns the version in the value, if there is one.
 fn read_beside<C>(mut writer: Writer<C>, write: impl FnOnce(&mut Writer<C>) + Send + 'static) -> Option<u8>
 where
     C: Core<Mode = Crew> + Send + Sync + 'static,
@@ -78,7 +77,7 @@ fn a_reader_never_returns_what_an_append_for_another_bucket_writes() {
         let mut writer = Writer::new(Lossy::<Crew>::new(&lossy(Eviction::Fifo)).unwrap());
         writer.set(key(0), &value(1), NEVER, 0).unwrap();
         writer.set(key(1), &value(2), NEVER, 0).unwrap();
-        // The log is full: this is written where the first item was.
+        // The log is full, so this overwrites the first item.
         let read = read_beside(writer, |writer| writer.set(key(2), &value(3), NEVER, 0).unwrap());
         assert!(matches!(read, None | Some(1)), "{read:?}");
     });
@@ -100,7 +99,7 @@ fn a_reader_finds_an_item_that_its_writer_moves() {
         let mut writer = Writer::new(Lossy::<Crew>::new(&lossy(Eviction::Lru)).unwrap());
         writer.set(key(0), &value(1), NEVER, 0).unwrap();
         writer.set(key(1), &value(2), NEVER, 0).unwrap();
-        // It is the oldest, and moves to where it is: over itself.
+        // The item is the oldest, and is moved to its own position.
         let read = read_beside(writer, |writer| {
             assert!(writer.get(key(0), 0, &mut Vec::new()));
         });

@@ -1,5 +1,5 @@
-//! A burst of requests as a pipeline: while one is executed, the memory of later ones is
-//! fetched.
+//! Pipelined execution of a burst of requests: while one request is executed, the memory of later
+//! ones is prefetched.
 //!
 //! ```text
 //!   step      1   2   3   4   5
@@ -8,21 +8,21 @@
 //!   group 2           B   I   E        E  executes
 //! ```
 //!
-//! The thesis goes two by two (Lim 2015, §5.3.3). A processor keeps more lines in flight today,
-//! so a group has [`WIDTH`] requests.
+//! The thesis uses groups of two (Lim 2015, §5.3.3). Current processors support more outstanding
+//! cache misses, so a group has [`WIDTH`] requests.
 
-/// Requests of a group. A lookup among items of 96 MiB takes 84 ns of processor time with 2, 57 ns
-/// with 4, 47 ns with 8 and with 16, and 210 ns without a pipeline (`benches/mica`).
+/// Requests per group. A lookup among items of 96 MiB takes 84 ns of processor time with groups of
+/// 2, 57 ns with 4, 47 ns with 8 and with 16, and 210 ns without a pipeline (`benches/mica`).
 pub(super) const WIDTH: usize = 8;
 
-/// What is done for each request, by its number, in this order.
+/// The stages of each request, in this order. Requests are identified by their index.
 pub(super) trait Burst {
     fn prefetch_bucket(&mut self, number: usize);
     fn prefetch_item(&mut self, number: usize);
     fn execute(&mut self, number: usize);
 }
 
-/// Runs a burst of `count` requests. Executes them in their order.
+/// Runs a burst of `count` requests, and executes them in order.
 #[inline]
 pub(super) fn run(burst: &mut impl Burst, count: usize) {
     let group = |number: usize| (number * WIDTH).min(count)..((number + 1) * WIDTH).min(count);

@@ -1,59 +1,59 @@
-//! What a cache evicts: pure decisions.
+//! Eviction policy of a cache: pure decisions.
 //!
-//! S3-FIFO (Yang et al., SOSP 2023) on circular logs: new items go to a small log, a tenth of
-//! the memory. What was asked for twice there moves on to the main log, the rest leaves an
-//! entry in the index that leads nowhere: the ghost by which a soon return is known. What was
-//! asked for in the main log goes around once more for each access, up to three.
+//! S3-FIFO (Yang et al., SOSP 2023) on circular logs: new items are appended to a small log, a
+//! tenth of the memory. Items accessed at least twice in it move to the main log. Others leave a
+//! ghost, an entry in the index that leads to no item, by which an early return of the key is
+//! recognised. Items accessed in the main log go around once more per access, up to three times.
 
-/// Which items a cache evicts first.
+/// Order in which a cache evicts items.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Eviction {
-    /// The oldest.
+    /// The oldest item first.
     Fifo,
-    /// The one not asked for the longest: every access copies the item to the tail.
+    /// The least recently accessed item first: every access copies the item to the tail.
     Lru,
-    /// Nearly that: an access copies the item only if it is nearer to the head than to the
+    /// Approximately LRU: an access copies the item only if it is closer to the head than to the
     /// tail.
     ApproximateLru,
-    /// Those asked for once only, before others: an access counts, and copies nothing.
+    /// Items accessed only once before others: an access increments a counter and copies nothing.
     #[default]
     S3Fifo,
 }
 
-/// Which of a cache's logs.
+/// One of a cache's logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ring {
-    /// The only one, or for S3-FIFO the small one that new items enter.
+    /// The only log, or in S3-FIFO the small log for new items.
     First,
-    /// That of S3-FIFO for items that were asked for.
+    /// The log of S3-FIFO for items that were accessed.
     Main,
 }
 
-/// What becomes of the oldest item of a log.
+/// Decision about the oldest item of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It is dropped.
+    /// Drop the item.
     Drop,
-    /// It goes to the tail of the main log, with this count of accesses.
+    /// Move the item to the tail of the main log, with this access count.
     Move { accesses: u64 },
 }
 
-/// Whether the main log takes another item without dropping one.
+/// Whether the main log can accept an item without dropping one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MainLog {
     HasSpace,
     IsFull,
 }
 
-/// Moves to the tail that an append waits for at most; then items are dropped whatever was
-/// asked for.
+/// Maximum number of moves during one append; afterwards items are dropped even if they were
+/// accessed.
 pub(super) const MOST_MOVES: u32 = 64;
 
-/// Accesses from which on an item of the small log moves to the main one.
+/// Number of accesses at which an item of the small log moves to the main log.
 const PROMOTED: u64 = 2;
 
-/// Decides what becomes of the oldest item under S3-FIFO. While the main log has space, it
-/// takes all that the small one has no space for.
+/// Decides about the oldest item under S3-FIFO. While the main log has free space, it accepts all
+/// items that are pushed out of the small log.
 pub(super) fn fate(ring: Ring, accesses: u64, moves: u32, main: MainLog) -> Fate {
     match ring {
         Ring::First if main == MainLog::HasSpace => Fate::Move { accesses: 0 },
@@ -66,7 +66,7 @@ pub(super) fn fate(ring: Ring, accesses: u64, moves: u32, main: MainLog) -> Fate
     }
 }
 
-/// What is known of an entry, when a bucket needs a slot.
+/// State of an entry that may be replaced when a bucket needs a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Candidate {
     pub(super) ring: Ring,
@@ -76,8 +76,9 @@ pub(super) struct Candidate {
     pub(super) age: u64,
 }
 
-/// Returns how well a slot may be taken: the greatest is. First entries that lead nowhere, the
-/// oldest of them; ghosts after others. Then those asked for least, the oldest of them.
+/// Returns the priority for replacing a slot; the greatest is replaced. Entries that lead to no
+/// item come first, oldest first, with ghosts after others. Then come the entries with the fewest
+/// accesses, oldest first.
 pub(super) fn score(candidate: Candidate) -> u64 {
     debug_assert!(candidate.age < 1 << 48 && candidate.accesses <= 3);
     match candidate {

@@ -1,21 +1,22 @@
-//! A ring of frames between two threads, by which requests reach the thread of their partition.
+//! A ring of frames between two threads, which passes requests to the thread of their partition.
 //!
-//! One thread asks, the other answers in the same memory, and the first takes the answers. Two
-//! counts say whose a frame is; each is written by one thread alone, once a burst:
-//!
+//! One thread writes requests, the other replaces each by its reply in the same frame, and the
+//! first consumes the replies. Two counters determine the owner of a frame. Each is written by a
+//! single thread, once per burst:
 //! ```text
 //!   answered         asked         answered + frames
 //!      ├── answerer's ──┼── asker's ────┤      what it has asked, and not taken, is behind `answered`
 //! ```
 //!
-//! - **M8** A frame is reached by one thread: by the answerer from `answered` on and before
-//!   `asked`, otherwise by the asker. Raising a count hands frames over, with what is in them.
+//! - **M8** A frame is accessed by a single thread: by the answerer from `answered` up to but
+//!   excluding `asked`, otherwise by the asker. Incrementing a counter transfers frames and their
+//!   contents.
 
 use super::sync::{AtomicU64, Cell, Ordering};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// The bytes of a request, or of the reply that was made of it.
+/// The bytes of a request, or of the reply to it.
 #[derive(Debug)]
 pub struct Frame {
     bytes: Box<[u8]>,
@@ -23,28 +24,28 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Returns what is in it.
+    /// Returns the contents.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
 
-    /// Returns all its memory.
+    /// Returns the whole buffer.
     pub fn buffer(&mut self) -> &mut [u8] {
         &mut self.bytes
     }
 
-    /// Sets how long what is in it is.
+    /// Sets the length of the contents.
     ///
     /// # Panics
-    /// When that is more than its memory.
+    /// If it exceeds the size of the buffer.
     pub fn set_length(&mut self, bytes: usize) {
         assert!(bytes <= self.bytes.len(), "{bytes} of {}", self.bytes.len());
         self.length = bytes;
     }
 }
 
-/// A count on a line of its own.
+/// A counter on its own cache line.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Count(AtomicU64);
@@ -52,11 +53,11 @@ struct Count(AtomicU64);
 #[derive(Debug)]
 struct Ring {
     frames: Box<[Cell<Frame>]>,
-    /// Frames that were asked so far. The asker writes it.
+    /// Number of frames sent so far. Written by the asker.
     asked: Count,
-    /// Frames that were answered so far. The answerer writes it.
+    /// Number of frames answered so far. Written by the answerer.
     answered: Count,
-    /// Whether one of the two has gone.
+    /// Whether one of the two ends was dropped.
     is_left: AtomicBool,
 }
 
@@ -66,28 +67,28 @@ impl Ring {
     }
 }
 
-/// The end of a ring that asks.
+/// The end of a ring that sends requests.
 #[derive(Debug)]
 pub struct Asker {
     ring: Arc<Ring>,
-    /// Frames that were written so far, the last of them not handed over yet.
+    /// Number of frames written so far, including unsent ones.
     written: u64,
-    /// Frames whose answers were taken.
+    /// Number of replies consumed.
     taken: u64,
-    /// `answered`, as it was seen last.
+    /// The last value seen of the ring's `answered`.
     answered: u64,
 }
 
-/// The end of a ring that answers.
+/// The end of a ring that sends replies.
 #[derive(Debug)]
 pub struct Answerer {
     ring: Arc<Ring>,
     answered: u64,
-    /// `asked`, as it was seen last.
+    /// The last value seen of the ring's `asked`.
     asked: u64,
 }
 
-/// Returns the ends of a ring of `frames` frames of `bytes` bytes each.
+/// Creates a ring of `frames` frames of `bytes` bytes each, and returns its ends.
 ///
 /// ```
 /// use alluvium_hashes::mica::ring;
@@ -106,7 +107,7 @@ pub struct Answerer {
 /// ```
 ///
 /// # Panics
-/// When there are to be no frames.
+/// If `frames` is zero.
 #[must_use]
 pub fn ring(frames: usize, bytes: usize) -> (Asker, Answerer) {
     assert!(frames > 0, "a ring has frames");
@@ -135,14 +136,13 @@ pub fn ring(frames: usize, bytes: usize) -> (Asker, Answerer) {
 }
 
 impl Asker {
-    /// Returns how many frames are neither written nor waited for.
+    /// Returns the number of free frames.
     #[must_use]
     pub fn free(&self) -> usize {
         self.ring.frames.len() - (self.written - self.taken) as usize
     }
 
-    /// Returns the next frame to be written, if one is free. The next [`Asker::send`] hands it
-    /// over.
+    /// Returns the next frame to write, if one is free. The next [`Asker::send`] sends it.
     pub fn next_frame(&mut self) -> Option<&mut Frame> {
         if self.free() == 0 {
             return None;
@@ -154,22 +154,22 @@ impl Asker {
         Some(unsafe { self.ring.cell(number).reach_mut() })
     }
 
-    /// Takes the frame back that [`Asker::next_frame`] has returned last, before it is sent.
+    /// Reverts the last [`Asker::next_frame`], before the frame is sent.
     ///
     /// # Panics
-    /// When all were sent.
+    /// If all frames were sent.
     pub fn unwrite(&mut self) {
         let asked = self.ring.asked.0.load(Ordering::Relaxed);
         assert!(self.written > asked, "what was sent is not taken back");
         self.written -= 1;
     }
 
-    /// Hands over all frames that were written.
+    /// Sends all frames that were written.
     pub fn send(&mut self) {
         self.ring.asked.0.store(self.written, Ordering::Release);
     }
 
-    /// Returns how many answers there are that were not taken.
+    /// Returns the number of replies that were not consumed yet.
     pub fn poll(&mut self) -> usize {
         self.answered = self.ring.answered.0.load(Ordering::Acquire);
         assert!(
@@ -179,10 +179,10 @@ impl Asker {
         (self.answered - self.taken) as usize
     }
 
-    /// Returns the answer at `index` of those that [`Asker::poll`] has counted.
+    /// Returns the reply at `index` among those counted by [`Asker::poll`].
     ///
     /// # Panics
-    /// When there are not as many.
+    /// If `index` is out of range.
     #[must_use]
     pub fn reply(&self, index: usize) -> &[u8] {
         let number = self.taken + index as u64;
@@ -192,16 +192,16 @@ impl Asker {
         unsafe { self.ring.cell(number).reach() }.bytes()
     }
 
-    /// Frees the frames of the first `count` answers.
+    /// Consumes the first `count` replies and frees their frames.
     ///
     /// # Panics
-    /// When there are not as many.
+    /// If there are fewer replies.
     pub fn take(&mut self, count: usize) {
         assert!(self.taken + count as u64 <= self.answered, "{count} answers");
         self.taken += count as u64;
     }
 
-    /// Returns whether the answerer has gone.
+    /// Returns whether the answerer was dropped.
     #[must_use]
     pub fn is_left(&self) -> bool {
         self.ring.is_left.load(Ordering::Acquire)
@@ -209,7 +209,7 @@ impl Asker {
 }
 
 impl Answerer {
-    /// Returns how many frames wait for answers.
+    /// Returns the number of frames that wait for a reply.
     pub fn poll(&mut self) -> usize {
         self.asked = self.ring.asked.0.load(Ordering::Acquire);
         let waiting = self.asked - self.answered;
@@ -223,30 +223,30 @@ impl Answerer {
         self.ring.cell(number)
     }
 
-    /// Returns what is in the frame at `index` of those that [`Answerer::poll`] has counted.
+    /// Returns the contents of the frame at `index` among those counted by [`Answerer::poll`].
     ///
     /// # Panics
-    /// When there are not as many.
+    /// If `index` is out of range.
     #[must_use]
     pub fn bytes(&self, index: usize) -> &[u8] {
         // SAFETY: it was asked and not answered: the answerer alone reaches it (M8).
         unsafe { self.cell(index).reach() }.bytes()
     }
 
-    /// Returns the frame at `index` of those that [`Answerer::poll`] has counted.
+    /// Returns the frame at `index` among those counted by [`Answerer::poll`].
     ///
     /// # Panics
-    /// When there are not as many.
+    /// If `index` is out of range.
     pub fn frame(&mut self, index: usize) -> &mut Frame {
         // SAFETY: it was asked and not answered, and `self` is borrowed as long as the frame: the
         // answerer alone reaches it (M8).
         unsafe { self.cell(index).reach_mut() }
     }
 
-    /// Hands the first `count` frames back, as answers.
+    /// Returns the first `count` frames to the asker, as replies.
     ///
     /// # Panics
-    /// When there are not as many.
+    /// If fewer frames are waiting.
     pub fn publish(&mut self, count: usize) {
         let answered = self.answered + count as u64;
         assert!(answered <= self.asked, "{count} frames were not asked");
@@ -254,7 +254,7 @@ impl Answerer {
         self.ring.answered.0.store(answered, Ordering::Release);
     }
 
-    /// Returns whether the asker has gone.
+    /// Returns whether the asker was dropped.
     #[must_use]
     pub fn is_left(&self) -> bool {
         self.ring.is_left.load(Ordering::Acquire)
@@ -382,7 +382,8 @@ mod model_check {
     use super::*;
     use loom::thread;
 
-    /// Two frames go round three times. The model checker's cells find two threads in one frame.
+    /// Two frames go around three times. The model checker's cells detect two threads that access
+    /// the same frame.
     #[test]
     fn a_frame_has_one_thread_at_a_time() {
         loom::model(|| {

@@ -1,9 +1,9 @@
-//! What a table has done so far.
+//! Statistics of a table.
 
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts since a table was made.
+/// Counters since a table was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Lookups.
@@ -12,21 +12,21 @@ pub struct Stats {
     pub hits: u64,
     /// Items written, in place or not.
     pub sets: u64,
-    /// Items written in the place of their key's last one.
+    /// Items overwritten in place.
     pub updates_in_place: u64,
     /// Keys deleted.
     pub deletes: u64,
-    /// Items that left a log at its head, used or not.
+    /// Items that left a log at its head, live or not.
     pub dropped: u64,
-    /// Those of them that could be found until then. Only S3-FIFO knows it.
+    /// Of these, items that were live until then. Counted only under S3-FIFO.
     pub evicted: u64,
-    /// Items copied to the tail of a log, because they were asked for.
+    /// Items copied to the tail of a log because of accesses.
     pub moved: u64,
-    /// Items whose entry in the index was taken by another.
+    /// Items whose index entry was replaced by another.
     pub displaced: u64,
-    /// Sets of keys that were evicted a short while before (S3-FIFO).
+    /// Sets of keys that were evicted recently (S3-FIFO).
     pub returned: u64,
-    /// Entries that led nowhere and were cleared by sweeps.
+    /// Stale entries cleared by sweeps.
     pub swept: u64,
 }
 
@@ -46,7 +46,7 @@ impl AddAssign for Stats {
     }
 }
 
-/// What a writer does.
+/// An event counted by a writer.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event {
     Set,
@@ -61,7 +61,7 @@ pub(super) enum Event {
 }
 
 const EVENTS: usize = Event::Sweep as usize + 1;
-/// Readers count in lines of their own, so that they do not take one from each other.
+/// Number of read counters. Threads use different cache lines, so that they do not contend for one.
 const STRIPES: usize = 16;
 
 #[derive(Debug, Default)]
@@ -78,7 +78,7 @@ pub struct Tally {
     reads: [Stripe; STRIPES],
 }
 
-/// Returns the stripe of this thread.
+/// Returns the index of this thread's stripe.
 fn stripe() -> usize {
     static THREADS: AtomicU64 = AtomicU64::new(0);
     thread_local! {
@@ -87,7 +87,7 @@ fn stripe() -> usize {
     STRIPE.with(|stripe| *stripe)
 }
 
-/// Adds to a counter that a single thread changes at a time.
+/// Adds to a counter that has a single writer at a time.
 #[inline(always)]
 fn add(counter: &AtomicU64, count: u64) {
     counter.store(
@@ -97,20 +97,20 @@ fn add(counter: &AtomicU64, count: u64) {
 }
 
 impl Tally {
-    /// Counts what a writer does, which has excluded other writers.
+    /// Counts an event of a writer that excludes other writers.
     #[inline(always)]
     pub(super) fn count(&self, event: Event) {
         add(&self.events[event as usize], 1);
     }
 
-    /// Counts lookups, of the only thread.
+    /// Counts lookups of the only thread.
     #[inline(always)]
     pub(super) fn read_alone(&self, gets: u64, hits: u64) {
         add(&self.reads[0].gets, gets);
         add(&self.reads[0].hits, hits);
     }
 
-    /// Counts lookups, of one of several threads.
+    /// Counts lookups of one of several threads.
     #[inline]
     pub(super) fn read(&self, gets: u64, hits: u64) {
         let stripe = &self.reads[stripe()];

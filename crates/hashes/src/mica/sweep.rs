@@ -1,31 +1,32 @@
-//! When which bucket is swept, so that no entry outlives a turn of the offsets.
+//! Schedule of sweeps, which clear stale entries before the offsets wrap around.
 //!
-//! Offsets wrap: an entry that leads to what was dropped long ago would, after 2⁴⁸ bytes, lead
-//! to another item. Each append pays for a part of a sweep; all buckets are swept before an
-//! entry can have become so old (Lim 2015, §5.3.3).
+//! Offsets wrap around: after 2⁴⁸ bytes, an entry of an item that was dropped long ago would lead
+//! to another item. Each append pays for a part of a sweep, so that all buckets are swept before an
+//! entry can be that old (Lim 2015, §5.3.3).
 
 use super::error::{Error, Result};
 use super::lossy::LossyOptions;
 use super::sync::{AtomicU64, Ordering};
 
-/// Where a sweep is. Writers alone ask.
+/// State of a sweep. Used only by writers.
 #[derive(Debug)]
 pub(super) struct Sweep {
-    /// Appended bytes that pay for a bucket.
+    /// Number of appended bytes per bucket swept.
     bytes_per_bucket: u64,
     next: AtomicU64,
     credit: AtomicU64,
 }
 
 impl Sweep {
-    /// Plans sweeps for entries that are kept up to an age of `worth`, and items of at most
-    /// `most_bytes`.
+    /// Schedules sweeps for entries that are retained up to the age `worth`, and items of at most
+    /// `most_bytes` bytes.
     ///
     /// # Errors
-    /// [`Error::BadOption`] when offsets have too few bits for that.
+    /// [`Error::BadOption`] if offsets have too few bits for that.
     pub(super) fn new(options: &LossyOptions, worth: u64, most_bytes: usize) -> Result<Sweep> {
         let turn = 1_u64 << options.offset_bits;
-        // Gaps in the offsets at most double the bytes. Half of the time is enough for a sweep.
+        // Gaps in the offsets at most double the bytes. A sweep is completed in half of the
+        // available time.
         let left = turn.saturating_sub(worth + 2 * most_bytes as u64);
         let bytes_per_bucket = left / 4 / options.buckets as u64;
         if bytes_per_bucket == 0 {
@@ -43,7 +44,7 @@ impl Sweep {
         })
     }
 
-    /// Sweeps as many buckets as `bytes` that were appended pay for.
+    /// Sweeps the number of buckets that `bytes` appended bytes pay for.
     #[inline]
     pub(super) fn after(&self, bytes: usize, buckets: usize, mut sweep: impl FnMut(usize)) {
         let mut credit = self.credit.load(Ordering::Relaxed) + bytes as u64;

@@ -1,11 +1,11 @@
-//! The atomics of the tables: the standard ones, or the model checker's under
+//! Atomics of the tables: those of the standard library, or those of the model checker under
 //! `--cfg alluvium_model_check`.
 
 #[cfg(alluvium_model_check)]
 mod chosen {
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-    /// A value that two threads hand to each other.
+    /// A value that is passed between two threads.
     #[derive(Debug)]
     pub(crate) struct Cell<T>(loom::cell::UnsafeCell<T>);
 
@@ -14,13 +14,13 @@ mod chosen {
             Cell(loom::cell::UnsafeCell::new(value))
         }
 
-        /// As the other one.
+        /// As in the other implementation.
         pub(crate) unsafe fn reach(&self) -> &T {
             // SAFETY: the caller promises it, and the model checker looks whether it is so.
             self.0.with(|value| unsafe { &*value })
         }
 
-        /// As the other one.
+        /// As in the other implementation.
         pub(crate) unsafe fn reach_mut(&self) -> &mut T {
             // SAFETY: the caller promises it, and the model checker looks whether it is so.
             self.0.with_mut(|value| unsafe { &mut *value })
@@ -37,7 +37,7 @@ mod chosen {
 mod chosen {
     pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-    /// A value that two threads hand to each other.
+    /// A value that is passed between two threads.
     #[derive(Debug)]
     pub(crate) struct Cell<T>(std::cell::UnsafeCell<T>);
 
@@ -46,14 +46,15 @@ mod chosen {
             Cell(std::cell::UnsafeCell::new(value))
         }
 
-        /// Returns the value, while no thread changes it.
+        /// Returns a reference to the value. No thread may change it during the borrow.
         #[inline]
         pub(crate) unsafe fn reach(&self) -> &T {
             // SAFETY: the caller promises it.
             unsafe { &*self.0.get() }
         }
 
-        /// Returns the value, while no other thread reaches it.
+        /// Returns a mutable reference to the value. No other thread may access it during the
+        /// borrow.
         #[inline]
         #[allow(
             clippy::mut_from_ref,
@@ -65,10 +66,10 @@ mod chosen {
         }
     }
 
-    /// How often a thread spins before it yields the processor: the holder may be descheduled.
+    /// Number of spins before a thread yields the processor, because the holder may be descheduled.
     const SPINS: u32 = 64;
 
-    /// Waits a moment for another thread; `turns` is how often that was done before.
+    /// Waits briefly for another thread; `turns` is the number of previous waits.
     #[cold]
     pub(crate) fn spin(turns: u32) {
         if turns < SPINS {
@@ -85,15 +86,15 @@ pub(crate) use chosen::{AtomicU32, AtomicU64, Cell, Ordering, fence, spin};
 // once, one of them to change it.
 unsafe impl<T: Send> Sync for Cell<T> {}
 
-/// A lock that is held for the time of an append. It has no queue: holders are few and quick.
+/// A lock held for the duration of an append. It has no queue, because holders are few and fast.
 #[derive(Debug, Default)]
 pub(crate) struct Latch(AtomicU32);
 
-/// Holds a [`Latch`] until it is dropped.
+/// Holds a [`Latch`] until dropped.
 pub(crate) struct Latched<'a>(&'a Latch);
 
 impl Latch {
-    /// Waits until no other thread holds the latch, and takes it.
+    /// Acquires the latch, waiting until no other thread holds it.
     pub(crate) fn lock(&self) -> Latched<'_> {
         let mut turns = 0;
         loop {
@@ -105,7 +106,7 @@ impl Latch {
         }
     }
 
-    /// Takes the latch, unless a thread holds it.
+    /// Acquires the latch, unless a thread holds it.
     #[inline]
     pub(crate) fn try_lock(&self) -> Option<Latched<'_>> {
         let taken = self

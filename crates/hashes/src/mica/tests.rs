@@ -1,4 +1,4 @@
-//! Cache mode from inside: what no handle shows.
+//! Internal tests of cache mode, for properties that no handle exposes.
 
 use super::bucket::{Entry, WAYS};
 use super::core::Core;
@@ -20,7 +20,8 @@ fn options(eviction: Eviction, log_bytes: usize, buckets: usize) -> LossyOptions
     }
 }
 
-/// The logs' tails as numbers that do not wrap, and since when each entry is there.
+/// Tails of the logs as counters that do not wrap around, and the time at which each entry was
+/// written.
 struct Unwrapped {
     tails: [u64; 2],
     last: [u64; 2],
@@ -28,8 +29,8 @@ struct Unwrapped {
 }
 
 impl Unwrapped {
-    /// Follows the tails, and checks that no entry is older than a turn of the offsets. Returns the
-    /// greatest age.
+    /// Follows the tails, and checks that no entry survives a wraparound of the offsets. Returns
+    /// the greatest age.
     fn check(&mut self, table: &Lossy<Erew>, offset_bits: u32) -> u64 {
         let turn = 1 << offset_bits;
         for ring in 0..2 {
@@ -70,7 +71,7 @@ fn no_entry_outlives_a_turn_of_the_offsets() {
             let mut random = fastrand::Rng::with_seed(4);
             let mut greatest = 0;
             for step in 0..20_000_u64 {
-                // Few buckets are written to in a while: the others' entries become old.
+                // Few buckets are written in this phase, so that entries in the others grow old.
                 let key = step / 4000 * 1000 + random.u64(..60);
                 let bytes = key.to_le_bytes();
                 let key = HashedKey::new(options.seed, &bytes);
@@ -108,7 +109,7 @@ fn an_item_that_crosses_the_end_of_the_log_is_read_in_one_piece() {
         let mut read = vec![0; 150];
         table.words.read(start, &mut read);
         assert_eq!(read, value);
-        // What is older is still whole.
+        // Older items are still intact.
         if number > 3 {
             let bytes = (number - 3).to_le_bytes();
             let older = Core::find(&table, HashedKey::new(options.seed, &bytes)).unwrap();

@@ -1,5 +1,5 @@
-//! The bytes of a leaf, version 1: one page of records in the order of their keys' hashes. All
-//! integers little-endian; a *varint* is LEB128 of at most 10 bytes.
+//! Encoding of a leaf, version 1: one page of records in hash order. All integers are
+//! little-endian; a *varint* is LEB128 of at most 10 bytes.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -37,16 +37,16 @@ const SAME_KEY: u8 = 1 << 5;
 const KEY_APART: u8 = 1 << 6;
 const HAS_PREVIOUS: u8 = 1 << 7;
 
-/// A key, or where it is.
+/// A key, or a pointer to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyAt<'l> {
     /// The key itself.
     Here(&'l [u8]),
-    /// It is too long for a leaf.
+    /// A key that is too long for a leaf.
     Apart {
         /// Its hash.
         hash: u64,
-        /// Where it is.
+        /// Pointer to the key.
         pointer: ValuePointer,
     },
 }
@@ -56,44 +56,44 @@ pub enum KeyAt<'l> {
 pub struct Entry<'l> {
     /// The key.
     pub key: KeyAt<'l>,
-    /// Whether the record before is about the same key.
+    /// Whether the key is the same as in the previous record.
     pub is_same_key: bool,
-    /// The newest earlier run of the level that has a key with the same prefix.
+    /// The newest earlier run of the level that contains a key with the same prefix.
     pub previous: Option<u8>,
-    /// The message; its sequence number is less by the base of its run.
+    /// The message; its sequence number is relative to the base of its run.
     pub record: Record<'l>,
 }
 
-/// What is to be written of a key: its bytes, or that it is apart, with its hash.
+/// A key to be written, inline or separately.
 #[derive(Clone, Copy, Debug)]
 pub enum KeyPart<'k> {
-    /// The key of the record before.
+    /// The key of the previous record.
     Same,
     /// The key itself.
     Here(&'k [u8]),
-    /// Its hash; the pointer is filled in later.
+    /// A separate key, by its hash; the pointer is filled in later.
     Apart(u64),
 }
 
-/// What is to be written of a value: its bytes, or that it is apart.
+/// A value to be written, inline or separately.
 #[derive(Clone, Copy, Debug)]
 pub enum ValuePart<'v> {
     /// The value itself.
     Here(&'v [u8]),
-    /// The pointer is filled in later.
+    /// A separate value; the pointer is filled in later.
     Apart,
 }
 
-/// Where pointers of a record are to be filled in.
+/// Offsets of pointers that must be filled in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gaps {
-    /// That of the key.
+    /// Offset of the pointer to the key.
     pub key: Option<usize>,
-    /// That of the value.
+    /// Offset of the pointer to the value.
     pub value: Option<usize>,
 }
 
-/// A leaf that is being filled.
+/// A leaf being filled.
 #[derive(Debug, Default)]
 pub struct Draft {
     bytes: Vec<u8>,
@@ -101,14 +101,14 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Returns whether it has no record.
+    /// Returns whether the leaf has no record.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.records == 0
     }
 
-    /// Appends a record if the leaf stays within `most` bytes: where its pointers belong. None
-    /// where it does not fit.
+    /// Appends a record if the leaf then has at most `most` bytes, and returns the offsets of its
+    /// pointers. `None` if it does not fit.
     pub fn push(
         &mut self,
         key: KeyPart<'_>,
@@ -122,7 +122,7 @@ impl Draft {
         }
         let before = self.bytes.len();
         let mut gaps = Gaps::default();
-        // What was said of a key is not said again.
+        // The previous run is stored only with the first record of a key.
         let previous = previous.filter(|_| !matches!(key, KeyPart::Same));
         let mut head = kind as u8;
         for (is_set, bit) in [
@@ -174,7 +174,7 @@ impl Draft {
         Some(gaps)
     }
 
-    /// Fills a pointer in.
+    /// Fills in a pointer.
     pub fn fill(&mut self, at: usize, pointer: &ValuePointer) {
         let mut bytes = Vec::with_capacity(ValuePointer::BYTES);
         pointer.encode(&mut bytes);
@@ -182,7 +182,7 @@ impl Draft {
         gap.expect("the gap of a record").copy_from_slice(&bytes);
     }
 
-    /// Returns the page, and begins the next one.
+    /// Returns the page, and starts the next one.
     pub fn finish(&mut self, page_size: PageSize) -> Vec<u8> {
         let mut head = Vec::with_capacity(HEADER_BYTES);
         Writer::new(&mut head)
@@ -198,7 +198,7 @@ impl Draft {
     }
 }
 
-/// The records of a leaf, in order.
+/// Iterator over the records of a leaf.
 #[derive(Clone, Debug)]
 pub struct Entries<'l> {
     reader: Reader<'l>,
@@ -230,7 +230,7 @@ impl<'l> Entries<'l> {
         }
     }
 
-    /// Returns the next record; none behind the last.
+    /// Returns the next record; `None` after the last.
     ///
     /// # Errors
     /// [`Error::Corrupt`] at `place`.
@@ -314,7 +314,7 @@ impl<'l> Entries<'l> {
     }
 }
 
-/// Why a record cannot be read.
+/// Reason why a record is invalid.
 enum Bad {
     Cut(Truncated),
     Pointer(Box<Error>),

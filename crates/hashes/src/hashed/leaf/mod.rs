@@ -1,15 +1,15 @@
 //! Leaves: pages of records in the order of their keys' hashes.
 //!
-//! *Knows*: the bytes of a leaf; which of its records are about a key.
+//! *Knows*: the encoding of a leaf; which of its records belong to a key.
 //!
-//! *Does not know*: which leaf has a hash; where values are that are kept apart.
+//! *Does not know*: which leaf contains a hash; the location of separate values.
 //!
 //! *Read in this order*: `format`.
 //!
 //! Invariants:
 //!
-//! - **R1** Records of a leaf ascend by hash, those of one hash by key, and those of one key are
-//!   newest first.
+//! - **R1** The records of a leaf are ordered by hash, those with the same hash by key, and those
+//!   with the same key newest first.
 
 pub mod format;
 

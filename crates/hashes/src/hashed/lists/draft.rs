@@ -1,24 +1,24 @@
-//! A page of sketches that is being filled.
+//! A page of sketches being filled.
 
 use alluvium_filters::golomb::{BitWriter, Delta, Rice};
 
-/// A prefix with what is known of it.
+/// A prefix with a payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Sketch {
     /// The prefix.
     pub prefix: u64,
-    /// What is known of it: a run or a child, and characters; or the rest of a hash.
+    /// Payload: a run or a child, and characters; or the rest of a hash.
     pub payload: u64,
 }
 
-/// How sketches are coded.
+/// Encoding parameters of sketches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Coding {
-    /// Bits of a prefix.
+    /// Length of a prefix in bits.
     pub prefix_bits: u8,
-    /// Bits of a payload.
+    /// Length of a payload in bits.
     pub payload_bits: u8,
-    /// The parameter of the code of differences.
+    /// Rice parameter for the differences of prefixes.
     pub parameter: u8,
 }
 
@@ -31,16 +31,17 @@ impl Coding {
     }
 }
 
-/// Sketches after which a search can begin again.
+/// Number of sketches per group; a search can start at any group.
 const GROUP: u32 = 64;
-/// A difference with more ones than this begins a group instead: it would take more bits.
+/// Maximum unary length of an encoded difference. A greater difference starts a group instead,
+/// which needs fewer bits.
 const MOST_ONES: u64 = 90;
 
-/// A page that is being filled.
+/// A page being filled.
 #[derive(Debug)]
 pub struct Draft {
     pub(super) coding: Coding,
-    /// The first prefix of each group, and the bit at which it begins.
+    /// First prefix and bit offset of each group.
     pub(super) groups: Vec<(u64, u32)>,
     pub(super) bits: BitWriter,
     pub(super) entries: u32,
@@ -50,7 +51,7 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Begins a page.
+    /// Starts a page.
     #[must_use]
     pub fn new(coding: Coding) -> Draft {
         Draft {
@@ -64,7 +65,7 @@ impl Draft {
         }
     }
 
-    /// Returns whether it has no sketch.
+    /// Returns whether the page has no sketch.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries == 0
@@ -76,10 +77,10 @@ impl Draft {
         self.groups.first().map(|(prefix, _)| *prefix)
     }
 
-    /// Appends a sketch if the page stays within `page` bytes. Returns whether it did.
+    /// Appends a sketch if the page then has at most `page` bytes. Returns whether it was appended.
     ///
     /// # Panics
-    /// When its prefix is less than the one before.
+    /// If the prefix is less than the previous one.
     pub fn push(&mut self, sketch: Sketch, page: usize) -> bool {
         assert!(
             self.is_empty() || sketch.prefix >= self.last,

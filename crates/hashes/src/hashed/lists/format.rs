@@ -1,5 +1,5 @@
-//! The bytes of a page of sketches, version 1, and of what descriptions say of such pages. All
-//! integers little-endian; a *varint* is LEB128 of at most 10 bytes.
+//! Encoding of a page of sketches, version 1, and of the listing of such pages in descriptions. All
+//! integers are little-endian; a *varint* is LEB128 of at most 10 bytes.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -35,13 +35,13 @@ use alluvium_storage::{Error, PageSize, Place, Result};
 const PAGE_HEADER_BYTES: usize = 16;
 const GROUP_BYTES: usize = 12;
 
-/// Returns the bytes of a page with some groups, and sketches of some bits.
+/// Returns the bytes of a page with `groups` groups and `bits` bits of sketches.
 pub(super) fn sketch_page_bytes(groups: usize, bits: u64) -> usize {
     PAGE_HEADER_BYTES + GROUP_BYTES * groups + bits.div_ceil(8) as usize
 }
 
 impl Listing {
-    /// Appends its bytes.
+    /// Appends the encoded listing.
     pub(in crate::hashed) fn encode(&self, out: &mut Vec<u8>) {
         self.pages.encode(out);
         for &first in &self.firsts {
@@ -50,7 +50,7 @@ impl Listing {
         pages::encode_extents(&self.extents, out);
     }
 
-    /// Reads a listing of pages of sketches, or of others.
+    /// Decodes a listing. `has_sketches` is set if its pages contain sketches.
     pub(in crate::hashed) fn decode(
         reader: &mut Reader<'_>,
         place: &Place,
@@ -76,7 +76,7 @@ impl Listing {
 }
 
 impl Draft {
-    /// Returns the page, and begins the next one.
+    /// Returns the page, and starts the next one.
     #[must_use]
     pub fn finish(&mut self, page_size: PageSize) -> Vec<u8> {
         let coding = self.coding;
@@ -147,19 +147,19 @@ impl<'p> Sketches<'p> {
         })
     }
 
-    /// Returns how they are coded.
+    /// Returns the encoding parameters.
     #[must_use]
     pub fn coding(&self) -> Coding {
         self.coding
     }
 
-    /// Returns how many sketches it says there are.
+    /// Returns the number of sketches recorded in the page.
     #[must_use]
     pub fn len(&self) -> u32 {
         self.entries
     }
 
-    /// Returns whether there are none.
+    /// Returns whether there are no sketches.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries == 0
@@ -169,14 +169,14 @@ impl<'p> Sketches<'p> {
         self.groups.len() / GROUP_BYTES
     }
 
-    /// Returns the first prefix of a group, and where it begins.
+    /// Returns the first prefix and the bit offset of a group.
     fn group(&self, number: usize) -> std::result::Result<(u64, u64), Truncated> {
         let bytes = self.groups.get(number * GROUP_BYTES..).unwrap_or_default();
         let mut reader = Reader::new(bytes);
         Ok((reader.u64()?, reader.u32()?.into()))
     }
 
-    /// Returns the first group that may have a prefix.
+    /// Returns the first group that may contain a prefix.
     fn first_with(&self, prefix: u64) -> std::result::Result<usize, Truncated> {
         let (mut low, mut high) = (0, self.groups());
         while low < high {
@@ -186,12 +186,12 @@ impl<'p> Sketches<'p> {
                 false => high = middle,
             }
         }
-        // The group before may end with it.
+        // The previous group may end with the prefix.
         Ok(low.saturating_sub(1))
     }
 
-    /// Hands the sketches to `visit`, from one that is not behind a prefix on, in order, until it
-    /// says that it has enough.
+    /// Passes the sketches to `visit` in order, starting no later than the first one with the
+    /// prefix, until `visit` returns false.
     ///
     /// # Errors
     /// [`Error::Corrupt`] at `place`.
@@ -250,7 +250,7 @@ mod tests {
     fn example() -> (Vec<u8>, Vec<Sketch>) {
         let mut draft = Draft::new(CODING);
         let sketches = (0..300u64).map(|number| Sketch {
-            // Some prefixes come often, some are far from the one before.
+            // Some prefixes are frequent, some are far from the previous one.
             prefix: number / 3 * 7 + if number > 200 { 900_000 } else { 0 },
             payload: number % 256,
         });

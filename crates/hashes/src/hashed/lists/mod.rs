@@ -1,17 +1,17 @@
-//! Sketches in pages, which a description lists: what routing filters and routing trees are made
-//! of.
+//! Lists of sketches in pages with a description, used by routing filters and routing trees.
 //!
-//! *Knows*: how sketches are coded in pages, written and read; where a description and its pages
-//! are; which pages have a prefix.
+//! *Knows*: how sketches are encoded in pages, written and read; the location of a description and
+//! its pages; which pages contain a prefix.
 //!
-//! *Does not know*: what a prefix and a payload mean, or what else a description says.
+//! *Does not know*: the meaning of prefixes and payloads, the other contents of a description.
 //!
-//! *Read in this order*: this file, `draft.rs` (a page that is being filled), `format.rs`,
-//! `write.rs`, `read.rs`.
+//! *Read in this order*: this file, `draft.rs` (a page being filled), `format.rs`, `write.rs`,
+//! `read.rs`.
 //!
 //! Invariants:
 //!
-//! - **L1** Prefixes ascend, in a page and from page to page. A description has the first of each.
+//! - **L1** Prefixes are ascending within a page and across pages. A description contains the first
+//!   prefix of each page.
 
 mod draft;
 pub mod format;
@@ -34,45 +34,45 @@ use format::Sketches;
 use std::sync::Arc;
 use std::task::{Poll, ready};
 
-/// The most bits of a prefix.
+/// Maximum length of a prefix in bits.
 pub(in crate::hashed) const MOST_PREFIX_BITS: u8 = 40;
 
-/// The pages of something, and what holds them.
+/// Pages of a list, and their extents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing {
     pub(in crate::hashed) pages: Pages,
-    /// The first prefix of each page of sketches.
+    /// First prefix of each page of sketches.
     pub(in crate::hashed) firsts: Box<[u64]>,
-    /// All but those of the description, each with its live bytes.
+    /// All extents except those of the description, with their live bytes.
     pub(in crate::hashed) extents: Box<[(Extent, u64)]>,
 }
 
-/// What a description says. A listing of pages is a part of it.
+/// The description of a list, which includes a listing of its pages.
 pub trait Description: Sized {
-    /// What is described, for errors.
+    /// Name of the described object, for errors.
     const NAME: &'static str;
 
-    /// Returns the bytes of the description.
+    /// Encodes the description.
     #[must_use]
     fn encode(&self) -> Vec<u8>;
 
-    /// Reads a description.
+    /// Decodes a description.
     ///
     /// # Errors
     /// [`Error::Corrupt`] at `place`, or [`Error::NewerFormat`].
     fn decode(bytes: &[u8], place: &Place, page_size: PageSize) -> Result<Self>;
 
-    /// Returns its pages.
+    /// Returns the listing of its pages.
     fn listing(&self) -> &Listing;
 
-    /// Returns the bits of a prefix and of a payload.
+    /// Returns the lengths of a prefix and of a payload in bits.
     fn entry_bits(&self) -> (u32, u32);
 
-    /// Returns how many entries it has.
+    /// Returns the number of entries.
     fn entries(&self) -> u64;
 }
 
-/// Pages on the device, with their description.
+/// A list on the device.
 #[derive(Clone, Debug)]
 pub struct Stored<M> {
     pub(in crate::hashed) meta: Arc<M>,
@@ -80,10 +80,10 @@ pub struct Stored<M> {
 }
 
 impl<M: Description> Stored<M> {
-    /// Reads a description past the cache.
+    /// Reads the description of a list, bypassing the cache.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when it is damaged; as the device says.
+    /// [`Error::Corrupt`] if it is damaged; I/O errors.
     pub fn open(files: Files<'_>, pointer: &ValuePointer, purpose: Purpose) -> Result<Stored<M>> {
         let (bytes, described) = Described::read(files, pointer, purpose)?;
         let meta = M::decode(&bytes, &described.place(), files.page_size)?;
@@ -93,40 +93,40 @@ impl<M: Description> Stored<M> {
         })
     }
 
-    /// Returns the same with the extents that a store's map has for the description.
+    /// Replaces the extents of the description by those in a store's extent map.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when no extent is in use there.
+    /// [`Error::Corrupt`] if no extent is in use there.
     pub fn mapped(mut self, holding: impl Fn(u8, u64) -> Option<Extent>) -> Result<Stored<M>> {
         self.described = self.described.mapped(holding)?;
         Ok(self)
     }
 
-    /// Returns how many entries it has.
+    /// Returns the number of entries.
     #[must_use]
     pub fn entries(&self) -> u64 {
         self.meta.entries()
     }
 
-    /// Returns where its description is.
+    /// Returns the pointer to its description.
     #[must_use]
     pub fn pointer(&self) -> &ValuePointer {
         &self.described.pointer
     }
 
-    /// Returns where it is, for errors.
+    /// Returns its location, for errors.
     #[must_use]
     pub fn place(&self) -> Place {
         self.described.place()
     }
 
-    /// Returns the extents that it uses, each once, with its live bytes.
+    /// Returns the extents of the list, each once, with their live bytes.
     pub fn extents(&self) -> impl Iterator<Item = (Extent, u64)> + '_ {
         let of_pages = self.meta.listing().extents.iter();
         of_pages.chain(&*self.described.extents).copied()
     }
 
-    /// Returns the bytes of memory that it takes beside pages in the cache.
+    /// Returns the memory used without cached pages, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let listing = self.meta.listing();
@@ -135,13 +135,13 @@ impl<M: Description> Stored<M> {
         listing.pages.memory_bytes() + self.described.memory_bytes() + (own + lists) as u64
     }
 
-    /// Returns the bytes that it takes of its extents.
+    /// Returns the live bytes in its extents.
     #[must_use]
     pub fn device_bytes(&self) -> u64 {
         self.extents().map(|(_, live)| live).sum()
     }
 
-    /// Returns how many pages it has beside its description.
+    /// Returns the number of pages, without those of the description.
     #[must_use]
     pub fn pages(&self) -> u64 {
         self.meta.listing().pages.len()
@@ -154,11 +154,11 @@ impl<M: Description> Stored<M> {
         })
     }
 
-    /// Hands the payloads of a prefix to `visit`, in their order. Pending where a page is missing:
-    /// it begins again then.
+    /// Passes the payloads of a prefix to `visit`, in order. If a page is missing, the result is
+    /// pending, and a further call starts from the beginning.
     ///
     /// # Errors
-    /// As the device says; damage.
+    /// I/O errors; damage.
     pub fn each_payload<F: Fetch>(
         &self,
         prefix: u64,
@@ -166,7 +166,7 @@ impl<M: Description> Stored<M> {
         visit: &mut dyn FnMut(u64),
     ) -> Poll<Result<()>> {
         let firsts = &self.meta.listing().firsts;
-        // The page before the first that begins with the prefix may end with it.
+        // The page before the first one that begins with the prefix may end with it.
         let begin = firsts.partition_point(|&first| first < prefix).saturating_sub(1);
         let end = firsts.partition_point(|&first| first <= prefix);
         for number in begin..end {
@@ -184,7 +184,7 @@ impl<M: Description> Stored<M> {
         Poll::Ready(Ok(()))
     }
 
-    /// Opens one of its pages, which are coded as it says.
+    /// Opens a page, and checks that its encoding matches the description.
     fn sketches<'p>(&self, page: &'p [u8], place: &Place) -> Result<Sketches<'p>> {
         let sketches = Sketches::open(page, place)?;
         let coding = sketches.coding();

@@ -1,4 +1,4 @@
-//! Reading pages from front to back, past the cache.
+//! Sequential reads of pages, bypassing the cache.
 
 use super::{Description, Sketch, Stored};
 use alluvium_base::Purpose;
@@ -9,12 +9,12 @@ use alluvium_storage::{Error, NodePointer, PageSize, Result, Tiers};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Where pages are read.
+/// Source of pages.
 #[derive(Clone, Debug)]
 pub(in crate::hashed) enum Origin<'f> {
     /// An open store.
     Store(Arc<Store>),
-    /// Data files.
+    /// Data files of a store.
     Files(Files<'f>),
 }
 
@@ -27,13 +27,13 @@ impl Origin<'_> {
     }
 }
 
-/// Pages, in order.
+/// Iterator over pages.
 #[derive(Debug)]
 pub(in crate::hashed) struct PageCursor<'f, M> {
     from: Origin<'f>,
     of: Stored<M>,
     purpose: Purpose,
-    /// How many pages are read together.
+    /// Number of pages read together.
     ahead: u64,
     next: u64,
     ready: VecDeque<Vec<u8>>,
@@ -52,7 +52,7 @@ impl<'f, M: Description + Clone> PageCursor<'f, M> {
         }
     }
 
-    /// Returns the next page; none behind the last.
+    /// Returns the next page; `None` after the last.
     pub(in crate::hashed) fn next(&mut self) -> Result<Option<Vec<u8>>> {
         if let Some(page) = self.ready.pop_front() {
             return Ok(Some(page));
@@ -78,11 +78,11 @@ impl<'f, M: Description + Clone> PageCursor<'f, M> {
     }
 }
 
-/// Sketches, in order.
+/// Iterator over sketches.
 #[derive(Debug)]
 pub(in crate::hashed) struct Cursor<'f, M> {
     pages: PageCursor<'f, M>,
-    /// The page whose sketches are handed out next.
+    /// Number of the next page.
     page: u64,
     sketches: std::vec::IntoIter<Sketch>,
     last: u64,
@@ -100,12 +100,12 @@ impl<'f, M: Description + Clone> Cursor<'f, M> {
         }
     }
 
-    /// Returns what is read.
+    /// Returns the list being read.
     pub(in crate::hashed) fn of(&self) -> &Stored<M> {
         &self.pages.of
     }
 
-    /// Returns the next sketch; none behind the last.
+    /// Returns the next sketch; `None` after the last.
     pub(in crate::hashed) fn next(&mut self) -> Result<Option<Sketch>> {
         loop {
             if let Some(sketch) = self.sketches.next() {

@@ -1,4 +1,4 @@
-//! Writing sketches page by page, and the description of what was written.
+//! Writing sketches page by page, and the description of a list.
 
 use super::{Coding, Description, Draft, Listing, Sketch, Stored};
 use crate::hashed::pages::{Claimed, Described, PageWriter};
@@ -8,7 +8,7 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{PageSize, Result};
 use std::sync::Arc;
 
-/// Pages of sketches that are being written. Dropped unfinished, it leaves nothing.
+/// Writer of pages of sketches. If it is dropped unfinished, its space is freed.
 #[derive(Debug)]
 pub(in crate::hashed) struct SketchWriter {
     pages: PageWriter,
@@ -19,10 +19,10 @@ pub(in crate::hashed) struct SketchWriter {
 }
 
 impl SketchWriter {
-    /// Begins a list of about `expected` sketches.
+    /// Starts a list of about `expected` sketches.
     ///
     /// # Errors
-    /// When the store takes no changes.
+    /// If the store accepts no changes.
     pub(in crate::hashed) fn new(
         store: &Store,
         options: WriterOptions,
@@ -43,15 +43,15 @@ impl SketchWriter {
         })
     }
 
-    /// Returns how many sketches there are.
+    /// Returns the number of sketches.
     pub(in crate::hashed) fn entries(&self) -> u64 {
         self.entries
     }
 
-    /// Appends a sketch. Prefixes ascend (L1).
+    /// Appends a sketch. Prefixes must be ascending (L1).
     ///
     /// # Errors
-    /// A full disk; as the device says.
+    /// A full disk; I/O errors.
     pub(in crate::hashed) fn push(&mut self, sketch: Sketch) -> Result<()> {
         if !self.draft.push(sketch, self.page_size.bytes()) {
             self.write()?;
@@ -70,11 +70,11 @@ impl SketchWriter {
         Ok(())
     }
 
-    /// Writes what is left. The extents of the listing are claimed: [`Written::describe`] takes
-    /// them.
+    /// Writes the remaining data. The extents of the listing are claimed, and must be passed to
+    /// [`Written::describe`].
     ///
     /// # Errors
-    /// A full disk; as the device says.
+    /// A full disk; I/O errors.
     pub(in crate::hashed) fn finish(mut self) -> Result<Listing> {
         self.write()?;
         let (pages, extents) = self.pages.finish()?;
@@ -86,7 +86,7 @@ impl SketchWriter {
     }
 }
 
-/// Something that is written, and not yet part of a structure. Dropped, it gives its extents up.
+/// A list that is written but not yet part of a structure. If it is dropped, its extents are freed.
 #[derive(Debug)]
 pub struct Written<M> {
     claimed: Claimed,
@@ -94,10 +94,10 @@ pub struct Written<M> {
 }
 
 impl<M: Description> Written<M> {
-    /// Writes the description of pages that are written.
+    /// Writes the description of a list whose pages are written.
     ///
     /// # Errors
-    /// A full disk; as the device says. The pages are given up then.
+    /// A full disk; I/O errors. The pages are freed then.
     pub(in crate::hashed) fn describe(
         store: &Arc<Store>,
         options: WriterOptions,
@@ -114,13 +114,13 @@ impl<M: Description> Written<M> {
         Ok(Written { claimed, stored })
     }
 
-    /// Returns what is written.
+    /// Returns the list.
     #[must_use]
     pub fn stored(&self) -> &Stored<M> {
         &self.stored
     }
 
-    /// Makes its extents part of the generation that is being built.
+    /// Installs the extents in the generation in progress.
     pub fn install(self) -> Stored<M> {
         self.claimed.install();
         self.stored

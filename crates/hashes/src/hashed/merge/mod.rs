@@ -1,18 +1,18 @@
-//! A merge: what hash stores and the newest levels of a part say of its hashes becomes the
-//! part's next run, or several hash stores become one. It is written beside the structure, and
-//! shown at once. In a bundle of arrays the filter of the run's level is written with it; in a
-//! bundle of trees what is above it, once it is written.
+//! A merge: the data of hash stores and of the newest levels of a part becomes the part's next run,
+//! or several hash stores become one. The output is written outside the structure and installed
+//! atomically. In a bundle of arrays, the filter of the run's level is written at the same time; in
+//! a bundle of trees, the lists above the run are written after it.
 //!
-//! *Knows*: how a merge that was chosen goes on in slices; what takes the place of what.
+//! *Knows*: how a chosen merge proceeds in slices; what its output replaces.
 //!
 //! *Does not know*: which merge is next; how runs, filters and lists are stored.
 //!
 //! *Read in this order*: this file, `records.rs`.
 //!
-//! Where nothing older is left of the part's hashes, deletes that no reader can tell from nothing
-//! go, as SILT's do (Lim's thesis, table 2.3), and a deleted range becomes a delete of each key of
-//! the part that it covers. Elsewhere the run has the deleted ranges of what it is made of. What
-//! parts have taken of hash stores already is left out where these are joined.
+//! If no older data of the part's hashes remains, deletes that no reader can distinguish from
+//! absent keys are dropped, as in SILT (Lim's thesis, table 2.3), and a deleted range becomes a
+//! delete of each key of the part that it covers. Otherwise the run inherits the deleted ranges of
+//! its input. When hash stores are joined, data that parts already contain is dropped.
 
 mod records;
 
@@ -37,13 +37,13 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A merge under way. Dropped, it gives up what it wrote.
+/// A merge in progress. If it is dropped, its output is discarded.
 #[derive(Debug)]
 pub struct MergeStep {
     hashed: Hashed,
     job: Job,
     choice: Choice,
-    /// Whether a user wants it.
+    /// Whether a user has requested it.
     is_wanted: bool,
     phase: Phase,
 }
@@ -52,39 +52,39 @@ pub struct MergeStep {
 enum Phase {
     Due,
     Merging(Box<Merging>),
-    /// The run is written; the rest of its level's filter is taken over.
+    /// The run is written; the rest of its level's filter is being copied.
     Routing(Box<Written>, Box<routing::Builder>),
-    /// The run is written; the trees of its part take it as a leaf.
+    /// The run is written; it is being added to the trees of its part as a leaf.
     Growing(Box<Written>, Box<Growing>),
     Over,
 }
 
-/// What says where a run's hashes are, besides the run.
+/// Filter or trees above a run.
 enum Above {
     None,
     Filter(routing::Written),
     Trees(Grown),
 }
 
-/// Prefixes or sketches that a slice takes over from a filter.
+/// Number of prefixes or sketches of a filter that are copied per slice.
 const TAKEN_OVER: u64 = 1 << 14;
-/// Entries of lists that take as long as a record.
+/// Number of list entries that cost as much as a record.
 const ENTRIES: usize = 8;
 
-/// Bytes that a merge takes at least, however little it reads.
+/// Minimum space for a merge in bytes, regardless of its input.
 const SLACK: u64 = 24 * UNIT;
 
-/// What is above the records of a part takes this part of their bytes, at most about.
+/// Indexes and filters have at most about 1 / this of the bytes of a part's records.
 const ABOVE_PART: u64 = 8;
 
-/// Bytes of extents that a merge leaves empty.
+/// Bytes of unfilled extents after a merge.
 const ENDS: u64 = 4 * UNIT;
 
-/// Bytes of a filter that a record takes, at most about.
+/// Approximate maximum bytes of a filter per record.
 const RECORD_BYTES: u64 = 4;
 
 impl Hashed {
-    /// Begins the merge that is due, if one is.
+    /// Starts the merge that is due, if any.
     pub(super) fn next_merge(&self) -> Option<MergeStep> {
         let mut kept = self.shared.kept.lock();
         let version = self.version();
@@ -96,7 +96,7 @@ impl Hashed {
         kept.job = Some(job);
         let is_wanted = match choice {
             Choice::Part { part, .. } => {
-                // A part that shrank is written to another tier once.
+                // A shrunken part is moved to another tier only once.
                 kept.shrunk.remove(&part);
                 std::mem::take(&mut kept.wanted[part])
             }
@@ -111,13 +111,13 @@ impl Hashed {
         })
     }
 
-    /// All parts are to be rewritten.
+    /// Requests the rewrite of all parts.
     pub(super) fn want_all(&self) {
         self.shared.kept.lock().wanted.fill(true);
     }
 
-    /// Wants each part rewritten of which deletes wait to be merged, and that is not wanted yet:
-    /// what they delete comes free. Returns whether there is such a part.
+    /// Requests the rewrite of each part with pending deletes, to free the deleted data. Returns
+    /// whether this includes a part that was not requested before.
     pub fn want_deletes_merged(&self) -> bool {
         let (mut kept, version) = (self.shared.kept.lock(), self.version());
         let parts = kept.wanted.iter_mut().zip(&version.parts);
@@ -128,7 +128,8 @@ impl Hashed {
         })
     }
 
-    /// Returns how many merges are due or under way, or wanted and waiting for a tier that fails.
+    /// Returns the number of merges that are due or in progress, or requested and waiting for a
+    /// failing tier; at most one.
     pub(super) fn steps(&self) -> u64 {
         let mut kept = self.shared.kept.lock();
         let version = self.version();
@@ -136,8 +137,8 @@ impl Hashed {
         u64::from(kept.job.is_some() || is_due)
     }
 
-    /// Returns how many bytes the merge of a part writes, about, of the one that writes most. While
-    /// space is scarce, parts are merged one after the other.
+    /// Returns the approximate maximum number of bytes written by the merge of a part. When space
+    /// is scarce, parts are merged one at a time.
     #[must_use]
     pub fn merge_bytes(&self) -> u64 {
         let version = self.version();
@@ -149,12 +150,13 @@ impl Hashed {
         };
         match version.parts.iter().map(of).max().unwrap_or(0) {
             0 => 0,
-            // An index and a filter, and the ends of extents.
+            // An index and a filter, and partly filled extents.
             most => most + most / ABOVE_PART + ENDS,
         }
     }
 
-    /// Returns whether a merge is under way, or due and not known to need more space than there is.
+    /// Returns whether a merge is in progress, or is due and not known to need more space than is
+    /// free.
     pub(in crate::hashed) fn may_merge(&self) -> bool {
         let mut kept = self.shared.kept.lock();
         let version = self.version();
@@ -169,13 +171,13 @@ impl MergeStep {
         match shared.is_scarce.load(Ordering::Relaxed) {
             true if self.is_wanted => Class::Freeing,
             true => Class::Essential,
-            // The reserve is for where no tier has the space.
+            // The reserve is used only if no tier has enough space.
             false if self.is_wanted && !self.has_space() => Class::Freeing,
             false => Class::Normal,
         }
     }
 
-    /// Returns whether one of several tiers has space for all that the merge reads.
+    /// Returns whether one of several tiers has space for all input of the merge.
     fn has_space(&self) -> bool {
         let store = &self.hashed.shared.home.store;
         let version = self.hashed.version();
@@ -188,12 +190,12 @@ impl MergeStep {
             }
             Choice::Join { .. } => 0,
         };
-        // As much again for extents that are not full, and for a filter.
+        // The input is counted twice, for partly filled extents and a filter.
         store.tiers().count() > 1 && store.has_space_for(2 * bytes + SLACK)
     }
 
-    /// Returns what of a number of a run is about the hashes of one part: hash stores have records
-    /// of all.
+    /// Returns the estimated fraction of `number`, a property of a run, that belongs to one part.
+    /// Hash stores have records of all parts.
     fn own(&self, run: &Run, number: u64) -> u64 {
         match run.has_filter() {
             true => (number >> self.hashed.shared.options.parts_log) + 1,
@@ -214,7 +216,7 @@ impl MergeStep {
         }
     }
 
-    /// Begins to merge hash stores and the newest levels of a part.
+    /// Starts merging hash stores and the newest levels of a part.
     fn begin_part(
         &self,
         version: &Version,
@@ -249,7 +251,7 @@ impl MergeStep {
         })
     }
 
-    /// Begins to join hash stores. Whatever they are about, there is more below them.
+    /// Starts joining hash stores. Older data may exist for all of their keys.
     fn begin_join(&self, version: &Version, oldest: Age, newest: Age) -> Result<Merging> {
         let young = version.young.iter();
         let young = young.filter(|young| (oldest..=newest).contains(&young.age));
@@ -269,7 +271,7 @@ impl MergeStep {
         })
     }
 
-    /// Begins to merge the records of some hashes of runs, newest first.
+    /// Starts merging the records of a range of hashes from runs, newest first.
     fn begin_with(
         &self,
         runs: Vec<Run>,
@@ -319,7 +321,8 @@ impl MergeStep {
         })
     }
 
-    /// Returns how many records of a part runs have, about: hash stores have those of all parts.
+    /// Returns the approximate number of a part's records in runs. Hash stores have records of all
+    /// parts.
     fn expected(&self, runs: &[Run]) -> u64 {
         let of = |run: &Run| match run.has_filter() {
             true => (run.records() >> self.hashed.shared.options.parts_log) + 1,
@@ -328,7 +331,7 @@ impl MergeStep {
         runs.iter().map(of).sum()
     }
 
-    /// Begins what is written of the hashes of a leaf of a bundle of trees, or of a settled run.
+    /// Starts the list of hashes of a leaf in a bundle of trees, or of a settled run.
     fn leaf(&self, part: &Part, runs: &[Run], take: usize) -> Result<Option<LeafWriter>> {
         let shared = &self.hashed.shared;
         let HashedForm::Bot { .. } = shared.options.form else {
@@ -344,7 +347,7 @@ impl MergeStep {
         Ok(Some(leaf))
     }
 
-    /// What follows when all records of a run are written.
+    /// Starts the next phase after all records of the run are written.
     fn end_run(&mut self, merging: Merging) -> Result<Progress> {
         let Some(written) = merging.builder.finish()? else {
             self.install(None, Above::None);
@@ -369,7 +372,7 @@ impl MergeStep {
         Ok(Progress::More)
     }
 
-    /// Begins the filter of the level that the result of these runs comes to.
+    /// Starts the filter of the level of the result.
     fn filter(
         &self,
         part: &Part,
@@ -383,7 +386,7 @@ impl MergeStep {
         let level = part.levels.get(into).filter(|_| into >= take);
         let (old, before) = level.map_or((None, 0), |level| (level.filter.as_ref(), level.runs.len()));
         if old.is_none() && before > 0 {
-            // A level without a filter stays so until its runs are merged.
+            // A level without a filter gets one only when its runs are merged.
             return Ok(None);
         }
         let records = self.expected(runs);
@@ -394,7 +397,7 @@ impl MergeStep {
             (None, false) => Shape::plain(skipped, bits, records),
         };
         let store = &shared.home.store;
-        // Every lookup reads filters.
+        // Filters are placed with the newest data, because every lookup reads them.
         let bytes = old.map_or(0, routing::Routing::device_bytes) + records * RECORD_BYTES;
         let options = WriterOptions {
             tier: self.hashed.incoming_tier(bytes),
@@ -447,7 +450,7 @@ impl MergeStep {
         }
     }
 
-    /// Puts the result in the place of what it is made of.
+    /// Replaces the input by the result.
     fn install(&self, written: Option<Written>, above: Above) {
         let mut kept = self.hashed.shared.kept.lock();
         assert_eq!(kept.job, Some(self.job), "one merge runs at a time (W4)");
@@ -514,7 +517,7 @@ impl MergeStep {
         kept.job = None;
     }
 
-    /// Gives up what was written and not installed.
+    /// Discards output that was not installed.
     fn give_up(&mut self) {
         self.phase = Phase::Over;
         let mut kept = self.hashed.shared.kept.lock();

@@ -1,5 +1,5 @@
-//! The records of a merge: what its sources have of one hash after the other, and what remains of
-//! each key.
+//! Records of a merge: collects the records of one hash after the other from its sources, and folds
+//! the messages of each key.
 
 use super::TAKEN_OVER;
 use crate::hashed::options::HashedOptions;
@@ -19,36 +19,37 @@ use std::collections::binary_heap::PeekMut;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// For how many records counts what a slice takes over from a filter.
+/// Number of records that a slice of copying from a filter counts as.
 const COUNTED: usize = 64;
 
-/// The sources of a merge and its result.
+/// Sources and output of a merge.
 #[derive(Debug)]
 pub(super) struct Merging {
-    /// Newest first.
+    /// Sources, newest first.
     pub(super) sources: Vec<Cursor>,
-    /// The next hash of each source that has one, with the number of the source: the lowest hash
-    /// first, and of one hash the newest.
+    /// Next hash of each source that has one, with the index of the source. The lowest hash comes
+    /// first, and of equal hashes the newest source.
     pub(super) heads: BinaryHeap<Reverse<(u64, usize)>>,
-    /// Those of the sources, newest first.
+    /// Range deletes of the sources, newest source first.
     pub(super) deletes: Vec<Arc<RangeDeletes>>,
     pub(super) options: HashedOptions,
-    /// Where hash stores are joined: up to which age each part has taken them, and the ages of the
-    /// sources.
+    /// For a join of hash stores, the age up to which each part has merged them, and the ages of
+    /// the sources.
     pub(super) taken: Option<(Vec<Age>, Vec<Age>)>,
     pub(super) rule: Rule,
     pub(super) rules: RulesCache,
     pub(super) asks_filters: bool,
     pub(super) builder: Builder,
     pub(super) filter: Option<Box<routing::Builder>>,
-    /// In a bundle of trees: what is written of the run's hashes.
+    /// In a bundle of trees, the list of the run's hashes.
     pub(super) leaf: Option<Box<LeafWriter>>,
-    /// What there is of one hash.
+    /// Records with the current hash.
     pub(super) group: Records,
 }
 
 impl Merging {
-    /// Merges what there is of the next hash; none left.
+    /// Merges the records of the next hash. Returns the number of records processed; `None` at the
+    /// end.
     pub(super) fn next(&mut self) -> Result<Option<usize>> {
         let Some(&Reverse((hash, _))) = self.heads.peek() else {
             return Ok(None);
@@ -61,7 +62,8 @@ impl Merging {
         let mut group = std::mem::take(&mut self.group);
         group.clear();
         self.take_into(&mut group, hash)?;
-        // Newest source first, so that a stable sort leaves the messages of a key newest first.
+        // The records are in order newest source first, so a stable sort leaves the messages of a
+        // key newest first.
         if group.count() > 1 {
             group.sort_by_key();
         }
@@ -75,7 +77,7 @@ impl Merging {
         Ok(Some(taken))
     }
 
-    /// Takes what sources have of the next hash, newest source first.
+    /// Collects the records of the next hash from the sources, newest source first.
     fn take_into(&mut self, group: &mut Records, hash: u64) -> Result<()> {
         let part = self.options.part_of(hash);
         while let Some(mut head) = self.heads.peek_mut()
@@ -99,7 +101,7 @@ impl Merging {
         Ok(())
     }
 
-    /// What remains of a key goes into the result: of the records of these numbers.
+    /// Folds the messages of a key, a range of records in `group`, and writes those that remain.
     fn fold(&mut self, hash: u64, group: &Records, numbers: Range<usize>) -> Result<()> {
         let Some(record) = group.get(numbers.start) else {
             return Ok(());
@@ -119,7 +121,7 @@ impl Merging {
         );
         let is_oldest = self.rule.older == Older::None;
         let ranges = || self.deletes.iter().filter(|deletes| !deletes.is_empty());
-        // Of deleted ranges that the run has, only what they hide is left out.
+        // The run inherits the deleted ranges, so only records hidden by them are dropped.
         let deleted = |at| match is_oldest {
             true => None,
             false => ranges().filter_map(|deletes| deletes.covering(key, at)).max(),
@@ -155,8 +157,8 @@ impl Merging {
     }
 }
 
-/// Returns when ranges were deleted that have a key, newest first. Of those that every reader sees
-/// the newest is enough.
+/// Returns the sequence numbers of range deletes that cover a key, newest first, down to the first
+/// one that every reader sees.
 fn covering(deletes: &RangeDeletes, key: &[u8], horizon: Sequence) -> impl Iterator<Item = Sequence> {
     let mut at = Some(LAST);
     std::iter::from_fn(move || {

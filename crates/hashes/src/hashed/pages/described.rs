@@ -1,4 +1,4 @@
-//! Where the description of something on the device is, and which extents hold it.
+//! Location of a description on the device, and its extents.
 
 use alluvium_base::Purpose;
 use alluvium_dictionary::blob;
@@ -13,9 +13,9 @@ use std::sync::Arc;
 /// A description on the device.
 #[derive(Clone, Debug)]
 pub struct Described {
-    /// Where it is.
+    /// Pointer to the description.
     pub pointer: ValuePointer,
-    /// What holds it, each with its live bytes.
+    /// Extents of the description, with their live bytes.
     pub extents: Arc<[(Extent, u64)]>,
 }
 
@@ -23,7 +23,7 @@ impl Described {
     /// Writes a description. Its extents are claimed.
     ///
     /// # Errors
-    /// A full disk; as the device says.
+    /// A full disk; I/O errors.
     pub fn write(store: &Store, bytes: &[u8], options: WriterOptions) -> Result<Described> {
         let mut writer = ValueWriter::new(store.node_writer(options)?, store.page_size());
         let mut at = None;
@@ -40,10 +40,10 @@ impl Described {
         })
     }
 
-    /// Reads a description past the cache.
+    /// Reads a description, bypassing the cache.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when it is damaged; as the device says.
+    /// [`Error::Corrupt`] if it is damaged; I/O errors.
     pub fn read(files: Files<'_>, pointer: &ValuePointer, purpose: Purpose) -> Result<(Vec<u8>, Described)> {
         let (bytes, mut nodes) = blob::read(files, pointer, purpose)?;
         nodes.sort_unstable_by_key(|node| (node.tier, node.offset));
@@ -54,11 +54,11 @@ impl Described {
         Ok((bytes, described))
     }
 
-    /// Returns the same with the extents that a store's map has: what the nodes say is as small as
-    /// can be.
+    /// Replaces the extents, which are minimal because they are computed from nodes, by those in a
+    /// store's extent map.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when no extent is in use there.
+    /// [`Error::Corrupt`] if no extent is in use there.
     pub fn mapped(mut self, holding: impl Fn(u8, u64) -> Option<Extent>) -> Result<Described> {
         let mut extents: Vec<(Extent, u64)> = Vec::new();
         for &(extent, live) in &*self.extents {
@@ -84,13 +84,13 @@ impl Described {
         Ok(self)
     }
 
-    /// Returns where it is, for errors.
+    /// Returns its location, for errors.
     #[must_use]
     pub fn place(&self) -> Place {
         self.pointer.node.place()
     }
 
-    /// Returns the bytes of memory that it takes.
+    /// Returns the memory used, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         size_of_val(&*self.extents) as u64

@@ -1,6 +1,5 @@
-//! What descriptions have in common: the magic bytes and the version that they begin with, the
-//! list of their pages, and extents. All integers little-endian; a *varint* is LEB128 of at most 10
-//! bytes.
+//! Common parts of descriptions: the magic bytes and the version at the beginning, the list of
+//! pages, and extents. All integers are little-endian; a *varint* is LEB128 of at most 10 bytes.
 //!
 //! The list of pages:
 //!
@@ -12,10 +11,10 @@
 //!                 offset of the first (8), birth (8)
 //! ```
 //!
-//! Descriptions of version 1 have 8 bytes for each page at 8, the whole XXH3-64; they are read, and
-//! not written.
+//! Descriptions of version 1 have 8 bytes for each page at offset 8, the whole XXH3-64. They can be
+//! read but are not written.
 //!
-//! Extents: how many (varint), each the extent (12) and its live bytes (varint).
+//! Extents: their number (varint), then for each the extent (12) and its live bytes (varint).
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::{Pages, Segment};
@@ -23,14 +22,14 @@ use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_storage::extents::Extent;
 use alluvium_storage::{Error, PageSize, Place, Result};
 
-/// Why bytes are no description.
+/// Reason why a description is invalid.
 #[derive(Debug)]
 pub(in crate::hashed) enum Bad {
-    /// They end too early.
+    /// It is truncated.
     Cut(Truncated),
-    /// They say what cannot be.
+    /// It has invalid values.
     Other(String),
-    /// They name an extent that cannot be.
+    /// It contains an invalid extent.
     Extent(Box<Error>),
 }
 
@@ -40,11 +39,11 @@ impl From<Truncated> for Bad {
     }
 }
 
-/// Reads a description with `read`, which takes the magic bytes and the version first. `name` is
-/// what it describes, for errors.
+/// Decodes a description with `read`, which must read the magic bytes and the version first. `name`
+/// is the described object, for errors.
 ///
 /// # Errors
-/// [`Error::Corrupt`] at `place`; [`Error::NewerFormat`] when it has a version above `version`.
+/// [`Error::Corrupt`] at `place`; [`Error::NewerFormat`] if its version is above `version`.
 pub(in crate::hashed) fn decode<M>(
     bytes: &[u8],
     place: &Place,
@@ -75,7 +74,7 @@ pub(in crate::hashed) fn decode<M>(
     }
 }
 
-/// Appends extents, each with its live bytes.
+/// Appends extents with their live bytes.
 pub(in crate::hashed) fn encode_extents(extents: &[(Extent, u64)], out: &mut Vec<u8>) {
     Writer::new(out).varint(extents.len() as u64);
     for (extent, live) in extents {
@@ -84,7 +83,7 @@ pub(in crate::hashed) fn encode_extents(extents: &[(Extent, u64)], out: &mut Vec
     }
 }
 
-/// Reads extents. None has more live bytes than it is long.
+/// Decodes extents. Live bytes are limited to the length of the extent.
 pub(in crate::hashed) fn decode_extents(
     reader: &mut Reader<'_>,
     place: &Place,
@@ -98,7 +97,7 @@ pub(in crate::hashed) fn decode_extents(
 }
 
 impl Pages {
-    /// Appends the bytes of the list.
+    /// Appends the encoded list.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut writer = Writer::new(out);
         writer.u64(self.checksums.len() as u64);
@@ -115,17 +114,17 @@ impl Pages {
         }
     }
 
-    /// Reads a list whose checksums have `width` bytes each: 4, or 8 of which half are wanted.
+    /// Decodes a list with `width` bytes per checksum: 4, or 8 of which half are used.
     ///
     /// # Errors
-    /// [`Bad`] when the bytes are none.
+    /// [`Bad`] if the bytes are invalid.
     pub(in crate::hashed) fn decode(
         reader: &mut Reader<'_>,
         page_size: PageSize,
         width: usize,
     ) -> std::result::Result<Pages, Bad> {
         let pages = reader.u64()?;
-        // Counts that are not true end with the bytes: whatever is counted takes some.
+        // A false count cannot cause large allocations: every element occupies some bytes.
         let sums = reader.take(usize::try_from(pages).unwrap_or(usize::MAX).saturating_mul(width))?;
         let mut sums = Reader::new(sums);
         let mut checksums = Vec::new();
@@ -201,7 +200,7 @@ mod tests {
             Some((12288, 6))
         );
         assert_eq!(pages.get(2), None);
-        // Whole checksums, of version 1.
+        // Whole checksums, as in version 1.
         let mut whole = bytes.clone();
         whole.splice(12..12, [7; 4]);
         whole.splice(20..20, [9; 4]);

@@ -1,16 +1,16 @@
-//! Pages that are written one after the other, each with its checksum, and what says where they
-//! are: what runs and routing filters have in common.
+//! Sequences of pages, each with its checksum, and their descriptions; shared by runs, routing
+//! filters and routing trees.
 //!
-//! *Knows*: where the pages of a list are; how a description of them is written and read.
+//! *Knows*: the location of a list's pages; how a description is written and read.
 //!
-//! *Does not know*: what is in the pages.
+//! *Does not know*: the contents of the pages.
 //!
 //! *Read in this order*: this file, `format.rs`, `write.rs`, `described.rs`.
 //!
 //! Invariants:
 //!
-//! - **P1** A page is read with the checksum that it was written with.
-//! - **P2** Extents that were claimed are installed, or given up.
+//! - **P1** A page is verified with the checksum computed when it was written.
+//! - **P2** Claimed extents are either installed or freed.
 
 mod described;
 mod format;
@@ -22,32 +22,32 @@ pub use write::{Claimed, PageWriter};
 
 use alluvium_storage::{Codec, NodePointer, PageSize};
 
-/// Pages in a row.
+/// Contiguous pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
-    /// The number of the first.
+    /// Number of the first page.
     pub first: u64,
-    /// How many there are.
+    /// Number of pages.
     pub pages: u64,
     /// Their tier.
     pub tier: u8,
-    /// Where the first begins.
+    /// Offset of the first page.
     pub offset: u64,
-    /// The generation that was being built when they were written.
+    /// Generation in which the pages were written.
     pub birth: u64,
 }
 
-/// Where pages are, by their numbers.
+/// Locations and checksums of numbered pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pages {
     pub(in crate::hashed) page_size: PageSize,
     pub(in crate::hashed) segments: Box<[Segment]>,
-    /// Of each page, the lower half.
+    /// Lower half of each page's checksum.
     pub(in crate::hashed) checksums: Box<[u32]>,
 }
 
 impl Pages {
-    /// Returns no pages.
+    /// Creates an empty list.
     #[must_use]
     pub fn none(page_size: PageSize) -> Pages {
         Pages {
@@ -57,19 +57,19 @@ impl Pages {
         }
     }
 
-    /// Returns how many pages there are.
+    /// Returns the number of pages.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.checksums.len() as u64
     }
 
-    /// Returns whether there are none.
+    /// Returns whether there are no pages.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.checksums.is_empty()
     }
 
-    /// Returns where a page is; none if there is no such page.
+    /// Returns the location of a page; `None` if the number is out of range.
     #[inline]
     #[must_use]
     pub fn get(&self, number: u64) -> Option<NodePointer> {
@@ -88,7 +88,7 @@ impl Pages {
         })
     }
 
-    /// Returns the bytes of memory that it takes.
+    /// Returns the memory used, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         (size_of_val(&*self.segments) + size_of_val(&*self.checksums)) as u64

@@ -1,4 +1,4 @@
-//! Writing pages one after the other.
+//! Sequential writing of pages.
 
 use super::{Pages, Segment};
 use alluvium_storage::extents::Extent;
@@ -7,7 +7,7 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{PageSize, Result};
 use std::sync::Arc;
 
-/// Writes pages, and remembers where. Dropped unfinished, it gives its extents up.
+/// Writes pages and records their locations. If it is dropped unfinished, its extents are freed.
 #[derive(Debug)]
 pub struct PageWriter {
     nodes: NodeWriter,
@@ -17,10 +17,10 @@ pub struct PageWriter {
 }
 
 impl PageWriter {
-    /// Begins a list.
+    /// Starts a list.
     ///
     /// # Errors
-    /// When the store takes no changes.
+    /// If the store accepts no changes.
     pub fn new(store: &Store, options: WriterOptions) -> Result<PageWriter> {
         Ok(PageWriter {
             nodes: store.node_writer(options)?,
@@ -33,7 +33,7 @@ impl PageWriter {
     /// Appends a page.
     ///
     /// # Errors
-    /// A full disk; as the device says.
+    /// A full disk; I/O errors.
     pub fn add(&mut self, page: &[u8]) -> Result<()> {
         assert_eq!(page.len(), self.page_size.bytes(), "a page of the store");
         let pointer = self.nodes.add(page)?;
@@ -57,10 +57,10 @@ impl PageWriter {
         Ok(())
     }
 
-    /// Writes what is left. The extents are claimed, each with its live bytes.
+    /// Writes the remaining data. Returns the claimed extents with their live bytes.
     ///
     /// # Errors
-    /// As the device says; the extents are given up then.
+    /// I/O errors; the extents are freed then.
     pub fn finish(self) -> Result<(Pages, Vec<(Extent, u64)>)> {
         let written = self.nodes.finish()?;
         let pages = Pages {
@@ -72,7 +72,7 @@ impl PageWriter {
     }
 }
 
-/// Extents that are given up again unless they are taken (P2).
+/// Claimed extents, which are freed on drop unless they are installed (P2).
 #[derive(Debug)]
 pub struct Claimed {
     pub(in crate::hashed) store: Arc<Store>,
@@ -80,7 +80,7 @@ pub struct Claimed {
 }
 
 impl Claimed {
-    /// Claims none yet.
+    /// Creates an empty list.
     #[must_use]
     pub fn none(store: &Arc<Store>) -> Claimed {
         Claimed {
@@ -89,7 +89,7 @@ impl Claimed {
         }
     }
 
-    /// Makes them part of the generation that is being built.
+    /// Installs the extents in the generation in progress.
     pub fn install(mut self) {
         let extents = std::mem::take(&mut self.extents);
         self.store.extents().install(&extents);

@@ -1,4 +1,4 @@
-//! Which runs of a level may have a hash.
+//! Queries of a routing filter.
 
 use super::Meta;
 use super::build::latest;
@@ -7,19 +7,19 @@ use alluvium_dictionary::fetch::Fetch;
 use alluvium_storage::{Error, Result};
 use std::task::{Poll, ready};
 
-/// The runs of a level that may have a hash.
+/// The runs of a level that may contain a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Candidates {
-    /// Any: the level has no filter.
+    /// All runs, because the level has no filter.
     All,
-    /// The newest that has its prefix, and those that its records name (U4).
+    /// The newest run that contains the prefix; its records name the others (U4).
     Latest(Option<u8>),
-    /// Those of which there is a sketch (U5): a bit for each.
+    /// The runs with a matching sketch (U5), as a bit mask.
     Some([u64; 4]),
 }
 
 impl Candidates {
-    /// Returns whether a run is to be read next.
+    /// Returns whether a run must be read next.
     #[must_use]
     #[inline]
     pub fn has(&self, run: usize) -> bool {
@@ -30,7 +30,7 @@ impl Candidates {
         }
     }
 
-    /// Returns how many runs it names itself.
+    /// Returns the number of runs named directly.
     #[must_use]
     pub fn count(&self) -> u32 {
         match self {
@@ -42,10 +42,10 @@ impl Candidates {
 }
 
 impl Stored<Meta> {
-    /// Returns the runs that may have a hash. Pending where a page is missing.
+    /// Returns the runs that may contain a hash. Pending if a page is missing.
     ///
     /// # Errors
-    /// As the device says; damage.
+    /// I/O errors; damage.
     pub fn ask<F: Fetch>(&self, hash: u64, fetch: &F) -> Poll<Result<Candidates>> {
         match self.shape().is_refined() {
             true => self.sketched(hash, fetch),

@@ -1,4 +1,4 @@
-//! Writing the filter of a level again, with the run that a merge writes at the same time.
+//! Rewriting the filter of a level with an additional run, while a merge writes the run.
 
 use super::characters::{AT_ONCE, Characters, Fault};
 use super::{Meta, Routing, Shape, Written};
@@ -11,16 +11,16 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{Error, Result};
 use std::sync::Arc;
 
-/// Prefixes whose runs are taken over at once, at most.
+/// Maximum number of prefixes copied at once.
 const MOST_COPIED: u64 = 1 << 16;
 
-/// A filter that is being written. Dropped unfinished, it leaves nothing.
+/// Writer of a filter. If it is dropped unfinished, its space is freed.
 #[derive(Debug)]
 pub struct Builder {
     store: Arc<Store>,
     options: WriterOptions,
     shape: Shape,
-    /// The number of the run that arrives.
+    /// Index of the new run.
     run: u8,
     old: Option<Routing>,
     form: Form,
@@ -31,34 +31,34 @@ enum Form {
     Latest {
         update: Box<Update<Characters<'static>>>,
         pages: Box<PageWriter>,
-        /// The first prefix that is not written.
+        /// First prefix not yet written.
         next: u64,
-        /// Bytes of the page that is being filled.
+        /// Bytes of the current page.
         page: Vec<u8>,
-        /// Prefixes that have a run.
+        /// Number of prefixes that have a run.
         entries: u64,
     },
     Sketches(Box<Sketching>),
 }
 
-/// Sketches on their way.
+/// State of a filter of sketches being written.
 #[derive(Debug)]
 struct Sketching {
     old: Option<Cursor<'static, Meta>>,
-    /// The next sketch of the old filter.
+    /// Next sketch of the old filter.
     head: Option<Sketch>,
-    /// The prefix that is arriving, and the check characters that came with it: a bit for each.
+    /// Current prefix of the new run, and a bit mask of its check characters.
     prefix: Option<u64>,
     checks: [u64; 4],
     writer: SketchWriter,
 }
 
 impl Builder {
-    /// Begins a filter that has what `old` has, and the hashes of the run with this number, of
+    /// Starts a filter with the contents of `old` and the hashes of run number `run`, which has
     /// about `records` records.
     ///
     /// # Errors
-    /// When the store takes no changes.
+    /// If the store accepts no changes.
     pub fn new(
         store: &Arc<Store>,
         options: WriterOptions,
@@ -108,11 +108,11 @@ impl Builder {
         })
     }
 
-    /// Takes over up to `most` of what the old filter has before a hash. Returns whether the hash
-    /// may come now.
+    /// Copies up to `most` entries of the old filter that precede a hash. Returns whether the hash
+    /// may be pushed now.
     ///
     /// # Errors
-    /// A full disk; as the device says; damage of the old filter.
+    /// A full disk; I/O errors; damage of the old filter.
     pub fn advance(&mut self, hash: u64, most: u64) -> Result<bool> {
         let prefix = self.shape.prefix(hash);
         self.copy_to(prefix, most)
@@ -145,11 +145,11 @@ impl Builder {
         }
     }
 
-    /// Puts a hash of the arriving run in. Hashes ascend. Returns the run before it that had the
-    /// prefix, which a record names: none where it is the first, or where there are sketches.
+    /// Adds a hash of the new run. Hashes must be ascending. Returns the previous run with the same
+    /// prefix, which the record must name; `None` if there is none, or for a filter of sketches.
     ///
     /// # Errors
-    /// A full disk; as the device says; damage of the old filter.
+    /// A full disk; I/O errors; damage of the old filter.
     pub fn push(&mut self, hash: u64) -> Result<Option<u8>> {
         let prefix = self.shape.prefix(hash);
         let check = self.shape.check(hash);
@@ -165,7 +165,7 @@ impl Builder {
                 let previous = update
                     .group(prefix)
                     .map_err(|fault| of(fault, self.old.as_ref()))?;
-                // One that comes again is behind what is written.
+                // A repeated prefix is written already.
                 if *next <= prefix {
                     *next = prefix + 1;
                     *entries += u64::from(previous.is_none());
@@ -192,19 +192,19 @@ impl Builder {
         }
     }
 
-    /// Takes over up to `most` of what the old filter has behind the last hash. Returns whether
-    /// that was all.
+    /// Copies up to `most` entries of the old filter that follow the last hash. Returns whether all
+    /// are copied.
     ///
     /// # Errors
-    /// A full disk; as the device says; damage of the old filter.
+    /// A full disk; I/O errors; damage of the old filter.
     pub fn go_on(&mut self, most: u64) -> Result<bool> {
         self.copy_to(self.shape.last_prefix() + 1, most)
     }
 
-    /// Writes what is left, and the description. The last of [`Builder::go_on`] came before.
+    /// Writes the remaining data and the description. [`Builder::go_on`] must have returned true.
     ///
     /// # Errors
-    /// A full disk; as the device says.
+    /// A full disk; I/O errors.
     pub fn finish(self) -> Result<Written> {
         let (entries, listing) = match self.form {
             Form::Latest {
@@ -246,7 +246,7 @@ impl Builder {
         Written::describe(&self.store, self.options, meta)
     }
 
-    /// Writes pages of characters that are full.
+    /// Writes the full pages of characters.
     fn write_full(&mut self) -> Result<()> {
         let Form::Latest { pages, page, .. } = &mut self.form else {
             return Ok(());
@@ -260,7 +260,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Takes over sketches of the old filter whose prefixes are below one.
+    /// Copies up to `most` sketches of the old filter with prefixes less than `prefix`.
     fn copy_sketches(&mut self, prefix: u64, most: u64) -> Result<bool> {
         for _ in 0..most {
             let Form::Sketches(sketching) = &mut self.form else {
@@ -287,7 +287,7 @@ impl Builder {
         Ok(false)
     }
 
-    /// Writes the sketches of the prefix that was arriving: behind those of earlier runs.
+    /// Writes the sketches of the current prefix, after those of earlier runs.
     fn flush(&mut self) -> Result<()> {
         let Form::Sketches(sketching) = &mut self.form else {
             return Ok(());
@@ -313,7 +313,7 @@ impl Builder {
     }
 }
 
-/// Returns the array of latest runs of a shape.
+/// Returns the array layout of latest runs for a shape.
 pub(super) fn latest(shape: Shape) -> Result<Latest> {
     Latest::new(shape.prefix_bits.into(), shape.character_bits.into()).map_err(|error| Error::BadOption {
         option: "routing filter",

@@ -1,4 +1,4 @@
-//! The characters of a filter of latest runs, read from front to back.
+//! Sequential reads of a filter of latest runs.
 
 use super::{Meta, Routing};
 use crate::hashed::lists::{Origin, PageCursor};
@@ -6,10 +6,10 @@ use alluvium_base::Purpose;
 use alluvium_filters::golomb::Source;
 use alluvium_storage::Error;
 
-/// Pages that are read together.
+/// Number of pages read together.
 pub(super) const AT_ONCE: u64 = 16;
 
-/// The characters of a filter of latest runs, as bytes.
+/// The encoded characters of a filter of latest runs, as bytes.
 #[derive(Debug)]
 pub(super) struct Characters<'f> {
     pages: PageCursor<'f, Meta>,
@@ -26,7 +26,7 @@ impl<'f> Characters<'f> {
     }
 }
 
-/// What can go wrong with characters: reading them, or they themselves.
+/// Error of reading or decoding characters.
 #[derive(Debug)]
 pub(super) enum Fault {
     Device(Error),
@@ -40,7 +40,7 @@ impl From<alluvium_filters::Error> for Fault {
 }
 
 impl Fault {
-    /// Returns the error of a store.
+    /// Converts the error into that of a store.
     pub(super) fn of(self, filter: &Routing) -> Error {
         match self {
             Fault::Device(error) => error,

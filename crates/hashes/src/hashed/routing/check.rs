@@ -1,4 +1,4 @@
-//! Whether a filter says what the runs of its level have: all of it is read, and all of them.
+//! Check of a filter against the runs of its level; reads all of them.
 
 use super::characters::{AT_ONCE, Characters};
 use super::{Meta, Routing, Shape};
@@ -11,22 +11,22 @@ use alluvium_filters::golomb::{BitReader, Source};
 use alluvium_storage::{Error, NodePointer, Result};
 use std::collections::{BTreeSet, VecDeque};
 
-/// Leaves of a run that are read together.
+/// Number of leaves of a run read together.
 const LEAVES_AT_ONCE: u64 = 8;
-/// What is told of one filter at most.
+/// Maximum number of errors reported per filter.
 const MOST_TOLD: usize = 20;
 
-/// What a record says to a filter: its hash, and the earlier run that it names.
+/// Hash of a record, and the earlier run that the record names.
 type Said = (u64, Option<u8>);
 
-/// The hashes of a run, in order.
+/// Iterator over the hashes of a run.
 struct Hashes<'c> {
     files: Files<'c>,
     run: &'c Run,
     shape: Shape,
     next: u64,
     ready: VecDeque<Said>,
-    /// Records that are in a leaf where no lookup of their prefix comes.
+    /// Records in leaves that lookups of their prefix do not read.
     wrong: Vec<String>,
 }
 
@@ -71,19 +71,19 @@ impl Hashes<'_> {
     }
 }
 
-/// What the runs of a level say of one prefix: of each run the runs that its records name, and
-/// their check characters.
+/// Data of the runs of a level for one prefix: the runs named by the records of each run, and the
+/// sketches.
 #[derive(Default)]
 struct Prefix {
     named: Vec<(usize, BTreeSet<Option<u8>>)>,
     sketches: BTreeSet<u64>,
 }
 
-/// The characters of a filter of latest runs, one after the other.
+/// Iterator over the characters of a filter of latest runs.
 struct LatestRuns<'c> {
     filter: &'c Routing,
     bits: BitReader<Characters<'c>>,
-    /// The prefix that comes next.
+    /// Prefix of the next character.
     next: u64,
 }
 
@@ -95,7 +95,7 @@ impl LatestRuns<'_> {
         Ok((character != (1 << bits) - 1).then_some(character as u8))
     }
 
-    /// Says which prefixes up to one lead to a run though none has them.
+    /// Reports prefixes less than `prefix` that lead to a run although no run contains them.
     fn skip_to(&mut self, prefix: u64, found: &mut Vec<String>) -> Result<()> {
         while self.next < prefix {
             let at = self.next;
@@ -111,11 +111,11 @@ impl LatestRuns<'_> {
     }
 }
 
-/// Takes a prefix with what the runs say of it, and adds what is wrong.
+/// Receives a prefix with its data in the runs, and adds errors.
 type Visit<'v> = &'v mut dyn FnMut(u64, Prefix, &mut Vec<String>) -> Result<()>;
 
 impl Stored<Meta> {
-    /// Returns whether all its pages can be read, and are ones of a filter.
+    /// Returns whether all pages are readable and belong to a filter.
     pub(in crate::hashed) fn is_readable(&self, files: Files<'_>) -> Result<bool> {
         let read = match self.shape().is_refined() {
             true => {
@@ -136,7 +136,7 @@ impl Stored<Meta> {
         }
     }
 
-    /// Compares the filter with the runs of its level, the oldest first (U4 to U6).
+    /// Compares the filter with the runs of its level, oldest first (U4 to U6).
     pub(in crate::hashed) fn check(&self, files: Files<'_>, runs: &[Run]) -> Vec<String> {
         if runs.len() != usize::from(self.runs()) {
             return vec![format!("of {} runs, where there are {}", self.runs(), runs.len())];
@@ -153,7 +153,7 @@ impl Stored<Meta> {
         found
     }
 
-    /// Hands every prefix that the runs have to `visit`, ascending.
+    /// Passes every prefix that occurs in the runs to `visit`, ascending.
     fn each_prefix(
         &self,
         files: Files<'_>,

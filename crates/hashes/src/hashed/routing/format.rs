@@ -1,6 +1,6 @@
-//! The bytes of a routing filter, version 1. All integers little-endian.
+//! Encoding of a routing filter, version 1. All integers are little-endian.
 //!
-//! Its description:
+//! The description:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -17,7 +17,7 @@
 //!     24        a listing of its pages: `hashed/lists/format.rs`
 //! ```
 //!
-//! Pages of latest runs hold one character for each prefix, one behind the other, across pages:
+//! Pages of latest runs contain one character per prefix, packed contiguously across pages:
 //! `crates/filters/src/routing/latest.rs`. Pages of sketches: `hashed/lists/format.rs`.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 

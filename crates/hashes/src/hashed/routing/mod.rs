@@ -1,26 +1,26 @@
 //! Routing filters of the levels of a bundle of arrays, on the device: which runs of a level may
-//! have a hash.
+//! contain a hash.
 //!
-//! *Knows*: prefixes and check characters of hashes; where a filter's pages are; how a filter is
-//! written again with a further run.
+//! *Knows*: prefixes and check characters of hashes; where a filter's pages are stored; how a
+//! filter is rewritten with an additional run.
 //!
-//! *Does not know*: which levels there are, when runs are merged, what is in a run beside hashes.
+//! *Does not know*: which levels exist, when runs are merged, the contents of a run except hashes.
 //!
 //! *Read in this order*: `shape.rs`, this file, `format.rs`, `characters.rs`, `build.rs`, `ask.rs`,
 //! `check.rs`.
 //!
-//! Conway, "Understanding Dictionaries at the Intersection of Theory and Practice" (2020), §2.3
-//! and §2.4. A filter is read through the cache of pages: it takes memory only while it is used.
-//! It is written once for each run that comes to its level, by the merge that writes the run.
+//! Conway, "Understanding Dictionaries at the Intersection of Theory and Practice" (2020), §2.3 and
+//! §2.4. A filter is read through the page cache and occupies memory only while it is used. It is
+//! rewritten for each run added to its level, by the merge that writes the run.
 //!
-//! Invariants, of which U1 to U3 are the structure's (`hashed/mod.rs`):
+//! Invariants (U1 to U3 are those of the structure, in `hashed/mod.rs`):
 //!
-//! - **U4** A filter of latest runs names the newest run of its level that has a prefix. A record
-//!   names the run before it with that prefix; the chain ends where a record names none.
-//! - **U5** A filter of sketches has one for each run, prefix and check character that occur, and
-//!   no other: in the order of prefixes, then of runs.
-//! - **U6** All records of a run with a prefix are in the leaves in which its index has the first
-//!   and the last hash with that prefix, or between them.
+//! - **U4** A filter of latest runs maps a prefix to the newest run of its level that contains it.
+//!   A record names the previous run with its prefix; the chain ends at a record that names none.
+//! - **U5** A filter of sketches has one sketch for each combination of run, prefix and check
+//!   character that occurs, and no others, ordered by prefix, then by run.
+//! - **U6** All records of a run with a prefix are in the leaves in which its index locates the
+//!   first and the last hash with that prefix, or between them.
 
 mod ask;
 mod build;
@@ -38,29 +38,29 @@ pub use shape::Shape;
 use super::lists::{self, Listing, Stored};
 use alluvium_storage::{Error, Result};
 
-/// What a filter consists of.
+/// Description of a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meta {
-    /// What it says, of which bits of a hash.
+    /// Kind of filter, and the bits of a hash that it uses.
     pub shape: Shape,
-    /// How many runs it may name: those of its level.
+    /// Number of runs of its level.
     pub runs: u16,
-    /// Prefixes that have a run, or sketches.
+    /// Number of prefixes that have a run, or of sketches.
     pub entries: u64,
     pub(super) listing: Listing,
 }
 
 /// The filter of a level.
 pub type Routing = Stored<Meta>;
-/// A filter that is written, and not yet part of a structure.
+/// A filter that is written but not yet part of a structure.
 pub type Written = lists::Written<Meta>;
 
 impl Stored<Meta> {
-    /// Fails unless it is one of a level of `runs` runs, of a part whose hashes begin with
-    /// `skipped_bits` bits that are the same.
+    /// Checks that the filter is that of a level of `runs` runs, in a part whose hashes have
+    /// `skipped_bits` common first bits.
     ///
     /// # Errors
-    /// [`Error::Corrupt`].
+    /// [`Error::Corrupt`] if it is not.
     pub fn required(self, runs: usize, skipped_bits: u8) -> Result<Routing> {
         let found = (usize::from(self.meta.runs), self.meta.shape.skipped_bits);
         match found == (runs, skipped_bits) {
@@ -72,13 +72,13 @@ impl Stored<Meta> {
         }
     }
 
-    /// Returns what it says of which bits.
+    /// Returns the shape.
     #[must_use]
     pub fn shape(&self) -> Shape {
         self.meta.shape
     }
 
-    /// Returns how many runs it may name.
+    /// Returns the number of runs of its level.
     #[must_use]
     pub fn runs(&self) -> u16 {
         self.meta.runs

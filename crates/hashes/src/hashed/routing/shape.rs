@@ -1,10 +1,10 @@
-//! What a routing filter says, of which bits of a hash.
+//! Shape of a routing filter: its kind, and the bits of a hash that it uses.
 
 use crate::hashed::lists::MOST_PREFIX_BITS;
 use crate::hashed::run::Group;
 use alluvium_storage::{Error, Result};
 
-/// Which bits of a hash are the prefix of a level and its check character.
+/// The bits of a hash that are the prefix and the check character of a level.
 ///
 /// ```
 /// use alluvium_hashes::hashed::routing::Shape;
@@ -17,20 +17,20 @@ use alluvium_storage::{Error, Result};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// The first bits of a hash, which are the same in all of a part.
+    /// Number of first bits of a hash, which are the same for the whole part.
     pub skipped_bits: u8,
-    /// Bits of a prefix, which follow.
+    /// Length of the prefix, which follows, in bits.
     pub prefix_bits: u8,
     /// Bits of a character: log2 λ.
     pub character_bits: u8,
-    /// Which check character sketches have, counted from the last of a hash. With 0 the filter
-    /// names latest runs instead.
+    /// Check character stored in sketches, counted from the end of a hash, starting with 1; 0 for a
+    /// filter of latest runs.
     pub check_level: u8,
 }
 
 impl Shape {
-    /// Returns the shape of a filter of latest runs, for a level that a run of `records` records
-    /// opens: β = λ prefixes for each of them.
+    /// Returns the shape of a filter of latest runs, for a level whose first run has `records`
+    /// records: β = λ prefixes per record.
     #[must_use]
     pub fn plain(skipped_bits: u8, character_bits: u8, records: u64) -> Shape {
         let log = (64 - records.max(1).saturating_sub(1).leading_zeros()) as u8;
@@ -43,8 +43,8 @@ impl Shape {
         }
     }
 
-    /// Returns the shape of a filter of sketches for the level with this number, counted from one:
-    /// the character is the level's own while a hash has one for each.
+    /// Returns the shape of a filter of sketches for level `level`, counted from one. Each level
+    /// has its own check character, as long as the hash is long enough.
     #[must_use]
     pub fn refined(skipped_bits: u8, character_bits: u8, records: u64, level: usize) -> Shape {
         let plain = Shape::plain(skipped_bits, character_bits, records);
@@ -55,10 +55,10 @@ impl Shape {
         }
     }
 
-    /// Fails unless the bits are some of a hash and none is used twice.
+    /// Checks that the bits fit into a hash and do not overlap.
     ///
     /// # Errors
-    /// [`Error::BadOption`].
+    /// [`Error::BadOption`] if they do not.
     pub fn validate(&self) -> Result<()> {
         let bits = u32::from(self.skipped_bits)
             + u32::from(self.prefix_bits)
@@ -75,7 +75,7 @@ impl Shape {
         }
     }
 
-    /// Returns whether its filter has sketches.
+    /// Returns whether the filter has sketches.
     #[must_use]
     #[inline]
     pub fn is_refined(&self) -> bool {
@@ -95,7 +95,7 @@ impl Shape {
         (1 << self.prefix_bits) - 1
     }
 
-    /// Returns all hashes of the same part that have the prefix of one.
+    /// Returns the hashes of the part with the same prefix as `hash`.
     #[must_use]
     #[inline]
     pub fn group(&self, hash: u64) -> Group {
@@ -117,7 +117,7 @@ impl Shape {
         (character & ((1 << self.character_bits) - 1)) as u8
     }
 
-    /// Returns the bits of a sketch: a run and a check character.
+    /// Returns the length of a sketch in bits: a run and a check character.
     #[must_use]
     pub fn sketch_bits(&self) -> u8 {
         2 * self.character_bits

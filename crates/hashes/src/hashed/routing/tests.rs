@@ -1,4 +1,4 @@
-//! Filters beside lists of what each run has.
+//! Tests of filters against lists of the contents of each run.
 
 use super::{Builder, Candidates, Routing, Shape};
 use alluvium_base::Purpose;
@@ -45,7 +45,7 @@ impl Level {
         }
     }
 
-    /// A run arrives. What its records name is what the runs before have.
+    /// Adds a run, and checks that its records name the previous runs correctly.
     fn arrive(&mut self, mut hashes: Vec<u64>) {
         hashes.sort_unstable();
         let options = self.store.writer_options(Purpose::Compact, Class::Normal);
@@ -65,14 +65,14 @@ impl Level {
         }
         while !builder.go_on(self.random.u64(1..3000)).unwrap() {}
         let filter = builder.finish().unwrap().install();
-        // What is read back is what was written.
+        // The stored filter equals the one written.
         let read = Routing::open(Files::of(&self.store), filter.pointer(), Purpose::Check).unwrap();
         assert_eq!(read.meta, filter.meta);
         self.filter = Some(filter);
         self.runs.push(hashes);
     }
 
-    /// Of any hash the filter names the runs that it should.
+    /// Checks that the filter names the expected runs for any hash.
     fn compare(&mut self, hashes: &[u64]) {
         let (shape, filter) = (self.shape, self.filter.as_ref().unwrap());
         for &hash in hashes {
@@ -111,9 +111,9 @@ fn filters_name_the_runs_that_have_a_prefix_through_every_arrival() {
         let most = ((1usize << shape.character_bits) - 1).min(6);
         for _ in 0..most {
             let count = level.random.usize(1..120);
-            // All of one part: the first three bits.
+            // All hashes belong to one part, given by the first three bits.
             let mut hashes: Vec<u64> = (0..count).map(|_| 5 << 61 | level.random.u64(..) >> 3).collect();
-            // Some come again, within a run and across runs.
+            // Some hashes are repeated, within a run and across runs.
             let again: Vec<u64> = level.runs.iter().flatten().copied().take(20).collect();
             hashes.extend(again);
             hashes.extend(hashes.clone().into_iter().take(10));
@@ -143,7 +143,7 @@ fn runs_whose_keys_are_all_equal_have_one_prefix() {
 
 #[test]
 fn filters_of_many_pages_are_read_page_by_page() {
-    // Sketches of a few bits each fill several pages, and one prefix has more than a page of them.
+    // Sketches of a few bits each fill several pages, and one prefix occupies more than a page.
     let shape = Shape {
         skipped_bits: 0,
         prefix_bits: 10,
@@ -168,7 +168,7 @@ fn filters_of_many_pages_are_read_page_by_page() {
     level.compare(&asked);
 }
 
-/// Mean numbers of runs that a lookup of an absent hash reads in a level that is full.
+/// Returns the mean number of runs that a lookup of an absent hash reads in a full level.
 fn false_positives(shape: Shape, records: u64) -> f64 {
     let mut level = Level::new(shape, 77);
     let runs = (1usize << shape.character_bits) - 1;
@@ -187,7 +187,7 @@ fn false_positives(shape: Shape, records: u64) -> f64 {
         let hash = level.random.u64(..);
         read += match ask(&level.store, &filter, hash) {
             Candidates::Some(_) => ask(&level.store, &filter, hash).count(),
-            // The chain goes through every run that has the prefix.
+            // The chain visits every run that contains the prefix.
             Candidates::Latest(_) => prefixes
                 .iter()
                 .filter(|run| run.contains(&shape.prefix(hash)))

@@ -1,4 +1,4 @@
-//! Writing a run: records come in the order of their hashes.
+//! Writing a run from records in hash order.
 
 use super::gathered::Gathered;
 use super::{Meta, Run};
@@ -18,21 +18,21 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{Error, PageSize, Result};
 use std::sync::Arc;
 
-/// How a run is written.
+/// Options of a run to be written.
 #[derive(Clone, Copy, Debug)]
 pub struct RunOptions {
-    /// How its leaves are found.
+    /// Kind of index.
     pub index: IndexKind,
-    /// It has a filter that says yes in vain once in 2^this lookups; none where absent.
+    /// Logarithm of the inverse false positive rate of the run's filter; `None` for no filter.
     pub filter_bits: Option<u8>,
-    /// What its keys are hashed with.
+    /// Seed of key hashes.
     pub seed: u64,
-    /// What the writes are for.
+    /// Purpose that writes are accounted to.
     pub purpose: Purpose,
-    /// Whether the reserve may be used.
+    /// Space class, which determines whether the reserve may be used.
     pub class: Class,
-    /// The tier of its leaves, and of values and keys that are apart. Its description, which has
-    /// the index and the filter, lies where what is newest does.
+    /// Tier of the leaves and of separate values and keys. The description, which contains the
+    /// index and the filter, is placed with the newest data.
     pub tier: u8,
 }
 
@@ -45,56 +45,56 @@ impl RunOptions {
     }
 }
 
-/// A run that is written, and not yet part of a structure. Dropped, it gives its extents up.
+/// A run that is written but not yet part of a structure. If it is dropped, its extents are freed.
 #[derive(Debug)]
 pub struct Written {
     store: Arc<Store>,
     run: Option<Run>,
 }
 
-/// A message about the last key, as it is written.
+/// A message to be written about a key.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'m> {
-    /// When it was committed, less the base of the run.
+    /// Commit sequence number, relative to the base of the run.
     pub sequence: Sequence,
-    /// What it does.
+    /// Kind of the message.
     pub kind: Kind,
-    /// When it expires.
+    /// Expiry time; 0 means never.
     pub expires_ms: u64,
-    /// The value or operand.
+    /// Value or operand.
     pub operand: &'m [u8],
 }
 
-/// Writes a run. Dropped unfinished, it leaves nothing.
+/// Writer of a run. If it is dropped unfinished, its space is freed.
 #[derive(Debug)]
 pub struct Builder {
     store: Arc<Store>,
     options: RunOptions,
     page_size: PageSize,
     leaves: PageWriter,
-    /// Made for the first value or key that is apart.
+    /// Writer of separate values and keys; created for the first one.
     apart: Option<ValueWriter>,
     draft: Draft,
-    /// The last key, and its hash.
+    /// The last key and its hash.
     key: Vec<u8>,
     hash: u64,
-    /// The hashes of the leaf that is being filled.
+    /// First and last hash of the current leaf.
     bounds: (u64, u64),
     hashes_of_leaves: Vec<(u64, u64)>,
-    /// The leaf that is being filled has no record yet.
+    /// Whether the current leaf has no record yet.
     is_open: bool,
-    /// Every hash, where a trie is built of them.
+    /// All distinct hashes, if a trie is to be built.
     hashes: Vec<u64>,
-    /// What a filter is built of.
+    /// Hashes for the filter.
     gathered: Option<Gathered>,
     meta: Meta,
 }
 
 impl Builder {
-    /// Begins a run of at most this number of records.
+    /// Starts a run of at most `most` records.
     ///
     /// # Errors
-    /// When the store takes no changes.
+    /// If the store accepts no changes.
     pub fn new(store: &Arc<Store>, options: &RunOptions, most: u64) -> Result<Builder> {
         let gathered = options.filter_bits.map(|bits| Gathered::new(bits, most));
         Ok(Builder {
@@ -126,30 +126,29 @@ impl Builder {
         })
     }
 
-    /// The run says that ranges of keys are deleted.
+    /// Sets the range deletes of the run.
     pub fn delete_ranges(&mut self, deletes: Arc<RangeDeletes>) {
         self.meta.deletes = deletes;
     }
 
-    /// Returns how many records it has.
+    /// Returns the number of records.
     #[must_use]
     pub fn records(&self) -> u64 {
         self.meta.records
     }
 
-    /// Adds a message. Hashes ascend, keys of one hash do, and messages of one key are newest
-    /// first.
+    /// Adds a message. Messages must be ordered by hash, then by key, then newest first.
     ///
     /// # Errors
-    /// A full disk; as the device says.
+    /// A full disk; I/O errors.
     pub fn push(&mut self, hash: u64, key: &[u8], message: Message<'_>, rules: &KeyspaceRules) -> Result<()> {
         self.push_after(None, hash, key, message, rules)
     }
 
-    /// The same of a record whose prefix an earlier run of its level has, too.
+    /// As [`Builder::push`], for a record whose prefix also occurs in an earlier run of its level.
     ///
     /// # Errors
-    /// A full disk; as the device says.
+    /// A full disk; I/O errors.
     pub fn push_after(
         &mut self,
         previous: Option<u8>,
@@ -217,7 +216,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Writes what is not in the leaf.
+    /// Writes the separate parts of a record.
     fn put_apart(&mut self, gaps: Gaps, key: &[u8], value: &[u8], rules: &KeyspaceRules) -> Result<()> {
         let parts = [(gaps.key, key), (gaps.value, value)];
         for (gap, bytes) in parts {
@@ -243,7 +242,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Writes the leaf that is being filled.
+    /// Writes the current leaf.
     fn end_leaf(&mut self) -> Result<()> {
         if self.draft.is_empty() {
             return Ok(());
@@ -260,11 +259,11 @@ impl Builder {
         Ok(())
     }
 
-    /// Writes what is left, and the description. None when there is neither a record nor a deleted
-    /// range.
+    /// Writes the remaining data and the description. Returns `None` if there are neither records
+    /// nor range deletes.
     ///
     /// # Errors
-    /// A full disk; as the device says.
+    /// A full disk; I/O errors.
     pub fn finish(mut self) -> Result<Option<Written>> {
         if self.meta.records == 0 && self.meta.deletes.is_empty() {
             return Ok(None);
@@ -308,7 +307,7 @@ impl Builder {
     }
 }
 
-/// A run that no index can be built of has too many records.
+/// An index can fail only because the run has too many records.
 #[cold]
 fn unfit(error: &alluvium_filters::Error) -> Error {
     Error::BadOption {
@@ -321,16 +320,16 @@ impl Written {
     /// Returns the run.
     ///
     /// # Panics
-    /// When it was installed.
+    /// If it was installed.
     #[must_use]
     pub fn run(&self) -> &Run {
         self.run.as_ref().expect("it was not installed")
     }
 
-    /// Makes its extents part of the generation that is being built.
+    /// Installs the run's extents in the generation in progress.
     ///
     /// # Panics
-    /// When it was installed before.
+    /// If it was installed before.
     pub fn install(mut self) -> Run {
         let run = self.run.take().expect("it was not installed");
         let extents: Vec<(Extent, u64)> = run.extents().collect();

@@ -1,4 +1,4 @@
-//! Reads every byte of a run that a reader could reach, and says what is wrong.
+//! Check of a run: reads all data that a reader could reach, and reports all errors.
 
 use super::cursor::read_leaf;
 use super::{Owned, Run};
@@ -9,10 +9,10 @@ use alluvium_dictionary::read::{Amounts, Files};
 use alluvium_dictionary::record::Value;
 use alluvium_storage::NodePointer;
 
-/// Leaves that are read together.
+/// Number of leaves read together.
 const AT_ONCE: u64 = 64;
 
-/// The last record that a check has seen, and what it has counted.
+/// The last record read by a check, and its counters.
 #[derive(Default)]
 struct Seen {
     last: Option<Owned>,
@@ -22,8 +22,8 @@ struct Seen {
 }
 
 impl Run {
-    /// Checks that its leaves are sound and in order (N1), have the hashes from `hashes.0` to
-    /// `hashes.1` only, and that index and filter find each of them (N3).
+    /// Checks that the leaves are intact and in order (N1), contain only hashes from `hashes.0` to
+    /// `hashes.1`, and that index and filter contain each hash (N3).
     pub(in crate::hashed) fn check(
         &self,
         files: Files<'_>,
@@ -101,7 +101,7 @@ impl Run {
         self.count_apart(&pointer, leaf, read);
     }
 
-    /// Says what is wrong with a record that follows those seen.
+    /// Returns what is wrong with the record that follows those in `seen`.
     fn wrong(&self, record: &Owned, leaf: u64, hashes: (u64, u64), seen: &Seen) -> Option<String> {
         let name = record.key.escape_ascii();
         let after = |last: &Owned| {
@@ -129,7 +129,7 @@ impl Run {
         None
     }
 
-    /// Counts the nodes of what the records of a leaf keep apart.
+    /// Counts the nodes of separate values and keys of a leaf's records.
     fn count_apart(&self, pointer: &NodePointer, leaf: &[u8], read: &mut Amounts) {
         let place = || pointer.place();
         let Ok(mut entries) = Entries::open(leaf, place, self.page_size()) else {
@@ -148,7 +148,7 @@ impl Run {
 }
 
 impl super::Meta {
-    /// Says what is wrong with index and filter by themselves.
+    /// Returns the internal errors of index and filter.
     fn index_errors(&self) -> Vec<String> {
         if self.pages.is_empty() {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! Reading runs in order: what merges and walks take from them.
+//! Sequential reads of runs, for merges and scans.
 
 use super::Run;
 use super::records::{Record, Records};
@@ -11,15 +11,15 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{NodePointer, Result};
 use std::sync::Arc;
 
-/// Leaves that are read together.
+/// Maximum number of leaves read together.
 const AT_ONCE: u64 = 32;
-/// Leaves of several runs that are read together.
+/// Maximum number of leaves of several runs read together.
 const MOST_TOGETHER: u64 = 4096;
 
-/// Hands the records of a leaf to `visit`, their values as they are.
+/// Passes the records of a leaf to `visit`, without loading separate values.
 ///
 /// # Errors
-/// As the device says; damage; what `visit` returns.
+/// I/O errors; damage; errors of `visit`.
 pub(super) fn read_leaf(
     run: &Run,
     pointer: &NodePointer,
@@ -33,7 +33,7 @@ pub(super) fn read_leaf(
     })
 }
 
-/// The key that was read last of those that are not in their leaves.
+/// Cache of the last separate key that was read.
 #[derive(Debug, Default)]
 pub(super) struct LongKey {
     pointer: Option<ValuePointer>,
@@ -41,8 +41,8 @@ pub(super) struct LongKey {
 }
 
 impl LongKey {
-    /// Returns a record with its key, which is read if it is not in the leaf. Records of one key
-    /// follow each other.
+    /// Returns a record with its key, which is read if it is separate. Records of the same key are
+    /// consecutive.
     pub(super) fn complete<'r>(
         &'r mut self,
         record: Record<'r>,
@@ -64,8 +64,8 @@ impl LongKey {
     }
 }
 
-/// Hands the records of a leaf to `visit`, their values as they are. A key that is not in the leaf
-/// is empty, and `visit` gets where it is.
+/// Passes the records of a leaf to `visit`, without loading separate values and keys. For a
+/// separate key, the record's key is empty and `visit` receives the pointer.
 pub(super) fn read_entries(
     run: &Run,
     pointer: &NodePointer,
@@ -74,7 +74,7 @@ pub(super) fn read_entries(
 ) -> Result<()> {
     let place = || pointer.place();
     let mut entries = Entries::open(leaf, place, run.page_size())?;
-    // The last key: in the leaf, or where it is.
+    // The last key, inline or as a pointer.
     let (mut hash, mut here, mut elsewhere) = (0, &[][..], None);
     while let Some(entry) = entries.next(place)? {
         match entry.key {
@@ -100,41 +100,41 @@ pub(super) fn read_entries(
     Ok(())
 }
 
-/// Reads the records of some hashes of a run, in order and past the cache.
+/// Reads the records of a range of hashes of a run in order, bypassing the cache.
 #[derive(Debug)]
 pub struct Cursor {
     store: Arc<Store>,
     run: Run,
     purpose: Purpose,
-    /// The first and the last hash.
+    /// First and last hash.
     hashes: (u64, u64),
     next: u64,
     end: u64,
-    /// How many leaves are read together.
+    /// Number of leaves read together.
     ahead: u64,
     records: Records,
-    /// Where the key of each is that is not in its leaf: it is read once the record is taken, so
-    /// that the keys of many leaves are not in memory together.
+    /// Pointer to the separate key of each record. The key is read only when its record is
+    /// consumed, so that the keys of many leaves are not in memory together.
     keys_apart: Vec<Option<ValuePointer>>,
-    /// Which of them it is at.
+    /// Index of the current record.
     at: usize,
     long_key: LongKey,
 }
 
 impl Cursor {
-    /// Begins with the first record of the hashes from `first` to `last`.
+    /// Opens a cursor at the first record with a hash from `hashes.0` to `hashes.1`.
     ///
     /// # Errors
-    /// As the device says; damage.
+    /// I/O errors; damage.
     pub fn open(store: &Arc<Store>, run: Run, hashes: (u64, u64), purpose: Purpose) -> Result<Cursor> {
         Cursor::open_among(1, store, run, hashes, purpose)
     }
 
-    /// The same of one of several runs that are read at the same time: all of them together take no
-    /// more memory than a few do.
+    /// As [`Cursor::open`], for one of `runs` runs that are read concurrently. Their total memory
+    /// is bounded.
     ///
     /// # Errors
-    /// As the device says; damage.
+    /// I/O errors; damage.
     pub fn open_among(
         runs: usize,
         store: &Arc<Store>,
@@ -143,7 +143,7 @@ impl Cursor {
         purpose: Purpose,
     ) -> Result<Cursor> {
         let next = run.leaves_of(hashes.0)?.start;
-        // A trie has no answer for a hash that is not there.
+        // A trie has no result for an absent hash.
         let end = match run.leaves_of(hashes.1)?.end {
             0 => run.leaves(),
             end => end,
@@ -165,16 +165,16 @@ impl Cursor {
         Ok(cursor)
     }
 
-    /// Returns the hash of the record that it is at; none behind the last.
+    /// Returns the hash of the current record; `None` after the last.
     #[must_use]
     pub fn hash(&self) -> Option<u64> {
         self.records.hash(self.at)
     }
 
-    /// Adds the record that it is at to others, with its operand, and goes on to the next one.
+    /// Appends the current record with its operand to `others`, and advances to the next one.
     ///
     /// # Errors
-    /// As the device says; damage.
+    /// I/O errors; damage.
     pub fn take_into(&mut self, others: &mut Records) -> Result<()> {
         let Some(record) = self.records.get(self.at) else {
             return Ok(());
@@ -201,16 +201,16 @@ impl Cursor {
         self.skip()
     }
 
-    /// Goes on to the next record, without the one that it is at.
+    /// Advances to the next record.
     ///
     /// # Errors
-    /// As the device says; damage.
+    /// I/O errors; damage.
     pub fn skip(&mut self) -> Result<()> {
         self.at += 1;
         self.settle()
     }
 
-    /// Goes on to the first record from here that is of the hashes.
+    /// Advances to the first record in the range of hashes, starting with the current one.
     fn settle(&mut self) -> Result<()> {
         loop {
             match self.records.hash(self.at) {

@@ -1,4 +1,4 @@
-//! What a run says of a key, and of the keys whose hashes begin like its hash.
+//! Lookup of a key in a run, and of the keys whose hashes have the same prefix.
 
 use super::Run;
 use crate::hashed::leaf::{Entries, Entry, KeyAt};
@@ -10,7 +10,7 @@ use alluvium_storage::Result;
 use std::ops::ControlFlow;
 use std::task::{Poll, ready};
 
-/// A key that is looked for, with its hash under the seed of the runs.
+/// A key to look up, with its hash under the seed of the runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted<'k> {
     /// The key.
@@ -19,7 +19,7 @@ pub struct Wanted<'k> {
     pub hash: u64,
 }
 
-/// The hashes with one prefix: the first and the last.
+/// The hashes with a common prefix, as an inclusive range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Group {
     /// The first hash.
@@ -28,10 +28,10 @@ pub struct Group {
     pub last: u64,
 }
 
-/// What takes the records of a key, newest first, until it has enough.
+/// Receives the records of a key, newest first, until it breaks.
 type Visit<'v> = &'v mut dyn FnMut(Record<'_>) -> Poll<Result<ControlFlow<()>>>;
 
-/// Returns whether an entry is about a key.
+/// Returns whether an entry belongs to a key.
 fn is_about<F: Fetch>(entry: &Entry<'_>, key: Wanted<'_>, fetch: &F) -> Poll<Result<bool>> {
     match entry.key {
         KeyAt::Here(bytes) => Poll::Ready(Ok(bytes == key.bytes)),
@@ -50,11 +50,12 @@ fn is_about<F: Fetch>(entry: &Entry<'_>, key: Wanted<'_>, fetch: &F) -> Poll<Res
     }
 }
 
-/// Hands the records of a key to `visit`, newest first, with their own sequence numbers, until it
-/// has enough. Pending where a leaf is missing: it begins again then.
+/// Passes the records of a key to `visit`, newest first, with absolute sequence numbers, until it
+/// breaks. If a leaf is missing, the search is pending, and a further call starts from the
+/// beginning.
 ///
 /// # Errors
-/// As the device says; damage.
+/// I/O errors; damage.
 pub fn find<F: Fetch>(run: &Run, key: Wanted<'_>, fetch: &F, visit: Visit<'_>) -> Poll<Result<()>> {
     let leaves = run.leaves_of(key.hash)?;
     let mut is_found = false;
@@ -80,7 +81,7 @@ pub fn find<F: Fetch>(run: &Run, key: Wanted<'_>, fetch: &F, visit: Visit<'_>) -
                 return Poll::Ready(Ok(()));
             }
         }
-        // Behind the key nothing of it follows.
+        // After a greater hash there are no records of the key.
         if number + 1 < leaves.end && last.is_none_or(|last| last.hash(run.seed()) > key.hash) {
             return Poll::Ready(Ok(()));
         }
@@ -88,12 +89,12 @@ pub fn find<F: Fetch>(run: &Run, key: Wanted<'_>, fetch: &F, visit: Visit<'_>) -
     Poll::Ready(Ok(()))
 }
 
-/// As [`find`], and returns the earlier run that the records of the key's group name, if there are
-/// any of them. All are in the leaves between those of the group's first and last hash (U6). Once
-/// `visit` has enough, it returns nothing.
+/// As [`find`], but also returns the earlier run named by the records of the key's group, if there
+/// are any. All of these are in the leaves between those of the group's first and last hash (U6).
+/// If `visit` breaks, it returns `None`.
 ///
 /// # Errors
-/// As the device says; damage.
+/// I/O errors; damage.
 pub fn find_in_group<F: Fetch>(
     run: &Run,
     key: Wanted<'_>,
@@ -137,7 +138,7 @@ pub fn find_in_group<F: Fetch>(
     Poll::Ready(Ok(previous))
 }
 
-/// Returns a record with its own sequence number.
+/// Returns a record with its absolute sequence number.
 fn numbered<'l>(run: &Run, entry: &Entry<'l>) -> Record<'l> {
     Record {
         sequence: entry.record.sequence + run.base(),

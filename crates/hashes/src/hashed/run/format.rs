@@ -1,5 +1,5 @@
-//! The bytes of a run's description, version 3: where its leaves are and what finds a hash in them.
-//! All integers little-endian; a *varint* is LEB128 of at most 10 bytes.
+//! Encoding of a run's description, version 3: the location of its leaves, its index and its
+//! filter. All integers are little-endian; a *varint* is LEB128 of at most 10 bytes.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -22,8 +22,8 @@
 //!                 (varint) and bytes of the key behind the last, sequence number (varint)
 //! ```
 //!
-//! Versions 1 and 2 are read, and not written. Their filters are quotient filters: the geometry
-//! (24), the length (varint), the pages. Version 1 has 8 bytes of checksum for each leaf.
+//! Versions 1 and 2 can be read but are not written. Their filters are quotient filters: the
+//! geometry (24), the length (varint), the pages. Version 1 has 8 bytes of checksum for each leaf.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::{Filter, Meta};
@@ -38,15 +38,15 @@ use std::sync::Arc;
 
 const MAGIC: [u8; 4] = *b"AHRN";
 const VERSION: u8 = 3;
-/// The oldest version that is read.
+/// Oldest supported version.
 const OLDEST: u8 = 1;
-/// The newest with quotient filters.
+/// Newest version with quotient filters.
 const QUOTIENTS: u8 = 2;
 const PACHASH: u8 = 0;
 const TRIE: u8 = 1;
 
 impl Meta {
-    /// Returns the bytes of the description.
+    /// Encodes the description.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(256 + self.memory_bytes() as usize);
@@ -93,7 +93,7 @@ impl Meta {
         out
     }
 
-    /// Reads a description.
+    /// Decodes a description.
     ///
     /// # Errors
     /// [`alluvium_storage::Error::Corrupt`] at `place`, or
@@ -162,8 +162,8 @@ fn filter(reader: &mut Reader<'_>) -> std::result::Result<Filter, Bad> {
     }
 }
 
-/// Reads a quotient filter, and lists its fingerprints, which are first bits of hashes: it is wrong
-/// as often as it was.
+/// Decodes a quotient filter and lists its fingerprints, which are prefixes of hashes. The false
+/// positive rate does not change.
 fn of_quotients(reader: &mut Reader<'_>) -> std::result::Result<Filter, Bad> {
     let geometry = Geometry::decode(reader.take(Geometry::BYTES)?)?;
     let image = Image::new(&geometry, part(reader)?)?;
@@ -171,13 +171,13 @@ fn of_quotients(reader: &mut Reader<'_>) -> std::result::Result<Filter, Bad> {
     let (count, known) = (counted?, geometry.fingerprint_bits());
     let bits = known.saturating_sub(count.max(1).ilog2());
     let shape = listed::Shape::new(count, bits.clamp(1, listed::MOST_BITS))?;
-    // All could be read when they were counted.
+    // The image was read without errors when the fingerprints were counted.
     let hashes = fingerprints(&image).map_while(alluvium_filters::Result::ok);
     Ok(Filter::build(hashes, shape.knowing(known))?)
 }
 
-/// Returns the fingerprints of a quotient filter in order, as the hashes that begin with them and
-/// end in zeros, until there is an error.
+/// Iterates over the fingerprints of a quotient filter in order, as hashes padded with zeros, until
+/// an error occurs.
 fn fingerprints(image: &Image<'_>) -> impl Iterator<Item = alluvium_filters::Result<u64>> {
     let (mut source, mut chunk, mut at) = (image.source(), Chunk::new(), 0);
     std::iter::from_fn(move || {
@@ -295,7 +295,7 @@ mod tests {
         );
     }
 
-    /// The example as version 2 had it, with a quotient filter of 14 bits of each hash.
+    /// Encodes the example as in version 2, with a quotient filter of 14 bits per hash.
     fn version_2(kind: IndexKind) -> Vec<u8> {
         use alluvium_filters::{Builder, Entry, Fingerprint, Shape};
         let geometry = Geometry::for_entries(3, Shape::new(14, 0)).unwrap();
@@ -322,7 +322,7 @@ mod tests {
         bytes
     }
 
-    /// The example with the filter that is made of a quotient filter.
+    /// Returns the example with the filter converted from a quotient filter.
     fn with_listed(kind: IndexKind) -> Meta {
         let shape = listed::Shape::new(3, 13).unwrap().knowing(14);
         let filter = Filter::build([1 << 60, 3 << 60, 9 << 60].into_iter(), shape).unwrap();
@@ -365,7 +365,7 @@ mod tests {
     fn version_1_is_read() {
         let mut bytes = version_2(IndexKind::PaCHash);
         bytes[4] = 1;
-        // The upper halves of the checksums, which were all of them.
+        // The upper halves of the checksums; older versions stored whole checksums.
         bytes.splice(60..60, [7; 4]);
         bytes.splice(68..68, [9; 4]);
         let meta = Meta::decode(&bytes, &place(), PageSize::MIN).unwrap();

@@ -1,35 +1,35 @@
-//! The hashes of a run while it is written, for its filter: about two bytes each.
+//! Compact buffer of a run's hashes while it is written, for its filter: about two bytes per hash.
 //!
-//! A filter is built when the number of its hashes is known, and a run of tens of millions would
-//! keep eight bytes for each until then. It needs the first bits of each only, and these ascend, so
-//! what is kept is by how much.
+//! The filter can be built only when the number of hashes is known, and a run of tens of millions
+//! would otherwise buffer eight bytes for each. The filter needs only the first bits of each hash,
+//! and these are ascending, so differences are stored.
 
 use super::Filter;
 use alluvium_filters::Result;
 use alluvium_filters::listed::{MOST_HASHES, Shape};
 
-/// Hashes in ascending order, as far as their filter needs them.
+/// Hashes in ascending order, truncated to the bits that their filter needs.
 #[derive(Debug)]
 pub(super) struct Gathered {
     filter_bits: u32,
-    /// How many bits of a hash are kept.
+    /// Number of bits kept of a hash.
     bits: u32,
-    /// What the last one was.
+    /// The last truncated hash.
     last: u64,
     count: u64,
-    /// By how much each is above the one before it: a number below [`LONG`], or that and four
-    /// numbers of 16 bits, the lowest first.
+    /// Differences between successive hashes: a number less than [`LONG`], or `LONG` followed by
+    /// four 16-bit numbers, lowest first.
     steps: Vec<u16>,
 }
 
-/// Before a step that is no less than this.
+/// Marks a difference that is at least this large.
 const LONG: u16 = u16::MAX;
 
 impl Gathered {
-    /// Returns none. A filter of `most` hashes or fewer may be built of those that are added.
+    /// Creates an empty buffer, for a filter of at most `most` hashes.
     ///
     /// # Errors
-    /// [`alluvium_filters::Error::Shape`] when there is no filter that is so seldom wrong.
+    /// [`alluvium_filters::Error::Shape`] if no filter has such a low false positive rate.
     pub(super) fn new(filter_bits: u8, most: u64) -> Result<Gathered> {
         let filter_bits = u32::from(filter_bits);
         Ok(Gathered {
@@ -41,7 +41,7 @@ impl Gathered {
         })
     }
 
-    /// Adds a hash that is not below the last one.
+    /// Adds a hash that is not less than the previous one.
     pub(super) fn push(&mut self, hash: u64) {
         let kept = hash >> (u64::BITS - self.bits);
         assert!(self.last <= kept, "records ascend by hash (R1)");
@@ -59,7 +59,8 @@ impl Gathered {
 
     /// Builds the filter.
     pub(super) fn filter(&self) -> Result<Filter> {
-        // More than were announced have no more bits than are known of them.
+        // If there are more hashes than announced, the filter must still use only the bits that
+        // were kept.
         let shape = Shape::new(self.count, self.filter_bits)?.knowing(self.bits);
         let mut steps = self.steps.iter().map(|&step| u64::from(step));
         let mut last = 0;

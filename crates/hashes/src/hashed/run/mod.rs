@@ -1,20 +1,20 @@
-//! Runs: records in the order of their keys' hashes, in leaves that an index finds.
+//! Runs: records in the order of their keys' hashes, in leaves located by an index.
 //!
-//! *Knows*: where a run's leaves and values are; which leaf has a hash; how a run is written and
-//! read in order.
+//! *Knows*: where a run's leaves and values are stored; which leaf contains a hash; how a run is
+//! written and read in order.
 //!
-//! *Does not know*: which runs a structure has, and which are newer.
+//! *Does not know*: the runs of a structure and their order of age.
 //!
 //! *Read in this order*: this file, `format.rs`, `build.rs`, `gathered.rs`, `find.rs`,
 //! `records.rs`, `cursor.rs`, `window.rs`, `check.rs`.
 //!
 //! Invariants:
 //!
-//! - **N1** Leaves of a run ascend (R1 across them), and each but the first begins with a record
-//!   that names its key.
-//! - **N2** Every extent of a run belongs to it alone.
-//! - **N3** Every hash of a run is in its filter, if it has one. In memory, a filter may have only
-//!   the pages of some hashes: those that are still asked.
+//! - **N1** Leaves of a run are ascending (R1 holds across them), and each leaf except the first
+//!   begins with a record that contains its key.
+//! - **N2** Every extent of a run belongs to that run alone.
+//! - **N3** Every hash of a run is in its filter, if it has one. In memory, a filter may retain
+//!   only the pages of those hashes for which it is still queried.
 
 mod build;
 mod check;
@@ -45,24 +45,25 @@ use alluvium_storage::{Error, NodePointer, PageSize, Place, Result};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Says of most hashes that are not in a run that they are not.
+/// Filter of a run, which excludes most hashes that the run does not contain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
-    /// Parts that do not touch. All of it is one part. They come and go by megabytes, so that what
-    /// an allocator keeps of them would be a multiple of what is there.
+    /// Disjoint parts; a complete filter is a single part. Large parts are mapped instead of being
+    /// allocated on the heap: several megabytes come and go, and an allocator would retain a
+    /// multiple of the memory in use.
     parts: Arc<[listed::Filter<Bytes>]>,
 }
 
-/// What a run consists of.
+/// Description of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meta {
-    /// Its leaves.
+    /// Leaves of the run.
     pages: Pages,
     pub(super) index: Index,
     pub(super) filter: Option<Filter>,
-    /// Keys that the run says are deleted.
+    /// Range deletes of the run.
     pub(super) deletes: Arc<RangeDeletes>,
-    /// All but those of the description, each with its live bytes.
+    /// All extents except those of the description, with their live bytes.
     extents: Box<[(Extent, u64)]>,
     pub(super) records: u64,
     pub(super) tombstones: u64,
@@ -76,19 +77,19 @@ pub struct Meta {
 #[derive(Clone, Debug)]
 pub struct Run {
     meta: Arc<Meta>,
-    /// What sequence numbers in its leaves are counted from.
+    /// Base of the sequence numbers in its leaves.
     base: Sequence,
-    /// What its keys are hashed with.
+    /// Seed of key hashes.
     seed: u64,
-    /// Where its description is.
+    /// Location of its description.
     described: Described,
 }
 
 impl Filter {
-    /// Builds the filter of hashes that ascend.
+    /// Builds the filter of ascending hashes.
     ///
     /// # Errors
-    /// As [`listed::write`].
+    /// The same as [`listed::write`].
     pub(super) fn build(
         hashes: impl Iterator<Item = u64>,
         shape: listed::Shape,
@@ -105,15 +106,16 @@ impl Filter {
         }
     }
 
-    /// Returns all of it; none where some pages are gone.
+    /// Returns the whole filter; `None` if some pages were dropped.
     fn whole(&self) -> Option<&listed::Filter<Bytes>> {
         self.parts.first().filter(|part| part.is_whole())
     }
 
-    /// Returns whether a hash may be there: always where the page is gone that would tell.
+    /// Returns whether the run may contain a hash; always true if the page for the hash was
+    /// dropped.
     ///
     /// # Errors
-    /// [`alluvium_filters::Error::Damaged`] when its bytes are not those of a filter.
+    /// [`alluvium_filters::Error::Damaged`] if the filter is damaged.
     #[inline]
     pub fn may_hold(&self, hash: u64) -> alluvium_filters::Result<bool> {
         for part in &*self.parts {
@@ -124,8 +126,8 @@ impl Filter {
         Ok(true)
     }
 
-    /// Returns the same filter with only those of its pages that tell of some hashes: ranges from
-    /// the first hash to the last, in order. None where no page would go.
+    /// Returns the filter with only the pages needed for some hashes, given as ascending inclusive
+    /// ranges. `None` if no page would be dropped.
     fn trimmed(&self, hashes: &[(u64, u64)]) -> Option<Filter> {
         let shape = self.parts.first()?.shape();
         let mut ranges: Vec<Range<u32>> = Vec::new();
@@ -156,19 +158,19 @@ impl Filter {
 }
 
 impl Meta {
-    /// Returns how many leaves there are.
+    /// Returns the number of leaves.
     pub(super) fn leaves(&self) -> u64 {
         self.pages.len()
     }
 
-    /// Returns where a leaf is; none if there is no such leaf.
+    /// Returns the location of a leaf; `None` if the number is out of range.
     #[inline]
     #[must_use]
     pub fn leaf(&self, number: u64) -> Option<NodePointer> {
         self.pages.get(number)
     }
 
-    /// Returns the bytes of memory that it takes.
+    /// Returns the memory used, in bytes.
     pub(super) fn memory_bytes(&self) -> u64 {
         let filter = self.filter.as_ref().map_or(0, Filter::memory_bytes);
         let rest = size_of_val(&*self.extents) + self.deletes.memory_bytes() + size_of::<Meta>();
@@ -177,10 +179,10 @@ impl Meta {
 }
 
 impl Run {
-    /// Reads the description of a run past the cache.
+    /// Reads the description of a run, bypassing the cache.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when it is damaged; as the device says.
+    /// [`Error::Corrupt`] if it is damaged; I/O errors.
     pub fn open(files: Files<'_>, pointer: &ValuePointer, base: Sequence, purpose: Purpose) -> Result<Run> {
         let (bytes, described) = Described::read(files, pointer, purpose)?;
         let meta = Meta::decode(&bytes, &pointer.node.place(), files.page_size)?;
@@ -192,38 +194,38 @@ impl Run {
         })
     }
 
-    /// Returns the same run with the extents that a store's map has for its description.
+    /// Replaces the extents of the description by those in a store's extent map.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when no extent is in use there.
+    /// [`Error::Corrupt`] if no extent is in use there.
     pub fn mapped(mut self, holding: impl Fn(u8, u64) -> Option<Extent>) -> Result<Run> {
         self.described = self.described.mapped(holding)?;
         Ok(self)
     }
 
-    /// Returns the same run, whose keys are hashed with `seed`.
+    /// Sets the seed of key hashes.
     #[must_use]
     pub fn seeded(mut self, seed: u64) -> Run {
         self.seed = seed;
         self
     }
 
-    /// Returns what its keys are hashed with.
+    /// Returns the seed of key hashes.
     #[must_use]
     #[inline]
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// Returns the same run, whose sequence numbers are counted from `base`.
+    /// Sets the base of sequence numbers.
     #[must_use]
     pub fn based(mut self, base: Sequence) -> Run {
         self.base = base;
         self
     }
 
-    /// Returns the same run, whose filter has only what it says of some hashes, each range from the
-    /// first hash to the last, in order. None where the filter would stay as it is.
+    /// Returns the run with its filter reduced to some hashes, given as ascending inclusive ranges.
+    /// `None` if the filter would not change.
     pub(super) fn trimmed(&self, hashes: &[(u64, u64)]) -> Option<Run> {
         let filter = self.meta.filter.as_ref()?.trimmed(hashes)?;
         let meta = Meta {
@@ -236,19 +238,19 @@ impl Run {
         })
     }
 
-    /// Returns what sequence numbers are counted from.
+    /// Returns the base of sequence numbers.
     #[must_use]
     pub fn base(&self) -> Sequence {
         self.base
     }
 
-    /// Returns where its description is.
+    /// Returns the pointer to its description.
     #[must_use]
     pub fn pointer(&self) -> &ValuePointer {
         &self.described.pointer
     }
 
-    /// Returns where it is, for errors.
+    /// Returns its location, for errors.
     #[must_use]
     pub fn place(&self) -> Place {
         self.described.place()
@@ -259,12 +261,12 @@ impl Run {
         self.meta.pages.page_size
     }
 
-    /// Returns the extents that it uses, each once, with its live bytes (N2).
+    /// Returns the extents of the run, each once, with their live bytes (N2).
     pub fn extents(&self) -> impl Iterator<Item = (Extent, u64)> + '_ {
         self.meta.extents.iter().chain(&*self.described.extents).copied()
     }
 
-    /// Returns the newest sequence number in it.
+    /// Returns the newest sequence number in the run.
     #[must_use]
     pub fn newest(&self) -> Sequence {
         let deleted = self.meta.deletes.sequences().next_back().unwrap_or(0);
@@ -274,52 +276,52 @@ impl Run {
         }
     }
 
-    /// Returns the bytes of keys and values, about.
+    /// Returns the approximate bytes of keys and values.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.meta.bytes
     }
 
-    /// Returns how many records it has.
+    /// Returns the number of records.
     #[must_use]
     pub fn records(&self) -> u64 {
         self.meta.records
     }
 
-    /// Returns how many of them delete a key.
+    /// Returns the number of tombstones.
     #[must_use]
     pub fn tombstones(&self) -> u64 {
         self.meta.tombstones
     }
 
-    /// Returns how many leaves it has.
+    /// Returns the number of leaves.
     #[must_use]
     pub fn leaves(&self) -> u64 {
         self.meta.leaves()
     }
 
-    /// Returns the keys that it says are deleted.
+    /// Returns the range deletes of the run.
     #[must_use]
     pub fn range_deletes(&self) -> &Arc<RangeDeletes> {
         &self.meta.deletes
     }
 
-    /// Returns the bytes of memory that it takes.
+    /// Returns the memory used, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         self.meta.memory_bytes() + self.described.memory_bytes() + size_of::<Run>() as u64
     }
 
-    /// Returns the bytes that it takes of its extents.
+    /// Returns the live bytes in its extents.
     #[must_use]
     pub fn device_bytes(&self) -> u64 {
         self.extents().map(|(_, live)| live).sum()
     }
 
-    /// Returns the leaves that may have a hash.
+    /// Returns the leaves that may contain a hash.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when the index has no answer.
+    /// [`Error::Corrupt`] if the index is damaged.
     #[inline]
     pub fn leaves_of(&self, hash: u64) -> Result<Range<u64>> {
         if self.meta.pages.is_empty() {
@@ -328,16 +330,17 @@ impl Run {
         self.meta.index.leaves(hash).map_err(|error| self.damaged(&error))
     }
 
-    /// Returns whether it has a filter of its own.
+    /// Returns whether the run has a filter.
     #[must_use]
     pub fn has_filter(&self) -> bool {
         self.meta.filter.is_some()
     }
 
-    /// Returns whether a hash may be in it: always without a filter.
+    /// Returns whether the run may contain a hash; always true without a filter, unless the run has
+    /// no records.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when the filter has no answer.
+    /// [`Error::Corrupt`] if the filter is damaged.
     #[inline]
     pub fn may_hold(&self, hash: u64) -> Result<bool> {
         match &self.meta.filter {
@@ -346,10 +349,10 @@ impl Run {
         }
     }
 
-    /// Returns where a leaf is.
+    /// Returns the location of a leaf.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when there is no such leaf.
+    /// [`Error::Corrupt`] if the number is out of range.
     #[inline]
     pub fn leaf(&self, number: u64) -> Result<NodePointer> {
         self.meta.leaf(number).ok_or_else(|| self.no_leaf(number))
@@ -371,7 +374,7 @@ impl Run {
 mod tests {
     use super::*;
 
-    /// Hashes that ascend.
+    /// Generates ascending hashes.
     fn hashes(count: u64) -> Vec<u64> {
         let step = u64::MAX / count;
         (0..count).map(|at| at * step + at % 1000).collect()

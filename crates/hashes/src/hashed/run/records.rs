@@ -1,5 +1,4 @@
-//! Records that were read from leaves: one where it is, one by itself, and several in memory that
-//! is used again.
+//! Records read from leaves: borrowed, owned, or several in a reusable buffer.
 
 use alluvium_base::{Kind, Message, Sequence};
 use alluvium_dictionary::nodes::Nodes;
@@ -7,22 +6,22 @@ use alluvium_dictionary::values::{ValuePointer, read_from};
 use alluvium_storage::Result;
 use std::ops::Range;
 
-/// A record, with its key and value where they were read to.
+/// A record that borrows its key and value.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'r> {
     /// The hash of the key.
     pub hash: u64,
     /// The key.
     pub key: &'r [u8],
-    /// When it was committed; 0 where no reader can ask any more.
+    /// Commit sequence number; 0 if no reader can see an older version.
     pub sequence: Sequence,
-    /// What it does.
+    /// Kind of the message.
     pub kind: Kind,
-    /// When it expires.
+    /// Expiry time; 0 means never.
     pub expires_ms: u64,
-    /// The value or operand; nothing while it is apart.
+    /// Value or operand; empty if it is separate and not loaded.
     pub operand: &'r [u8],
-    /// Where the operand is that is not in memory.
+    /// Pointer to the operand, if it is not loaded.
     pub apart: Option<ValuePointer>,
 }
 
@@ -38,7 +37,7 @@ impl<'r> Record<'r> {
         }
     }
 
-    /// Returns the same with memory of its own.
+    /// Returns an owned copy.
     #[must_use]
     pub fn to_owned(self) -> Owned {
         Owned {
@@ -53,30 +52,30 @@ impl<'r> Record<'r> {
     }
 }
 
-/// A record with memory of its own.
+/// A record that owns its key and value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owned {
     /// The hash of the key.
     pub hash: u64,
     /// The key.
     pub key: Box<[u8]>,
-    /// When it was committed; 0 where no reader can ask any more.
+    /// Commit sequence number; 0 if no reader can see an older version.
     pub sequence: Sequence,
-    /// What it does.
+    /// Kind of the message.
     pub kind: Kind,
-    /// When it expires.
+    /// Expiry time; 0 means never.
     pub expires_ms: u64,
-    /// The value or operand; nothing while it is apart.
+    /// Value or operand; empty if it is separate and not loaded.
     pub operand: Box<[u8]>,
-    /// Where the operand is that is not in memory.
+    /// Pointer to the operand, if it is not loaded.
     pub apart: Option<ValuePointer>,
 }
 
 impl Owned {
-    /// Brings the operand to memory.
+    /// Loads the operand.
     ///
     /// # Errors
-    /// As the device says; damage.
+    /// I/O errors; damage.
     pub fn load(&mut self, nodes: &dyn Nodes) -> Result<()> {
         if let Some(pointer) = self.apart.take() {
             let mut value = Vec::new();
@@ -98,18 +97,18 @@ impl Owned {
     }
 }
 
-/// Bytes that emptied records keep for the next ones; a long value may have taken far more.
+/// Maximum buffer size retained by [`Records::clear`]; a long value may have enlarged it.
 const KEPT: usize = 1 << 20;
 
-/// Records one behind the other: a merge reads and writes millions of short ones, each of which
-/// would be three allocations by itself.
+/// Records in one contiguous buffer. A merge processes millions of short records, each of which
+/// would otherwise need three allocations.
 #[derive(Debug, Default)]
 pub struct Records {
     bytes: Vec<u8>,
     all: Vec<Placed>,
 }
 
-/// A record whose key lies at `start`, and its operand behind it.
+/// A record whose key begins at `start`, followed by its operand.
 #[derive(Clone, Copy, Debug)]
 struct Placed {
     hash: u64,
@@ -129,13 +128,13 @@ impl Placed {
 }
 
 impl Records {
-    /// Returns how many there are.
+    /// Returns the number of records.
     #[must_use]
     pub fn count(&self) -> usize {
         self.all.len()
     }
 
-    /// Forgets them.
+    /// Removes all records.
     pub fn clear(&mut self) {
         self.all.clear();
         match self.bytes.capacity() {
@@ -144,7 +143,7 @@ impl Records {
         }
     }
 
-    /// Adds one behind the others.
+    /// Appends a record.
     pub fn push(&mut self, record: &Record<'_>) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(record.key);
@@ -161,7 +160,7 @@ impl Records {
         });
     }
 
-    /// Returns the one with this number, if there are as many.
+    /// Returns a record by index.
     #[must_use]
     pub fn get(&self, number: usize) -> Option<Record<'_>> {
         let placed = self.all.get(number)?;
@@ -177,25 +176,25 @@ impl Records {
         })
     }
 
-    /// Returns the hash of the one with this number, if there are as many.
+    /// Returns the hash of a record by index.
     #[must_use]
     pub fn hash(&self, number: usize) -> Option<u64> {
         self.all.get(number).map(|placed| placed.hash)
     }
 
-    /// Puts them in the order of their keys; those of one key stay as they are.
+    /// Sorts the records by key. The sort is stable.
     pub fn sort_by_key(&mut self) {
         let bytes = &self.bytes;
         self.all
             .sort_by(|one, other| one.key(bytes).cmp(other.key(bytes)));
     }
 
-    /// Returns the messages of these numbers.
+    /// Returns the messages of a range of records.
     pub fn messages(&self, numbers: Range<usize>) -> impl Iterator<Item = Message<'_>> + Clone {
         numbers.map_while(|number| Some(self.get(number)?.message()))
     }
 
-    /// Returns how far the records of one key go, the first of which has this number.
+    /// Returns the end of the sequence of records with the same key that begins at index `first`.
     #[must_use]
     pub fn end_of_key(&self, first: usize) -> usize {
         let rest = &self.all[first..];

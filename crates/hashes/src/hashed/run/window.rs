@@ -10,11 +10,12 @@ use alluvium_storage::store::Store;
 use alluvium_storage::{Residence, Result};
 use std::ops::ControlFlow;
 
-/// Returns the last hash of `leaves` leaves, from that on in which the records from a hash on
-/// begin; the last hash of all where fewer follow. That hash may go on in the next leaf.
+/// Returns the last hash of a window of `leaves` leaves, starting with the leaf in which the
+/// records of `first` begin; the greatest hash if fewer leaves follow. Records of the returned hash
+/// may continue in the next leaf.
 ///
 /// # Errors
-/// As the device says; damage.
+/// I/O errors; damage.
 pub fn window_end(run: &Run, first: u64, leaves: u64, nodes: &dyn Nodes) -> Result<u64> {
     assert!(leaves > 0, "a window has leaves");
     for number in run.leaves_of(first)?.start + leaves - 1..run.leaves() {
@@ -37,15 +38,14 @@ pub fn window_end(run: &Run, first: u64, leaves: u64, nodes: &dyn Nodes) -> Resu
     Ok(u64::MAX)
 }
 
-/// The most leaves that are read together.
+/// Maximum number of leaves read together.
 const TOGETHER: u64 = 64;
 
-/// Hands the records of the hashes from `hashes.0` to `hashes.1` to `visit`, in order, their values
-/// as they are, until `visit` returns that it is over. Leaves that should have them are read
-/// together.
+/// Passes the records with hashes from `hashes.0` to `hashes.1` to `visit`, in order, until it
+/// breaks. Separate values are not loaded. Leaves are read in batches.
 ///
 /// # Errors
-/// As the device says; damage.
+/// I/O errors; damage.
 pub fn read_window(
     run: &Run,
     hashes: (u64, u64),
@@ -80,10 +80,10 @@ pub fn read_window(
     Ok(())
 }
 
-/// Hands the key of each record of a leaf to `visit`.
+/// Passes the key of each record of a leaf to `visit`.
 ///
 /// # Errors
-/// As the device says; damage.
+/// I/O errors; damage.
 pub fn read_keys(store: &Store, run: &Run, leaf: u64, visit: &mut dyn FnMut(&[u8])) -> Result<()> {
     let guard = store.epochs().pin();
     let nodes = Cached {

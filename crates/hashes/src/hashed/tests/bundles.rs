@@ -1,5 +1,5 @@
-//! Levels of a bundle of arrays: how many runs each has, what its filter saves, and what becomes of
-//! a damaged one.
+//! Levels of a bundle of arrays: the number of runs in each, the reads saved by filters, and the
+//! handling of damaged filters.
 
 use super::{
     Append, Class, Dictionary, Files, Gather, Hashed, Home, Key, Lookup, Memtable, Message, Progress, Share,
@@ -56,14 +56,14 @@ pub(super) fn check(home: &Home, hashed: &Hashed) -> Vec<String> {
     findings.into_sentences()
 }
 
-/// How many runs each level of a part has.
+/// Returns the number of runs in each level of a part.
 fn runs(hashed: &Hashed, part: usize) -> Vec<usize> {
     let version = hashed.version();
     let levels = version.parts[part].levels.iter();
     levels.map(|level| level.runs.len()).collect()
 }
 
-/// Levels fill as digits of a counter in base λ do: the ruler sequence of merges (Conway §2.2).
+/// Levels fill like the digits of a counter in base λ: the ruler sequence of merges (Conway §2.2).
 #[test]
 fn runs_of_levels_are_the_digits_of_a_counter() {
     for (lambda, refined) in [(2, false), (2, true), (4, false), (4, true)] {
@@ -109,7 +109,7 @@ fn runs_of_levels_are_the_digits_of_a_counter() {
     }
 }
 
-/// What a search of a level reads: runs, for keys that are there and for absent ones.
+/// Returns the number of runs that the filter of a level names for a key.
 fn reads(home: &Home, hashed: &Hashed, level: &Level, number: u64) -> u32 {
     let guard = home.store.epochs().pin();
     let fetch = Blocking {
@@ -146,7 +146,7 @@ fn an_absent_key_costs_a_run_in_few_levels_and_a_check_character_makes_them_fewe
             let absent = (1_000_000..1_004_000u64).map(|number| reads(&home, &hashed, level, number));
             read[usize::from(refined)] += f64::from(absent.sum::<u32>()) / 4000.0;
         }
-        // What is there is read where it is, at least.
+        // A present key costs at least the read of its run.
         for number in (0..22_000).step_by(331) {
             assert_eq!(get(&hashed, number).unwrap(), Some(number.to_le_bytes().to_vec()));
             let reads: u32 = levels
@@ -164,8 +164,8 @@ fn an_absent_key_costs_a_run_in_few_levels_and_a_check_character_makes_them_fewe
     );
 }
 
-/// A level that a small run has opened: in later ones a prefix has several records, also across the
-/// ends of leaves, and each of them leads on to the run before (U6).
+/// A level whose first run is small: in later runs a prefix has several records, also across the
+/// ends of leaves, and each of them names the previous run (U6).
 #[test]
 fn a_chain_goes_on_where_a_prefix_has_records_in_two_leaves() {
     let home = home();
@@ -244,7 +244,7 @@ fn damaged_filters_are_told_and_a_salvaged_structure_does_without_them() {
         };
         let version = hashed.version();
         let filter = version.parts[1].levels[0].filter.clone().unwrap();
-        // A page of it: lookups fail, and a check says where.
+        // Damage in a page: lookups fail, and a check reports the location.
         let page = filter.page(0).unwrap();
         flip(page.offset);
         let found = check(&home, &hashed);
@@ -254,7 +254,7 @@ fn damaged_filters_are_told_and_a_salvaged_structure_does_without_them() {
         let failed = (0..5000).filter(|&number| get(&fresh().unwrap(), number).is_err());
         assert!(failed.count() > 0, "damage is an error");
         flip(page.offset);
-        // Its description: the structure does not open, but without it.
+        // Damage in the description: the structure can be opened only without the filter.
         flip(filter.pointer().node.offset);
         assert!(fresh().is_err());
         let survey = survey(Files::of(&home.store), &root).unwrap();
@@ -271,7 +271,7 @@ fn damaged_filters_are_told_and_a_salvaged_structure_does_without_them() {
                 Some(number.to_le_bytes().to_vec())
             );
         }
-        // The level goes without a filter until its runs are merged.
+        // The level remains without a filter until its runs are merged.
         for store in 0..40u64 {
             put(&salvaged, 200 * store..200 * store + 300).unwrap();
             merge(&salvaged).unwrap();
@@ -384,7 +384,7 @@ fn half_as_many_deletes_make_one_run() {
         put(&hashed, 100 * store..100 * (store + 1)).unwrap();
         merge(&hashed).unwrap();
     }
-    // Half of the keys are deleted: with the next round they are gone.
+    // Half of the keys are deleted; the next round drops them.
     assert_eq!(runs(&hashed, 0), [0, 1], "one run");
     let stats = hashed.stats();
     assert_eq!((stats.tombstones, stats.sorted_records), (0, 1200));

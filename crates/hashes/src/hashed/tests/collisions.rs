@@ -1,5 +1,5 @@
-//! Different keys with one hash. An adversary can make them: of 16 bytes, XXH3 multiplies one half
-//! with the other, so that where one half cancels its constant, the other is added plainly.
+//! Different keys with equal hashes. An adversary can construct them: for 16 bytes, XXH3 multiplies
+//! one half with the other, so if one half cancels its constant, the other is only added.
 
 use super::{Append, Gather, Key, KeyRange, List, MemtableList, Scan, Story, forms, lookup};
 use alluvium_base::Message;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 const LOW: u64 = 0x1f67_b3b7_a4a4_4072 ^ 0x78e5_c0cc_4ee6_79cb;
 const HIGH: u64 = 0x2172_ffcc_7dd0_5a82 ^ 0x8e24_43f7_7446_08b8;
 
-/// Two keys with the same hash under a seed, in their order.
+/// Returns two different keys with the same hash under a seed, in order.
 fn pair(number: u64, seed: u64) -> [Vec<u8>; 2] {
     let key = |low: u64, high: u64| {
         let low = low ^ LOW.wrapping_add(seed);
@@ -34,7 +34,7 @@ fn get(story: &Story, key: &[u8], at: u64) -> Option<Vec<u8>> {
     gather.finish()
 }
 
-/// Walks over everything, begun again behind each key.
+/// Scans everything, restarting after each key.
 fn walked(story: &Story, at: u64) -> Vec<Vec<u8>> {
     let list = || Arc::new(List(MemtableList::default()));
     let mut found: Vec<Vec<u8>> = Vec::new();
@@ -60,7 +60,7 @@ fn keys_with_one_hash_are_told_apart_by_lookups_merges_and_walks() {
             .collect();
         let mut model = BTreeMap::new();
         let mut at = 0;
-        // Four rounds, so that hash stores become part of the sorted store.
+        // Four rounds, so that hash stores are merged into the sorted store.
         for round in 0..4u8 {
             let memtable = Memtable::new(1 << 20);
             for (number, keys) in pairs.iter().enumerate() {

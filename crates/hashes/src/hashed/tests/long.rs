@@ -1,5 +1,5 @@
-//! Long histories beside a map: mixed operations, whose number is
-//! `ALLUVIUM_HASHED_OPERATIONS` for each form.
+//! Long histories compared with a map: mixed operations, `ALLUVIUM_HASHED_OPERATIONS` for each
+//! form.
 
 use super::{
     Append, Class, Dictionary, Gather, Hashed, HashedOptions, Home, Key, LAST, Lookup, Memtable, Message,
@@ -10,7 +10,7 @@ use alluvium_dictionary::range::KeyRange;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Writes of a memtable.
+/// Number of writes per memtable.
 const WRITES: usize = 500;
 
 struct Long {
@@ -25,7 +25,7 @@ struct Long {
 
 impl Long {
     fn key(&mut self) -> Vec<u8> {
-        // Some keys are written far more often than others.
+        // Some keys are written much more often than others.
         let number = match self.random.bool() {
             true => self.random.u32(..self.keys),
             false => self.random.u32(..self.keys / 50),
@@ -33,7 +33,7 @@ impl Long {
         format!("k{number:07}").into_bytes()
     }
 
-    /// Says something, to a memtable and to the model.
+    /// Adds a message to a memtable and to the model.
     fn say(&mut self, memtable: &Memtable) {
         self.at += 1;
         let (at, key) = (self.at, self.key());

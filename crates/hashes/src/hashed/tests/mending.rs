@@ -1,4 +1,4 @@
-//! Damage of a hash store of which a part has taken some records already.
+//! Damage of a hash store that a part has already merged in part.
 
 use super::{
     Class, Dictionary, Hashed, HashedOptions, Home, IndexKind, Key, MemoryDirectory, Memtable, Message,
@@ -8,7 +8,7 @@ use alluvium_base::Purpose;
 use alluvium_device::{Directory, FileOptions};
 use std::sync::Arc;
 
-/// A store with hash stores, all of which the first of two parts has taken.
+/// Creates a store with hash stores, all of which the first of two parts has merged.
 fn half_taken() -> (Arc<dyn Directory>, Home, Hashed) {
     let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
     let home = home_in(Arc::clone(&directory), &StoreOptions::default());
@@ -40,7 +40,7 @@ fn half_taken() -> (Arc<dyn Directory>, Home, Hashed) {
     (directory, home, hashed)
 }
 
-/// Changes a byte of a leaf of the newest hash store.
+/// Changes a byte in a leaf of the newest hash store.
 fn damage(directory: &Arc<dyn Directory>, hashed: &Hashed, leaf: u64) {
     let offset = hashed.version().young[0].run.leaf(leaf).unwrap().offset;
     let file = directory.open("tier-0.data", FileOptions::BUFFERED).unwrap();

@@ -1,9 +1,9 @@
-//! A structure beside a model of it, on a store in memory.
+//! Tests of a structure against a model, on a store in memory.
 //!
-//! *Read in this order*: this file, `steps.rs` (work that is given up, lookups that wait),
-//! `collisions.rs` (keys with one hash), `bundles.rs` (levels and their filters), `trees.rs`
-//! (levels and their trees), `long.rs` (long histories), `tiers.rs`, `mending.rs` (repairs),
-//! `neighbours.rs` (range deletes beside those of another structure).
+//! *Read in this order*: this file, `steps.rs` (discarded merges, pending lookups), `collisions.rs`
+//! (keys with equal hashes), `bundles.rs` (levels and their filters), `trees.rs` (levels and their
+//! trees), `long.rs` (long histories), `tiers.rs`, `mending.rs` (repairs), `neighbours.rs` (range
+//! deletes that adjoin those of another structure).
 
 mod bundles;
 mod collisions;
@@ -65,7 +65,7 @@ fn small(index: IndexKind) -> HashedOptions {
     }
 }
 
-/// Options with which hash stores are joined, and parts take them when a user wants it.
+/// Options with which hash stores are joined, and parts are merged only on request.
 fn joining(index: IndexKind) -> HashedOptions {
     HashedOptions {
         least_young: 6,
@@ -74,7 +74,7 @@ fn joining(index: IndexKind) -> HashedOptions {
     }
 }
 
-/// A bundle of arrays, whose hashes have a seed of their own.
+/// A bundle of arrays with its own seed of hashes.
 fn bundle(lambda: u16, refined: bool) -> HashedOptions {
     HashedOptions {
         form: HashedForm::Boa { lambda, refined },
@@ -91,7 +91,7 @@ fn grove(lambda: u16) -> HashedOptions {
     }
 }
 
-/// Every form, with both filters and levels of few and of many runs.
+/// All forms, with both kinds of filters, and with levels of few and of many runs.
 fn forms() -> Vec<HashedOptions> {
     vec![
         small(IndexKind::PaCHash),
@@ -108,7 +108,7 @@ fn forms() -> Vec<HashedOptions> {
     ]
 }
 
-/// What was said, by sequence number.
+/// A message. Its position in the model determines its sequence number.
 #[derive(Clone, Debug)]
 enum Said {
     Put(Vec<u8>, Vec<u8>, u64),
@@ -117,7 +117,7 @@ enum Said {
     DeleteRange(Vec<u8>, Vec<u8>),
 }
 
-/// Every commit, and what a reader at one of them sees.
+/// Every commit, and the view of a reader at any of them.
 #[derive(Debug, Default)]
 struct Model {
     said: Vec<Said>,
@@ -160,7 +160,7 @@ struct Story {
     now_ms: u64,
     snapshot: u64,
     steps: Vec<Box<dyn Step>>,
-    /// Merges that have joined hash stores, before the last opening.
+    /// Number of merges that have joined hash stores, before the last opening.
     joins: u64,
 }
 
@@ -210,7 +210,7 @@ impl Story {
         vec![self.random.u8(..); len]
     }
 
-    /// Says something, to the memtable and to the model.
+    /// Adds a message to the memtable and to the model.
     fn say(&mut self, memtable: &Memtable) -> bool {
         let at = self.model.said.len() as u64 + 1;
         let key = self.key();
@@ -296,7 +296,7 @@ impl Story {
         self.walk(&Arc::new(List(MemtableList::default())), now);
     }
 
-    /// A walk finds every key once, in the order of hashes, also where it was begun again.
+    /// Checks that a scan returns every key once, in hash order, also after a restart.
     fn walk(&mut self, memtables: &Arc<List>, at: u64) {
         let expected = self.model.at(at, self.now_ms);
         let memtables: Arc<dyn Memtables> = memtables.clone();
@@ -457,7 +457,7 @@ fn nothing_remains(mut story: Story) {
     assert!(examined.reachable.is_empty(), "{:?}", examined.reachable);
 }
 
-/// The keys of layers come in order, either way.
+/// The keys of layers are returned in order, in both directions.
 fn walks_of_layers(ingest: &dyn alluvium_dictionary::contract::Ingest) {
     for (direction, first) in [(Direction::Forward, b"a0040"), (Direction::Backward, b"a0079")] {
         let mut walk = ingest.walk(&KeyRange::new(b"a0040", Some(b"a0080")), direction);
@@ -472,7 +472,7 @@ fn walks_of_layers(ingest: &dyn alluvium_dictionary::contract::Ingest) {
     }
 }
 
-/// A key that a layer has deleted with a range is decided, with or without operands above.
+/// A key that a layer's deleted range covers is decided, with or without operands above.
 fn ranges_decide_what_they_cover(ingest: &dyn alluvium_dictionary::contract::Ingest) {
     let is_decided = |key: &[u8]| {
         let mut gather = Gather::new(LAST, 0, Some(&Append));

@@ -1,4 +1,4 @@
-//! Range deletes beside those of another structure in one memtable.
+//! Range deletes that adjoin those of another structure in the same memtable.
 
 use super::{Story, forms};
 use alluvium_base::Message;
@@ -18,8 +18,8 @@ fn a_deleted_range_stays_one_beside_that_of_another_structure_which_it_touches()
     }
 }
 
-/// The share is of two ranges of keys. All of it is deleted, and what lies before each of them, in
-/// another structure, together with it. A reader may need what was there before.
+/// The share consists of two key ranges. Both are deleted completely, together with the preceding
+/// keys, which belong to another structure. A reader may still need the deleted data.
 fn a_deleted_range_stays_beside_another(story: &Story, is_seen: bool) {
     let keys: Arc<[KeyRange]> = [(b"b", b"c"), (b"e", b"f")]
         .map(|(low, high)| KeyRange::new(low, Some(high)))

@@ -1,4 +1,4 @@
-//! Merges that are given up, and lookups that wait for nodes in their middle.
+//! Discarded merges, and lookups that are pending in the middle.
 
 use super::{Append, Class, Gather, IndexKind, Key, LAST, Lookup, Memtable, Message, Progress, Story, forms};
 use alluvium_dictionary::contract::{Dictionary, Reader};
@@ -72,7 +72,8 @@ fn a_lookup_that_waits_takes_nothing_twice() {
 
 fn takes_nothing_twice(mut story: Story) {
     let memtable = Memtable::new(1 << 20);
-    // Operands are taken before the value below them is there, which is apart in a node of its own.
+    // Operands are processed before the value below them, which is separate in its own node, is
+    // loaded.
     let long = vec![b'v'; 5000];
     memtable.insert(b"key", Message::put(1, &long)).unwrap();
     for (at, operand) in [(2, b"+2"), (3, b"+3")] {
@@ -89,7 +90,8 @@ fn takes_nothing_twice(mut story: Story) {
         waits(&story, &long) > 1,
         "it waited for the leaf, and for the value"
     );
-    // The same in what merges make of it: no message is folded, since a reader may be at any.
+    // The same in the output of merges: no message is folded, since a reader may be at any sequence
+    // number.
     story.hashed.compact_part(b"").unwrap();
     story.merge(100_000);
     assert_eq!((story.hashed.young(), story.hashed.sorted_records()), (0, 3));
@@ -99,7 +101,8 @@ fn takes_nothing_twice(mut story: Story) {
     );
 }
 
-/// How often a lookup of the key waits. It has the value and the operands in the end.
+/// Returns how often a lookup of the key is pending. It must finally return the value with the
+/// operands.
 fn waits(story: &Story, long: &[u8]) -> u32 {
     let reader = story.hashed.reader();
     let (mut search, mut gather) = (reader.new_search(), Gather::new(LAST, 0, Some(&Append)));
@@ -144,7 +147,7 @@ fn hash_stores_that_are_joined_leave_out_what_parts_have_taken() {
             story.hashed.shared.kept.lock().wanted.fill(false);
         }
     }
-    // Three hash stores of which two of four parts have what there is, and two of which none has.
+    // Three hash stores that two of four parts have merged, and two that none has.
     let before = story.hashed.stats();
     assert_eq!(before.hash_stores, 5);
     let young: Vec<u64> = story
@@ -181,7 +184,8 @@ fn hash_stores_that_are_joined_leave_out_what_parts_have_taken() {
 #[test]
 fn a_deleted_range_that_a_part_has_taken_does_not_come_back_by_a_join() {
     let mut story = Story::of(super::joining(IndexKind::PaCHash), 31);
-    // All keys are deleted, and written again: behind the range by its sequence number alone.
+    // All keys are deleted and written again, so that only sequence numbers order them after the
+    // range delete.
     let memtable = Memtable::new(1 << 20);
     let first = story.model.said.len() as u64 + 1;
     memtable.delete_range(b"key", b"kez", first).unwrap();
@@ -199,7 +203,7 @@ fn a_deleted_range_that_a_part_has_taken_does_not_come_back_by_a_join() {
     let now = story.model.said.len() as u64;
     story.snapshot = now;
     story.home.horizon.raise_past([now], now);
-    // Two of four parts take it, where no reader asks for sequence numbers any more.
+    // Two of four parts merge it, when no reader needs sequence numbers any more.
     story.hashed.compact_part(b"").unwrap();
     for _ in 0..2 {
         let mut step = story.hashed.next_step().unwrap().expect("all parts are wanted");
@@ -207,7 +211,8 @@ fn a_deleted_range_that_a_part_has_taken_does_not_come_back_by_a_join() {
     }
     story.hashed.shared.kept.lock().wanted.fill(false);
     for round in 0..8 {
-        // They are alike, and the first is the smallest: only its range keeps it apart.
+        // The hash stores have similar sizes, and the first is the smallest. Only its range delete
+        // excludes it.
         let memtable = Memtable::new(1 << 20);
         for number in 0..100 {
             let key = format!("other {number:03}").into_bytes();

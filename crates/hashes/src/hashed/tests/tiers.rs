@@ -1,4 +1,4 @@
-//! Several tiers: what lies where, and what becomes of it.
+//! Several tiers: placement of data, and its movement.
 
 use super::{
     Class, Dictionary, Hashed, HashedForm, HashedOptions, Home, IndexKind, MemoryDirectory, Memtable,
@@ -12,7 +12,7 @@ fn directories() -> Directories {
     Directories::from(Arc::new(MemoryDirectory::new())).and(Arc::new(MemoryDirectory::new()))
 }
 
-/// A store on two tiers, of which the first is planned to have this many bytes.
+/// Creates a store on two tiers, the first of which has this planned capacity in bytes.
 fn two_tiers(planned_bytes: u64) -> Home {
     let options = StoreOptions {
         extents: ExtentOptions {
@@ -24,7 +24,8 @@ fn two_tiers(planned_bytes: u64) -> Home {
     home_in(directories(), &options)
 }
 
-/// Writes records with these numbers as hash stores of a thousand, and merges what is due.
+/// Writes records with these numbers as hash stores of a thousand records each, and runs the merges
+/// that are due.
 fn put(hashed: &Hashed, numbers: std::ops::Range<u64>, value: Option<&[u8]>) {
     let numbers: Vec<u64> = numbers.collect();
     for some in numbers.chunks(1000) {
@@ -54,7 +55,7 @@ fn merge(hashed: &Hashed) {
     }
 }
 
-/// The tiers of the leaves of each part, the first one's first.
+/// Returns the tiers of the leaves of each part.
 fn tiers_of_parts(hashed: &Hashed) -> Vec<Vec<u8>> {
     let version = hashed.version();
     let of_part = |part: &Arc<super::super::state::Part>| {
@@ -90,7 +91,7 @@ fn what_merges_write_lies_on_the_second_tier_and_what_lookups_ask_first_on_the_f
         for filter in version.filters() {
             assert!(filter.extents().all(|(extent, _)| extent.tier == 0));
         }
-        // The values are apart.
+        // The values are separate.
         let live = |tier: usize| home.store.extents().usage().tiers[tier].live_bytes;
         assert!(live(1) > 20_000 * 300, "{} bytes", live(1));
         assert!(live(0) < live(1) / 4, "{} and {}", live(0), live(1));
@@ -133,7 +134,7 @@ fn a_first_tier_has_as_many_parts_as_it_is_planned_to_have() {
 #[test]
 fn what_has_shrunk_comes_back_to_the_first_tier() {
     for options in [small(IndexKind::PaCHash), bundle(4, true), bundle(2, false)] {
-        // The extents of a run are half a mebibyte, however few records it has.
+        // The extents of a run have half a mebibyte, however few records it has.
         let home = two_tiers(6 << 20);
         let hashed = Hashed::create(home.clone(), options, 0).unwrap();
         put(&hashed, 0..20_000, Some(&[7; 600]));

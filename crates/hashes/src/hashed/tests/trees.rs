@@ -1,5 +1,5 @@
-//! Levels of a bundle of trees: which leaves a search reads, what is written for a leaf, and what
-//! becomes of damaged lists.
+//! Levels of a bundle of trees: the leaves that a search reads, the data written per leaf, and the
+//! handling of damaged lists.
 
 use super::bundles::{check, get, merge, put};
 use super::{Dictionary, Files, Hashed, Home, Key, Progress, bundle, grove, home};
@@ -14,7 +14,7 @@ use alluvium_dictionary::rules::OneKeyspace;
 use alluvium_storage::store::{Store, StoreOptions};
 use std::sync::Arc;
 
-/// One part, without hash stores that are joined.
+/// One part, without joins of hash stores.
 fn one_part(lambda: u16) -> HashedOptions {
     HashedOptions {
         parts_log: 0,
@@ -22,7 +22,7 @@ fn one_part(lambda: u16) -> HashedOptions {
     }
 }
 
-/// A structure of some leaves, each of `each` records of new keys.
+/// Creates a structure of some leaves, each with `each` records of new keys.
 fn planted(home: &Home, lambda: u16, leaves: u64, each: u64) -> Hashed {
     let hashed = Hashed::create(home.clone(), one_part(lambda), 0).unwrap();
     let stores = u64::from(lambda).min(4);
@@ -69,7 +69,7 @@ fn degrees_of_roots_are_the_digits_of_a_counter_and_no_record_is_written_again()
     }
 }
 
-/// What the search of a level for a hash comes to: leaves, and lists that it asks.
+/// Result of searching a level for a hash: the leaves, and the number of lists read.
 fn searched(home: &Home, level: &Level, hash: u64) -> (Vec<usize>, u32) {
     let guard = home.store.epochs().pin();
     let fetch = Blocking {
@@ -89,8 +89,8 @@ fn searched(home: &Home, level: &Level, hash: u64) -> (Vec<usize>, u32) {
     (leaves, descent.nodes())
 }
 
-/// False positives arise in a root, and each survives a further height with probability 1/λ at most
-/// (Lemma 9): of a tree of height h, a root passes fewer than 1/λ, and leaves see λ^−h.
+/// False positives arise in a root, and each survives a further height with probability at most 1/λ
+/// (Lemma 9). In a tree of height h, fewer than 1/λ pass the root, and λ^−h reach leaves.
 #[test]
 fn false_positives_of_a_level_are_one_in_lambda_for_each_of_its_heights() {
     for (lambda, leaves) in [(2u16, 15u64), (4, 63), (16, 17)] {
@@ -134,8 +134,8 @@ fn false_positives_of_a_level_are_one_in_lambda_for_each_of_its_heights() {
     }
 }
 
-/// What is written for a record: its hash in a list of each height, (λ + 1) / 2 times, and in
-/// digests; a lookup reads a leaf.
+/// Write amplification of a record: its hash is written (λ + 1) / 2 times to a list of each height,
+/// and to digests. A lookup reads one leaf.
 #[test]
 fn inserts_cost_what_the_theorem_says_and_lookups_a_leaf() {
     for (lambda, leaves) in [(2u16, 63u64), (4, 63), (16, 255)] {
@@ -146,7 +146,7 @@ fn inserts_cost_what_the_theorem_says_and_lookups_a_leaf() {
         let heights = (leaves as f64 + 1.0).log(factor).round();
         let written = stats.merged_entries as f64 / records as f64;
         let beta = Cut::of_leaf(0, lambda.ilog2() as u8, each).beta();
-        // (λ + 1) / 2 on each height; a digest of the leaf, and one for each β heights.
+        // (λ + 1) / 2 on each height; one digest of the leaf, and one per β heights.
         let theorem = heights * (factor + 1.0) / 2.0 + 1.0 + (heights / f64::from(beta)).floor();
         let bits = 3.0 * factor.log2() + 3.0;
         let (found, lists) = found_in(&home, &hashed, records);
@@ -155,7 +155,7 @@ fn inserts_cost_what_the_theorem_says_and_lookups_a_leaf() {
              {:.4} blocks; a hit asks {lists:.2} lists and reads {found:.3} leaves",
             written * bits / 8.0 / 4096.0,
         );
-        // The last λ − 1 children of each root did not make it full.
+        // The last λ − 1 children of each root did not fill it.
         assert!(
             written <= theorem && written * 1.5 > theorem,
             "{written}, {theorem}"
@@ -170,7 +170,7 @@ fn inserts_cost_what_the_theorem_says_and_lookups_a_leaf() {
     }
 }
 
-/// Leaves and lists that lookups of keys that are there come to, until they find one, on average.
+/// Returns the average number of leaves and lists that successful lookups read.
 fn found_in(home: &Home, hashed: &Hashed, records: u64) -> (f64, f64) {
     let version = hashed.version();
     let (mut leaves, mut lists, mut asked) = (0, 0, 0);
@@ -199,7 +199,7 @@ fn a_third_of_dead_records_makes_a_part_settle_and_it_goes_on_from_there() {
     let hashed = Hashed::create(home.clone(), one_part(4), 0).unwrap();
     let mut settled = 0;
     for round in 0..120u64 {
-        // The same keys again and again: the lists tell, without a read of a record.
+        // The same keys are written repeatedly, which the lists reveal without reading records.
         put(&hashed, 500 * (round % 6)..500 * (round % 6) + 500).unwrap();
         home.horizon.raise(hashed.cut());
         merge(&hashed).unwrap();
@@ -266,7 +266,7 @@ fn lists(tree: &Tree) -> Vec<List> {
     all
 }
 
-/// A directory with a structure of 21 leaves of 4 hash stores: levels of heights 1 to 3.
+/// Creates a directory with a structure of 21 leaves of 4 hash stores: levels of heights 1 to 3.
 fn grown(directory: &Arc<dyn Directory>) -> (Home, Hashed) {
     let store = Store::create(Arc::clone(directory), &StoreOptions::default(), b"").unwrap();
     let home = Home {
@@ -298,7 +298,7 @@ fn all_lists(hashed: &Hashed) -> Vec<List> {
     trees.flat_map(|tree| lists(&tree.root)).collect()
 }
 
-/// Every list in turn is damaged, in a page or in its description: a check says so, and a repair
+/// Damages every list in turn, in a page or in its description. A check reports it, and a repair
 /// loses no key.
 #[test]
 fn a_damaged_list_costs_reads_and_no_key() {
@@ -351,7 +351,7 @@ fn a_damaged_list_costs_reads_and_no_key() {
     }
 }
 
-/// Without any list everything is read, and levels go on without nodes until the part is rebuilt.
+/// Without any list, everything is read, and levels remain without nodes until the part is rebuilt.
 #[test]
 fn a_forest_without_lists_grows_on_and_is_whole_again_once_it_is_rebuilt() {
     let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
@@ -380,7 +380,7 @@ fn a_forest_without_lists_grows_on_and_is_whole_again_once_it_is_rebuilt() {
     assert_eq!(check(&home, &hashed), Vec::<String>::new());
 }
 
-/// A leaf that is lost takes the node above it with it; the others go on.
+/// If a leaf is lost, the node above it is dropped; other nodes are kept.
 #[test]
 fn a_run_that_is_lost_leaves_the_rest_of_its_tree() {
     for (level, number) in [(0, 0), (1, 2), (2, 0), (2, 9)] {
@@ -406,7 +406,7 @@ fn a_run_that_is_lost_leaves_the_rest_of_its_tree() {
     }
 }
 
-/// The node of a tree says nothing of the records of another.
+/// The node of a tree contains no records of another tree.
 #[test]
 fn a_list_is_told_from_one_of_other_runs() {
     let home = home();
@@ -440,7 +440,7 @@ fn a_list_is_told_from_one_of_other_runs() {
     assert!(!upper.check(files, &other).is_empty(), "of another level");
 }
 
-/// A merge takes a bounded number of records and of entries in a slice.
+/// A merge processes a bounded number of records and entries per slice.
 #[test]
 fn a_cascade_is_done_in_slices() {
     let home = home();
@@ -453,14 +453,14 @@ fn a_cascade_is_done_in_slices() {
     while step.poll(50).unwrap() == Progress::More {
         slices += 1;
     }
-    // 256 hashes come to a root that has three times as many, and so on; 400 entries a slice.
+    // 256 hashes are added to a root with three times as many, and so on; 400 entries per slice.
     let entries = [1, 4, 16].map(|leaves| 4 * 256 * leaves).iter().sum::<u64>() + 64 * 256;
     assert!(slices > entries / 400, "{slices} slices");
     assert_eq!(roots(&hashed), [0, 0, 0, 1]);
 }
 
-/// A filter of a bundle of arrays goes with the first of its runs that a repair writes again: the
-/// records that are gone named earlier runs.
+/// A filter of a bundle of arrays is dropped when a repair rewrites the first of its runs, because
+/// the lost records named earlier runs.
 #[test]
 fn a_routing_filter_does_not_outlive_a_run_that_was_mended() {
     let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
@@ -483,7 +483,7 @@ fn a_routing_filter_does_not_outlive_a_run_that_was_mended() {
         let version = hashed.version();
         let level = &version.parts[0].levels[0];
         assert!(level.runs.len() == 2 && level.filter.is_some());
-        // The newer run loses a leaf; what older records its keys had are found by way of it.
+        // The newer run loses a leaf. Older records of its keys are found through it.
         let leaf = level.runs[1].run.leaf(1).unwrap();
         flip(&directory, leaf.offset);
         home.store.cache().forget(&leaf);

@@ -1,4 +1,4 @@
-//! What walks hold in memory, and what merges read.
+//! Memory used by scans, and input read by merges.
 
 use super::*;
 use alluvium_base::Purpose;
@@ -34,7 +34,7 @@ fn a_walk_over_long_values_holds_few_of_them() {
     }
 }
 
-/// A part takes its own records from each hash store, and reads no others.
+/// A part reads only its own records from each hash store.
 #[test]
 fn a_merge_reads_the_leaves_of_its_part_alone() {
     let directory = MemoryDirectory::new();

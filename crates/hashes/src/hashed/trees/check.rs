@@ -1,4 +1,4 @@
-//! Whether a list says what the runs below it have: all of it is read, and all of them.
+//! Check of a list against the runs below it; reads all of them.
 
 use super::{Cursor, List, Meta};
 use crate::hashed::leaf::Entries;
@@ -10,12 +10,12 @@ use alluvium_storage::{Error, NodePointer, Result};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// What is told of one list at most.
+/// Maximum number of errors reported per list.
 const MOST_TOLD: usize = 20;
-/// Leaves of all runs that are read together.
+/// Number of leaves read ahead from all runs together.
 const AHEAD: u64 = 256;
 
-/// The hashes of a run, each once.
+/// Iterator over the distinct hashes of a run.
 struct OfRun<'c> {
     files: Files<'c>,
     run: &'c Run,
@@ -61,7 +61,7 @@ impl OfRun<'_> {
     }
 }
 
-/// The entries that the runs below a list ask for, in its order (V2, V3).
+/// Iterator over the expected entries of a list, computed from the runs below it (V2, V3).
 struct Wanted<'c> {
     runs: Vec<OfRun<'c>>,
     next: BinaryHeap<Reverse<(u64, usize, u64)>>,
@@ -113,7 +113,7 @@ impl<'c> Wanted<'c> {
 }
 
 impl Stored<Meta> {
-    /// Returns whether all its pages can be read, and are ones of a list.
+    /// Returns whether all pages are readable and belong to a list.
     pub(in crate::hashed) fn is_readable(&self, files: Files<'_>) -> Result<bool> {
         let mut all = Cursor::new(Origin::Files(files), self, Purpose::Check, 16);
         loop {
@@ -126,7 +126,7 @@ impl Stored<Meta> {
         }
     }
 
-    /// Compares the list with the runs below it, the oldest first, each with its child (V2 to V4).
+    /// Compares the list with the runs below it, oldest first, each with its child (V2 to V4).
     pub(in crate::hashed) fn check(&self, files: Files<'_>, runs: &[(Run, usize)]) -> Vec<String> {
         let mut found = Vec::new();
         if let Err(error) = self.compare(files, runs, &mut found) {
@@ -145,7 +145,8 @@ impl Stored<Meta> {
             if children > 0 && entry.payload >> child_bits >= children {
                 found.push(format!("{entry:?}, of {children} children (V2)"));
             }
-            // Of what a repair has taken out of runs, lists keep the entries (V4).
+            // The list may have additional entries, of hashes that a repair has removed from runs
+            // (V4).
             if next == Some(entry) {
                 next = wanted.next()?;
             }

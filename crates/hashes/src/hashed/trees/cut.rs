@@ -1,18 +1,19 @@
-//! Which bits of a hash are the prefix of a height, its check character and the character behind
-//! its prefix.
+//! Division of a hash into the prefix of a height, its check character, and the character after its
+//! prefix.
 
 use crate::hashed::lists;
 use alluvium_storage::{Error, Result};
 
-/// The most bits of a prefix.
+/// Maximum length of a prefix in bits.
 pub(super) const MOST_PREFIX_BITS: u32 = lists::MOST_PREFIX_BITS as u32;
-/// The least bits before the characters of a prefix: what follows a prefix has at most 56.
+/// Minimum bits of a prefix before its characters, so that at most 56 bits follow a prefix.
 const LEAST_BASE_BITS: u32 = 8;
 
-/// How many lists are merged at once, as a logarithm. In tests, hashes are written again often.
+/// Logarithm of the number of lists merged at once. Small in tests, so that hashes are rewritten
+/// often.
 const SOURCES_LOG: u8 = if cfg!(test) { 2 } else { 8 };
 
-/// How hashes of a forest are cut.
+/// How the hashes of a forest are cut.
 ///
 /// ```
 /// use alluvium_hashes::hashed::trees::Cut;
@@ -26,7 +27,7 @@ const SOURCES_LOG: u8 = if cfg!(test) { 2 } else { 8 };
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// The first bits of a hash, which are the same in all of a part.
+    /// Number of first bits of a hash, which are the same for the whole part.
     pub skipped_bits: u8,
     /// Bits of a prefix before the characters of its height: log2 of a leaf's records.
     pub base_bits: u8,
@@ -35,7 +36,7 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// Returns the cut of a forest whose first leaf has about `records` records.
+    /// Returns the cut for a forest whose first leaf has about `records` records.
     #[must_use]
     pub fn of_leaf(skipped_bits: u8, character_bits: u8, records: u64) -> Cut {
         let log = 64 - records.max(1).saturating_sub(1).leading_zeros();
@@ -48,15 +49,15 @@ impl Cut {
         }
     }
 
-    /// Returns the bits of the prefix of a height.
+    /// Returns the length in bits of the prefix of a height.
     #[must_use]
     #[inline]
     pub fn prefix_bits(&self, height: u8) -> u32 {
         u32::from(self.base_bits) + u32::from(height) * u32::from(self.character_bits)
     }
 
-    /// Returns whether a hash has a prefix, a next character and a check character of a height, and
-    /// no bit is used twice.
+    /// Returns whether a hash is long enough for a prefix, a next character and a check character
+    /// of a height that do not overlap.
     #[must_use]
     pub fn fits(&self, height: u8) -> bool {
         let prefix = self.prefix_bits(height);
@@ -64,10 +65,10 @@ impl Cut {
         prefix <= MOST_PREFIX_BITS && u32::from(self.skipped_bits) + prefix + characters <= 64
     }
 
-    /// Fails unless trees may have a height.
+    /// Checks that trees can have this height.
     ///
     /// # Errors
-    /// [`Error::BadOption`].
+    /// [`Error::BadOption`] if they cannot.
     pub fn validate(&self, height: u8) -> Result<()> {
         let is_one = self.skipped_bits <= 12
             && (1..=8).contains(&self.character_bits)
@@ -83,13 +84,13 @@ impl Cut {
         }
     }
 
-    /// Returns the bits of a hash behind those that a part's have in common.
+    /// Returns the number of bits of a hash after the skipped bits.
     #[must_use]
     pub fn own_bits(&self) -> u32 {
         64 - u32::from(self.skipped_bits)
     }
 
-    /// Returns the first bits of a hash, as many as there are told, behind the skipped ones.
+    /// Returns the first `bits` bits of a hash after the skipped bits.
     #[must_use]
     #[inline]
     pub fn first(&self, hash: u64, bits: u32) -> u64 {
@@ -107,7 +108,7 @@ impl Cut {
         (bits & ((1 << self.character_bits) - 1)) as u16
     }
 
-    /// Returns the check character of a height: counted from the last of a hash.
+    /// Returns the check character of a height, counted from the end of the hash.
     #[must_use]
     #[inline]
     pub fn check(&self, hash: u64, height: u8) -> u16 {
@@ -115,14 +116,15 @@ impl Cut {
         self.character(hash.checked_shr(behind).unwrap_or(0))
     }
 
-    /// Returns the character behind the prefix of a height.
+    /// Returns the character after the prefix of a height.
     #[must_use]
     #[inline]
     pub fn next(&self, hash: u64, height: u8) -> u16 {
         self.character(self.first(hash, self.prefix_bits(height) + u32::from(self.character_bits)))
     }
 
-    /// Returns the sketch of a height: its check character below the next one.
+    /// Returns the sketch of a height: the check character in the lower bits, the next character
+    /// above.
     #[must_use]
     #[inline]
     pub fn sketch(&self, hash: u64, height: u8) -> u64 {
@@ -135,15 +137,15 @@ impl Cut {
         1 << self.character_bits
     }
 
-    /// Returns β: on every β-th height hashes are written again in the order of a longer prefix
-    /// (Conway §2.7). At most 256 lists are merged at once, or λ.
+    /// Returns β: at every β-th height, hashes are rewritten in the order of a longer prefix
+    /// (Conway §2.7). At most 256 lists, or λ, are merged at once.
     #[must_use]
     pub fn beta(&self) -> u8 {
         (SOURCES_LOG / self.character_bits).max(1)
     }
 
-    /// Returns of which height below the lists of hashes are that a full tree of this height hands
-    /// up; 0 is that of leaves.
+    /// Returns the height of the lists of hashes that a full tree of this height passes up; 0 is
+    /// that of leaves.
     #[must_use]
     pub fn source_height(&self, height: u8) -> u8 {
         let beta = self.beta();
@@ -153,7 +155,7 @@ impl Cut {
         }
     }
 
-    /// Returns whether a full tree of a height writes its hashes in one list.
+    /// Returns whether a full tree of a height writes its hashes to a single list.
     #[must_use]
     pub fn is_queued(&self, height: u8) -> bool {
         height > 0 && height.is_multiple_of(self.beta())
@@ -173,8 +175,8 @@ mod tests {
                     cut.validate(1).unwrap();
                     for height in (1..40).take_while(|&height| cut.fits(height)) {
                         cut.validate(height).unwrap();
-                        // Bits of the prefix and the next character are the first, those of the
-                        // check character are behind all of them.
+                        // The prefix and the next character use the first bits; the check character
+                        // uses bits after all of these.
                         let first = cut.prefix_bits(height) + u32::from(character);
                         let behind = u32::from(height) * u32::from(character);
                         assert!(u32::from(skipped) + first + behind <= 64);

@@ -1,5 +1,5 @@
-//! The bytes of the lists of routing trees, version 1, and of trees in the contents of a structure.
-//! All integers little-endian; a *varint* is LEB128 of at most 10 bytes.
+//! Encoding of the lists of routing trees, version 1, and of trees in the contents of a structure.
+//! All integers are little-endian; a *varint* is LEB128 of at most 10 bytes.
 //!
 //! The description of a list:
 //!
@@ -19,9 +19,9 @@
 //!     32        a listing of its pages: `hashed/lists/format.rs`
 //! ```
 //!
-//! A payload of a node has, from the lowest bit, a check
-//! character, a next character and a child. A digest of a leaf has prefixes of 40 bits, one of a
-//! tree those of the next height; its payloads are the bits that follow.
+//! The payload of a node's entry consists, from the lowest bit, of a check character, a next
+//! character and a child. The digest of a leaf has prefixes of 40 bits, the digest of a tree those
+//! of the next height; payloads are the bits that follow.
 //!
 //! The tree of a level in the contents of a structure:
 //!
@@ -123,7 +123,7 @@ fn read(reader: &mut Reader<'_>, place: &Place, page_size: PageSize) -> std::res
     })
 }
 
-/// What a structure's contents read of pointers.
+/// Decoder of optional pointers in a structure's contents.
 pub(in crate::hashed) type Pointers<'p, E> =
     dyn Fn(&mut Reader<'_>) -> std::result::Result<Option<ValuePointer>, E> + 'p;
 
@@ -173,7 +173,7 @@ impl NodeName {
 }
 
 impl TreeName {
-    /// Appends its bytes.
+    /// Appends the encoded tree.
     pub(in crate::hashed) fn encode(&self, out: &mut Vec<u8>) {
         Writer::new(out)
             .u8(u8::from(self.is_settled))
@@ -182,7 +182,7 @@ impl TreeName {
         self.root.encode(out);
     }
 
-    /// Reads the tree of `runs` runs (V1).
+    /// Decodes the tree of `runs` runs (V1).
     pub(in crate::hashed) fn decode<E: From<Truncated> + From<String>>(
         reader: &mut Reader<'_>,
         (skipped_bits, character_bits): (u8, u8),

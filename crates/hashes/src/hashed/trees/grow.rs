@@ -1,6 +1,6 @@
-//! A leaf comes to the tree of the first level. A root that has λ children then becomes a child of
-//! the next level's, as it is: what is written is a new root there, of the hashes that the
-//! digests below hand up.
+//! Adding a leaf to the tree of the first level. A root that reaches λ children becomes a child of
+//! the next level's root unchanged; only a new root is written there, from the hashes in the
+//! digests below.
 
 use super::hashes::Hashes;
 use super::tree::{Child, Planted, Tree};
@@ -14,10 +14,11 @@ use alluvium_storage::store::Store;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Pages of an old root that are read together.
+/// Number of pages of an old root read together.
 const AHEAD: u64 = 16;
 
-/// What a leaf has come to: it and what is above it are written, and not part of a structure.
+/// Result of adding a leaf: the leaf's lists and those above it are written, but not yet part of a
+/// structure.
 #[derive(Debug)]
 pub(in crate::hashed) struct Grown {
     written: Vec<Written>,
@@ -26,7 +27,7 @@ pub(in crate::hashed) struct Grown {
 }
 
 impl Grown {
-    /// Returns the tree of a run that a rebuild has made.
+    /// Returns the tree of a run that a rebuild has written.
     pub(in crate::hashed) fn settled(node: Written) -> Grown {
         let head = node.stored().head();
         let list = node.stored().clone();
@@ -37,7 +38,7 @@ impl Grown {
         }
     }
 
-    /// Returns how many entries of lists were written.
+    /// Returns the number of list entries written.
     pub(in crate::hashed) fn entries(&self) -> u64 {
         self.written
             .iter()
@@ -46,47 +47,47 @@ impl Grown {
     }
 }
 
-/// A tree on its way. Dropped unfinished, it leaves nothing.
+/// Adds a leaf to the trees. If it is dropped unfinished, its space is freed.
 #[derive(Debug)]
 pub(in crate::hashed) struct Growing {
     store: Arc<Store>,
     options: WriterOptions,
     cut: Cut,
-    /// The roots before: that of level i has height i + 1.
+    /// Previous roots; that of level i has height i + 1.
     roots: Vec<Option<Tree>>,
-    /// The height of the root that is being written.
+    /// Height of the root being written.
     height: u8,
-    /// What comes to it.
+    /// The new child of that root.
     child: Child,
     root: Option<Box<Root>>,
     written: Vec<Written>,
 }
 
-/// A root that is being written.
+/// A root being written.
 #[derive(Debug)]
 struct Root {
     old: Option<Cursor<'static>>,
-    /// The next entry of the old root.
+    /// Next entry of the old root.
     head: Option<Sketch>,
     hashes: Hashes,
-    /// The next of them.
+    /// Next hash of the new child.
     arriving: Option<u64>,
     node: Writer,
-    /// Where the arriving tree has its hashes from now on.
+    /// New digest of the child, if its hashes are rewritten.
     digest: Option<Writer>,
     child: usize,
     twins: Twins,
     hidden: u64,
 }
 
-/// Counts keys of which an older child has a record, too.
+/// Counts keys that also have a record in an older child.
 ///
-/// Entries of one prefix whose sketches are the same are of one key but for chance: how often that
-/// is to be expected is counted, and taken off.
+/// Entries with the same prefix and the same sketch usually belong to the same key. The expected
+/// number of random matches is computed and subtracted.
 #[derive(Debug, Default)]
 struct Twins {
     prefix: u64,
-    /// How many entries of the old root have the prefix, by sketch.
+    /// Number of entries of the old root with the prefix, by sketch.
     sketches: BTreeMap<u64, u64>,
     entries: u64,
     found: u64,
@@ -115,14 +116,14 @@ impl Twins {
         self.pairs += self.entries.saturating_sub(same);
     }
 
-    /// Returns how many are twins, of sketches with two characters of `bits` bits.
+    /// Returns the estimated number of such keys, for sketches with two characters of `bits` bits.
     fn count(&self, bits: u8) -> u64 {
         self.found.saturating_sub(self.pairs >> (2 * bits))
     }
 }
 
 impl Root {
-    /// Writes up to `most` entries. Returns whether that was all.
+    /// Writes up to `most` entries. Returns whether all are written.
     fn go_on(&mut self, most: usize) -> Result<bool> {
         for _ in 0..most {
             if self.arriving.is_none() {
@@ -131,7 +132,7 @@ impl Root {
             let head = self.node.head();
             let entry = self.arriving.map(|hash| head.entry(hash, self.child));
             match (self.head, entry) {
-                // What the old root has of a prefix is older, and stays before what arrives (V2).
+                // The old root's entries of a prefix are older, and precede the new ones (V2).
                 (Some(old), entry) if entry.is_none_or(|entry| old.prefix <= entry.prefix) => {
                     self.take_old(old)?;
                 }
@@ -142,7 +143,7 @@ impl Root {
         Ok(false)
     }
 
-    /// Writes the entry of the hash that arrives, and the hash.
+    /// Writes the entry of the new child's next hash, and the hash to the digest.
     fn take(&mut self, entry: Sketch) -> Result<()> {
         let hash = self.arriving.take().expect("the entry is of a hash");
         self.twins
@@ -170,7 +171,7 @@ impl Root {
 }
 
 impl Growing {
-    /// Begins to add a leaf with this digest to the trees of levels.
+    /// Starts adding a leaf with this digest to the trees of the levels.
     pub(in crate::hashed) fn new(
         store: &Arc<Store>,
         options: WriterOptions,
@@ -197,7 +198,7 @@ impl Growing {
         self.roots.get_mut(usize::from(self.height) - 1)?.take()
     }
 
-    /// The digests that the arriving child hands up.
+    /// Returns the digests with the hashes of the new child.
     fn sources(&self) -> Option<Vec<List>> {
         match &self.child {
             Child::Leaf(digest) => digest.clone().map(|digest| vec![digest]),
@@ -205,7 +206,7 @@ impl Growing {
         }
     }
 
-    /// Begins the root of a height. It has no node where what it is made of is not all there.
+    /// Starts the root of a height. It has no node if one of its inputs is missing.
     fn begin(&mut self) -> Result<()> {
         let old = self
             .roots
@@ -267,10 +268,10 @@ impl Growing {
         Ok(())
     }
 
-    /// Writes up to `most` entries. Returns whether the trees are as they will be.
+    /// Writes up to `most` entries. Returns the result once it is complete.
     ///
     /// # Errors
-    /// A full disk; as the device says; damage of what is read.
+    /// A full disk; I/O errors; damage of the input.
     pub(in crate::hashed) fn go_on(&mut self, most: usize) -> Result<Option<Grown>> {
         if let Some(root) = &mut self.root
             && !root.go_on(most)?
@@ -298,7 +299,7 @@ impl Growing {
         Ok(None)
     }
 
-    /// Ends a root. Where its child's hashes were written again, the lists below go.
+    /// Finishes a root. If its child's hashes were rewritten, the digests below are dropped.
     fn end(&mut self, root: Root) -> Result<List> {
         let hidden = root.hidden + root.twins.count(self.cut.character_bits);
         let node = root.node.finish(hidden)?;
@@ -319,8 +320,8 @@ impl Growing {
     }
 }
 
-/// Returns the levels of a part with a further run, and makes what was written for it part of the
-/// generation that is being built. Of what the levels above lead to, nothing is written again.
+/// Returns the levels of a part with an additional run, and installs the data written for it in the
+/// generation in progress. Existing lists and runs are not rewritten.
 pub(in crate::hashed) fn install(levels: &[Level], run: LevelRun, grown: Grown) -> Vec<Level> {
     let Grown {
         written,
@@ -329,7 +330,7 @@ pub(in crate::hashed) fn install(levels: &[Level], run: LevelRun, grown: Grown) 
     } = grown;
     let mut kept: Vec<&List> = Vec::new();
     root.each_list(&mut |list| kept.push(list));
-    // A digest that a higher one replaced in the same step is given up.
+    // A digest that was replaced by a higher one in the same step is discarded.
     let stays = |written: &Written| {
         kept.iter()
             .any(|list| list.pointer() == written.stored().pointer())

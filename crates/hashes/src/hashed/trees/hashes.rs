@@ -1,4 +1,4 @@
-//! The hashes of several digests as one: by prefix, then in the order of the log.
+//! Merges the hashes of several digests, ordered by prefix, then in log order.
 
 use super::{Cursor, Head, List};
 use crate::hashed::lists::Origin;
@@ -9,33 +9,33 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-/// Pages that are read together, of all digests.
+/// Number of pages read ahead from all digests together.
 const AHEAD: u64 = 1024;
 
-/// A merge of digests, the oldest first.
+/// A merge of digests, oldest first.
 #[derive(Debug)]
 pub(super) struct Hashes {
     sources: Vec<Source>,
-    /// The next prefix of each source: of equal ones, that of the older source comes first.
+    /// Next prefix of each source. Of equal prefixes, that of the older source comes first.
     next: BinaryHeap<Reverse<(u64, usize)>>,
-    /// What the sources are.
+    /// Kind of the sources.
     head: Head,
-    /// Bits of the prefixes by which hashes are handed out.
+    /// Length in bits of the prefixes by which hashes are returned.
     prefix_bits: u32,
-    /// Hashes of one prefix of the sources, in reverse order.
+    /// Hashes with the same source prefix, in reverse order.
     group: Vec<u64>,
 }
 
 #[derive(Debug)]
 struct Source {
     cursor: Cursor<'static>,
-    /// The hash that the heap has.
+    /// The hash whose prefix is in the heap.
     hash: u64,
 }
 
 impl Hashes {
-    /// Begins to merge digests of one kind. Those of trees are in the order of a prefix that is no
-    /// longer than `prefix_bits`.
+    /// Starts a merge of digests of the same kind. The digests of trees must be ordered by prefixes
+    /// no longer than `prefix_bits`.
     pub(super) fn new(store: &Arc<Store>, digests: &[List], prefix_bits: u32) -> Result<Hashes> {
         let head = digests.first().expect("a tree has leaves").head();
         assert!(
@@ -64,13 +64,13 @@ impl Hashes {
         Ok(hashes)
     }
 
-    /// Returns how many hashes there are.
+    /// Returns the number of hashes.
     pub(super) fn len(&self) -> u64 {
         let entries = self.sources.iter().map(|source| source.cursor.of().entries());
         entries.sum()
     }
 
-    /// Returns the prefix by which sources are merged: theirs, or what they are asked for.
+    /// Returns the prefix by which sources are merged: the shorter of theirs and the requested one.
     fn key(&self, hash: u64) -> u64 {
         let bits = self.prefix_bits.min(self.head.prefix_bits());
         self.head.cut.first(hash, bits)
@@ -87,7 +87,7 @@ impl Hashes {
         Ok(())
     }
 
-    /// Returns the next hash, without its skipped bits; none behind the last.
+    /// Returns the next hash, without its skipped bits; `None` after the last.
     pub(super) fn next(&mut self) -> Result<Option<u64>> {
         if let Some(hash) = self.group.pop() {
             return Ok(Some(hash));
@@ -101,8 +101,8 @@ impl Hashes {
             self.advance(source)?;
             return Ok(Some(hash));
         }
-        // A longer prefix changes the order among hashes whose shorter one is the same. The sort is
-        // stable: those of one longer prefix stay in the order of the log.
+        // A longer prefix changes the order among hashes with the same shorter prefix. The sort is
+        // stable, so hashes with the same longer prefix stay in log order.
         while let Some(&Reverse((next, source))) = self.next.peek()
             && next == key
         {

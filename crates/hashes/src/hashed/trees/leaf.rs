@@ -1,5 +1,5 @@
-//! What is written of the hashes of a run, while a merge writes the run: the digest of a leaf, or
-//! the node above a settled run.
+//! Writing the hashes of a run while a merge writes the run: the digest of a leaf, or the node
+//! above a settled run.
 
 use super::tree::{Planted, Tree};
 use super::{Cut, Head, Writer, Written};
@@ -9,7 +9,7 @@ use alluvium_storage::node::WriterOptions;
 use alluvium_storage::store::Store;
 use std::sync::Arc;
 
-/// Hashes that ascend, each once.
+/// Writer of distinct, ascending hashes.
 #[derive(Debug)]
 pub(in crate::hashed) struct LeafWriter {
     writer: Writer,
@@ -17,8 +17,7 @@ pub(in crate::hashed) struct LeafWriter {
 }
 
 impl LeafWriter {
-    /// Begins what there will be of a run of about `records` records. `levels` are those that stay
-    /// below or beside it: of none of them, the run is settled.
+    /// Starts the list for a run of about `records` records. `levels` are the levels of the part.
     pub(in crate::hashed) fn new(
         store: &Arc<Store>,
         options: WriterOptions,
@@ -65,20 +64,20 @@ impl LeafWriter {
     }
 }
 
-/// The roots of a part's trees that take leaves, that of height 1 first.
+/// Returns the roots of a part's trees that accept leaves, starting with height 1.
 fn growing(levels: &[Level]) -> impl Iterator<Item = Option<&Tree>> {
     let trees = levels.iter().map(|level| level.tree.as_ref());
     let growing = trees.take_while(|tree| tree.is_none_or(|tree| !tree.is_settled));
     growing.map(|tree| tree.map(|tree: &Planted| &tree.root))
 }
 
-/// Returns how hashes of trees that take leaves are cut, if there are any.
+/// Returns the cut of the trees that accept leaves, if there are any.
 fn growing_cut(levels: &[Level]) -> Option<Cut> {
     growing(levels).flatten().map(|root| root.cut).next()
 }
 
-/// Returns whether trees cannot take a further leaf of about `records` records: hashes are too
-/// short for a further level, or leaves were far smaller when the first one came.
+/// Returns whether the trees cannot accept another leaf of about `records` records, because hashes
+/// are too short for another level, or leaves were much smaller when the first one was added.
 pub(in crate::hashed) fn is_spent(levels: &[Level], records: u64) -> bool {
     let Some(cut) = growing_cut(levels) else {
         return false;

@@ -1,4 +1,4 @@
-//! Writing a list: what a node says, or the hashes of a leaf or a tree.
+//! Writing a list: the sketches of a node, or the hashes of a leaf or a tree.
 
 use super::cut::MOST_PREFIX_BITS;
 use super::{Cut, Meta, Written};
@@ -8,36 +8,36 @@ use alluvium_storage::node::WriterOptions;
 use alluvium_storage::store::Store;
 use std::sync::Arc;
 
-/// What a list is.
+/// Kind of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     /// How its hashes are cut.
     pub cut: Cut,
-    /// The height of its tree. A digest of height 0 is of a leaf.
+    /// Height of its tree; 0 for the digest of a leaf.
     pub height: u8,
-    /// How many children a node has; a digest has none.
+    /// Number of children of a node; 0 for a digest.
     pub children: u16,
 }
 
 impl Head {
-    /// Returns whether it is of a node.
+    /// Returns whether the list is a node's.
     #[must_use]
     pub fn is_node(&self) -> bool {
         self.children > 0
     }
 
-    /// Returns the bits of the prefix by which it is in order.
+    /// Returns the length in bits of the prefix by which the list is ordered.
     #[must_use]
     pub fn prefix_bits(&self) -> u32 {
         match (self.is_node(), self.height) {
             (true, height) => self.cut.prefix_bits(height),
             (false, 0) => MOST_PREFIX_BITS,
-            // What the parent of the tree needs.
+            // The length that the parent of the tree needs.
             (false, height) => self.cut.prefix_bits(height + 1),
         }
     }
 
-    /// Returns the bits of what follows a prefix: a sketch and a child, or the rest of a hash.
+    /// Returns the bits of a payload: a sketch and a child, or the rest of a hash.
     #[must_use]
     pub fn payload_bits(&self) -> u32 {
         match self.is_node() {
@@ -46,10 +46,10 @@ impl Head {
         }
     }
 
-    /// Fails unless there can be such a list.
+    /// Checks the validity of the fields.
     ///
     /// # Errors
-    /// [`alluvium_storage::Error::BadOption`].
+    /// [`alluvium_storage::Error::BadOption`] if they are invalid.
     pub fn validate(&self) -> Result<()> {
         let above = u8::from(!self.is_node());
         self.cut.validate(self.height.saturating_add(above))?;
@@ -63,7 +63,7 @@ impl Head {
         }
     }
 
-    /// Returns the entry of a hash; of a node, in the child with this number.
+    /// Returns the entry of a hash. For a node, `child` is the child that contains the hash.
     #[must_use]
     pub fn entry(&self, hash: u64, child: usize) -> Sketch {
         let prefix = self.cut.first(hash, self.prefix_bits());
@@ -74,14 +74,14 @@ impl Head {
         Sketch { prefix, payload }
     }
 
-    /// Returns the hash of an entry of a digest, without the bits that are skipped.
+    /// Returns the hash of a digest's entry, without the skipped bits.
     #[must_use]
     pub fn hash(&self, entry: Sketch) -> u64 {
         entry.prefix << self.payload_bits() | entry.payload
     }
 }
 
-/// A list that is being written. Dropped unfinished, it leaves nothing.
+/// Writer of a list. If it is dropped unfinished, its space is freed.
 #[derive(Debug)]
 pub struct Writer {
     store: Arc<Store>,
@@ -91,10 +91,10 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Begins a list of about `expected` entries.
+    /// Starts a list of about `expected` entries.
     ///
     /// # Errors
-    /// When the store takes no changes.
+    /// If the store accepts no changes.
     pub fn new(store: &Arc<Store>, options: WriterOptions, head: Head, expected: u64) -> Result<Writer> {
         head.validate()?;
         let bits = (head.prefix_bits(), head.payload_bits());
@@ -106,30 +106,30 @@ impl Writer {
         })
     }
 
-    /// Returns what it is a list of.
+    /// Returns the kind of the list.
     #[must_use]
     pub fn head(&self) -> Head {
         self.head
     }
 
-    /// Returns how many entries it has.
+    /// Returns the number of entries.
     #[must_use]
     pub fn entries(&self) -> u64 {
         self.sketches.entries()
     }
 
-    /// Appends an entry. Prefixes ascend.
+    /// Appends an entry. Prefixes must be ascending.
     ///
     /// # Errors
-    /// A full disk; as the device says.
+    /// A full disk; I/O errors.
     pub fn push(&mut self, entry: Sketch) -> Result<()> {
         self.sketches.push(entry)
     }
 
-    /// Writes what is left, and the description.
+    /// Writes the remaining data and the description.
     ///
     /// # Errors
-    /// A full disk; as the device says.
+    /// A full disk; I/O errors.
     pub fn finish(self, hidden: u64) -> Result<Written> {
         let entries = self.sketches.entries();
         let meta = Meta {

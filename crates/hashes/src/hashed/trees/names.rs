@@ -1,4 +1,4 @@
-//! Trees as the contents of a structure name them.
+//! Trees as represented in the contents of a structure.
 
 use super::tree::{Child, Planted, Tree};
 use super::{Cut, Head, List};
@@ -6,51 +6,51 @@ use alluvium_dictionary::values::ValuePointer;
 use alluvium_storage::Result;
 use std::sync::Arc;
 
-/// The tree of a level as the contents name it.
+/// The tree of a level in the contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeName {
-    /// It is of the run that a rebuild has made.
+    /// Whether its run was written by a rebuild.
     pub is_settled: bool,
-    /// Bits of prefixes before the characters of a height.
+    /// Bits of a prefix before the characters of its height.
     pub base_bits: u8,
-    /// Its height.
+    /// Height of the tree.
     pub height: u8,
-    /// Its root.
+    /// Root node.
     pub root: NodeName,
 }
 
-/// A node as the contents name it.
+/// A node in the contents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeName {
-    /// Where the description of its list is, if it has one.
+    /// Pointer to the description of its list, if it has one.
     pub node: Option<ValuePointer>,
-    /// Where the description of its digest is, if it has one.
+    /// Pointer to the description of its digest, if it has one.
     pub digest: Option<ValuePointer>,
-    /// The oldest first.
+    /// Children, oldest first.
     pub children: Vec<ChildName>,
 }
 
-/// A child as the contents name it.
+/// A child in the contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChildName {
-    /// A run, and where the description of its digest is.
+    /// A run, with the pointer to the description of its digest.
     Leaf(Option<ValuePointer>),
     /// A node.
     Node(NodeName),
 }
 
-/// A list that is named, with what it should be.
+/// A list in the contents, with its expected kind.
 #[derive(Clone, Debug)]
 pub(in crate::hashed) struct ListName {
     pub(in crate::hashed) pointer: ValuePointer,
     pub(in crate::hashed) head: Head,
-    /// The runs below it, by their numbers in the level, each with the child that it is below.
+    /// Indexes of the runs below it in the level, each with the child that contains it.
     pub(in crate::hashed) runs: Vec<(usize, usize)>,
-    /// It goes with the first of them that does.
+    /// Whether it is useless if one of these runs is lost.
     pub(in crate::hashed) needs_all: bool,
 }
 
-/// Decides what becomes of a list that is named.
+/// Opens or drops a list in the contents.
 pub(in crate::hashed) type Opening<'o> = dyn FnMut(&ValuePointer, Head) -> Result<Option<List>> + 'o;
 
 fn pointer(list: &Option<List>) -> Option<ValuePointer> {
@@ -70,7 +70,7 @@ impl NodeName {
         }
     }
 
-    /// Returns how many runs are below.
+    /// Returns the number of runs below the node.
     #[must_use]
     pub fn leaves(&self) -> usize {
         let leaves = |child: &ChildName| match child {
@@ -113,7 +113,7 @@ impl NodeName {
         })
     }
 
-    /// Appends its lists and those below. `first` is the number of its first run.
+    /// Appends the lists of the node and of those below. `first` is the index of its first run.
     fn lists(&self, cut: Cut, height: u8, first: usize, all: &mut Vec<ListName>) {
         let (mut runs, mut next) = (Vec::new(), first);
         for (number, child) in self.children.iter().enumerate() {
@@ -146,7 +146,7 @@ impl NodeName {
                 pointer,
                 head,
                 runs: runs.clone(),
-                // It knows runs by their numbers.
+                // The list refers to runs by their numbers.
                 needs_all: head.is_node() && height == 1,
             }));
         }
@@ -172,7 +172,7 @@ impl TreeName {
         }
     }
 
-    /// Opens the lists of the tree: `open` decides what becomes of each.
+    /// Opens the lists of the tree; `open` opens or drops each.
     pub(in crate::hashed) fn open(
         &self,
         skipped_bits: u8,
@@ -183,7 +183,7 @@ impl TreeName {
             .open(self.cut(skipped_bits, character_bits), self.height, open)
     }
 
-    /// Returns its lists.
+    /// Returns the lists of the tree.
     pub(in crate::hashed) fn lists(&self, skipped_bits: u8, character_bits: u8) -> Vec<ListName> {
         let mut all = Vec::new();
         let cut = self.cut(skipped_bits, character_bits);

@@ -1,10 +1,10 @@
-//! The search of a tree: from the newest leaf that may have a hash to the oldest.
+//! Search in a tree, from the newest leaf that may contain a hash to the oldest.
 //!
-//! A node gives all entries of the hash's prefix. In a root, those are alive whose check character
-//! is that of the hash. Below, the entries that continue as the hash does are the parent's for this
-//! node, in the same order (V2): one is alive if it was there, and its own check character is that
-//! of the hash. The parent hands down the entries that are not alive as well, or the lists would
-//! not align.
+//! A node yields all entries with the hash's prefix. In a root, entries whose check character
+//! matches the hash are alive. In a lower node, the entries that continue like the hash correspond
+//! one to one, in the same order, to the parent's entries for this node (V2). Such an entry is
+//! alive if the parent's entry is alive and its own check character matches. The parent passes down
+//! dead entries as well, because otherwise the lists would not align.
 
 use super::Cut;
 use super::tree::{Child, Tree};
@@ -12,19 +12,20 @@ use alluvium_dictionary::fetch::Fetch;
 use alluvium_storage::{Error, Result};
 use std::task::{Poll, ready};
 
-/// A node on the way.
+/// A node on the search path.
 #[derive(Debug)]
 struct Frame {
-    /// Its number among the children of the node above.
+    /// Index of the node among its parent's children.
     number: usize,
-    /// How many of its children were not looked at; the oldest ones.
+    /// Number of children not visited yet, which are the oldest ones.
     left: usize,
-    /// The entries of the hash: a child, and whether it is alive. None where there is no node.
+    /// Entries of the hash, each as a child and whether it is alive. `None` if the node was
+    /// dropped.
     entries: Option<Vec<(usize, bool)>>,
 }
 
 impl Frame {
-    /// Returns the newest child that was not looked at and may have the hash.
+    /// Returns the newest unvisited child that may contain the hash.
     fn next(&self) -> Option<usize> {
         match &self.entries {
             None => self.left.checked_sub(1),
@@ -45,25 +46,25 @@ impl Frame {
     }
 }
 
-/// How far a search has come. It is of use with one tree and one hash only.
+/// Position of a search. Valid only with one tree and one hash.
 #[derive(Debug, Default)]
 pub(in crate::hashed) struct Descent {
-    /// From the root down.
+    /// Search path, from the root down.
     frames: Vec<Frame>,
     is_begun: bool,
-    /// Nodes whose lists were asked.
+    /// Number of nodes whose lists were read.
     nodes: u32,
 }
 
 impl Descent {
-    /// Returns how many lists were asked.
+    /// Returns the number of lists read.
     #[cfg(test)]
     pub(in crate::hashed) fn nodes(&self) -> u32 {
         self.nodes
     }
 
-    /// Returns the number of the next leaf that may have a hash; none behind the last. Pending
-    /// where a page is missing.
+    /// Returns the index of the next leaf that may contain the hash; `None` after the last. Pending
+    /// if a page is missing.
     pub(in crate::hashed) fn next<F: Fetch>(
         &mut self,
         root: &Tree,
@@ -103,7 +104,7 @@ impl Descent {
         }
     }
 
-    /// Returns the tree that the search is at, and the number of its first leaf.
+    /// Returns the current tree, and the index of its first leaf.
     fn place<'t>(&self, root: &'t Tree) -> Option<(&'t Tree, usize)> {
         let (mut tree, mut first) = (root, 0);
         let (_, below) = self.frames.split_first()?;
@@ -118,7 +119,7 @@ impl Descent {
         Some((tree, first))
     }
 
-    /// Looks for the entries of a node.
+    /// Reads the entries of a node.
     fn enter<F: Fetch>(
         &mut self,
         tree: &Tree,
@@ -150,8 +151,8 @@ impl Descent {
     }
 }
 
-/// Returns the entries of a node, each with whether it is alive; none where they are not as many as
-/// the parent's.
+/// Returns the entries of a node with their flags; `None` if their number differs from that of the
+/// parent's entries.
 fn alive(
     cut: Cut,
     height: u8,
@@ -167,7 +168,7 @@ fn alive(
         let is_checked = payload & mask == u64::from(check);
         let is_alive = match &mut flags {
             None => is_checked,
-            // Entries that continue otherwise are none of the parent's prefix.
+            // Entries with a different next character do not belong to the parent's prefix.
             Some(_) if payload >> bits & mask != u64::from(next) => false,
             Some(flags) => *flags.next()? && is_checked,
         };
@@ -190,7 +191,7 @@ fn no_child(tree: &Tree, number: usize) -> Error {
 mod tests {
     use super::*;
 
-    /// An entry of a child, with its next and its check character.
+    /// Encodes an entry of a child with its next and its check character.
     fn entry(child: u64, next: u64, check: u64) -> u64 {
         child << 4 | next << 2 | check
     }
@@ -198,7 +199,7 @@ mod tests {
     #[test]
     fn entries_that_are_not_alive_keep_lists_aligned() {
         let cut = Cut::of_leaf(0, 2, 100);
-        // Of height 2, the check character is the second from the end: 1; the next one is 3.
+        // At height 2, the check character is the second from the end: 1. The next character is 3.
         let hash = u64::from(0b11u8) << (62 - cut.prefix_bits(2)) | 0b0110;
         assert_eq!((cut.check(hash, 2), cut.next(hash, 2)), (1, 3));
         let list = [entry(0, 3, 1), entry(0, 1, 1), entry(1, 3, 0), entry(2, 3, 1)];

@@ -1,4 +1,4 @@
-//! Digests that are merged, and roots that grow, beside lists in memory.
+//! Tests of merged digests and growing roots against lists in memory.
 
 use super::hashes::Hashes;
 use super::{Cursor, Cut, Head, List, Writer, Written};
@@ -31,7 +31,7 @@ fn digest(cut: Cut, height: u8) -> Head {
     }
 }
 
-/// Sorts hashes by a prefix, and keeps the order of those with the same one.
+/// Sorts hashes stably by a prefix.
 fn sorted(cut: Cut, mut hashes: Vec<u64>, bits: u32) -> Vec<u64> {
     hashes.sort_by_key(|&hash| cut.first(hash, bits));
     hashes
@@ -41,7 +41,7 @@ fn all(mut merged: Hashes) -> Vec<u64> {
     std::iter::from_fn(|| merged.next().unwrap()).collect()
 }
 
-/// Leaves of hashes of which many are alike: equal ones, and some with equal prefixes.
+/// Generates leaves with many equal hashes, and some with equal prefixes.
 fn leaves(cut: Cut, count: usize) -> Vec<Vec<u64>> {
     let mut random = fastrand::Rng::with_seed(7);
     let leaf = |_| {
@@ -72,12 +72,12 @@ fn digests_are_merged_by_prefix_and_then_in_the_order_of_the_log() {
         let lists = |digests: &[Written]| -> Vec<List> {
             digests.iter().map(|digest| digest.stored().clone()).collect()
         };
-        // Of leaves, into the order of height 2.
+        // From leaves, in the order of height 2.
         let of_height = |height| cut.prefix_bits(height);
         let merged = all(Hashes::new(&store, &lists(&digests), of_height(2)).unwrap());
         assert_eq!(merged, sorted(cut, leaves.concat(), of_height(2)));
-        // Six at a time become digests of height 1, in the order of height 2; they are merged again
-        // into that of height 4.
+        // Groups of six become digests of height 1, in the order of height 2. These are then merged
+        // into the order of height 4.
         let higher: Vec<Written> = digests
             .chunks(6)
             .map(|some| {

@@ -1,4 +1,4 @@
-//! Trees: which lists there are, and which runs of a level are below each.
+//! Trees: their lists, and the runs of a level below each.
 
 use super::{Cut, List};
 use crate::hashed::state::LevelRun;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// A child of a node.
 #[derive(Clone, Debug)]
 pub(in crate::hashed) enum Child {
-    /// A run, with the digest of its hashes until a tree above has written them again.
+    /// A run, with the digest of its hashes until a tree above has rewritten them.
     Leaf(Option<List>),
     Node(Arc<Tree>),
 }
@@ -30,16 +30,17 @@ fn keep(list: &Option<List>, keeps: &mut dyn FnMut(&List) -> Result<bool>) -> Re
     }
 }
 
-/// A tree. Its leaves are the runs of a level, or some that follow each other, the oldest first.
+/// A tree. Its leaves are consecutive runs of a level, oldest first.
 #[derive(Clone, Debug)]
 pub(in crate::hashed) struct Tree {
     pub(in crate::hashed) cut: Cut,
     pub(in crate::hashed) height: u8,
-    /// None where it could not be read: all children are searched.
+    /// List of the root node; `None` if it could not be read, in which case all children are
+    /// searched.
     pub(in crate::hashed) node: Option<List>,
-    /// The hashes of all leaves, once they were written again.
+    /// Digest of all leaves, once the hashes were rewritten.
     pub(in crate::hashed) digest: Option<List>,
-    /// The oldest first.
+    /// Children, oldest first.
     pub(in crate::hashed) children: Vec<Child>,
     pub(in crate::hashed) leaves: usize,
 }
@@ -56,7 +57,7 @@ impl Tree {
         }
     }
 
-    /// Hands every list to `visit`.
+    /// Passes every list to `visit`.
     pub(in crate::hashed) fn each_list<'t>(&'t self, visit: &mut dyn FnMut(&'t List)) {
         self.node.iter().chain(&self.digest).for_each(&mut *visit);
         for child in &self.children {
@@ -67,7 +68,7 @@ impl Tree {
         }
     }
 
-    /// Returns the same without the lists that `keeps` refuses.
+    /// Returns the tree without the lists for which `keeps` returns false.
     fn filtered(&self, keeps: &mut dyn FnMut(&List) -> Result<bool>) -> Result<Tree> {
         let (node, digest) = (keep(&self.node, keeps)?, keep(&self.digest, keeps)?);
         let mut children = Vec::with_capacity(self.children.len());
@@ -85,7 +86,7 @@ impl Tree {
         })
     }
 
-    /// Returns the same without lists that cannot be read, and how many those are.
+    /// Returns the tree without unreadable lists, and their number.
     pub(in crate::hashed) fn readable(&self, files: Files<'_>) -> Result<(Tree, u64)> {
         let mut left = 0;
         let tree = self.filtered(&mut |list| {
@@ -96,14 +97,14 @@ impl Tree {
         Ok((tree, left))
     }
 
-    /// Returns the same without digests: a tree above has the hashes.
+    /// Returns the tree without digests, because a tree above has the hashes.
     pub(super) fn without_digests(&self) -> Tree {
         let all = self.filtered(&mut |list| Ok(list.head().is_node()));
         all.expect("nothing is read")
     }
 
-    /// Returns the same without a leaf whose run is gone. The node above it is left out, since it
-    /// knows its children by their numbers. Others have entries of hashes that are gone (V4).
+    /// Returns the tree without a leaf whose run is lost. The node above it is dropped, since it
+    /// refers to its children by number. Other nodes keep entries of lost hashes (V4).
     pub(in crate::hashed) fn without_leaf(&self, leaf: usize) -> Tree {
         assert!(leaf < self.leaves, "a leaf of the tree");
         let (mut changed, mut first) = (self.clone(), 0);
@@ -127,7 +128,7 @@ impl Tree {
         changed
     }
 
-    /// Returns the digests of a height below, the oldest first; none where one is missing.
+    /// Returns the digests at a height below, oldest first; `None` if one is missing.
     pub(super) fn digests(&self, height: u8) -> Option<Vec<List>> {
         if self.height == height {
             return self.digest.clone().map(|digest| vec![digest]);
@@ -139,23 +140,24 @@ impl Tree {
                 Child::Node(tree) => all.extend(tree.digests(height)?),
             }
         }
-        // A tree that has lost all of its runs has nothing to hand up.
+        // A tree that has lost all of its runs has no hashes to pass up.
         (!all.is_empty()).then_some(all)
     }
 
-    /// Returns how many entries of its node are probably of older records of a key.
+    /// Returns the number of entries of the root node that probably belong to older records of a
+    /// key.
     pub(in crate::hashed) fn hidden(&self) -> u64 {
         self.node.as_ref().map_or(0, List::hidden)
     }
 }
 
-/// The tree over a level's runs.
+/// The tree above a level's runs.
 #[derive(Clone, Debug)]
 pub(in crate::hashed) struct Planted {
     pub(in crate::hashed) root: Tree,
-    /// It is of the run that a rebuild has made, and takes no further leaf.
+    /// Whether its run was written by a rebuild; such a tree accepts no further leaf.
     pub(in crate::hashed) is_settled: bool,
-    /// The numbers of the runs that say that ranges are deleted, ascending.
+    /// Indexes of the runs with range deletes, ascending.
     pub(in crate::hashed) deleting: Box<[usize]>,
 }
 
