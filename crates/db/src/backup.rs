@@ -1,11 +1,12 @@
-//! Copies of a store whose tiers go to directories of the user's choice.
+//! Backups of tiered stores into directories that the user chooses.
 
 use crate::{Db, Progress, Result, TierOptions, tiers};
 use std::path::Path;
 
 impl Db {
     /// Like [`Db::checkpoint_to`], with a directory for each further tier, in the order of the
-    /// tiers: on several devices, as a store of that size may need. The copy remembers them.
+    /// tiers. They may be on several devices, as a large store may require. The copy records their
+    /// paths.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -22,9 +23,9 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// As [`Db::checkpoint_to`]; [`Error::BadOption`](crate::Error::BadOption) when there are more
-    /// or fewer directories than further tiers, or one lies inside of another. Nothing is made
-    /// then.
+    /// As [`Db::checkpoint_to`]; [`Error::BadOption`](crate::Error::BadOption) if the number of
+    /// directories differs from the number of further tiers, or if one directory is inside another.
+    /// In that case nothing is created.
     pub fn checkpoint_to_tiers<P: AsRef<Path>>(
         &self,
         path: impl AsRef<Path>,

@@ -1,4 +1,4 @@
-//! Writes that take effect together.
+//! Atomic batches of writes.
 
 use crate::catalog::{Definition, Members, Owners};
 use crate::engine::Commit;
@@ -7,16 +7,17 @@ use crate::{Durability, Error, Result};
 use alluvium_base::Kind;
 use std::time::SystemTime;
 
-/// The longest key, in bytes.
+/// Maximum key length in bytes.
 pub const MAX_KEY: usize = alluvium_dictionary::record::MAX_KEY - format::MAX_PREFIX;
 
-/// The longest value, in bytes: a record of the log must hold it with its key.
+/// Maximum value length in bytes: a log record holds the value with its key.
 pub const MAX_VALUE: usize = alluvium_storage::log::MAX_PAYLOAD as usize - MAX_KEY - 64;
 
-/// Writes to any keyspaces of one store that take effect together or not at all, in their order.
+/// An atomic sequence of writes to any keyspaces of one store. They are applied in order.
 ///
-/// Its bytes plus 64 for each write may come to half of the store's memory plus 16 MiB, and to 256
-/// MiB at most; writing a longer batch fails with [`Error::TooLong`].
+/// The size of a batch, counted as its bytes plus 64 for each write, is limited to half of the
+/// store's memory plus 16 MiB, and to 256 MiB. Writing a larger batch fails with
+/// [`Error::TooLong`].
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -36,9 +37,9 @@ pub const MAX_VALUE: usize = alluvium_storage::log::MAX_PAYLOAD as usize - MAX_K
 pub struct WriteBatch {
     pub(crate) commit: Commit<'static>,
     pub(crate) durability: Option<Durability>,
-    /// The store that it is for, once a keyspace was named.
+    /// Number of the store that the batch belongs to; `None` before the first write.
     pub(crate) store: Option<usize>,
-    /// The keyspaces that it writes to.
+    /// Keyspaces that the batch writes to.
     pub(crate) members: Members,
 }
 
@@ -49,14 +50,14 @@ impl WriteBatch {
         WriteBatch::default()
     }
 
-    /// Sets when the batch is acknowledged; the default is the durability of the store.
+    /// Sets the durability of the batch. Default: that of the store.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> WriteBatch {
         self.durability = Some(durability);
         self
     }
 
-    /// Returns how many writes the batch has.
+    /// Returns the number of writes in the batch.
     #[must_use]
     pub fn len(&self) -> usize {
         self.commit.count as usize
@@ -68,7 +69,7 @@ impl WriteBatch {
         self.len() == 0
     }
 
-    /// Removes all writes, so that the batch can be reused.
+    /// Removes all writes and keeps the allocated memory.
     pub fn clear(&mut self) {
         self.commit.record.clear();
         self.commit = Commit {
@@ -79,17 +80,17 @@ impl WriteBatch {
         self.members = Members::default();
     }
 
-    /// Returns the keyspaces that it writes to.
+    /// Returns the keyspaces that the batch writes to.
     pub(crate) fn owners(&self) -> Owners<'_> {
         Owners::Batch(&self.members)
     }
 }
 
-/// From this many bytes on an operand is lent to a commit of one write, not copied.
+/// Minimum size in bytes of an operand that a commit of one write borrows instead of copying.
 const LENT: usize = 64 << 10;
 
 impl<'a> Commit<'a> {
-    /// Adds the only write of one key, whose operand need not be copied.
+    /// Adds the only write of the commit. A long operand is borrowed.
     pub(crate) fn add_only(
         &mut self,
         prefix: &[u8],
@@ -106,13 +107,13 @@ impl<'a> Commit<'a> {
         self.note(kind);
     }
 
-    /// One more write of one key.
+    /// Adds a write of one key.
     pub(crate) fn add(&mut self, prefix: &[u8], key: &[u8], kind: Kind, expires_ms: u64, operand: &[u8]) {
         format::encode_one(&mut self.record, prefix, key, kind, expires_ms, operand);
         self.note(kind);
     }
 
-    /// Adds the writes of another commit.
+    /// Appends the writes of another commit.
     pub(crate) fn append(&mut self, other: &Commit<'_>) {
         assert!(other.tail.is_empty(), "what is added stands in one piece");
         self.record.extend_from_slice(&other.record);
@@ -130,7 +131,7 @@ impl<'a> Commit<'a> {
     }
 }
 
-/// Returns a moment, in milliseconds since 1970; never zero, which means never.
+/// Converts a point in time to milliseconds since 1970; never zero, which means no expiry.
 pub(crate) fn expiry_ms(expires: SystemTime) -> u64 {
     let since = expires.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX).max(1)
@@ -140,7 +141,7 @@ pub(crate) fn checked_key(key: &[u8]) -> Result<&[u8]> {
     checked("key", key, MAX_KEY)
 }
 
-/// Checks a key that is written to a keyspace, which may take shorter ones only.
+/// Checks a key that is written to a keyspace, which may have a lower limit than [`MAX_KEY`].
 pub(crate) fn checked_key_of<'k>(definition: &Definition, key: &'k [u8]) -> Result<&'k [u8]> {
     let checked_key = checked_key(key)?;
     checked("a key in pages", checked_key, definition.longest_key)

@@ -1,4 +1,4 @@
-//! A cache in memory, bounded by bytes, that needs no store.
+//! A standalone in-memory cache, bounded by bytes.
 //!
 //! ```
 //! use alluvium::cache::{Cache, CacheOptions};

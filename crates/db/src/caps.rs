@@ -1,23 +1,23 @@
-//! How much of the device and of the processors the background may take. Nothing here does
-//! anything, or looks at a clock.
+//! Limits on the device and processor usage of background work. This module only computes; it does
+//! no work and reads no clock.
 
 use crate::{Error, Result};
 use alluvium_base::MIB;
 use std::time::Duration;
 
-/// The least cap on bytes: with less, compactions would not come to an end within reason.
+/// Minimum cap in bytes per second: below it, compactions would take unreasonably long.
 const LEAST_BYTES: u64 = MIB;
 
-/// A shorter rest is not worth its while.
+/// Shorter pauses are not worth their overhead.
 const SHORTEST_REST: Duration = Duration::from_millis(1);
 
-/// One who may not go on asks again after so long at most.
+/// Maximum pause before a paused thread asks again.
 const LONGEST_REST: Duration = Duration::from_millis(100);
 
-/// Caps on what the background takes. Compactions keep to them while they can be put off. When so
-/// much work is due that writers would be held back, they do not, and
-/// [`Stats::cap_yields`](crate::Stats::cap_yields) counts it. Writing memtables out, checkpoints
-/// and the log are never put off.
+/// Limits on background work. Compactions respect them while they can be deferred. If compactions
+/// are so far behind that writers would be throttled, they exceed the limits, and
+/// [`Stats::cap_yields`](crate::Stats::cap_yields) counts it. Flushes, checkpoints and the log are
+/// never delayed.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -35,22 +35,22 @@ pub struct Background {
 }
 
 impl Background {
-    /// No caps.
+    /// Returns unlimited background work.
     #[must_use]
     pub fn new() -> Background {
         Background::default()
     }
 
-    /// Sets how many bytes a second compactions, and memtables that are written out, may read and
-    /// write, on the average of a second; at least a mebibyte.
+    /// Sets how many bytes per second compactions and flushes may read and write, averaged over a
+    /// second; at least 1 MiB.
     #[must_use]
     pub fn bytes_per_second(mut self, bytes: u64) -> Background {
         self.bytes_per_second = Some(bytes);
         self
     }
 
-    /// Sets how many hundredths of the time each thread that compacts may use, from 1 to 100. How
-    /// many threads there are [`Options::workers`](crate::Options::workers) says.
+    /// Sets the share of time that each compaction thread may use its processor, in percent from 1
+    /// to 100. [`Options::workers`](crate::Options::workers) sets the number of threads.
     #[must_use]
     pub fn cpu_percent(mut self, percent: u32) -> Background {
         self.cpu_percent = Some(percent);
@@ -74,29 +74,29 @@ impl Background {
     }
 }
 
-/// Whether a compaction may do another slice.
+/// Decision about the next slice of a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leave {
-    /// It may.
+    /// The slice may run.
     Go,
-    /// It must, whatever the cap says, for writers would be held back.
+    /// The slice runs in spite of the cap, because writers would be throttled otherwise.
     Yield,
-    /// It rests for this long and asks again.
+    /// The compaction pauses for this long and asks again.
     Rest(Duration),
 }
 
-/// A bucket into which as many bytes flow as the cap allows, and out of which everything is taken
-/// that was moved. It holds those of a quarter of a second, and what was taken too much is owed.
+/// A token bucket of bytes, refilled at the rate of the cap and drained by all bytes moved. Its
+/// capacity is a quarter of a second; its level may become negative.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Bucket {
     level: i64,
-    /// When it was looked at last, and how many bytes had been moved by then.
+    /// Time of the last request, and the bytes moved until then.
     at: Duration,
     moved: u64,
 }
 
 impl Bucket {
-    /// Asks at a time, when `moved` bytes have been moved in all.
+    /// Decides at time `now`, when `moved` bytes have been moved in total.
     pub(crate) fn ask(&mut self, caps: &Background, now: Duration, moved: u64, hurries: bool) -> Leave {
         let Some(rate) = caps.bytes_per_second else {
             return Leave::Go;
@@ -110,7 +110,7 @@ impl Bucket {
         if self.level >= 0 {
             Leave::Go
         } else if hurries {
-            // What is done beyond the cap is not owed: the debt is paid for by then.
+            // Bytes beyond the cap are forgiven: writers are waiting.
             self.level = 0;
             Leave::Yield
         } else {
@@ -120,7 +120,7 @@ impl Bucket {
     }
 }
 
-/// Returns how long to rest after a slice that took so long.
+/// Returns the pause after a slice of this duration.
 pub(crate) fn rest_after(caps: &Background, slice: Duration) -> Option<Duration> {
     let percent = caps.cpu_percent.filter(|&percent| percent < 100)?;
     Some((slice * (100 - percent) / percent).min(LONGEST_REST))
@@ -141,7 +141,7 @@ mod tests {
         while now < ms(10_000) {
             match bucket.ask(&caps, now, moved, false) {
                 Leave::Go => {
-                    // Far faster than the cap allows.
+                    // Far above the cap.
                     moved += 4 * MIB;
                     now += ms(2);
                 }

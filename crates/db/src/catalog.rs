@@ -1,4 +1,4 @@
-//! Which keyspaces and named snapshots there are, in memory; keyspace 0 of the tree keeps them.
+//! The keyspaces and named snapshots in memory. Keyspace 0 of the tree stores them.
 
 use crate::format::{self, CatalogRecord, KeyspaceId, TreeKey};
 use crate::keyspace_options::KeyspaceOptions;
@@ -13,20 +13,20 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// A keyspace that exists, or did.
+/// A keyspace, which may have been dropped.
 #[derive(Debug)]
 pub(crate) struct Definition {
     pub(crate) id: KeyspaceId,
-    /// What stands before its keys.
+    /// Prefix of its keys in the tree.
     pub(crate) prefix: TreeKey,
-    /// The first key behind it.
+    /// First tree key after its keys.
     pub(crate) end: TreeKey,
     pub(crate) options: KeyspaceOptions,
-    /// What it is in.
+    /// Structure that stores it.
     pub(crate) structure: Structure,
-    /// The longest key that its structure takes, in bytes.
+    /// Maximum key length of its structure, in bytes.
     pub(crate) longest_key: usize,
-    /// How its records are kept.
+    /// Merge operator and filter, as the dictionaries use them.
     pub(crate) rules: Arc<KeyspaceRules>,
     name: RwLock<String>,
     dropped: AtomicBool,
@@ -57,13 +57,13 @@ impl Definition {
         }
     }
 
-    /// Its name now.
+    /// Returns the current name.
     pub(crate) fn name(&self) -> String {
         self.name.read().clone()
     }
 
-    /// Fails once it was dropped. A writer asks while it pins the epoch of writers: a drop of
-    /// the keyspace waits for it then.
+    /// Fails if the keyspace was dropped. A writer calls this while it pins the writers' epoch, so
+    /// that a drop waits for it.
     #[inline]
     pub(crate) fn alive(&self) -> Result<()> {
         if self.dropped.load(Ordering::SeqCst) {
@@ -72,10 +72,11 @@ impl Definition {
         Ok(())
     }
 
-    /// Fails unless its keys have an order.
+    /// Fails unless the keys are ordered.
     #[inline]
     pub(crate) fn require_order(&self) -> Result<()> {
-        // Tests put keyspaces into a structure that their options do not name, and sort.
+        // Tests may place a keyspace in another structure than its options name, and sort the
+        // results.
         let is_told = !cfg!(test) || self.options.structure.kind() == self.structure;
         match self.structure.is_ordered() || !is_told {
             true => Ok(()),
@@ -85,7 +86,7 @@ impl Definition {
         }
     }
 
-    /// Fails unless a range is all of it, or its keys have an order.
+    /// Fails unless the range covers the whole keyspace or the keys are ordered.
     pub(crate) fn require_range(&self, start: &[u8], end: &[u8]) -> Result<()> {
         match *start == *self.prefix && *end == *self.end {
             true => Ok(()),
@@ -93,38 +94,38 @@ impl Definition {
         }
     }
 
-    /// It was not dropped after all.
+    /// Undoes the mark of a failed drop.
     pub(crate) fn revive(&self) {
         self.dropped.store(false, Ordering::SeqCst);
     }
 }
 
-/// The keyspaces that a commit writes to: it is refused if one of them is dropped before it has
-/// its place in the commit order.
+/// The keyspaces that a commit writes to. The commit is rejected if one of them is dropped before
+/// it has its sequence number.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Owners<'a> {
-    /// None that can be dropped: the catalog's own.
+    /// Only the catalog, which cannot be dropped.
     Catalog,
-    /// One.
+    /// One keyspace.
     One(&'a Definition),
-    /// Those of a batch.
+    /// The keyspaces of a batch.
     Batch(&'a Members),
 }
 
 /// The keyspaces of a batch.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Members {
-    /// Their numbers, in order.
+    /// Sorted numbers of the keyspaces.
     ids: SmallVec<[KeyspaceId; 4]>,
-    /// How many drops had begun when the first one was added, which was alive then.
+    /// Number of drops when the first keyspace was added, which was not dropped then.
     drops: u64,
 }
 
 impl Members {
-    /// Adds a keyspace, if it is alive.
+    /// Adds a keyspace unless it was dropped.
     pub(crate) fn add(&mut self, catalog: &Catalog, definition: &Definition) -> Result<()> {
-        // In this order: a drop that is not counted yet is seen by who asks afterwards, or is
-        // counted later.
+        // The counter is read first: a drop that it does not include yet is either seen by `alive`
+        // or changes the counter later.
         let drops = catalog.drops.load(Ordering::SeqCst);
         definition.alive()?;
         if self.ids.is_empty() {
@@ -137,10 +138,10 @@ impl Members {
     }
 }
 
-/// The catalog. To change it, hold the lock of the engine's schema changes.
+/// The catalog. Changes require the engine's schema lock.
 #[derive(Debug)]
 pub(crate) struct Catalog {
-    /// How many drops have begun.
+    /// Number of drops that have started.
     drops: AtomicU64,
     operators: Vec<Arc<dyn Operator>>,
     filters: Vec<(String, Arc<dyn CompactionFilter>)>,
@@ -156,8 +157,8 @@ struct State {
 }
 
 impl Catalog {
-    /// An empty catalog that knows the built-in merge operators, `operators`, and `filters` by
-    /// their names.
+    /// Returns an empty catalog with the built-in merge operators, `operators` and the named
+    /// `filters`.
     pub(crate) fn new(
         operators: &[Arc<dyn Operator>],
         filters: &[(String, Arc<dyn CompactionFilter>)],
@@ -170,7 +171,7 @@ impl Catalog {
         ];
         Catalog {
             drops: AtomicU64::new(0),
-            // The program's own come first: they may replace a built-in one.
+            // Operators of the program come first, so they can replace built-in ones.
             operators: operators.iter().cloned().chain(builtin).collect(),
             filters: filters.to_vec(),
             state: RwLock::new(State {
@@ -180,7 +181,7 @@ impl Catalog {
         }
     }
 
-    /// What a keyspace is kept by.
+    /// Returns the merge operator and filter of a keyspace.
     fn rules_for(&self, keyspace: &str, options: &KeyspaceOptions) -> Result<KeyspaceRules> {
         let missing = |what, name: &str| Error::NotRegistered {
             keyspace: keyspace.to_owned(),
@@ -209,7 +210,7 @@ impl Catalog {
         })
     }
 
-    /// A keyspace that may be added: everything that it needs is registered.
+    /// Creates the definition of a keyspace; fails if its operator or filter is not registered.
     pub(crate) fn define(
         &self,
         id: KeyspaceId,
@@ -222,8 +223,7 @@ impl Catalog {
         Ok(Arc::new(definition))
     }
 
-    /// Takes in a record of the catalog as it is found at an opening. Returns the keyspace, if it
-    /// is one.
+    /// Loads a record of the catalog when the store is opened. Returns the keyspace if it is one.
     pub(crate) fn load(&self, record: CatalogRecord) -> Result<Option<Arc<Definition>>> {
         match record {
             CatalogRecord::Keyspace {
@@ -242,14 +242,14 @@ impl Catalog {
             }
             CatalogRecord::Next(next) => {
                 let mut state = self.state.write();
-                // A number is not given twice, whatever the record says.
+                // Numbers are not reused, even if the record is wrong.
                 state.next = state.next.max(next);
             }
         }
         Ok(None)
     }
 
-    /// A keyspace is about to be added: whatever is written to it can be folded.
+    /// Registers a new keyspace before its first write, so that its writes can be merged.
     pub(crate) fn prepare(&self, definition: &Arc<Definition>) {
         self.state
             .write()
@@ -257,7 +257,7 @@ impl Catalog {
             .insert(definition.id, Arc::clone(definition));
     }
 
-    /// The keyspace exists.
+    /// Publishes a keyspace.
     pub(crate) fn add(&self, name: &str, definition: Arc<Definition>) {
         let mut state = self.state.write();
         state.next = state.next.max(definition.id + 1);
@@ -265,13 +265,13 @@ impl Catalog {
         state.by_name.insert(name.to_owned(), definition);
     }
 
-    /// A keyspace is being dropped: writers that ask from now on are refused.
+    /// Marks a keyspace as dropped: writers that check it from now on are rejected.
     pub(crate) fn begin_drop(&self, definition: &Definition) {
         definition.dropped.store(true, Ordering::SeqCst);
         self.drops.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// An error of a read, with what a user calls the keyspace and the key.
+    /// Converts an error of a read, with the user's names of the keyspace and the key.
     #[cold]
     pub(crate) fn named(&self, error: alluvium_storage::Error) -> Error {
         let alluvium_storage::Error::BadBase { key, operator, why } = error else {
@@ -289,13 +289,13 @@ impl Catalog {
         }
     }
 
-    /// Fails if one of the keyspaces was dropped. The writer pins the epoch of writers.
+    /// Fails if one of the keyspaces was dropped. The caller pins the writers' epoch.
     #[inline]
     pub(crate) fn alive(&self, owners: Owners<'_>) -> Result<()> {
         match owners {
             Owners::Catalog => Ok(()),
             Owners::One(definition) => definition.alive(),
-            // Nothing was dropped since they were seen alive.
+            // No drop has started since the members were checked.
             Owners::Batch(members) if members.drops == self.drops.load(Ordering::SeqCst) => Ok(()),
             Owners::Batch(members) => {
                 let state = self.state.read();
@@ -305,33 +305,33 @@ impl Catalog {
         }
     }
 
-    /// The number of the next keyspace.
+    /// Returns the number of the next keyspace.
     pub(crate) fn next(&self) -> KeyspaceId {
         self.state.read().next
     }
 
-    /// The keyspace of a name.
+    /// Returns the keyspace with a name.
     pub(crate) fn get(&self, name: &str) -> Option<Arc<Definition>> {
         self.state.read().by_name.get(name).cloned()
     }
 
-    /// The keyspace of a number, also one that was dropped since the store was opened.
+    /// Returns the keyspace with a number, including those dropped since the store was opened.
     pub(crate) fn by_id(&self, id: KeyspaceId) -> Option<Arc<Definition>> {
         self.state.read().by_id.get(&id).cloned()
     }
 
-    /// All names, in order.
+    /// Returns all names, in order.
     pub(crate) fn names(&self) -> Vec<String> {
         self.state.read().by_name.keys().cloned().collect()
     }
 
-    /// The keyspace is gone from the catalog. What is left of it in the tree may still have to be
-    /// folded.
+    /// Removes a dropped keyspace by name. Its definition stays for compactions that still merge
+    /// its records.
     pub(crate) fn remove(&self, name: &str) {
         self.state.write().by_name.remove(name);
     }
 
-    /// The keyspace has another name.
+    /// Renames a keyspace.
     pub(crate) fn rename(&self, from: &str, to: &str) {
         let mut state = self.state.write();
         let definition = state.by_name.remove(from).expect("it was found");
@@ -339,12 +339,12 @@ impl Catalog {
         state.by_name.insert(to.to_owned(), definition);
     }
 
-    /// Named snapshots, by name.
+    /// Returns the named snapshots, by name.
     pub(crate) fn snapshots(&self) -> BTreeMap<String, Sequence> {
         self.state.read().snapshots.clone()
     }
 
-    /// The place of a named snapshot.
+    /// Returns the sequence number of a named snapshot.
     pub(crate) fn snapshot(&self, name: &str) -> Option<Sequence> {
         self.state.read().snapshots.get(name).copied()
     }
@@ -358,10 +358,10 @@ impl Catalog {
     }
 }
 
-/// What an error calls them.
+/// Name of the kind of object in error messages.
 const OPERATOR: &str = "merge operator";
 
-/// Names as an error lists them.
+/// Formats a list of names for an error message.
 fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let names: Vec<&str> = names.collect();
     match names.is_empty() {
@@ -378,8 +378,7 @@ impl Schema for Catalog {
     fn rules(&self, key: &[u8]) -> Arc<KeyspaceRules> {
         let definition = |(_, id)| self.state.read().by_id.get(&id).cloned();
         let found = format::split(key).and_then(definition);
-        // What is left of a keyspace that was dropped before this opening follows no rules any
-        // more.
+        // Records of a keyspace dropped before this opening follow the default rules.
         found.map_or_else(Arc::default, |definition| Arc::clone(&definition.rules))
     }
 }

@@ -1,5 +1,5 @@
-//! Changing the tiers of an open store: one is added, or everything is taken off one so that its
-//! device can be replaced.
+//! Changes to the tiers of an open store: adding a tier, or draining one so that its device can be
+//! replaced.
 
 use crate::tiers::{check, settled};
 use crate::{Db, Error, Result, TierOptions, place};
@@ -11,19 +11,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often all is rewritten: what compactions under way had put on the tier goes the next time.
+/// Maximum number of rewrites: running compactions may write to the tier during one, so another
+/// moves their output.
 const PASSES: usize = 5;
-/// How often, and how long, readers are waited for that still see what was rewritten.
+/// Number of waits, and their length, for readers that still use the rewritten runs.
 const WAITS: usize = 100;
 const WAIT: Duration = Duration::from_millis(5);
 
 impl Db {
-    /// Adds a tier in an empty directory, slower than those before, which compactions may write to
-    /// from now on. Reads and writes go on meanwhile. The store remembers it.
+    /// Adds a tier in an empty directory. It counts as slower than the existing tiers, and
+    /// compactions may write to it from now on. Reads and writes continue meanwhile. The store
+    /// records the new tier.
     ///
-    /// A crash meanwhile leaves the store with the tier or without it. Where the directory cannot
-    /// be made a tier, nothing has changed. If it is a tier but not durable yet, because the disk
-    /// of the first directory is full or fails, this says so and may be called again.
+    /// After a crash during the call the store has the tier or does not have it. If the directory
+    /// cannot become a tier, nothing has changed. If the tier was added but could not be made
+    /// durable, because the disk of the first directory is full or fails, the call returns that
+    /// error and can be repeated.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -36,12 +39,12 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`Error::BadOption`] when the directory is one of the store's, or lies inside of one, or
-    /// when there are as many as there can be; a `WrongTier` that says what the directory holds;
-    /// [`Error::is_full`]; as the device says.
+    /// [`Error::BadOption`] if the directory belongs to the store or is inside one of its
+    /// directories, or if the maximum number of tiers is reached; a `WrongTier` error that
+    /// describes the contents of the directory; [`Error::is_full`]; I/O errors.
     pub fn add_tier(&self, path: impl AsRef<Path>, options: TierOptions) -> Result<()> {
         self.shared().healthy()?;
-        // No copy of the store is under way, and no other change of its tiers.
+        // Excludes copies of the store and other changes of its tiers.
         let _alone = self.engine().copying.write();
         self.engine().health()?;
         let path = settled(path.as_ref());
@@ -67,7 +70,7 @@ impl Db {
         self.add_tier_on(&directory, options)
     }
 
-    /// Adds a tier in a directory of the caller's.
+    /// Adds a tier in a directory provided by the caller.
     pub(crate) fn add_tier_on(&self, directory: &Arc<dyn Directory>, options: TierOptions) -> Result<()> {
         let limits = TierLimits {
             max_bytes: options.max_bytes,
@@ -77,22 +80,22 @@ impl Db {
         self.end_adding(tier)
     }
 
-    /// Makes a tier durable that was added, and has it take data.
+    /// Makes an added tier durable and opens it for data.
     fn end_adding(&self, tier: u8) -> Result<()> {
         let store = &self.engine().store;
-        // Where it is is known before the superblock counts it.
+        // Its path is recorded before the superblock counts it.
         self.note_tiers(tier, false)?;
         self.engine().checkpoint_now()?;
         Ok(store.end_adding(tier)?)
     }
 
-    /// Rewrites what lies on a tier to the others, and has it take nothing new until
-    /// [`Db::use_tier`]. Reads and writes go on meanwhile. It stays a tier of the store, with next
-    /// to nothing in it: its directory can be moved to another device while the store is closed.
+    /// Moves all data from a tier to the others, and keeps new data off it until [`Db::use_tier`].
+    /// Reads and writes continue meanwhile. The directory stays a tier of the store and is almost
+    /// empty: it can be moved to another device while the store is closed.
     ///
-    /// All data of the store is rewritten, as [`Db::compact`] does. A crash meanwhile loses
-    /// nothing. The tier takes nothing new after the next opening either, and this may be called
-    /// again.
+    /// All data of the store is rewritten, as by [`Db::compact`]. A crash during the call loses
+    /// nothing. The tier stays closed for new data after the next opening too, and the call can be
+    /// repeated.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -107,8 +110,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`Error::BadOption`] when the directory is no further tier of the store, when the others
-    /// have no space for what it holds, or when readers still hold some of it; as [`Db::compact`].
+    /// [`Error::BadOption`] if the directory is not a further tier of the store, if the other tiers
+    /// lack the space for its data, or if readers still use some of its data; as [`Db::compact`].
     pub fn drain_tier(&self, path: impl AsRef<Path>) -> Result<()> {
         self.shared().healthy()?;
         let tier = self.further_tier(path.as_ref())?;
@@ -124,10 +127,10 @@ impl Db {
                 match (usage.live_extents, usage.dead_bytes) {
                     (0, 0) => return Ok(()),
                     (0, _) => {}
-                    // What a step had put there goes with the next pass.
+                    // The next pass moves the output of concurrent compactions.
                     _ => break,
                 }
-                // Readers that had begun before may still see it.
+                // Readers that started earlier may still use the old runs.
                 std::thread::sleep(WAIT);
                 engine.checkpoint_now()?;
             }
@@ -138,17 +141,17 @@ impl Db {
         )))
     }
 
-    /// Has a tier take data again that was drained, or that has failed since the store was opened.
-    /// Of one that failed the file is opened once more.
+    /// Opens a tier for new data again after it was drained or has failed. The data file of a
+    /// failed tier is reopened.
     ///
-    /// This needs no space in the first directory, unless it has to be remembered that the tier is
-    /// not drained any more. Where there is none for that, the tier takes data all the same, so
-    /// that compactions may make some, and this says so: it may be called again then.
+    /// This needs no space in the first directory, unless the store must record that the tier is no
+    /// longer drained. If there is no space for that, the tier accepts data all the same, so that
+    /// compactions can free space, and the call returns an error; it can then be repeated.
     ///
     /// # Errors
-    /// [`Error::BadOption`] when the directory is no further tier of the store, or as above; a
-    /// `WrongTier` that says what it holds now; as the device says, where it still fails. The tier
-    /// is as before then.
+    /// [`Error::BadOption`] if the directory is not a further tier of the store, or as above; a
+    /// `WrongTier` error that describes the current contents of the directory; I/O errors if the
+    /// tier still fails. After these the tier is unchanged.
     pub fn use_tier(&self, path: impl AsRef<Path>) -> Result<()> {
         self.shared().healthy()?;
         let path = path.as_ref();
@@ -156,7 +159,7 @@ impl Db {
         self.readmit(tier, || Ok(Arc::new(FileDirectory::open(path)?) as _))
     }
 
-    /// Has a tier take data again, in its directory as it is open or as it is opened now.
+    /// Opens a tier for data again, in its current directory or in a newly opened one.
     pub(crate) fn readmit(
         &self,
         tier: u8,
@@ -164,9 +167,9 @@ impl Db {
     ) -> Result<()> {
         let engine = self.engine();
         engine.store.readmit_tier(tier, opened)?;
-        // Before it is remembered: where the first directory is full, this is what makes space.
+        // Before it is recorded: if the first directory is full, this makes space.
         engine.store.open_tier(tier);
-        // What had to wait for it goes on.
+        // Wakes work that waited for the tier.
         engine.call_all();
         let noted = match self.note_tiers(tier, false) {
             Err(error) if error.is_full() => {
@@ -182,7 +185,7 @@ impl Db {
         }
     }
 
-    /// A tier takes data again, and that could not be remembered.
+    /// Returns the error for a tier that was opened for data when that could not be recorded.
     fn unremembered(&self, tier: u8, error: &Error) -> Error {
         let directories = self.engine().store.directories();
         let path = directories.get(tier).map(|directory| directory.describe());
@@ -194,7 +197,7 @@ impl Db {
         ))
     }
 
-    /// Returns which further tier a directory is.
+    /// Returns the number of the further tier in a directory.
     fn further_tier(&self, path: &Path) -> Result<u8> {
         let wanted = settled(path);
         let directories = self.engine().store.directories();
@@ -229,7 +232,7 @@ impl Db {
         )))
     }
 
-    /// Remembers where the tiers are, and whether one takes nothing new.
+    /// Records the paths of the tiers, and which of them are drained.
     fn note_tiers(&self, changed: u8, is_drained: bool) -> Result<()> {
         let store = &self.engine().store;
         let all = store.directories().iter().zip(0..).skip(1);
@@ -248,7 +251,7 @@ impl Db {
         };
         let first = &**store.directory();
         match TierList::read(first) {
-            // It needs no space then.
+            // An unchanged list needs no space.
             Ok(Some(written)) if written == list => Ok(()),
             _ => Ok(list.write(first)?),
         }
@@ -285,12 +288,12 @@ mod tests {
             list.unwrap().unwrap().tiers[0].is_drained
         });
         let full = || Fault::full(Operation::Grow).on("one.tiers.new").sticky();
-        // One that has failed was not drained: nothing is to be remembered.
+        // A tier that has failed was not drained, so nothing need be recorded.
         db.note_tiers(1, false).unwrap();
         machine.inject(full());
         db.use_tier_in(1).unwrap();
         machine.clear_faults();
-        // One that was drained is used all the same, and the error says what to do.
+        // A drained tier is opened for data all the same, and the error explains what to do.
         db.note_tiers(1, true).unwrap();
         store.close_tier(1);
         machine.inject(full());

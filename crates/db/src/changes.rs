@@ -1,4 +1,4 @@
-//! What was committed, in its order: for who follows the store.
+//! The change stream of a store, for followers.
 
 use crate::format::{self, CATALOG, Write, Writes};
 use crate::shared::Shared;
@@ -9,32 +9,32 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// About how many bytes of the log are read at a time.
+/// Approximate number of log bytes read at a time.
 const READ: u64 = 1 << 20;
 
-/// One change of a keyspace. Keyspaces are named as they are now.
+/// A change to a keyspace. Keyspaces have their current names, not those at the time of the commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Change {
-    /// A key has got a value.
+    /// A value was set.
     Put {
         /// The keyspace.
         keyspace: String,
         /// The key.
         key: Vec<u8>,
-        /// Its value.
+        /// The value.
         value: Vec<u8>,
-        /// Until when, if it expires.
+        /// Expiry time, if the value expires.
         expires: Option<SystemTime>,
     },
-    /// A key has lost its value.
+    /// A key was deleted.
     Delete {
         /// The keyspace.
         keyspace: String,
         /// The key.
         key: Vec<u8>,
     },
-    /// An operand was folded into the value of a key.
+    /// An operand was merged into the value of a key.
     Merge {
         /// The keyspace.
         keyspace: String,
@@ -43,22 +43,22 @@ pub enum Change {
         /// The operand.
         operand: Vec<u8>,
     },
-    /// All keys from `start` on and before `end` have lost their values.
+    /// All keys from `start` (inclusive) to `end` (exclusive) were deleted.
     DeleteRange {
         /// The keyspace.
         keyspace: String,
-        /// The first key.
+        /// Lower bound, inclusive.
         start: Vec<u8>,
-        /// The first one that is not deleted; none when all that follow are.
+        /// Upper bound, exclusive; `None` if the range is unbounded.
         end: Option<Vec<u8>>,
     },
-    /// Records were ingested, which the log does not have: read the range again.
+    /// Records were ingested, which the log does not contain: read the range again.
     Ingest {
         /// The keyspace.
         keyspace: String,
-        /// The first key.
+        /// First ingested key.
         first: Vec<u8>,
-        /// The last key.
+        /// Last ingested key.
         last: Vec<u8>,
     },
 }
@@ -70,16 +70,17 @@ pub struct ChangeSet {
     /// Sequence number of the commit. Pass it to [`Db::changes_since`](crate::Db::changes_since) to
     /// continue after it.
     pub sequence: u64,
-    /// Its changes, in their order. Each has a number of its own; `sequence` is the last one's.
+    /// Changes in the order of the batch. Each change has its own sequence number; `sequence` is
+    /// that of the last.
     pub changes: Vec<Change>,
 }
 
 /// An iterator over commits, in commit order: see [`Db::changes_since`](crate::Db::changes_since).
-/// It returns `None` after the last visible commit, and continues when there are more.
+/// Returns `None` after the last visible commit, and continues once there are more.
 #[must_use]
 pub struct Changes {
     shared: Arc<Shared>,
-    /// Everything up to here was read.
+    /// Sequence number up to which the log was read.
     after: u64,
     read: VecDeque<ChangeSet>,
 }
@@ -144,8 +145,8 @@ impl Changes {
         Ok(())
     }
 
-    /// Returns a write as a user sees it; none if it is the store's own, or of a keyspace that is
-    /// not known any more.
+    /// Converts a write of the log; `None` if it belongs to the store itself or to an unknown
+    /// keyspace.
     fn change(&self, write: &Write<'_>) -> Option<Change> {
         let (Write::One { key, .. } | Write::Range { start: key, .. } | Write::Ingest { first: key, .. }) =
             write

@@ -1,43 +1,42 @@
-//! What a check of the store has read, and what it has found.
+//! Report of a check of the store.
 
 use alluvium_dictionary::read::Amount;
 use alluvium_trees::tiered::Findings;
 use std::fmt;
 
-/// What [`Db::check_report`](crate::Db::check_report) has read and found. It can be shown as it is.
+/// Result of [`Db::check_report`](crate::Db::check_report). Displays as text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckReport {
-    /// Everything that is wrong, a sentence each, with the file and the offset; nothing if the
-    /// store is whole.
+    /// Defects, one sentence each, with the file and the offset; empty if the store is intact.
     ///
-    /// These are the first thousand, [`CheckReport::unlisted`] counts the others.
+    /// Only the first thousand are listed; [`CheckReport::unlisted`] counts the rest.
     pub findings: Vec<String>,
-    /// How many findings are not listed.
+    /// Number of findings that are not listed.
     pub unlisted: u64,
-    /// The further tiers that could not be read, a sentence each with what their devices said.
-    /// What lies there was not checked: whether it is damaged is not known.
+    /// Further tiers that could not be read, one sentence each with the error of the device. Their
+    /// data was not checked.
     pub unreadable: Vec<String>,
-    /// What is worth knowing and is not wrong by itself, a sentence each: commits that the opening
-    /// missed ([`Db::lost_commits`](crate::Db::lost_commits)).
+    /// Observations that are not defects by themselves, one sentence each: commits that were
+    /// missing when the store was opened ([`Db::lost_commits`](crate::Db::lost_commits)).
     pub notes: Vec<String>,
-    /// What was read, structure by structure.
+    /// Amount of data read, by kind of structure.
     pub read: Vec<CheckedStructure>,
     /// Records in the leaves that were read.
     pub records: u64,
-    /// Values that are kept apart from their leaves; each was read.
+    /// Values stored outside leaves; all of them were read.
     pub values_apart: u64,
 }
 
-/// How much of one kind of structure was read.
+/// Amount of data read of one kind of structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckedStructure {
-    /// Its name.
+    /// Name of the structure.
     pub name: &'static str,
-    /// How many nodes or pages, or files where it has none.
+    /// Number of nodes or pages, or of files for a structure without nodes.
     pub nodes: u64,
-    /// Their bytes on the device.
+    /// Bytes on the device.
     pub bytes: u64,
 }
 
@@ -54,7 +53,7 @@ impl CheckReport {
         files: [(&'static str, Amount); 3],
     ) -> CheckReport {
         let structures = [
-            // A short one is in the superblock.
+            // A short manifest is stored in the superblock.
             ("manifest", read.manifest),
             ("trunk", read.trunk),
             ("run footers", read.footers),
@@ -80,19 +79,19 @@ impl CheckReport {
         }
     }
 
-    /// Returns whether everything was read, and nothing is wrong.
+    /// Returns whether everything was read and no defect was found.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.findings.is_empty() && self.unreadable.is_empty()
     }
 
-    /// Returns how many findings there are, listed or not.
+    /// Returns the number of findings, listed or not.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.findings.len() as u64 + self.unlisted
     }
 
-    /// Returns what is wrong or could not be read, and a last sentence for what is not listed.
+    /// Returns all findings and unreadable tiers, with a final sentence about unlisted findings.
     pub(crate) fn into_sentences(self) -> Vec<String> {
         let mut findings = self.findings;
         findings.extend(self.unreadable);
@@ -102,7 +101,7 @@ impl CheckReport {
         findings
     }
 
-    /// All bytes that were read.
+    /// Returns the total number of bytes read.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.read.iter().map(|structure| structure.bytes).sum()

@@ -1,7 +1,7 @@
-//! Writes that are waited for by tasks instead of threads.
+//! Commits of asynchronous writes.
 //!
-//! One thread of the store commits what futures have handed over. It commits everything that has
-//! come before it waits for the device, so that all durable writes of a round share one sync.
+//! One thread of the store commits the writes of futures. It commits all writes that have arrived
+//! before it syncs, so that the durable writes of a round share one sync.
 //!
 //! *Read in this order*: [`Committer`], then [`Write`](crate::Write) in `futures/`.
 
@@ -16,21 +16,20 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
 
-/// The most writes of a round, which ends with a sync.
+/// Maximum number of writes in a round, which ends with a sync.
 const ROUND: usize = 1024;
 
 thread_local! {
-    /// Whether this thread commits what futures have handed over.
+    /// Whether this thread commits the writes of futures.
     static COMMITS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns whether the calling thread commits for futures, of this store or of another.
+/// Returns whether the calling thread is a committer, of this store or another.
 pub(crate) fn is_here() -> bool {
     COMMITS.get()
 }
 
-/// The thread that commits for futures, and what it has been handed. It starts with the first
-/// write.
+/// The committer thread and its queue. The thread is started by the first write.
 #[derive(Clone, Debug)]
 pub(crate) struct Committer(Arc<Queue>);
 
@@ -43,14 +42,14 @@ struct Queue {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Writes that were handed over, oldest first.
+    /// Submitted writes, oldest first.
     promises: VecDeque<Promise>,
     phase: Phase,
 }
 
 #[derive(Debug, Default)]
 enum Phase {
-    /// There is no thread: none was needed yet, or it has panicked.
+    /// No thread is running: none was needed yet, or it panicked.
     #[default]
     Idle,
     Running(JoinHandle<()>),
@@ -58,14 +57,14 @@ enum Phase {
     Stopped,
 }
 
-/// What commits when it is told a durability, and returns the number of its last write.
+/// Commits with a given durability, and returns the sequence number of its last write.
 type Run = Box<dyn FnOnce(Durability) -> Result<Sequence> + Send>;
 
-/// What is to be committed.
+/// A commit to be executed.
 pub(crate) enum Job {
     Batch(WriteBatch),
-    /// A function that commits. It must not hold a handle of the store: the thread that runs it
-    /// could not close the store.
+    /// A function that commits. It must not hold a handle of the store, because the thread that
+    /// runs it cannot close the store.
     Deferred {
         durability: Durability,
         run: Run,
@@ -94,13 +93,13 @@ impl Job {
     }
 }
 
-/// A write that was handed over, and where the thread leaves what became of it.
+/// A submitted write and its result.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome(Mutex<Settled>);
 
 #[derive(Debug, Default)]
 struct Settled {
-    /// What is to be written, until the thread begins with it.
+    /// The write, until the thread starts it.
     job: Option<Box<Job>>,
     result: Option<Result<()>>,
     waker: Option<Waker>,
@@ -115,7 +114,7 @@ impl Outcome {
         }))
     }
 
-    /// Returns what became of the write, or has the task woken when that is known.
+    /// Returns the result of the write, or registers the waker for it.
     pub(crate) fn poll(&self, waker: &Waker) -> Poll<Result<()>> {
         let mut settled = self.0.lock();
         if let Some(result) = settled.result.take() {
@@ -123,18 +122,18 @@ impl Outcome {
         }
         let before = settled.waker.replace(waker.clone());
         drop(settled);
-        // The last hold on a task may be dropped with its waker: not under the lock.
+        // The waker may hold the last reference to a task, so it is dropped outside the lock.
         drop(before);
         Poll::Pending
     }
 
-    /// Notes that no task waits for the write. It is not written unless the thread has begun.
+    /// Discards the write unless the thread has started it. Called when its future is dropped.
     pub(crate) fn leave(&self) {
         let left = std::mem::take(&mut *self.0.lock());
         drop(left);
     }
 
-    /// Returns what is to be written, once; none if no task waits for it.
+    /// Removes and returns the write; `None` if its future was dropped.
     fn begin(&self) -> Option<Box<Job>> {
         self.0.lock().job.take()
     }
@@ -160,8 +159,8 @@ impl Committer {
         }))
     }
 
-    /// Hands a write over, and has the task woken when it is known what became of it. It fails at
-    /// once if no thread can take it.
+    /// Submits a write and registers the waker of its task. The write fails at once if no thread
+    /// can run.
     pub(crate) fn submit(&self, job: Box<Job>, waker: &Waker) -> Arc<Outcome> {
         let outcome = Arc::new(Outcome::new(job, waker));
         self.enqueue(Promise(Some(Arc::clone(&outcome))));
@@ -196,7 +195,7 @@ impl Committer {
         self.0.arrived.notify_one();
     }
 
-    /// Commits what has been handed over, and ends the thread.
+    /// Commits all submitted writes, and ends the thread.
     pub(crate) fn stop(&self) {
         let before = std::mem::replace(&mut self.0.state.lock().phase, Phase::Stopped);
         self.0.arrived.notify_one();
@@ -228,7 +227,7 @@ impl Queue {
         }
     }
 
-    /// Commits a round of writes, and syncs once for those that asked for it.
+    /// Commits a round of writes, and syncs once for the durable ones.
     fn commit(&self, round: Vec<Promise>) {
         let mut durable: Vec<(Promise, Sequence)> = Vec::new();
         for promise in round {
@@ -236,7 +235,7 @@ impl Queue {
                 continue;
             };
             let wanted = job.durability().unwrap_or(self.engine.durability);
-            // The sync comes later, for all of them.
+            // The sync follows, once for all of them.
             let now = wanted.min(Durability::Process);
             match job.run(&self.engine, now) {
                 Ok(last) if wanted == Durability::Disk => durable.push((promise, last)),
@@ -250,16 +249,16 @@ impl Queue {
         for (promise, last) in durable {
             promise.keep(match &mut failure {
                 Ok(()) => Ok(()),
-                // The first is told why. The others ask for themselves, as calls that wait
-                // together do: after a failed sync the log refuses them.
+                // The first write gets the error of the sync. The others sync for themselves, like
+                // concurrent blocking calls: after a failed sync the log rejects them.
                 Err(first) => first.take().map_or_else(|| self.engine.sync_through(last), Err),
             });
         }
     }
 }
 
-/// The duty to say what became of a write. Its future fails if the duty is dropped, as a panic of
-/// the thread does.
+/// The obligation to report the result of a write. If it is dropped, as by a panic of the thread,
+/// the future fails.
 #[derive(Debug)]
 struct Promise(Option<Arc<Outcome>>);
 
@@ -284,7 +283,7 @@ impl Drop for Promise {
     }
 }
 
-/// Fails what is still queued if the thread panics. The next write starts another one.
+/// Fails the queued writes if the thread panics. The next write starts a new thread.
 struct Ending<'q>(&'q Queue);
 
 impl Drop for Ending<'_> {
@@ -295,7 +294,7 @@ impl Drop for Ending<'_> {
         }
         let left = std::mem::take(&mut state.promises);
         drop(state);
-        // Their promises fail.
+        // Dropping the promises fails their futures.
         drop(left);
     }
 }
@@ -314,7 +313,7 @@ mod tests {
         let db = small().in_memory().unwrap();
         let seas = db.keyspace("seas").unwrap();
         let outcome = Arc::new(Outcome::default());
-        // The round is lost as a panic in the middle of it would lose it.
+        // The round is lost, as after a panic in the middle of it.
         let queue = Arc::clone(&seas.shared().committer.0);
         let promise = Promise(Some(Arc::clone(&outcome)));
         queue.state.lock().promises.push_back(promise);

@@ -1,4 +1,4 @@
-//! The store: the handle that everything else comes from.
+//! The store handle, from which all other handles are obtained.
 
 use crate::batch::WriteBatch;
 use crate::catalog::{Catalog, Definition, Owners};
@@ -30,7 +30,7 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The longest name of a keyspace or a snapshot, in bytes.
+/// Maximum length of the name of a keyspace or a snapshot, in bytes.
 pub const MAX_NAME: usize = 1024;
 
 /// A handle to an open store. Handles are cheap to clone and can be used from any thread. Dropping
@@ -64,7 +64,8 @@ impl fmt::Debug for Db {
 }
 
 impl Db {
-    /// Opens the store in a directory, or creates one there, with the defaults of [`Options`].
+    /// Opens the store in a directory with the default [`Options`], or creates it if it does not
+    /// exist.
     ///
     /// # Errors
     /// As [`Options::open`].
@@ -72,12 +73,12 @@ impl Db {
         Options::new().open(path)
     }
 
-    /// Opens an existing store for reading only. Nothing in its directory is changed, so the medium
-    /// may be read-only. The log is replayed into memory and stays there.
+    /// Opens an existing store for reading only. No file in its directory is changed, so the medium
+    /// may be read-only. The log is replayed into memory, and its records stay there.
     ///
-    /// Any number of programs can have the store open like this at the same time. Each sees what
-    /// was there when it opened the store. A program that has it open for writing excludes them,
-    /// and they exclude it.
+    /// Any number of processes can have the store open for reading at the same time. Each sees the
+    /// state at the time of its opening. A process that has the store open for writing excludes
+    /// readers, and readers exclude it.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -91,8 +92,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// As [`Options::open`]; [`ErrorKind::Locked`](crate::ErrorKind::Locked) when a program has it
-    /// open for writing.
+    /// As [`Options::open`]; [`ErrorKind::Locked`](crate::ErrorKind::Locked) if a process has the
+    /// store open for writing.
     pub fn open_read_only(path: impl AsRef<Path>) -> Result<Db> {
         Options::new().mode(OpenMode::ReadOnly).open(path)
     }
@@ -140,8 +141,8 @@ impl Db {
     /// Returns the keyspace with this name, and creates it if it does not exist.
     ///
     /// # Errors
-    /// When it is created: [`Error::TooLong`], [`Error::BadOption`] for a name that is empty or has
-    /// a control character; as [`Keyspace::put`].
+    /// If it must be created: [`Error::TooLong`]; [`Error::BadOption`] if the name is empty or
+    /// contains a control character; as [`Keyspace::put`].
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
         let definition = match self.catalog().get(name) {
             Some(definition) => definition,
@@ -151,8 +152,8 @@ impl Db {
     }
 
     /// Returns the keyspace with this name, and creates it with these options if it does not exist.
-    /// An existing keyspace must have the same options, because they cannot be changed.
-    /// [`Db::keyspace`] accepts any.
+    /// An existing keyspace must have been created with the same options, because they cannot be
+    /// changed. [`Db::keyspace`] does not compare options.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -167,17 +168,16 @@ impl Db {
     /// # Ok::<(), alluvium::Error>(())
     /// ```
     ///
-    /// # Errors
-    /// As [`Db::keyspace`], [`Error::OptionsDiffer`], [`Error::SharedOptionsDiffer`] for a new one,
-    /// [`Error::NotRegistered`], [`Error::BadOption`] for a value threshold above four pages, and
-    /// for a structure that cannot be.
+    /// As [`Db::keyspace`]; [`Error::OptionsDiffer`]; [`Error::SharedOptionsDiffer`] for a new
+    /// keyspace; [`Error::NotRegistered`]; [`Error::BadOption`] if the value threshold exceeds four
+    /// pages or the options of the structure are invalid.
     pub fn keyspace_with(&self, name: &str, options: &KeyspaceOptions) -> Result<Keyspace> {
         let definition = self.find_or_create(name, options.structure.kind(), options)?;
         definition.options.require(name, options)?;
         Ok(self.handle(definition))
     }
 
-    /// As [`Db::keyspace_with`], in a structure of the caller's choice.
+    /// Like [`Db::keyspace_with`], with a structure that the caller chooses.
     pub(crate) fn keyspace_in(
         &self,
         name: &str,
@@ -250,10 +250,10 @@ impl Db {
             0,
             &format::encode_next(id + 1),
         );
-        // Before the first write to it, so that compactions know how to fold its merges, and where
-        // it goes.
+        // Registered before the first write, so that compactions know its merge operator and the
+        // dictionaries know its structure.
         self.engine().dictionaries.place(&definition)?;
-        // The structure may have taken memory: the caches give way.
+        // The structure may have allocated memory; the caches shrink by that much.
         self.engine().fit_memory()?;
         self.catalog().prepare(&definition);
         self.shared.commit(&commit, Owners::Catalog, None)?;
@@ -297,8 +297,8 @@ impl Db {
         Ok(())
     }
 
-    /// Drops a keyspace with everything in it. This writes one small record; the space is freed in
-    /// the background. Handles to the keyspace fail from now on.
+    /// Drops a keyspace and all its records. This writes one small record; the space is freed in
+    /// the background. Operations on handles to the keyspace fail from now on.
     ///
     /// # Errors
     /// [`Error::NoSuchKeyspace`], as [`Keyspace::delete`].
@@ -306,7 +306,8 @@ impl Db {
         let _schema = self.engine().schema.lock();
         let definition = self.catalog().get(name).ok_or_else(|| no_such(name))?;
         self.catalog().begin_drop(&definition);
-        // A writer that has not seen the drop has its place before the range is deleted.
+        // A writer that did not see the drop must have its sequence number before the range is
+        // deleted.
         self.engine().wait_for_writers();
         let mut commit = Commit::default();
         commit.add(&[], &format::keyspace_key(name), Kind::Delete, 0, &[]);
@@ -319,12 +320,12 @@ impl Db {
         Ok(())
     }
 
-    /// Writes a batch atomically: all of it or nothing.
+    /// Writes a batch atomically.
     ///
     /// # Errors
-    /// As [`Keyspace::put`], [`Error::OtherStore`]. [`Error::KeyspaceDropped`] when one of its
-    /// keyspaces was dropped since the batch was filled:
-    /// nothing of it is written then.
+    /// As [`Keyspace::put`]; [`Error::OtherStore`]; [`Error::KeyspaceDropped`] if one of the
+    /// keyspaces was dropped after the batch was filled. In that case nothing of the batch is
+    /// written.
     pub fn write(&self, batch: &WriteBatch) -> Result<()> {
         if batch.store.is_some_and(|store| store != self.shared.number()) {
             return Err(Error::OtherStore);
@@ -334,9 +335,9 @@ impl Db {
             .map(|_| ())
     }
 
-    /// Returns a future of an atomic write: see [`Db::write`]. The future is ready once the write
-    /// is acknowledged. Writes whose futures wait at the same time share syncs, so a thousand
-    /// durable writes take little longer than one.
+    /// Returns a future that writes a batch atomically: see [`Db::write`]. The future is ready once
+    /// the write is acknowledged. Writes whose futures wait at the same time share syncs, so a
+    /// thousand durable writes take little longer than one.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -360,24 +361,24 @@ impl Db {
         Write::new(&self.shared, batch)
     }
 
-    /// Makes every acknowledged write survive a loss of power.
+    /// Syncs the log, so that every acknowledged write survives a loss of power.
     ///
     /// # Errors
-    /// As the device says: after a failure the store takes no writes until it is opened again.
+    /// I/O errors. After one, the store rejects writes until it is opened again.
     pub fn sync(&self) -> Result<()> {
         self.shared.healthy()?;
         self.engine().health()?;
         self.engine().sync()
     }
 
-    /// Returns a snapshot of all keyspaces as they are now.
+    /// Returns a snapshot of the current state of all keyspaces.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::new(Pinned::now(&self.shared))
     }
 
-    /// Keeps all keyspaces as they are now under a name, until [`Db::remove_snapshot`]. A named
-    /// snapshot survives closing and opening the store.
+    /// Creates a named snapshot of the current state of all keyspaces. It persists across openings
+    /// of the store until [`Db::remove_snapshot`].
     ///
     /// # Errors
     /// [`Error::SnapshotExists`], [`Error::TooLong`], as [`Keyspace::put`].
@@ -394,13 +395,13 @@ impl Db {
         let at = format::encode_snapshot(pinned.sequence());
         commit.add(&[], &format::snapshot_key(name), Kind::Put, 0, &at);
         self.shared.commit(&commit, Owners::Catalog, None)?;
-        // The name's own hold on it, beside the handle's.
+        // The named snapshot holds a reference separate from the handle's.
         self.engine().open_snapshot_at(pinned.sequence());
         self.catalog().add_snapshot(name, pinned.sequence());
         Ok(Snapshot::new(pinned))
     }
 
-    /// Returns the snapshot that is kept under a name.
+    /// Returns a handle to a named snapshot.
     ///
     /// # Errors
     /// [`Error::NoSuchSnapshot`].
@@ -415,15 +416,15 @@ impl Db {
         Ok(Snapshot::new(Pinned::at(&self.shared, at)))
     }
 
-    /// Returns the names of all kept snapshots, in order, each with the number of its last commit.
+    /// Returns the names of all named snapshots, in order, each with its sequence number.
     #[must_use]
     pub fn snapshots(&self) -> Vec<(String, u64)> {
         self.catalog().snapshots().into_iter().collect()
     }
 
-    /// Removes a named snapshot. Handles to it stay valid until they are dropped. The versions it
-    /// kept are freed once the removal survives a loss of power: after [`Db::sync`], after a
-    /// checkpoint, or within [`Options::sync_interval`].
+    /// Removes a named snapshot. Handles to it stay valid until they are dropped. The versions that
+    /// it retained are freed once the removal is durable: after [`Db::sync`], after a checkpoint,
+    /// or within [`Options::sync_interval`].
     ///
     /// # Errors
     /// [`Error::NoSuchSnapshot`], as [`Keyspace::delete`].
@@ -443,41 +444,41 @@ impl Db {
         Ok(())
     }
 
-    /// Writes every acknowledged write into the tree and makes it durable, which empties the log.
-    /// The store does this by itself; call it before measuring the size on disk, for instance.
+    /// Flushes every acknowledged write into the tree and makes it durable, which empties the log.
+    /// The store does this on its own; call it before measuring the size on disk, for instance.
     ///
     /// # Errors
-    /// As the device says; [`Error::is_full`].
+    /// I/O errors; [`Error::is_full`].
     pub fn checkpoint(&self) -> Result<()> {
         self.shared.healthy()?;
         self.engine().health()?;
         self.engine().checkpoint_everything()
     }
 
-    /// Compacts the whole store: removes old versions and deleted records, and asks compaction
-    /// filters about every value. The store compacts what is worth it by itself; this call rewrites
-    /// everything once.
+    /// Compacts the whole store: removes old versions and tombstones, and applies compaction
+    /// filters to every value. Background compactions run only where they pay off; this call
+    /// rewrites everything once.
     ///
     /// # Errors
-    /// As the device says; [`Error::is_full`].
+    /// I/O errors; [`Error::is_full`].
     pub fn compact(&self) -> Result<()> {
         self.shared.healthy()?;
         self.engine().health()?;
         self.engine().compact()
     }
 
-    /// Copies the store into another directory while reads and writes go on. Returns the sequence
-    /// number of the last commit in the copy.
+    /// Copies the store into another directory while reads and writes continue. Returns the
+    /// sequence number of the last commit in the copy.
     ///
     /// The directory must be empty; it is created if it does not exist. The copy holds every commit
     /// that was acknowledged before the call, is durable when the call returns, and opens like any
-    /// other store. Everything a reader of the copy can reach is read and compared with its
-    /// checksums, so damage is not copied along.
+    /// other store. Everything that a reader of the copy can reach is read and verified against its
+    /// checksums, so damage is not copied.
     ///
-    /// On file systems that can share blocks between files (XFS, Btrfs) only that reading costs
-    /// time. Elsewhere the space in use is read and written; free space is not. Space that is freed
-    /// during the copy is reused only afterwards. An interrupted copy does not open as a store;
-    /// copying into the same directory again starts over.
+    /// On file systems that can share blocks between files (XFS, Btrfs) only the verification takes
+    /// time. Elsewhere all space in use is read and written; free space is not. Space that is freed
+    /// during the copy is not reused before the copy ends. An interrupted copy does not open as a
+    /// store; copying into the same directory again starts over.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -491,8 +492,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`Error::BadCopy`] when what was copied is damaged; [`Error::Storage`] when the directory
-    /// holds files, or as the devices say. What was copied is removed then, as far as possible.
+    /// [`Error::BadCopy`] if the copied data is damaged; [`Error::Storage`] if the directory holds
+    /// files; I/O errors. After an error, the files already copied are removed as far as possible.
     pub fn checkpoint_to(&self, path: impl AsRef<Path>) -> Result<u64> {
         self.checkpoint_to_with(path, |_| ())
     }
@@ -513,34 +514,34 @@ impl Db {
         Ok(cut)
     }
 
-    /// Copies the store and checks the copy: see [`Db::checkpoint_to`].
+    /// Copies the store and verifies the copy: see [`Db::checkpoint_to`].
     pub(crate) fn back_up(&self, target: &Directories, progress: &mut dyn FnMut(Progress)) -> Result<u64> {
         self.shared.healthy()?;
         self.engine().back_up(target, progress)
     }
 
-    /// Copies the store without checking the copy.
+    /// Copies the store without verifying the copy.
     pub(crate) fn copy_to_in(&self, target: &Directories, progress: &mut dyn FnMut(Progress)) -> Result<u64> {
         self.shared.healthy()?;
         self.engine().copy_to(target, progress)
     }
 
-    /// Reads the whole store and returns a sentence for everything that is wrong, and for each
-    /// further tier that cannot be read; an empty list means that it is whole. Reads and writes go
-    /// on meanwhile; background work pauses.
+    /// Reads the whole store and returns one sentence for each defect and for each further tier
+    /// that cannot be read. An empty list means that the store is intact. Reads and writes continue
+    /// during the check; background work pauses.
     ///
     /// # Errors
-    /// As the device says. What is damaged is reported, not returned.
+    /// I/O errors. Damage is reported in the list and is not an error.
     pub fn check(&self) -> Result<Vec<String>> {
         Ok(self.check_report(|_| ())?.into_sentences())
     }
 
-    /// Like [`Db::check`]; also reports progress, and returns how much was read of each structure.
+    /// Like [`Db::check`], and also reports progress and the amount read of each structure.
     ///
-    /// Everything a reader could reach is read from the device, past the cache: leaves, index
-    /// nodes, values outside leaves, maplets, the trunk, the manifest, the extent map, all copies
-    /// of the superblock, and the log. Damage to one of them is listed, and the rest is read all
-    /// the same.
+    /// The check reads everything that a reader could reach from the device, bypassing the cache:
+    /// leaves, index nodes, values outside leaves, maplets, the trunk, the manifest, the extent
+    /// map, all copies of the superblock, and the log. It continues after damage and lists all of
+    /// it.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -559,8 +560,8 @@ impl Db {
         self.engine().check(Depth::Everything, &mut progress)
     }
 
-    /// Like [`Db::check`], but checks the structure only: which extents are in use, and by what. It
-    /// reads almost nothing.
+    /// Like [`Db::check`], but verifies only the allocation of extents: which are in use, and by
+    /// what. It reads almost nothing.
     ///
     /// # Errors
     /// As [`Db::check`].
@@ -568,7 +569,7 @@ impl Db {
         Ok(self.check_structure_report()?.into_sentences())
     }
 
-    /// Like [`Db::check_structure`], and keeps apart which tiers could not be read.
+    /// Like [`Db::check_structure`], and reports unreadable tiers separately.
     ///
     /// # Errors
     /// As [`Db::check`].
@@ -577,21 +578,22 @@ impl Db {
         self.engine().check(Depth::Trunk, &mut |_| ())
     }
 
-    /// Returns the commits that were written to the log and were gone when this handle's store was
-    /// opened; none if all are there. Checks list them among their notes.
+    /// Returns the commits that had been written to the log but were missing when the store was
+    /// opened; `None` if there are none. Checks list them in their notes.
     ///
-    /// The store opens without them only where a loss of power may have taken them: on a boot or a
-    /// mount that did not write the log. Where they can only be damaged, it does not open.
+    /// The store opens without such commits only if a loss of power may explain them: the log was
+    /// written during another boot or another mount. Otherwise they must be damaged, and the store
+    /// does not open.
     #[must_use]
     pub fn lost_commits(&self) -> Option<LostCommits> {
         self.engine().store.log().lost_tail().map(LostCommits::new)
     }
 
     /// Does about a millisecond of background work on this thread. Returns whether there was any.
-    /// For programs that open the store without workers.
+    /// Meant for programs that open the store without workers.
     ///
     /// # Errors
-    /// As the device says.
+    /// I/O errors.
     pub fn work(&self) -> Result<bool> {
         self.engine().health()?;
         self.engine().note_hour();
@@ -599,31 +601,31 @@ impl Db {
         Ok(self.engine().work()? == Worked::Something)
     }
 
-    /// Changes the memory limit of the store, in bytes. Caches follow at once. Memtables and log
-    /// keep the size that they were opened with until the next opening.
+    /// Changes the memory limit of the store, in bytes. Caches are resized at once. Memtables and
+    /// the log keep their sizes until the next opening.
     ///
     /// # Errors
-    /// [`Error::BadOption`] when that is too little for what the memtables and the log take.
+    /// [`Error::BadOption`] if the limit is below what the memtables and the log need.
     pub fn set_memory(&self, bytes: u64) -> Result<()> {
         self.engine().is_open()?;
         self.engine().set_memory(bytes)
     }
 
-    /// Counts memory that the program holds beside the store within the store's limit, in bytes.
-    /// Caches shrink by as much, down to a sixteenth of the limit; memtables and log do not. Each
-    /// call replaces the one before.
+    /// Sets the bytes of memory that the program uses outside the store and that count towards the
+    /// store's limit. Caches shrink by this amount, down to a sixteenth of the limit; memtables and
+    /// the log do not. Each call replaces the previous value.
     ///
     /// # Errors
-    /// As the store says when it is closed.
+    /// [`Error::Closed`].
     pub fn count_memory_beside(&self, bytes: u64) -> Result<()> {
         self.engine().is_open()?;
         self.engine().count_memory_beside(bytes)
     }
 
-    /// Returns the space on the file system that the store lies on.
+    /// Returns the free and the total space of the file system that holds the store.
     ///
     /// # Errors
-    /// As the operating system says.
+    /// Errors of the operating system.
     pub fn disk_space(&self) -> Result<DiskSpace> {
         let space = self.engine().store.disk_space()?;
         Ok(DiskSpace {
@@ -632,15 +634,14 @@ impl Db {
         })
     }
 
-    /// Returns counters of what the store has done since it was opened, and the sizes of what it
-    /// holds.
+    /// Returns counters of operations since the store was opened, and current sizes.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.engine().stats(&self.shared.recorders)
     }
 
-    /// Returns what was asked of each keyspace since the store was opened, by hour, as a sample of
-    /// one request in 64 tells. Keyspaces of which nothing was seen are left out.
+    /// Returns the requests to each keyspace since the store was opened, by hour, estimated from a
+    /// sample of one request in 64. Keyspaces without sampled requests are omitted.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -659,9 +660,10 @@ impl Db {
         self.engine().workload()
     }
 
-    /// Returns what the store should cost by the model of its structure, beside what it does cost,
-    /// since it was opened and in each hour that has ended: see [`Forecast`]. None before a request
-    /// was seen. This takes some milliseconds of a processor, up to a second for a large store.
+    /// Returns the cost that the model of the structure predicts and the measured cost, since the
+    /// store was opened and for each hour that has ended: see [`Forecast`]. Returns `None` before
+    /// the first sampled request. The call uses some milliseconds of processor time, up to a second
+    /// for a large store.
     ///
     /// # Errors
     /// [`Error::Closed`]; as [`Keyspace::approximate_len`].
@@ -669,8 +671,8 @@ impl Db {
         self.engine().forecast()
     }
 
-    /// Returns what the store has chosen when it was opened, and what it chooses for new keyspaces,
-    /// with reasons.
+    /// Returns the settings that the store chose when it was opened and those that it would choose
+    /// for new keyspaces, with reasons.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -686,9 +688,10 @@ impl Db {
         self.engine().choices()
     }
 
-    /// Returns the share of the caches' memory for records that would cost least for what was seen
-    /// since the store was opened. None means to leave it: nothing is cheaper by more than the
-    /// uncertainty of the model, nothing was seen yet, or no model knows the structure.
+    /// Returns the share of cache memory for the record cache that has the lowest predicted cost
+    /// for the requests since the store was opened. Returns `None` if the current share should
+    /// stay: no other share is cheaper by more than the uncertainty of the model, no request was
+    /// sampled, or the structure has no model.
     ///
     /// # Errors
     /// As [`Db::forecast`].
@@ -697,8 +700,8 @@ impl Db {
         self.engine().advise()
     }
 
-    /// Returns what lookups should read from the device if records had this share of the caches'
-    /// memory; none as in [`Db::advise`].
+    /// Returns the predicted device reads of lookups if the record cache had this share of cache
+    /// memory. Returns `None` under the conditions of [`Db::advise`].
     ///
     /// # Errors
     /// [`Error::BadOption`] for a share that is not from 0 to 0.75; as [`Db::forecast`].
@@ -707,12 +710,12 @@ impl Db {
         self.engine().advice_for(record_share)
     }
 
-    /// Changes the share of records as an advice says, and watches what comes of it. When lookups
-    /// read more than the band of the advice allows, or more than before, the change is taken back,
-    /// within a minute. Otherwise it stays until the store is closed. [`Db::trials`] tells.
+    /// Sets the record cache's share of memory as advised, and monitors the effect. If lookups read
+    /// more than the band of the advice allows, or more than before, the change is reverted within
+    /// a minute. Otherwise it stays until the store is closed. [`Db::trials`] returns the outcome.
     ///
-    /// A background thread watches. In a store without [`Options::workers`], each call of
-    /// [`Db::work`] does.
+    /// A background thread monitors the trial. In a store without [`Options::workers`], each call
+    /// of [`Db::work`] does.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -728,30 +731,30 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`Error::BadOption`] while another change is watched, and for a share or a band that is
-    /// none; [`Error::ReadOnly`], [`Error::Closed`].
+    /// [`Error::BadOption`] while another change is being monitored, and for an invalid share or
+    /// band; [`Error::ReadOnly`], [`Error::Closed`].
     pub fn apply_advice(&self, advice: &Advice) -> Result<()> {
         self.engine().apply_advice(advice)
     }
 
-    /// Returns the last changes that [`Db::apply_advice`] made, oldest first, 16 at most, and what
-    /// became of each. They are forgotten when the store is closed.
+    /// Returns the latest changes made by [`Db::apply_advice`], oldest first, at most 16, each with
+    /// its outcome. The list is lost when the store is closed.
     #[must_use]
     pub fn trials(&self) -> Vec<Trial> {
         self.engine().trials.list()
     }
 
-    /// Returns a window for reading many keys at a time on one thread, without an executor: see
-    /// [`Reads`].
+    /// Returns a [`Reads`], which reads many keys concurrently on one thread without an executor.
     #[must_use]
     pub fn reads<T>(&self) -> Reads<T> {
         Reads::new(&self.shared)
     }
 
-    /// Returns a drawing of the tree in plain text: each line is a node of the trunk or one of its
-    /// children, with its runs. Keys start with the number of their keyspace. Where keyspaces are
-    /// in pages, a line for each level of their tree follows: see [`Db::outline_pages`]; where the
-    /// store has several tiers, what lies on each: see [`Db::outline_tiers`].
+    /// Returns a drawing of the tree in plain text: one line for each node of the trunk and for
+    /// each of its children, with its runs. Keys start with the number of their keyspace. If the
+    /// store has paged keyspaces, one line for each level of their tree follows: see
+    /// [`Db::outline_pages`]. If it has several tiers, the contents of each follow: see
+    /// [`Db::outline_tiers`].
     #[must_use]
     pub fn draw(&self) -> String {
         let mut drawing = self.engine().dictionaries.tree.draw();
@@ -767,15 +770,15 @@ impl Db {
         drawing
     }
 
-    /// Returns each tier of the store, with the runs that need something of it. Nothing is read.
+    /// Returns each tier of the store with the runs that occupy space on it. Reads nothing.
     #[must_use]
     pub fn outline_tiers(&self) -> Vec<TierOutline> {
         self.engine().outline_tiers()
     }
 
-    /// Returns how the pages are used that are written in place: nodes of each level, how full they
-    /// are, messages that wait, free pages. None where no keyspace is in pages. This reads every
-    /// node, and memtables wait meanwhile.
+    /// Returns the use of the pages that are updated in place: nodes of each level, fill factors,
+    /// pending messages, free pages. Returns `None` if no keyspace is paged. The call reads every
+    /// node and blocks flushes while it runs.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -791,14 +794,14 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// As the device says; damage.
+    /// I/O errors; damage.
     pub fn outline_pages(&self) -> Result<Option<PagedOutline>> {
         self.engine().dictionaries.outline_pages()
     }
 
     /// Returns the shape of the tree as plain data: nodes of the trunk, their pivots and bundles,
-    /// the runs in them, compactions in progress. Keys start with the number of their keyspace.
-    /// This copies the trunk's keys and reads nothing from the device.
+    /// the runs in them, and running compactions. Keys start with the number of their keyspace. The
+    /// call copies the keys of the trunk and reads nothing from the device.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -816,28 +819,29 @@ impl Db {
         self.engine().dictionaries.tree.outline()
     }
 
-    /// Returns a run of the tree by the number of its group and its place in the group, both from
-    /// [`Db::outline`]; `None` if the tree no longer has it.
+    /// Returns a run of the tree by its group number and its index in the group, both from
+    /// [`Db::outline`]; `None` if the run is no longer part of the tree.
     #[must_use]
     pub fn outline_run(&self, group: u64, place: usize) -> Option<OutlineRun> {
         self.engine().dictionaries.tree.outline_run(group, place)
     }
 
-    /// Returns the distributions of latencies since the store was opened, in more detail than
-    /// [`Db::stats`]. The difference of two gives the percentiles of the time between.
+    /// Returns the latency distributions since the store was opened, in more detail than
+    /// [`Db::stats`]. The difference of two results gives the percentiles of the interval between
+    /// them.
     #[must_use]
     pub fn distributions(&self) -> Distributions {
         self.shared.recorders.distributions()
     }
 
-    /// Returns the commits after a sequence number, in commit order, as long as the log still has
+    /// Returns the commits after a sequence number, in commit order, as long as the log retains
     /// them. A follower uses this to keep another store, an index or a cache up to date. It starts
-    /// with a copy of the store ([`Db::checkpoint_to`] returns its number), or at [`Db::sequence`],
-    /// and remembers the last number that it has processed.
+    /// with a copy of the store ([`Db::checkpoint_to`] returns the sequence number), or at
+    /// [`Db::sequence`], and remembers the last number that it has processed.
     ///
-    /// Checkpoints shorten the log. [`Options::keep_log`] keeps more of it, up to a number of
-    /// bytes. A follower that has fallen behind gets an error, and so does one that missed commits
-    /// while the store was closed.
+    /// Checkpoints truncate the log. [`Options::keep_log`] retains up to a number of bytes more. A
+    /// follower that has fallen too far behind gets an error, and so does a follower that missed
+    /// commits while the store was closed.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -857,8 +861,7 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// [`Error::ChangesGone`], which says from which number on the log has everything; as the
-    /// device says.
+    /// [`Error::ChangesGone`], with the number from which the log is complete; I/O errors.
     pub fn changes_since(&self, sequence: u64) -> Result<Changes> {
         Changes::new(&self.shared, sequence)
     }
@@ -869,18 +872,18 @@ impl Db {
         self.engine().visible()
     }
 
-    /// Closes the store: writes everything in memory to the disk, so that the next opening is fast.
-    /// Other handles fail from now on. Dropping the last handle does the same, but cannot report an
-    /// error. Where code that the store calls closes it, such as a waker, the call returns at once,
-    /// and another thread closes the store.
+    /// Closes the store: flushes memory to disk, so that the next opening is fast. Operations on
+    /// other handles fail from now on. Dropping the last handle does the same, but cannot report an
+    /// error. If code that the store calls, such as a waker, closes the store, the call returns at
+    /// once and another thread closes the store.
     ///
     /// # Errors
-    /// As the device says. Nothing that was acknowledged is lost.
+    /// I/O errors. No acknowledged write is lost.
     pub fn close(self) -> Result<()> {
         self.shared.close()
     }
 
-    /// Ends the store as if its process had died: no handle writes anything more.
+    /// Ends the store as if the process had died: no handle writes anything more.
     pub(crate) fn end_abruptly(&self) {
         self.shared.workers.stop();
         self.shared.engine.abandon();
@@ -893,8 +896,8 @@ fn no_such(name: &str) -> Error {
     }
 }
 
-/// Refuses names that cannot be told apart where they are listed, and those that are too long. What
-/// is there under such a name stays, and can be renamed.
+/// Rejects names that are too long, and names that lists cannot show unambiguously. Existing
+/// keyspaces with such names stay usable and can be renamed.
 fn checked_name(name: &str) -> Result<()> {
     let why = match name {
         "" => Some("a name has one character at least".to_owned()),

@@ -1,5 +1,5 @@
-//! Profiles of kinds of devices, for [`Options::device`](crate::Options::device): how long an I/O
-//! takes to begin, what a byte and an I/O's work cost, and how many I/Os take place at once.
+//! Profiles of device types, for [`Options::device`](crate::Options::device): the setup time of an
+//! I/O, the cost per byte, the processor time of an I/O, and the parallelism.
 //!
 //! ```
 //! use alluvium::{DeviceProfile, Options, devices};
@@ -17,10 +17,10 @@ use alluvium_model::probe::format::{self, FILE, MOST_BYTES};
 
 pub use alluvium_model::presets::{HARD_DISK, NETWORK_VOLUME, NVME_SSD, SATA_SSD};
 
-/// Returns what was measured of the device of a store and kept in its directory.
+/// Returns the measured profile stored in the directory of a store.
 ///
 /// # Errors
-/// `BadOption`, which says what to do, or as the device says.
+/// `BadOption`, with advice on what to do; I/O errors.
 pub(crate) fn measured(directory: &dyn Directory) -> Result<DeviceProfile> {
     let bad = |why: String| Error::BadOption {
         option: "measured device",
@@ -44,7 +44,7 @@ pub(crate) fn measured(directory: &dyn Directory) -> Result<DeviceProfile> {
              measure again with `alluvium probe`"
         )));
     }
-    // No more than a megabyte, asked for above.
+    // The size is at most a megabyte, as checked above.
     let bytes = file.read_at(0, len as usize, Purpose::Probe)?;
     let samples = format::decode(&bytes).map_err(|why| bad(format!("{FILE}: {why}")))?;
     Conclusions::of(&samples).reliable_profile().map_err(|why| {
@@ -65,7 +65,7 @@ mod tests {
     use alluvium_device::memory::MemoryDirectory;
     use std::sync::Arc;
 
-    /// A device of 80 µs and 1 ns a byte that does three reads at a time.
+    /// A device with 80 µs setup, 1 ns per byte, and three parallel reads.
     fn samples(medium: Medium) -> Measured {
         let window = |point: Point| {
             let one_ns = 80_000 + point.bytes;

@@ -1,4 +1,4 @@
-//! What can go wrong for a user of the store, and what to do about it.
+//! Errors that the store returns, with advice on what to do about them.
 
 use alluvium_device::Error as Device;
 use alluvium_storage::tiers::Access;
@@ -6,10 +6,10 @@ use alluvium_storage::{Error as Storage, Structure};
 use std::time::Duration;
 use thiserror::Error;
 
-/// The result of an operation of the store.
+/// Result of an operation on the store.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// The kind of an [`enum@Error`], for programs that decide what to do next.
+/// Kind of an [`enum@Error`], for programs that choose a reaction.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -25,55 +25,56 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum ErrorKind {
     /// Another process or handle has the store open.
     Locked,
-    /// The directory holds no store, or files of something else.
+    /// The directory holds no store, or it holds other files.
     NotAStore,
-    /// A store, keyspace, snapshot or file of that name exists already.
+    /// A store, keyspace, snapshot or file with this name already exists.
     AlreadyExists,
     /// The path, keyspace or snapshot does not exist.
     NotFound,
-    /// A newer version of Alluvium wrote the store, or a keyspace of it.
+    /// A newer version of Alluvium wrote the store or one of its keyspaces.
     NewerVersion,
-    /// An earlier version of Alluvium wrote the store, in a format that is no longer read.
+    /// An earlier version of Alluvium wrote the store, in a format that is no longer supported.
     OlderVersion,
-    /// What was read is not what was written.
+    /// Stored data is damaged: it does not match its checksum or its structure is invalid.
     Corrupt,
-    /// The disk, or the size that the store may have, is used up. Reads and deletes go on.
+    /// The disk is full, or the size limit of the store is reached. Reads and deletes still work.
     Full,
-    /// The process or the machine has run out of open files, memory or another resource.
+    /// The process or the machine is out of file descriptors, memory or another resource.
     Exhausted,
-    /// The store was opened for reading only, or its file system is mounted so.
+    /// The store was opened for reading only, or its file system is mounted read-only.
     ReadOnly,
     /// The operating system denies access to the files.
     PermissionDenied,
     /// The device or the operating system failed.
     Io,
-    /// An earlier failure keeps this handle from writing: close the store and open it again.
+    /// This handle rejects writes after an earlier failure: close the store and open it again.
     Poisoned,
     /// Another handle has closed the store.
     Closed,
     /// The keyspace of this handle was dropped.
     Dropped,
-    /// An argument or an option is out of its bounds, or does not fit the store.
+    /// An argument or an option is out of bounds or incompatible with the store.
     InvalidArgument,
     /// A stored value cannot be combined with the operands that were merged into it.
     BadValue,
-    /// The log no longer holds the commits that were asked for, or a transaction its savepoint.
+    /// The log no longer holds the requested commits, or the transaction no longer has the
+    /// savepoint.
     Gone,
-    /// A transaction depends on what another has changed: run it again.
+    /// Another commit changed data that the transaction depends on: run it again.
     Conflict,
-    /// A transaction was ended because transactions waited for each other: run it again.
+    /// The transaction was aborted to resolve a deadlock: run it again.
     Deadlock,
-    /// A lock was waited for too long, or a transaction has become too old.
+    /// Waiting for a lock took too long, or the transaction exceeded its age limit.
     TimedOut,
     /// The transaction has ended.
     Ended,
-    /// A limit of a transaction is reached.
+    /// A limit on the size of a transaction is reached.
     LimitReached,
 }
 
-/// A failure below the keyspaces: the device, damage, a full disk, an earlier failure.
+/// A failure in the storage layer: an I/O error, damage, a full disk, or an earlier failure.
 ///
-/// Its text says what failed, where, and what to do.
+/// The message names the operation, the place and the remedy.
 #[derive(Debug, Error)]
 #[error(transparent)]
 pub struct StorageError(Storage);
@@ -105,7 +106,7 @@ impl StorageError {
         matches!(&self.0, Storage::Corrupt { place, .. } if place.structure == Structure::ExtentMap)
     }
 
-    /// The error as the storage layer has it.
+    /// Returns the underlying error of the storage layer.
     pub(crate) fn inner(&self) -> &Storage {
         &self.0
     }
@@ -126,44 +127,44 @@ fn kind_of_device(error: &Device) -> ErrorKind {
     }
 }
 
-/// An operation failed. Unless it says otherwise, nothing was changed.
+/// Error of an operation. Unless documented otherwise, a failed operation changed nothing.
 ///
-/// Programs decide by [`Error::kind`]; the variants hold the details.
+/// Programs match on [`Error::kind`]; the variants hold the details.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The device, damage, a full disk, or an earlier failure.
+    /// An I/O error, damage, a full disk, or an earlier failure.
     #[error(transparent)]
     Storage(StorageError),
     /// The store was closed by another handle.
     #[error("the store is closed: open it again")]
     Closed,
-    /// A background step failed earlier; this is its error. Reported once, on the next call that
+    /// A background step failed earlier with this error. Reported once, by the next call that
     /// writes.
     #[error("work in the background failed: {cause}")]
     Background {
-        /// What it said.
+        /// Message of the error.
         cause: String,
     },
-    /// A keyspace takes no writes, for its pages are damaged: a change has met that. Other
-    /// keyspaces are not concerned. Once the store is opened again, what is not damaged can be
-    /// read, with every write that was acknowledged.
+    /// The keyspace rejects writes, because a change found its pages damaged. Other keyspaces still
+    /// accept writes. After the store is opened again, the undamaged part can be read, including
+    /// every acknowledged write to it.
     #[error(
         "the keyspace {keyspace:?} takes no writes, for its pages are damaged ({cause}): see `alluvium check`; restore a backup, run `alluvium repair`, or drop the keyspaces in pages"
     )]
     KeyspaceDamaged {
         /// The keyspace.
         keyspace: String,
-        /// The damage.
+        /// Description of the damage.
         cause: String,
     },
-    /// There is no keyspace of this name.
+    /// No keyspace has this name.
     #[error("there is no keyspace {name:?}: create it with `Db::keyspace`")]
     NoSuchKeyspace {
         /// The name.
         name: String,
     },
-    /// There is a keyspace of this name already.
+    /// A keyspace with this name already exists.
     #[error("there is a keyspace {name:?} already")]
     KeyspaceExists {
         /// The name.
@@ -172,10 +173,10 @@ pub enum Error {
     /// The keyspace was dropped while a handle to it was alive.
     #[error("the keyspace {name:?} was dropped: this handle is of no use any more")]
     KeyspaceDropped {
-        /// The name it had when the handle was made.
+        /// Name of the keyspace when the handle was created.
         name: String,
     },
-    /// A keyspace names a merge operator or compaction filter that the program has not registered.
+    /// The keyspace uses a merge operator or compaction filter that the program has not registered.
     #[error(
         "the keyspace {keyspace:?} uses the {what} {name:?}, which is not registered: register it in `Options`, or choose one that is ({known})"
     )]
@@ -184,12 +185,12 @@ pub enum Error {
         keyspace: String,
         /// "merge operator" or "compaction filter".
         what: &'static str,
-        /// Its name.
+        /// Name of the operator or filter.
         name: String,
-        /// The names of those that are registered.
+        /// Names of the registered operators or filters.
         known: String,
     },
-    /// A keyspace was asked for with other options than it has.
+    /// The keyspace exists and was created with other options than requested.
     #[error(
         "the keyspace {keyspace:?} was created with the {option} {has}, not {asked}, and the options of a keyspace cannot be changed: take it as it is with `Db::keyspace`, or copy what it holds into another one"
     )]
@@ -198,13 +199,13 @@ pub enum Error {
         keyspace: String,
         /// The option that differs.
         option: &'static str,
-        /// What it was created with.
+        /// Value of the option in the existing keyspace.
         has: String,
-        /// What it should be.
+        /// Requested value.
         asked: String,
     },
-    /// A keyspace cannot be created with options that all keyspaces of its structure share, where
-    /// the others of this store have other ones. There is no such keyspace.
+    /// The keyspace was not created: all keyspaces of its structure in a store share these options,
+    /// and the requested values differ from those in use.
     #[error(
         "the keyspace {keyspace:?} cannot be created with the {option} {asked}: all keyspaces of that structure in a store share it, and in this store it is {has}; create it with that, or in another store"
     )]
@@ -213,22 +214,22 @@ pub enum Error {
         keyspace: String,
         /// The option that differs.
         option: &'static str,
-        /// What the other keyspaces have.
+        /// Value that the existing keyspaces share.
         has: String,
-        /// What it should be.
+        /// Requested value.
         asked: String,
     },
-    /// A keyspace is in a structure of a kind that this version does not know.
+    /// The keyspace uses a kind of structure that this version does not support.
     #[error(
         "the keyspace {keyspace:?} is in a structure of kind {kind}, which this version of Alluvium does not know: open the store with the version that wrote it, or with a newer one"
     )]
     UnknownStructure {
         /// The keyspace.
         keyspace: String,
-        /// The number of the kind.
+        /// Number of the kind in the file format.
         kind: u8,
     },
-    /// An ordered call in a keyspace whose keys have no order.
+    /// An operation that depends on key order was called on a keyspace without one.
     #[error(
         "the keys of the keyspace {keyspace:?} have no order, as it is hashed: ask for keys, walk over all of them (`Keyspace::unordered`, or `alluvium scan` without a range), or delete all of them"
     )]
@@ -236,24 +237,24 @@ pub enum Error {
         /// The keyspace.
         keyspace: String,
     },
-    /// A merge in a keyspace that has no merge operator.
+    /// A merge was requested on a keyspace without a merge operator.
     #[error("the keyspace {keyspace:?} has no merge operator: choose one when it is created")]
     NoOperator {
         /// The keyspace.
         keyspace: String,
     },
-    /// The merge operator refuses the operand.
+    /// The merge operator rejected the operand.
     #[error("the merge operator of keyspace {keyspace:?} refuses an operand: {why}")]
     BadOperand {
         /// The keyspace.
         keyspace: String,
-        /// What it expects.
+        /// Description of the operands that the operator accepts.
         why: String,
     },
-    /// Operands were merged into a value that is none for the keyspace's merge operator. Both stay
-    /// as they are: a snapshot from before the merges reads
-    /// the value, and a put or a delete of the key ends it. Other keys are not affected; a walk
-    /// that is asked again goes on behind this one.
+    /// The stored value is not a valid base for the operands that were merged into it. Both are
+    /// kept: a snapshot from before the merges still reads the value, and a put or a delete of the
+    /// key resolves the error. Other keys are not affected; an iterator continues after this key
+    /// when it is called again.
     #[error(
         "operands lie upon a value of the key \"{}\" in keyspace {keyspace:?} that its merge operator {operator} refuses ({why}): put another value, or delete the key",
         key.escape_ascii()
@@ -268,44 +269,44 @@ pub enum Error {
         /// What is wrong with the value.
         why: String,
     },
-    /// A key, value, name or batch is too long.
+    /// A key, value, name or batch exceeds its maximum length.
     #[error("{what} of {bytes} bytes is too long: at most {most} are possible")]
     TooLong {
-        /// What.
+        /// The kind of object that is too long.
         what: &'static str,
-        /// How long it is.
+        /// Its length in bytes.
         bytes: usize,
-        /// How long it may be.
+        /// Maximum length in bytes.
         most: usize,
     },
-    /// Volatile keyspaces hold as much as they may.
+    /// The volatile keyspaces have reached their memory limit.
     #[error(
         "volatile keyspaces hold {held} of the {most} bytes that they may, and {bytes} more do not fit: delete something, which makes space once it is merged in the background, or give them more when they are created (`Structure::Volatile`)"
     )]
     VolatileFull {
-        /// What they hold.
+        /// Bytes in use.
         held: u64,
-        /// What they may hold.
+        /// Limit in bytes.
         most: u64,
-        /// What was to be added.
+        /// Bytes that the rejected write would have added.
         bytes: u64,
     },
-    /// There is no named snapshot of this name.
+    /// No named snapshot has this name.
     #[error("there is no snapshot {name:?}")]
     NoSuchSnapshot {
         /// The name.
         name: String,
     },
-    /// There is a named snapshot of this name already.
+    /// A named snapshot with this name already exists.
     #[error("there is a snapshot {name:?} already: remove it first")]
     SnapshotExists {
         /// The name.
         name: String,
     },
-    /// A handle of another store.
+    /// The handle belongs to another store.
     #[error("this keyspace belongs to another store")]
     OtherStore,
-    /// What is ingested does not come in the order of its keys, or has a key twice.
+    /// The keys of an ingest are out of order, or a key occurs twice.
     #[error(
         "\"{}\" comes after \"{}\" in an ingest into keyspace {keyspace:?}: sort the keys, and leave out all but one of equal ones",
         key.escape_ascii(), after.escape_ascii()
@@ -313,51 +314,52 @@ pub enum Error {
     Unsorted {
         /// The keyspace.
         keyspace: String,
-        /// The key that comes too late.
+        /// The key that is out of order.
         key: Vec<u8>,
-        /// The one before it.
+        /// The preceding key.
         after: Vec<u8>,
     },
-    /// The log no longer holds all commits that a follower asks for.
+    /// The log no longer holds all commits that a follower requested.
     #[error(
         "the log no longer has the commits after number {after}, but those after {oldest}: start again from a copy (`Db::checkpoint_to`), and keep more log (`Options::keep_log`)"
     )]
     ChangesGone {
-        /// The number of the last commit that the follower has.
+        /// Sequence number of the last commit that the follower has.
         after: u64,
-        /// The least number that would do.
+        /// Lowest sequence number that can be requested.
         oldest: u64,
     },
     /// The store was opened for reading only.
     #[error("the store was opened for reading only: open it with `Db::open` to write to it")]
     ReadOnly,
-    /// An ingest that an earlier error has ended.
+    /// The ingest ended with an earlier error.
     #[error("the ingest has ended with an error, and left nothing behind: begin another one")]
     IngestEnded,
-    /// What was copied is damaged, and so is what it was copied from.
+    /// The copied data is damaged, and so is its source.
     #[error(
         "{from} is damaged, so nothing was restored: take another backup, or see what `alluvium::repair` can save of a copy of it; {} found, the first: {}",
         findings.len(),
         findings.first().map_or("", String::as_str)
     )]
     BadBackup {
-        /// Where it was copied from.
+        /// Directory of the source.
         from: String,
-        /// What is wrong, a sentence each.
+        /// The defects found, one sentence each.
         findings: Vec<String>,
     },
-    /// What was copied is damaged, and so is the store, unless the copy was written badly.
+    /// The copied data is damaged. The store is damaged too, unless the copy was written
+    /// incorrectly.
     #[error(
         "the copy is damaged, so nothing was backed up: see what `alluvium check` says of the store, keep the backups that there are, and repair the store or restore one of them; {} found, the first: {}",
         findings.len(),
         findings.first().map_or("", String::as_str)
     )]
     BadCopy {
-        /// What is wrong, a sentence each.
+        /// The defects found, one sentence each.
         findings: Vec<String>,
     },
-    /// A transaction depends on what another commit has changed since it began. Nothing of the
-    /// transaction is written.
+    /// Another commit changed data that the transaction depends on since the transaction began.
+    /// Nothing of the transaction is written.
     #[error(
         "the transaction depends on the key \"{}\" in keyspace {keyspace:?}, or a range that begins there, to which another commit has written since it began: run it again, as `Db::transaction` does",
         key.escape_ascii()
@@ -365,23 +367,23 @@ pub enum Error {
     Conflict {
         /// The keyspace.
         keyspace: String,
-        /// The key, or where the range begins.
+        /// The key, or the lower bound of the range.
         key: Vec<u8>,
     },
-    /// A transaction was ended because transactions waited for each other in a circle. Nothing of
-    /// it is written.
+    /// The transaction was aborted to resolve a deadlock. Nothing of it is written.
     #[error(
         "transaction {victim} was ended because transactions wait for each other: {}: run it again, as `Db::transaction` does, and lock keys in the same order everywhere",
         cycle.iter().map(|(number, key)| format!("{number} for \"{}\"", key.escape_ascii())).collect::<Vec<_>>().join(", ")
     )]
     Deadlock {
-        /// The number of the transaction that was ended.
+        /// Number of the aborted transaction.
         victim: u64,
-        /// The transactions of the circle, each with the key for which it waits. The lock that each
-        /// waits for is held by the next one; the last one waits for the first.
+        /// The transactions of the cycle, each with the key that it waits for. The next transaction
+        /// holds the lock; the first one holds the lock that the last one waits for.
         cycle: Vec<(u64, Vec<u8>)>,
     },
-    /// A lock was waited for too long. Nothing was changed, and a transaction that waited goes on.
+    /// Waiting for a lock exceeded the timeout. Nothing was changed, and the transaction stays
+    /// open.
     #[error(
         "the key \"{}\" in keyspace {keyspace:?} was not to be had within {waited:?}: transaction {} has locked it: commit or end that, or wait longer (`TransactionOptions::lock_timeout`)",
         key.escape_ascii(),
@@ -390,60 +392,61 @@ pub enum Error {
     LockTimedOut {
         /// The keyspace.
         keyspace: String,
-        /// The key, or where the range begins.
+        /// The key, or the lower bound of the range.
         key: Vec<u8>,
-        /// How long it was waited for.
+        /// Time spent waiting.
         waited: Duration,
-        /// The numbers of the transactions that hold it.
+        /// Numbers of the transactions that hold the lock.
         holders: Vec<u64>,
     },
-    /// A transaction was ended by the store because it had become too old. Nothing of it is
+    /// The store aborted the transaction because it exceeded its age limit. Nothing of it is
     /// written.
     #[error(
         "the transaction was ended because it was open for longer than {most:?}: begin another one, or allow more (`TransactionOptions::timeout`)"
     )]
     TransactionTooOld {
-        /// How old it may become.
+        /// Age limit.
         most: Duration,
     },
-    /// The transaction has ended.
+    /// The transaction has already ended.
     #[error("the transaction has ended: {why}: begin another one")]
     TransactionEnded {
-        /// How.
+        /// How it ended.
         why: &'static str,
     },
-    /// The savepoint was released, or the transaction was rolled back to an earlier one, or it is
-    /// one of another transaction.
+    /// The savepoint does not exist: it was released, an earlier one was rolled back to, or it
+    /// belongs to another transaction.
     #[error(
         "the transaction no longer has this savepoint: it was released, an earlier one was rolled back to, or it belongs to another transaction"
     )]
     NoSuchSavepoint,
-    /// A limit of a transaction is reached. The operation was not done; the transaction goes on.
+    /// A limit of the transaction is reached. The operation had no effect, and the transaction
+    /// stays open.
     #[error("{what} of a transaction would exceed {most}: allow more with `{option}`, or do less in one")]
     TransactionLimit {
-        /// What there is too much of.
+        /// The resource that is limited.
         what: &'static str,
-        /// How much there may be.
+        /// The limit.
         most: usize,
-        /// The option that allows more, with its type.
+        /// The option that raises the limit, with its type.
         option: &'static str,
     },
-    /// A transaction was run as often as it may be, and failed each time. Nothing is written.
+    /// The transaction failed on each of the permitted attempts. Nothing is written.
     #[error(
         "the transaction was run {tries} times and failed each time: try again later, or allow more (`TransactionOptions::max_tries`); the last time: {cause}"
     )]
     RetriesExhausted {
-        /// How often it was run.
+        /// Number of attempts.
         tries: u32,
-        /// Why it failed the last time.
+        /// Error of the last attempt.
         cause: Box<Error>,
     },
-    /// An option is out of its bounds.
+    /// An option is out of bounds.
     #[error("option {option}: {why}")]
     BadOption {
         /// The option's name.
         option: &'static str,
-        /// What is wrong and what would be right.
+        /// What is wrong, and which values are valid.
         why: String,
     },
 }
@@ -461,7 +464,7 @@ impl From<Device> for Error {
 }
 
 impl Error {
-    /// Returns the kind of the error, which programs match.
+    /// Returns the kind of the error, which programs match on.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -499,20 +502,21 @@ impl Error {
         }
     }
 
-    /// Returns whether more space on the disk, or more of another resource that has run out, would
-    /// have helped. Nothing was changed: reads and deletes go on, and writing resumes by itself
-    /// once there is space.
+    /// Returns whether the operation failed for lack of disk space or of another exhausted
+    /// resource. Nothing was changed: reads and deletes still work, and writes resume without
+    /// intervention once space is available.
     #[must_use]
     pub fn is_full(&self) -> bool {
         matches!(self, Error::Storage(error) if error.inner().is_full())
     }
 
-    /// The further tier that fails, and at what, if that is what it says.
+    /// Returns the further tier that fails, and the access that failed, if the error is of this
+    /// kind.
     pub(crate) fn failing_tier(&self) -> Option<(u8, Access)> {
         self.storage().and_then(Storage::failing_tier)
     }
 
-    /// The error as the storage layer has it, if it is one of those.
+    /// Returns the underlying error of the storage layer, if there is one.
     pub(crate) fn storage(&self) -> Option<&Storage> {
         match self {
             Error::Storage(error) => Some(error.inner()),
@@ -520,7 +524,7 @@ impl Error {
         }
     }
 
-    /// Returns whether something was read that is not what was written.
+    /// Returns whether the error reports damaged data.
     pub(crate) fn is_damage(&self) -> bool {
         let found = self.storage();
         matches!(

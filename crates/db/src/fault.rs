@@ -1,70 +1,70 @@
-//! Mistakes that tests plant, to see that they would find them.
+//! Faults that tests inject to prove that they would detect them.
 
-/// A mistake that isolation could have.
+/// A possible bug in transaction isolation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(not(test), allow(dead_code, reason = "only tests plant them"))]
 pub(crate) enum Fault {
-    /// A commit does not ask about the keys that were read.
+    /// Commits do not validate the keys that were read.
     PointsAreNotValidated,
-    /// A commit does not ask about the ranges that were read.
+    /// Commits do not validate the ranges that were read.
     RangesAreNotValidated,
-    /// A commit asks memtables only, even where they do not reach down to the begin.
+    /// Commits validate against memtables only, even if these do not reach back to the beginning.
     DictionaryIsNotAsked,
-    /// A commit does not see that others have deleted ranges.
+    /// Commits do not see range deletes of others.
     RangeDeletesAreNotSeen,
-    /// Under snapshot isolation a commit does not ask about the keys that it writes.
+    /// Under snapshot isolation, commits do not validate the keys that they write.
     FirstCommitterLoses,
-    /// Reading for an update is just reading.
+    /// Reads for update behave like plain reads.
     UpdatesAreReads,
-    /// Reads see what was committed after the begin.
+    /// Reads see commits after the beginning of the transaction.
     ReadsAreNotRepeatable,
     /// Reads do not see the transaction's own writes.
     OwnWritesAreHidden,
-    /// The keys of a read of many are not tracked.
+    /// The keys of a multi-key read are not tracked.
     MultiGetIsUntracked,
-    /// A walk that has ended is tracked up to its last key only.
+    /// An exhausted iterator is tracked up to its last key only.
     EndOfWalkIsUntracked,
-    /// A walk from the back is not tracked.
+    /// Backward iteration is not tracked.
     BackwardWalkIsUntracked,
-    /// A walk is not tracked while it has not ended.
+    /// An iterator that is not exhausted is not tracked.
     PartOfWalkIsUntracked,
-    /// A rollback to a savepoint keeps the writes.
+    /// A rollback to a savepoint keeps the later writes.
     SavepointKeepsWrites,
-    /// The writes to the last keyspace are not committed.
+    /// Writes to the last keyspace are not committed.
     KeyspaceIsLeftOut,
-    /// A transaction that writes holds a shared lock.
+    /// Writes of a transaction take shared locks.
     WritesLockShared,
-    /// A walk under locks locks the keys that it finds, and nothing between them.
+    /// A locking iterator locks the keys that it finds, but not the gaps between them.
     GapsAreNotLocked,
-    /// Locks of keys that were read are not held until the commit.
+    /// Locks of read keys are released before the commit.
     LocksAreReleasedEarly,
-    /// Writes outside of transactions do not respect locks.
+    /// Writes outside transactions ignore locks.
     WritesIgnoreLocks,
-    /// The first commit after the begin is not seen by those that are validated.
+    /// Validation misses the first commit after the beginning of the transaction.
     FirstCommitIsNotSeen,
-    /// A rollback to a savepoint forgets what was read since.
+    /// A rollback to a savepoint discards the reads tracked since.
     SavepointForgetsReads,
-    /// A conditional write of a transaction does not track its key.
+    /// A conditional write in a transaction does not track its key.
     CompareAndSetIsUntracked,
-    /// A merge of the transaction hides what the store has.
+    /// A merge in a transaction hides the store's value.
     MergesHideTheStore,
-    /// Reads do not see the ranges that the transaction has deleted.
+    /// Reads do not see the transaction's own range deletes.
     DeletedRangesAreRead,
-    /// Who upgrades a lock does not wait for other readers.
+    /// Lock upgrades do not wait for other readers.
     UpgradesIgnoreReaders,
-    /// A transaction begins before what was committed last.
+    /// A transaction starts before the latest commit.
     BeginIsStale,
-    /// Under snapshot isolation the ranges that are deleted are not asked about.
+    /// Under snapshot isolation, deleted ranges are not validated.
     DeletedRangesAreNoWrites,
-    /// Walks do not see the transaction's own writes.
+    /// Iterators do not see the transaction's own writes.
     WalksMissOwnWrites,
-    /// Reads do not see the transaction's writes that were spilled.
+    /// Reads do not see the transaction's spilled writes.
     SpilledWritesAreHidden,
-    /// A rollback to a savepoint keeps writes that were spilled since.
+    /// A rollback to a savepoint keeps writes that were spilled later.
     SavepointKeepsSpilledWrites,
-    /// Under snapshot isolation a commit does not ask about the spilled keys that it writes.
+    /// Under snapshot isolation, commits do not validate the spilled keys that they write.
     SpilledWritesAreNotValidated,
-    /// A walk under locks does not lock what lies behind its last key.
+    /// A locking iterator does not lock the range after its last key.
     EndOfWalkIsNotLocked,
 }
 
@@ -73,20 +73,20 @@ thread_local! {
     static PLANTED: std::cell::Cell<Option<Fault>> = const { std::cell::Cell::new(None) };
 }
 
-/// Returns whether a test has planted a mistake on this thread.
+/// Returns whether a test has injected this fault on the current thread.
 #[cfg(test)]
 pub(crate) fn is_planted(fault: Fault) -> bool {
     PLANTED.with(|planted| planted.get() == Some(fault))
 }
 
-/// Returns whether a test has planted a mistake: never outside of tests.
+/// Returns whether a test has injected this fault: always false outside tests.
 #[cfg(not(test))]
 #[inline(always)]
 pub(crate) const fn is_planted(_: Fault) -> bool {
     false
 }
 
-/// Plants a mistake on this thread while something runs.
+/// Injects a fault on the current thread while `run` executes.
 #[cfg(all(test, not(alluvium_model_check)))]
 pub(crate) fn with<R>(fault: Fault, run: impl FnOnce() -> R) -> R {
     struct Removed;
@@ -100,13 +100,13 @@ pub(crate) fn with<R>(fault: Fault, run: impl FnOnce() -> R) -> R {
     run()
 }
 
-/// Returns the mistake that is planted on this thread.
+/// Returns the fault injected on the current thread.
 #[cfg(all(test, not(alluvium_model_check)))]
 pub(crate) fn planted() -> Option<Fault> {
     PLANTED.with(std::cell::Cell::get)
 }
 
-/// As [`with`], or without a mistake.
+/// Like [`with`], or without a fault.
 #[cfg(all(test, not(alluvium_model_check)))]
 pub(crate) fn with_any<R>(fault: Option<Fault>, run: impl FnOnce() -> R) -> R {
     match fault {

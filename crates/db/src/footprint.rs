@@ -1,8 +1,8 @@
-//! Keys and ranges of keys, over all keyspaces: what a transaction has read, or writes to.
+//! Keys and ranges over all keyspaces: the read or write set of a transaction.
 //!
-//! *Knows*: which keyspace a key is of, which points lie in a range already, how many there are.
+//! *Knows*: the keyspace of each key, which points are covered by ranges, the size of the set.
 //!
-//! *Does not know*: who has read them, and what a conflict is.
+//! *Does not know*: who has read the keys, and which accesses conflict.
 
 use crate::catalog::Definition;
 use crate::format::KeyspaceId;
@@ -12,26 +12,26 @@ use alluvium_dictionary::range::KeyRange;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// How many neighbouring points become one range when there are too many points.
+/// Number of neighbouring points that are combined into one range to save memory.
 const JOINED: usize = 16;
 
-/// How many bytes of a key count as one more point: limits are limits of memory, too.
+/// Key length in bytes that counts as one more point, because limits also bound memory.
 const LONG: usize = 256;
 
-/// Keys and ranges of keys. Keys are those of dictionaries, with the number of their keyspace.
+/// A set of keys and ranges. Keys are tree keys.
 #[derive(Debug, Default)]
 pub(crate) struct Footprint {
     spaces: BTreeMap<KeyspaceId, Space>,
-    /// How many points and ranges there are. Long keys count more than once.
+    /// Number of points and ranges. Long keys count more than once.
     len: usize,
 }
 
-/// What lies in one keyspace. No point lies in a range.
+/// The part of the set in one keyspace. No point is inside a range.
 #[derive(Debug)]
 pub(crate) struct Space {
     pub(crate) definition: Arc<Definition>,
     points: BTreeSet<Key>,
-    /// What the points count.
+    /// Total weight of the points.
     weight: usize,
     ranges: Ranges,
 }
@@ -40,7 +40,7 @@ fn weight(key: &[u8]) -> usize {
     1 + key.len() / LONG
 }
 
-/// Returns the first key behind another.
+/// Returns the immediate successor of a key.
 fn behind(key: &[u8]) -> Key {
     let mut behind = Key::from_slice(key);
     behind.push(0);
@@ -60,7 +60,7 @@ impl Space {
         self.weight + self.ranges.len().max(self.ranges.memory() / LONG)
     }
 
-    /// Makes a range of each few neighbouring points.
+    /// Combines groups of neighbouring points into ranges.
     fn join_points(&mut self) {
         let points: Vec<Key> = std::mem::take(&mut self.points).into_iter().collect();
         self.weight = 0;
@@ -110,8 +110,8 @@ impl Footprint {
         self.len = self.len + space.len() - len;
     }
 
-    /// Makes ranges of points, so that there are fewer. What lies between the points of a range is
-    /// in the footprint from now on.
+    /// Combines points into ranges to reduce their number. The set then includes the gaps between
+    /// the points of a range.
     pub(crate) fn join_points(&mut self) {
         for space in self.spaces.values_mut() {
             space.join_points();
@@ -119,17 +119,17 @@ impl Footprint {
         self.len = self.spaces.values().map(Space::len).sum();
     }
 
-    /// Returns how many points and ranges there are.
+    /// Returns the number of points and ranges; long keys count more than once.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// Returns what lies in each keyspace.
+    /// Returns the parts of the set, by keyspace.
     pub(crate) fn spaces(&self) -> impl Iterator<Item = &Space> {
         self.spaces.values()
     }
 
-    /// Adds locks under which no other write to the footprint is committed.
+    /// Adds locks that exclude commits of other writes to the footprint.
     pub(crate) fn lock(&self, set: &mut LockSet) {
         for space in self.spaces.values() {
             for point in &space.points {

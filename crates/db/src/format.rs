@@ -1,8 +1,8 @@
-//! The bytes that this crate alone knows, version 4: keys with their keyspace, what a log record
-//! says, and the catalog.
+//! Encodings private to this crate, version 4: keys with their keyspace, the contents of log
+//! records, and the catalog.
 //!
-//! A key of the tree. Keyspaces are ranges of the tree, in the order of their numbers; number 0 is
-//! the catalog.
+//! A key of the tree. Keyspaces are ranges of the tree, ordered by their numbers; number 0 is the
+//! catalog.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -11,7 +11,7 @@
 //!              the user's key
 //! ```
 //!
-//! A log record is writes, one after the other; each takes one sequence number. Varints are LEB128.
+//! A log record is a sequence of writes; each has one sequence number. Varints are LEB128.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -26,9 +26,9 @@
 //!               or the last key of the ingest (included)
 //! ```
 //!
-//! The catalog's keys are, behind keyspace 0: `k` and the name of a keyspace; `s` and the name of a
-//! snapshot, whose value is its sequence number, 8 bytes; `n`, whose value is the number of the
-//! next keyspace, 4 bytes. A keyspace's value:
+//! Keys of the catalog, after the prefix of keyspace 0: `k` and the name of a keyspace; `s` and the
+//! name of a snapshot, whose value is its sequence number, 8 bytes; `n`, whose value is the number
+//! of the next keyspace, 4 bytes. The value of a keyspace:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -58,22 +58,22 @@ use smallvec::SmallVec;
 /// The number of a keyspace.
 pub type KeyspaceId = u32;
 
-/// The keyspace that the store keeps its own records in.
+/// The keyspace of the store's own records.
 pub const CATALOG: KeyspaceId = 0;
 
-/// Numbers below this take one byte.
+/// Numbers below this are encoded in one byte.
 const SHORT: KeyspaceId = 240;
 
-/// The most bytes that a keyspace's number takes in front of a key.
+/// Maximum length of the keyspace prefix of a key, in bytes.
 pub const MAX_PREFIX: usize = crate::paged_options::MOST_PREFIX;
 
-/// A key of the tree, mostly short enough for the stack.
+/// A key of the tree; short keys are stored inline.
 pub type TreeKey = SmallVec<[u8; SHORT_KEY]>;
 
-/// The bytes of a key that need no memory of their own.
+/// Maximum length of a key that is stored inline, in bytes.
 const SHORT_KEY: usize = 64;
 
-/// What stands before every key of a keyspace.
+/// Returns the prefix of all keys of a keyspace.
 #[allow(clippy::indexing_slicing, reason = "at most all of its bytes are zeros")]
 pub fn prefix(keyspace: KeyspaceId) -> TreeKey {
     if keyspace < SHORT {
@@ -87,8 +87,8 @@ pub fn prefix(keyspace: KeyspaceId) -> TreeKey {
     prefix
 }
 
-/// How many bytes of a tree's key are its keyspace's number, and the number. None when no keyspace
-/// has such keys.
+/// Returns the length of the keyspace prefix of a tree key, and the number of the keyspace; `None`
+/// if the key is invalid.
 pub fn split(key: &[u8]) -> Option<(usize, KeyspaceId)> {
     let &first = key.first()?;
     if u32::from(first) < SHORT {
@@ -102,7 +102,7 @@ pub fn split(key: &[u8]) -> Option<(usize, KeyspaceId)> {
     Some((1 + len, number))
 }
 
-/// The tree's key for a user's key.
+/// Returns the tree key of a user key.
 #[inline]
 pub fn tree_key(prefix: &[u8], key: &[u8]) -> TreeKey {
     let (middle, len) = (prefix.len(), prefix.len() + key.len());
@@ -121,41 +121,41 @@ pub fn tree_key(prefix: &[u8], key: &[u8]) -> TreeKey {
     tree_key
 }
 
-/// What a write of a log record does.
+/// A decoded write of a log record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Write<'a> {
-    /// A message about one key; its sequence number is not known here.
+    /// A message for one key; its sequence number is not part of the encoding.
     One {
-        /// The key, with the number of its keyspace in front.
+        /// The tree key.
         key: &'a [u8],
         /// The kind of the message.
         kind: Kind,
-        /// When it expires, in milliseconds since 1970; zero means never.
+        /// Expiry time in milliseconds since 1970; zero means never.
         expires_ms: u64,
         /// The value or operand.
         operand: &'a [u8],
     },
-    /// Deletes the keys from `start` on and before `end`.
+    /// Deletes the keys from `start` (inclusive) to `end` (exclusive).
     Range {
-        /// The first key that is deleted.
+        /// Lower bound, inclusive.
         start: &'a [u8],
-        /// The first key that is not.
+        /// Upper bound, exclusive.
         end: &'a [u8],
     },
-    /// Runs with keys from `first` to `last` became part of the tree. The checkpoint that holds
-    /// them follows at once: without it there was none.
+    /// Runs with keys from `first` to `last` were attached to the tree. The checkpoint that
+    /// contains them follows at once; if it is missing, the ingest did not happen.
     Ingest {
-        /// The first key of the runs.
+        /// First key of the runs.
         first: &'a [u8],
-        /// The last key of the runs.
+        /// Last key of the runs.
         last: &'a [u8],
     },
-    /// A write to a volatile keyspace, of which the log has the number alone.
+    /// A write to a volatile keyspace, of which the log contains only the sequence number.
     Volatile,
 }
 
 impl Write<'_> {
-    /// Checks that its keys could be keys of the tree, which a sound checksum does not say.
+    /// Checks that the keys are valid tree keys, which a correct checksum does not imply.
     pub(crate) fn check_keys(&self) -> Result<(), String> {
         let (first, last) = match *self {
             Write::One { key, .. } => (key, key),
@@ -181,7 +181,7 @@ const EXPIRING: u8 = 4;
 const INGEST: u8 = 5;
 const VOLATILE: u8 = 6;
 
-/// Appends a write to a record. The key comes in two parts, which saves joining them.
+/// Appends a write to a record. The key is passed in two parts to avoid joining them.
 pub fn encode_one(out: &mut Vec<u8>, prefix: &[u8], key: &[u8], kind: Kind, expires_ms: u64, operand: &[u8]) {
     encode_head(out, prefix, key, kind, expires_ms, operand.len());
     if kind != Kind::Delete {
@@ -189,7 +189,7 @@ pub fn encode_one(out: &mut Vec<u8>, prefix: &[u8], key: &[u8], kind: Kind, expi
     }
 }
 
-/// Appends a write to a record but for its operand of `operand` bytes, which is to stand behind it.
+/// Appends a write to a record without its operand of `operand` bytes, which must follow it.
 #[inline]
 pub fn encode_head(
     out: &mut Vec<u8>,
@@ -214,7 +214,7 @@ pub fn encode_head(
     }
 }
 
-/// Appends the deletion of a range to a record.
+/// Appends a range delete to a record.
 pub fn encode_range(out: &mut Vec<u8>, start: &[u8], end: &[u8]) {
     Writer::new(out)
         .u8(RANGE)
@@ -234,20 +234,20 @@ pub fn encode_ingest(out: &mut Vec<u8>, first: &[u8], last: &[u8]) {
         .bytes(last);
 }
 
-/// Appends what stands for a write to a volatile keyspace to a record.
+/// Appends the placeholder of a write to a volatile keyspace to a record.
 pub fn encode_volatile(out: &mut Vec<u8>) {
     Writer::new(out).u8(VOLATILE).varint(0);
 }
 
-/// The writes of a record, one after the other.
+/// Iterator over the writes of a record.
 pub struct Writes<'a> {
     reader: Reader<'a>,
-    /// The last write's operand, where it does not stand in the record but behind it.
+    /// Operand of the last write, if it is stored outside the record.
     tail: &'a [u8],
 }
 
 impl<'a> Writes<'a> {
-    /// Reads the writes of a record.
+    /// Decodes the writes of a record.
     pub fn new(record: &'a [u8]) -> Writes<'a> {
         Writes {
             reader: Reader::new(record),
@@ -255,7 +255,7 @@ impl<'a> Writes<'a> {
         }
     }
 
-    /// The same, of a record whose last operand is this one, unless it is empty.
+    /// Decodes a record whose last operand is `tail`, unless that is empty.
     pub fn before(self, tail: &'a [u8]) -> Writes<'a> {
         Writes { tail, ..self }
     }
@@ -318,29 +318,29 @@ impl<'a> Iterator for Writes<'a> {
         }
         let write = self.read();
         if write.is_err() {
-            // Where the next one begins is not known.
+            // The position of the next write is unknown.
             self.reader = Reader::new(&[]);
         }
         Some(write)
     }
 }
 
-/// The catalog's key of a keyspace.
+/// Returns the catalog key of a keyspace.
 pub fn keyspace_key(name: &str) -> TreeKey {
     catalog_key(b'k', name)
 }
 
-/// The catalog's key of a named snapshot.
+/// Returns the catalog key of a named snapshot.
 pub fn snapshot_key(name: &str) -> TreeKey {
     catalog_key(b's', name)
 }
 
-/// Returns whether a key of the tree is the catalog's key of a named snapshot.
+/// Returns whether a tree key is the catalog key of a named snapshot.
 pub fn is_snapshot_key(key: &[u8]) -> bool {
     key.starts_with(&snapshot_key(""))
 }
 
-/// The catalog's key of the next keyspace's number.
+/// Returns the catalog key of the next keyspace number.
 pub fn next_key() -> TreeKey {
     catalog_key(b'n', "")
 }
@@ -357,32 +357,32 @@ fn catalog_key(kind: u8, name: &str) -> TreeKey {
 pub enum CatalogRecord {
     /// A keyspace.
     Keyspace {
-        /// Its name.
+        /// Name of the keyspace.
         name: String,
-        /// Its number.
+        /// Number of the keyspace.
         id: KeyspaceId,
-        /// The kind of the structure that it is in.
+        /// Kind of its structure.
         kind: u8,
-        /// The options that it was created with.
+        /// Options at its creation.
         options: KeyspaceOptions,
     },
     /// A named snapshot.
     Snapshot {
-        /// Its name.
+        /// Name of the snapshot.
         name: String,
-        /// The last commit that it holds.
+        /// Sequence number of the snapshot.
         at: Sequence,
     },
-    /// The number that the next keyspace gets.
+    /// Number of the next keyspace.
     Next(KeyspaceId),
 }
 
 const KEYSPACE_FORMAT: u8 = 2;
-/// The same, followed by what the structure is built with.
+/// Like `KEYSPACE_FORMAT`, followed by the options of the structure.
 const STRUCTURED_FORMAT: u8 = 3;
 const DEFAULT_THRESHOLD: u32 = u32::MAX;
 
-/// A keyspace's record in the catalog.
+/// Encodes the catalog value of a keyspace.
 pub fn encode_keyspace(id: KeyspaceId, kind: u8, options: &KeyspaceOptions) -> Vec<u8> {
     let mut out = Vec::new();
     let built_with = options.structure.built_with();
@@ -410,18 +410,18 @@ pub fn encode_keyspace(id: KeyspaceId, kind: u8, options: &KeyspaceOptions) -> V
     out
 }
 
-/// The number of the next keyspace, as the catalog keeps it.
+/// Encodes the number of the next keyspace.
 pub fn encode_next(id: KeyspaceId) -> [u8; 4] {
     id.to_le_bytes()
 }
 
-/// The place of a named snapshot, as the catalog keeps it.
+/// Encodes the sequence number of a named snapshot.
 pub fn encode_snapshot(at: Sequence) -> [u8; 8] {
     at.to_le_bytes()
 }
 
-/// A record of the catalog, from its key in the tree and its value; what is wrong with it
-/// otherwise.
+/// Decodes a record of the catalog from its tree key and value; fails with a description of the
+/// defect.
 pub fn decode_catalog(key: &[u8], value: &[u8]) -> Result<CatalogRecord, String> {
     let text =
         |bytes: &[u8]| String::from_utf8(bytes.to_vec()).map_err(|_| "a name that is not UTF-8".to_owned());
@@ -481,7 +481,7 @@ pub fn decode_catalog(key: &[u8], value: &[u8]) -> Result<CatalogRecord, String>
     }
 }
 
-/// What a structure of a kind is built with. An unknown kind is refused elsewhere.
+/// Decodes the options of a structure. An unknown kind is rejected elsewhere.
 fn structure_of(kind: u8, text: &str) -> Result<Structure, String> {
     let Some(known) = Kinds::of(kind) else {
         return Ok(Structure::Tiered);

@@ -1,38 +1,39 @@
-//! How a hashed structure of a store is built.
+//! Options of a store's hashed structure.
 
 use crate::{Error, Result};
 use alluvium_hashes::hashed::{self, IndexKind};
 use std::fmt;
 
-/// What a hashed structure makes of its records on the device.
+/// Layout of the records of a hashed structure on the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HashedForm {
-    /// SILT's stores: one read for a lookup; each merge writes all records again.
+    /// The stores of SILT: a lookup needs one read; each merge rewrites all records.
     #[default]
     Silt,
     /// A bundle of arrays (BOA): levels of fewer than `lambda` runs each, with a routing filter for
-    /// each level. Records are written once for each level; a lookup reads a page of each level's
-    /// filter, and a page of records where one says so.
+    /// each level. Each record is written once per level. A lookup reads one page of each level's
+    /// filter, and a page of records for each match.
     Boa {
-        /// λ, a power of two from 2 to 256: the larger, the fewer levels, and the less is written.
+        /// λ, a power of two from 2 to 256. A larger λ means fewer levels and fewer writes.
         lambda: u16,
-        /// Filters have a check character for each record: they say yes in vain 1/λ as often.
+        /// Filters store a check character for each record, which reduces false positives by a
+        /// factor of λ.
         refined: bool,
     },
-    /// A bundle of trees (BOT): records are written once, into runs that stay, and again only
-    /// when a third of them is dead. Their hashes go from level to level, into trees that lead
-    /// to the runs: a lookup reads a page of each level's root, and one of each node on the way
-    /// to a run.
+    /// A bundle of trees (BOT): records are written once into runs, and rewritten only when a third
+    /// of the records of a part of the structure are dead. The hashes of the keys move from level to
+    /// level, into trees that lead to the runs. A lookup reads one page of each level's root, and
+    /// one page of each node on the path to a run.
     Bot {
-        /// λ, a power of two from 2 to 256: the larger, the fewer levels, and the more of a level's
-        /// root is written again for each run.
+        /// λ, a power of two from 2 to 256. A larger λ means fewer levels, but a larger part of a
+        /// level's root is rewritten for each run.
         lambda: u16,
     },
 }
 
 impl HashedForm {
-    /// The form as the structure knows it.
+    /// Converts to the type of the structure's crate.
     pub(crate) fn inner(self) -> hashed::HashedForm {
         match self {
             HashedForm::Silt => hashed::HashedForm::Silt,
@@ -41,7 +42,7 @@ impl HashedForm {
         }
     }
 
-    /// The form of a structure.
+    /// Converts from the type of the structure's crate.
     pub(crate) fn of(form: hashed::HashedForm) -> HashedForm {
         match form {
             hashed::HashedForm::Silt => HashedForm::Silt,
@@ -64,8 +65,8 @@ impl fmt::Display for HashedForm {
     }
 }
 
-/// How keys without order are found: by a hash of the key, with one read of the device and less
-/// than a byte of memory a key, or with less to write.
+/// Options of the hashed structure, which finds records by a hash of their key. A lookup needs one
+/// device read and less than a byte of memory per key in the default form; other forms write less.
 ///
 /// ```
 /// use alluvium::{HashedForm, HashedOptions, Structure};
@@ -87,21 +88,21 @@ pub struct HashedOptions {
 
 #[cfg(test)]
 std::thread_local! {
-    /// The form of a hashed structure that tests put keyspaces into whose options do not name it.
+    /// Form of the hashed structure for test keyspaces whose options do not name one.
     pub(crate) static UNNAMED: std::cell::Cell<HashedForm> = const { std::cell::Cell::new(HashedForm::Silt) };
 }
 
-/// λ of a bundle, unless told otherwise.
+/// Default λ of a bundle.
 const USUAL_LAMBDA: u16 = 16;
 
 impl HashedOptions {
-    /// Returns the options of a structure that is indexed by `PaCHash`: the least memory.
+    /// Returns the options of a structure indexed by `PaCHash`, which needs the least memory.
     #[must_use]
     pub fn pachash() -> HashedOptions {
         HashedOptions::default()
     }
 
-    /// Returns the options of a structure that is indexed by an entropy-coded trie, as SILT is.
+    /// Returns the options of a structure indexed by an entropy-coded trie, as in SILT.
     #[must_use]
     pub fn trie() -> HashedOptions {
         HashedOptions {
@@ -110,15 +111,15 @@ impl HashedOptions {
         }
     }
 
-    /// Returns the same with another form. What there cannot be is refused when a keyspace is
-    /// created: λ that is no power of two, or a trie in a bundle.
+    /// Sets the form. Creating a keyspace fails for an invalid form: a λ that is not a power of
+    /// two, or a bundle indexed by a trie.
     #[must_use]
     pub fn form(self, form: HashedForm) -> HashedOptions {
         HashedOptions { form, ..self }
     }
 
-    /// Returns those of a keyspace in a hashed structure that its options do not name: only tests
-    /// have any.
+    /// Returns the options for a hashed keyspace whose own options do not describe the hashed
+    /// structure; this happens only in tests.
     pub(crate) fn unnamed() -> HashedOptions {
         #[cfg(test)]
         return HashedOptions::default().form(UNNAMED.get());
@@ -126,7 +127,7 @@ impl HashedOptions {
         HashedOptions::default()
     }
 
-    /// Fails unless there is such a structure.
+    /// Fails unless these options are valid.
     pub(crate) fn validate(&self) -> Result<()> {
         let options = hashed::HashedOptions {
             index: self.index,
@@ -136,8 +137,8 @@ impl HashedOptions {
         Ok(options.validate()?)
     }
 
-    /// Reads `index=pachash` or `index=trie`, and `form=silt`, `form=boa` with `lambda=16` and
-    /// `refined=yes`, or `form=bot` with `lambda=16`; nothing is the default.
+    /// Parses `index=pachash` or `index=trie`, and `form=silt`, `form=boa` with `lambda=16` and
+    /// `refined=yes`, or `form=bot` with `lambda=16`. Missing options have their defaults.
     pub(crate) fn parse(text: &str) -> Result<HashedOptions> {
         let mut options = HashedOptions::default();
         let (mut form, mut lambda, mut refined) = (None, None, None);

@@ -1,4 +1,4 @@
-//! Walks over keys and values.
+//! Ordered iterators over keys and values.
 
 #[cfg(doc)]
 use crate::Error;
@@ -14,31 +14,31 @@ use std::fmt;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
-/// An iterator over keys and values as of the moment it was created, from either end. Writes go on
-/// meanwhile. It holds no memory but a few records ahead.
+/// A double-ended iterator over keys and values, which sees the commits that were visible at its
+/// creation. Concurrent writes do not affect it. It buffers a few records ahead and no more.
 pub struct Iter {
     keyspace: OpenKeyspace,
     pinned: Arc<Pinned>,
     range: KeyRange,
     front: Option<Scan>,
-    /// Apart, for most walks have none.
+    /// Boxed, because most iterators never use it.
     back: Option<Box<Scan>>,
-    /// The last keys that either end has handed out, empty before the first: the ends have met when
-    /// they cross.
+    /// The last key that each end has returned; empty before the first. The iterator ends when they
+    /// cross.
     front_key: Vec<u8>,
     back_key: Vec<u8>,
-    /// Whether the front is before its key, not behind it: there was a seek, and nothing was
-    /// handed out since.
+    /// Whether the front is positioned before its key: a seek happened and no record was returned
+    /// since.
     sought: bool,
     is_over: bool,
     leaves_out_long_values: bool,
-    /// Records that the statistics know of.
+    /// Records that the statistics include.
     told: u64,
-    /// Records that the statistics do not know of yet.
+    /// Records that the statistics do not include yet.
     untold: u64,
 }
 
-/// Records after which the statistics are told of them.
+/// Number of records after which an iterator updates the statistics.
 const TOLD_AT_ONCE: u64 = 64;
 
 impl fmt::Debug for Iter {
@@ -50,9 +50,9 @@ impl fmt::Debug for Iter {
     }
 }
 
-/// The tree's range for bounds on a keyspace's keys.
+/// Converts bounds on the keys of a keyspace to a range of tree keys.
 pub(crate) fn bounds<K: AsRef<[u8]>>(definition: &Definition, range: &impl RangeBounds<K>) -> KeyRange {
-    // The first key behind another is the same key with a zero byte.
+    // The immediate successor of a key is the key followed by a zero byte.
     let behind = |key: &K| {
         let mut key = format::tree_key(&definition.prefix, key.as_ref());
         key.push(0);
@@ -72,16 +72,16 @@ pub(crate) fn bounds<K: AsRef<[u8]>>(definition: &Definition, range: &impl Range
     KeyRange::new(&low, Some(&high))
 }
 
-/// The first key behind all that begin with some bytes; none if there is no such key.
+/// Returns the first key after all keys with a prefix; `None` if there is no such key.
 pub(crate) fn behind_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
-    // Counted up as a number; bytes of all ones have no successor of their length.
+    // Incremented as a number; a prefix of 0xff bytes only has no successor of its length.
     let kept = prefix.iter().rposition(|&byte| byte != 0xff)?;
     let mut high = prefix[..=kept].to_vec();
     *high.last_mut().expect("it has a byte that is not all ones") += 1;
     Some(high)
 }
 
-/// The tree's range of the keys that begin with some bytes.
+/// Returns the range of tree keys for the keys with a prefix.
 pub(crate) fn prefixed(definition: &Definition, prefix: &[u8]) -> KeyRange {
     let high = behind_prefix(prefix);
     let high = high.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
@@ -108,12 +108,12 @@ impl Iter {
         }
     }
 
-    /// Moves the front to the first key at or above `key`. The back stays where it is: it ends at
-    /// that key.
+    /// Moves the front to the first key at or above `key`. The back stays in place, and still ends
+    /// the iteration there.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) {
         let key = format::tree_key(&self.keyspace.definition.prefix, key.as_ref());
         if std::mem::replace(&mut self.is_over, self.range.is_empty()) && self.back.is_some() {
-            // It may have read a key that it has not handed out, for the front had that.
+            // The back may have read and dropped a key because the front had already returned it.
             self.back = None;
             if !self.back_key.is_empty() {
                 self.range = KeyRange::new(&self.range.low, Some(&self.back_key));
@@ -126,7 +126,7 @@ impl Iter {
         let engine = &self.keyspace.shared.engine;
         let structure = self.keyspace.definition.structure;
         if self.keyspace.definition.require_order().is_err() {
-            // The next step says so.
+            // The next step reports the error.
             return;
         }
         let begin = || {
@@ -141,8 +141,8 @@ impl Iter {
         self.front.get_or_insert_with(begin).seek(&key);
     }
 
-    /// Returns the next key and value without copying them; they are borrowed until the next call.
-    /// For scans that look at many records and keep few.
+    /// Returns the next key and value without copying them, borrowed until the next call. For scans
+    /// that examine many records and keep few.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -160,8 +160,8 @@ impl Iter {
     /// ```
     ///
     /// # Errors
-    /// As the walk's other steps: see [`Keyspace::get`](crate::Keyspace::get). Asked again, it
-    /// tries again; after [`Error::BadBase`] it goes on behind that key.
+    /// As [`Keyspace::get`](crate::Keyspace::get). The next call retries; after [`Error::BadBase`]
+    /// it continues after that key.
     pub fn lend(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         self.step(Direction::Forward)
     }
@@ -236,8 +236,8 @@ impl Iter {
         Ok(Some((&key[definition.prefix.len()..], value)))
     }
 
-    /// Hands out values that are longer than 1 KiB as empty ones, and does not read those that lie
-    /// outside leaves: for walks that look at keys, and at values where they are short.
+    /// Returns values longer than 1 KiB as empty values, and does not read values outside leaves.
+    /// For scans that need keys and short values only.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -266,8 +266,8 @@ impl Iter {
         }
     }
 
-    /// Returns an iterator over the keys alone, from either end. Values are not copied, and those
-    /// that lie outside leaves are not read.
+    /// Returns a double-ended iterator over the keys only. It does not copy values or read values
+    /// outside leaves.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -285,7 +285,7 @@ impl Iter {
         Keys(self.without_long_values())
     }
 
-    /// Returns an iterator over the values alone, in the order of their keys, from either end.
+    /// Returns a double-ended iterator over the values only, in key order.
     #[must_use]
     pub fn values(self) -> Values {
         Values(self)

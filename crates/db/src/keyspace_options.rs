@@ -1,18 +1,18 @@
-//! What a keyspace is created with.
+//! Options of a new keyspace.
 
 use crate::levels_options::Structure;
 use crate::{Error, Result};
 use alluvium_storage::Codec;
 
-/// How pages of a keyspace are compressed on disk.
+/// Compression of a keyspace's pages on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Compression {
-    /// As they are.
+    /// No compression.
     #[default]
     None,
-    /// LZ4: half the space where there is something to gain, little work.
+    /// LZ4: about half the space for compressible data, at little processor time.
     Lz4,
-    /// Zstandard: less space, more work.
+    /// Zstandard: less space than LZ4, more processor time.
     Zstd,
 }
 
@@ -45,44 +45,44 @@ impl From<Codec> for Compression {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KeyspaceOptions {
-    /// How pages are compressed on disk.
+    /// Compression of pages on disk.
     pub compression: Compression,
-    /// Values longer than this many bytes are stored outside of leaves; a quarter of a page if
-    /// `None`.
+    /// Length in bytes above which values are stored outside leaves; a quarter of a page if `None`.
     pub value_threshold: Option<u32>,
     /// Name of the merge operator: `add`, `append`, `minimum`, `maximum`, or one that the program
-    /// has registered. Creating a keyspace with another name fails.
+    /// has registered. Creating a keyspace with any other name fails.
     pub merge_operator: Option<String>,
-    /// Name of a registered compaction filter. A snapshot that is taken during a compaction may see
-    /// values from before and from after the filter.
+    /// Name of a registered compaction filter. A snapshot taken during a compaction may see some
+    /// values before and some after the filter was applied.
     pub compaction_filter: Option<String>,
-    /// The structure that it is in.
+    /// Structure that stores the keyspace.
     pub structure: Structure,
 }
 
 impl KeyspaceOptions {
-    /// Returns the defaults: no compression, no merge operator, no compaction filter.
+    /// Returns the defaults: the tiered tree, no compression, no merge operator, no compaction
+    /// filter.
     #[must_use]
     pub fn new() -> KeyspaceOptions {
         KeyspaceOptions::default()
     }
 
-    /// Sets how pages are compressed on disk.
+    /// Sets the compression of pages on disk.
     #[must_use]
     pub fn compression(mut self, compression: Compression) -> KeyspaceOptions {
         self.compression = compression;
         self
     }
 
-    /// Sets the length in bytes above which values are stored outside of leaves, so that
-    /// compactions do not copy them.
+    /// Sets the length in bytes above which values are stored outside leaves, where compactions do
+    /// not copy them.
     #[must_use]
     pub fn value_threshold(mut self, bytes: u32) -> KeyspaceOptions {
         self.value_threshold = Some(bytes);
         self
     }
 
-    /// Sets the structure.
+    /// Sets the structure that stores the keyspace.
     #[must_use]
     pub fn structure(mut self, structure: Structure) -> KeyspaceOptions {
         self.structure = structure;
@@ -96,7 +96,7 @@ impl KeyspaceOptions {
         self
     }
 
-    /// Fails unless the options that a keyspace has are those that were asked for.
+    /// Fails unless the existing options equal the requested ones.
     pub(crate) fn require(&self, keyspace: &str, asked: &KeyspaceOptions) -> Result<()> {
         let name = |name: &Option<String>| format!("{name:?}");
         let threshold = |options: &KeyspaceOptions| format!("{:?}", options.value_threshold);

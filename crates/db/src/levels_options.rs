@@ -1,4 +1,4 @@
-//! Which structure a keyspace is in, and how that is built.
+//! The structure of a keyspace and its options.
 
 use crate::structure::Structure as Kind;
 use crate::{Error, HashedOptions, PagedOptions, Result};
@@ -6,7 +6,7 @@ use alluvium_trees::levels::{Fanout, Policy, SameScan, Stitching};
 use std::fmt;
 use std::str::FromStr;
 
-/// The structure that a keyspace is in.
+/// The data structure that stores a keyspace.
 ///
 /// ```
 /// use alluvium::{KeyspaceOptions, LevelsOptions, Structure};
@@ -19,42 +19,41 @@ use std::str::FromStr;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Structure {
-    /// The tiered tree: the best for nearly everything.
+    /// The tiered tree: the best choice for nearly all workloads.
     #[default]
     Tiered,
-    /// Runs on levels, merged by a policy of one's choice. A store has one such structure, whose
-    /// options all keyspaces in it share.
+    /// Sorted runs on levels, merged by a chosen policy. A store has one such structure; all its
+    /// keyspaces share the options.
     Levels(LevelsOptions),
-    /// Records found by a hash of their key: for point lookups with little memory. A store has one
-    /// such structure, whose options all keyspaces in it share.
+    /// Records located by a hash of their key, for point lookups with little memory. A store has
+    /// one such structure; all its keyspaces share the options.
     ///
-    /// Its keys have no order. Walks over ranges, [`first`](crate::Keyspace::first) and deletes of
-    /// ranges fail with [`Error::NotOrdered`], in transactions too.
-    /// [`unordered`](crate::Keyspace::unordered) walks over all keys, each once, and can go on
-    /// behind any of them; a range of all keys is deleted.
+    /// Keys have no order. Range scans, [`first`](crate::Keyspace::first) and range deletes fail
+    /// with [`Error::NotOrdered`], also in transactions. [`unordered`](crate::Keyspace::unordered)
+    /// visits each key once and can resume after any key; a range delete of all keys is allowed.
     ///
-    /// Snapshots hold as in every other structure. A [`Snapshot`](crate::Snapshot), named or not,
-    /// a walk and a transaction see the keyspace as it was at one commit, together with all other
-    /// keyspaces, for as long as they are open. Merges keep the versions that any of them sees, and
-    /// drop them when all have ended. A batch or a transaction across structures is whole or
-    /// absent.
+    /// Snapshots work as in every other structure. A [`Snapshot`](crate::Snapshot), named or not,
+    /// an iterator and a transaction see the keyspace at one commit, together with all other
+    /// keyspaces, for as long as they are open. Merges keep the versions that are visible to any of
+    /// them, and drop a version when its last reader ends. Batches and transactions across
+    /// structures are atomic.
     Hashed(HashedOptions),
-    /// A map in memory, of at most this number of bytes: keys, values and what finds them. It is
-    /// neither logged nor checkpointed, and empty when the store is opened again. Everything else
-    /// is as in other structures: order, snapshots, transactions, batches that are seen whole or
-    /// not at all. A store has one such structure, whose bytes all keyspaces in it share.
+    /// A map in memory, limited to this number of bytes for keys, values and its index. It is
+    /// neither logged nor checkpointed, and empty after the store is opened again. Otherwise it
+    /// behaves like the other structures: keys are ordered, and snapshots, transactions and atomic
+    /// batches work. A store has one such structure; all its keyspaces share the limit.
     Volatile(u64),
-    /// Pages in a file of their own, written in place: a Bε-tree or a B⁺-tree. For keys that are
-    /// written over again and again, or that are few. A store has one such structure, whose options
-    /// all keyspaces in it share.
+    /// Pages in a separate file, updated in place: a Bε-tree or a B⁺-tree. For keys that are
+    /// overwritten often, and for small key sets. A store has one such structure; all its keyspaces
+    /// share the options.
     Paged(PagedOptions),
 }
 
-/// The least that a volatile keyspace may have.
+/// Minimum size of a volatile keyspace, in bytes.
 const LEAST_VOLATILE: u64 = 64 << 10;
 
-/// How runs on levels are merged: larger numbers make writes cheaper and reads dearer in a SAMT,
-/// and the reverse elsewhere.
+/// Merge policy of the runs on levels. In a SAMT, larger numbers make writes cheaper and reads more
+/// expensive; in the other policies the reverse.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LevelsOptions {
     pub(crate) policy: Policy,
@@ -63,7 +62,7 @@ pub struct LevelsOptions {
     defragment_percent: u32,
 }
 
-/// Which leaves merges take over instead of copying them.
+/// Determines the leaves that a merge reuses instead of copying them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Stitch {
     threshold: u32,
@@ -71,11 +70,11 @@ struct Stitch {
     always: u32,
 }
 
-/// The largest threshold: a larger one means that everything is copied.
+/// The largest threshold that enables stitching; `u32::MAX` copies everything.
 const MOST: u32 = u32::MAX - 1;
 
 impl LevelsOptions {
-    /// Returns the options of a SAMT: `k` runs of a level become one of the next.
+    /// Returns the options of a SAMT: `k` runs of a level are merged into one run of the next.
     #[must_use]
     pub fn samt(k: u32) -> LevelsOptions {
         let fanout = Fanout {
@@ -85,30 +84,31 @@ impl LevelsOptions {
         LevelsOptions::of(Policy::Samt([fanout].into()))
     }
 
-    /// Returns the options of an R-COLA: one run on each level, which takes `ratio - 1` merges
-    /// before it sinks.
+    /// Returns the options of an R-COLA: one run on each level, which absorbs `ratio - 1` merges
+    /// before it moves down.
     #[must_use]
     pub fn cola(ratio: u32) -> LevelsOptions {
         LevelsOptions::of(Policy::Cola { ratio })
     }
 
-    /// Returns the options of one run on each level, each `ratio` times as large as the one above.
+    /// Returns the options of a leveled structure: one run on each level, `ratio` times as large as
+    /// the level above.
     #[must_use]
     pub fn leveled(ratio: u32) -> LevelsOptions {
         LevelsOptions::of(Policy::Leveled { ratio })
     }
 
-    /// Returns the options of runs that are merged only when a user asks for it.
+    /// Returns the options of runs that are merged only by an explicit compaction.
     #[must_use]
     pub fn never() -> LevelsOptions {
         LevelsOptions::of(Policy::Never)
     }
 
-    /// Has merges take over, unread, more than `threshold` leaves in a row to which no other run
-    /// has a key: *f* of a VT-tree. What is written in order is then written once. Scans of what is
-    /// written at random seek more often the smaller it is. Indexes then say the first and the last
-    /// key of each leaf, which takes the bytes of two keys, an eighth of a leaf at most. Without it
-    /// everything is copied.
+    /// Lets merges reuse, without reading them, sequences of more than `threshold` leaves in which
+    /// no other run has a key: *f* of a VT-tree. Data that is written in key order is then written
+    /// only once. The smaller the threshold, the more often scans of randomly written data seek.
+    /// The index then stores the first and the last key of each leaf, which costs the bytes of two
+    /// keys, at most an eighth of a leaf. Without this option every leaf is copied.
     ///
     /// ```
     /// use alluvium::{LevelsOptions, Structure};
@@ -127,8 +127,8 @@ impl LevelsOptions {
         }
     }
 
-    /// Has merges keep keys together that begin with the same `bytes`, such as the pages of one
-    /// file, instead of taking leaves over that part them. Turns stitching on.
+    /// Keeps keys with the same first `bytes` together, such as the pages of one file: merges do
+    /// not reuse leaves where that would separate such keys. Enables stitching.
     #[must_use]
     pub fn scan_unit(self, bytes: u32) -> LevelsOptions {
         let stitch = self.stitch.unwrap_or(Stitch::at(0));
@@ -141,8 +141,8 @@ impl LevelsOptions {
         }
     }
 
-    /// Has merges take over more than `leaves` in a row even if that parts keys of one scan unit.
-    /// Turns stitching on.
+    /// Lets merges reuse sequences of more than `leaves` leaves even if that separates keys of one
+    /// scan unit. Enables stitching.
     #[must_use]
     pub fn always_stitch(self, leaves: u32) -> LevelsOptions {
         let stitch = self.stitch.unwrap_or(Stitch::at(0));
@@ -155,10 +155,10 @@ impl LevelsOptions {
         }
     }
 
-    /// Has merges that copy a record copy its value along, if that is kept apart from its leaf. The
-    /// values of a run lie in the order of their keys then, so that scans need not seek for each;
-    /// with [`LevelsOptions::stitch`], those of leaves that are taken over stay where they are.
-    /// Without it a long value is written once, and stays where it was written first.
+    /// Lets merges move values that are stored outside leaves along with their records. The values
+    /// of a run are then stored in key order, so that scans do not seek for each of them. With
+    /// [`LevelsOptions::stitch`], the values of reused leaves stay where they are. Without this
+    /// option a long value is written once and never moved.
     #[must_use]
     pub fn move_values(self) -> LevelsOptions {
         LevelsOptions {
@@ -167,9 +167,9 @@ impl LevelsOptions {
         }
     }
 
-    /// Has the background write runs again in which scans seek, once they have paid as much for
-    /// that as it costs. It writes at most `percent` hundredths, up to 100, of what else was
-    /// written since the store was opened.
+    /// Lets background work rewrite a run in which scans seek, once the scans have spent as much on
+    /// seeks as the rewrite costs. These rewrites are limited to `percent` percent, at most 100, of
+    /// all other bytes written since the store was opened.
     ///
     /// ```
     /// use alluvium::{LevelsOptions, Structure};
@@ -193,7 +193,8 @@ impl LevelsOptions {
         }
     }
 
-    /// Returns what is said to the structure. The bytes of a unit are those of users' keys.
+    /// Returns the stitching options of the structure. A scan unit is counted in bytes of the
+    /// user's key.
     pub(crate) fn stitching(&self) -> Stitching {
         let stitch = self.stitch.unwrap_or(Stitch::at(u32::MAX));
         Stitching {
@@ -237,7 +238,7 @@ impl Stitch {
 }
 
 impl Structure {
-    /// Returns which structure it is.
+    /// Returns the kind of the structure.
     pub(crate) fn kind(&self) -> Kind {
         match self {
             Structure::Tiered => Kind::Tiered,
@@ -248,8 +249,7 @@ impl Structure {
         }
     }
 
-    /// Returns a structure of a kind that is built with these options; none of a kind that no
-    /// option chooses.
+    /// Parses the options of a structure of this kind; `None` if no option chooses the kind.
     pub(crate) fn of(kind: Kind, options: &str) -> Result<Option<Structure>> {
         Ok(Some(match kind {
             Kind::Tiered if options.is_empty() => Structure::Tiered,
@@ -267,7 +267,7 @@ impl Structure {
         }))
     }
 
-    /// Returns what it is built with, as [`Structure::of`] reads it; none if there is no choice.
+    /// Returns the options as [`Structure::of`] parses them; `None` if the structure has none.
     pub(crate) fn built_with(&self) -> Option<String> {
         match self {
             Structure::Tiered => None,
@@ -278,7 +278,7 @@ impl Structure {
         }
     }
 
-    /// Returns how levels are built, if it is levels.
+    /// Returns the options of levels, or their defaults for other structures.
     pub(crate) fn levels(&self) -> LevelsOptions {
         match self {
             Structure::Levels(options) => options.clone(),
@@ -286,7 +286,7 @@ impl Structure {
         }
     }
 
-    /// Returns how the hashed structure is built, if it is hashed.
+    /// Returns the options of the hashed structure, or their defaults for other structures.
     pub(crate) fn hashed(&self) -> HashedOptions {
         match self {
             Structure::Hashed(options) => options.clone(),
@@ -294,7 +294,7 @@ impl Structure {
         }
     }
 
-    /// Returns how pages are laid out, if it is pages.
+    /// Returns the options of pages, or their defaults for other structures.
     pub(crate) fn paged(&self) -> PagedOptions {
         match self {
             Structure::Paged(options) => *options,
@@ -302,7 +302,7 @@ impl Structure {
         }
     }
 
-    /// Returns the bytes that it may have, if it is volatile.
+    /// Returns the size limit in bytes of a volatile structure.
     pub(crate) fn volatile(&self) -> Option<u64> {
         match self {
             Structure::Volatile(bytes) => Some(*bytes),
@@ -310,7 +310,7 @@ impl Structure {
         }
     }
 
-    /// Fails unless all its numbers are ones that it can work with.
+    /// Fails unless all options are within their bounds.
     pub(crate) fn validate(&self) -> Result<()> {
         match self {
             Structure::Hashed(options) => options.validate(),
@@ -349,15 +349,13 @@ impl fmt::Display for Structure {
 impl FromStr for Structure {
     type Err = Error;
 
-    /// Reads `tiered`, `hashed`, `hashed,index=trie`, `hashed,form=boa,lambda=16,refined=yes`,
-    /// `hashed,form=bot,lambda=16`,
-    /// `volatile,bytes=64M`, `levels`, `levels,k=4`, or `levels,` and a policy: `samt,k=4`,
-    /// `cola,r=3`, `leveled,r=10`, `never`.
-    /// Behind a policy may stand what is stitched: `,f=3,scan=8,always=2048`, that values move with
-    /// their records: `,values=moved`, and the share of what is written that is for scans:
-    /// `,defragment=20`.
-    /// Or `paged`, `paged,bplus`, or `paged,beps,node=16384,epsilon=0.8,key=64,value=128`, behind
-    /// which may stand `,merge`; ε may be `adaptive`.
+    /// Parses `tiered`, `hashed`, `hashed,index=trie`, `hashed,form=boa,lambda=16,refined=yes`,
+    /// `hashed,form=bot,lambda=16`, `volatile,bytes=64M`, `levels`, `levels,k=4`, or `levels,` and
+    /// a policy: `samt,k=4`, `cola,r=3`, `leveled,r=10`, `never`. A policy may be followed by
+    /// stitching options, `,f=3,scan=8,always=2048`; by `,values=moved` for values that move with
+    /// their records; and by the limit of rewrites for scans, `,defragment=20`. Also parses
+    /// `paged`, `paged,bplus`, or `paged,beps,node=16384,epsilon=0.8,key=64,value=128`, optionally
+    /// followed by `,merge`; ε may be `adaptive`.
     fn from_str(text: &str) -> Result<Structure> {
         each_once(text)?;
         let (name, options) = text.split_once(',').unwrap_or((text, ""));
@@ -386,7 +384,7 @@ impl FromStr for Structure {
     }
 }
 
-/// Fails where nothing stands between two commas, or something is said twice.
+/// Fails if an option is empty or occurs twice.
 fn each_once(text: &str) -> Result<()> {
     let bad = |why: String| Error::BadOption {
         option: "structure",
@@ -408,7 +406,7 @@ fn each_once(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Reads a number of bytes, behind which K, M, G or T may stand for powers of 1024.
+/// Parses a number of bytes with an optional suffix K, M, G or T for powers of 1024.
 fn bytes_of(text: &str) -> Option<u64> {
     let units = ["K", "M", "G", "T"].iter().zip([10, 20, 30, 40]);
     let found = units

@@ -1,4 +1,4 @@
-//! A write-optimised key-value store: one number for its memory, no stalls, whole after any crash.
+//! A write-optimised key-value store with one memory limit, no write stalls, and crash recovery.
 //!
 //! ```
 //! # let place = tempfile::tempdir().unwrap();
@@ -34,35 +34,35 @@
 //! | keys of several typed parts | [`keys`] |
 //! | numbers about the store | [`Db::stats`], [`Db::outline`] |
 //!
-//! The repository's `docs` explain durability, memory, operation and what is tested.
+//! The `docs` directory of the repository covers durability, memory, operation and testing.
 //!
 //! # For contributors
 //!
-//! *Knows*: keyspaces, commits and their order, the positions that readers hold in it, background
-//! threads, one memory budget.
+//! *Knows*: keyspaces, commits and their order, the sequence numbers that readers pin, background
+//! threads, the memory budget.
 //!
-//! *Does not know*: what pages and log segments hold; networks, file systems. (`options.rs` sizes
-//! them, and [`simulation`] names them for tests.)
+//! *Does not know*: the contents of pages and log segments; networks; file systems. (`options.rs`
+//! chooses their sizes, and [`simulation`] names them for tests.)
 //!
-//! *Read in this order*, each above what the next ones use: `open.rs`, `restore.rs` and
-//! `repair.rs`; [`Transaction`] (`transaction/`); [`Db`] (`db.rs`); [`WriteSet`] (`write_set/`),
-//! [`Reads`] (`reads.rs`) and `snapshot.rs`; [`Keyspace`] (`keyspace/`); `futures/`, `iter.rs`,
-//! `changes.rs`; `pin.rs` and `shared.rs` (what handles share); `committer.rs`, `reactor.rs`,
-//! `worker.rs` and `caps.rs` (threads); [`WriteBatch`] (`batch.rs`); `engine/`, which does the work
-//! without threads; `lock_manager/`, `locks/`, `footprint.rs`, `ranges.rs`,
+//! *Read in this order*, from the public interface down: `open.rs`, `restore.rs` and `repair.rs`;
+//! [`Transaction`] (`transaction/`); [`Db`] (`db.rs`); [`WriteSet`] (`write_set/`), [`Reads`]
+//! (`reads.rs`) and `snapshot.rs`; [`Keyspace`] (`keyspace/`); `futures/`, `iter.rs`, `changes.rs`;
+//! `pin.rs` and `shared.rs` (state shared by all handles); `committer.rs`, `reactor.rs`,
+//! `worker.rs` and `caps.rs` (threads); [`WriteBatch`] (`batch.rs`); `engine/`, the engine proper,
+//! which starts no threads; `lock_manager/`, `locks/`, `footprint.rs`, `ranges.rs`,
 //! `transaction_options.rs`; [`Options`] (`options.rs`, `scale.rs`, `machine.rs`, [`devices`]);
-//! `catalog.rs`, `manifest/`, `format.rs`, `fault.rs` (mistakes that tests plant), `structure.rs`,
+//! `catalog.rs`, `manifest/`, `format.rs`, `fault.rs` (faults that tests inject), `structure.rs`,
 //! `keyspace_options.rs`, `levels_options.rs`, `paged_options.rs`. No two modules import each
 //! other.
 //!
-//! Invariants (the engine's are in its header):
+//! Invariants (those of the engine are in its module header):
 //!
-//! - **A1** A handle works or fails with a typed error: what another handle closes or drops never
-//!   makes it panic.
-//! - **A2** An error is returned before anything was changed, or the store takes no more writes
-//!   until it is opened again.
+//! - **A1** A handle works or fails with a typed error. It never panics because another handle
+//!   closed the store or dropped a keyspace.
+//! - **A2** An error either leaves the store unchanged, or stops all writes until the store is
+//!   opened again.
 
-// Tests inside the crate share files with those outside of it.
+// Unit tests share source files with the integration tests, which import `alluvium`.
 #[cfg(all(test, not(alluvium_model_check)))]
 extern crate self as alluvium;
 
@@ -182,12 +182,12 @@ pub use value::Value;
 pub use workload::{HourSeen, KeyspaceSeen};
 pub use write_set::{OwnWrite, WriteSet, WriteSetIter};
 
-/// The program of the README, compiled by its tests.
+/// Compiles and runs the examples of the README as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
 
-/// The programs of the page about transactions.
+/// Compiles and runs the examples of the page about transactions as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/transactions.md")]
 struct TransactionsPage;

@@ -1,23 +1,23 @@
-//! What an opening missed at the end of the log.
+//! Commits missing at the end of the log when the store was opened.
 
 use alluvium_storage::log::LostTail;
 use std::fmt;
 
-/// Commits that were written to the log and were gone when the store was opened.
+/// Commits that had been written to the log but were missing when the store was opened.
 ///
-/// After a loss of power that is as it should be for what was not durable yet, at most the last
-/// second. After anything else it is damage: of a store that was copied after its process had
-/// died, for example, or of a file of the log that was removed.
-/// [`Db::lost_commits`](crate::Db::lost_commits) returns it.
+/// After a loss of power this is expected for commits that were not durable, at most the last
+/// second of them. In any other case it is damage: the store was copied after its process had died,
+/// for example, or a log file was removed. [`Db::lost_commits`](crate::Db::lost_commits) returns
+/// it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LostCommits {
-    /// The last commit that the store holds.
+    /// Sequence number of the last commit that the store contains.
     pub last: u64,
-    /// The highest commit that is known to have been written; none if a file of the log is gone and
-    /// what it held is not known.
+    /// Highest sequence number known to have been written; `None` if a log file is missing and its
+    /// contents are unknown.
     pub written: Option<u64>,
-    /// Where the first of them most likely stood, and what was found there.
+    /// Most likely position of the first missing commit, and what was found there.
     pub place: String,
 }
 

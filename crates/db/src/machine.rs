@@ -1,14 +1,14 @@
-//! What the machine is like: memory, processors, the time.
+//! Properties of the machine: memory, processors, time.
 
 use alluvium_base::MIB;
 use alluvium_device::machine;
 pub(crate) use alluvium_device::machine::stand_back;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The least memory that a store works with, in bytes.
+/// Minimum memory limit of a store, in bytes.
 pub const MIN_MEMORY: u64 = 16 * MIB;
 
-/// Returns the bytes of memory that a store takes by default on this machine.
+/// Returns the default memory limit of a store on this machine, in bytes.
 ///
 /// ```
 /// assert!(alluvium::default_memory() >= alluvium::MIN_MEMORY);
@@ -18,14 +18,13 @@ pub fn default_memory() -> u64 {
     budget(machine::memory(), machine::container_memory())
 }
 
-/// What a container has beyond a store's memory and a quarter of it: for the program, and for pages
-/// of files that count as the container's.
+/// Bytes of a small container that are left to the program and to cached file pages, in addition to
+/// a quarter of the store's memory.
 const BESIDE: u64 = 48 * MIB;
 
-/// Returns a quarter of the machine's memory, which others use as well, or half of a container's,
-/// which is there for this one program: whichever is less. Of a container under 128 MiB it is less
-/// than half, so that the store and what stands beside it fit; it is never below the least that a
-/// store works with.
+/// Returns the lower of a quarter of the machine's memory, which other programs share, and half of
+/// the container's memory, which belongs to this program. In a container below 128 MiB the share is
+/// less than half, so that store and program fit. The result is at least [`MIN_MEMORY`].
 fn budget(machine: Option<u64>, container: Option<u64>) -> u64 {
     let of_container = |bytes: u64| (bytes / 2).min(bytes.saturating_sub(BESIDE) / 5 * 4);
     let parts = [machine.map(|bytes| bytes / 4), container.map(of_container)];
@@ -33,12 +32,12 @@ fn budget(machine: Option<u64>, container: Option<u64>) -> u64 {
     least.unwrap_or(256 * MIB).max(MIN_MEMORY)
 }
 
-/// Returns how many threads work in the background by default.
+/// Returns the default number of background workers.
 pub(crate) fn workers() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).clamp(1, 4))
 }
 
-/// Milliseconds since 1970.
+/// Returns the current time in milliseconds since 1970.
 pub(crate) fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(0, |since| since.as_millis() as u64)

@@ -1,4 +1,4 @@
-//! Opening a store: in its directories, for reading only, or in memory.
+//! Opening a store: in directories, for reading only, or in memory.
 
 use crate::options::{Existing, OpenMode};
 use crate::{Db, Options, Result, place, tiers};
@@ -22,8 +22,8 @@ impl Options {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Storage`](crate::Error::Storage) with what is wrong with the directory, the store,
-    /// or the device; [`Error::BadOption`](crate::Error::BadOption);
+    /// [`Error::Storage`](crate::Error::Storage) for problems of the directory, the store, or the
+    /// device; [`Error::BadOption`](crate::Error::BadOption);
     /// [`Error::NotRegistered`](crate::Error::NotRegistered).
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Db> {
         let path = path.as_ref();
@@ -51,9 +51,9 @@ impl Options {
         Ok(db)
     }
 
-    /// Creates an empty store that lives in memory, for tests of programs that use a store. It has
-    /// no files and is gone when its last handle is dropped. What it stores takes memory beside
-    /// [`Options::memory`]; [`Options::max_bytes`] bounds it.
+    /// Creates an empty store in memory, for tests of programs that use a store. It has no files
+    /// and is discarded when its last handle is dropped. Its data uses memory in addition to
+    /// [`Options::memory`], limited by [`Options::max_bytes`].
     ///
     /// ```
     /// let db = alluvium::Options::new().in_memory()?;
@@ -69,7 +69,7 @@ impl Options {
         Db::open_in(Arc::new(MemoryDirectory::new()), self, Existing::Create)
     }
 
-    /// Opens an existing store for reading only, in directories of the caller's.
+    /// Opens an existing store for reading only, in directories provided by the caller.
     pub(crate) fn read_only_in(&self, directories: &Directories) -> Result<Db> {
         let above = tiers::overlaid(directories)?;
         Db::open_in(above, &self.clone().workers(0), Existing::ReadOnly)

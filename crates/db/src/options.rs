@@ -1,4 +1,4 @@
-//! How a store is opened: every default is right for a machine of which nothing is said.
+//! Options for opening a store. The defaults suit any machine.
 
 use crate::caps::Background;
 use crate::machine::{self, MIN_MEMORY};
@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// When a commit is acknowledged.
+/// The guarantee that must hold before a commit is acknowledged.
 ///
 /// | word | acknowledged once | survives |
 /// |---|---|---|
@@ -27,23 +27,23 @@ use std::time::Duration;
 /// | `Disk` | the log is synced | the loss of power |
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Durability {
-    /// It is visible. It is in the log, too, and as safe as `Process` on Linux, but nothing is
-    /// promised.
+    /// The commit is visible. It is also written to the log and on Linux as safe as `Process`, but
+    /// without a guarantee.
     Memory,
-    /// It survives the death of the process.
+    /// The commit survives the death of the process.
     #[default]
     Process,
-    /// It survives the loss of power.
+    /// The commit survives a loss of power.
     Disk,
 }
 
-/// Bytes of the record cache in a simulation, beside those of its scale.
+/// Size of the record cache in a simulation, in bytes, in addition to the memory of its scale.
 const SIMULATED_RECORDS: u64 = 256 * KIB;
 
-/// What the milliseconds since 1970 are.
+/// Returns the current time in milliseconds since 1970.
 pub(crate) type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// Options for opening a store. All have defaults.
+/// Options for opening a store. Each has a default.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -60,7 +60,7 @@ pub struct Options {
     pub(crate) sync_interval: Duration,
     pub(crate) page_size: Option<u32>,
     pub(crate) device: DeviceProfile,
-    /// Whether what was measured beside the store is taken instead.
+    /// Whether the device profile is read from the stored measurement.
     pub(crate) takes_measured: bool,
     pub(crate) workers: Option<usize>,
     pub(crate) log_limit: Option<u64>,
@@ -75,13 +75,13 @@ pub struct Options {
     pub(crate) clock: Clock,
     pub(crate) scale: Option<Scale>,
     pub(crate) mode: OpenMode,
-    /// Directories of further tiers, as the program gives them.
+    /// Directories and options of the further tiers, as given by the program.
     pub(crate) tiers: Vec<(PathBuf, TierOptions)>,
-    /// The most bytes of each further tier, in the order of the tiers.
+    /// Maximum number of bytes of each further tier, in the order of the tiers.
     pub(crate) tier_limits: Vec<Option<u64>>,
 }
 
-/// Whether a store must exist when it is opened.
+/// Whether the store must already exist when it is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum OpenMode {
@@ -93,8 +93,8 @@ pub enum OpenMode {
     /// Creates a store in a directory that is empty or does not exist.
     New,
     /// Opens an existing store for reading only: see
-    /// [`Db::open_read_only`](crate::Db::open_read_only). It has no background threads, and nothing
-    /// in its directory changes.
+    /// [`Db::open_read_only`](crate::Db::open_read_only). No background threads run, and no file in
+    /// its directory changes.
     ReadOnly,
 }
 
@@ -151,22 +151,22 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Returns the defaults.
+    /// Returns the default options.
     #[must_use]
     pub fn new() -> Options {
         Options::default()
     }
 
-    /// Sets how many bytes of memory the store may use in all, caches and buffers included; at
-    /// least 16 MiB. The default is a quarter of the machine's memory, or half of the container's
-    /// if that is less (a smaller part of a container under 128 MiB).
+    /// Sets the memory limit of the store in bytes, which includes all caches and buffers; at least
+    /// 16 MiB. Default: a quarter of the machine's memory, or half of the container's if that is
+    /// less (a smaller share of a container below 128 MiB).
     #[must_use]
     pub fn memory(mut self, bytes: u64) -> Options {
         self.memory = Some(bytes);
         self
     }
 
-    /// Sets when commits are acknowledged that do not say it themselves. Default:
+    /// Sets the durability of commits that do not choose their own. Default:
     /// [`Durability::Process`].
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Options {
@@ -174,7 +174,7 @@ impl Options {
         self
     }
 
-    /// Sets how long a commit at [`Durability::Process`] may wait for a sync. Default: one second.
+    /// Sets how long a commit at [`Durability::Process`] may stay unsynced. Default: one second.
     #[must_use]
     pub fn sync_interval(mut self, interval: Duration) -> Options {
         self.sync_interval = interval;
@@ -188,12 +188,12 @@ impl Options {
         self
     }
 
-    /// Sets what the device costs: [`devices`](crate::devices) has profiles of kinds of devices.
-    /// Default: [`DeviceProfile::SSD`]. It may change from one opening to the next.
+    /// Sets the cost model of the device: [`devices`](crate::devices) has profiles for kinds of
+    /// devices. Default: [`DeviceProfile::SSD`]. The profile may change between openings.
     ///
-    /// The setup and the time of a byte decide how long new leaves are. With the processor's time,
-    /// they say when a leaf that is looked up often is worth a rewrite. The parallelism decides how
-    /// many reads of 256 KiB scans and compactions have under way.
+    /// The setup time and the time per byte determine the size of new leaves. Together with the
+    /// processor time they determine when a leaf that is looked up often is rewritten. The
+    /// parallelism determines how many reads of 256 KiB scans and compactions keep in flight.
     ///
     /// ```
     /// use alluvium::{DeviceProfile, Options, devices};
@@ -208,9 +208,10 @@ impl Options {
         self
     }
 
-    /// Takes what the device costs from what the command `alluvium probe` has measured and kept in
-    /// the store's directory, as `probe.txt`. Opening fails when it is not there, is damaged, or
-    /// says that a cache has answered in place of the device. A later [`Options::device`] wins.
+    /// Reads the device profile from `probe.txt` in the store's directory, where `alluvium probe`
+    /// stores its measurements. Opening fails if the file is missing or damaged, or if it records
+    /// that a cache answered in place of the device. A later call of [`Options::device`] overrides
+    /// this.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -227,64 +228,64 @@ impl Options {
     }
 
     /// Sets how many background threads may use a processor at the same time. Default: half of the
-    /// processors, from one to four. A few more threads wait for the device most of the time. With
-    /// zero, background work is done by writers when they must, and by
-    /// [`Db::work`](crate::Db::work).
+    /// processors, from one to four. A few more threads exist, which mostly wait for the device.
+    /// With zero, background work is done by [`Db::work`](crate::Db::work), and by writers that
+    /// would otherwise stall.
     #[must_use]
     pub fn workers(mut self, workers: usize) -> Options {
         self.workers = Some(workers);
         self
     }
 
-    /// Sets how many bytes of log may wait for a checkpoint, which bounds the time of an opening
-    /// after a crash. Default: four memtables.
+    /// Sets how many bytes of log may accumulate before a checkpoint, which bounds the recovery
+    /// time after a crash. Default: the size of four memtables.
     #[must_use]
     pub fn log_limit(mut self, bytes: u64) -> Options {
         self.log_limit = Some(bytes);
         self
     }
 
-    /// Sets how many bytes of log are kept for [`Db::changes_since`](crate::Db::changes_since)
-    /// beyond what the store needs, while it is open. Default: none.
+    /// Sets how many bytes of log are retained for [`Db::changes_since`](crate::Db::changes_since)
+    /// beyond what recovery needs, while the store is open. Default: zero.
     #[must_use]
     pub fn keep_log(mut self, bytes: u64) -> Options {
         self.keep_log = bytes;
         self
     }
 
-    /// Sets how many bytes the data may take on disk, in the first directory where there are more.
-    /// Default: all that the disk has.
+    /// Sets the maximum size of the data on disk in bytes; with several tiers, of the data in the
+    /// first directory. Default: the size of the disk.
     #[must_use]
     pub fn max_bytes(mut self, bytes: u64) -> Options {
         self.max_bytes = Some(bytes);
         self
     }
 
-    /// Sets how many bytes of the memory hold single records that are read often; zero turns that
-    /// cache off. Default: as much as is worth it, starting with an eighth of the caches.
+    /// Sets the size of the record cache in bytes, which holds single records that are read often;
+    /// zero disables it. Default: adaptive, starting with an eighth of the cache memory.
     #[must_use]
     pub fn record_memory(mut self, bytes: u64) -> Options {
         self.records = Some(bytes);
         self
     }
 
-    /// Limits what background work takes of the device and the processors. Default: no limits.
+    /// Limits the device bandwidth and processor time of background work. Default: no limits.
     #[must_use]
     pub fn background(mut self, caps: Background) -> Options {
         self.background = caps;
         self
     }
 
-    /// Registers a merge operator, which keyspaces choose by name. A store with keyspaces that use
-    /// it does not open without it.
+    /// Registers a merge operator, which keyspaces choose by name. A store whose keyspaces use it
+    /// cannot be opened without it.
     #[must_use]
     pub fn register_merge_operator(mut self, operator: Arc<dyn Operator>) -> Options {
         self.operators.push(operator);
         self
     }
 
-    /// Registers a compaction filter under a name, which keyspaces choose. A store with keyspaces
-    /// that use it does not open without it.
+    /// Registers a compaction filter, which keyspaces choose by name. A store whose keyspaces use
+    /// it cannot be opened without it.
     #[must_use]
     pub fn register_compaction_filter(mut self, name: &str, filter: Arc<dyn CompactionFilter>) -> Options {
         self.filters.push((name.to_owned(), filter));
@@ -340,12 +341,12 @@ impl Options {
         })
     }
 
-    /// What all of it together may take in memory.
+    /// Returns the memory limit of the whole store, in bytes.
     fn total(&self) -> u64 {
         self.memory.unwrap_or_else(machine::default_memory)
     }
 
-    /// Returns the scale of a store with so much memory.
+    /// Returns the sizes of a store with this memory limit.
     fn scale(&self) -> Result<Scale> {
         let bad = |option, why| Err(Error::BadOption { option, why });
         let memory = self.total();
@@ -358,9 +359,8 @@ impl Options {
             let why = format!("{log} bytes is less than {}, two memtables", 2 * memtable);
             return bad("log limit", why);
         }
-        // When the disk is full, what is in memory can be written out, and so can the deletes that
-        // come then; as much is for compactions. Whatever is written takes a few units of space, be
-        // it ever so little.
+        // On a full disk the reserve still has space to flush memory, to accept deletes, and to
+        // compact. Even the smallest write allocates a few units of space.
         let reserve = 6 * memtable.max(LEAST_RESERVED);
         Ok(Scale {
             id: fastrand::u128(..),
@@ -386,42 +386,42 @@ impl Options {
     }
 }
 
-/// The reserve is at least that for memtables of this many bytes.
+/// Lower bound of the memtable size in the computation of the reserve, in bytes.
 const LEAST_RESERVED: u64 = 2 * MIB;
 
-/// Whether a store must be there, or must not.
+/// Whether the store must already exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Existing {
     Open,
     Create,
     OpenOrCreate,
-    /// It must be there, and nothing of it changes.
+    /// The store must exist, and none of its files changes.
     ReadOnly,
 }
 
-/// Who decides which part of the caches' memory records have.
+/// Policy that determines the record cache's share of cache memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum RecordShare {
-    /// The store, by what saves more reads.
+    /// The store balances the caches so that they save the most reads.
     Balanced,
-    /// The program, in bytes: they stay.
+    /// A fixed size in bytes, set by the program.
     Bytes(u64),
-    /// An advice: this share of both caches, whatever they have together.
+    /// A fixed share of the total size of both caches, set by applied advice.
     Fixed(f64),
 }
 
-/// What the options come to on this machine.
+/// The options as resolved for this machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) scale: Scale,
-    /// What all of it together may take in memory; zero in simulations.
+    /// Memory limit of the whole store, in bytes; zero in simulations.
     pub(crate) memory: u64,
-    /// Bytes of the record cache.
+    /// Size of the record cache in bytes.
     pub(crate) records: u64,
-    /// Who decides how memory is shared between the caches.
+    /// Policy that determines the size of the record cache.
     pub(crate) record_share: RecordShare,
     pub(crate) page_size: PageSize,
-    /// What the device costs.
+    /// Cost model of the device.
     pub(crate) device: DeviceProfile,
     pub(crate) workers: usize,
 }

@@ -1,8 +1,8 @@
-//! What the keys in an outline of the tree stand for.
+//! Decoding of the keys in an outline of the tree.
 
 use crate::format::{self, CATALOG};
 
-/// A key of [`Db::outline`](crate::Db::outline), taken apart.
+/// A decoded key of [`Db::outline`](crate::Db::outline).
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -21,21 +21,21 @@ use crate::format::{self, CATALOG};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutlineKey<'k> {
-    /// A key of the catalog, in which the store keeps its keyspaces and named snapshots.
+    /// A key of the catalog, which stores the keyspaces and named snapshots.
     Catalog(&'k [u8]),
-    /// A user's key.
+    /// A key of a user.
     User {
-        /// The number of the keyspace: see [`Keyspace::number`](crate::Keyspace::number).
+        /// Number of the keyspace: see [`Keyspace::number`](crate::Keyspace::number).
         keyspace: u32,
         /// The key in that keyspace.
         key: &'k [u8],
     },
-    /// Bytes that no key begins with: a separator between keyspaces, or the lowest of all keys.
+    /// Not a prefix of any key: a separator between keyspaces, or the lower bound of all keys.
     Between(&'k [u8]),
 }
 
 impl OutlineKey<'_> {
-    /// Takes a key of an outline apart.
+    /// Decodes a key of an outline.
     #[must_use]
     pub fn of(key: &[u8]) -> OutlineKey<'_> {
         match format::split(key) {

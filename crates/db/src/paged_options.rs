@@ -1,21 +1,21 @@
-//! How a keyspace of pages that are written in place is built.
+//! Options of a keyspace whose pages are updated in place.
 
 use crate::{Error, Result};
 use alluvium_trees::paged::{self, node::Epsilon};
 use std::fmt;
 use std::str::FromStr;
 
-/// Which tree pages form.
+/// Kind of tree that the pages form.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TreeKind {
-    /// A Bε-tree: messages wait in its nodes, and move down many at a time.
+    /// A Bε-tree: nodes buffer messages and flush them down in groups.
     #[default]
     Beps,
-    /// A B⁺-tree: each write goes to its leaf at once.
+    /// A B⁺-tree: each write is applied to its leaf at once.
     Bplus,
 }
 
-/// How pages that are written in place are laid out.
+/// Layout of pages that are updated in place.
 ///
 /// ```
 /// use alluvium::{PagedOptions, Structure};
@@ -29,26 +29,25 @@ pub enum TreeKind {
 pub struct PagedOptions {
     kind: TreeKind,
     node_bytes: u32,
-    /// ε in hundredths; over 100 for one that is none, or that of each node.
+    /// ε in percent; `NO_EPSILON` if it is invalid, `ADAPTIVE` if each node chooses its own.
     epsilon_percent: u32,
     key_bytes: u32,
     value_bytes: u32,
     merging: paged::Merging,
 }
 
-/// What stands for an ε that is none.
+/// Marks an ε outside its bounds, which validation rejects.
 const NO_EPSILON: u32 = u32::MAX;
-/// What stands for an ε of each node.
+/// Marks an ε that each node chooses for itself.
 const ADAPTIVE: u32 = u32::MAX - 1;
-/// The greatest limit of keys: it fits two bytes with the number of a keyspace before the key.
+/// Maximum of the key length limit. The length fits two bytes including the keyspace prefix.
 const MOST_KEY: u32 = 32 << 10;
-/// The most bytes before a key: the number of its keyspace.
+/// Maximum length of the keyspace prefix of a key, in bytes.
 pub(crate) const MOST_PREFIX: usize = 5;
 
 impl Default for PagedOptions {
     fn default() -> PagedOptions {
-        // As long as keys of a tree of its own may be, those of a keyspace may be without what is
-        // put before them.
+        // The default key limit is that of a tree without keyspace prefixes.
         PagedOptions::of_tree(&paged::PagedOptions::default(), 0)
     }
 }
@@ -69,14 +68,14 @@ impl PagedOptions {
         }
     }
 
-    /// Sets the bytes of a node: a power of two from 512 to 65536.
+    /// Sets the node size in bytes: a power of two from 512 to 65536.
     #[must_use]
     pub fn node_bytes(self, node_bytes: u32) -> PagedOptions {
         PagedOptions { node_bytes, ..self }
     }
 
-    /// Sets ε, from 0 to 1, in hundredths: the larger it is, the fewer messages wait in a node, and
-    /// the fewer nodes a lookup reads. Of a B⁺-tree it says nothing.
+    /// Sets ε, from 0 to 1, in steps of 0.01. A larger ε means fewer messages buffered in a node,
+    /// and fewer nodes read by a lookup. Has no effect on a B⁺-tree.
     #[must_use]
     pub fn epsilon(self, epsilon: f64) -> PagedOptions {
         let hundredths = (epsilon * 100.0).round();
@@ -87,8 +86,8 @@ impl PagedOptions {
         }
     }
 
-    /// Has each node choose its ε by itself, from what passes it: lookups ask for more pivots,
-    /// messages for a larger buffer.
+    /// Lets each node choose its ε according to its traffic: lookups favour more pivots, messages a
+    /// larger buffer.
     ///
     /// ```
     /// use alluvium::{PagedOptions, Structure};
@@ -105,23 +104,23 @@ impl PagedOptions {
         }
     }
 
-    /// Sets the longest key, in bytes. Nodes have as much for each of their keys. Longer ones are
-    /// refused when they are written.
+    /// Sets the maximum key length in bytes. Nodes reserve this much for each key. Writes of longer
+    /// keys fail.
     #[must_use]
     pub fn key_bytes(self, key_bytes: u32) -> PagedOptions {
         PagedOptions { key_bytes, ..self }
     }
 
-    /// Sets up to how many bytes the values of a key stay in its node, with a few bytes for each
-    /// of its versions. Nodes have as much for each of their keys; longer ones have pages of their
-    /// own.
+    /// Sets the maximum size in bytes of a key's values inside its node, including a few bytes for
+    /// each version. Nodes reserve this much for each key; longer values are stored in separate
+    /// pages.
     #[must_use]
     pub fn value_bytes(self, value_bytes: u32) -> PagedOptions {
         PagedOptions { value_bytes, ..self }
     }
 
-    /// Has nodes that deletes leave under-full merged with their neighbours, so that pages become
-    /// free. Without it they stay, and later keys near them fill them.
+    /// Merges nodes that deletes have left under-full with their neighbours, which frees pages.
+    /// Without this option they stay and are filled by later keys nearby.
     ///
     /// ```
     /// use alluvium::{PagedOptions, Structure};
@@ -138,18 +137,18 @@ impl PagedOptions {
         }
     }
 
-    /// Returns which tree it is.
+    /// Returns the kind of tree.
     #[must_use]
     pub fn kind(&self) -> TreeKind {
         self.kind
     }
 
-    /// Returns the longest key, in bytes.
+    /// Returns the maximum key length in bytes.
     pub(crate) fn longest_key(self) -> usize {
         self.key_bytes as usize
     }
 
-    /// Returns what is said to the structure, where `prefix` bytes stand before each key.
+    /// Converts to the options of a tree whose keys have a prefix of `prefix` bytes.
     pub(crate) fn tree(self, prefix: usize, buffer_bytes: usize) -> paged::PagedOptions {
         paged::PagedOptions {
             kind: match self.kind {
@@ -172,7 +171,7 @@ impl PagedOptions {
         }
     }
 
-    /// The options that a tree was built with, where `prefix` bytes stand before each key.
+    /// Converts from the options of a tree whose keys have a prefix of `prefix` bytes.
     pub(crate) fn of_tree(tree: &paged::PagedOptions, prefix: usize) -> PagedOptions {
         PagedOptions {
             kind: match tree.kind {
@@ -190,7 +189,7 @@ impl PagedOptions {
         }
     }
 
-    /// Fails unless a tree can be built with them, whatever memory there is.
+    /// Fails unless a tree can be built with these options in any amount of memory.
     pub(crate) fn validate(self) -> Result<()> {
         if self.epsilon_percent > 100 && self.epsilon_percent != ADAPTIVE {
             let why = "it is from 0 to 1, with two digits behind the point, as in epsilon=0.36, or adaptive"
@@ -208,7 +207,7 @@ impl PagedOptions {
         Ok(unbounded.validate()?)
     }
 
-    /// Reads what stands behind `paged,`.
+    /// Parses the options after `paged,`.
     pub(crate) fn parse(text: &str) -> Result<PagedOptions> {
         let bad = |why: String| Error::BadOption {
             option: "structure",

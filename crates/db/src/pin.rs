@@ -1,20 +1,19 @@
-//! Places in the commit order that readers hold.
+//! Pinned sequence numbers of readers.
 
 use crate::shared::Shared;
 use alluvium_base::Sequence;
 use std::sync::Arc;
 
-/// A place in the commit order that a reader reads at: what is seen there is kept until the reader
-/// is done.
+/// A pinned sequence number: the versions visible at it are retained until this is dropped.
 pub(crate) struct Pinned {
     shared: Arc<Shared>,
     at: Sequence,
-    /// The reader's clock, in milliseconds since 1970; the store's if it has none.
+    /// Clock of the reader in milliseconds since 1970; the store's clock if `None`.
     now_ms: Option<u64>,
 }
 
 impl Pinned {
-    /// At what is visible now.
+    /// Pins the newest visible commit.
     pub(crate) fn now(shared: &Arc<Shared>) -> Pinned {
         let at = shared.engine.open_snapshot();
         Pinned {
@@ -24,7 +23,7 @@ impl Pinned {
         }
     }
 
-    /// At a place that is pinned already.
+    /// Pins a sequence number that is already pinned by another reader.
     pub(crate) fn at(shared: &Arc<Shared>, at: Sequence) -> Pinned {
         shared.engine.open_snapshot_at(at);
         Pinned {
@@ -34,13 +33,13 @@ impl Pinned {
         }
     }
 
-    /// The same for a reader by another clock: the time in milliseconds since 1970.
+    /// Sets a fixed clock for the reader, in milliseconds since 1970.
     pub(crate) fn by_clock(mut self, now_ms: u64) -> Pinned {
         self.now_ms = Some(now_ms);
         self
     }
 
-    /// The reader's clock.
+    /// Returns the time by which the reader evaluates expiry.
     pub(crate) fn now_ms(&self) -> u64 {
         self.now_ms.unwrap_or_else(|| self.shared.engine.now_ms())
     }

@@ -1,16 +1,16 @@
-//! The path that a store is opened at, looked at before anything is made there.
+//! Checks of a path before a store is created or opened there.
 
 use crate::Result;
 use alluvium_storage::{Error, superblock};
 use std::path::Path;
 
-/// What a file system has at its root by itself.
+/// Directory that some file systems have at their root.
 const OF_FILE_SYSTEM: &str = "lost+found";
 
-/// Fails where a store cannot be because a file is there.
+/// Fails if the path is a file.
 ///
 /// # Errors
-/// `NotAStore`, which says so.
+/// `NotAStore`, with this reason.
 pub(crate) fn no_file(path: &Path) -> Result<()> {
     match path.metadata() {
         Ok(found) if !found.is_dir() => Err(not_here(
@@ -18,16 +18,16 @@ pub(crate) fn no_file(path: &Path) -> Result<()> {
             "it is a file, and a store is a directory: name the directory of the store, or a path at which nothing is yet"
                 .to_owned(),
         )),
-        // Opening it says what else is wrong.
+        // Other problems are reported when the store is opened.
         _ => Ok(()),
     }
 }
 
-/// Fails where no store may be created: a directory of something else. What files it has, the
-/// store below looks at.
+/// Fails if a store cannot be created in the directory because it contains something else. The
+/// storage layer checks its files.
 ///
 /// # Errors
-/// As [`no_file`]; `NotAStore`, which names what was found.
+/// As [`no_file`]; `NotAStore`, with the names of the entries found.
 pub(crate) fn nothing_else(path: &Path) -> Result<()> {
     no_file(path)?;
     let Ok(entries) = path.read_dir() else {

@@ -1,24 +1,24 @@
-//! How far a long job has come.
+//! Progress of long operations.
 
-/// What a long job says of itself between two of its steps.
+/// Progress of a long operation, reported between its steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// What it is doing.
+    /// Current stage.
     pub stage: Stage,
-    /// Bytes that this stage has done.
+    /// Bytes processed in this stage.
     pub done_bytes: u64,
-    /// Bytes that it has to do in all, as far as is known.
+    /// Estimated total bytes of this stage.
     pub total_bytes: u64,
 }
 
-/// A part of a long job.
+/// Stage of a long operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stage {
-    /// The data goes into another directory.
+    /// Data is copied into another directory.
     Copying,
-    /// The data is read and compared with what it should be.
+    /// Data is read and verified.
     Checking,
 }
 
@@ -31,7 +31,7 @@ impl Progress {
         }
     }
 
-    /// Returns how much of the stage is done, from 0 to 1.
+    /// Returns the completed fraction of the stage, from 0 to 1.
     #[must_use]
     pub fn fraction(&self) -> f64 {
         match self.total_bytes {

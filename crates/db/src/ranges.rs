@@ -1,33 +1,33 @@
-//! Sets of ranges of keys, joined where they meet.
+//! Sets of key ranges; adjacent and overlapping ranges are merged.
 
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// A key of a set. Short ones take no allocation of their own.
+/// Bound of a range. Short keys are stored inline.
 pub(crate) type Key = SmallVec<[u8; 48]>;
 
-/// What a range takes beside its bytes, about.
+/// Approximate overhead of a range beyond its bytes.
 const PER_RANGE: usize = size_of::<Key>() + size_of::<Option<Key>>();
 
-/// Ranges of keys, no two of which meet: their ends by their starts. One without an end has all
-/// keys from its start on.
+/// Disjoint, non-adjacent ranges: upper bounds by lower bounds. A range without an upper bound is
+/// unbounded.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ranges {
     ends: BTreeMap<Key, Option<Key>>,
     bytes: usize,
 }
 
-/// What adding a range has replaced.
+/// Undo record of an insertion.
 #[derive(Clone, Debug)]
 pub(crate) struct Joined {
-    /// Where the joined range begins.
+    /// Lower bound of the merged range.
     start: Key,
     replaced: Vec<(Key, Option<Key>)>,
 }
 
 impl Joined {
-    /// About how many bytes of memory it takes.
+    /// Returns the approximate memory used, in bytes.
     pub(crate) fn memory(&self) -> usize {
         let replaced = self.replaced.iter();
         let replaced = replaced.map(|(start, end)| taken(start, end.as_deref()));
@@ -36,23 +36,23 @@ impl Joined {
 }
 
 impl Ranges {
-    /// How many there are.
+    /// Returns the number of ranges.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// About how many bytes of memory they take.
+    /// Returns the approximate memory used by the ranges, in bytes.
     pub(crate) fn memory(&self) -> usize {
         self.bytes
     }
 
-    /// Adds a range that is not empty, and joins it with those that it meets. Returns how to take
-    /// it back.
+    /// Inserts a non-empty range and merges it with overlapping and adjacent ranges. Returns an
+    /// undo record.
     pub(crate) fn insert(&mut self, start: &[u8], end: Option<&[u8]>) -> Joined {
         debug_assert!(end.is_none_or(|end| start < end), "the range has keys");
         let (mut start, mut end): (Key, Option<Key>) = (Key::from_slice(start), end.map(Key::from_slice));
         let mut replaced = Vec::new();
-        // Of those that begin at or before its end, the last one reaches furthest.
+        // Of the ranges that start at or before its end, the last one extends furthest.
         while let Some((other, other_end)) = self.last_from(end.as_deref())
             && other_end.as_ref().is_none_or(|other_end| *other_end >= start)
         {
@@ -68,7 +68,7 @@ impl Ranges {
         Joined { start, replaced }
     }
 
-    /// Takes the last range back that was added and was not taken back yet.
+    /// Undoes the latest insertion that was not undone yet.
     pub(crate) fn undo(&mut self, joined: Joined) {
         let end = self.ends.remove(&joined.start);
         let end = end.expect("ranges are taken back in the reverse order");
@@ -79,25 +79,25 @@ impl Ranges {
         }
     }
 
-    /// The last range that begins at or before a key; the last of all without one.
+    /// Returns the last range that starts at or before a key; the last of all without a key.
     fn last_from(&self, key: Option<&[u8]>) -> Option<(&Key, &Option<Key>)> {
         let before = key.map_or(Bound::Unbounded, Bound::Included);
         self.ends.range::<[u8], _>((Bound::Unbounded, before)).next_back()
     }
 
-    /// Whether a key lies within one of them.
+    /// Returns whether a range contains a key.
     pub(crate) fn contains(&self, key: &[u8]) -> bool {
         let last = self.last_from(Some(key));
         last.is_some_and(|(_, end)| end.as_deref().is_none_or(|end| key < end))
     }
 
-    /// All of them, in order: start and end.
+    /// Returns the lower and upper bound of each range, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
         self.ends.iter().map(|(start, end)| (&start[..], end.as_deref()))
     }
 }
 
-/// The memory that a range takes.
+/// Returns the memory used by a range, in bytes.
 fn taken(start: &[u8], end: Option<&[u8]>) -> usize {
     PER_RANGE + start.len() + end.map_or(0, <[u8]>::len)
 }

@@ -1,4 +1,4 @@
-//! Waits for the device while tasks sleep.
+//! Threads that wait for the device while tasks sleep.
 
 use alluvium_storage::Watched;
 use parking_lot::{Condvar, Mutex};
@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// The threads of one store that wait for its device, one for each part of it.
+/// The threads that wait for the devices of a store, one for each part of the device.
 #[derive(Debug, Default)]
 pub(crate) struct Reactor {
     state: Mutex<State>,
@@ -19,7 +19,7 @@ struct State {
     is_stopped: bool,
 }
 
-/// One part of the device.
+/// Queue of the thread of one part of the device.
 #[derive(Debug, Default)]
 struct Lane {
     queue: Mutex<Queue>,
@@ -33,7 +33,8 @@ struct Queue {
 }
 
 impl Reactor {
-    /// Sees to it that this is waited for: by a thread, or at once when there can be none.
+    /// Makes a thread wait for these reads; waits on the calling thread if no thread can be
+    /// started.
     pub(crate) fn watch(&self, watched: Watched) {
         match self.lane(watched.home()) {
             Some(lane) => lane.push(watched),
@@ -67,7 +68,7 @@ impl Reactor {
         }
     }
 
-    /// Ends the threads once they have finished what they have.
+    /// Stops the threads after they have completed their reads.
     pub(crate) fn stop(&self) {
         let threads = {
             let mut state = self.state.lock();
@@ -117,8 +118,8 @@ impl Lane {
                 }
                 under_way.append(&mut queue.arrivals);
             }
-            // The oldest: what came later is carried by the same part of the device, and completes
-            // meanwhile.
+            // Waits for the oldest read. Later reads are carried by the same part of the device and
+            // complete in the meantime.
             under_way[0].wait_some();
             under_way.retain(|watched| !watched.settle());
         }

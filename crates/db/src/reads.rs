@@ -1,4 +1,4 @@
-//! Many reads under way for a single thread without an executor.
+//! Many concurrent reads on a single thread without an executor.
 
 use crate::engine::{At, Polled, Tally};
 use crate::pin::Pinned;
@@ -9,12 +9,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::Poll;
 
-/// While it lives, reads that futures of this thread begin are handed to the device together: when
-/// it is dropped, or when the thread waits for the store. Each time the device is told of new reads
-/// costs about as much as a read.
+/// Batches the device reads of this thread while it exists. Reads that futures of this thread start
+/// are submitted together: when this is dropped, or when the thread waits for the store. Each
+/// submission to the device costs about as much processor time as a read.
 ///
-/// An executor keeps one while it polls the tasks that are ready. A future that is polled until it
-/// is ready, without a pause in between, would never be.
+/// An executor holds one while it polls its ready tasks. A loop that polls a single future without
+/// ever dropping this would never finish.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -38,24 +38,23 @@ use std::task::Poll;
 pub struct GatheredReads(#[allow(dead_code)] alluvium_device::Gathering);
 
 impl GatheredReads {
-    /// Gathers the reads of this thread from now on.
+    /// Starts to batch the reads of this thread.
     pub fn begin() -> GatheredReads {
         GatheredReads(alluvium_device::Gathering::new())
     }
 
-    /// Hands over what this thread has gathered so far.
+    /// Submits the reads that this thread has batched so far.
     pub fn hand_over() {
         alluvium_device::Gathering::hand_over();
     }
 }
 
-/// Reads that are under way together, each with a tag by which its answer is known. Answers come in
-/// the order in which they become known.
+/// A set of concurrent reads, each identified by a tag. Results are returned in the order of
+/// completion.
 ///
-/// What is asked for between two calls of [`Reads::poll`] or [`Reads::wait`] goes to the device at
-/// once. So a thread which asks for a new key for every answer that it takes costs the processor
-/// little more than one that reads whole batches, and the device never rests. Dropping it drops the
-/// reads that are under way.
+/// Reads started between two calls of [`Reads::poll`] or [`Reads::wait`] are submitted together. A
+/// thread that starts a new read for each result keeps the device busy, at little more processor
+/// time than reading in batches. Dropping this drops the reads in flight.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -80,12 +79,12 @@ pub struct Reads<T> {
     /// Oldest first.
     under_way: VecDeque<Box<One<T>>>,
     done: VecDeque<(T, Result<Option<Value>>)>,
-    /// How many of them lack what the device was not asked for yet.
+    /// Number of reads that need device reads which are not submitted yet.
     unasked: usize,
 }
 
 struct One<T> {
-    /// None once it is finished.
+    /// `None` once the read is complete.
     tag: Option<T>,
     polled: Polled,
     _pinned: Option<Arc<Pinned>>,
@@ -101,16 +100,15 @@ impl<T> Reads<T> {
         }
     }
 
-    /// Begins to read a key as it is now.
+    /// Starts a read of the current value of a key.
     ///
     /// # Errors
-    /// [`Error::KeyspaceDropped`], [`Error::OtherStore`]. What goes wrong later comes as the
-    /// answer.
+    /// [`Error::KeyspaceDropped`], [`Error::OtherStore`]. Later errors are returned as results.
     pub fn get(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, tag: T) -> Result<()> {
         self.begin(keyspace, key.as_ref(), tag, None)
     }
 
-    /// Begins to read a key as it is in a snapshot.
+    /// Starts a read of the value of a key in a snapshot.
     ///
     /// # Errors
     /// As [`Reads::get`].
@@ -149,19 +147,19 @@ impl<T> Reads<T> {
         Ok(())
     }
 
-    /// Returns how many were begun whose answers have not been taken.
+    /// Returns the number of reads whose results have not been returned.
     #[must_use]
     pub fn len(&self) -> usize {
         self.under_way.len() + self.done.len()
     }
 
-    /// Returns whether there are none.
+    /// Returns whether all results have been returned.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns an answer that is known, if there is one. It does not wait.
+    /// Returns a result that is available, if any. Does not wait.
     pub fn poll(&mut self) -> Option<(T, Result<Option<Value>>)> {
         if self.done.is_empty() {
             self.look();
@@ -169,8 +167,8 @@ impl<T> Reads<T> {
         self.done.pop_front()
     }
 
-    /// Returns the next answer, or none when all have been taken. It waits for the device while
-    /// none is known.
+    /// Returns the next result, or `None` if all have been returned. Waits for the device until a
+    /// result is available.
     pub fn wait(&mut self) -> Option<(T, Result<Option<Value>>)> {
         if self.done.is_empty() {
             self.look();
@@ -184,17 +182,17 @@ impl<T> Reads<T> {
         self.done.pop_front()
     }
 
-    /// Asks the device how far it is.
+    /// Submits pending reads and collects completed ones.
     fn look(&mut self) {
         self.ask();
         if let Some(oldest) = self.under_way.front_mut() {
-            // What the device tells of the others it tells with this one.
+            // Polling for one read collects the completions of the others.
             oldest.polled.asks_device();
             self.go_on();
         }
     }
 
-    /// Goes on with what has arrived.
+    /// Advances reads whose data has arrived.
     fn go_on(&mut self) {
         let Reads {
             shared,
@@ -218,7 +216,7 @@ impl<T> Reads<T> {
         self.ask();
     }
 
-    /// Asks the device for what is missing.
+    /// Submits the device reads that are missing.
     fn ask(&mut self) {
         if std::mem::take(&mut self.unasked) == 0 {
             return;
@@ -229,7 +227,7 @@ impl<T> Reads<T> {
         if engine.request_each(&mut unasked).is_ok() {
             return;
         }
-        // One of them is damaged: each finds out by itself.
+        // One of the reads failed: submit each of them separately.
         let done = &mut self.done;
         self.under_way.retain_mut(|one| {
             if one.polled.is_asked() {
@@ -245,7 +243,7 @@ impl<T> Reads<T> {
 }
 
 impl<T> One<T> {
-    /// Its answer. It is not used any more.
+    /// Returns the result. The read must not be used afterwards.
     fn finish(&mut self, result: Result<()>) -> (T, Result<Option<Value>>) {
         let tag = self.tag.take().expect("it is finished once");
         let value = result.map(|()| self.polled.take().next().flatten().map(Value::new));

@@ -1,4 +1,4 @@
-//! What can be saved of a damaged store.
+//! Repair of a damaged store.
 
 use crate::engine::{Engine, Salvaged};
 use crate::tiers::{self, overlaid};
@@ -11,16 +11,15 @@ use alluvium_trees::tiered::{Depth, Lost};
 use std::fmt;
 use std::path::Path;
 
-/// What a repair did, sentence by sentence. It can be shown as it is.
+/// Result of a repair, as sentences. Displays as text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RepairReport {
-    /// What was done.
+    /// Actions of the repair.
     pub done: Vec<String>,
-    /// What was acknowledged, perhaps, and is gone.
+    /// Data that may have been acknowledged and is lost.
     pub lost: Vec<String>,
-    /// What is still damaged: reads of it fail with an error that says so, everything else can be
-    /// read.
+    /// Remaining damage: reads of it fail with an error, and all other data can be read.
     pub left: Vec<String>,
 }
 
@@ -31,7 +30,7 @@ impl RepairReport {
         self.lost.is_empty() && self.left.is_empty()
     }
 
-    /// Takes out of each sentence what an error advises, which is this repair.
+    /// Removes the advice to run a repair from the sentences.
     fn settle(&mut self) {
         let lists = [&mut self.done, &mut self.lost, &mut self.left];
         for sentence in lists.into_iter().flatten() {
@@ -39,7 +38,8 @@ impl RepairReport {
         }
     }
 
-    /// `is_all` says that what a newer generation held was found elsewhere.
+    /// Adds the results to the report. `is_all` means that the data of a newer generation was
+    /// recovered elsewhere.
     fn tell(&mut self, salvaged: &Salvaged, is_all: bool) {
         let Salvaged {
             generation,
@@ -94,14 +94,13 @@ impl fmt::Display for RepairReport {
     }
 }
 
-/// Opens a damaged store as far as it goes, and makes it one that opens: records of the log that
-/// are sound are kept and damage among them is skipped; where the newest generation leads to
-/// damage, the one before is taken. What is lost by that, and what remains damaged, the report
-/// says. Nothing else ever skips damage, and nothing calls this by itself: copy the directory
-/// first.
+/// Repairs a damaged store as far as possible, so that it opens again. Intact records of the log
+/// are kept and damaged ones are skipped; if the newest generation references damaged data, the
+/// previous generation is used. The report lists lost data and remaining damage. No other operation
+/// skips damage, and the store never repairs itself: copy the directory before calling this.
 ///
-/// [`Options::repair`] is for stores with merge operators or compaction filters of the program's
-/// own.
+/// [`Options::repair`] repairs stores that use merge operators or compaction filters of the
+/// program.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -120,18 +119,17 @@ pub fn repair(path: impl AsRef<Path>) -> Result<RepairReport> {
 }
 
 impl Options {
-    /// As [`repair()`], with these options.
+    /// Like [`repair()`], with these options.
     ///
     /// # Errors
-    /// [`Error::Storage`](crate::Error::Storage): with the damage, when neither of the two
-    /// generations that a store keeps
-    /// can be read (nothing was changed then: restore a backup); when the store is open elsewhere;
-    /// as the device says.
+    /// [`Error::Storage`](crate::Error::Storage): the damage, if neither of the two generations
+    /// that a store retains can be read (nothing was changed then: restore a backup); if the store
+    /// is open elsewhere; I/O errors.
     pub fn repair(&self, path: impl AsRef<Path>) -> Result<RepairReport> {
         self.repair_with(path, |_| ())
     }
 
-    /// As [`Options::repair`], and says how far the check of what was repaired has come.
+    /// Like [`Options::repair`], and reports the progress of the final check.
     ///
     /// # Errors
     /// As [`Options::repair`].
@@ -144,8 +142,8 @@ impl Options {
         self.limited(&places).repair_on(&places.directories, progress)
     }
 
-    /// Returns what [`Options::repair`] would do and report, without changing anything: what it
-    /// writes stays in memory.
+    /// Returns the report of [`Options::repair`] without changing anything: all writes stay in
+    /// memory.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -192,26 +190,26 @@ impl Options {
     }
 }
 
-/// What an attempt in memory came to.
+/// Result of a trial in memory.
 struct Attempt {
     /// Nothing of the tree is lost.
     keeps_tree: bool,
-    /// The log had everything above it, up to the commit with this number.
+    /// Last commit if the log is complete above the tree; `None` if records are missing.
     keeps_log_to: Option<u64>,
 }
 
-/// The generation that is taken.
+/// The chosen generation.
 #[derive(Default)]
 struct Choice {
-    /// The one before this one; the newest where there is none.
+    /// Use the generation before this one; `None` for the newest.
     than: Option<u64>,
-    /// Nothing of the newest is lost with it.
+    /// The chosen generation loses nothing of the newest.
     is_all: bool,
 }
 
-/// Chooses the newest generation, unless it leads nowhere, or loses what the one before has and the
-/// log has the rest of. Tried in memory: the older generation is not written over before the newest
-/// is known to lead somewhere.
+/// Chooses the newest generation, unless it cannot be used, or loses data that the previous
+/// generation has while the log supplies the rest. The trial runs in memory, so that the older
+/// generation is not overwritten before the newest is known to be usable.
 fn choose(directories: &Directories, options: &Options, report: &mut RepairReport) -> Result<Choice> {
     let attempt = |than| -> Result<Attempt> {
         let (engine, salvaged) = Engine::repair(overlaid(directories)?, options, than)?;
@@ -257,7 +255,7 @@ fn choose(directories: &Directories, options: &Options, report: &mut RepairRepor
     })
 }
 
-/// Returns what is lost, keyspace by keyspace.
+/// Describes the lost data, by keyspace.
 fn told(lost: &Lost, engine: &Engine) -> Vec<String> {
     let catalog = &engine.catalog;
     let of_keyspace = |name: String| {
@@ -285,7 +283,7 @@ fn told(lost: &Lost, engine: &Engine) -> Vec<String> {
     };
     let told: Vec<String> = catalog.names().into_iter().filter_map(of_keyspace).collect();
     match told.is_empty() {
-        // Of what no keyspace has any more, or of the store's own records.
+        // Keys of dropped keyspaces, or of the store's own records.
         true => vec![format!(
             "keys of no keyspace that there is, {:?}: {}",
             lost.range, lost.what

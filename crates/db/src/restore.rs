@@ -1,4 +1,4 @@
-//! A backup becomes a store again.
+//! Restoring a store from a backup.
 
 use crate::options::Existing;
 use crate::progress::Progress;
@@ -7,12 +7,12 @@ use crate::{Db, Error, Options, Result};
 use alluvium_storage::{Directories, superblock};
 use std::path::Path;
 
-/// Makes a store of a backup: copies it into a directory that is made if there is none and holds no
-/// files, and checks all of what it copied. The backup is any store that is not open; it is only
-/// read, so it may be on a medium that cannot be written.
+/// Restores a store from a backup: copies it into a directory, which is created if necessary and
+/// must hold no files, and verifies the copy. Any store that is not open can serve as a backup. It
+/// is only read, so it may be on a read-only medium.
 ///
-/// [`Options::restore`] is for stores with merge operators or compaction filters of the program's
-/// own.
+/// [`Options::restore`] restores stores that use merge operators or compaction filters of the
+/// program.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -33,12 +33,12 @@ pub fn restore(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
 }
 
 impl Options {
-    /// As [`restore()`], with these options, and says how far it has come.
+    /// Like [`restore()`], with these options, and reports progress.
     ///
     /// # Errors
-    /// [`Error::BadBackup`] when what was copied is damaged; [`Error::Storage`] when `from` holds
-    /// no store or one that is open, when `to` holds files, or as the devices say. What was copied
-    /// is removed then, as far as possible.
+    /// [`Error::BadBackup`] if the copied data is damaged; [`Error::Storage`] if `from` holds no
+    /// store or a store that is open, or if `to` holds files; I/O errors. After an error, the files
+    /// already copied are removed as far as possible.
     pub fn restore(
         &self,
         from: impl AsRef<Path>,
@@ -53,7 +53,7 @@ impl Options {
         to.note()
     }
 
-    /// As [`Options::restore`], with directories of the caller's.
+    /// Like [`Options::restore`], with directories provided by the caller.
     pub(crate) fn restore_on(
         &self,
         from: &Directories,
@@ -78,7 +78,7 @@ impl Options {
         }
     }
 
-    /// Returns what is wrong with a copy.
+    /// Returns the defects of a copy.
     fn findings(&self, copy: &Directories, progress: &mut dyn FnMut(Progress)) -> Result<Vec<String>> {
         let copy = Db::open_in(copy, self, Existing::Open)?;
         let findings = copy.check_report(progress)?.into_sentences();

@@ -1,32 +1,32 @@
-//! The sizes of a store's parts.
+//! Sizes of a store's parts.
 
 use alluvium_storage::extents::{ExtentOptions, UNIT};
 use alluvium_storage::log::{Access, LogOptions};
 use alluvium_trees::levels::Filters;
 use alluvium_trees::tiered::Shape;
 
-/// The sizes of a simulated store. Everything else follows from them and from a seed.
+/// Sizes of a simulated store. Together with a seed they determine everything else.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
-    /// The identity of the store, which is drawn at random otherwise.
+    /// Identity of the store, which is otherwise random.
     pub id: u128,
-    /// Bytes of a memtable.
+    /// Size of a memtable in bytes.
     pub memtable: u64,
-    /// Bytes of the page cache.
+    /// Size of the page cache in bytes.
     pub cache: u64,
-    /// The sizes of the log.
+    /// Sizes of the log.
     pub log: LogOptions,
-    /// The sizes of extents and of the reserve.
+    /// Sizes of extents and of the reserve.
     pub extents: ExtentOptions,
-    /// The shape of the tiered tree.
+    /// Shape of the tiered tree.
     pub shape: Shape,
-    /// What filters of levels are made of.
+    /// Kind of filters in levels.
     pub filters: Filters,
 }
 
 impl Scale {
-    /// Returns a scale at which a few hundred writes fill memtables, segments of the log and levels
-    /// of the tree. The log has two lanes, and `log_bytes` in twelve segments.
+    /// Returns a scale at which a few hundred writes fill memtables, log segments and levels of the
+    /// tree. The log has two lanes, and `log_bytes` in twelve segments.
     #[must_use]
     pub fn small(id: u128, memtable: u64, log_bytes: u64) -> Scale {
         Scale {

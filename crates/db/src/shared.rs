@@ -1,4 +1,4 @@
-//! The state that all handles of an open store share.
+//! State shared by all handles of an open store.
 
 use crate::catalog::{Definition, Owners};
 use crate::committer::{self, Committer};
@@ -12,12 +12,12 @@ use alluvium_base::Sequence;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// The name of a thread that closes a store where its last handle was dropped.
+/// Name of a thread that closes a store after its last handle was dropped.
 const CLOSING_THREAD: &str = "alluvium-close";
 
 const NOT_IN_ORDER: &str = "the store could not be closed in order; opening it recovers";
 
-/// What all handles of one store share. The last one closes it.
+/// State shared by all handles of one store. Dropping the last reference closes the store.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) engine: Arc<Engine>,
@@ -25,11 +25,11 @@ pub(crate) struct Shared {
     pub(crate) reactor: Arc<Reactor>,
     pub(crate) committer: Committer,
     pub(crate) recorders: Recorders,
-    /// Held while the store is being closed.
+    /// Locked while the store is being closed.
     pub(crate) closing: Arc<Mutex<()>>,
 }
 
-/// What ends when a store is closed.
+/// The parts that must be stopped when a store is closed.
 struct Open {
     engine: Arc<Engine>,
     workers: Arc<Workers>,
@@ -39,7 +39,7 @@ struct Open {
 }
 
 impl Open {
-    /// Closes the store, or waits for the thread that does.
+    /// Closes the store, or waits for the thread that is closing it.
     fn close(&self) -> Result<()> {
         let _closing = self.closing.lock();
         self.committer.stop();
@@ -49,7 +49,7 @@ impl Open {
         result
     }
 
-    /// Closes the store where no caller waits for it.
+    /// Closes the store without a caller to report errors to.
     fn close_in_background(self) {
         if let Err(error) = self.close() {
             tracing::error!(%error, "{NOT_IN_ORDER}");
@@ -58,12 +58,12 @@ impl Open {
 }
 
 impl Shared {
-    /// Tells this store from others in the process.
+    /// Returns a number that distinguishes the store from others in the process.
     pub(crate) fn number(&self) -> usize {
         Arc::as_ptr(&self.engine).addr()
     }
 
-    /// Fails when the store does not take writes, or with what went wrong in the background.
+    /// Fails if the store rejects writes, or with the error of a background step.
     pub(crate) fn healthy(&self) -> Result<()> {
         self.workers.failure()
     }
@@ -85,8 +85,8 @@ impl Shared {
         Ok(last)
     }
 
-    /// Drops a future's hold on the store. A store is not closed where a future is polled or
-    /// dropped, because that takes time: another thread does it.
+    /// Releases a future's reference to the store. Closing the store takes time, so it is never
+    /// done where a future is polled or dropped: another thread closes it.
     pub(crate) fn let_go(self: Arc<Self>) {
         let Some(last) = Arc::into_inner(self) else {
             return;
@@ -99,16 +99,16 @@ impl Shared {
         }
     }
 
-    /// Counts a read of many keys.
+    /// Counts a read of several keys.
     pub(crate) fn count_multi_get(&self, keys: usize) {
         self.engine
             .tallies
             .add([(Tally::MultiGets, 1), (Tally::MultiGetKeys, keys as u64)]);
     }
 
-    /// Closes the store. A thread that works for the store or reads from it at this moment cannot
-    /// wait for itself: it runs code of the program, a waker for one. Another thread closes the
-    /// store then.
+    /// Closes the store. If the calling thread is currently working for the store or reading from
+    /// it, for example in a waker of the program, it cannot wait for itself; another thread then
+    /// closes the store.
     pub(crate) fn close(&self) -> Result<()> {
         let open = Open {
             engine: Arc::clone(&self.engine),
@@ -145,7 +145,7 @@ pub(crate) struct OpenKeyspace {
 }
 
 impl OpenKeyspace {
-    /// Returns a key as dictionaries have it, with the keyspace's definition.
+    /// Returns the tree key of a user key, with the keyspace's definition.
     pub(crate) fn asked_key(&self, key: &[u8]) -> (TreeKey, Arc<Definition>) {
         let key = format::tree_key(&self.definition.prefix, key);
         (key, Arc::clone(&self.definition))

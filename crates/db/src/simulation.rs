@@ -1,9 +1,9 @@
-//! Stores in directories that the caller provides, one for each tier, on a small scale and under a
+//! Stores in directories that the caller provides, one for each tier, at a small scale and with a
 //! simulated clock.
 //!
-//! This module is for the tests of Alluvium's own crates: crash simulations, fault injection and
-//! fuzzing. It names types of the inner crates and may change in any version. Programs open a store
-//! by [`Options::open`], or one that lives in memory by [`Options::in_memory`].
+//! This module is for the tests of Alluvium's own crates: crash simulation, fault injection and
+//! fuzzing. It exposes types of internal crates and may change in any version. Programs use
+//! [`Options::open`], or [`Options::in_memory`] for a store in memory.
 
 use crate::options::Existing;
 use crate::structure::Structure;
@@ -16,17 +16,17 @@ use std::sync::Arc;
 pub use crate::scale::Scale;
 pub use alluvium_trees::levels::Filters;
 
-/// Opens stores in directories of the caller's: in memory, or simulated.
+/// Opens stores in directories provided by the caller, which may be in memory or simulated.
 pub trait OpenIn {
-    /// Sets the scale and the clock (milliseconds since 1970), and takes all threads away.
+    /// Sets the scale and the clock (milliseconds since 1970), and disables all threads.
     #[must_use]
     fn simulated(self, scale: Scale, now_ms: impl Fn() -> u64 + Send + Sync + 'static) -> Self;
 
-    /// Sets the clock alone: milliseconds since 1970.
+    /// Sets only the clock, in milliseconds since 1970.
     #[must_use]
     fn clocked(self, now_ms: impl Fn() -> u64 + Send + Sync + 'static) -> Self;
 
-    /// Opens the store in a directory, or creates one if it has none.
+    /// Opens the store in a directory, or creates one if there is none.
     ///
     /// # Errors
     /// As [`Options::open`].
@@ -38,7 +38,7 @@ pub trait OpenIn {
     /// As [`Options::open`].
     fn open_existing_in(&self, directories: impl Into<Directories>) -> Result<Db>;
 
-    /// Creates a store in a directory that has none.
+    /// Creates a store in a directory without one.
     ///
     /// # Errors
     /// As [`Options::open`].
@@ -56,7 +56,7 @@ pub trait OpenIn {
     /// As [`Options::repair`].
     fn repair_in(&self, directories: impl Into<Directories>) -> Result<RepairReport>;
 
-    /// Copies a backup into a directory, and checks the copy.
+    /// Copies a backup into a directory, and verifies the copy.
     ///
     /// # Errors
     /// As [`Options::restore`].
@@ -110,34 +110,34 @@ impl OpenIn for Options {
     }
 }
 
-/// What simulations do with an open store.
+/// Operations of simulations on an open store.
 pub trait Simulated {
-    /// Copies the store into a directory of the caller's: see [`Db::checkpoint_to`].
+    /// Copies the store into a directory provided by the caller: see [`Db::checkpoint_to`].
     ///
     /// # Errors
     /// As [`Db::checkpoint_to`].
     fn checkpoint_to_in(&self, target: impl Into<Directories>, progress: impl FnMut(Progress))
     -> Result<u64>;
 
-    /// Adds a tier in a directory of the caller's: see [`Db::add_tier`].
+    /// Adds a tier in a directory provided by the caller: see [`Db::add_tier`].
     ///
     /// # Errors
     /// As [`Db::add_tier`].
     fn add_tier_in(&self, directory: Arc<dyn Directory>) -> Result<()>;
 
-    /// Has a tier used again that failed: see [`Db::use_tier`].
+    /// Reopens a tier that has failed for data: see [`Db::use_tier`].
     ///
     /// # Errors
     /// As [`Db::use_tier`].
     fn use_tier_in(&self, tier: u8) -> Result<()>;
 
-    /// Opens a keyspace in the map in memory, or makes it. No user can choose this structure.
+    /// Opens or creates a keyspace in the in-memory map. Users cannot choose this structure.
     ///
     /// # Errors
     /// As [`Db::keyspace_with`].
     fn keyspace_in_map(&self, name: &str, options: &KeyspaceOptions) -> Result<Keyspace>;
 
-    /// Ends a store as if its process had died: no handle writes anything more.
+    /// Ends the store as if the process had died: no handle writes anything more.
     fn abandon(&self);
 }
 
@@ -169,19 +169,19 @@ impl Simulated for Db {
     }
 }
 
-/// Returns the tier that fails while others go on, if an error says so.
+/// Returns the number of the tier that failed while others still work, if the error reports one.
 #[must_use]
 pub fn failing_tier(error: &Error) -> Option<u8> {
     error.failing_tier().map(|(tier, _)| tier)
 }
 
-/// Returns the kind of an error of the storage layer, as simulators sort them; `None` for others.
+/// Returns the kind of a storage error, as simulators classify it; `None` for other errors.
 #[must_use]
 pub fn storage_kind(error: &Error) -> Option<ErrorKind> {
     error.storage().map(alluvium_storage::Error::kind)
 }
 
-/// The records of the log and of the catalog, for fuzzing what decodes them.
+/// The encodings of log records and of the catalog, for fuzzing their decoders.
 pub mod format {
     pub use crate::format::*;
     pub use crate::manifest::format as manifest;

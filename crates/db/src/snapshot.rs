@@ -1,4 +1,4 @@
-//! Reading as of one moment.
+//! Reads at one commit.
 
 use crate::engine::At;
 use crate::futures::{Get, MultiGet};
@@ -10,8 +10,8 @@ use std::fmt;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-/// All keyspaces as of one moment. Taking a snapshot costs next to nothing; old values stay on disk
-/// as long as it exists.
+/// A consistent view of all keyspaces at one commit. Creating a snapshot costs almost nothing; old
+/// versions stay on disk while it exists.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -43,7 +43,7 @@ impl Snapshot {
         }
     }
 
-    /// Returns the sequence number of the last commit that the snapshot holds.
+    /// Returns the sequence number of the last commit that is visible in the snapshot.
     #[must_use]
     pub fn sequence(&self) -> u64 {
         self.pinned.sequence()
@@ -76,7 +76,7 @@ impl Snapshot {
         keyspace.multi_get_at(keys, self.at(keyspace)?)
     }
 
-    /// Returns the place to read at, for a keyspace of the same store.
+    /// Returns the sequence number to read at, pinned, for a keyspace of the same store.
     pub(crate) fn pinned_for(&self, keyspace: &Keyspace) -> Result<Arc<Pinned>> {
         self.at(keyspace).map(|_| Arc::clone(&self.pinned))
     }
@@ -108,7 +108,7 @@ impl Snapshot {
     /// Returns an iterator over the keys within bounds and their values in the snapshot.
     ///
     /// # Panics
-    /// When the keyspace belongs to another store.
+    /// If the keyspace belongs to another store.
     #[must_use]
     pub fn range<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, range: impl RangeBounds<K>) -> Iter {
         assert!(self.at(keyspace).is_ok(), "the keyspace belongs to another store");
@@ -119,11 +119,11 @@ impl Snapshot {
         )
     }
 
-    /// Returns an iterator over all keys and values in the snapshot, in no order that means
-    /// anything: see [`Keyspace::unordered`].
+    /// Returns an iterator over all keys and values in the snapshot, in unspecified order: see
+    /// [`Keyspace::unordered`].
     ///
     /// # Panics
-    /// When the keyspace belongs to another store.
+    /// If the keyspace belongs to another store.
     #[must_use]
     pub fn unordered(&self, keyspace: &Keyspace) -> Unordered {
         assert!(self.at(keyspace).is_ok(), "the keyspace belongs to another store");
@@ -133,7 +133,7 @@ impl Snapshot {
     /// Returns an iterator over all keys and values in the snapshot.
     ///
     /// # Panics
-    /// When the keyspace belongs to another store.
+    /// If the keyspace belongs to another store.
     #[must_use]
     pub fn iter(&self, keyspace: &Keyspace) -> Iter {
         self.range::<&[u8]>(keyspace, ..)

@@ -1,45 +1,45 @@
-//! The kinds of structures that a store may have, by the numbers that stand in the catalog and in
-//! the manifest.
+//! The kinds of structures that a store can contain, with their numbers in the catalog and in the
+//! manifest.
 
 use crate::{Error, Result};
 
-/// The number of a dictionary in its store.
+/// Number of a dictionary in its store.
 pub(crate) type DictionaryId = u32;
 
-/// A kind of structure. A store has at most one dictionary of each.
+/// Kind of a structure. A store has at most one dictionary of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Structure {
-    /// The tiered tree. Every store has one: dictionary 0 of its manifest, which also keeps the
+    /// The tiered tree. Every store has one: dictionary 0 of its manifest, which also stores the
     /// catalog.
     Tiered,
-    /// The ordered map in memory. No option chooses it: it proves what a structure must do.
+    /// The ordered map in memory, a reference implementation that no option chooses.
     Map,
     /// Levels of runs.
     Levels,
-    /// SILT's stores, without order of keys.
+    /// The hashed structure, without key order.
     Hashed,
-    /// Pages that are written in place.
+    /// Pages that are updated in place.
     Paged,
-    /// An ordered map in memory of which nothing is logged or checkpointed.
+    /// An ordered map in memory that is neither logged nor checkpointed.
     Volatile,
 }
 
-/// What never changes of a kind of structure.
+/// Constant properties of a kind of structure.
 struct Facts {
     structure: Structure,
-    /// The number of its kind.
+    /// Number of the kind.
     kind: u8,
-    /// The number of its dictionary.
+    /// Number of the dictionary.
     dictionary: DictionaryId,
-    /// Whether what is in it outlives the store's being open.
+    /// Whether the contents survive closing the store.
     lasts: bool,
-    /// Whether its keys have an order that walks can follow.
+    /// Whether keys are ordered.
     is_ordered: bool,
-    /// What it is called in options.
+    /// Name in options.
     name: &'static str,
 }
 
-/// The facts of every structure, by the numbers of their dictionaries.
+/// Properties of every structure, by dictionary number.
 const FACTS: [Facts; 6] = [
     Facts {
         name: "tiered",
@@ -69,7 +69,7 @@ const FACTS: [Facts; 6] = [
     },
 ];
 
-/// The facts of a structure that lasts, and whose keys have an order.
+/// Returns the properties of a persistent, ordered structure.
 const fn of_kind(structure: Structure, kind: u8, dictionary: DictionaryId) -> Facts {
     Facts {
         structure,
@@ -82,7 +82,7 @@ const fn of_kind(structure: Structure, kind: u8, dictionary: DictionaryId) -> Fa
 }
 
 impl Structure {
-    /// All that this version knows, by the numbers of their dictionaries.
+    /// All structures that this version supports, by dictionary number.
     pub(crate) const ALL: [Structure; FACTS.len()] = {
         let mut all = [Structure::Tiered; FACTS.len()];
         let mut place = 0;
@@ -102,53 +102,53 @@ impl Structure {
         &ALL[self as usize]
     }
 
-    /// Whether what is in it outlives the store's being open.
+    /// Returns whether the contents survive closing the store.
     pub(crate) fn lasts(self) -> bool {
         self.facts().lasts
     }
 
-    /// The number of its kind.
+    /// Returns the number of the kind.
     pub(crate) fn kind(self) -> u8 {
         self.facts().kind
     }
 
-    /// The number of its dictionary.
+    /// Returns the number of the dictionary.
     pub(crate) fn dictionary(self) -> DictionaryId {
         self.facts().dictionary
     }
 
-    /// What it is called in options.
+    /// Returns the name in options.
     pub(crate) fn name(self) -> &'static str {
         self.facts().name
     }
 
-    /// Whether its keys have an order that walks can follow.
+    /// Returns whether keys are ordered.
     pub(crate) fn is_ordered(self) -> bool {
         self.facts().is_ordered
     }
 
-    /// The structure that options call by a name; none if there is none.
+    /// Returns the structure with a name in options.
     pub(crate) fn named(name: &str) -> Option<Structure> {
         Structure::ALL
             .into_iter()
             .find(|structure| structure.name() == name)
     }
 
-    /// The structure of a kind; none if this version does not know it.
+    /// Returns the structure of a kind; `None` if this version does not support it.
     pub(crate) fn of(kind: u8) -> Option<Structure> {
         Structure::ALL
             .into_iter()
             .find(|structure| structure.kind() == kind)
     }
 
-    /// The structure that is dictionary `id` of every store; none if this version knows none.
+    /// Returns the structure with a dictionary number; `None` if this version does not support it.
     pub(crate) fn of_dictionary(id: DictionaryId) -> Option<Structure> {
         Structure::ALL
             .into_iter()
             .find(|structure| structure.dictionary() == id)
     }
 
-    /// The structure that keeps a keyspace.
+    /// Returns the structure of a keyspace; fails if this version does not support it.
     pub(crate) fn of_keyspace(kind: u8, keyspace: &str) -> Result<Structure> {
         Structure::of(kind).ok_or_else(|| Error::UnknownStructure {
             keyspace: keyspace.to_owned(),

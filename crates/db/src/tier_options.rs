@@ -1,9 +1,9 @@
-//! What a further directory of a store may take.
+//! Options of a further tier of a store.
 
 use crate::{Error, Result};
 use alluvium_base::MIB;
 
-/// What a tier may take: see [`Options::tier`](crate::Options::tier).
+/// Size limit of a tier: see [`Options::tier`](crate::Options::tier).
 ///
 /// ```
 /// use alluvium::TierOptions;
@@ -15,18 +15,18 @@ pub struct TierOptions {
     pub(crate) max_bytes: Option<u64>,
 }
 
-/// The least limit of a tier, in bytes: a few extents and a reserve.
+/// Minimum limit of a tier, in bytes: a few extents and a reserve.
 const LEAST_BYTES: u64 = 16 * MIB;
 
 impl TierOptions {
-    /// Returns the defaults: the tier may take all that its file system has, or what was set when
-    /// the store was opened before.
+    /// Returns the defaults. The limit is the one set at an earlier opening, or else the size of
+    /// the file system.
     #[must_use]
     pub fn new() -> TierOptions {
         TierOptions::default()
     }
 
-    /// Sets how many bytes the tier may take on its file system; at least 16 MiB.
+    /// Sets the maximum size of the tier on its file system in bytes; at least 16 MiB.
     #[must_use]
     pub fn max_bytes(mut self, bytes: u64) -> TierOptions {
         self.max_bytes = Some(bytes);

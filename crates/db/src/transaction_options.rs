@@ -1,31 +1,30 @@
-//! What a transaction is begun with.
+//! Options of a transaction.
 
 use crate::Durability;
 use std::time::Duration;
 
-/// What a transaction may see of others that run at the same time.
+/// Visibility of the effects of concurrent transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Isolation {
-    /// Transactions take effect as if they had run one after the other, in the order of their
-    /// commits. Ranges are included: a key that appears in a range which a transaction has walked
-    /// is a conflict.
+    /// Transactions take effect as if they had run one after the other, in commit order. Ranges are
+    /// included: a key inserted into a range that a transaction has scanned is a conflict.
     #[default]
     Serializable,
-    /// A transaction reads as of the moment at which it began. Of two that write to the same key at
-    /// the same time, the second fails. Reads are not tracked, so that write skew is possible:
+    /// A transaction reads a snapshot taken at its beginning. Of two concurrent transactions that
+    /// write to the same key, the second fails. Reads are not tracked, so write skew is possible;
     /// [`Transaction::get_for_update`](crate::Transaction::get_for_update) prevents it for a key.
     Snapshot,
 }
 
-/// How transactions that run at the same time are kept apart.
+/// Concurrency control between transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Concurrency {
-    /// Nothing waits. A commit fails with a conflict if another has changed what the transaction
-    /// depends on.
+    /// Transactions never wait. A commit fails with a conflict if another commit has changed data
+    /// that the transaction depends on.
     #[default]
     Optimistic,
-    /// Keys and ranges are locked when they are read or written, until the transaction ends. Others
-    /// wait.
+    /// Keys and ranges are locked when they are read or written, until the transaction ends.
+    /// Conflicting transactions wait.
     Locking,
 }
 
@@ -43,26 +42,27 @@ pub enum Concurrency {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TransactionOptions {
-    /// What the transaction may see of others.
+    /// Visibility of the effects of concurrent transactions.
     pub isolation: Isolation,
-    /// How it is kept apart from others.
+    /// Concurrency control.
     pub concurrency: Concurrency,
-    /// When a commit is acknowledged; the store's default if `None`.
+    /// Durability of the commit; the store's default if `None`.
     pub durability: Option<Durability>,
-    /// How long a lock is waited for at most.
+    /// Maximum time to wait for a lock.
     pub lock_timeout: Duration,
-    /// How old the transaction may become. The store ends it then.
+    /// Maximum age of the transaction; the store aborts it when this is exceeded. Unlimited if
+    /// `None`.
     pub timeout: Option<Duration>,
-    /// How many keys and ranges may be remembered as read, and locked. Beyond that neighbouring
-    /// keys become ranges first.
+    /// Maximum number of tracked reads and locks, each of a key or a range. Beyond it, neighbouring
+    /// keys are first combined into ranges.
     pub max_tracked: usize,
-    /// How many bytes of memory its writes may take before they go to runs on disk; if `None`, what
-    /// a memtable may take, which open transactions share.
+    /// Bytes of memory for the transaction's writes before they spill to runs on disk; if `None`,
+    /// the open transactions share the size of a memtable.
     pub memory: Option<usize>,
-    /// How many bytes of writes there may be, in memory and on disk; as many as the disk has space
-    /// for if `None`.
+    /// Maximum number of bytes of writes, in memory and on disk; limited by disk space only if
+    /// `None`.
     pub max_write_bytes: Option<usize>,
-    /// How often [`Db::transaction`](crate::Db::transaction) runs a transaction at most.
+    /// Maximum number of attempts of [`Db::transaction`](crate::Db::transaction).
     pub max_tries: u32,
 }
 
@@ -89,49 +89,49 @@ impl TransactionOptions {
         TransactionOptions::default()
     }
 
-    /// Sets what the transaction may see of others.
+    /// Sets the isolation level.
     #[must_use]
     pub fn isolation(mut self, isolation: Isolation) -> TransactionOptions {
         self.isolation = isolation;
         self
     }
 
-    /// Sets how the transaction is kept apart from others.
+    /// Sets the concurrency control.
     #[must_use]
     pub fn concurrency(mut self, concurrency: Concurrency) -> TransactionOptions {
         self.concurrency = concurrency;
         self
     }
 
-    /// Sets when the commit is acknowledged.
+    /// Sets the durability of the commit.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> TransactionOptions {
         self.durability = Some(durability);
         self
     }
 
-    /// Sets how long a lock is waited for at most.
+    /// Sets the maximum time to wait for a lock.
     #[must_use]
     pub fn lock_timeout(mut self, timeout: Duration) -> TransactionOptions {
         self.lock_timeout = timeout;
         self
     }
 
-    /// Sets how old the transaction may become.
+    /// Sets the maximum age of the transaction.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> TransactionOptions {
         self.timeout = Some(timeout);
         self
     }
 
-    /// Sets how many keys and ranges are remembered as read, and locked.
+    /// Sets the maximum number of tracked reads and locks.
     #[must_use]
     pub fn max_tracked(mut self, most: usize) -> TransactionOptions {
         self.max_tracked = most;
         self
     }
 
-    /// Sets how many bytes of memory the transaction's writes may take before they go to disk.
+    /// Sets the bytes of memory for the transaction's writes before they spill to disk.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -154,14 +154,14 @@ impl TransactionOptions {
         self
     }
 
-    /// Sets how many bytes of writes the transaction may have, in memory and on disk.
+    /// Sets the maximum number of bytes of writes, in memory and on disk.
     #[must_use]
     pub fn max_write_bytes(mut self, most: usize) -> TransactionOptions {
         self.max_write_bytes = Some(most);
         self
     }
 
-    /// Sets how often [`Db::transaction`](crate::Db::transaction) runs the transaction at most.
+    /// Sets the maximum number of attempts of [`Db::transaction`](crate::Db::transaction).
     #[must_use]
     pub fn max_tries(mut self, most: u32) -> TransactionOptions {
         self.max_tries = most;

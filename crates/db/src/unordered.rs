@@ -1,4 +1,4 @@
-//! Walks over all keys of a keyspace in no order that means anything.
+//! Iterators over all keys of a keyspace in unspecified order.
 
 use crate::engine::{Scan, Tally};
 use crate::format;
@@ -10,13 +10,13 @@ use alluvium_dictionary::range::KeyRange;
 use std::fmt;
 use std::sync::Arc;
 
-/// An iterator over all keys and values of a keyspace as of the moment it was created, each once.
-/// Where the keyspace is hashed they come in the order of hashes, elsewhere in that of keys.
+/// An iterator over all keys and values of a keyspace at the commit of its creation, each once. A
+/// hashed keyspace is read in hash order, any other in key order.
 pub struct Unordered {
     keyspace: OpenKeyspace,
     pinned: Arc<Pinned>,
     scan: Option<Scan>,
-    /// The key behind which it begins, with its keyspace.
+    /// Tree key after which iteration starts.
     after: Option<Vec<u8>>,
     leaves_out_long_values: bool,
     is_over: bool,
@@ -44,8 +44,8 @@ impl Unordered {
         }
     }
 
-    /// Goes on behind `key`: the last one that an earlier walk has handed out. Keys that were
-    /// written since may be missed.
+    /// Continues after `key`, which an earlier iterator returned last. Keys that were written since
+    /// may be missed.
     #[must_use]
     pub fn after(mut self, key: impl AsRef<[u8]>) -> Unordered {
         let prefix = &self.keyspace.definition.prefix;
@@ -54,8 +54,8 @@ impl Unordered {
         self
     }
 
-    /// Hands out values that are longer than 1 KiB as empty ones, and does not read those that lie
-    /// outside leaves: for walks that look at keys, and at values where they are short.
+    /// Returns values longer than 1 KiB as empty values, and does not read values outside leaves.
+    /// For scans that need keys and short values only.
     #[must_use]
     pub fn without_long_values(mut self) -> Unordered {
         self.leaves_out_long_values = true;

@@ -1,4 +1,4 @@
-//! Values as they are handed out.
+//! Values returned by reads.
 
 use alluvium_dictionary::batch::LongValues;
 use alluvium_dictionary::found::Found;
@@ -7,10 +7,10 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
-/// A value that was read. It derefs to a slice and may outlive the store.
+/// A value returned by a read. It dereferences to a slice and may outlive the store.
 ///
-/// A long value may be a part of a cached page, which stays in memory as long as the value. Call
-/// [`Value::into_owned`] on values that are kept for long.
+/// A long value may reference a cached page, which then stays in memory as long as the value. Call
+/// [`Value::into_owned`] on values that are kept for a long time.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -32,7 +32,7 @@ impl Value {
         Value(found)
     }
 
-    /// Returns what a reader gets of the value who may leave long ones out.
+    /// Replaces a long value by an empty one if the reader omits long values.
     pub(crate) fn shown(self, long_values: LongValues) -> Value {
         match long_values.shown(&self).len() == self.len() {
             true => self,
@@ -40,19 +40,19 @@ impl Value {
         }
     }
 
-    /// Returns the bytes; copies them if they are in a cached page.
+    /// Returns the bytes; copies them if the value references a cached page.
     #[must_use]
     pub fn into_vec(self) -> Vec<u8> {
         self.0.into_vec()
     }
 
-    /// Returns the same value with bytes of its own.
+    /// Returns the value with its own copy of the bytes.
     #[must_use]
     pub fn into_owned(self) -> Value {
         Value(self.0.into_vec().into())
     }
 
-    /// Returns whether the value is a part of a cached page.
+    /// Returns whether the value references a cached page.
     #[must_use]
     pub fn is_in_page(&self) -> bool {
         self.0.is_in_page()

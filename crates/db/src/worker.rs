@@ -1,12 +1,11 @@
-//! The threads: one writes memtables out, one makes checkpoints, some compact; one has log and
-//! memory ready for writers, one keeps the log synced and looks after space.
+//! The background threads: one flushes memtables, one writes checkpoints, some compact, one
+//! prepares log and memory for writers, and one, the keeper, syncs the log and manages space.
 //!
-//! At most `workers` threads are CPU-bound. While a memtable is being written out, compaction
-//! threads rest between slices, unless compactions are so far behind that writers would be held
-//! back. The other threads wait for the device most of the time, and no thread waits behind them.
-//! All of them have a lower priority than the user's threads, which would otherwise wait for a
-//! whole slice of the scheduler. When the workers fall behind because of that, writers wait
-//! (`engine/throttle.rs`).
+//! At most `workers` threads are CPU-bound. During a flush, compaction threads pause between
+//! slices, unless compactions are so far behind that writers would be throttled. The other threads
+//! mostly wait for the device, and no thread waits for them. All have a lower priority than the
+//! user's threads, which would otherwise wait for a whole time slice of the scheduler. If the
+//! workers fall behind because of that, writers are throttled (`engine/throttle.rs`).
 
 use crate::caps::{self, Background, Bucket, Leave};
 use crate::engine::{Duty, Engine, Worked};
@@ -19,42 +18,42 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long a worker sleeps when there is nothing to do, at most: it is not called for what becomes
-/// due by itself.
+/// Maximum sleep of an idle worker. Some work becomes due without a notification.
 const REST: Duration = Duration::from_millis(20);
 
-/// How long who prepares sleeps between two looks at writers: a few hundred KiB.
+/// Sleep of the preparing thread between two checks of the writers, in which they write a few
+/// hundred KiB.
 const SOON: Duration = Duration::from_millis(4);
 
-/// How long it sleeps after an error, until it tries again.
+/// Sleep after an error before the next attempt.
 const AFTER_ERROR: Duration = Duration::from_millis(100);
 
-/// How often the keeper looks around.
+/// Period of the keeper.
 const ROUND: Duration = Duration::from_millis(100);
 
-/// What maintenance may write in a round when there is nothing else to do.
+/// Maximum bytes of maintenance in a round, while there is no other work.
 const MAINTENANCE_PER_ROUND: u64 = 8 * MIB;
-/// The same while everything fits into the cache: there is little of it then.
+/// The same while all data fits into the cache, where little maintenance arises.
 const CACHED_MAINTENANCE_PER_ROUND: u64 = 64 * MIB;
 
-/// How long deletes wait in a memtable that is not full: until it is written out, they free no
-/// space.
+/// Maximum time that deletes wait in a memtable that is not full; they free no space before the
+/// flush.
 const MOST_DELETES_WAIT: Duration = Duration::from_secs(5);
 
-/// How long log that no memtable needs any more waits for a checkpoint, and for how many rounds the
-/// memory of a memtable for the next one, where little is written: until then both take memory that
-/// would hold pages and records.
+/// Maximum time that obsolete log waits for a checkpoint, and maximum number of rounds that the
+/// memory of an idle memtable is kept, under low write load. Both use memory that could cache pages
+/// and records.
 const MOST_LOG_WAITS: Duration = Duration::from_secs(2);
 const MOST_IDLE_ROUNDS: u64 = 20;
 
-/// How often the shares of the caches are looked at.
+/// Period of the balancing of the caches.
 const BALANCE: Duration = Duration::from_secs(1);
 
-/// Up to where commits were visible at some moments, oldest first.
+/// Visible sequence numbers at recent times, oldest first.
 #[derive(Debug, Default)]
 struct Seen {
     moments: VecDeque<(Instant, Sequence)>,
-    /// What was seen at the last moment that was left behind.
+    /// Sequence number of the newest entry that was removed.
     behind: Sequence,
 }
 
@@ -63,7 +62,7 @@ impl Seen {
         self.moments.push_back((now, visible));
     }
 
-    /// Returns the last commit that was seen so long before the last moment.
+    /// Returns the last commit that was visible at least `age` before the newest entry.
     fn until(&mut self, age: Duration) -> Sequence {
         let now = self.moments.back().map(|&(moment, _)| moment);
         while let (Some(now), Some(&(moment, visible))) = (now, self.moments.front())
@@ -76,19 +75,19 @@ impl Seen {
     }
 }
 
-/// What the keeper remembers from round to round.
+/// State of the keeper between rounds.
 struct Keeping {
     seen: Seen,
-    /// When the caches' shares were looked at last.
+    /// Time of the last balancing of the caches.
     balanced: Instant,
     busy_until: Instant,
     deletes_since: Option<Instant>,
-    /// Up to where the newest checkpoint holds everything while the tree holds more, and since
-    /// when.
+    /// Cut of the newest checkpoint while the tree has grown beyond it, and the time since when
+    /// this cut has been the newest.
     outgrown: (Option<Sequence>, Instant),
 }
 
-/// The threads of one store.
+/// The background threads of one store.
 #[derive(Debug)]
 pub(crate) struct Workers {
     shared: Arc<Shared>,
@@ -99,7 +98,7 @@ pub(crate) struct Workers {
 struct Shared {
     engine: Arc<Engine>,
     stop: AtomicBool,
-    /// What went wrong, until a writer is told.
+    /// First error that no writer has been told of yet.
     failure: Mutex<Option<String>>,
     has_failed: AtomicBool,
     lock: Mutex<()>,
@@ -111,7 +110,7 @@ struct Shared {
 }
 
 impl Workers {
-    /// Starts `workers` workers, and a keeper. With none, there is no thread at all.
+    /// Starts `workers` workers and the service threads. With zero workers there are no threads.
     pub(crate) fn start(
         engine: &Arc<Engine>,
         workers: usize,
@@ -130,7 +129,7 @@ impl Workers {
             bucket: Mutex::default(),
             started: Instant::now(),
         });
-        // Before the log takes what there is.
+        // Before the log uses the available space.
         engine.fit_reserve();
         let mut threads = Vec::new();
         let mut spawn = |name: String, run: fn(&Shared)| {
@@ -141,7 +140,7 @@ impl Workers {
             });
             match thread {
                 Ok(thread) => threads.push(thread),
-                // The writers do the work, then.
+                // Without the thread, writers do its work.
                 Err(error) => tracing::warn!(%error, "a thread for the background could not be started"),
             }
         };
@@ -167,7 +166,7 @@ impl Workers {
         }
     }
 
-    /// What went wrong in the background since this was asked last.
+    /// Returns the first background error since the previous call.
     pub(crate) fn failure(&self) -> Result<(), Error> {
         if !self.shared.has_failed.load(Ordering::Relaxed) {
             return Ok(());
@@ -184,7 +183,7 @@ impl Workers {
         drop(self.shared.lock.lock());
         self.shared.stopping.notify_all();
         for thread in self.threads.lock().drain(..) {
-            // A worker that panicked has said so already.
+            // A panic has already been reported by the worker.
             let _ = thread.join();
         }
     }
@@ -201,7 +200,7 @@ impl Shared {
         }
     }
 
-    /// Has log and memory ready ahead of the writers, and looks again soon while there are any.
+    /// Prepares log and memory ahead of the writers; polls more often while there are writes.
     fn prepare(&self) {
         let mut is_written = false;
         while !self.is_stopped() {
@@ -216,7 +215,7 @@ impl Shared {
         }
     }
 
-    /// Compacts while no memtable is written out, or while compactions are urgent.
+    /// Compacts while no flush is running, or if compactions are urgent.
     fn compact_in_between(&self) {
         while !self.is_stopped() {
             let calls = self.engine.calls();
@@ -242,7 +241,7 @@ impl Shared {
         }
     }
 
-    /// Rests when compactions have used up what they may. Returns whether it did.
+    /// Pauses if compactions have used up their bytes. Returns whether it paused.
     fn is_capped(&self) -> bool {
         let (engine, now) = (&self.engine, self.started.elapsed());
         let hurries = engine.hurries();
@@ -263,7 +262,7 @@ impl Shared {
         }
     }
 
-    /// Rests when a slice has taken more of the processor than its share.
+    /// Pauses if a slice has exceeded its share of the processor.
     fn rest_after(&self, began: Instant) {
         if let Some(rest) = caps::rest_after(&self.caps, began.elapsed()) {
             if self.engine.hurries() {
@@ -280,8 +279,8 @@ impl Shared {
         self.pause(rest);
     }
 
-    /// Waits when the disk is full, or a further tier fails, without which the store goes on;
-    /// anything else is told to the next writer.
+    /// Waits if the disk is full, or if a further tier fails, which the store survives. Any other
+    /// error is reported to the next writer.
     fn failed(&self, error: &Error) {
         if !error.is_full() && error.failing_tier().is_none() {
             tracing::error!(%error, "work in the background failed");
@@ -333,7 +332,8 @@ impl Shared {
             self.failed(&error);
         }
         keeping.seen.note(Instant::now(), self.engine.visible());
-        // While much is written checkpoints overtake the log, and none of it need be written twice.
+        // Under high write load, checkpoints overtake the log, so that none of it need be written
+        // twice.
         let due = keeping.seen.until(self.sync_interval.saturating_sub(round));
         if due > self.engine.synced()
             && let Err(error) = self.engine.sync()

@@ -1,21 +1,21 @@
-//! Structures of which a compaction has met damage. The background leaves them alone for a while,
-//! so that it gets on with the others, and writers of other keyspaces do not learn of it.
+//! Structures whose compactions have met damage. The background skips them for a while, so that
+//! other compactions proceed and writers of other keyspaces are not affected.
 //!
-//! A compaction has changed nothing when it fails so. Reads of what is damaged fail with its place,
-//! all others go on, and so do writes: what they add is not merged with what is damaged.
+//! A compaction that fails because of damage changes nothing. Reads of damaged data fail with its
+//! location; other reads and all writes continue, but new data is not merged with damaged data.
 
 use crate::structure::Structure;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
-/// How many compactions of others are looked for before one of such a structure is tried again: a
-/// few seconds, if there is nothing else to do.
+/// How often the next compaction is chosen before a damaged structure is tried again: a few seconds
+/// on an idle store.
 const TURNS: u32 = 128;
 
-/// How many different damages are told of, for each structure.
+/// Number of distinct damages logged for each structure.
 const MOST_TOLD: usize = 8;
 
-/// The structures that are left alone.
+/// The structures that are skipped.
 #[derive(Debug, Default)]
 pub(super) struct Aside {
     structures: Mutex<BTreeMap<Structure, Damage>>,
@@ -28,7 +28,7 @@ struct Damage {
 }
 
 impl Aside {
-    /// A compaction of a structure has met damage. Each is told of once.
+    /// Notes that a compaction of a structure has met damage. Each damage is logged once.
     pub(super) fn note(&self, structure: Structure, error: &alluvium_storage::Error) {
         let mut structures = self.structures.lock();
         let damage = structures.entry(structure).or_default();
@@ -44,7 +44,7 @@ impl Aside {
         }
     }
 
-    /// Returns whether a structure is left alone when the next compaction is looked for.
+    /// Returns whether a structure is skipped when the next compaction is chosen.
     pub(super) fn skips(&self, structure: Structure) -> bool {
         let mut structures = self.structures.lock();
         let Some(damage) = structures.get_mut(&structure) else {

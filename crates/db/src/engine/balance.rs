@@ -1,12 +1,12 @@
-//! Memory moves between the cache of pages and that of records, a little now and then, to where it
-//! saves more reads.
+//! Moves memory between the page cache and the record cache, in small steps, to where it saves more
+//! device reads.
 
 use super::Engine;
 use super::records::share::{self, Trend, View};
 use crate::Result;
 use alluvium_base::Purpose;
 
-/// What had been counted when the shares were looked at last.
+/// Counter values at the last sample.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     misses: u64,
@@ -16,19 +16,19 @@ pub(crate) struct Seen {
     scan_reads: u64,
     guides: u64,
     trend: Trend,
-    /// What records were given, and both caches together, when that was decided: their share while
-    /// the whole changes.
+    /// The record cache's budget and the sum of both budgets when they were last decided. Their
+    /// ratio is kept when the sum changes.
     decided: Option<(u64, u64)>,
 }
 
 impl Seen {
-    /// Notes what records were given by decree, and both caches together.
+    /// Records a decided budget of the record cache, and the sum of both budgets.
     pub(super) fn decide(&mut self, records: u64, both: u64) {
         self.decided = Some((records, both));
     }
 
-    /// Returns the share of the records when both caches take `both` bytes, and records have `now`.
-    /// Small differences are left alone.
+    /// Returns the record cache's budget when both caches shall use `caches` bytes, given that both
+    /// use `both` bytes and the record cache uses `now`. Small changes are not applied.
     pub(super) fn share_of_records(&mut self, now: u64, both: u64, caches: u64) -> u64 {
         let (records, all) = *self.decided.get_or_insert((now, both));
         let wanted = share::in_proportion(records, all, caches);
@@ -38,8 +38,8 @@ impl Seen {
 }
 
 impl Engine {
-    /// Looks at the shares of the two caches, and changes them if that is worth while. A share that
-    /// the user chose stays.
+    /// Samples the counters and moves memory between the two caches if it is worth it. A share
+    /// chosen by the user is kept.
     pub(crate) fn balance(&self) -> Result<()> {
         if !self.balances() {
             return Ok(());
@@ -70,13 +70,13 @@ impl Engine {
         }
         (seen.misses, seen.hits, seen.ghost_hits) = (records.misses, records.hits, records.ghost_hits);
         (seen.reads, seen.scan_reads, seen.guides) = (reads, scan_reads, of_pages.missed_guides);
-        // Pages have the least that they need, whatever else would be better.
+        // The page cache keeps its minimum in any case.
         let spare = pages.saturating_sub(self.least_pages());
         let wanted = seen.trend.next(&view).min(view.records + spare);
         if wanted != view.records {
             seen.decided = Some((wanted, view.records + pages));
         }
-        // One side gives before the other takes.
+        // Shrink one cache before growing the other.
         if wanted < view.records {
             self.records.set_budget(wanted);
             cache.set_budget(pages + view.records - wanted)?;

@@ -1,4 +1,4 @@
-//! One durable generation of all dictionaries.
+//! Checkpoints: durable generations of all dictionaries.
 //!
 //! ```text
 //!   prepared    each dictionary has written most of what it needs     while everything goes on
@@ -14,7 +14,7 @@ use crate::Result;
 use std::sync::atomic::Ordering;
 
 impl Engine {
-    /// Makes a checkpoint, unless another thread makes one.
+    /// Makes a checkpoint, unless another thread is making one.
     pub(crate) fn try_checkpoint(&self) -> Result<Worked> {
         let Some(_alone) = self.work.checkpoint.try_lock() else {
             return Ok(Worked::Nothing);
@@ -27,8 +27,8 @@ impl Engine {
         self.note_time();
         self.guarded("a checkpoint", || {
             while !self.make_checkpoint()? {
-                // A memtable is in some of the dictionaries: an error came before the others had
-                // it.
+                // A memtable is flushed into some of the dictionaries only, because of an error.
+                // Flush it into the others.
                 if self.incorporate_in(usize::MAX, Turn::Checkpoint)? == Worked::Nothing {
                     std::thread::yield_now();
                 }
@@ -37,8 +37,8 @@ impl Engine {
         })
     }
 
-    /// Makes a durable generation of what the dictionaries hold; whether they all held the same
-    /// commits.
+    /// Makes a durable generation of the dictionaries' contents. Returns false if they did not all
+    /// contain the same commits.
     fn make_checkpoint(&self) -> Result<bool> {
         self.store.health()?;
         let _slice = self.work.slice();
@@ -60,14 +60,14 @@ impl Engine {
         Ok(true)
     }
 
-    /// What was acknowledged goes into the dictionaries, and they to the disk.
+    /// Flushes all acknowledged commits to the dictionaries and makes a checkpoint.
     pub(crate) fn checkpoint_everything(&self) -> Result<()> {
         let cut = self.queue.seal();
         self.visible.wait_for(cut);
         while self.dictionaries.cut() < cut {
             self.store.health()?;
             if self.incorporate_slice(usize::MAX)? == Worked::Nothing {
-                // Another thread is at it.
+                // Another thread is flushing.
                 std::thread::yield_now();
             }
         }
@@ -77,7 +77,7 @@ impl Engine {
         Ok(())
     }
 
-    /// A checkpoint, after the one that may be under way.
+    /// Makes a checkpoint, after waiting for one that is in progress.
     pub(crate) fn checkpoint_now(&self) -> Result<()> {
         let _alone = self.work.checkpoint.lock();
         self.checkpoint_alone()

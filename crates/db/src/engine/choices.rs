@@ -1,7 +1,7 @@
-//! What a store has chosen for itself, and why.
+//! Settings that a store chose for itself, with reasons.
 //!
-//! The choices rest on the same models that predict what a store costs: how memory is cut, how long
-//! leaves are, which structure keyspaces have that name none.
+//! The choices use the models that also predict costs: the division of memory, the length of
+//! leaves, and the structure of keyspaces that do not specify one.
 
 use super::Engine;
 use crate::options::{Options, Plan};
@@ -9,15 +9,15 @@ use alluvium_model::best_node;
 use alluvium_model::structures::{Machine, Setting, Structure, Workload};
 use std::fmt;
 
-/// A setting that a store has chosen, or that it was told.
+/// A setting that was chosen by the store or given by an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Choice {
-    /// What was chosen.
+    /// Name of the setting.
     pub name: &'static str,
-    /// Its value, with its unit.
+    /// Its value, with the unit.
     pub value: String,
-    /// Why it is that.
+    /// The reason for this value.
     pub why: String,
 }
 
@@ -35,12 +35,12 @@ fn choice(name: &'static str, value: String, why: impl Into<String>) -> Choice {
     }
 }
 
-/// Bytes of a record, and how many times the memory the data is, where nothing is known of a store:
-/// for those the models are asked.
+/// Assumed record size in bytes, and ratio of data to memory, for the models when the workload is
+/// unknown.
 const USUAL_RECORD: u64 = 116;
 const DATA_OF_MEMORY: f64 = 10.0;
 
-/// Whether a number was an option's.
+/// Returns the reason: the option if it was given, otherwise `otherwise`.
 fn by(option: &str, is_said: bool, otherwise: &str) -> String {
     match is_said {
         true => format!("as {option} says"),
@@ -48,7 +48,7 @@ fn by(option: &str, is_said: bool, otherwise: &str) -> String {
     }
 }
 
-/// Returns how the memory was cut.
+/// Returns the division of memory.
 fn memory(options: &Options, plan: &Plan) -> Vec<Choice> {
     let scale = &plan.scale;
     vec![
@@ -87,7 +87,7 @@ fn memory(options: &Options, plan: &Plan) -> Vec<Choice> {
     ]
 }
 
-/// Returns what was chosen when a store was opened with these options.
+/// Returns the choices made when a store is opened with these options.
 pub(crate) fn of(options: &Options, plan: &Plan) -> Vec<Choice> {
     let device = &plan.device;
     let half = device.half_bandwidth();
@@ -130,7 +130,8 @@ pub(crate) fn of(options: &Options, plan: &Plan) -> Vec<Choice> {
     all
 }
 
-/// Returns the structure of keyspaces that name none, beside the next best by the models.
+/// Returns the structure of keyspaces that do not specify one, compared with the next best by the
+/// models.
 fn structure(plan: &Plan) -> Option<Choice> {
     let machine = Machine {
         memory_bytes: plan.memory as f64,
@@ -162,11 +163,11 @@ fn structure(plan: &Plan) -> Option<Choice> {
 }
 
 impl Engine {
-    /// Returns what the store has chosen, and why.
+    /// Returns the store's choices with their reasons.
     pub(crate) fn choices(&self) -> Vec<Choice> {
         let mut all = self.chosen.clone();
         if self.memory_budget() > 0 {
-            // It depends on nothing that changes while the store is open.
+            // The result depends on nothing that changes while the store is open.
             all.extend(
                 self.chosen_structure
                     .get_or_init(|| structure(&self.plan))

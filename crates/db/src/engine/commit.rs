@@ -1,4 +1,4 @@
-//! A commit from start to end.
+//! The path of a commit, from admission to acknowledgement.
 //!
 //! ```text
 //!   admitted        room on the disk, debt not too high       throttle.rs
@@ -10,8 +10,9 @@
 //!   acknowledged
 //! ```
 //!
-//! A commit is seen before it is synced: a reader may see what the loss of power then undoes. What
-//! the reader writes upon it is undone with it, for the log keeps a prefix.
+//! A commit becomes visible before it is synced: a reader may see a commit that a power loss then
+//! undoes. Writes that depend on this read are undone as well, because recovery keeps a prefix of
+//! the log.
 
 use super::Engine;
 use super::dictionaries::Kept;
@@ -30,32 +31,33 @@ use alluvium_storage::extents::Class;
 use alluvium_storage::log::{self, Importance, MAX_PAYLOAD};
 use std::time::{Duration, Instant};
 
-/// How often a commit waits for a checkpoint to free log before it is refused: others may take what
-/// was freed.
+/// Maximum number of attempts of a commit to free log space by a checkpoint before it is refused.
+/// Several are needed because other writers may use the freed space first.
 pub(super) const LOG_TURNS: u32 = 20;
 
-/// How long it does so at least where the background has threads of its own: large writes of
-/// others may take each time what was freed.
+/// Minimum time for which a commit keeps trying if background threads run: large writes of other
+/// threads may repeatedly use the freed space first.
 const LOG_PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a commit depends on. Its keys are not written while it is asked.
+/// The condition of a conditional commit. No other writer changes the commit's keys while it is
+/// evaluated.
 pub(crate) type Condition<'a> = dyn Fn() -> Result<Verdict> + 'a;
 
-/// What a commit depends on, and which locks keep it true until the commit is applied.
+/// The condition of a commit, and the locks that keep it true until the commit is applied.
 #[derive(Clone, Copy)]
 pub(crate) struct Terms<'a> {
-    /// What must hold, if anything.
+    /// The condition, if there is one.
     pub(crate) condition: Option<&'a Condition<'a>>,
-    /// How the keys that are written are locked while a condition is asked.
+    /// How the written keys are locked while the condition is evaluated.
     pub(crate) mode: LockMode,
-    /// Adds the locks of what is read.
+    /// Adds locks on the keys that were read.
     pub(crate) reads: &'a dyn Fn(&mut LockSet),
-    /// Whether a transaction has locked what is written.
+    /// Whether a transaction already holds locks on the written keys.
     pub(crate) is_locked: bool,
 }
 
 impl<'a> Terms<'a> {
-    /// Terms of a commit that depends on nothing, and whose keys are locked.
+    /// Terms of an unconditional commit whose keys are already locked.
     pub(crate) const LOCKED: Terms<'static> = Terms {
         condition: None,
         mode: LockMode::Blind,
@@ -63,7 +65,7 @@ impl<'a> Terms<'a> {
         is_locked: true,
     };
 
-    /// Terms of a commit that depends on the keys that it writes.
+    /// Terms of a commit whose condition depends only on the keys that it writes.
     pub(crate) fn of_its_keys(condition: &'a Condition<'a>) -> Terms<'a> {
         Terms {
             condition: Some(condition),
@@ -74,39 +76,39 @@ impl<'a> Terms<'a> {
     }
 }
 
-/// What a condition says about going on.
+/// Result of evaluating a condition.
 pub(crate) enum Verdict {
     /// The condition holds.
     Go,
-    /// It does not: nothing is written.
+    /// The condition does not hold; nothing is written.
     Stop,
 }
 
-/// How often a commit was refused.
+/// Refusals of one commit so far.
 #[derive(Debug, Default)]
 struct Refusals {
     turns: u32,
-    /// Since when by a log that checkpoints free too little of.
+    /// When it was first refused because checkpoints freed too little log.
     since: Option<Instant>,
 }
 
-/// Returns whether a checkpoint would help.
+/// Returns whether the error is a full log, which a checkpoint would free.
 pub(super) fn is_log_full(error: &Error) -> bool {
     matches!(error.storage(), Some(alluvium_storage::Error::LogFull { .. }))
 }
 
-/// What became of a commit.
+/// Outcome of one attempt to commit.
 enum Tried {
-    /// It is applied, up to this number.
+    /// The commit is applied; `last` is its last sequence number.
     Applied { last: Sequence },
-    /// Its condition does not hold, by what was written up to this number.
+    /// The condition does not hold; it has seen writes up to `seen` at most.
     Stopped { seen: Sequence },
-    /// It must lock what it writes to before.
+    /// Transactions use locks: retry while holding locks on the written keys.
     Unlocked,
 }
 
 impl Engine {
-    /// Commits, and returns the last sequence number when `durability` holds.
+    /// Commits. Returns the last sequence number once `durability` is reached.
     pub(crate) fn commit(
         &self,
         commit: &Commit<'_>,
@@ -117,8 +119,9 @@ impl Engine {
         Ok(at.expect("there is no condition"))
     }
 
-    /// Commits if a condition holds once no other writer can write to what it depends on. None when
-    /// it does not; what the condition has seen is visible then.
+    /// Commits if the condition holds; it is evaluated while no other writer can change the keys
+    /// that it depends on. Returns `None` if it does not hold; all writes that the condition has
+    /// seen are visible by then.
     pub(crate) fn commit_if(
         &self,
         commit: &Commit,
@@ -132,8 +135,8 @@ impl Engine {
         if commit.count == 0 {
             self.catalog.alive(owners)?;
             let at = self.visible.at();
-            // The delete of an empty range writes nothing, and its caller need not know that. A
-            // durable write makes all earlier writes durable all the same.
+            // Deleting an empty range writes nothing, but the caller may not know this: a durable
+            // write still makes all earlier writes durable.
             if durability == Durability::Disk {
                 self.health()?;
                 self.sync()?;
@@ -169,7 +172,7 @@ impl Engine {
                     return Ok(None);
                 }
                 Ok(Tried::Unlocked) => {
-                    // Those for whose locks it waits may wait for its turn.
+                    // Release the turn first: owners of the locks may be waiting for it.
                     drop(turn.take());
                     return self.commit_under_locks(commit, owners, durability, terms);
                 }
@@ -177,8 +180,8 @@ impl Engine {
                     drop(turn.take());
                     self.wait_until_visible(last)?;
                     if self.gaps.are_there() && self.store.log().completed() < last {
-                        // A recovery would cut the log at the gap: this commit is not acknowledged
-                        // before it is filled.
+                        // Recovery would cut the log at the gap, so the gap must be filled before
+                        // this commit is acknowledged.
                         self.fill_gaps()?;
                     }
                     if durability == Durability::Disk {
@@ -191,7 +194,8 @@ impl Engine {
         }
     }
 
-    /// Fails for a commit to a keyspace in pages that are set aside. It can be dropped.
+    /// Fails for a commit to a keyspace whose pages are set aside. Dropping such a keyspace is
+    /// allowed.
     #[cold]
     fn admit_beside_damage(&self, commit: &Commit<'_>, owners: Owners<'_>) -> Result<()> {
         if matches!(owners, Owners::Catalog) {
@@ -205,7 +209,7 @@ impl Engine {
             .require_pages(|| keyspace.map_or_else(String::new, |keyspace| keyspace.name()))
     }
 
-    /// Locks what a commit writes to until it is visible.
+    /// Commits while holding locks on the written keys until the commit is visible.
     #[cold]
     fn commit_under_locks(
         &self,
@@ -221,7 +225,7 @@ impl Engine {
         };
         let seen = durability.min(Durability::Process);
         let last = self.commit_if(commit, owners, seen, Some(&terms))?;
-        // Others need not wait for the device.
+        // Other transactions need not wait for the device.
         drop(locks);
         if let Some(last) = last
             && durability == Durability::Disk
@@ -231,7 +235,7 @@ impl Engine {
         Ok(last)
     }
 
-    /// Waits until what was written up to `at` is visible.
+    /// Waits until all writes up to `at` are visible.
     fn wait_until_visible(&self, at: Sequence) -> Result<()> {
         if self.visible.wait_for(at) {
             return Ok(());
@@ -240,14 +244,15 @@ impl Engine {
         Err(Error::Closed)
     }
 
-    /// Handles a refused commit, after `turns` refusals: has it succeed the next time, or returns
-    /// why it does not.
+    /// Handles a refused commit: waits or frees space so that a retry may succeed, or returns the
+    /// error.
     fn make_way(&self, error: Error, commit: &Commit, refusals: &mut Refusals) -> Result<()> {
         refusals.turns += 1;
         let turns = refusals.turns;
         let is_log_full = is_log_full(&error);
         if is_log_full && turns <= LOG_TURNS {
-            // A checkpoint frees log; a commit that is let through by none of them is refused.
+            // A checkpoint frees log. A commit that is still refused after this many checkpoints
+            // fails.
             return self.make_log_room();
         }
         if is_log_full && self.plan.workers > 0 {
@@ -257,8 +262,8 @@ impl Engine {
                 return self.make_log_room();
             }
         }
-        // What lies free in the first data file, beyond the reserve, is the log's before any writer
-        // waits. Others may take it first.
+        // Before any writer waits, the log may use free space of the first data file beyond the
+        // reserve. Other writers may use that space first.
         if error.is_full()
             && !is_log_full
             && turns <= LOG_TURNS
@@ -274,7 +279,8 @@ impl Engine {
         Err(error)
     }
 
-    /// Until it is applied. Ends before anything is assigned when the condition does not hold.
+    /// Attempts the commit once, up to its application to the memtable. Stops before assigning
+    /// sequence numbers if the condition does not hold.
     fn try_commit(
         &self,
         commit: &Commit,
@@ -284,13 +290,13 @@ impl Engine {
         terms: Option<&Terms<'_>>,
     ) -> Result<Tried> {
         let condition = terms.and_then(|terms| terms.condition);
-        // What an ingest has attached is read by conditions before a client may act on it.
+        // Attached ingests must be visible to conditions before a client can act on them.
         let _no_ingest = condition.map(|_| self.ingests.attaching.read());
         let _writing = self.writers.pin();
         if self.locks.are_wanted() && !terms.is_some_and(|terms| terms.is_locked) {
             return Ok(Tried::Unlocked);
         }
-        // A drop of one of them from here on waits for this commit, and deletes what it writes.
+        // A keyspace dropped after this check waits for this commit and deletes its writes.
         self.catalog.alive(owners)?;
         let _held = match terms.filter(|_| condition.is_some()) {
             None => self.stripes.lock_blind(commit.writes()),
@@ -299,7 +305,8 @@ impl Engine {
         if let Some(condition) = condition
             && let Verdict::Stop = condition()?
         {
-            // It may have read what is not visible yet, and nothing behind this.
+            // The condition may have read writes that are not visible yet, but none later than
+            // this.
             let seen = self.queue.last();
             return Ok(Tried::Stopped { seen });
         }
@@ -316,7 +323,8 @@ impl Engine {
         written.map(|last| Tried::Applied { last })
     }
 
-    /// Puts a commit into the log and its memtable, and has it seen. Returns its last number.
+    /// Appends a commit to the log, applies it to its memtable and makes it visible. Returns its
+    /// last sequence number.
     fn write_down(&self, commit: &Commit, place: &Place, bytes: u64) -> Result<Sequence> {
         let last = place.first + u64::from(commit.count) - 1;
         if let Err(error) = self.log(commit, place) {
@@ -324,14 +332,15 @@ impl Engine {
             return Err(error.into());
         }
         if apply_all(&place.slot.memtable, commit.writes(), place.first).is_err() {
-            // It is in the log and cannot be shown: the next opening of the store finds it.
+            // The commit is in the log but cannot be made visible; the next opening replays it.
             self.visible.stop();
             let cause = format!("a memtable has no room for {bytes} bytes that were reserved");
             return Ok(self
                 .store
                 .judge(Err(alluvium_storage::Error::Poisoned { cause }))?);
         }
-        // Readers that see the commit find no range empty that it writes to (N1).
+        // Must precede visibility: readers that see the commit must not find a range empty that it
+        // writes to (N1).
         self.queue.empty_ranges().written(given(commit.writes()));
         self.visible.complete(place.first, last);
         self.tallies.committed(commit);
@@ -340,7 +349,7 @@ impl Engine {
         Ok(last)
     }
 
-    /// Puts the record into the log, or gives its numbers up.
+    /// Appends the record to the log, or voids its sequence numbers if the log is full.
     fn log(&self, commit: &Commit, place: &Place) -> alluvium_storage::Result<()> {
         let importance = if commit.grows {
             Importance::Normal
@@ -370,7 +379,7 @@ impl Engine {
         }
     }
 
-    /// Gives these numbers up: the log is told, or will be once the disk has space for the note.
+    /// Voids sequence numbers in the log, or queues the void record if the disk is full.
     pub(super) fn give_up(&self, first: Sequence, count: u32) -> alluvium_storage::Result<()> {
         match self.store.judge(self.store.log().void(first, count)) {
             Err(error) if error.is_full() => {
@@ -381,39 +390,39 @@ impl Engine {
         }
     }
 
-    /// Tells the log of numbers that it could not be told of before. Until then nothing above them
-    /// can be synced.
+    /// Writes the queued void records to the log. Until then, no later commit can be synced.
     pub(crate) fn fill_gaps(&self) -> Result<()> {
         self.gaps
             .fill(|first, count| Ok(self.store.judge(self.store.log().void(first, count))?))
     }
 
-    /// Waits until everything up to `at` survives the loss of power.
+    /// Waits until every commit up to `at` survives power loss.
     pub(crate) fn sync_through(&self, at: Sequence) -> Result<()> {
         self.fill_gaps()?;
         Ok(self.store.judge(self.store.log().sync_through(at))?)
     }
 }
 
-/// Returns the bytes of a memtable that a commit needs, at most.
+/// Returns an upper bound of the memtable bytes needed by a commit.
 fn room_for(commit: &Commit) -> u64 {
     let records = commit.kinds.iter().map(|&count| u64::from(count)).sum();
     let ranges = u64::from(commit.count).saturating_sub(records);
     room(commit.len(), records, ranges)
 }
 
-/// Returns how many bytes of a memtable a record of the log needs, at most, that is `bytes` long
-/// and has this many writes to single keys and to ranges.
+/// Returns an upper bound of the memtable bytes needed by a log record of `bytes` bytes with this
+/// number of point writes and range deletes.
 pub(super) fn room(bytes: u64, records: u64, ranges: u64) -> u64 {
     bytes + records * RECORD_OVERHEAD + ranges * RANGE_OVERHEAD as u64
 }
 
-/// Applies the writes of a record to a memtable, from sequence number `first` on.
+/// Applies the writes of a log record to a memtable. The first write has the sequence number
+/// `first`.
 pub(crate) fn apply(memtable: &Memtable, record: &[u8], first: Sequence) -> std::result::Result<(), Unfit> {
     apply_all(memtable, Writes::new(record), first)
 }
 
-/// Applies writes to a memtable, from sequence number `first` on.
+/// Applies writes to a memtable. The first write has the sequence number `first`.
 fn apply_all(memtable: &Memtable, writes: Writes<'_>, first: Sequence) -> std::result::Result<(), Unfit> {
     for (write, sequence) in writes.zip(first..) {
         match write.map_err(Unfit::Damaged)? {
@@ -432,16 +441,16 @@ fn apply_all(memtable: &Memtable, writes: Writes<'_>, first: Sequence) -> std::r
                 },
             )?,
             Write::Range { start, end } => memtable.delete_range(start, end, sequence)?,
-            // The tree has it, or it was never acknowledged.
+            // Either the tree already contains the ingest, or it was never acknowledged.
             Write::Ingest { .. } => {}
-            // What it said is gone with the process that wrote it.
+            // Volatile data is lost with the process that wrote it.
             Write::Volatile => {}
         }
     }
     Ok(())
 }
 
-/// Returns the keys that writes give values or operands to.
+/// Returns the keys to which writes assign values or merge operands.
 fn given(writes: Writes<'_>) -> impl Iterator<Item = &[u8]> {
     writes.filter_map(|write| match write {
         Ok(Write::One { key, kind, .. }) if kind != Kind::Delete => Some(key),
@@ -449,12 +458,11 @@ fn given(writes: Writes<'_>) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Why a record cannot be applied.
+/// The reason why a log record cannot be applied.
 #[derive(Debug)]
 pub(crate) enum Unfit {
-    /// The memtable is full.
     Full,
-    /// It is no record.
+    /// The record is malformed.
     Damaged(String),
 }
 

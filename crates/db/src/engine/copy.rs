@@ -1,4 +1,4 @@
-//! A copy of the store in another directory, while reading and writing go on.
+//! Copies the store to another directory, while reads and writes continue.
 
 use super::Engine;
 use super::open::store_options;
@@ -10,12 +10,12 @@ use alluvium_dictionary::read::Files;
 use alluvium_storage::Directories;
 use alluvium_storage::store::{Beside, Copy};
 
-/// Makes the number of a copy out of this opening's and the generation's: odd, so that no two of
-/// them become one.
+/// Multiplier that derives a copy's identifier from this opening's and the generation's. It is odd,
+/// so that the mapping is injective.
 const MIX: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
 
 impl Engine {
-    /// As [`Engine::copy_to`], and reads the copy: one that is damaged is removed.
+    /// Like [`Engine::copy_to`], and verifies the copy. A damaged copy is removed.
     pub(crate) fn back_up(&self, target: &Directories, tell: &mut dyn FnMut(Progress)) -> Result<Sequence> {
         let cut = self.copy_to(target, tell)?;
         let findings = self.findings(target, tell);
@@ -28,7 +28,7 @@ impl Engine {
         }
     }
 
-    /// Returns what is wrong with a copy that is not open.
+    /// Verifies a copy that is not open. Returns the findings.
     fn findings(&self, target: &Directories, tell: &mut dyn FnMut(Progress)) -> Result<Vec<String>> {
         let copy = Copy::open(target.clone())?;
         let files = Files {
@@ -58,24 +58,26 @@ impl Engine {
             })
     }
 
-    /// Copies every commit that everybody sees now. Answers the last one that the copy holds: later
-    /// ones may be in it, too.
+    /// Copies every visible commit. Returns the last commit that the copy is guaranteed to contain;
+    /// it may contain later ones.
     pub(crate) fn copy_to(&self, target: &Directories, tell: &mut dyn FnMut(Progress)) -> Result<Sequence> {
-        // A thread that closes the store waits for it, and ends it at its next step.
+        // A thread that closes the store waits for this guard; the copy stops at its next step.
         let _copying = self.copying.read();
-        // Of a store that is read only, what is in memory goes no further than what the copy is
-        // made from.
+        // This does not call `Engine::health`, because a read-only store may be copied, too: its
+        // writes go only to a layer in memory above the source of the copy.
         self.is_open()?;
         self.store.health()?;
         self.checkpoint_everything()?;
         let (kept, beside) = loop {
-            // Before the generation: what that has of it is kept then.
+            // Hold the pages before the generation is chosen, so that the pages that it needs are
+            // kept.
             let held = self.dictionaries.hold();
             let kept = self.store.keep(&store_options(&self.plan))?;
             if let Some(beside) = held.at(&self.store, kept.payload())? {
                 break (kept, beside);
             }
-            // The durable generation has some that nothing is in any more, or it came just now.
+            // The generation lists pages that no keyspace uses any more, or that were created since
+            // the hold.
             self.checkpoint_now()?;
         };
         let beside: Vec<&dyn Beside> = beside.iter().map(|pages| pages as &dyn Beside).collect();

@@ -1,23 +1,23 @@
-//! Sequence numbers of writes that were refused, of which the log does not know yet.
+//! Sequence numbers of refused writes that are not yet voided in the log.
 //!
-//! A full disk may refuse the note that a number stays without a write. Nothing above such a number
-//! can be synced before the log has been told, for recovery would cut the log there.
+//! A full disk may refuse the void record of a sequence number. No later commit can be synced
+//! before the record is written, because recovery would cut the log at the gap.
 
 use crate::Result;
 use alluvium_base::Sequence;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The numbers that the log was not told of.
+/// The sequence numbers that are not yet voided.
 #[derive(Debug, Default)]
 pub(super) struct Gaps {
-    /// The first of each stretch, and how many.
+    /// The first sequence number and the length of each range.
     stretches: Mutex<Vec<(Sequence, u32)>>,
     are_there: AtomicBool,
 }
 
 impl Gaps {
-    /// Notes a stretch of numbers.
+    /// Adds a range of sequence numbers.
     pub(super) fn note(&self, first: Sequence, count: u32) {
         assert!(count > 0, "a stretch has a number");
         self.stretches.lock().push((first, count));
@@ -30,7 +30,8 @@ impl Gaps {
         self.are_there.load(Ordering::Acquire)
     }
 
-    /// Tells the log of all of them. What `tell` fails with ends it; the others stay.
+    /// Voids all of them by calls of `tell`. Stops at the first error; the remaining ranges are
+    /// kept.
     pub(super) fn fill(&self, tell: impl Fn(Sequence, u32) -> Result<()>) -> Result<()> {
         let mut stretches = self.stretches.lock();
         while let Some(&(first, count)) = stretches.last() {

@@ -1,7 +1,8 @@
-//! Panics: of a merge operator or a compaction filter, of a device, or of the store itself.
+//! Panic handling: a merge operator, a compaction filter, a device or the store itself may panic.
 //!
-//! A step that unwinds leaves its work half done. What it worked on refuses to go on, and the store
-//! takes no more changes: what was acknowledged is in the log, where the next opening finds it.
+//! A step that unwinds leaves its work incomplete. The affected objects refuse further use, and the
+//! store refuses changes. Acknowledged commits are in the log and are recovered at the next
+//! opening.
 
 use super::Engine;
 use crate::{Error, Result};
@@ -9,11 +10,11 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 impl Engine {
-    /// Does a step of the background, in whatever thread. A panic in it is an error, after which
-    /// the store takes no more changes.
+    /// Runs a step of background work, in any thread. A panic becomes an error, after which the
+    /// store refuses changes.
     pub(crate) fn guarded<T>(&self, what: &str, step: impl FnOnce() -> Result<T>) -> Result<T> {
-        // What the step may have left half done is not used again: every step asks for the store's
-        // health first.
+        // Unwind safety: state that the step left incomplete is not used again, because every step
+        // checks the store's health first.
         catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|panic| Err(self.panicked(what, &*panic)))
     }
 
@@ -25,7 +26,7 @@ impl Engine {
         self.poison(format!("{what} panicked: {text}"))
     }
 
-    /// Has the store take no more changes; the error that says why.
+    /// Makes the store refuse changes. Returns the error with the cause.
     #[cold]
     pub(super) fn poison(&self, cause: String) -> Error {
         let poisoned = alluvium_storage::Error::Poisoned { cause };
@@ -33,15 +34,15 @@ impl Engine {
             Ok(()) => Error::Closed,
             Err(error) => error.into(),
         };
-        // Threads that wait for a step to be done learn that none will be.
+        // Threads that wait for the completion of a step must learn that there will be none.
         self.pressure.relieved();
         self.pressure.call_all();
         error
     }
 }
 
-/// A commit between its numbers and its end. Dropped by a panic, it tells all waiting commits that
-/// nothing above it will ever be seen.
+/// A commit between the assignment of its sequence numbers and its completion. If a panic drops it,
+/// waiting commits learn that nothing above it will become visible.
 pub(super) struct Committing<'e> {
     engine: &'e Engine,
 }
@@ -51,7 +52,7 @@ impl<'e> Committing<'e> {
         Committing { engine }
     }
 
-    /// It has come to an end, whichever.
+    /// The commit has completed or failed.
     pub(super) fn end(self) {
         std::mem::forget(self);
     }

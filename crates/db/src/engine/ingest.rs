@@ -1,4 +1,4 @@
-//! Ingest: runs that are built beside everything else, and become part of the store as one commit.
+//! Ingest: runs are built outside the write path, and become part of the store as one commit.
 //!
 //! ```text
 //!   built       by loads and by transactions, in extents that a crash frees           trees
@@ -13,8 +13,8 @@
 //!   visible     and with it the commits above M, which waited since it was numbered
 //! ```
 //!
-//! No log has the records. So whatever is above N is acknowledged only once a checkpoint holds M,
-//! or a crash would leave a hole.
+//! The records of an ingest are not in the log. Commits above N are therefore acknowledged only
+//! once a checkpoint contains M; otherwise a crash would leave a gap.
 
 use super::Engine;
 use super::commit::{LOG_TURNS, Verdict, is_log_full};
@@ -34,21 +34,22 @@ use parking_lot::{Mutex, RwLock};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
-/// How often a checkpoint that finds the disk full is tried again, with a nap before, until the
+/// Maximum number of retries, each after a nap, of a checkpoint that finds the disk full before the
 /// store gives up.
 const TRIES: u32 = 500;
 
-/// How many units of space a checkpoint takes that makes few layers durable, beside those of
-/// structures.
+/// Units of space needed by a checkpoint that makes few layers durable, without the units per
+/// structure.
 const CHECKPOINT_UNITS: u64 = 4;
 
-/// How many units each structure takes for that: for its root, and for what the root names.
+/// Units needed per structure: for its root and for the nodes that the root names.
 const STRUCTURE_UNITS: u64 = 2;
 
-/// How many layers make it take one more, about: each is named in some nodes of the trunk.
+/// Approximate number of layers that need one more unit: each layer is named in some nodes of the
+/// trunk.
 const LAYERS_PER_UNIT: u64 = 64;
 
-/// Space that is kept from others until this is dropped.
+/// Space reserved until this is dropped.
 struct HeldSpace<'e> {
     store: &'e Store,
     extents: Vec<Extent>,
@@ -62,53 +63,52 @@ impl Drop for HeldSpace<'_> {
     }
 }
 
-/// The ingests of a store.
+/// The running ingests of a store.
 #[derive(Debug, Default)]
 pub(crate) struct Ingests {
     under_way: Mutex<Vec<Weak<UnderWay>>>,
-    /// Held by who attaches; shared by writes that depend on what they read.
+    /// Held exclusively during an attachment, and shared by conditional writes.
     pub(crate) attaching: RwLock<()>,
 }
 
-/// One ingest. Its runs are gone once it has ended, by its owner or by the store.
+/// A running ingest. Its runs are dropped when its owner or the store ends it.
 #[derive(Debug)]
 pub(crate) struct UnderWay {
     runs: RwLock<Option<Box<dyn Ingest>>>,
     memory: AtomicU64,
 }
 
-/// What becomes part of the store as one commit.
+/// Ingests that become part of the store as one commit.
 pub(crate) struct Attachment<'a> {
-    /// One for each structure.
+    /// One ingest per structure.
     pub(crate) ingests: &'a [&'a UnderWay],
-    /// The first and last keys of each keyspace that is written to, as dictionaries have them.
+    /// The first and last key written in each keyspace, as dictionary keys.
     pub(crate) stretches: &'a [(TreeKey, TreeKey)],
-    /// The keyspaces that are written to.
     pub(crate) owners: Owners<'a>,
-    /// Whether a transaction has locked what is written.
+    /// Whether a transaction already holds locks on the written keys.
     pub(crate) is_locked: bool,
-    /// What it depends on.
+    /// The condition of the attachment, if there is one.
     pub(crate) terms: Option<&'a dyn AttachTerms>,
 }
 
-/// What an attachment depends on.
+/// The condition of an attachment.
 pub(crate) trait AttachTerms {
-    /// Looks at all that was committed so far; other commits go on meanwhile.
+    /// Checks all commits so far, while other commits continue.
     fn prepare(&self) -> Result<()>;
 
-    /// Looks at what was committed since, with no other commit on its way.
+    /// Checks the commits since [`AttachTerms::prepare`], while no other commit is in progress.
     fn holds(&self) -> Result<Verdict>;
 }
 
 impl Ingests {
-    /// Bytes of memory that they take.
+    /// Returns the memory of all running ingests in bytes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let under_way = self.under_way.lock();
         let alive = under_way.iter().filter_map(Weak::upgrade);
         alive.map(|one| one.memory.load(Ordering::Relaxed)).sum()
     }
 
-    /// Ends all of them: nothing of them is left.
+    /// Ends all ingests and drops their runs.
     pub(crate) fn end(&self) {
         let _alone = self.attaching.write();
         for one in self.under_way.lock().drain(..).filter_map(|one| one.upgrade()) {
@@ -118,19 +118,19 @@ impl Ingests {
 }
 
 impl UnderWay {
-    /// Takes a record; how it went. None once it has ended.
+    /// Adds a record. Returns `None` if the ingest has ended.
     pub(crate) fn push(&self, key: &[u8], message: Message<'_>) -> Option<alluvium_storage::Result<()>> {
         let mut runs = self.runs.write();
         let pushed = runs.as_mut()?.push(key, message);
         match &pushed {
             Ok(()) => self.count_memory(runs.as_deref()),
-            // It can only be dropped.
+            // After an error the ingest can only be dropped.
             Err(_) => *runs = None,
         }
         Some(pushed)
     }
 
-    /// Adds layers, which `write` writes. Where that fails it is as it was.
+    /// Adds the layers that `write` writes. If that fails, the ingest is unchanged.
     pub(crate) fn add_layers(
         &self,
         write: impl FnOnce(&mut dyn Ingest) -> alluvium_storage::Result<()>,
@@ -146,7 +146,7 @@ impl UnderWay {
         Ok(written?)
     }
 
-    /// Drops all but its oldest layers.
+    /// Drops all but the `layers` oldest layers.
     pub(crate) fn keep(&self, layers: u64) {
         let mut runs = self.runs.write();
         if let Some(ingest) = runs.as_mut() {
@@ -155,18 +155,18 @@ impl UnderWay {
         self.count_memory(runs.as_deref());
     }
 
-    /// Reads what it has.
+    /// Calls `read` with the runs.
     pub(crate) fn read<T>(&self, read: impl FnOnce(&dyn Ingest) -> Result<T>) -> Result<T> {
         let runs = self.runs.read();
         read(&**runs.as_ref().ok_or(Error::IngestEnded)?)
     }
 
-    /// Ends it: nothing of it is left.
+    /// Ends the ingest and drops its runs.
     pub(crate) fn end(&self) {
         drop(self.take());
     }
 
-    /// Returns how many bytes of memory it takes.
+    /// Returns its memory in bytes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.memory.load(Ordering::Relaxed)
     }
@@ -194,13 +194,13 @@ impl Engine {
         all.retain(|one| one.strong_count() > 0);
         all.push(Arc::downgrade(&under_way));
         drop(all);
-        // A thread that closes the store says so first, and ends what is in the list then.
+        // A thread that closes the store first marks it closed, then ends the ingests in the list.
         self.health()?;
         Ok(under_way)
     }
 
-    /// Makes ingests part of the store as one commit: durable, and then visible. None if what they
-    /// depend on does not hold: nothing has changed then.
+    /// Attaches ingests to the store as one commit, which becomes durable and then visible. Returns
+    /// `None` without any change if the condition does not hold.
     pub(crate) fn attach(&self, attachment: &Attachment<'_>) -> Result<Option<Sequence>> {
         let mut locks = None;
         let _alone = loop {
@@ -213,7 +213,7 @@ impl Engine {
             }
         };
         self.health()?;
-        // Each layer has a number, and so has each write of the log's record.
+        // Each layer needs a sequence number, and so does each write of the log record.
         let mut count = attachment.stretches.len() as u64;
         for ingest in attachment.ingests {
             count = count.max(ingest.read(|runs| Ok(runs.layers() + 1))?);
@@ -221,7 +221,7 @@ impl Engine {
         let Some((place, held)) = self.place_attachment(attachment, count)? else {
             return Ok(None);
         };
-        // Nothing ends them while an attachment goes on.
+        // Ingests are not ended during an attachment.
         let taken = attachment.ingests.iter().filter_map(|ingest| ingest.take());
         let runs: Vec<Box<dyn Ingest>> = taken.collect();
         assert_eq!(runs.len(), attachment.ingests.len(), "ingests end alone");
@@ -232,7 +232,7 @@ impl Engine {
         let attached = self.try_attach(runs, &place, last, attachment.stretches);
         committing.end();
         if let Err(error) = attached {
-            // The numbers' memtable is one that holds nothing.
+            // The memtable of these numbers is empty.
             self.visible.complete(place.first, last);
             if let Some(error) = error.storage() {
                 self.pressure.note(error);
@@ -253,9 +253,9 @@ impl Engine {
         Ok(Some(last))
     }
 
-    /// Takes `count` numbers that the log knows of, in a memtable of their own; none if what the
-    /// attachment depends on does not hold. What was written before is in a checkpoint, and where
-    /// others have filled the log since, in another one.
+    /// Assigns `count` sequence numbers in a separate memtable and logs them. Returns `None` if the
+    /// condition does not hold. All earlier writes are in a checkpoint; if other writers have
+    /// filled the log since, another checkpoint is made.
     fn place_attachment(
         &self,
         attachment: &Attachment<'_>,
@@ -272,7 +272,7 @@ impl Engine {
                 terms.prepare()?;
             }
             let place = {
-                // A drop of a keyspace waits for it, and deletes what it attaches.
+                // A drop of the keyspace waits for this guard and then deletes the attached data.
                 let _writing = self.writers.pin();
                 self.catalog.alive(attachment.owners)?;
                 let _no_commits = attachment.terms.map(|_| self.stripes.lock_everything());
@@ -286,7 +286,7 @@ impl Engine {
             let Err(error) = self.log_attachment(place.first, count, attachment.stretches) else {
                 return Ok(Some((place, held)));
             };
-            // The numbers' memtable is one that holds nothing.
+            // The memtable of these numbers is empty.
             self.visible.complete(place.first, place.first + count - 1);
             turns += 1;
             if !is_log_full(&error) || turns > LOG_TURNS {
@@ -296,9 +296,9 @@ impl Engine {
         }
     }
 
-    /// Holds space for the checkpoint that makes an attachment of `count` layers to some structures
-    /// durable: what is attached cannot be taken back where the disk is full.
-    /// Where there is none, what died is freed first; then it waits for what goes to another tier.
+    /// Reserves space for the checkpoint that makes an attachment of `count` layers durable: an
+    /// attachment cannot be undone if the disk is full. If there is no space, dead space is freed
+    /// first; then this waits for data to move to another tier.
     fn hold_space(&self, count: u64, structures: usize) -> Result<HeldSpace<'_>> {
         let mut turns = 0;
         loop {
@@ -333,12 +333,12 @@ impl Engine {
         last: Sequence,
         stretches: &[(TreeKey, TreeKey)],
     ) -> Result<()> {
-        // The one before it may hold nothing and still be on its way: the tree's cut alone does not
-        // tell.
+        // Comparing the tree's cut is not enough: the previous memtable may be empty and still be
+        // in the process of removal.
         while !self.queue.is_oldest(&place.slot) {
             self.store.health()?;
             if self.incorporate_slice(usize::MAX)? == super::Worked::Nothing {
-                // Another thread is at it, or a commit is on its way into its memtable.
+                // Another thread is flushing, or a commit is being applied to its memtable.
                 std::thread::yield_now();
             }
         }
@@ -364,15 +364,15 @@ impl Engine {
             }
             other => self.store.judge(other)?,
         }
-        // Layers beyond the writes of the record.
+        // Void the numbers of the layers beyond the writes of the record.
         if all > named {
             self.give_up(first + u64::from(named), all - named)?;
         }
         Ok(())
     }
 
-    /// A checkpoint, which must not fail any more but with the device: what is attached cannot be
-    /// taken back.
+    /// Makes a checkpoint. It may fail only if the device fails, because an attachment cannot be
+    /// undone.
     fn make_attached_durable(&self) -> Result<()> {
         let mut tries = 0;
         loop {
@@ -384,14 +384,14 @@ impl Engine {
                     self.pressure.nap();
                 }
                 Err(error) => {
-                    // Commits that wait behind it are told of a store that takes no changes; only
-                    // opening it again shows whether it has the ingest.
+                    // Waiting commits fail because the store refuses changes; only reopening shows
+                    // whether it contains the ingest.
                     let cause = error.to_string();
                     let poisoned = alluvium_storage::Error::Poisoned { cause };
                     let refused = self.store.judge::<()>(Err(poisoned));
                     self.visible.stop();
-                    // Nor does a full disk say that there is nothing of it: a superblock may be
-                    // written.
+                    // A full disk does not prove that the ingest is missing: a superblock may have
+                    // been written.
                     return Ok(refused?);
                 }
             }

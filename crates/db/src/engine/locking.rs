@@ -1,12 +1,12 @@
 //! The locks that transactions hold on keys and ranges, and how all other writes respect them.
 //!
-//! Ordinary writes take them only while there are locking transactions: from a moment on at which
-//! no write is under way that did not know of the first one, and all that were are visible. Once no
-//! locking transaction is open, and none was for a while, writes leave the locks alone again. So a
-//! store without locking transactions does not pay for them.
+//! Ordinary writes take these locks only while there are locking transactions. The first such
+//! transaction waits until all writes that started without locks have finished and are visible.
+//! Once no locking transaction has been open for a while, writes stop taking locks. A store without
+//! locking transactions therefore does not pay for them.
 //!
-//! A writer holds its locks until what it has written is visible. So a reader that holds the lock
-//! of a key sees, in what is visible, the newest value that there is.
+//! A writer holds its locks until its writes are visible. A reader that holds the lock of a key
+//! therefore sees the newest value among the visible commits.
 
 use super::Engine;
 use super::record::Commit;
@@ -21,33 +21,34 @@ use smallvec::SmallVec;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a write that is no transaction waits for locks at most.
+/// How long a write outside transactions waits for locks.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The locks of transactions, and whether there are any.
+/// The locks of transactions, and whether other writes must take locks.
 #[derive(Debug, Default)]
 pub(crate) struct Locks {
     manager: LockManager,
-    /// Whether writes take locks. It changes under the lock of `demand`.
+    /// Whether writes take locks. Changed only under the lock of `demand`.
     wanted: AtomicBool,
     demand: Mutex<Demand>,
-    /// Whether writes that are no transaction give up at once. For tests on one thread.
+    /// Whether writes outside transactions fail at once instead of waiting. For single-threaded
+    /// tests.
     #[cfg(all(test, not(alluvium_model_check)))]
     impatient: AtomicBool,
 }
 
-/// Who needs that all writes take locks.
+/// The locking transactions that require all writes to take locks.
 #[derive(Debug, Default)]
 struct Demand {
-    /// How many locking transactions are open.
+    /// Number of open locking transactions.
     open: usize,
-    /// Whether writes take locks, and no write is under way that does not.
+    /// Whether all writes in progress take locks.
     is_settled: bool,
-    /// Whether none was open when this was looked at last, nor was one begun since.
+    /// Whether none was open at the last call of [`Locks::spare`] and none has begun since.
     is_idle: bool,
 }
 
-/// The locks of a commit that is no locking transaction; they are released when this is dropped.
+/// The locks of a commit outside locking transactions. Released when dropped.
 #[derive(Debug)]
 pub(super) struct OfCommit<'e> {
     locks: &'e Locks,
@@ -61,13 +62,14 @@ impl Drop for OfCommit<'_> {
 }
 
 impl Locks {
-    /// Returns whether writes must take locks. A writer asks while it pins the epoch of writers.
+    /// Returns whether writes must take locks. A writer must have pinned `writers` when it calls
+    /// this.
     #[inline]
     pub(crate) fn are_wanted(&self) -> bool {
         self.wanted.load(Ordering::SeqCst) && !is_planted(Fault::WritesIgnoreLocks)
     }
 
-    /// Returns how long a write that is no transaction waits at most.
+    /// Returns how long a write outside transactions waits for locks.
     fn patience(&self) -> Duration {
         #[cfg(all(test, not(alluvium_model_check)))]
         if self.impatient.load(Ordering::Relaxed) {
@@ -76,18 +78,18 @@ impl Locks {
         PATIENCE
     }
 
-    /// Has writes that are no transaction give up at once where they would wait.
+    /// Makes writes outside transactions fail at once instead of waiting.
     #[cfg(all(test, not(alluvium_model_check)))]
     pub(crate) fn be_impatient(&self) {
         self.impatient.store(true, Ordering::Relaxed);
     }
 
-    /// Returns a number for a transaction.
+    /// Returns a new transaction number.
     pub(crate) fn next_number(&self) -> u64 {
         self.manager.next_number()
     }
 
-    /// Ends a locking transaction: releases what it holds.
+    /// Ends a locking transaction and releases its locks.
     pub(crate) fn end(&self, number: u64) {
         self.manager.release(number);
         let mut demand = self.demand.lock();
@@ -95,10 +97,11 @@ impl Locks {
         demand.open -= 1;
     }
 
-    /// Has writes leave the locks alone if no locking transaction is open, and none was since this
-    /// was called last: one that begins waits until all writes know of it.
+    /// Makes writes stop taking locks if no locking transaction is open and none was since the last
+    /// call. A transaction that begins later waits until all writes take locks again.
     pub(crate) fn spare(&self) {
-        // One that begins waits for writers, which may wait for who calls this.
+        // `begin_locking` waits for writers with this lock held, and a writer may wait for the
+        // caller.
         let Some(mut demand) = self.demand.try_lock() else {
             return;
         };
@@ -111,23 +114,23 @@ impl Locks {
         }
     }
 
-    /// Returns how many locks a transaction holds.
+    /// Returns the number of locks that a transaction holds.
     pub(crate) fn held(&self, number: u64) -> usize {
         self.manager.held(number)
     }
 
-    /// Returns the numbers of those for whom a transaction waits.
+    /// Returns the transactions that hold locks for which this transaction waits.
     pub(crate) fn waits_for(&self, number: u64) -> Vec<u64> {
         self.manager.waits_for(number)
     }
 
-    /// Makes one lock of all that a transaction holds within a range that it has locked.
+    /// Merges all locks that a transaction holds within a range that it has locked into one.
     pub(crate) fn join(&self, number: u64, range: &KeyRange) {
         self.manager.join(number, &range.low, range.high.as_deref());
     }
 }
 
-/// Returns the range that has one key.
+/// Returns the range that contains only this key.
 pub(crate) fn only(key: &[u8]) -> KeyRange {
     let mut behind: SmallVec<[u8; 128]> = SmallVec::from_slice(key);
     behind.push(0);
@@ -145,13 +148,13 @@ impl Engine {
         }
         self.locks.wanted.store(true, Ordering::SeqCst);
         grace(&self.writers, || {});
-        // Nor is an ingest under way that does not know of it.
+        // Wait also for a running attachment of an ingest that has taken no locks.
         drop(self.ingests.attaching.read());
         self.visible.wait_for(self.queue.last());
         demand.is_settled = true;
     }
 
-    /// Locks a range for a transaction, and waits for others.
+    /// Locks a range for a transaction. Waits for other owners up to `timeout`.
     pub(crate) fn lock(&self, number: u64, range: &KeyRange, mode: Mode, timeout: Duration) -> Result<()> {
         let owner = Owner::Transaction(number);
         let high = range.high.as_deref();
@@ -179,7 +182,7 @@ impl Engine {
         }
     }
 
-    /// Returns what users call the keyspace and the key of a dictionary's key.
+    /// Returns the keyspace name and the user key of a dictionary key.
     pub(crate) fn users_key(&self, key: &[u8]) -> (String, Vec<u8>) {
         let Some((len, id)) = format::split(key) else {
             return (String::new(), key.to_vec());
@@ -189,7 +192,7 @@ impl Engine {
         (name, key.get(len..).unwrap_or_default().to_vec())
     }
 
-    /// Locks what a commit writes to, for as long as the commit takes.
+    /// Locks all keys and ranges that a commit writes to.
     pub(super) fn lock_commit(&self, commit: &Commit<'_>) -> Result<OfCommit<'_>> {
         let mut ranges: Vec<KeyRange> = Vec::with_capacity(commit.count as usize);
         for write in commit.writes().flatten() {
@@ -203,14 +206,14 @@ impl Engine {
         self.lock_ranges(&mut ranges)
     }
 
-    /// Locks what lies from first to last keys, for as long as an ingest takes.
+    /// Locks the ranges from the first to the last key that an ingest writes to.
     pub(super) fn lock_stretches(&self, stretches: &[(TreeKey, TreeKey)]) -> Result<OfCommit<'_>> {
         let ranges = stretches.iter().map(|(first, last)| from_to(first, last));
         self.lock_ranges(&mut ranges.collect::<Vec<_>>())
     }
 
-    /// Locks ranges one after the other, and starts over where that would end in a deadlock: those
-    /// who hold nothing else give way.
+    /// Locks ranges one by one. On a deadlock it releases all of them and starts over: commits
+    /// outside transactions hold no other locks, so they are the ones to give way.
     fn lock_ranges(&self, ranges: &mut [KeyRange]) -> Result<OfCommit<'_>> {
         ranges.sort_by(|one, other| one.low.cmp(&other.low));
         let (began, patience) = (Instant::now(), self.locks.patience());

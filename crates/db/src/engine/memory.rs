@@ -1,9 +1,9 @@
-//! One number for the memory: who takes what of it, and what is left for pages.
+//! The memory budget: one number for the whole store, and its division among the consumers.
 //!
-//! Memtables and the log have what they have needed within the last seconds, and some more, for
-//! they fill fast; without writes, pages and records have that memory. What the tree keeps in
-//! memory grows with the data: as soon as it needs more than its sixteenth, the cache of pages
-//! gives way.
+//! Memtables and the log keep what they have needed within the last seconds, and some more, because
+//! they fill fast. Without writes, that memory goes to the page cache and the record cache. The
+//! tree's memory grows with the data: as soon as it exceeds a sixteenth of the budget, the page
+//! cache shrinks.
 
 use super::Engine;
 use super::balance::Seen;
@@ -20,32 +20,32 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-/// Bytes of memory that a store takes, by what for.
+/// Memory use of a store in bytes, by consumer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryUse {
-    /// What all of it together may take.
+    /// The limit of the total.
     pub budget: u64,
-    /// What is written and not yet in the tree.
+    /// Memtables: data not yet flushed to the tree.
     pub memtables: u64,
     /// Pages of the log that may be resident.
     pub log: u64,
-    /// The cache of pages.
+    /// Budget of the page cache.
     pub pages: u64,
-    /// The cache of records.
+    /// Budget of the record cache.
     pub records: u64,
-    /// The trunk, open runs and maplets, what iterators hold, and what is being ingested.
+    /// The trunk, open runs and maplets, memory held by iterators, and running ingests.
     pub tree: u64,
-    /// Which space is in use, and what orders commits.
+    /// Tables of allocated space, and the watermark of commits.
     pub tables: u64,
-    /// What open transactions have written and read.
+    /// Buffered writes and tracked reads of open transactions.
     pub transactions: u64,
-    /// What the program holds beside the store, as it says itself.
+    /// Memory of the program outside the store, as reported by the program.
     pub beside: u64,
 }
 
 impl MemoryUse {
-    /// All of it.
+    /// Returns the sum over all consumers.
     #[must_use]
     pub fn total(&self) -> u64 {
         let own = self.memtables + self.log + self.pages + self.records + self.tree + self.tables;
@@ -53,32 +53,32 @@ impl MemoryUse {
     }
 }
 
-/// The tree's share of the budget before pages give way to it.
+/// The tree may use 1/`TREE_SHARE` of the budget before the page cache shrinks for it.
 const TREE_SHARE: u64 = 16;
-/// A change of the cache's budget by less than this part of the whole is not worth its work.
+/// Changes of the page cache's budget by less than 1/`WORTH` of the whole budget are not applied.
 const WORTH: u64 = 64;
 
-/// The part of the budget that iterators may hold between their calls, all of them together.
+/// All iterators together may hold 1/`SCANS_SHARE` of the budget between calls.
 const SCANS_SHARE: u64 = 16;
 
-/// What memtables and log keep to themselves.
+/// Memory reserved for memtables and log.
 #[derive(Debug, Default)]
 pub(crate) struct Claim {
     bytes: u64,
-    /// When so much was needed last.
+    /// When this much was last needed.
     needed: Option<Instant>,
 }
 
-/// How long they keep what they have needed. Otherwise a program that writes in bursts, or fills a
-/// memtable in a few seconds, would have pages read again after each burst, and the system asked
-/// for their memory again.
+/// How long the reservation lasts. Without it, a program that writes in bursts, or fills a memtable
+/// within seconds, would evict pages and reread them after each burst, and the system would have to
+/// provide the memory again.
 const HOLD: Duration = Duration::from_secs(10);
-/// They have so large a part of their shares beyond what they use: some of what may be written
-/// before anybody looks again.
+/// Headroom beyond the memory in use: 1/`AHEAD` of the share, for some of what may be written
+/// before the next adjustment.
 const AHEAD: u64 = 16;
 
 impl Claim {
-    /// Returns what they keep when they use `used` bytes, of `share` that they may.
+    /// Updates and returns the reservation, given that `used` bytes of at most `share` are in use.
     fn update(&mut self, used: u64, share: u64, now: Instant) -> u64 {
         let wanted = (used + share / AHEAD).min(share);
         let is_held = self.needed.is_some_and(|needed| now < needed + HOLD);
@@ -93,35 +93,34 @@ impl Claim {
     }
 }
 
-/// What a batch may take in a memtable beside half of the budget: a store with little memory takes
-/// batches, too.
+/// Memtable bytes allowed to one batch in addition to half of the budget, so that stores with
+/// little memory accept batches, too.
 const BATCH_AT_LEAST: u64 = 16 * MIB;
-/// What each of its writes takes there beside its bytes, about: a record's header, and its share of
-/// a node.
+/// Approximate overhead of each write in a memtable: a record's header and its share of a node.
 const PER_WRITE: u64 = 64;
 
-/// Commits that need a memtable of their own, for a long value or many writes. One at a time is
-/// between its admission and its memtable: each waits there until the memtables of those before are
-/// written out. Otherwise all of them would be in memory at once.
+/// Serialises commits that need a memtable to themselves, for a long value or many writes. Only one
+/// at a time is between admission and its memtable, and it waits there until the earlier memtables
+/// are flushed. Otherwise all of them would be in memory at once.
 #[derive(Debug, Default)]
 pub(crate) struct Long {
     turn: Mutex<()>,
-    /// Bytes that the memtable of the one whose turn it is will take.
+    /// Memtable bytes that the current long commit will need.
     arriving: AtomicU64,
-    /// The memtable of the one before.
+    /// The memtable of the previous long commit.
     before: Mutex<Weak<Memtable>>,
 }
 
-/// How many naps a long commit waits for the memory of the one before, once that is written out:
-/// readers may hold it a while longer.
+/// Maximum number of naps in which a long commit waits for the memory of the previous one after its
+/// flush: readers may hold it longer.
 const MOST_NAPS: u32 = 50;
 
-/// The one budget of a store's memory, and what decides who has how much of it.
+/// The store's memory budget and the state of its division.
 #[derive(Debug)]
 pub(super) struct Budget {
-    /// What all of the store together may take; zero in simulations.
+    /// Limit of the whole store; zero in simulations.
     total: AtomicU64,
-    /// What the program holds beside it, within the same budget.
+    /// Memory of the program that counts within the same budget.
     beside: AtomicU64,
     claim: Mutex<Claim>,
     long: Long,
@@ -130,7 +129,7 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// Returns the budget of a store that has just been opened.
+    /// Returns the budget of a newly opened store.
     pub(super) fn new(total: u64, records: RecordShare) -> Budget {
         Budget {
             total: AtomicU64::new(total),
@@ -143,15 +142,15 @@ impl Budget {
     }
 }
 
-/// The turn of a long commit.
+/// The turn of a long commit. Released when dropped.
 pub(super) struct Turn<'e> {
     long: &'e Long,
     _turn: MutexGuard<'e, ()>,
 }
 
 impl Turn<'_> {
-    /// Waits until the memtable of the commit before is gone, which takes the system a while once
-    /// it is not needed any more.
+    /// Waits until the memtable of the previous long commit is freed. The system takes a while to
+    /// do this after its last use.
     pub(super) fn wait_for_memory(&self, engine: &Engine) {
         let mut naps = 0;
         while engine.plan.workers > 0 && naps < MOST_NAPS && self.long.before.lock().strong_count() > 0 {
@@ -160,7 +159,7 @@ impl Turn<'_> {
         }
     }
 
-    /// The next one waits for this memtable.
+    /// Makes the next long commit wait for this memtable.
     pub(super) fn takes(&self, memtable: &Arc<Memtable>) {
         *self.long.before.lock() = Arc::downgrade(memtable);
     }
@@ -173,13 +172,13 @@ impl Drop for Turn<'_> {
 }
 
 impl Engine {
-    /// Waits for the turn of a long commit, and has the caches give memory back for it.
+    /// Waits for the turn of a long commit, and shrinks the caches to make memory for it.
     #[cold]
     pub(super) fn turn_of_long(&self, commit: &Commit<'_>) -> Result<Turn<'_>> {
         let beside = u64::from(commit.count) * PER_WRITE;
         let budget = self.budget.total.load(Ordering::Relaxed);
         let most = (budget / 2 + BATCH_AT_LEAST).saturating_sub(beside);
-        // A single value cannot be divided; a batch of many writes can.
+        // A single value cannot be split; a batch of many writes can.
         if budget > 0 && commit.count > 1 && commit.len() > most {
             return Err(too_long(commit, most));
         }
@@ -195,7 +194,7 @@ impl Engine {
         Ok(turn)
     }
 
-    /// Who takes how much.
+    /// Returns the memory use by consumer.
     pub(crate) fn memory_use(&self) -> MemoryUse {
         let (usage, log) = self.store.usage();
         MemoryUse {
@@ -211,18 +210,19 @@ impl Engine {
         }
     }
 
-    /// What all of it together may take; zero in simulations.
+    /// Returns the memory budget in bytes; zero in simulations.
     pub(crate) fn memory_budget(&self) -> u64 {
         self.budget.total.load(Ordering::Relaxed)
     }
 
-    /// What memtables and log may take at most.
+    /// Returns the maximum memory of memtables and log.
     fn share_of_writes(&self) -> u64 {
         let scale = &self.plan.scale;
         (MOST_SEALED as u64 + 1) * scale.memtable + scale.log.limit_bytes
     }
 
-    /// The caches of pages and of records take what the others leave, each its share of it.
+    /// Divides the memory that the other consumers leave between the page cache and the record
+    /// cache.
     pub(crate) fn fit_memory(&self) -> Result<()> {
         let budget = self.budget.total.load(Ordering::Relaxed);
         if budget == 0 {
@@ -233,7 +233,7 @@ impl Engine {
         let share = self.share_of_writes();
         let used = now.memtables + now.log;
         let writes = match self.plan.workers {
-            // There are no workers that would look again.
+            // Without workers the budget is not adjusted again.
             0 => share,
             _ => (self.budget.claim.lock()).update(used, share, Instant::now()),
         };
@@ -273,7 +273,7 @@ impl Engine {
         *self.budget.share.lock() == RecordShare::Balanced
     }
 
-    /// Returns who decides about the part of records, and their share of both caches now.
+    /// Returns how the record cache's share is determined, and its current share of both caches.
     pub(crate) fn record_share(&self) -> (RecordShare, f64) {
         let memory = self.memory_use();
         let both = (memory.records + memory.pages).max(1);
@@ -281,8 +281,7 @@ impl Engine {
         (decides, memory.records as f64 / both as f64)
     }
 
-    /// Has another decide about the part of records from now on. Memory moves at once where the
-    /// part is a certain one.
+    /// Changes how the record cache's share is determined. A fixed share takes effect at once.
     pub(crate) fn set_record_share(&self, share: RecordShare) -> Result<()> {
         let cache = self.store.cache();
         let (records, pages) = (self.records.budget_bytes(), cache.stats().budget_bytes);
@@ -295,7 +294,7 @@ impl Engine {
         let wanted = wanted.min(both.saturating_sub(self.least_pages()));
         *self.budget.share.lock() = share;
         self.budget.seen.lock().decide(wanted, both);
-        // One side gives before the other takes.
+        // Shrink one cache before growing the other.
         if wanted < records {
             self.records.set_budget(wanted);
         }
@@ -306,26 +305,26 @@ impl Engine {
         self.fit_memory()
     }
 
-    /// Gives back the memory of memtables that has waited for the next one for this many calls.
+    /// Frees retired memtables that have waited for reuse for this many calls.
     pub(crate) fn give_back_memtables(&self, calls: u64) {
         self.queue.give_back(calls);
     }
 
-    /// What the cache of pages has at least.
+    /// Returns the minimum size of the page cache.
     pub(super) fn least_pages(&self) -> u64 {
         let budget = self.budget.total.load(Ordering::Relaxed);
         Cache::least_budget(self.plan.page_size).max(budget / TREE_SHARE)
     }
 
-    /// Notes that this many bytes are held beside the store, and count within its budget: the
-    /// caches give way.
+    /// Counts this many bytes of the program's memory against the budget, so that the caches
+    /// shrink.
     pub(crate) fn count_memory_beside(&self, bytes: u64) -> Result<()> {
         self.budget.beside.store(bytes, Ordering::Relaxed);
         self.fit_memory()
     }
 
-    /// Limits all of it together to `bytes` bytes from now on. Memtables and log stay as large as
-    /// they are until the next opening.
+    /// Sets the memory budget to `bytes`. Memtables and log keep their sizes until the next
+    /// opening.
     pub(crate) fn set_memory(&self, bytes: u64) -> Result<()> {
         let writes = self.share_of_writes();
         let least = writes + writes / 4;

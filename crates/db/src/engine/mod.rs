@@ -1,38 +1,37 @@
-//! The open store without threads: commits, reads, and the work in the background as slices that
-//! anybody may do.
+//! The open store, without threads: commits, reads, and background work cut into slices that any
+//! thread may run.
 //!
-//! *Knows*: which sequence number a write gets, when a memtable is sealed and a checkpoint due, who
-//! must wait, what a reader sees.
+//! *Knows*: sequence number assignment, when to seal a memtable and when a checkpoint is due, write
+//! throttling, read visibility.
 //!
-//! *Does not know*: threads, names of keyspaces, what users hold in their hands.
+//! *Does not know*: threads, names of keyspaces, the handles of the public API.
 //!
-//! *Read in this order*: `queue.rs` (memtables and numbers), `record.rs`, `gaps.rs`, `commit.rs`,
-//! `visible.rs`, `stripes.rs` (conditional writes), `locking.rs` (locks of transactions),
+//! *Read in this order*: `queue.rs` (memtables and sequence numbers), `record.rs`, `gaps.rs`,
+//! `commit.rs`, `visible.rs`, `stripes.rs` (conditional writes), `locking.rs` (transaction locks),
 //! `validate.rs` and `open_transactions.rs`, `ingest.rs`, `snapshots.rs`, `dictionaries/` and
-//! `readers.rs` (which structure), `lookup/` (point lookups), `sizes.rs`, `records/` (what is
-//! read often), `work.rs` (the steps) with `policy.rs` (which is next) and
-//! `aside.rs` (damage), `checkpoint.rs` and
-//! `rewrite.rs` (all of it), `guard.rs` (panics), `throttle.rs` (who must wait), `balance.rs` and
-//! `memory.rs` (the caches' shares), `time.rs` (what has expired), `open.rs` (recovery),
-//! `copy.rs` (backups), `choices.rs`,
-//! `forecast/` (what the store should cost) and `advice/` (changes that are undone).
+//! `readers.rs` (choice of structure), `lookup/` (point lookups), `sizes.rs`, `records/` (the
+//! record cache), `work.rs` (steps of background work) with `policy.rs` (priorities) and `aside.rs`
+//! (damage), `checkpoint.rs` and `rewrite.rs` (full rewrites), `guard.rs` (panics), `throttle.rs`
+//! (write throttling), `balance.rs` and `memory.rs` (cache budgets), `time.rs` (expiry), `open.rs`
+//! (recovery), `copy.rs` (backups), `choices.rs`, `forecast/` (predicted costs) and `advice/`
+//! (trial changes that are reverted unless they help).
 //!
 //! Invariants:
 //!
 //! - **E1** A memtable holds exactly the commits above its base, up to its cut; a dictionary holds
-//!   exactly those about its keys up to its cut. At a checkpoint all dictionaries have the same,
-//!   but for pages that were set aside: the manifest has what they have not taken.
-//! - **E2** A reader at a place sees every commit up to it and none above: it takes the place
-//!   first, then the list of memtables, then the tree's version, and leaves out the memtables that
-//!   the version holds.
-//! - **E3** What the tree forgets is older than every place that anyone reads at.
-//! - **E4** A commit is acknowledged when it and all before it are visible, and its durability
-//!   holds.
-//! - **E5** Memtables are incorporated in their order, each once every commit up to its cut is
-//!   visible.
-//! - **E6** No commit writes to a keyspace that was dropped before it: writers ask while they pin
-//!   `writers`, and a drop waits for them.
-//! - **E7** What a named snapshot holds is kept until its removal survives the loss of power.
+//!   exactly the commits to its keys, up to its cut. At a checkpoint all dictionaries have the same
+//!   cut, except pages that were set aside: the manifest holds the writes they have not received.
+//! - **E2** A reader at sequence number S sees every commit up to S and none above it: it picks S
+//!   first, then loads the list of memtables, then the version of the tree, and skips the memtables
+//!   that this version already contains.
+//! - **E3** The tree discards only versions older than the read position of every reader.
+//! - **E4** A commit is acknowledged once it and all earlier commits are visible and its requested
+//!   durability is reached.
+//! - **E5** Memtables are flushed in order, each once every commit up to its cut is visible.
+//! - **E6** No commit writes to a keyspace dropped before it: writers check the keyspace while they
+//!   pin `writers`, and a drop waits for them.
+//! - **E7** The versions visible to a named snapshot are kept until the snapshot's removal survives
+//!   power loss.
 
 mod advice;
 mod aside;
@@ -136,7 +135,7 @@ pub(crate) struct Engine {
     time: ReadingTime,
     queue: Arc<Queue>,
     visible: Visible,
-    /// Commits under way pin it.
+    /// Pinned by every commit in progress.
     writers: Epochs,
     stripes: Stripes,
     snapshots: Snapshots,
@@ -151,17 +150,19 @@ pub(crate) struct Engine {
     pub(crate) watches: Watches,
     pub(crate) forecasts: Forecasts,
     pub(crate) trials: Trials,
-    /// What was chosen at opening, and why.
+    /// The settings chosen at opening, with reasons.
     pub(crate) chosen: Vec<Choice>,
-    /// The structure of keyspaces that name none, once a caller has asked: models compute why.
+    /// The structure chosen for keyspaces that do not specify one. Computed on first request,
+    /// because the reasons require running the cost models.
     pub(crate) chosen_structure: OnceLock<Option<Choice>>,
     gaps: Gaps,
     /// Held while the catalog changes.
     pub(crate) schema: Mutex<()>,
     closed: AtomicBool,
-    /// Whether it refuses all changes: what is below it must stay as it is.
+    /// Whether the store was opened read-only: it refuses all changes, and the files below it must
+    /// not change.
     reads_only: bool,
-    /// Shared by the threads that copy the store elsewhere.
+    /// Held shared by threads that copy the store to another directory.
     pub(crate) copying: RwLock<()>,
 }
 
@@ -175,56 +176,58 @@ impl fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// Returns the newest commit that a reader which begins now sees; it sees all before it, too.
+    /// Returns the newest commit visible to a reader that starts now. All earlier commits are
+    /// visible, too.
     pub(crate) fn visible(&self) -> Sequence {
         self.visible.at()
     }
 
-    /// The time, in milliseconds since 1970.
+    /// Returns the time in milliseconds since 1970.
     pub(crate) fn now_ms(&self) -> u64 {
         self.time.now()
     }
 
-    /// Pins what is visible now for a reader, until [`Engine::close_snapshot`]. No compaction that
-    /// begins meanwhile asks filters, for the reader has seen what they remove.
+    /// Pins the newest visible commit for a reader, until [`Engine::close_snapshot`]. Compactions
+    /// that start while it is pinned do not apply compaction filters, because the reader has seen
+    /// the entries that these remove.
     pub(crate) fn open_snapshot(&self) -> Sequence {
         self.dictionaries.horizon().hold_filters();
         let missed = u64::from(is_planted(Fault::BeginIsStale));
         self.snapshots.open(|| self.visible.at().saturating_sub(missed))
     }
 
-    /// Pins a place for a reader that is kept otherwise.
+    /// Pins a sequence number that is already protected by other means.
     pub(crate) fn open_snapshot_at(&self, at: Sequence) {
         self.dictionaries.horizon().hold_filters();
         self.snapshots.open(|| at);
     }
 
-    /// Releases a place that a reader has pinned.
+    /// Releases a sequence number pinned by a reader.
     pub(crate) fn close_snapshot(&self, at: Sequence) {
         self.snapshots.close(at);
         self.dictionaries.horizon().release_filters();
     }
 
-    /// The named snapshot of this place was removed by the commit `removed`. What it held may be
-    /// forgotten once that survives the loss of power:
-    /// before, the name may come back.
+    /// Notes that commit `removed` has removed the named snapshot at `at`. Its versions may be
+    /// discarded once this commit survives power loss: until then, recovery may bring the snapshot
+    /// back.
     pub(crate) fn leave_snapshot(&self, at: Sequence, removed: Sequence) {
         self.snapshots.leave(at, removed);
     }
 
-    /// Closes the places of named snapshots whose removal is durable.
+    /// Unpins named snapshots whose removal is durable.
     fn close_left_snapshots(&self) {
         for at in self.snapshots.left(self.synced()) {
             self.close_snapshot(at);
         }
     }
 
-    /// Waits until every commit that is under way now is done.
+    /// Waits until every commit now in progress has finished.
     pub(crate) fn wait_for_writers(&self) {
         stripes::grace(&self.writers, || {});
     }
 
-    /// The keys of a structure within a range that have a value, as of a place that is kept.
+    /// Scans the live keys of a structure within a range, as of a pinned sequence number.
     pub(crate) fn scan(
         &self,
         structure: Structure,
@@ -235,7 +238,7 @@ impl Engine {
         self.scan_by_clock(structure, range, direction, at, self.now_ms())
     }
 
-    /// As [`Engine::scan`], for a reader by another clock: the time in milliseconds since 1970.
+    /// Like [`Engine::scan`], but entries expire by the given clock: milliseconds since 1970.
     pub(crate) fn scan_by_clock(
         &self,
         structure: Structure,
@@ -253,33 +256,34 @@ impl Engine {
         dictionary.scan(memtables, range, direction, at, now_ms)
     }
 
-    /// Returns whether there is work that writers wait for.
+    /// Returns whether flushes or compactions are pending that writers may have to wait for.
     pub(crate) fn is_busy(&self) -> bool {
         self.queue.sealed() > 0 || self.compactions() > 0
     }
 
-    /// How many memtables wait to be written out.
+    /// Returns the number of memtables waiting to be flushed.
     pub(crate) fn sealed(&self) -> usize {
         self.queue.sealed()
     }
 
-    /// Returns how many places readers have pinned.
+    /// Returns the number of pinned read positions.
     pub(crate) fn snapshots(&self) -> usize {
         self.snapshots.len()
     }
 
-    /// Returns how many commits lie behind the oldest place that readers have pinned.
+    /// Returns the number of commits since the oldest pinned read position.
     pub(crate) fn held_commits(&self) -> u64 {
         let oldest = self.snapshots.oldest();
         oldest.map_or(0, |oldest| self.visible.at().saturating_sub(oldest))
     }
 
-    /// The record cache.
+    /// Returns the statistics of the record cache.
     pub(crate) fn record_stats(&self) -> RecordStats {
         self.records.stats()
     }
 
-    /// Notices that the store's directory or a file of it was removed: changes are refused then.
+    /// Checks whether the store's directory or one of its files was removed. If so, the store
+    /// refuses further changes.
     pub(crate) fn notice_removal(&self) {
         if !self.reads_only
             && self.store.health().is_ok()
@@ -289,7 +293,7 @@ impl Engine {
         }
     }
 
-    /// Makes everything that was acknowledged survive the loss of power.
+    /// Makes every acknowledged commit survive power loss.
     pub(crate) fn sync(&self) -> Result<()> {
         self.notice_removal();
         self.store.health()?;
@@ -298,18 +302,18 @@ impl Engine {
         Ok(self.store.judge(self.store.log().mark_synced())?)
     }
 
-    /// Every commit up to this one survives the loss of power.
+    /// Returns the last commit up to which all commits survive power loss.
     pub(crate) fn synced(&self) -> Sequence {
         self.store.log().synced()
     }
 
-    /// Returns whether the calling thread is reading or writing: it runs code of the program from
-    /// within.
+    /// Returns whether the calling thread is inside a read or a write of this store, that is, in a
+    /// callback of the application.
     pub(crate) fn is_used_here(&self) -> bool {
         self.store.epochs().is_pinned_here() || self.writers.is_pinned_here()
     }
 
-    /// Fails once the store was closed.
+    /// Fails if the store is closed.
     pub(crate) fn is_open(&self) -> Result<()> {
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::Closed);
@@ -317,7 +321,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Fails once the store was closed, or refuses changes.
+    /// Fails if the store is closed, read-only or refuses changes after an error.
     pub(crate) fn health(&self) -> Result<()> {
         self.is_open()?;
         if self.reads_only {
@@ -326,8 +330,8 @@ impl Engine {
         Ok(self.store.health()?)
     }
 
-    /// What is in memory goes into the tree, a checkpoint is made, and the log is closed: the next
-    /// opening has nothing to replay.
+    /// Flushes all memtables, makes a checkpoint and closes the log, so that the next opening
+    /// replays nothing.
     pub(crate) fn close(&self) -> Result<()> {
         if self.closed.swap(true, Ordering::AcqRel) {
             return Ok(());
@@ -340,7 +344,8 @@ impl Engine {
         result
     }
 
-    /// Closes nothing: what is not in the log is lost, as when the process dies.
+    /// Abandons the store without flushing, as if the process had died: commits missing from the
+    /// log are lost.
     pub(crate) fn abandon(&self) {
         self.closed.store(true, Ordering::Release);
         self.visible.stop();
@@ -350,14 +355,14 @@ impl Engine {
         self.wait_for_writers();
         if !self.reads_only {
             match self.checkpoint_everything() {
-                // The log keeps what the disk has no room for.
+                // The log keeps the commits that cannot be flushed.
                 Err(error) if error.is_full() => {}
                 other => other?,
             }
         }
         self.drop_steps();
-        // All readers that have begun are done before another process may open the store; so are
-        // reads whose callers have not come back for them.
+        // Another process may open the store afterwards: wait for all running readers, and for
+        // asynchronous reads whose callers have not collected the result.
         stripes::grace(self.store.epochs(), || self.store.cache().finish_arrived());
         self.note_time();
         if !self.reads_only {
@@ -366,10 +371,11 @@ impl Engine {
         Ok(self.store.close()?)
     }
 
-    /// Gives what has died with the last checkpoints back to the file system, as far as that takes
-    /// a few calls: a small store is closed small.
+    /// Returns space freed by the last checkpoints to the file system, for a bounded number of
+    /// calls: a small store is small after closing.
     fn give_back_a_little(&self) -> Result<()> {
-        // Epochs move on from one to the next, and what readers might have seen becomes free.
+        // Each call advances the epoch; space becomes free once no reader of an older epoch
+        // remains.
         for _ in 0..3 {
             self.store.reclaim(ReclaimLimit::default())?;
         }

@@ -1,4 +1,4 @@
-//! Creation, and recovery: the newest checkpoint, then the log above it.
+//! Creation and recovery: loads the newest checkpoint, then replays the log above it.
 
 use super::Engine;
 use super::advice::Trials;
@@ -43,7 +43,7 @@ use parking_lot::{Mutex, RwLock};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
-/// What a repair says of a catalog of which the tree had lost something.
+/// Repair message: the catalog was rewritten after the tree had lost part of it.
 const CATALOG_RESTORED: &str =
     "the list of keyspaces and named snapshots was written again, from its second copy";
 
@@ -75,7 +75,7 @@ impl Engine {
             return Engine::assemble(store, dictionaries, catalog, options, plan, queue, 0);
         }
         let opening = match existing {
-            // What is read needs no map, and nothing is written.
+            // Reading does not need the extent map, and a read-only opening writes nothing.
             Existing::ReadOnly => {
                 let mut opening = Store::open_without_map(directories, &store_options)?;
                 if let Some(damage) = rebuild_map(&mut opening)? {
@@ -97,7 +97,8 @@ impl Engine {
         let mut engine = Engine::replayed(store, replay, catalog, &how, options, plan)?;
         engine.reads_only = existing == Existing::ReadOnly;
         if engine.dictionaries.has_left_damage && !engine.reads_only {
-            // The next keyspace in pages gets others.
+            // The checkpoint makes the manifest forget the damaged pages; the next paged keyspace
+            // gets new ones.
             match engine.checkpoint_now() {
                 Err(error) if error.is_full() => {}
                 other => other?,
@@ -106,7 +107,8 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Opens a damaged store as far as it goes: of its newest generation, or of one before `than`.
+    /// Opens a damaged store as far as possible, at its newest generation or at the newest one
+    /// before generation `than`.
     pub(crate) fn repair(
         directories: Directories,
         options: &Options,
@@ -145,13 +147,13 @@ impl Engine {
             salvaged.mended.push(CATALOG_RESTORED.to_owned());
         }
         if !salvaged.lost.is_empty() || !salvaged.mended.is_empty() {
-            // As they are on the disk, the dictionaries lead to damage.
+            // The dictionaries on disk still refer to damaged nodes.
             engine.checkpoint_now()?;
         }
         Ok((engine, salvaged))
     }
 
-    /// What a log had is in memtables.
+    /// Assembles the engine from the dictionaries on disk and the memtables of a replayed log.
     fn replayed(
         store: Store,
         replay: Replay,
@@ -243,8 +245,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Reads the catalog as it is now. What it says of the durable generation, the manifest must
-    /// say too.
+    /// Loads the catalog. The manifest must agree with the catalog as of the durable generation.
     fn load_catalog(&self) -> Result<()> {
         let cut = self.dictionaries.cut();
         let durable = self.catalog_at(cut)?;
@@ -279,8 +280,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Keeps what the named snapshots held that the commit `removed` of the log has removed, until
-    /// that survives the loss of power: before, the names may come back.
+    /// Pins the versions of named snapshots that commit `removed` of the log has removed, until
+    /// that commit survives power loss: until then, the snapshots may come back.
     fn keep_removed_snapshots(&self, removed: Sequence) -> Result<()> {
         let now = self.catalog.snapshots();
         for (key, value) in &self.catalog_at(removed - 1)? {
@@ -294,8 +295,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns the catalog's records as of a commit that is not below the cut: those in the tree,
-    /// or their second copy where they are damaged.
+    /// Returns the catalog's records as of commit `at`, which must not be below the cut. They are
+    /// read from the tree, or from the second copy if the tree is damaged there.
     fn catalog_at(&self, at: Sequence) -> Result<catalog::Records> {
         let copy = &self.dictionaries.second_catalog;
         let second = || copy.at(&self.queue.newest_first(), self.dictionaries.cut(), at);
@@ -305,7 +306,7 @@ impl Engine {
             return Ok(records);
         }
         match self.catalog_in_tree(at) {
-            // The first copy is not read again, so that this is said once.
+            // The first copy is not read again, so the warning is logged once.
             Err(damage) if damage.is_damage() && copy.replace_first() => {
                 tracing::warn!("the second copy of the list of keyspaces is used: {damage}");
                 second().ok_or(damage)
@@ -323,7 +324,8 @@ impl Engine {
         Ok(found)
     }
 
-    /// Has runs written again without what cannot be read. Returns what is lost, and what was done.
+    /// Rewrites damaged runs without their unreadable parts. Returns the lost key ranges and a
+    /// description of the repairs.
     pub(crate) fn mend(&self) -> Result<(Vec<Lost>, Vec<String>)> {
         let (mut lost, mut done) = self.dictionaries.mend()?;
         let catalog = catalog::range();
@@ -333,7 +335,7 @@ impl Engine {
             done.push(CATALOG_RESTORED.to_owned());
         }
         if has_copy {
-            // Of the catalog nothing is lost.
+            // The second copy has the whole catalog, so no catalog key counts as lost.
             for lost in &mut lost {
                 if let Some(end) = catalog.high.clone().filter(|end| lost.range.low < *end) {
                     lost.range.low = end;
@@ -342,13 +344,14 @@ impl Engine {
             lost.retain(|lost| !lost.range.is_empty());
         }
         if !done.is_empty() {
-            // As they are on the disk, the runs lead to damage.
+            // The runs on disk still refer to damaged nodes.
             self.checkpoint_now()?;
         }
         Ok((lost, done))
     }
 
-    /// Writes the catalog again, of which the tree has lost something; whether it had.
+    /// Rewrites the catalog from its second copy if the tree has lost part of it. Returns whether
+    /// it did.
     fn restore_catalog(&self) -> Result<bool> {
         if !self.dictionaries.second_catalog.is_used() {
             return Ok(false);
@@ -370,7 +373,7 @@ impl Engine {
         for (key, value) in &right {
             commit.add(&[], key, message::Kind::Put, 0, value);
         }
-        // A checkpoint of the tree without them follows.
+        // A checkpoint of the tree without the damaged records follows.
         self.commit(&commit, Owners::Catalog, Durability::Disk)?;
         self.dictionaries.second_catalog.first_is_back();
         Ok(true)
@@ -385,27 +388,27 @@ fn decoded(key: &[u8], value: &[u8]) -> Result<CatalogRecord> {
     })
 }
 
-/// What was found of a damaged store.
+/// Result of salvaging a damaged store.
 #[derive(Debug, Default)]
 pub(crate) struct Salvaged {
-    /// The generation that was taken, and the last commit that it holds.
+    /// The generation that was opened, and the last commit that it contains.
     pub(crate) generation: u64,
     pub(crate) cut: Sequence,
-    /// What became of the log.
+    /// Result of the log's repair.
     pub(crate) report: RepairReport,
-    /// What was wrong with the extent map, if it was rebuilt.
+    /// The damage to the extent map, if the map was rebuilt.
     pub(crate) map_damage: Option<String>,
-    /// Keys of which the tree has lost something, as the tree names them.
+    /// Damaged ranges, as internal keys of the tree.
     pub(crate) lost: Vec<Lost>,
-    /// What of the tree was rebuilt.
+    /// Descriptions of the rebuilt parts of the tree.
     pub(crate) mended: Vec<String>,
 }
 
-/// The log's records, as they go into memtables again.
+/// Replays log records into memtables.
 struct Replay {
     queue: Queue,
     last: Sequence,
-    /// The commits that removed named snapshots.
+    /// Commits that removed named snapshots.
     removals: Vec<Sequence>,
 }
 
@@ -444,7 +447,7 @@ impl Replay {
             return Err(damaged(format!("{writes} writes for {} numbers", record.count)));
         }
         let bytes = room(record.payload.len() as u64, writes - ranges, ranges);
-        // What the log does not have was never acknowledged, or given up.
+        // Sequence numbers missing from the log were never acknowledged, or were voided.
         self.queue.skip_to(record.first - 1);
         let place = self.queue.assign(writes, bytes, || ());
         assert_eq!(
@@ -460,8 +463,8 @@ impl Replay {
     }
 }
 
-/// Puts a memtable below all others, with the writes that a dictionary had not taken when the
-/// durable generation was made.
+/// Adds a memtable below all others, with the writes that a dictionary had not yet received when
+/// the durable generation was made.
 fn hold_below(queue: &Queue, held: &HeldWrites) -> alluvium_storage::Result<()> {
     let damaged = |found: String| {
         let place = Place::new(Kind::Superblock, "the manifest", 0);
@@ -488,8 +491,8 @@ fn hold_below(queue: &Queue, held: &HeldWrites) -> alluvium_storage::Result<()> 
     Ok(())
 }
 
-/// Looks for damage to what an opening needs. Where there is any, the extents are what is sound,
-/// whatever the map says.
+/// Looks for damage to the data that opening needs. If there is any, the extent map is rebuilt from
+/// the sound extents.
 fn survey(opening: &mut Opening) -> Result<(Surveyed, Option<String>)> {
     let superblock = opening.superblock();
     let files = Files {
@@ -512,7 +515,8 @@ fn survey(opening: &mut Opening) -> Result<(Surveyed, Option<String>)> {
     Ok((surveyed, damage))
 }
 
-/// Rebuilds a damaged extent map from what the manifest leads to. Returns what was wrong with it.
+/// Rebuilds a damaged extent map from the extents reachable from the manifest. Returns a
+/// description of the damage.
 fn rebuild_map(opening: &mut Opening) -> Result<Option<String>> {
     let Some(damage) = opening.map_damage().map(ToString::to_string) else {
         return Ok(None);
@@ -527,11 +531,11 @@ fn rebuild_map(opening: &mut Opening) -> Result<Option<String>> {
     Ok(Some(damage))
 }
 
-/// How many memtables take as much as the pages that are written in place, in simulations.
+/// In simulations: the memory of the in-place page store, in memtables.
 const PAGED_MEMTABLES: u64 = 2;
 
-/// Memory that pages which are written in place may take: three eighths of the whole. The caches
-/// give way to what is taken.
+/// Memory limit of the in-place page store: three eighths of the budget. The caches shrink by the
+/// memory that it uses.
 fn paged_bytes(plan: &Plan) -> usize {
     (plan.memory / 8 * 3).max(PAGED_MEMTABLES * plan.scale.memtable) as usize
 }

@@ -1,8 +1,9 @@
-//! The transactions that are open: since when, at which place they read, what they hold back.
+//! The registry of open transactions: their age, their read position and the resources that they
+//! hold.
 //!
-//! A transaction reads by one clock, that of its begin. So what expires after that stays for it:
-//! the time up to which compactions drop what has expired never passes the clock of an open
-//! transaction.
+//! A transaction reads by one clock, taken at its begin; entries that expire later stay visible to
+//! it. The time up to which compactions drop expired entries therefore never passes the clock of an
+//! open transaction.
 
 use super::Engine;
 use super::ingest::UnderWay;
@@ -16,10 +17,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// The least memory that a transaction has for its writes, in bytes: each spill is a run.
+/// Minimum write memory of a transaction before it spills, in bytes. Each spill creates a run.
 const LEAST_SHARE: usize = 16 << 10;
 
-/// What a key that was read takes, about, in bytes.
+/// Approximate memory of a tracked read, in bytes.
 const PER_READ: usize = 96;
 
 /// How a transaction has ended.
@@ -27,15 +28,15 @@ const PER_READ: usize = 96;
 pub(crate) enum Ended {
     Committed,
     RolledBack,
-    /// It met a conflict at its commit.
+    /// Its commit failed with a conflict.
     Conflict,
-    /// It was chosen to end a deadlock.
+    /// It was chosen as the victim of a deadlock.
     Deadlock,
-    /// It was older than it may be.
+    /// It exceeded its timeout.
     TooOld,
 }
 
-/// A transaction that is open, or was.
+/// A transaction, open or ended.
 #[derive(Debug)]
 pub(crate) struct OpenTransaction {
     pub(crate) number: u64,
@@ -45,25 +46,27 @@ pub(crate) struct OpenTransaction {
     pub(crate) concurrency: Concurrency,
     /// Its clock, in milliseconds since 1970.
     pub(crate) now_ms: u64,
-    /// The place that it reads at, which is pinned; none if it reads what is newest under locks.
+    /// The pinned sequence number that it reads at. `None` if it reads the newest versions under
+    /// locks.
     place: Option<Sequence>,
-    /// How it has ended. Operations hold the lock, so that the place stays pinned meanwhile.
+    /// How it ended. Operations hold this lock shared, so that the read position stays pinned
+    /// during them.
     ended: RwLock<Option<Ended>>,
-    /// Keys and ranges that it has read, as far as they are tracked.
+    /// Number of tracked keys and ranges that it has read.
     pub(crate) reads: AtomicUsize,
-    /// Memory of its writes, in bytes.
+    /// Memory of its buffered writes, in bytes.
     pub(crate) write_bytes: AtomicUsize,
-    /// Bytes of keys and values that were spilled to disk.
+    /// Bytes of keys and values spilled to disk.
     pub(crate) spilled_bytes: AtomicU64,
-    /// The runs that they are in.
+    /// The runs that hold the spilled writes.
     spilled: Mutex<Vec<Arc<UnderWay>>>,
 }
 
-/// An operation of a transaction: it is not ended by others meanwhile.
+/// An operation in progress. While it lives, other threads cannot end the transaction.
 pub(crate) type Entered<'t> = RwLockReadGuard<'t, Option<Ended>>;
 
 impl OpenTransaction {
-    /// Begins an operation.
+    /// Begins an operation. Fails if the transaction has ended.
     pub(crate) fn enter(&self) -> Result<Entered<'_>> {
         let ended = self.ended.read();
         match *ended {
@@ -80,22 +83,22 @@ impl OpenTransaction {
         }
     }
 
-    /// Notes that it writes to these runs, which end with it.
+    /// Registers runs that the transaction spills to. They are dropped when it ends.
     pub(crate) fn spill_to(&self, runs: &Arc<UnderWay>) {
         self.spilled.lock().push(Arc::clone(runs));
     }
 
-    /// Returns the place that it reads at.
+    /// Returns the sequence number that it reads at.
     pub(crate) fn place(&self) -> Option<Sequence> {
         self.place
     }
 
-    /// Returns whether it is older than it may be.
+    /// Returns whether it exceeds its timeout.
     pub(crate) fn is_too_old(&self) -> bool {
         self.timeout.is_some_and(|most| self.began.elapsed() >= most)
     }
 
-    /// Returns how long it may still go on.
+    /// Returns the time until its timeout.
     pub(crate) fn time_left(&self) -> Option<Duration> {
         self.timeout.map(|most| most.saturating_sub(self.began.elapsed()))
     }
@@ -107,11 +110,11 @@ impl OpenTransaction {
     }
 }
 
-/// The open transactions of a store, and how others have ended.
+/// The open transactions of a store, and counters of ended ones.
 #[derive(Debug, Default)]
 pub(crate) struct OpenTransactions {
     list: Mutex<List>,
-    /// How many are in the list.
+    /// Length of the list.
     open: AtomicU64,
     begun: AtomicU64,
     committed: AtomicU64,
@@ -124,73 +127,73 @@ pub(crate) struct OpenTransactions {
 #[derive(Debug, Default)]
 struct List {
     open: BTreeMap<u64, Arc<OpenTransaction>>,
-    /// The time up to which what has expired may be gone.
+    /// The time up to which expired entries may have been dropped.
     ticked_ms: u64,
 }
 
-/// An open transaction, as [`Db::transactions`](crate::Db::transactions) lists it.
+/// An open transaction, as listed by [`Db::transactions`](crate::Db::transactions).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TransactionInfo {
-    /// Its number: later transactions have higher ones.
+    /// The transaction's number. Later transactions have higher numbers.
     pub number: u64,
-    /// How long ago it began.
+    /// Time since it began.
     pub age: Duration,
-    /// What it may see of others.
+    /// Its isolation level.
     pub isolation: Isolation,
-    /// How it is kept apart from others.
+    /// Its concurrency control.
     pub concurrency: Concurrency,
-    /// The sequence number that it reads at: later versions of what it may read are kept beside the
-    /// newest. `None` if it reads what is newest under locks.
+    /// The sequence number that it reads at: old versions visible there are kept. `None` if it
+    /// reads the newest versions under locks.
     pub sequence: Option<u64>,
-    /// How many keys and ranges it has read, as far as they are tracked.
+    /// Number of tracked keys and ranges that it has read.
     pub reads: usize,
-    /// The memory of its writes, in bytes.
+    /// Memory of its buffered writes, in bytes.
     pub write_bytes: usize,
-    /// The bytes of keys and values that it has spilled to disk, being more than its share of the
-    /// memory.
+    /// Bytes of keys and values spilled to disk because they exceeded its share of memory.
     pub spilled_bytes: u64,
-    /// How many locks it holds.
+    /// Number of locks that it holds.
     pub locks: usize,
-    /// The numbers of the transactions for whose locks it waits.
+    /// The transactions that hold locks for which it waits.
     pub waits_for: Vec<u64>,
 }
 
-/// How many transactions there were, and how they have ended.
+/// Counts of transactions since the store was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TransactionStats {
-    /// Transactions that are open.
+    /// Open transactions.
     pub open: u64,
-    /// The age of the oldest of them, in milliseconds.
+    /// Age of the oldest open transaction, in milliseconds; zero if none is open.
     pub oldest_ms: u64,
-    /// The memory of their writes, in bytes.
+    /// Memory of the buffered writes of open transactions, in bytes.
     pub write_bytes: u64,
-    /// The bytes of keys and values that they have spilled to disk.
+    /// Bytes that open transactions have spilled to disk.
     pub spilled_bytes: u64,
-    /// Transactions that were begun.
+    /// Transactions begun.
     pub begun: u64,
-    /// Those that were committed.
+    /// Transactions committed.
     pub committed: u64,
-    /// Those that were rolled back by the program.
+    /// Transactions rolled back by the program.
     pub rolled_back: u64,
-    /// Commits that met a conflict.
+    /// Transactions whose commit failed with a conflict.
     pub conflicts: u64,
-    /// Those that were chosen to end a deadlock.
+    /// Transactions ended to resolve a deadlock.
     pub deadlocks: u64,
-    /// Those that were ended for their age.
+    /// Transactions ended by their timeout.
     pub timeouts: u64,
 }
 
 impl TransactionInfo {
-    /// Returns about how many bytes of memory it takes: its writes, and what it remembers as read.
+    /// Returns the approximate memory of the transaction in bytes: buffered writes and tracked
+    /// reads.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         memory(self.write_bytes, self.reads)
     }
 }
 
-/// About what writes and reads of a transaction take, in bytes.
+/// Returns the approximate memory of buffered writes and tracked reads, in bytes.
 fn memory(write_bytes: usize, reads: usize) -> usize {
     write_bytes.saturating_add(reads.saturating_mul(PER_READ))
 }
@@ -208,7 +211,7 @@ impl OpenTransactions {
 }
 
 impl Engine {
-    /// Begins a transaction, and pins the place that it reads at if it has one.
+    /// Begins a transaction and pins its read position, if it has one.
     pub(crate) fn begin_transaction(&self, options: &TransactionOptions) -> Arc<OpenTransaction> {
         if options.concurrency == Concurrency::Locking {
             self.begin_locking();
@@ -224,7 +227,7 @@ impl Engine {
             timeout: options.timeout,
             isolation: options.isolation,
             concurrency: options.concurrency,
-            // What has expired by a clock that was ahead may be gone.
+            // Entries that expired by an earlier, faster clock may have been dropped already.
             now_ms: self.now_ms().max(list.ticked_ms),
             place: (!reads_newest).then(|| self.open_snapshot()),
             ended: RwLock::new(None),
@@ -240,7 +243,7 @@ impl Engine {
         open
     }
 
-    /// Ends a transaction, if it has not ended: it holds nothing back any more.
+    /// Ends a transaction, unless it has ended, and releases all its resources.
     pub(crate) fn end_transaction(&self, open: &OpenTransaction, how: Ended) {
         let mut ended = open.ended.write();
         self.end_entered(open, &mut ended, how);
@@ -265,8 +268,8 @@ impl Engine {
         self.transactions.counter(how).fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Ends the transactions that are older than they may be, but for those in the middle of an
-    /// operation. Returns how many were ended.
+    /// Ends the transactions that exceed their timeout, except those in the middle of an operation.
+    /// Returns the number of ended transactions.
     pub(crate) fn end_old_transactions(&self) -> usize {
         let list = self.transactions.list.lock();
         let old = list.open.values().filter(|open| open.is_too_old());
@@ -282,12 +285,13 @@ impl Engine {
         old.iter().filter(end).count()
     }
 
-    /// Has compactions drop what has expired, but for what open transactions may read.
+    /// Lets compactions drop expired entries, except those that open transactions may read.
     pub(super) fn tick(&self) {
         let mut list = self.transactions.list.lock();
         let now_ms = self.time.peek();
         if now_ms + MOST_BEHIND_MS < list.ticked_ms {
-            // By a clock that was wrong nothing more expires.
+            // The previous clock was wrong: entries that only it considers expired must be kept
+            // from now on.
             list.ticked_ms = now_ms;
             self.dictionaries.horizon().set_time(now_ms);
         }
@@ -297,7 +301,7 @@ impl Engine {
         self.dictionaries.horizon().tick(now_ms);
     }
 
-    /// Returns about how many bytes of memory open transactions take.
+    /// Returns the approximate memory of open transactions in bytes.
     pub(super) fn transaction_memory(&self) -> u64 {
         let list = self.transactions.list.lock();
         let bytes = list.open.values().map(|open| {
@@ -307,15 +311,15 @@ impl Engine {
         bytes.sum()
     }
 
-    /// Returns how many bytes of memory the writes of a transaction may take before they are
-    /// spilled: open transactions share what a memtable may take.
+    /// Returns the write memory of a transaction before it spills, in bytes: open transactions
+    /// share the size of one memtable.
     pub(crate) fn share_of_transaction(&self) -> usize {
         let open = self.transactions.open.load(Ordering::Relaxed).max(1);
         let share = self.plan.scale.memtable / open;
         usize::try_from(share).unwrap_or(usize::MAX).max(LEAST_SHARE)
     }
 
-    /// Returns how many bytes of memory savepoints and runs of a transaction may take.
+    /// Returns the memory limit of the savepoints and runs of a transaction, in bytes.
     pub(crate) fn most_memory_of_transaction(&self) -> u64 {
         match self.memory_budget() {
             0 => u64::MAX,
@@ -323,7 +327,7 @@ impl Engine {
         }
     }
 
-    /// Lists the open transactions, the oldest first.
+    /// Lists the open transactions, oldest first.
     pub(crate) fn open_transactions(&self) -> Vec<TransactionInfo> {
         let list = self.transactions.list.lock();
         let info = |open: &Arc<OpenTransaction>| TransactionInfo {
@@ -341,7 +345,7 @@ impl Engine {
         list.open.values().map(info).collect()
     }
 
-    /// Counts transactions.
+    /// Returns the transaction counts.
     pub(crate) fn transaction_stats(&self) -> TransactionStats {
         let transactions = &self.transactions;
         let list = transactions.list.lock();

@@ -1,77 +1,76 @@
-//! Which work is next, and how hard writers are held back. Nothing here does anything.
+//! Priorities of background work and write throttling. Pure functions without side effects.
 
 use alluvium_base::MIB;
 
-/// What there is to do, and how urgent it is.
+/// The state that priorities depend on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct View {
-    /// Memtables that are sealed and may be written out.
+    /// Sealed memtables that can be flushed.
     pub(crate) sealed: usize,
-    /// Whether a worker is writing one out.
+    /// Whether a worker is flushing one.
     pub(crate) incorporating: bool,
-    /// Bytes of log that no checkpoint covers, and how many there may be.
+    /// Bytes of log that no checkpoint covers, and their limit.
     pub(crate) log_bytes: u64,
     pub(crate) log_limit: u64,
-    /// The tree holds commits that the newest checkpoint does not.
+    /// Whether the tree contains commits above the newest checkpoint.
     pub(crate) uncovered: bool,
-    /// Whether one is asked for, so that the log takes less memory.
+    /// Whether a checkpoint was requested to reduce the log's memory.
     pub(crate) wanted: bool,
-    /// Whether a checkpoint is being made.
+    /// Whether a checkpoint is in progress.
     pub(crate) checkpointing: bool,
-    /// Bytes of the disk that are in use, and those that only wait for the next checkpoint to come
-    /// free.
+    /// Bytes in use on disk, and bytes that become free at the next checkpoint.
     pub(crate) live_bytes: u64,
     pub(crate) dying_bytes: u64,
 }
 
-/// A kind of work.
+/// A task of the background.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Task {
-    /// A slice of writing a memtable out.
+    /// Flush a slice of a memtable.
     Incorporate,
-    /// A checkpoint.
+    /// Make a checkpoint.
     Checkpoint,
-    /// A slice of a compaction.
+    /// Run a slice of a compaction.
     Compact,
 }
 
-/// What one thread of the background does. Each has its own, so that what is urgent waits neither
-/// for a device nor for what is not.
+/// The duty of one background thread. Each duty has its own thread, so that urgent work waits
+/// neither for a device nor for work of lower priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Duty {
-    /// Has log and memory ready for what is written next.
+    /// Prepare log space and memory for the next writes.
     Prepare,
-    /// Writes memtables out.
+    /// Flush memtables.
     Incorporate,
-    /// Makes checkpoints, and gives space back: it waits for the device most of the time.
+    /// Make checkpoints and reclaim space. This thread mostly waits for the device.
     Checkpoint,
-    /// Compacts.
+    /// Run compactions.
     Compact,
 }
 
-/// A checkpoint is made when the log has filled to this part of its limit, in hundredths.
+/// Fill level of the log at which a checkpoint is due, in percent of the limit.
 const CHECKPOINT_AT: u64 = 40;
 
-/// It is also made when this part of the space in use, and at least [`LEAST_DYING`] bytes, wait for
-/// nothing else.
+/// A checkpoint is also due when more than 1/[`DYING_PART`] of the space in use, and more than
+/// [`LEAST_DYING`] bytes, would become free by it.
 const DYING_PART: u64 = 16;
 const LEAST_DYING: u64 = 4 * MIB;
 
-/// Parts that a memtable is thought of as having, by who measures how far it has filled.
+/// Resolution of a memtable's fill level: the number of parts of a full memtable.
 pub(crate) const PARTS: u64 = 32;
 
-/// Memtables that may wait to be written out, at most.
+/// Maximum number of sealed memtables waiting to be flushed.
 pub(crate) const MOST_SEALED: usize = 2;
 
-/// Returns whether a checkpoint is due. It costs little, and nothing else frees log, or space that
-/// compactions have left.
+/// Returns whether a checkpoint is due. Checkpoints are cheap, and nothing else frees log space or
+/// space replaced by compactions.
 pub(crate) fn checkpoint_is_due(view: &View) -> bool {
     let log_is_long = view.log_bytes * 100 >= view.log_limit * CHECKPOINT_AT;
     let frees_space = view.dying_bytes > LEAST_DYING.max(view.live_bytes / DYING_PART);
     (view.uncovered && (log_is_long || view.wanted) || frees_space) && !view.checkpointing
 }
 
-/// Returns what is to be done next, most urgent first, by who does everything.
+/// Returns the most urgent task, for a thread that performs all duties.
 pub(crate) fn next(view: &View) -> Task {
     if checkpoint_is_due(view) {
         return Task::Checkpoint;
@@ -82,53 +81,55 @@ pub(crate) fn next(view: &View) -> Task {
     Task::Compact
 }
 
-/// How far behind the background is.
+/// The backlog of background work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Debt {
-    /// Memtables that are sealed and not in the tree.
+    /// Sealed memtables that are not in the tree.
     pub(crate) sealed: usize,
-    /// Parts of memtables that are not written out, the newest's included.
+    /// Unflushed parts of memtables, including the newest.
     pub(crate) parts: u64,
     /// Compactions that are due.
     pub(crate) compactions: usize,
-    /// How many runs a lookup may meet, in hundredths of what there should be at most. Compactions
-    /// that are due do not show it: while one waits, its pivot may get any number of runs.
+    /// Read amplification in percent of its limit. The number of due compactions does not show
+    /// this: while one waits, its pivot may receive any number of runs.
     pub(crate) crowding: u64,
 }
 
-/// Compactions that may be due before writers help, where there is no background, and at which they
-/// help most.
+/// Without background threads: number of due compactions at which writers start to help, and at
+/// which they help most.
 const EASY: usize = 24;
 const HARD: usize = 96;
 
-/// Crowding from which on writers are held back, and at which they are held back most.
+/// Read amplification, in percent of its limit, at which throttling starts and at which the
+/// quadratic ramp ends.
 const EASY_CROWDING: u64 = 100;
 const HARD_CROWDING: u64 = 200;
 
-/// Crowding up to which the delay grows beyond the one of [`HARD_CROWDING`], and by how much of
-/// that, in parts of [`WHOLE`]: up to five times.
+/// Read amplification up to which the delay grows further, and its growth per percent, in units of
+/// 1/[`WHOLE`]: up to five times the delay at [`HARD_CROWDING`].
 const HARDEST_CROWDING: u64 = 300;
 const MORE_FOR_EACH: u64 = 4 * WHOLE / (HARDEST_CROWDING - HARD_CROWDING);
 
-/// Crowding from which on compactions do not stand back, so that writers need not be held back.
+/// Read amplification from which on compactions no longer give way to flushes, so that writers need
+/// not be throttled.
 const PRESSING_CROWDING: u64 = 75;
 const _: () = assert!(PRESSING_CROWDING < EASY_CROWDING);
 
-/// Returns whether compactions are so far behind that they go on at once: beside a memtable that is
-/// written out, though that may want the same processor.
+/// Returns whether compactions are so far behind that they run concurrently with a flush, even if
+/// both compete for the same processor.
 pub(crate) fn presses(debt: &Debt) -> bool {
     debt.crowding >= PRESSING_CROWDING
 }
 
-/// Returns whether caps on the background must yield, so that no writer is held back.
+/// Returns whether limits on background work must be lifted, so that no writer is throttled.
 pub(crate) fn hurries(debt: &Debt) -> bool {
     debt.sealed >= MOST_SEALED || presses(debt)
 }
 
-/// Returns how many slices of work a writer does for each part of a memtable that it fills, in
-/// hundredths, where there is no background. More with every compaction that is due, so that
-/// writing slows down smoothly and never stops. How many runs lie in the way of a lookup does not
-/// count here.
+/// Returns how much background work a writer does for each part of a memtable that it fills, in
+/// hundredths of a slice, if there are no background threads. It grows with the number of due
+/// compactions, so that writes slow down smoothly and never stop. Read amplification does not count
+/// here.
 pub(crate) fn share(debt: &Debt) -> u64 {
     let compactions = compactions(debt) * 400 / WHOLE;
     let sealed = match debt.sealed {
@@ -138,47 +139,47 @@ pub(crate) fn share(debt: &Debt) -> u64 {
     compactions + sealed
 }
 
-/// The longest delays of a writer for each part of a memtable that it fills, in microseconds: for
-/// runs that compactions have left in the way of lookups, and for memtables that wait. A part takes
-/// about a millisecond to fill, so that at the end nine tenths of the speed are gone.
+/// The longest delay of a writer for each part of a memtable that it fills, in microseconds, per
+/// cause: read amplification or unflushed memtables. Filling a part takes about a millisecond, so
+/// at the maximum nine tenths of the speed are lost.
 ///
-/// How many compactions are due is no reason: keys that are overwritten evenly fill all leaves at
-/// once, so that they come in waves, of as many as there are leaves. They may take until the next
-/// wave, and what runs they leave meanwhile shows whether they do.
+/// The number of due compactions causes no delay: evenly distributed overwrites fill all leaves at
+/// the same time, so compactions come in waves of as many as there are leaves. They may take until
+/// the next wave; the read amplification shows if they do not keep up.
 const MOST_DELAY_US: u64 = 8000;
 
-/// From [`EASY_PARTS`] parts of memtables on that are not written out, writers are held back, and
-/// most at [`HARD_PARTS`], before the memtables are full. A writer that finds them full waits until
-/// the oldest memtable has gone, a tenth of a second where the processors are busy.
+/// Unflushed parts of memtables at which throttling starts, and at which it is strongest, before
+/// the memtables are full. A writer that finds them full waits until the oldest is flushed, which
+/// takes a tenth of a second on busy processors.
 const EASY_PARTS: u64 = 5 * PARTS / 4;
 const HARD_PARTS: u64 = 9 * PARTS / 4;
 const _: () = assert!(HARD_PARTS < (MOST_SEALED as u64 + 1) * PARTS);
 
-/// A shorter delay is not worth a call of the system: it comes to one with the next parts.
+/// Shorter delays are not worth a system call: they are added up until they reach this.
 pub(crate) const LEAST_DELAY_US: u64 = 200;
 
-/// What writers are held back for.
+/// The cause of write throttling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(usize)]
 pub(crate) enum Cause {
-    /// Runs that lie in the way of lookups.
+    /// Read amplification: too many runs per lookup.
     Runs,
-    /// Memtables that are not written out.
+    /// Memtables that are not flushed.
     Memtables,
 }
 
 pub(crate) const CAUSES: usize = Cause::Memtables as usize + 1;
 
-/// Returns how long a writer rests for each part of a memtable that it fills, in microseconds, and
-/// the main cause. The delay begins long before the memtables are full and grows smoothly with what
-/// is not written out, part by part, so that no writer comes to a stop.
+/// Returns the delay of a writer for each part of a memtable that it fills, in microseconds, and
+/// its main cause. The delay starts long before the memtables are full and grows smoothly with each
+/// unflushed part, so that no writer comes to a stop.
 pub(crate) fn delay(debt: &Debt) -> (u64, Cause) {
     let over = debt.parts.clamp(EASY_PARTS, HARD_PARTS) - EASY_PARTS;
     let crowding = debt.crowding.clamp(EASY_CROWDING, HARD_CROWDING) - EASY_CROWDING;
     let runs = (square(crowding, HARD_CROWDING - EASY_CROWDING), Cause::Runs);
     let memtables = (square(over, HARD_PARTS - EASY_PARTS), Cause::Memtables);
     let (share, cause) = runs.max(memtables);
-    // A backlog may still grow then. Writers are held back more, until it does not.
+    // The backlog may still grow at full delay. Increase the delay further until it does not.
     let beyond = debt.crowding.clamp(HARD_CROWDING, HARDEST_CROWDING) - HARD_CROWDING;
     let share = share + beyond * MORE_FOR_EACH;
     (share * MOST_DELAY_US / WHOLE, cause)
@@ -186,13 +187,13 @@ pub(crate) fn delay(debt: &Debt) -> (u64, Cause) {
 
 const WHOLE: u64 = 10_000;
 
-/// Returns how far compactions are between easy and hard, squared.
+/// Returns the position of due compactions between easy and hard, squared, in units of 1/[`WHOLE`].
 fn compactions(debt: &Debt) -> u64 {
     let over = debt.compactions.clamp(EASY, HARD) - EASY;
     square(over as u64, (HARD - EASY) as u64)
 }
 
-/// Returns the square of a share.
+/// Returns the square of a fraction, in units of 1/[`WHOLE`].
 fn square(part: u64, whole: u64) -> u64 {
     part * part * WHOLE / (whole * whole)
 }

@@ -1,9 +1,10 @@
-//! The memtables that are not in the tree yet, and the counter that gives every write its place.
+//! The queue of memtables that are not yet in the tree, and the counter that assigns sequence
+//! numbers.
 //!
-//! One word holds the number of the newest memtable and the last sequence number that was given
-//! out. A writer takes its numbers and learns the memtable they belong to by one compare-and-swap;
-//! a seal changes the memtable's number in the same word. So the cut between two memtables is
-//! exact, and neither side waits for the other.
+//! One word holds the number of the newest memtable and the last assigned sequence number. A writer
+//! takes its sequence numbers and learns their memtable by a single compare-and-swap; sealing
+//! changes the memtable number in the same word. The cut between two memtables is therefore exact,
+//! and neither writers nor the sealing thread wait for the other.
 //!
 //! ```text
 //!   counter   ┌ number of the newest memtable: 8 bits ┬ last sequence given out: 56 bits ┐
@@ -11,9 +12,9 @@
 //!             (900, …]  (400, 900]          (200, 400]
 //! ```
 //!
-//! Space in a memtable is reserved before a number is taken, by an upper bound of what the writes
-//! can need, so that a write that is in the log always fits. What needs more than a part of a
-//! memtable gets one of its own.
+//! Space in a memtable is reserved before a sequence number is taken, by an upper bound of what the
+//! writes can need, so that a logged write always fits. A commit that needs more than half of a
+//! memtable gets a memtable to itself.
 
 use super::policy::{MOST_SEALED, PARTS};
 use alluvium_base::Sequence;
@@ -26,43 +27,44 @@ use parking_lot::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
-/// Bits of a sequence number: at ten million writes a second enough for two centuries.
+/// Bits of a sequence number: enough for two centuries at ten million writes a second.
 const SEQUENCE_BITS: u32 = 56;
 const SEQUENCE_MASK: u64 = (1 << SEQUENCE_BITS) - 1;
 
-/// What a record takes in a memtable beside its key and operand, at most: its header, and its share
-/// of nodes that split.
+/// Upper bound of a record's overhead in a memtable, in addition to its key and operand: its header
+/// and its share of split nodes.
 pub(crate) const RECORD_OVERHEAD: u64 = 160;
 
-/// Returns the bytes that the writers of a memtable may have taken ahead, beyond what was reserved:
-/// little of a small one, which is worth no huge pages: each would take one at least.
+/// Bytes that writers may claim in advance, beyond what is reserved. The value is small for a small
+/// memtable: it is not worth huge pages, and each writer would occupy at least one.
 fn ahead(room: u64) -> u64 {
     if room < 2 << 20 { 2 << 20 } else { 8 << 20 }
 }
 
-/// Not known yet.
+/// The sequence number is not known yet.
 const UNKNOWN: Sequence = Sequence::MAX;
 
-/// A memtable and the stretch of the commit order that it holds.
+/// A memtable and the range of sequence numbers that it holds.
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) memtable: Arc<Memtable>,
     number: u8,
-    /// It holds commits above this one only; unknown until it is the newest.
+    /// The memtable holds only commits above this sequence number. Unknown until it becomes the
+    /// newest.
     base: AtomicU64,
-    /// The last that it holds; unknown until it is sealed.
+    /// The last sequence number that the memtable holds. Unknown until it is sealed.
     cut: AtomicU64,
-    /// Bytes that were reserved in it.
+    /// Bytes reserved in the memtable.
     reserved: CachePadded<AtomicU64>,
-    /// How many may be.
+    /// Limit of `reserved`.
     room: u64,
-    /// How many of its parts were written out.
+    /// How many of the [`PARTS`] parts are flushed.
     written_out: AtomicU64,
-    /// How often [`Queue::give_back`] has seen that its memory waits for the next memtable.
+    /// Number of [`Queue::give_back`] calls since the memory has been waiting for reuse.
     rounds: AtomicU64,
 }
 
-/// Makes a memtable in which `room` bytes may be reserved.
+/// Creates a memtable in which `room` bytes can be reserved.
 fn memtable(room: u64) -> Memtable {
     let limit = (room + room / 4 + ahead(room)).clamp(1 << 20, 16 << 30);
     Memtable::new(limit as usize)
@@ -82,29 +84,29 @@ impl Slot {
         }
     }
 
-    /// It holds commits above this one only.
+    /// Returns the sequence number above which the memtable's commits start.
     pub(crate) fn base(&self) -> Sequence {
         self.base.load(Ordering::Acquire)
     }
 
-    /// Returns the last commit that it holds, once it is sealed.
+    /// Returns the last sequence number that the memtable holds, once it is sealed.
     pub(crate) fn cut(&self) -> Option<Sequence> {
         Some(self.cut.load(Ordering::Acquire)).filter(|&cut| cut != UNKNOWN)
     }
 
-    /// Notes that this many of its messages were written out.
+    /// Records that this many of its messages have been flushed.
     pub(crate) fn note_written_out(&self, messages: usize) {
         let parts = messages as u64 * PARTS / self.memtable.len().max(1) as u64;
         self.written_out.store(parts.min(PARTS), Ordering::Relaxed);
     }
 
-    /// Returns the memtable, emptied, if it has no other users.
+    /// Returns the cleared memtable if it has no other users.
     fn into_cleared(self: Arc<Slot>) -> Option<Memtable> {
         let memtable = Arc::into_inner(self)?.memtable;
         Arc::into_inner(memtable).map(Memtable::cleared)
     }
 
-    /// Returns whether only the caller has it, so that it gets no other users any more.
+    /// Returns whether the caller holds the only reference, so that the memtable cannot gain users.
     fn is_forgotten(self: &Arc<Slot>) -> bool {
         Arc::strong_count(self) == 1 && Arc::strong_count(&self.memtable) == 1
     }
@@ -113,7 +115,7 @@ impl Slot {
         self.reserved.load(Ordering::Relaxed).saturating_add(bytes) <= self.room
     }
 
-    /// Reserves this many bytes, if they fit. Returns whether they did.
+    /// Reserves this many bytes. Returns false if they do not fit.
     fn reserve(&self, bytes: u64) -> bool {
         let before = self.reserved.fetch_add(bytes, Ordering::Relaxed);
         let fits = before.saturating_add(bytes) <= self.room;
@@ -124,16 +126,16 @@ impl Slot {
     }
 }
 
-/// Whether a memtable stays.
+/// How long a memtable added by [`Queue::put_below`] stays in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hold {
-    /// Until it is in the dictionaries.
+    /// Until it is flushed.
     Ordinary,
-    /// A dictionary that takes no more has not taken it.
+    /// Forever: a dictionary that is set aside accepts no flush.
     Forever,
 }
 
-/// Numbers for some writes, and the memtable they go to.
+/// Assigned sequence numbers, and the memtable that they belong to.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) slot: Arc<Slot>,
@@ -147,33 +149,34 @@ pub(crate) struct Queue {
     counter: CachePadded<AtomicU64>,
     /// Held while the list changes.
     sealing: Mutex<()>,
-    /// Memtables that are in the tree now. The next one takes the memory of one that has no readers
-    /// any more. Otherwise the system would clear every page of a new one first, and writers would
-    /// wait for that.
+    /// Flushed memtables. The next memtable reuses the memory of one that has no readers left;
+    /// fresh memory would have to be zeroed by the system page by page, and writers would wait for
+    /// that.
     retired: Mutex<Vec<Arc<Slot>>>,
-    /// Others, which readers have for a while.
+    /// Other flushed memtables, kept alive only by readers.
     kept_by_readers: Mutex<Vec<Weak<Memtable>>>,
-    /// An empty memtable for when there is none of those: a writer that made one at a seal would
-    /// wait for the system.
+    /// An empty memtable for when no retired one is free. It is prepared in advance because a
+    /// writer that allocated it at a seal would wait for the system.
     spare: Mutex<Option<Memtable>>,
-    /// How many of the oldest memtables stay: a dictionary that takes no more has not taken them.
+    /// Number of the oldest memtables that stay, because a dictionary that is set aside accepts no
+    /// flush.
     held: AtomicUsize,
-    /// Bytes that may be reserved in an ordinary memtable.
+    /// Reservable bytes of an ordinary memtable.
     room: u64,
-    /// Bytes that the last ordinary memtable took of its own: fewer than may be reserved, for
-    /// reservations are upper bounds.
+    /// Bytes that the last ordinary memtable actually used. Less than `room`, because reservations
+    /// are upper bounds.
     usual: AtomicU64,
-    /// Where walks have found no key with a value.
+    /// Key ranges that scans found empty.
     empty: EmptyRanges,
 }
 
-/// The part of a memtable's bytes that what is known of empty ranges may take.
+/// The record of empty ranges may occupy 1/`EMPTY_PART` of a memtable's size.
 const EMPTY_PART: u64 = 64;
-/// And what it may take at least.
+/// Lower bound of that memory, in bytes.
 const LEAST_EMPTY: u64 = 16 << 10;
 
 impl Queue {
-    /// Creates a queue with one empty memtable that holds what comes after `cut`.
+    /// Creates a queue with one empty memtable for commits above `cut`.
     pub(crate) fn new(room: u64, cut: Sequence) -> Queue {
         let slot = Slot::new(0, room, None);
         slot.base.store(cut, Ordering::Relaxed);
@@ -191,23 +194,24 @@ impl Queue {
         }
     }
 
-    /// Where walks have found no key with a value.
+    /// Returns the key ranges that scans found empty.
     pub(crate) fn empty_ranges(&self) -> &EmptyRanges {
         &self.empty
     }
 
-    /// Returns the memtables, newest first, for the length of a call.
+    /// Returns the memtables, newest first. Hold the guard only for a short time.
     pub(crate) fn slots(&self) -> arc_swap::Guard<Arc<Vec<Arc<Slot>>>> {
         self.slots.load()
     }
 
-    /// Returns the last sequence number that was given out.
+    /// Returns the last assigned sequence number.
     pub(crate) fn last(&self) -> Sequence {
         self.counter.load(Ordering::Acquire) & SEQUENCE_MASK
     }
 
-    /// Returns whether `bytes` bytes more would seal a memtable while as many as may be are sealed
-    /// already, or need one of their own while those that are sealed leave no memory for it.
+    /// Returns whether reserving `bytes` more must wait: either it would seal a memtable while the
+    /// maximum number is already sealed, or it needs a memtable to itself and the sealed ones leave
+    /// no memory for it.
     pub(crate) fn is_full(&self, bytes: u64) -> bool {
         let slots = self.slots();
         let sealed = slots.len() - 1 - self.held();
@@ -223,13 +227,13 @@ impl Queue {
             || (sealed > 0 && self.is_large(bytes) && reserved() + bytes > room)
     }
 
-    /// Returns whether this many bytes get a memtable of their own.
+    /// Returns whether a commit of this size gets a memtable to itself.
     #[inline]
     pub(crate) fn is_large(&self, bytes: u64) -> bool {
         bytes > self.room / 2
     }
 
-    /// Returns how much is in memtables and not written out, in thirty-seconds of one.
+    /// Returns the fill level of all unflushed memtables, in [`PARTS`] (1/32 of a memtable).
     pub(crate) fn filled(&self) -> u64 {
         let slots = self.slots();
         let sealed = slots.len() - 1 - self.held();
@@ -239,8 +243,9 @@ impl Queue {
         filled - oldest.written_out.load(Ordering::Relaxed)
     }
 
-    /// Has the system provide memory that writers will need next, in the newest memtable or for the
-    /// one after it. Returns whether any was wanted. One thread at a time.
+    /// Makes the system provide memory that writers will need next, in the newest memtable or for
+    /// its successor. Returns whether there was any to provide. At most one thread may call it at a
+    /// time.
     pub(crate) fn provide(&self) -> bool {
         let slots = self.slots();
         let (newest, most) = (&slots[0], self.usual.load(Ordering::Relaxed));
@@ -257,7 +262,7 @@ impl Queue {
         is_due
     }
 
-    /// Returns how many memtables are sealed and not in the tree.
+    /// Returns the number of sealed memtables that are not yet flushed.
     pub(crate) fn sealed(&self) -> usize {
         self.slots().len() - 1 - self.held()
     }
@@ -267,12 +272,12 @@ impl Queue {
     }
 
     /// Adds a memtable below all others, with commits above `base` and up to `cut`, before anything
-    /// is written. With `Hold::Forever` it stays.
+    /// is written. With `Hold::Forever` it is never flushed.
     pub(crate) fn put_below(&self, memtable: Memtable, base: Sequence, cut: Sequence, hold: Hold) {
         let _sealing = self.sealing.lock();
         let slots = self.slots.load_full();
         let oldest = slots.last().expect("there is always one");
-        // Its memory is not for the next one.
+        // Its memory is not reused for the next memtable.
         let room = memtable.limit() as u64;
         let slot = Slot::new(oldest.number.wrapping_sub(1), room, Some(memtable));
         slot.base.store(base, Ordering::Relaxed);
@@ -283,22 +288,22 @@ impl Queue {
             .fetch_add(usize::from(hold == Hold::Forever), Ordering::AcqRel);
     }
 
-    /// Returns a memtable in which `room` bytes may be reserved.
+    /// Returns a memtable in which `room` bytes can be reserved.
     pub(crate) fn memtable_of(room: u64) -> Memtable {
         memtable(room)
     }
 
-    /// Skips numbers up to `last`, which were used before this opening.
+    /// Skips sequence numbers up to `last`, which were used before this opening.
     pub(crate) fn skip_to(&self, last: Sequence) {
         let skip = |old: u64| (old & SEQUENCE_MASK < last).then_some(old & !SEQUENCE_MASK | last);
-        // An error means that they were given out.
+        // An error means that the numbers were already assigned.
         let _ = self
             .counter
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, skip);
     }
 
-    /// Takes numbers for `count` writes of at most `bytes` in memory. When the newest memtable is
-    /// full it is sealed, and then `sealed` is called.
+    /// Assigns `count` sequence numbers to writes that need at most `bytes` of memory. If the
+    /// newest memtable is full, it is sealed and `sealed` is called.
     pub(crate) fn assign(&self, count: u64, bytes: u64, mut sealed: impl FnMut()) -> Place {
         loop {
             let slot = Arc::clone(&self.slots()[0]);
@@ -316,15 +321,15 @@ impl Queue {
         }
     }
 
-    /// Takes numbers for writes whose bytes are reserved in a memtable; none, and nothing is
-    /// reserved, when it was sealed meanwhile.
+    /// Assigns sequence numbers to writes whose bytes are reserved in `slot`. Returns `None`, and
+    /// cancels the reservation, if the memtable was sealed in the meantime.
     fn settle(&self, slot: &Arc<Slot>, count: u64, bytes: u64) -> Option<Place> {
         let Some(first) = self.take(slot.number, count) else {
             slot.reserved.fetch_sub(bytes, Ordering::Relaxed);
             return None;
         };
-        // A memtable's number comes round after 256 seals. A writer that has taken a number after
-        // the last of them sees the cut of the first.
+        // Memtable numbers repeat after 256 seals. A writer that took its numbers after the 256th
+        // seal sees the cut of the first.
         if slot.cut.load(Ordering::Acquire) >= first {
             let slot = Arc::clone(slot);
             return Some(Place { slot, first });
@@ -332,12 +337,12 @@ impl Queue {
         Some(self.settle_late(slot, first, bytes))
     }
 
-    /// Finds the memtable that numbers belong to which were taken with the number of one that was
-    /// sealed long ago.
+    /// Finds the memtable of sequence numbers that were taken with the number of a memtable sealed
+    /// 256 seals ago.
     #[cold]
     fn settle_late(&self, sealed: &Slot, first: Sequence, bytes: u64) -> Place {
         sealed.reserved.fetch_sub(bytes, Ordering::Relaxed);
-        // No seal is under way: every cut but the newest memtable's is known.
+        // No seal is in progress: the cut of every memtable but the newest is known.
         let _sealing = self.sealing.lock();
         let slots = self.slots();
         let slot = slots
@@ -345,13 +350,13 @@ impl Queue {
             .rev()
             .find(|slot| slot.cut.load(Ordering::Acquire) >= first);
         let slot = Arc::clone(slot.expect("a memtable stays until every commit that it holds is seen"));
-        // There may be less room than that: what a memtable takes beyond what may be reserved is
-        // enough for a few who come late.
+        // This may exceed the limit: a memtable has capacity beyond its reservable bytes, which
+        // suffices for a few such latecomers.
         slot.reserved.fetch_add(bytes, Ordering::Relaxed);
         Place { slot, first }
     }
 
-    /// Takes numbers as long as the newest memtable is this one.
+    /// Takes `count` sequence numbers if the newest memtable still has this number.
     fn take(&self, number: u8, count: u64) -> Option<Sequence> {
         let mut old = self.counter.load(Ordering::Relaxed);
         loop {
@@ -372,12 +377,12 @@ impl Queue {
         }
     }
 
-    /// One number, in a memtable of its own that stays empty.
+    /// Assigns `count` sequence numbers in a separate memtable that stays empty.
     pub(crate) fn assign_empty(&self, count: u64) -> Place {
         self.assign_alone(count, 1)
     }
 
-    /// Takes numbers in a memtable without other users.
+    /// Assigns sequence numbers in a separate memtable without other writers.
     fn assign_alone(&self, count: u64, bytes: u64) -> Place {
         let sealing = self.sealing.lock();
         let slot = self.open(&sealing, bytes);
@@ -396,8 +401,8 @@ impl Queue {
         is_newest
     }
 
-    /// Seals the newest memtable, unless nothing was ever written to it. Returns the last sequence
-    /// number before the next memtable.
+    /// Seals the newest memtable, unless it is empty. Returns the last sequence number below the
+    /// next memtable.
     pub(crate) fn seal(&self) -> Sequence {
         let sealing = self.sealing.lock();
         let base = self.slots()[0].base();
@@ -407,14 +412,15 @@ impl Queue {
         self.slots()[0].base()
     }
 
-    /// Puts a memtable before the newest, which takes no more from then on.
+    /// Adds a memtable in front of the newest, which is sealed by this.
     fn open(&self, _sealing: &MutexGuard<'_, ()>, room: u64) -> Arc<Slot> {
         let slots = self.slots.load_full();
         let newest = &slots[0];
         let memory = (room == self.room).then(|| self.take_spare()).flatten();
         let next = Arc::new(Slot::new(newest.number.wrapping_add(1), room, memory));
         let list = std::iter::once(&next).chain(slots.iter()).cloned().collect();
-        // A writer that gets a number of the next memtable must find it in the list.
+        // Publish the list first: a writer that gets a sequence number of the next memtable must
+        // find it there.
         self.slots.store(Arc::new(list));
         let number = u64::from(next.number) << SEQUENCE_BITS;
         let renumber = |old: u64| Some(number | old & SEQUENCE_MASK);
@@ -437,13 +443,13 @@ impl Queue {
             .filter(|slot| slot.cut().is_some())
     }
 
-    /// Returns whether all memtables before this one are in the tree.
+    /// Returns whether all memtables older than this one are flushed.
     pub(crate) fn is_oldest(&self, slot: &Arc<Slot>) -> bool {
         let slots = self.slots();
         Arc::ptr_eq(&slots[slots.len() - 1 - self.held()], slot)
     }
 
-    /// Takes a memtable away that is in the tree now.
+    /// Removes a flushed memtable.
     pub(crate) fn remove(&self, slot: &Arc<Slot>) {
         let _sealing = self.sealing.lock();
         let slots = self.slots.load_full();
@@ -460,7 +466,7 @@ impl Queue {
             self.usual.store(slot.memtable.bytes() as u64, Ordering::Relaxed);
             let mut retired = self.retired.lock();
             retired.push(Arc::clone(slot));
-            // All of them together are never more than there may be at work.
+            // Retired and sealed memtables together never exceed the maximum number in use.
             let most = (MOST_SEALED + 1).saturating_sub(sealed);
             let surplus = retired.len().saturating_sub(most);
             let surplus: Vec<Arc<Slot>> = retired.drain(..surplus).collect();
@@ -471,15 +477,15 @@ impl Queue {
         }
     }
 
-    /// Notes memtables that are not used again, as long as readers have them.
+    /// Tracks memtables that will not be reused, for as long as readers hold them.
     fn let_go(&self, surplus: &[Arc<Slot>]) {
         let mut kept = self.kept_by_readers.lock();
         kept.retain(|memtable| memtable.strong_count() > 0);
         kept.extend(surplus.iter().map(|slot| Arc::downgrade(&slot.memtable)));
     }
 
-    /// Returns the memory of a memtable that has no readers any more, or what was made to spare, if
-    /// there is either.
+    /// Returns the memory of a retired memtable without readers, or the spare memtable, if there is
+    /// either.
     fn take_spare(&self) -> Option<Memtable> {
         let mut retired = self.retired.lock();
         let forgotten = retired.iter().position(Slot::is_forgotten);
@@ -487,11 +493,11 @@ impl Queue {
         cleared.or_else(|| self.spare.lock().take())
     }
 
-    /// Gives back the memory of memtables that has waited for the next one for `most` calls: where
-    /// they fill slowly, it is of more use elsewhere.
+    /// Frees the memory of retired memtables that have waited for reuse for `most` calls: if
+    /// memtables fill slowly, the memory is of more use elsewhere.
     pub(crate) fn give_back(&self, most: u64) {
         let waits_too_long = |slot: &Slot| slot.rounds.fetch_add(1, Ordering::Relaxed) >= most;
-        // The system takes a while to take it back: meanwhile others may have the list.
+        // Freeing takes the system a while: release the lock first.
         let old: Vec<Arc<Slot>> = self
             .retired
             .lock()
@@ -501,8 +507,8 @@ impl Queue {
         drop(old);
     }
 
-    /// Returns the bytes of all memtables, those included whose memory waits for the next one, and
-    /// those that only readers have.
+    /// Returns the memory of all memtables, including those that wait for reuse and those that only
+    /// readers hold.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let bytes = |slot: &Arc<Slot>| slot.memtable.memory_bytes() as u64;
         let retired: u64 = self.retired.lock().iter().map(bytes).sum();
@@ -520,8 +526,9 @@ impl Memtables for Queue {
         let older = slots.iter().skip(1).map(|slot| slot.base()).chain([UNKNOWN]);
         let entry = |(slot, older): (&Arc<Slot>, Sequence)| MemtableEntry {
             memtable: Arc::clone(&slot.memtable),
-            // While it is being opened its base is not known. It is not below that of the one
-            // before, which is not in the tree, for its cut is not known either.
+            // While a memtable is being opened, its base is not known. Use the base of the memtable
+            // before it as a lower bound: that memtable is not in the tree either, because its cut
+            // is not known.
             base: Some(slot.base()).filter(|&base| base != UNKNOWN).unwrap_or(older),
         };
         Arc::new(slots.iter().zip(older).map(entry).collect())
@@ -532,8 +539,8 @@ impl Memtables for Queue {
     }
 }
 
-/// The same memtables for a reader that may be ahead of what is visible: what it finds empty may be
-/// written to by a commit that it should see.
+/// The same memtables for a reader that may be ahead of the visible commits: a range that it finds
+/// empty may be written to by a commit that it should see.
 #[derive(Debug)]
 pub(crate) struct Unsettled(pub(crate) Arc<Queue>);
 

@@ -1,5 +1,5 @@
-//! What reads a structure, whichever it is. The structure of a keyspace is known when a read
-//! begins, and each kind's own code is compiled in: nothing is called through a pointer.
+//! Static dispatch over the structures of a store. The structure of a keyspace is known when a read
+//! begins, and the code of each structure is compiled in: there are no calls through pointers.
 
 use alluvium_base::Sequence;
 use alluvium_dictionary::contract::{self, Dictionary, Lookup as _, Ordered as _, Scan as _};
@@ -19,7 +19,8 @@ use alluvium_trees::tiered::{self, Tree};
 use std::sync::Arc;
 use std::task::Poll;
 
-/// Runs the same code for each structure, and makes something of that structure of what it returns.
+/// Runs the same code for each structure. The first form wraps the result in the variant of the
+/// same structure.
 macro_rules! each {
     ($kind:ident => $made:ident, $value:expr, $own:ident => $does:expr) => {
         match $value {
@@ -41,7 +42,7 @@ macro_rules! each {
     };
 }
 
-/// A structure of a store.
+/// A reference to one of the store's structures.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum StructureRef<'d> {
     Tiered(&'d Tree),
@@ -52,18 +53,19 @@ pub(crate) enum StructureRef<'d> {
 }
 
 impl<'d> StructureRef<'d> {
-    /// Returns what may be called through a pointer.
+    /// Returns the structure as a trait object.
     pub(crate) fn dictionary(self) -> &'d dyn Dictionary {
         each!(StructureRef, self, own => own)
     }
 
-    /// Returns a reader of what it holds now. A read that needs memtables loads their list before.
+    /// Returns a reader of the current state. A read that includes memtables must load their list
+    /// first.
     #[inline]
     pub(crate) fn reader(self) -> Reader<'d> {
         each!(StructureRef => Reader, self, own => own.reader())
     }
 
-    /// Begins a walk over a range: in the order of hashes where keys have none.
+    /// Begins a scan of a range. The order is by hash if the structure does not order keys.
     pub(crate) fn scan(
         self,
         memtables: Arc<dyn Memtables>,
@@ -87,7 +89,7 @@ impl<'d> StructureRef<'d> {
     }
 }
 
-/// Reads one state of a dictionary.
+/// A reader of one state of a dictionary.
 #[allow(
     clippy::large_enum_variant,
     reason = "it is on the stack for the length of a lookup"
@@ -101,7 +103,7 @@ pub(crate) enum Reader<'d> {
     Map(map::Reader<'d>),
 }
 
-/// Where the lookup of a key goes on.
+/// The position of a suspended lookup.
 #[derive(Debug)]
 pub(crate) enum Search {
     Tiered(tiered::Search),
@@ -112,18 +114,18 @@ pub(crate) enum Search {
 }
 
 impl Reader<'_> {
-    /// Feeds the lookup of one key, and waits for the nodes that it needs.
+    /// Feeds messages for one key to `gather`. Waits for the nodes that it needs.
     #[inline]
     pub(crate) fn gather(&self, key: Key<'_>, gather: &mut Gather<'_>) -> Result<()> {
         each!(Reader, self, own => lookup::gather(own, key, gather))
     }
 
-    /// Feeds a lookup for each key. What they wait for is read together.
+    /// Feeds messages for many keys. Nodes that several lookups wait for are read together.
     pub(crate) fn gather_many(&self, keys: &[Key<'_>], gathers: &mut [Gather<'_>]) -> Result<()> {
         each!(Reader, self, own => batch::gather_many(own, keys, gathers))
     }
 
-    /// The same without the device. Returns whether everything was found.
+    /// The same without device reads. Returns whether every lookup was completed.
     pub(crate) fn gather_many_in_memory(&self, keys: &[Key<'_>], gathers: &mut [Gather<'_>]) -> Result<bool> {
         each!(Reader, self, own => batch::gather_many_in_memory(own, keys, gathers))
     }
@@ -186,7 +188,7 @@ impl contract::Reader for Reader<'_> {
     }
 }
 
-/// A walk over a range of keys.
+/// A scan of a key range.
 #[allow(
     clippy::large_enum_variant,
     reason = "nearly all of them are of the first kind"
@@ -195,10 +197,10 @@ impl contract::Reader for Reader<'_> {
 pub(crate) enum Scan {
     Tiered(tiered::Iter),
     Levels(levels::Iter),
-    /// In the order of hashes.
+    /// In hash order.
     #[cfg(not(test))]
     Hashed(hashed::Iter),
-    /// In that of keys, which tests ask of every structure.
+    /// In key order, which tests expect of every structure.
     #[cfg(test)]
     Hashed(super::sorted::Sorted),
     Paged(paged::Iter),
@@ -206,17 +208,17 @@ pub(crate) enum Scan {
 }
 
 impl Scan {
-    /// Goes before the first key at or behind `key`, in the walk's direction.
+    /// Positions the scan before the first key at or after `key`, in the direction of the scan.
     pub(crate) fn seek(&mut self, key: &[u8]) {
         each!(Scan, self, own => own.seek(key));
     }
 
-    /// Hands out long values as empty ones from now on.
+    /// Returns long values as empty values from now on.
     pub(crate) fn leave_out_long_values(&mut self) {
         each!(Scan, self, own => own.leave_out_long_values());
     }
 
-    /// The next key that has a value, and the value.
+    /// Returns the next live key and its value.
     #[allow(clippy::should_implement_trait)]
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {

@@ -1,36 +1,36 @@
-//! The writes of a commit, as they stand in the log.
+//! The writes of one commit, in their log encoding.
 
 use crate::Error;
 use crate::format::Writes;
 
-/// Writes that take effect together, as they stand in the log.
+/// Writes that take effect atomically, in their log encoding.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Commit<'a> {
-    /// The record of the log.
+    /// The log record, without `tail`.
     pub(crate) record: Vec<u8>,
-    /// The end of the record, where that is a long operand: the caller's own bytes.
+    /// The end of the record if it is a long operand: a slice of the caller's buffer, not copied.
     pub(crate) tail: &'a [u8],
-    /// How many writes.
+    /// Number of writes.
     pub(crate) count: u32,
-    /// How many of them are of each kind; the others are range deletes.
+    /// Number of point writes of each kind; the other writes are range deletes.
     pub(crate) kinds: [u32; 3],
-    /// Whether there is a write that takes more than it frees.
+    /// Whether any write adds more data than it frees.
     pub(crate) grows: bool,
 }
 
 impl Commit<'_> {
-    /// Returns how many bytes the record has in the log.
+    /// Returns the length of the log record in bytes.
     pub(crate) fn len(&self) -> u64 {
         (self.record.len() + self.tail.len()) as u64
     }
 
-    /// Its writes.
+    /// Returns an iterator over the writes.
     pub(crate) fn writes(&self) -> Writes<'_> {
         Writes::new(&self.record).before(self.tail)
     }
 }
 
-/// Returns the error for a commit that may have no more than `most` bytes.
+/// Returns the error for a commit longer than `most` bytes.
 pub(super) fn too_long(commit: &Commit, most: u64) -> Error {
     Error::TooLong {
         what: "batch",

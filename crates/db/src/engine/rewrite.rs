@@ -1,23 +1,23 @@
-//! Rewrites all that there is, as a user asks for.
+//! Full compaction, at the user's request.
 //!
-//! Where the disk is full, what a rewrite replaces comes free by a checkpoint before the rewrite
-//! goes on. A structure that has no space for what is due leaves the others theirs: one of which
-//! nothing but deletes is left needs next to none.
+//! On a full disk, a checkpoint frees the space that a rewrite has replaced before the next rewrite
+//! starts. A structure without enough space is retried after the others, which may need less: a
+//! structure that contains only deleted data needs almost none.
 
 use super::Engine;
 use super::work::{SLICE, Worked};
 use crate::Result;
 use alluvium_dictionary::contract::Dictionary;
 
-/// Slices after which the compaction of a leaf is not waited for any longer.
+/// Maximum number of slices to wait for the compaction of a leaf.
 const MOST_SLICES: usize = 100_000;
 
-/// How often a compaction of everything looks in vain for something to do on a full disk: a second.
+/// Naps without progress after which a full compaction fails on a full disk: a second.
 const FULL_NAPS: usize = 500;
 
 impl Engine {
-    /// Rewrites all that there is: old versions and what was deleted go, and filters are asked of
-    /// everything.
+    /// Rewrites all data: old versions and deleted data are dropped, and compaction filters are
+    /// applied to every entry.
     pub(crate) fn compact(&self) -> Result<()> {
         self.checkpoint_everything()?;
         let mut left: Vec<_> = self
@@ -46,7 +46,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Rewrites what a dictionary has.
+    /// Rewrites the contents of a dictionary.
     fn rewrite(&self, dictionary: &dyn Dictionary) -> Result<()> {
         let mut key = Vec::new();
         loop {
@@ -60,9 +60,9 @@ impl Engine {
         }
     }
 
-    /// Does the compactions that are due. On a full disk the next ones use the space that earlier
-    /// ones have freed. Fails once no step was done and no space was freed. If the disk turns out
-    /// not to be full any more, it tries once again.
+    /// Runs all due compactions. On a full disk, later compactions use the space that earlier ones
+    /// have freed. Fails if no compaction makes progress and no space becomes free. If the disk
+    /// turns out to have space again, tries once more.
     fn settle_all(&self) -> Result<()> {
         let mut was_full = true;
         loop {
@@ -84,21 +84,21 @@ impl Engine {
         }
     }
 
-    /// Returns the bytes that nothing refers to any more, and that are not free yet.
+    /// Returns the number of bytes that are unreferenced but not yet free.
     fn unused_bytes(&self) -> u64 {
         let total = self.store.usage().0.total();
         total.dead_bytes + total.dying_bytes
     }
 
-    /// Makes the space usable that compactions have left.
+    /// Frees the space replaced by compactions.
     pub(super) fn free_replaced(&self) -> Result<()> {
         self.checkpoint_now()?;
         self.reclaim()
     }
 
-    /// Does what compactions are due, or waits for who does; while writing goes on there may always
-    /// be some, and it ends all the same. On a full disk it fails once nothing has been done for a
-    /// while: what is due has no space.
+    /// Runs all due compactions, or waits for threads that do. The number of slices is bounded,
+    /// because concurrent writes may keep making compactions due. On a full disk this fails after a
+    /// while without progress: the due compactions have no space.
     fn settle(&self) -> Result<()> {
         let patience = if self.plan.workers == 0 { 0 } else { FULL_NAPS };
         let mut naps = 0;

@@ -1,4 +1,4 @@
-//! About how much there is of a range of keys, without reading it.
+//! Approximate number of keys and bytes in a range, without reading the data.
 
 use super::Engine;
 use crate::Result;
@@ -8,12 +8,12 @@ use alluvium_base::message::LAST;
 use alluvium_dictionary::range::KeyRange;
 
 impl Engine {
-    /// About how many keys of a range have a value: what the tree says from its index nodes, and
-    /// the keys in memtables one by one.
+    /// Returns the approximate number of live keys in a range: the tree estimates from its index
+    /// nodes; keys in memtables are counted one by one.
     pub(crate) fn approximate_len(&self, structure: Structure, range: &KeyRange) -> Result<u64> {
         self.is_open()?;
-        // The list before the tree's version: what moves from one to the other meanwhile is counted
-        // twice rather than not at all.
+        // Load the list before the tree's version: a memtable flushed in between is counted twice
+        // rather than not at all.
         let slots = self.queue.slots();
         let dictionary = self.dictionaries.of(structure);
         let cut = dictionary.cut();
@@ -32,7 +32,7 @@ impl Engine {
         Ok(len)
     }
 
-    /// About how many bytes of the data files a range takes.
+    /// Returns the approximate number of bytes that a range occupies in the data files.
     pub(crate) fn size_on_disk(&self, structure: Structure, range: &KeyRange) -> Result<u64> {
         self.is_open()?;
         Ok(self.dictionaries.of(structure).size_on_disk(range)?)

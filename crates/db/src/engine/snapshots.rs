@@ -1,29 +1,30 @@
-//! Who reads at which place of the commit order, and therefore what must not be forgotten.
+//! Pinned read positions, which determine the versions that must be kept.
 
 use alluvium_base::Sequence;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
-/// The places that are read at, each with how many read there.
+/// The pinned sequence numbers, each with its number of readers.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshots {
     open: Mutex<BTreeMap<Sequence, usize>>,
-    /// Those of named snapshots that were removed, each with the commit that did: until that is
-    /// durable, the loss of power brings the name back.
+    /// The sequence numbers of removed named snapshots, each with the commit that removed it. Until
+    /// this commit is durable, a power loss brings the snapshot back.
     leaving: Mutex<Vec<(Sequence, Sequence)>>,
 }
 
 impl Snapshots {
-    /// Pins the place that `now` returns for a reader.
+    /// Pins the sequence number that `now` returns.
     pub(crate) fn open(&self, now: impl FnOnce() -> Sequence) -> Sequence {
         let mut open = self.open.lock();
-        // Under the lock, so that the horizon cannot pass in between.
+        // Call it under the lock, so that the horizon cannot pass the sequence number before it is
+        // pinned.
         let at = now();
         *open.entry(at).or_default() += 1;
         at
     }
 
-    /// One fewer reads there.
+    /// Releases one pin of a sequence number.
     pub(crate) fn close(&self, at: Sequence) {
         let mut open = self.open.lock();
         let count = open.get_mut(&at).expect("it was opened");
@@ -33,20 +34,21 @@ impl Snapshots {
         }
     }
 
-    /// One fewer reads there, once the commit `removed` survives the loss of power.
+    /// Schedules the release of one pin, once the commit `removed` survives power loss.
     pub(crate) fn leave(&self, at: Sequence, removed: Sequence) {
         self.leaving.lock().push((at, removed));
     }
 
-    /// Takes the places whose removal is among the commits up to `durable`: they can be closed.
+    /// Takes the sequence numbers whose removal is durable, given that all commits up to `durable`
+    /// are. The caller releases the pins.
     pub(crate) fn left(&self, durable: Sequence) -> Vec<Sequence> {
         let mut leaving = self.leaving.lock();
         let left = leaving.extract_if(.., |&mut (_, removed)| removed <= durable);
         left.map(|(at, _)| at).collect()
     }
 
-    /// Hands every pinned place, ascending, and then `now` to `raise`; no reader can begin
-    /// meanwhile.
+    /// Passes all pinned sequence numbers in ascending order, and then `now`, to `raise`. No reader
+    /// can begin during the call.
     pub(crate) fn raise(
         &self,
         now: impl FnOnce() -> Sequence,
@@ -56,12 +58,12 @@ impl Snapshots {
         raise(&mut open.keys().copied(), now());
     }
 
-    /// Returns the oldest place that is read at, if there is one.
+    /// Returns the oldest pinned sequence number, if there is one.
     pub(crate) fn oldest(&self) -> Option<Sequence> {
         self.open.lock().keys().next().copied()
     }
 
-    /// Returns how many places are read at, without those of snapshots that were removed.
+    /// Returns the number of pins, without those of removed snapshots.
     pub(crate) fn len(&self) -> usize {
         let leaving = self.leaving.lock().len();
         self.open.lock().values().sum::<usize>() - leaving

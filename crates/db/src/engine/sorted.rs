@@ -1,5 +1,5 @@
-//! A walk over a hashed structure in the order of keys, for tests: it puts all of them in order
-//! first, so that what tests ask of every structure can be asked of this one.
+//! A scan of a hashed structure in key order, for tests. It reads and sorts all keys first, so that
+//! the tests of ordered structures apply to this one, too.
 
 use alluvium_dictionary::contract;
 use alluvium_dictionary::merge::Direction;
@@ -8,7 +8,7 @@ use alluvium_storage::Result;
 
 type Pair = (Box<[u8]>, Box<[u8]>);
 
-/// All keys of a range, in order.
+/// All keys of a range, sorted.
 #[derive(Debug)]
 pub(crate) struct Sorted {
     walk: hashed::Iter,

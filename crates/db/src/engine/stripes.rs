@@ -1,24 +1,25 @@
 //! The locks of conditional writes: writes that depend on what they have read.
 //!
-//! Ordinary writes do not take them, until the first conditional write: then all writes do, from a
-//! moment on at which no write is under way that did not know of it (a grace period of the epochs).
-//! So a store without conditional writes does not pay for them.
+//! Ordinary writes take no locks until the first conditional write. From then on all writes take
+//! them; the first conditional write waits until no write is in progress that started without locks
+//! (a grace period of the epochs). A store without conditional writes therefore does not pay for
+//! them.
 
 use crate::format::{Write, Writes};
 use crate::locks::{HeldLocks, LockMode, LockSet, LockTable};
 use alluvium_storage::Epochs;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// How many stripes of keys there are.
+/// Number of lock stripes that keys are hashed to.
 const STRIPES: usize = 1024;
 
-/// The locks.
+/// The striped locks.
 #[derive(Debug)]
 pub(crate) struct Stripes {
     table: LockTable,
     /// Whether ordinary writes take locks.
     wanted: AtomicBool,
-    /// Whether no write is under way that does not.
+    /// Whether all writes in progress take locks.
     settled: AtomicBool,
 }
 
@@ -33,16 +34,16 @@ impl Default for Stripes {
 }
 
 impl Stripes {
-    /// Takes the locks of an ordinary write, whose guard is pinned, if it must have them. Ordinary
-    /// writes do not keep each other out.
+    /// Takes the locks of an ordinary write if they are required. The caller has pinned `writers`.
+    /// Ordinary writes do not exclude each other.
     pub(crate) fn lock_blind(&self, writes: Writes<'_>) -> Option<HeldLocks<'_>> {
         let is_wanted = self.wanted.load(Ordering::SeqCst);
         is_wanted.then(|| self.lock(writes, LockMode::Blind))
     }
 
-    /// Takes the locks of a conditional write: those of its keys in a mode, and those that `others`
-    /// adds. No other write to the keys that are locked exclusively or shared happens while they
-    /// are held, once [`Stripes::want`] has returned.
+    /// Takes the locks of a conditional write: those of its keys in `mode`, and those that `others`
+    /// adds. After [`Stripes::want`] has returned, no other write changes keys locked as exclusive
+    /// or shared while the locks are held.
     pub(crate) fn lock_for(
         &self,
         writes: Writes<'_>,
@@ -54,8 +55,8 @@ impl Stripes {
         self.lock_with(set, writes, mode)
     }
 
-    /// Takes all locks: no other write happens while they are held, once [`Stripes::want`] has
-    /// returned.
+    /// Takes all locks. After [`Stripes::want`] has returned, no other write happens while they are
+    /// held.
     pub(crate) fn lock_everything(&self) -> HeldLocks<'_> {
         let mut set = LockSet::default();
         set.everything(LockMode::Exclusive);
@@ -77,7 +78,7 @@ impl Stripes {
         self.table.lock(set)
     }
 
-    /// Announces a conditional write; its thread has no guard of `writers`.
+    /// Makes all writes take locks from now on. The calling thread must not have pinned `writers`.
     pub(crate) fn want(&self, writers: &Epochs) {
         if !self.settled.load(Ordering::Acquire) {
             self.wanted.store(true, Ordering::SeqCst);
@@ -87,7 +88,8 @@ impl Stripes {
     }
 }
 
-/// Waits until every guard that is pinned now is gone, and does meanwhile what they may wait for.
+/// Waits until every guard pinned now is released. Calls `meanwhile` repeatedly, for work that the
+/// guards' owners may wait for.
 pub(crate) fn grace(epochs: &Epochs, meanwhile: impl Fn()) {
     let before = epochs.current();
     while epochs.safe() <= before {

@@ -1,4 +1,4 @@
-//! Counters that are always on. A thread counts in a line of its own, as far as there are lines.
+//! Always-on counters. Each thread counts in its own cache line, as long as there are enough lines.
 
 use super::policy::CAUSES;
 use super::record::Commit;
@@ -8,10 +8,10 @@ use std::cell::Cell;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Threads whose number is below this have a line of their own; the others share the last.
+/// Threads with smaller numbers have their own line; all others share the last one.
 const OWN: usize = 48;
 
-/// What is counted.
+/// The counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub(crate) enum Tally {
@@ -26,10 +26,10 @@ pub(crate) enum Tally {
     MultiGetKeys,
     Scans,
     Scanned,
-    /// Lookups of one key each that found a value, and nodes that they waited for.
+    /// Point lookups that found a value, and the nodes that they waited for.
     Found,
     FoundReads,
-    /// The same of those that found none.
+    /// Point lookups that found none, and the nodes that they waited for.
     Absent,
     AbsentReads,
 }
@@ -38,12 +38,12 @@ const TALLIES: usize = Tally::AbsentReads as usize + 1;
 
 type Line = CachePadded<[AtomicU64; TALLIES]>;
 
-/// What was done since the store was opened.
+/// Counts of operations since the store was opened.
 pub(crate) struct Tallies {
     lines: Box<[Line]>,
     pub(crate) checkpoints: AtomicU64,
     pub(crate) waits: AtomicU64,
-    /// By cause.
+    /// Write delay in microseconds, by cause.
     pub(crate) delayed_us: [AtomicU64; CAUSES],
     pub(crate) capped_us: AtomicU64,
     pub(crate) cap_yields: AtomicU64,
@@ -70,7 +70,7 @@ impl fmt::Debug for Tallies {
     }
 }
 
-/// This thread's number: threads are counted as they first ask.
+/// Returns this thread's number. Threads are numbered in the order of their first calls.
 pub(crate) fn thread_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
@@ -86,7 +86,7 @@ pub(crate) fn thread_number() -> usize {
 }
 
 impl Tallies {
-    /// Adds to some.
+    /// Adds to counters.
     #[inline]
     pub(crate) fn add<const N: usize>(&self, counts: [(Tally, u64); N]) {
         let number = thread_number();
@@ -94,7 +94,7 @@ impl Tallies {
         for (tally, count) in counts {
             let counter = &line[tally as usize];
             if number < OWN {
-                // This line has no other writer.
+                // Only this thread writes to this line.
                 counter.store(
                     counter.load(Ordering::Relaxed).wrapping_add(count),
                     Ordering::Relaxed,
@@ -105,7 +105,7 @@ impl Tallies {
         }
     }
 
-    /// A lookup of one key ended, after it had waited for `reads` nodes.
+    /// Counts a point lookup that waited for `reads` nodes.
     #[inline]
     pub(crate) fn looked_up(&self, is_found: bool, reads: u64) {
         let (lookup, read) = match is_found {
@@ -118,7 +118,7 @@ impl Tallies {
         }
     }
 
-    /// A commit took place.
+    /// Counts a commit.
     pub(crate) fn committed(&self, commit: &Commit) {
         let of = |kind: Kind| u64::from(commit.kinds[kind as usize]);
         let (puts, deletes, merges) = (of(Kind::Put), of(Kind::Delete), of(Kind::Merge));
@@ -135,7 +135,7 @@ impl Tallies {
         ]);
     }
 
-    /// Returns a sum over all threads.
+    /// Returns the sum of a counter over all threads.
     pub(crate) fn of(&self, tally: Tally) -> u64 {
         let counts = self
             .lines

@@ -1,5 +1,5 @@
-//! Interleavings that a caller of the store cannot force: what happens between a condition and its
-//! write, beside a drop, before a removal is durable.
+//! Interleavings that a caller of the store cannot force: between a condition and its write, during
+//! a drop, and before a removal is durable.
 
 mod kinds;
 
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// Long enough for another thread to do what nothing keeps it from.
+/// Long enough for an unblocked thread to complete an operation.
 const WHILE: Duration = Duration::from_millis(300);
 
 fn small() -> Db {
@@ -37,8 +37,8 @@ fn put(keyspace: &Keyspace, key: &str, value: &str) -> Commit<'static> {
     commit
 }
 
-/// Writes `key` if a condition holds, which has another thread do something and gives it a while;
-/// whether that was done meanwhile.
+/// Writes `key` if a condition holds. During the condition, another thread runs `act` for a while.
+/// Returns whether `act` completed in that time.
 fn beside_a_condition(keyspace: &Keyspace, act: impl Fn() + Sync) -> bool {
     let (done, is_done) = channel();
     std::thread::scope(|scope| {
@@ -138,7 +138,7 @@ fn a_write_that_has_not_its_place_yet_when_a_drop_begins_is_refused() {
     }
     assert_eq!(engine.queue.last(), before, "not even a number was taken");
     db.write(&innocent).unwrap();
-    // The drop fails, and everything is as before.
+    // The drop fails and leaves everything unchanged.
     definition.revive();
     db.write(&batch).unwrap();
     assert_eq!(keyspace.get("key").unwrap().unwrap(), b"x");
@@ -149,7 +149,7 @@ fn a_write_that_waits_when_a_drop_begins_is_refused() {
     let db = small();
     let keyspace = db.keyspace("k").unwrap();
     let engine = engine(&keyspace);
-    // A conditional write waits for an ingest that is being attached.
+    // A conditional write waits for an attachment in progress.
     std::thread::scope(|scope| {
         let attaching = engine.ingests.attaching.write();
         let swap = scope.spawn(|| keyspace.compare_and_set("key", None, Some(b"x")));
@@ -164,7 +164,7 @@ fn a_write_that_waits_when_a_drop_begins_is_refused() {
         );
     });
     keyspace.definition().revive();
-    // Others wait for room in memtables, which no worker makes while the tree is at rest.
+    // Other writes wait for memtable space, which no worker frees while the tree is at rest.
     let acknowledged = AtomicU64::new(0);
     std::thread::scope(|scope| {
         let at_rest = engine.work.at_rest();
@@ -196,7 +196,7 @@ fn a_condition_that_fails_by_what_nobody_sees_yet_waits_until_it_is_seen() {
     let engine = engine(&keyspace);
     let (sender, answers) = channel();
     std::thread::scope(|scope| {
-        // A commit that is on its way into its memtable.
+        // A commit that is not yet applied to its memtable.
         let slow = engine.queue.assign(1, 1000, || ());
         scope.spawn(|| assert!(keyspace.compare_and_set("lock", None, Some(b"alice")).unwrap()));
         let key = format::tree_key(&keyspace.definition().prefix, b"lock");
@@ -216,7 +216,7 @@ fn a_condition_that_fails_by_what_nobody_sees_yet_waits_until_it_is_seen() {
     });
 }
 
-/// The scale of the simulations, with lanes of which only the first is synced by a checkpoint.
+/// The scale of the simulations, with several log lanes of which a checkpoint syncs only the first.
 fn simulated() -> Options {
     let mut scale = Scale::small(0xa11, 6 << 10, 96 << 10);
     scale.log.lanes = 3;
@@ -224,8 +224,8 @@ fn simulated() -> Options {
     Options::new().simulated(scale, || 1000)
 }
 
-/// Compactions fold what no reader can ask for, and a checkpoint has what they made, but not what
-/// the log alone has.
+/// Makes compactions merge versions that no reader needs, and makes a checkpoint with the result;
+/// it does not sync commits that are only in the log.
 fn fold(engine: &Engine) {
     engine.raise_horizon();
     engine.dictionaries.tree.compact_fully(&[]).unwrap();
@@ -246,7 +246,7 @@ fn a_removal_that_only_the_log_has_is_not_taken_for_durable_by_an_opening() {
         let at = db.create_snapshot("monday").unwrap().sequence();
         keyspace.put("key", "new").unwrap();
         db.checkpoint().unwrap();
-        // Both are in the log alone.
+        // Both exist only in the log.
         db.create_snapshot("tuesday").unwrap();
         db.remove_snapshot("tuesday").unwrap();
         db.remove_snapshot("monday").unwrap();

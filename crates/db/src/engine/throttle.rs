@@ -1,5 +1,5 @@
-//! Who must wait: writers, as far as the background is behind, and commits for which the disk has
-//! no space.
+//! Write throttling: writers wait when background work is behind, and when the disk has no space
+//! for their commits.
 
 use super::Engine;
 use super::policy::{self, Debt, PARTS};
@@ -14,64 +14,66 @@ use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Poll interval of a blocked writer; it is also woken when a memtable has gone.
+/// Poll interval of a blocked writer. It is also woken when a memtable is flushed.
 const NAP: Duration = Duration::from_millis(2);
 
-/// How many naps a delete waits on a full disk for space, before it is refused, and any write while
-/// another tier has some: five seconds.
+/// Maximum number of naps in which a delete waits for space on a full disk before it is refused,
+/// and any write while another tier has space: five seconds.
 pub(super) const FULL_TURNS: u32 = 2500;
 
-/// After how many naps a writer that waits for space looks for some itself.
+/// Number of naps after which a writer that waits for space looks for some itself.
 const LOOK_TURNS: u32 = 16;
 
-/// What is in the way.
+/// The pressure state of the store: full disks, delays and waiting threads.
 #[derive(Debug, Default)]
 pub(crate) struct Pressure {
-    /// The disk had no space for something that may not use the reserve.
+    /// Whether the disk had no space for a write that may not use the reserve.
     full: AtomicBool,
-    /// It had none for a compaction that was due.
+    /// Whether it had no space for a due compaction.
     blocked: AtomicBool,
-    /// It has none, and nothing in the tree would free any: what would is in memtables.
+    /// Whether the disk is full and no work in the tree would free space, because the deletes that
+    /// would are in memtables.
     stuck: AtomicBool,
-    /// The newest memtable may hold deletes.
+    /// Whether the newest memtable may contain deletes.
     deletes: AtomicBool,
-    /// Steps in a row that found their tier full and were due again on another.
+    /// Consecutive steps that found their tier full and became due on another tier.
     moved: AtomicU64,
-    /// Steps that were done.
+    /// Completed steps.
     steps: AtomicU64,
-    /// Bytes that writers have written since they last looked at the debt.
+    /// Bytes written since a writer last computed the backlog.
     since: Sum,
-    /// Microseconds of delay that were too few to be taken.
+    /// Accumulated delay in microseconds, still too short for a sleep.
     owed_us: Sum,
-    /// When it was last said that the disk is full, and whether that still stands.
+    /// When the full disk was last logged, and whether that message still holds.
     told: Mutex<Told>,
     lock: Mutex<()>,
     relieved: Condvar,
-    /// The workers sleep on it.
+    /// The workers wait on it.
     wanted: Condvar,
-    /// How often they were called.
+    /// Number of calls to the workers so far.
     calls: AtomicU64,
 }
 
-/// What was said of a full disk.
+/// State of the log message about a full disk.
 #[derive(Debug, Default)]
 struct Told {
     at: Option<Instant>,
     stands: bool,
 }
 
-/// For how long a full disk is not told of again: space comes and goes while the background makes
-/// some.
+/// Minimum interval between messages about a full disk: space comes and goes while the background
+/// frees some.
 const TOLD_AGAIN: Duration = Duration::from_secs(30);
 
-/// A sum of many threads, until one of them finds that it is enough and takes it: whatever was
-/// added is taken once.
+/// A sum accumulated by many threads until one of them finds it large enough and takes it. Each
+/// contribution is taken exactly once.
 #[derive(Debug, Default)]
 struct Sum(AtomicU64);
 
 impl Sum {
-    /// Adds, and takes what has come together if that is `enough`; zero if it is not. Of several
-    /// who find so at once, the later ones get what the first has left, which may be too little.
+    /// Adds `more`. If the sum reaches `enough`, takes and returns it; otherwise returns zero. If
+    /// several threads find it large enough at once, the later ones get what the first has left,
+    /// which may be less than `enough`.
     fn add(&self, more: u64, enough: u64) -> u64 {
         if self.0.fetch_add(more, Ordering::Relaxed) + more < enough {
             return 0;
@@ -81,8 +83,8 @@ impl Sum {
 }
 
 impl Pressure {
-    /// The class of what must be written whatever happens: from the reserve when there is nothing
-    /// else, and from more of it when compactions have nothing to free until it is written.
+    /// Returns the space class for essential writes: they use the reserve if the disk is full, and
+    /// more of it if compactions have nothing to free until the write is done.
     pub(crate) fn class(&self) -> Class {
         if !self.is_full() {
             Class::Normal
@@ -93,12 +95,12 @@ impl Pressure {
         }
     }
 
-    /// Returns whether the disk was full.
+    /// Returns whether the disk was found full.
     pub(crate) fn is_full(&self) -> bool {
         self.full.load(Ordering::Relaxed)
     }
 
-    /// An error may say that the disk is full.
+    /// Records an error, which may be that the disk is full.
     pub(crate) fn note(&self, error: &alluvium_storage::Error) {
         if error.is_full() && !self.full.swap(true, Ordering::AcqRel) {
             let mut told = self.told.lock();
@@ -109,43 +111,44 @@ impl Pressure {
         }
     }
 
-    /// As [`Pressure::note`], of a compaction.
+    /// Like [`Pressure::note`], for an error of a compaction.
     pub(crate) fn note_compaction(&self, error: &alluvium_storage::Error) {
         self.note(error);
         self.blocked.fetch_or(error.is_full(), Ordering::Relaxed);
     }
 
-    /// Notes that the disk has space again.
+    /// Records that the disk has space again.
     pub(crate) fn has_room(&self) {
         if self.full.swap(false, Ordering::AcqRel) && std::mem::take(&mut self.told.lock().stands) {
             tracing::info!("there is space on the disk again: writes resume");
         }
     }
 
-    /// Notes that a step was done: the next one that finds its tier full may try the others.
+    /// Records that a step completed: the next step that finds its tier full may try the others.
     pub(super) fn stepped(&self) {
         self.moved.store(0, Ordering::Relaxed);
         self.steps.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns how many steps were done.
+    /// Returns the number of completed steps.
     pub(super) fn steps(&self) -> u64 {
         self.steps.load(Ordering::Relaxed)
     }
 
-    /// Wakes blocked writers, so that they look again.
+    /// Wakes blocked writers so that they check again.
     pub(crate) fn relieved(&self) {
         drop(self.lock.lock());
         self.relieved.notify_all();
     }
 
-    /// Sleeps a little, until another thread has done something.
+    /// Sleeps for a short time, or until another thread made progress.
     pub(crate) fn nap(&self) {
         let mut guard = self.lock.lock();
         self.relieved.wait_for(&mut guard, NAP);
     }
 
-    /// Rests for so long, or a little longer if others come too.
+    /// Delays the caller by `us` microseconds. Short delays are added up, and one of the callers
+    /// sleeps for the sum.
     fn delay(&self, us: u64) {
         let owed = self.owed_us.add(us, policy::LEAST_DELAY_US);
         if owed > 0 {
@@ -153,20 +156,20 @@ impl Pressure {
         }
     }
 
-    /// There is work, or an end to it.
+    /// Wakes the workers: there is work, or the store is closing.
     pub(crate) fn call_all(&self) {
         self.calls.fetch_add(1, Ordering::Release);
         drop(self.lock.lock());
         self.wanted.notify_all();
     }
 
-    /// Returns how often the workers were called. A worker that is about to look for work remembers
-    /// the number, so that it misses no call.
+    /// Returns how often the workers were called. A worker reads this before it looks for work, so
+    /// that it misses no call.
     pub(crate) fn calls(&self) -> u64 {
         self.calls.load(Ordering::Acquire)
     }
 
-    /// Sleeps until there was a call after the first `calls`, or for at most `most`.
+    /// Sleeps until there is a call after the first `calls`, or for at most `most`.
     pub(crate) fn rest(&self, calls: u64, most: Duration) {
         let mut guard = self.lock.lock();
         if self.calls() == calls {
@@ -176,8 +179,8 @@ impl Pressure {
 }
 
 impl Engine {
-    /// Lets a commit in when a memtable has `room` bytes for it, after it has done its share of the
-    /// work.
+    /// Admits a commit once a memtable has `room` bytes for it, after the writer has done its share
+    /// of the work or its delay.
     pub(crate) fn admit(&self, commit: &Commit, room: u64) -> Result<()> {
         self.health()?;
         if commit.grows && self.pressure.is_full() {
@@ -208,8 +211,8 @@ impl Engine {
             self.tallies.waits.fetch_add(1, Ordering::Relaxed);
             match self.make_memtable_room() {
                 Ok(()) => {}
-                // A delete waits until the background has freed what its deletes are to free, and
-                // any write for what goes to another tier.
+                // A delete waits until the background has freed the space of deleted data; any
+                // write waits while space can move to another tier.
                 Err(error)
                     if error.is_full()
                         && (!commit.grows || self.space_is_coming())
@@ -229,13 +232,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns whether a disk that is full is one of several, of which another has space: what
-    /// compactions write goes there, and what it is made of comes free.
+    /// Returns whether another tier has space: compactions write there, and the space of their
+    /// inputs becomes free on the full tier.
     pub(super) fn space_is_coming(&self) -> bool {
         self.store.tiers().count() > 1 && self.store.has_space_for(4 * self.plan.scale.memtable)
     }
 
-    /// Holds a write back while the disk is full and space is coming. Fails where none is.
+    /// Blocks a write while the disk is full and space is expected. Fails if none is expected.
     fn wait_for_space(&self) -> Result<()> {
         let mut turns = 0;
         while self.pressure.is_full() {
@@ -253,8 +256,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Has space freed on a tier that is full, at the first turn what has died; then what goes to
-    /// another tier, which it waits for. Returns whether there may be some now.
+    /// Frees space on a full tier: at the first turn dead space, then by waiting for data to move
+    /// to another tier. Returns whether a retry may succeed.
     pub(super) fn frees_space(&self, turn: u32) -> Result<bool> {
         if turn == 0 {
             self.store.give_up_copies();
@@ -276,7 +279,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// Helps to write a memtable out, or waits for the thread that does.
+    /// Helps to flush a memtable, or waits for the thread that does.
     fn make_memtable_room(&self) -> Result<()> {
         if self.plan.workers == 0 {
             self.help(1)?;
@@ -286,9 +289,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Has the log get space on a full disk: of what is free in the data files, or by a checkpoint.
-    /// Where there is no space for that, what was deleted before is compacted first: by the
-    /// background, if there is one.
+    /// Gets log space on a full disk, from free space of the data files or by a checkpoint. If the
+    /// checkpoint has no space either, deleted data is compacted away first, by the background if
+    /// there is one.
     pub(super) fn make_log_room_on_a_full_disk(&self) -> Result<()> {
         if self.store.make_log_space(self.pressure.class())? {
             return Ok(());
@@ -309,7 +312,7 @@ impl Engine {
         }
     }
 
-    /// Has a writer do slices of work, where there are no workers.
+    /// Makes a writer run slices of work, if there are no workers.
     fn help(&self, slices: u64) -> Result<()> {
         for _ in 0..slices {
             if self.work()? == Worked::Nothing && self.queue.sealed() > 0 {
@@ -319,12 +322,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether so much is due that writers are held back, or soon will be.
+    /// Returns whether the backlog is such that writers are throttled, or soon will be.
     pub(crate) fn hurries(&self) -> bool {
         policy::hurries(&self.debt())
     }
 
-    /// Whether compactions are so far behind that they go on beside a memtable that is written out.
+    /// Returns whether compactions are so far behind that they run concurrently with a flush.
     pub(crate) fn presses(&self) -> bool {
         policy::presses(&self.debt())
     }
@@ -338,20 +341,21 @@ impl Engine {
         }
     }
 
-    /// Bytes that the device was asked for by compactions and by memtables on their way out.
+    /// Returns the bytes read and written on devices by compactions and flushes.
     pub(crate) fn moved_bytes(&self) -> u64 {
         let counts = self.device_stats();
         let of = |purpose| counts.of(purpose).read_bytes + counts.of(purpose).written_bytes;
         of(Purpose::Compact) + of(Purpose::Incorporate)
     }
 
-    /// Whether deletes may wait in the newest memtable, where they free no space.
+    /// Returns whether the newest memtable may contain deletes, which free no space until it is
+    /// flushed.
     pub(crate) fn holds_deletes(&self) -> bool {
         self.pressure.deletes.load(Ordering::Relaxed)
     }
 
-    /// Has the newest memtable written out, with the deletes that it holds, if no other waits for
-    /// that.
+    /// Seals the newest memtable so that its deletes are flushed, unless another memtable is
+    /// waiting already.
     pub(crate) fn seal_deletes(&self) {
         if self.queue.sealed() == 0 {
             self.pressure.deletes.store(false, Ordering::Relaxed);
@@ -360,7 +364,7 @@ impl Engine {
         }
     }
 
-    /// Notes that a memtable was sealed, and calls the workers to write it out.
+    /// Notes that a memtable was sealed, and calls the workers to flush it.
     pub(crate) fn note_sealed(&self) {
         self.pressure.call_all();
     }
@@ -372,17 +376,17 @@ impl Engine {
         }
     }
 
-    /// Wakes the whole background.
+    /// Wakes all background threads.
     pub(crate) fn call_all(&self) {
         self.pressure.call_all();
     }
 
-    /// How often the background was called.
+    /// Returns how often the background was called.
     pub(crate) fn calls(&self) -> u64 {
         self.pressure.calls()
     }
 
-    /// Sleeps until the background is called again after `calls` calls, or for at most `most`.
+    /// Sleeps until the background is called after the first `calls` calls, or for at most `most`.
     pub(crate) fn rest(&self, calls: u64, most: Duration) {
         self.pressure.rest(calls, most);
     }
@@ -400,8 +404,8 @@ impl Engine {
         }
     }
 
-    /// While the disk is full: what was deleted is compacted away wherever it is worth most, and
-    /// what died is given back.
+    /// Frees space on a full disk: requests the compactions that remove the most deleted data, and
+    /// reclaims dead space.
     pub(crate) fn make_room(&self) -> Result<()> {
         if !self.pressure.is_full() {
             return Ok(());
@@ -427,8 +431,8 @@ impl Engine {
         self.reclaim()
     }
 
-    /// Keeps as much space for compactions that free some as one of them takes. Where there are
-    /// several tiers they have the space of all.
+    /// Reserves as much space as one compaction that frees space needs. With several tiers there is
+    /// no reserve, because compactions may use the space of all.
     pub(crate) fn fit_reserve(&self) {
         let bytes = match self.store.tiers().count() {
             1 => self.dictionaries.freeing_bytes(),
@@ -456,11 +460,11 @@ impl Engine {
         left == 0
     }
 
-    /// Returns whether a step that found its tier full, or failing, is due again on another, which
-    /// has space. A tier that fails takes nothing new.
+    /// Returns whether a step that found its tier full or failing can be retried on another tier
+    /// with space. A failing tier accepts no new data.
     ///
-    /// What a file system says to have free may not be had. So after as many steps in a row as
-    /// there are tiers the disk counts as full, until a step is done.
+    /// The free space reported by a file system may not be usable. The disk therefore counts as
+    /// full after as many consecutive moves as there are tiers, until a step completes.
     pub(super) fn goes_elsewhere(&self, error: &alluvium_storage::Error) -> bool {
         let tiers = self.store.tiers().count() as u64;
         let has_failed = matches!(error.failing_tier(), Some((_, Access::Writing)));
@@ -470,8 +474,7 @@ impl Engine {
             && (has_failed || self.space_is_coming())
     }
 
-    /// Looks whether a full disk has space again: it is asked for as much as writing a memtable out
-    /// takes.
+    /// Checks whether a full disk has space again, by trying to allocate as much as a flush needs.
     pub(crate) fn look_for_room(&self) {
         if !self.pressure.is_full() {
             return;
@@ -483,7 +486,7 @@ impl Engine {
         if !(0..tiers).any(has_room) {
             return;
         }
-        // There is room for data; what is written goes through the log first.
+        // There is space for data; but writes go through the log first.
         let log = self.store.log();
         while let Ok(log::Progress::Worked) = log.prepare() {}
         if !log.has_space() && !self.store.make_log_space(Class::Normal).unwrap_or(false) {

@@ -1,12 +1,12 @@
-//! The time that readers read by, which decides what has expired.
+//! The clock of readers, which decides what has expired.
 //!
 //! A clock may go back: between two processes, or when it is set. What a reader has seen as expired
-//! must stay so. So the time stands still until the clock has caught up with the latest time that a
-//! reader has read by. Checkpoints, a close and the background write that time down.
+//! must stay expired. The reading time therefore stands still until the clock reaches the latest
+//! reading time again. Checkpoints, closing and the background persist the latest reading time.
 //!
-//! A clock that is behind by more than a day was wrong before, or is wrong now. If the time stood
-//! still then, values with an expiry would be gone at once, for as long as the clock needs. The
-//! clock is believed, and a warning tells of it.
+//! A clock more than a day behind either was wrong before or is wrong now. If the reading time
+//! stood still then, new values with an expiry would expire at once until the clock catches up. The
+//! clock is trusted instead, and a warning is logged.
 
 use super::Engine;
 use crate::Result;
@@ -15,19 +15,20 @@ use crossbeam_utils::CachePadded;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How far behind a clock may be for the time to wait for it, in milliseconds.
+/// How far the clock may be behind for the reading time to stand still, in milliseconds.
 pub(super) const MOST_BEHIND_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// How far behind a clock is found at an opening without a warning: machines correct themselves.
+/// How far the clock may be behind at opening without a warning, in milliseconds: machines adjust
+/// their clocks.
 const NOT_WORTH_A_WARNING_MS: u64 = 2000;
 
-/// How often the background writes the time down, in milliseconds.
+/// Interval at which the background persists the reading time, in milliseconds.
 const WRITTEN_DOWN_MS: u64 = 1000;
 
-/// A clock that does not go back by less than a day.
+/// A clock that ignores backward steps of less than a day.
 pub(super) struct ReadingTime {
     clock: Clock,
-    /// The latest time that a reader has read by.
+    /// The latest time returned to a reader.
     latest: CachePadded<AtomicU64>,
 }
 
@@ -40,8 +41,7 @@ impl fmt::Debug for ReadingTime {
 }
 
 impl ReadingTime {
-    /// Creates the time of a store whose readers have read by the time `latest`, in earlier
-    /// openings.
+    /// Creates the clock of a store whose latest persisted reading time is `latest`.
     pub(super) fn new(clock: Clock, latest: u64) -> ReadingTime {
         let time = ReadingTime {
             clock,
@@ -71,7 +71,8 @@ impl ReadingTime {
         self.waiting(now, latest)
     }
 
-    /// As [`ReadingTime::now`], where no reader learns of it.
+    /// Like [`ReadingTime::now`], if no reader sees the result: the latest reading time is
+    /// unchanged.
     pub(super) fn peek(&self) -> u64 {
         let (now, latest) = ((self.clock)(), self.latest.load(Ordering::Relaxed));
         match latest.saturating_sub(now) {
@@ -102,12 +103,12 @@ impl ReadingTime {
 }
 
 impl Engine {
-    /// Has the next checkpoint, or what is written next of the log's mark, keep the time.
+    /// Passes the reading time to the log, which persists it with its next mark or checkpoint.
     pub(super) fn note_time(&self) {
         self.store.log().note_time(self.time.latest());
     }
 
-    /// Writes the time down, if readers have read by a later one for a while.
+    /// Persists the reading time if it has advanced enough.
     pub(crate) fn mark_time(&self) -> Result<()> {
         let (latest, noted) = (self.time.latest(), self.store.log().time_ms());
         if self.reads_only || self.store.health().is_err() || latest.abs_diff(noted) < WRITTEN_DOWN_MS {

@@ -1,8 +1,9 @@
-//! Whether commits above a place in the commit order have written to what a transaction depends on.
+//! Validation: checks whether commits above a sequence number have written to the footprint of a
+//! transaction.
 //!
-//! The memtables that are not in the tree yet know of each of their writes, with its number. Where
-//! they do not reach down to the place, a dictionary is asked: for the number of a key's newest
-//! message, or for a range as of the place and as of now.
+//! Memtables record the sequence number of every write. If the memtables do not reach back to the
+//! given sequence number, the dictionary is searched as well: for a key it returns the sequence
+//! number of the newest message; a range is compared as of then and as of now.
 //!
 //! ```text
 //!   commit order   ────┬───────────────┬─────────────────────────►
@@ -10,13 +11,15 @@
 //!                      │◄ dictionary ─►│◄───── memtables ─────►│
 //! ```
 //!
-//! The place is pinned. So a dictionary keeps, of each key, a message above the place if there was
-//! one (G2 of `dictionary/merge`), and no number above the place becomes zero (G4).
+//! The sequence number is pinned. A dictionary therefore keeps, of each key, a message above it if
+//! there was one (G2 of `dictionary/merge`), and does not reset any sequence number above it to
+//! zero (G4).
 //!
-//! Who asks holds the locks of what it asks for: a writer has applied what it commits before it
-//! releases them, so that memtables have it. Reading from a dictionary takes a while, and others
-//! would wait for the locks. So a commit whose place memtables do not reach asks without locks
-//! first, about everything up to a recent place; under the locks it asks about what came since.
+//! The caller holds the locks of the footprint: a writer applies its commit before it releases its
+//! locks, so the memtables have it. Reading from a dictionary takes a while, and other writers
+//! would wait for the locks. A transaction whose read position is below all memtables therefore
+//! validates first without locks, up to a recent sequence number, and under the locks only what was
+//! committed since.
 
 use super::Engine;
 use super::queue::Slot;
@@ -35,27 +38,28 @@ use alluvium_dictionary::range::KeyRange;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Where a write was found that should not be there.
+/// A conflicting write.
 #[derive(Debug)]
 pub(crate) struct Met {
     pub(crate) definition: Arc<Definition>,
-    /// The key of the dictionary, or where the range begins that has it.
+    /// The written key, as a dictionary key, or the start of the range that contains it.
     pub(crate) key: Vec<u8>,
 }
 
-/// What is asked about ranges whose writes are in a dictionary.
+/// How to validate ranges whose writes are in a dictionary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ranges {
-    /// Whether readers see the same keys and values.
+    /// By value: readers must see the same keys and values.
     ByValue {
         /// The clock of the readers, in milliseconds since 1970.
         now_ms: u64,
     },
-    /// Whether anything was written: where that is not known it is assumed.
+    /// By writes: no key of the range may have been written. If this is unknown, a write is
+    /// assumed.
     ByWrites,
 }
 
-/// A place up to which nothing was written to a footprint; it is pinned meanwhile.
+/// A sequence number up to which the footprint was not written. Pinned until dropped.
 #[derive(Debug)]
 pub(crate) struct Recent<'e> {
     engine: &'e Engine,
@@ -77,20 +81,20 @@ impl Drop for Recent<'_> {
     }
 }
 
-/// The commits above a pinned place.
+/// The commits above a pinned sequence number.
 struct Above<'e> {
     engine: &'e Engine,
     place: Sequence,
-    /// The newest commit that walks see.
+    /// The newest commit that range scans see.
     newest: Sequence,
     slots: arc_swap::Guard<Arc<Vec<Arc<Slot>>>>,
-    /// Whether the memtables have all of them.
+    /// Whether the memtables contain all of these commits.
     are_in_memory: bool,
 }
 
 impl Engine {
-    /// Returns something of a footprint that a commit above a pinned place has written to, if there
-    /// is any.
+    /// Returns a conflict of a commit above a pinned sequence number with a footprint, if there is
+    /// one.
     pub(crate) fn written_above(
         &self,
         place: Sequence,
@@ -100,8 +104,9 @@ impl Engine {
         self.above(place, LAST).met(footprint, ranges)
     }
 
-    /// Returns a place, as recent as is worth it, up to which no commit above a pinned place has
-    /// written to a footprint; or where one has. No locks are needed.
+    /// Validates a footprint without locks: returns a recent sequence number up to which no commit
+    /// above `place` has written to it, or the conflict. If the memtables reach back to `place`,
+    /// returns `place` itself, because validation under locks is cheap then.
     pub(crate) fn unwritten_until(
         &self,
         place: Sequence,
@@ -122,12 +127,12 @@ impl Engine {
         Ok(met.map_or(Ok(recent), Err))
     }
 
-    /// Returns whether a commit above a pinned place has written to a key.
+    /// Returns whether a commit above a pinned sequence number has written to a key.
     pub(crate) fn is_written_above(&self, place: Sequence, key: &[u8], structure: Structure) -> Result<bool> {
         self.above(place, LAST).has_key(key, structure)
     }
 
-    /// Returns whether a commit above a pinned place may have written to a range.
+    /// Returns whether a commit above a pinned sequence number may have written to a range.
     pub(crate) fn is_range_written_above(
         &self,
         place: Sequence,
@@ -138,14 +143,14 @@ impl Engine {
         above.has_range(range, structure, Ranges::ByWrites)
     }
 
-    /// Returns whether no commit lies above a place.
+    /// Returns whether there is no commit above a sequence number.
     pub(crate) fn is_newest(&self, place: Sequence) -> bool {
         self.queue.last() <= place
     }
 
-    /// Returns a key of which `is_own` says so, or a deleted range, within `ranges`, that a commit
-    /// above a pinned place has written to. None at all where memtables do not have all of these
-    /// commits.
+    /// Returns a key for which `is_own` is true, or a deleted range, within `ranges`, that a commit
+    /// above a pinned sequence number has written to. Returns the outer `None` if the memtables do
+    /// not contain all of these commits.
     pub(crate) fn key_written_in_memory<'r>(
         &self,
         place: Sequence,
@@ -198,7 +203,7 @@ impl Engine {
 }
 
 impl Above<'_> {
-    /// Returns something of a footprint that the commits have written to, if there is any.
+    /// Returns a conflict of the commits with the footprint, if there is one.
     fn met(&self, footprint: &Footprint, ranges: Ranges) -> Result<Option<Met>> {
         for space in footprint.spaces() {
             let structure = space.definition.structure;
@@ -228,7 +233,7 @@ impl Above<'_> {
         Ok(None)
     }
 
-    /// The memtables that have any of the commits.
+    /// Returns the memtables that contain any of the commits.
     fn memtables(&self) -> impl Iterator<Item = &Memtable> {
         let newer = self
             .slots
@@ -250,7 +255,7 @@ impl Above<'_> {
             return Ok(in_memory);
         }
         let reader = self.engine.dictionaries.reader(structure);
-        // Without an operator the first message decides.
+        // Without a merge operator the search stops at the newest message.
         let mut gather = Gather::new(LAST, 0, None);
         reader.gather(named, &mut gather)?;
         Ok(gather.newest() > self.place)
@@ -285,7 +290,7 @@ impl Above<'_> {
         is_written
     }
 
-    /// Returns whether a reader of the range sees anything else than at the place.
+    /// Returns whether a reader of the range now sees different keys or values than at `place`.
     fn reads_otherwise(&self, range: &KeyRange, structure: Structure, now_ms: u64) -> Result<bool> {
         let scan = |at| {
             self.engine
@@ -296,7 +301,7 @@ impl Above<'_> {
             let (one, other) = match (then.next(), now.next()) {
                 (Ok(one), Ok(other)) => (one, other),
                 (Err(error), _) | (_, Err(error)) => {
-                    // A value that cannot be read is not what was read.
+                    // A value that cannot be computed now differs from the value that was read.
                     return match self.engine.catalog.named(error) {
                         Error::BadBase { .. } => Ok(true),
                         other => Err(other),
@@ -313,7 +318,7 @@ impl Above<'_> {
     }
 }
 
-/// Visits the keys of a range that commits above a place have written to, until `visit` breaks off.
+/// Visits the keys of a range that commits above `place` have written to, until `visit` breaks.
 fn visit_written(
     memtable: &Memtable,
     range: &KeyRange,

@@ -1,24 +1,25 @@
-//! Which commits are visible: all up to a watermark, which moves only over commits that are in
-//! their memtable.
+//! Visibility of commits: every commit up to a watermark is visible. The watermark advances only
+//! over commits that are applied to their memtable.
 
 use alluvium_base::Sequence;
 use alluvium_storage::watermark::Watermark;
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
-/// How often a writer looks at the watermark before it gives the processor away, and before it
-/// sleeps.
+/// How often a writer polls the watermark before it yields the processor, and how often it yields
+/// before it sleeps.
 const SPINS: u32 = 100;
 const YIELDS: u32 = 20;
 
-/// The watermark, and who waits for it.
+/// The watermark and its waiters.
 #[derive(Debug)]
 pub(crate) struct Visible {
     watermark: Watermark,
     sleepers: AtomicU64,
     lock: Mutex<()>,
     moved: Condvar,
-    /// A commit failed between the log and its memtable: the watermark never moves over it.
+    /// Whether a commit failed between the log and its memtable. The watermark never advances over
+    /// such a commit.
     stopped: AtomicBool,
 }
 
@@ -33,12 +34,13 @@ impl Visible {
         }
     }
 
-    /// Returns the newest commit that a reader which begins now sees; it sees all before it, too.
+    /// Returns the newest commit visible to a reader that starts now. All earlier commits are
+    /// visible, too.
     pub(crate) fn at(&self) -> Sequence {
         self.watermark.completed()
     }
 
-    /// The writes `first..=last` are in their memtable, or never will be.
+    /// Notes that the writes `first..=last` are applied to their memtable, or were given up.
     pub(crate) fn complete(&self, first: Sequence, last: Sequence) {
         self.wait(|| self.watermark.has_room(first));
         if self.watermark.complete(first, last) {
@@ -46,14 +48,14 @@ impl Visible {
         }
     }
 
-    /// Waits until everything up to `at` is seen. Returns whether it is (it never will be after a
-    /// failure).
+    /// Waits until everything up to `at` is visible. Returns false if it never will be, after a
+    /// failure.
     pub(crate) fn wait_for(&self, at: Sequence) -> bool {
         self.wait(|| self.at() >= at);
         self.at() >= at
     }
 
-    /// Ends every wait for a commit that never becomes visible.
+    /// Ends all waits for commits that will never become visible.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
         drop(self.lock.lock());
@@ -64,8 +66,9 @@ impl Visible {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// The watermark moves, then this looks for sleepers; a sleeper counts himself, then looks at
-    /// the watermark: one sees the other.
+    /// Wakes sleepers after the watermark has advanced. A sleeper first counts itself, then checks
+    /// the watermark; this first advances the watermark, then checks the count. At least one of the
+    /// two sees the other.
     fn wake(&self) {
         fence(Ordering::SeqCst);
         if self.sleepers.load(Ordering::Relaxed) > 0 {

@@ -1,4 +1,4 @@
-//! The steps: each call does a slice of one, and any thread with time may call.
+//! Steps of background work. Each call runs one slice; any thread with time may call.
 
 use super::Engine;
 use super::aside::Aside;
@@ -25,25 +25,24 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Records of a slice: about a mebibyte of small ones, one to two milliseconds.
+/// Records per slice: about a mebibyte of small records, one to two milliseconds.
 pub(crate) const SLICE: usize = 8 << 10;
 
-/// All live pages fit into the cache when they and this fraction of them do: pages that are not
-/// needed any more take memory for a while.
+/// All live pages count as fitting into the cache if it holds them and 1/`FIT_SLACK` more: obsolete
+/// pages occupy memory for a while.
 const FIT_SLACK: u64 = 8;
 
-/// A slice of a reclaim.
+/// Limits of one slice of reclaiming.
 const RECLAIM: ReclaimLimit = ReclaimLimit {
     extents: 64,
     operations: 4,
 };
 
-/// Whether a call of [`Engine::work`] found anything to do.
+/// Result of a slice of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Worked {
-    /// It did, and there may be more.
+    /// The slice did work, and there may be more.
     Something,
-    /// There is nothing to do now.
     Nothing,
 }
 
@@ -54,47 +53,46 @@ pub(super) enum Turn {
     Checkpoint,
 }
 
-/// Which structures a compaction may be of.
+/// The structures to choose compactions from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Scope {
-    /// Any.
     All,
-    /// Those whose last compaction has met no damage.
+    /// Structures whose last compaction met no damage.
     Sound,
 }
 
-/// What is under way.
+/// State of the background work.
 #[derive(Debug, Default)]
 pub(crate) struct Work {
-    /// The memtable that is written out. Locked by who works on it.
+    /// The memtable being flushed. Locked by the thread that flushes it.
     incorporation: Mutex<Option<WritingOut>>,
-    /// Locked by who makes a checkpoint.
+    /// Held by the thread that makes a checkpoint.
     pub(super) checkpoint: Mutex<()>,
-    /// What the newest checkpoint holds.
+    /// The cut of the newest checkpoint.
     pub(super) covered: AtomicU64,
-    /// Whether a checkpoint was asked for, though nothing else calls for it.
+    /// Whether a checkpoint was requested, even if none is due.
     pub(super) checkpoint_is_wanted: AtomicBool,
-    /// Compactions that no worker works on right now.
+    /// Compactions that no worker is running right now.
     parked: Mutex<Vec<(Structure, Box<dyn Step>)>>,
-    /// A digest that is being made. Locked by who works on it.
+    /// The digest being built. Locked by the thread that builds it.
     digesting: Mutex<Option<Digesting>>,
-    /// Structures whose compactions meet damage.
+    /// Structures whose compactions met damage.
     aside: Aside,
-    /// What maintenance may still write.
+    /// The remaining write budget of maintenance.
     maintenance: Mutex<Maintenance>,
-    /// Every slice shares it; who must see the tree at rest has it alone.
+    /// Held shared by every slice, and exclusively to keep the tree unchanged.
     rest: RwLock<()>,
 }
 
-/// One memtable on its way into the dictionaries.
+/// A memtable being flushed into the dictionaries.
 #[derive(Debug)]
 struct WritingOut {
     slot: Arc<Slot>,
-    /// Done before any of the dictionaries is told to publish (Y1).
+    /// Completes before any dictionary publishes its share (Y1).
     forgetting: Forgetting,
-    /// Nothing while it must begin again.
+    /// Empty until the flush starts, or starts over.
     shares: Vec<Taking>,
-    /// The structure that has failed to take its share.
+    /// The structure whose share failed.
     failed: Option<Structure>,
 }
 
@@ -106,12 +104,12 @@ impl Work {
         }
     }
 
-    /// Taken by a thread for as long as it changes the tree.
+    /// Held by a thread while it changes the tree.
     pub(crate) fn slice(&self) -> RwLockReadGuard<'_, ()> {
         self.rest.read()
     }
 
-    /// Keeps the tree as it is, for that long.
+    /// Keeps the tree unchanged while the guard is held.
     #[cfg(all(test, not(alluvium_model_check)))]
     pub(super) fn at_rest(&self) -> parking_lot::RwLockWriteGuard<'_, ()> {
         self.rest.write()
@@ -119,7 +117,7 @@ impl Work {
 }
 
 impl Engine {
-    /// A slice of the most urgent work.
+    /// Runs a slice of the most urgent work.
     pub(crate) fn work(&self) -> Result<Worked> {
         self.guarded("work", || self.work_on())
     }
@@ -138,7 +136,7 @@ impl Engine {
         self.reclaim_slice()
     }
 
-    /// A slice of what belongs to a duty.
+    /// Runs a slice of the work of a duty.
     pub(crate) fn work_at(&self, duty: Duty) -> Result<Worked> {
         self.guarded("work", || self.work_on_duty(duty))
     }
@@ -162,8 +160,7 @@ impl Engine {
                     true => self.try_checkpoint()?,
                     false => Worked::Nothing,
                 };
-                // However much there is to compact: space that came free is what compactions write
-                // to next.
+                // Reclaim even if compactions are pending: they write to the reclaimed space next.
                 Ok(match self.reclaim_slice()? {
                     Worked::Nothing => worked,
                     Worked::Something => Worked::Something,
@@ -181,17 +178,17 @@ impl Engine {
         }
     }
 
-    /// Returns whether a memtable is being written out right now.
+    /// Returns whether a memtable is being flushed right now.
     pub(crate) fn is_incorporating(&self) -> bool {
         self.work.incorporation.is_locked()
     }
 
-    /// Log for what is written next.
+    /// Prepares log space for the next writes.
     fn prepare_log(&self) -> Result<Worked> {
         self.store.health()?;
         let prepared = self.store.judge(self.store.log().prepare())?;
         match self.fill_gaps() {
-            // Other work may free what it needs.
+            // Other work may free the space.
             Err(error) if error.is_full() => {}
             other => other?,
         }
@@ -201,7 +198,7 @@ impl Engine {
         })
     }
 
-    /// A slice of making space that died usable again.
+    /// Runs a slice of reclaiming dead space.
     pub(super) fn reclaim_slice(&self) -> Result<Worked> {
         self.guarded("making space usable", || self.reclaim_some())
     }
@@ -217,8 +214,8 @@ impl Engine {
         Ok(if some { Worked::Something } else { Worked::Nothing })
     }
 
-    /// Everything that is wrong with what is on the disk, a sentence each. The background rests
-    /// meanwhile; reads and writes go on.
+    /// Checks the data on disk. Each finding is one sentence. Background work pauses during the
+    /// check; reads and writes continue.
     pub(crate) fn check(
         &self,
         depth: Depth,
@@ -249,7 +246,7 @@ impl Engine {
         Ok(CheckReport::new(findings, unreadable, notes, files))
     }
 
-    /// Returns the tiers that a check could not read, a sentence each.
+    /// Returns one sentence for each tier that the check could not read.
     fn not_checked(&self, findings: &Findings) -> Vec<String> {
         let Some(said) = &findings.unread else {
             return Vec::new();
@@ -261,13 +258,13 @@ impl Engine {
             .map(|failure| format!("{failure}; what lies on it was not checked"))
             .collect();
         if all.is_empty() {
-            // It is used again meanwhile.
+            // The tier works again by now.
             all.push(said.clone());
         }
         all
     }
 
-    /// What is wrong with the dictionaries, the manifest and the store.
+    /// Checks the dictionaries, the manifest and the store.
     fn examine(
         &self,
         depth: Depth,
@@ -337,24 +334,24 @@ impl Engine {
         }
     }
 
-    /// Up to where the newest checkpoint holds everything, if the tree holds more.
+    /// Returns the cut of the newest checkpoint, if the tree contains later commits.
     pub(crate) fn outgrown_checkpoint(&self) -> Option<Sequence> {
         let covered = self.work.covered.load(Ordering::Acquire);
         (self.dictionaries.cut() > covered).then_some(covered)
     }
 
-    /// Asks for a checkpoint, though the log may grow yet.
+    /// Requests a checkpoint even if the log has not reached its threshold.
     pub(crate) fn want_checkpoint(&self) {
         self.work.checkpoint_is_wanted.store(true, Ordering::Relaxed);
         self.call_all();
     }
 
-    /// Compactions that are due or under way.
+    /// Returns the number of compactions due or running.
     pub(crate) fn compactions(&self) -> usize {
         self.dictionaries.steps() as usize
     }
 
-    /// Versions that no snapshot and no later reader can tell apart may be folded from now on.
+    /// Lets compactions merge versions that no snapshot and no later reader can distinguish.
     pub(super) fn raise_horizon(&self) {
         self.close_left_snapshots();
         let horizon = self.dictionaries.horizon();
@@ -363,19 +360,18 @@ impl Engine {
         self.tick();
     }
 
-    /// Writes a slice of the oldest sealed memtable out, unless another thread is at it.
+    /// Flushes a slice of the oldest sealed memtable, unless another thread is flushing it.
     pub(crate) fn incorporate_slice(&self, records: usize) -> Result<Worked> {
         self.incorporate_in(records, Turn::Free)
     }
 
-    /// As [`Engine::incorporate_slice`], by a thread that may be making a checkpoint.
+    /// Like [`Engine::incorporate_slice`], for a thread that may be making a checkpoint.
     pub(super) fn incorporate_in(&self, records: usize, turn: Turn) -> Result<Worked> {
         self.guarded("writing a memtable out", || self.incorporate_some(records, turn))
     }
 
-    /// Sets the pages aside in which writing a memtable out has met damage, unless a checkpoint is
-    /// being made: then it is tried again. Returns whether the memtable can be written out without
-    /// them.
+    /// Sets aside pages in which a flush met damage. If another thread is making a checkpoint, the
+    /// flush is retried instead. Returns whether the flush can continue.
     fn do_without_pages(&self, damage: &alluvium_storage::Error, turn: Turn) -> Result<bool> {
         let _alone = match turn {
             Turn::Checkpoint => None,
@@ -424,12 +420,12 @@ impl Engine {
                 drop(done);
                 self.fit_reserve();
                 self.pressure.relieved();
-                // A checkpoint may be due now, and who compacts may go on.
+                // A checkpoint may be due now, and compactions may resume.
                 self.pressure.call_all();
             }
             Err(error) => {
-                // It starts again, and where it was the first to find that the disk is full, it has
-                // the reserve.
+                // The flush starts over. If it was the first to find the disk full, it may use the
+                // reserve next.
                 step.slot.note_written_out(0);
                 let failed = step.failed;
                 *under_way = None;
@@ -455,7 +451,7 @@ impl Engine {
         Ok(Worked::Something)
     }
 
-    /// A slice of what becomes of a memtable.
+    /// Flushes a slice of a memtable.
     fn write_out(&self, step: &mut WritingOut, records: usize) -> alluvium_storage::Result<Progress> {
         if step.shares.is_empty() {
             let (memtable, cut) = (&step.slot.memtable, step.slot.cut().expect("it is sealed"));
@@ -481,7 +477,7 @@ impl Engine {
         Ok(Progress::Done)
     }
 
-    /// A slice of a digest, if lookups have paid for one.
+    /// Builds a slice of a digest, if lookups have paid for one.
     fn digest_slice(&self, entries: usize) -> Result<Worked> {
         let Some(mut under_way) = self.work.digesting.try_lock() else {
             return Ok(Worked::Nothing);
@@ -500,15 +496,15 @@ impl Engine {
         Ok(Worked::Something)
     }
 
-    /// A slice of a compaction, or of what makes one necessary; of what spares lookups more than it
-    /// costs before.
+    /// Runs a slice of a maintenance step, usually a compaction, or of a digest: digests come first
+    /// because they save lookups more than they cost.
     pub(crate) fn compact_slice(&self, records: usize) -> Result<Worked> {
         self.guarded("a compaction", || self.compact_some(records, Scope::All))
     }
 
-    /// The same, by the background: what needs a tier that fails is left until it works again, and
-    /// what meets damage for a while. The user learns of it from what reads the tier or the damage,
-    /// and from what is known of tiers.
+    /// The same, for the background: compactions that need a failing tier wait until the tier works
+    /// again, and structures with damage are skipped for a while. The user learns of both from
+    /// reads that fail and from the state of the tiers.
     fn compact_within_reach(&self) -> Result<Worked> {
         let compacted = self.guarded("a compaction", || self.compact_some(SLICE, Scope::Sound));
         match compacted {
@@ -523,7 +519,7 @@ impl Engine {
         match self.digest_slice(records) {
             Ok(Worked::Something) => return Ok(Worked::Something),
             Ok(Worked::Nothing) => {}
-            // Lookups do without one.
+            // Lookups work without a digest.
             Err(error) if error.failing_tier().is_some() || error.is_damage() => {}
             Err(error) => return Err(error),
         }
@@ -536,7 +532,7 @@ impl Engine {
                 let step = self
                     .next_step(scope)
                     .inspect_err(|error| self.pressure.note_compaction(error))?;
-                // The caches make room before it begins.
+                // Shrink the caches before the compaction starts.
                 self.fit_memory()?;
                 step
             }
@@ -558,7 +554,7 @@ impl Engine {
         Ok(Worked::Something)
     }
 
-    /// The next step of any dictionary.
+    /// Returns the next compaction step of any dictionary.
     fn next_step(&self, scope: Scope) -> alluvium_storage::Result<Option<(Structure, Box<dyn Step>)>> {
         for (structure, dictionary) in self.dictionaries.live() {
             if scope == Scope::Sound && self.work.aside.skips(structure) {
@@ -572,21 +568,21 @@ impl Engine {
         Ok(None)
     }
 
-    /// Leaves a structure alone for a while if this error tells of damage.
+    /// Skips a structure for a while if the error is damage.
     fn note_damage(&self, structure: Structure, error: &alluvium_storage::Error) {
         if matches!(error, alluvium_storage::Error::Corrupt { .. }) {
             self.work.aside.note(structure, error);
         }
     }
 
-    /// Makes all space that died usable again, as far as no reader needs it.
+    /// Reclaims all dead space that no reader needs.
     pub(crate) fn reclaim(&self) -> Result<()> {
         while self.reclaim_slice()? == Worked::Something {}
         Ok(())
     }
 
-    /// Asks for the compaction that is worth most, as long as the budget lasts; whether one was
-    /// asked for.
+    /// Adds `bytes` to the maintenance budget and requests the most valuable compaction that it
+    /// covers. Returns whether one was requested.
     pub(crate) fn maintain(&self, bytes: u64) -> Result<bool> {
         self.guarded("maintenance", || self.maintain_some(bytes))
     }
@@ -600,8 +596,8 @@ impl Engine {
         Ok(self.dictionaries.tree.maintain(&mut maintenance)?)
     }
 
-    /// Whether all that is alive fits into the cache of pages: then what is written stays there,
-    /// and more may be rewritten.
+    /// Updates and returns whether all live data fits into the page cache. If it does, the cache
+    /// keeps written pages, and maintenance may rewrite more.
     pub(crate) fn note_fit(&self) -> bool {
         let live = self.store.usage().0.total().live_extent_bytes;
         let cache = self.store.cache();
@@ -611,14 +607,14 @@ impl Engine {
         fits
     }
 
-    /// Gives up what is under way: it starts again at the next opening.
+    /// Drops all running steps. They start over at the next opening.
     pub(crate) fn drop_steps(&self) {
         *self.work.incorporation.lock() = None;
         *self.work.digesting.lock() = None;
         self.work.parked.lock().clear();
     }
 
-    /// Frees space for one more commit of ordinary size in the log, by a checkpoint.
+    /// Frees log space by a checkpoint, for one more commit of ordinary size.
     pub(crate) fn make_log_room(&self) -> Result<()> {
         self.checkpoint_everything()
     }

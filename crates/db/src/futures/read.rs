@@ -9,12 +9,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// What a future needs of its store.
+/// State of a read future.
 struct Asked {
-    /// None once it is done, or after its last use.
+    /// `None` once the future is ready or dropped.
     shared: Option<Arc<Shared>>,
     polled: Polled,
-    /// Keeps what it reads at.
+    /// Pins the sequence number that the future reads at.
     _pinned: Option<Arc<Pinned>>,
 }
 
@@ -32,7 +32,7 @@ impl Asked {
         done
     }
 
-    /// Drops the hold on the store.
+    /// Releases the reference to the store.
     fn let_go(&mut self) {
         if let Some(shared) = self.shared.take() {
             shared.let_go();
@@ -46,20 +46,20 @@ impl Drop for Asked {
     }
 }
 
-/// A key's value, some day: what [`Keyspace::get_async`](crate::Keyspace::get_async) gives.
+/// Future of a key's value, returned by [`Keyspace::get_async`](crate::Keyspace::get_async).
 ///
-/// It is independent of executors and may be dropped at any time. It must not be polled again after
-/// it was ready.
+/// It works in any executor and may be dropped at any time. It must not be polled again after it
+/// was ready.
 #[must_use = "futures do nothing unless they are polled"]
 pub struct Get {
     asked: Asked,
     error: Option<crate::Error>,
 }
 
-/// The values of many keys, some day, in their order: what
-/// [`Keyspace::multi_get_async`](crate::Keyspace::multi_get_async) gives.
+/// Future of the values of many keys, in the order of the keys, returned by
+/// [`Keyspace::multi_get_async`](crate::Keyspace::multi_get_async).
 ///
-/// As [`Get`]: all that must be read from the device is asked for together.
+/// Like [`Get`], with all device reads submitted together.
 #[must_use = "futures do nothing unless they are polled"]
 pub struct MultiGet {
     asked: Asked,

@@ -9,11 +9,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// The future of a write: see [`Db::write_async`](crate::Db::write_async).
+/// Future of a write: see [`Db::write_async`](crate::Db::write_async).
 ///
-/// It works in any executor. The first poll hands the write over to a thread of the store. Dropped
-/// after that, the write may still take effect; what that thread has not begun is not written, and
-/// its memory is freed. It must not be polled again after it was ready.
+/// It works in any executor. The first poll hands the write to a thread of the store. If the future
+/// is dropped after that, a write that the thread has already started still takes effect; any other
+/// is discarded and its memory freed. The future must not be polled again after it was ready.
 #[must_use = "futures do nothing unless they are polled"]
 pub struct Write {
     stage: Stage,
@@ -22,7 +22,7 @@ pub struct Write {
 enum Stage {
     Refused(Error),
     New(Arc<Shared>, Box<Job>),
-    /// The store stays open until the write is done.
+    /// Keeps the store open until the write is done.
     Handed(Arc<Shared>, Arc<Outcome>),
     Done,
 }
@@ -37,8 +37,8 @@ impl Write {
         }
     }
 
-    /// The future of what `run` does when it is told a durability, and of a sync if `durability`
-    /// is that of the disk. It must not hold a handle of the store.
+    /// Returns a future that calls `run` with a durability, followed by a sync if `durability` is
+    /// [`Durability::Disk`]. `run` must not hold a handle of the store.
     pub(crate) fn deferred(
         shared: &Arc<Shared>,
         durability: Durability,

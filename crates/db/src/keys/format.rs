@@ -1,5 +1,4 @@
-//! The bytes of each type of a key's parts, version 1. The order of the bytes is the order of the
-//! values.
+//! The encoding of each type of key part, version 1. Byte order equals the order of the values.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -13,7 +12,7 @@
 //!      1     n  its value
 //! ```
 //!
-//! A tuple is its parts, one after the other.
+//! A tuple is the concatenation of its parts.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::{BadKey, DecodePart, EncodePart, Parts};

@@ -1,10 +1,10 @@
-//! Keys made of typed parts, whose bytes are in the order of the parts.
+//! Keys composed of typed parts, encoded so that byte order equals the order of the parts.
 //!
 //! *Knows*: integers, floating-point numbers, strings, bytes, options, and tuples of them.
 //!
-//! *Does not know*: keyspaces; what it makes is an ordinary key.
+//! *Does not know*: keyspaces; the results are ordinary keys.
 //!
-//! *Read in this order*: `format.rs` (the bytes of each type), this file.
+//! *Read in this order*: `format.rs` (the encoding of each type), this file.
 //!
 //! ```
 //! use alluvium::keys::{decode, encode};
@@ -16,40 +16,39 @@
 //! # Ok::<(), alluvium::keys::BadKey>(())
 //! ```
 //!
-//! The first parts of a tuple are a prefix of the whole: `keyspace.prefix(encode(&("berlin",)))`
-//! walks over one city.
+//! The leading parts of a tuple form a prefix of the whole key:
+//! `keyspace.prefix(encode(&("berlin",)))` iterates over one city.
 
 mod format;
 
 use thiserror::Error;
 
-/// The bytes are not those of the type.
+/// The bytes are not an encoding of the requested type.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("a key is not {expected} at byte {at}")]
 pub struct BadKey {
-    /// What was expected.
+    /// The expected type.
     pub expected: &'static str,
-    /// Where in the key.
+    /// Offset in the key, in bytes.
     pub at: usize,
 }
 
-/// A part that can be written so that its bytes are in the order of its values, and none is the
-/// beginning of another's.
+/// A type with an order-preserving encoding in which no value's encoding is a prefix of another's.
 pub trait EncodePart {
-    /// Appends its bytes.
+    /// Appends the encoding of the value.
     fn encode_part(&self, out: &mut Vec<u8>);
 }
 
-/// A part that can be read back.
+/// A type that can be decoded from a key.
 pub trait DecodePart: Sized {
-    /// Takes its bytes from where `key` stands.
+    /// Decodes a value at the current position of `key`.
     ///
     /// # Errors
-    /// [`BadKey`] when other bytes stand there.
+    /// [`BadKey`] if the bytes are not an encoding of the type.
     fn decode_part(key: &mut Parts<'_>) -> Result<Self, BadKey>;
 }
 
-/// A key that is read part by part.
+/// A cursor over a key that is decoded part by part.
 #[derive(Clone, Debug)]
 pub struct Parts<'a> {
     bytes: &'a [u8],
@@ -57,29 +56,29 @@ pub struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// At the beginning of a key.
+    /// Starts at the beginning of a key.
     #[must_use]
     pub fn new(key: &'a [u8]) -> Parts<'a> {
         Parts { bytes: key, at: 0 }
     }
 
-    /// Returns the next bytes.
+    /// Returns the next `len` bytes and advances.
     ///
     /// # Errors
-    /// [`BadKey`] when there are fewer.
+    /// [`BadKey`] if fewer bytes are left.
     pub fn take(&mut self, len: usize, expected: &'static str) -> Result<&'a [u8], BadKey> {
         let taken = self.rest().get(..len).ok_or(self.bad(expected))?;
         self.at += len;
         Ok(taken)
     }
 
-    /// Returns what is left.
+    /// Returns the remaining bytes.
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
         &self.bytes[self.at..]
     }
 
-    /// Returns the error of what stands here.
+    /// Returns an error for the current position.
     #[must_use]
     pub fn bad(&self, expected: &'static str) -> BadKey {
         BadKey {
@@ -89,7 +88,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Returns the key of a part, or of a tuple of parts.
+/// Encodes a part or a tuple of parts as a key.
 #[must_use]
 pub fn encode(key: &impl EncodePart) -> Vec<u8> {
     let mut out = Vec::with_capacity(32);
@@ -97,10 +96,10 @@ pub fn encode(key: &impl EncodePart) -> Vec<u8> {
     out
 }
 
-/// Returns what a key says, all of it.
+/// Decodes a whole key.
 ///
 /// # Errors
-/// [`BadKey`] when it says something else, or more.
+/// [`BadKey`] if the key is not an encoding of `K`, or if bytes are left over.
 pub fn decode<K: DecodePart>(key: &[u8]) -> Result<K, BadKey> {
     let mut parts = Parts::new(key);
     let decoded = K::decode_part(&mut parts)?;
@@ -147,8 +146,8 @@ mod tests {
     use super::*;
     use std::fmt::Debug;
 
-    /// Values in ascending order: their keys are, too, none is the beginning of another, and they
-    /// are read back.
+    /// Checks that values in ascending order have ascending keys, that no key is a prefix of
+    /// another, and that decoding returns the values.
     fn ascend<K: EncodePart + DecodePart + Debug>(values: &[K]) {
         let keys: Vec<Vec<u8>> = values.iter().map(encode).collect();
         for (pair, values) in keys.windows(2).zip(values.windows(2)) {

@@ -1,4 +1,4 @@
-//! Writes of keyspaces in a batch.
+//! Methods of a batch that add writes to keyspaces.
 
 use super::Keyspace;
 use crate::batch::{WriteBatch, checked_key, checked_key_of, checked_value, expiry_ms};
@@ -12,8 +12,8 @@ impl WriteBatch {
     /// Adds a put: see [`Keyspace::put`].
     ///
     /// # Errors
-    /// [`Error::TooLong`], [`Error::KeyspaceDropped`], [`Error::OtherStore`]. The batch is as it
-    /// was.
+    /// [`Error::TooLong`], [`Error::KeyspaceDropped`], [`Error::OtherStore`]. The batch is
+    /// unchanged.
     pub fn put(
         &mut self,
         keyspace: &Keyspace,
@@ -23,7 +23,7 @@ impl WriteBatch {
         self.add(keyspace, key.as_ref(), Kind::Put, 0, value.as_ref())
     }
 
-    /// Adds a put that expires: see [`Keyspace::put_until`].
+    /// Adds a put with an expiry time: see [`Keyspace::put_until`].
     ///
     /// # Errors
     /// As [`WriteBatch::put`].
@@ -90,7 +90,7 @@ impl WriteBatch {
         Ok(self)
     }
 
-    /// Adds puts and deletes of a keyspace that were checked and encoded before.
+    /// Appends puts and deletes of a keyspace that are already checked and encoded.
     pub(crate) fn append(&mut self, keyspace: &Keyspace, writes: &Commit<'_>) -> Result<()> {
         self.belong(keyspace)?;
         self.commit.append(writes);

@@ -1,4 +1,4 @@
-//! Loading what is sorted already.
+//! Bulk loading of sorted records.
 
 use super::Keyspace;
 use crate::batch::{checked_key_of, checked_value, expiry_ms};
@@ -11,8 +11,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// A bulk load of records in key order. [`Ingest::finish`] makes all of them visible at once. An
-/// ingest that is dropped unfinished, or cut off by a crash, leaves nothing behind.
+/// A bulk load of records in key order. [`Ingest::finish`] makes all of them visible at once. If it
+/// is dropped unfinished, or interrupted by a crash, none of its records are stored.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -34,7 +34,7 @@ pub struct Ingest {
     under_way: Arc<UnderWay>,
     first: Option<TreeKey>,
     last: TreeKey,
-    /// The key that comes now: swapped with the last one, so that neither is allocated again.
+    /// The current key. Swapped with the last key, so that neither is reallocated.
     next: TreeKey,
     records: u64,
 }
@@ -49,10 +49,10 @@ impl fmt::Debug for Ingest {
 }
 
 impl Keyspace {
-    /// Loads records in key order, each key once. They are written straight to their final place at
-    /// the speed of the device, and not to the log. All of them become visible at once, as if they
-    /// had been put at that moment, and replace earlier values of their keys. Returns how many
-    /// there were.
+    /// Loads records in key order, each key once. They are written directly to their final location
+    /// at the speed of the device, bypassing the log. All of them become visible at once, as if
+    /// they had been put at that moment, and replace earlier values of their keys. Returns the
+    /// number of records.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -64,8 +64,8 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Unsorted`], which names the key; as [`Ingest::put`] and [`Ingest::finish`]. Nothing
-    /// was changed then.
+    /// [`Error::Unsorted`], with the key; as [`Ingest::put`] and [`Ingest::finish`]. After an error
+    /// nothing was changed.
     pub fn ingest<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         records: impl IntoIterator<Item = (K, V)>,
@@ -77,7 +77,7 @@ impl Keyspace {
         ingest.finish()
     }
 
-    /// Starts a bulk load whose records are added one by one.
+    /// Starts a bulk load to which records are added one by one.
     ///
     /// # Errors
     /// [`Error::KeyspaceDropped`]; [`Error::Background`]; [`Error::Closed`].
@@ -96,17 +96,16 @@ impl Keyspace {
 }
 
 impl Ingest {
-    /// Adds a record. Its key must be above all keys before.
+    /// Adds a record. Its key must be greater than all keys before it.
     ///
     /// # Errors
-    /// [`Error::Unsorted`], [`Error::TooLong`]: the ingest is as it was. [`Error::is_full`] when
-    /// the disk is, or as the device says: it can only be dropped then, and fails with
-    /// [`Error::IngestEnded`].
+    /// [`Error::Unsorted`], [`Error::TooLong`]: the ingest is unchanged. [`Error::is_full`], I/O
+    /// errors: the ingest has ended, and further calls fail with [`Error::IngestEnded`].
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.take(key.as_ref(), value.as_ref(), 0)
     }
 
-    /// Adds a record that expires. Its key must be above all keys before.
+    /// Adds a record that expires. Its key must be greater than all keys before it.
     ///
     /// # Errors
     /// As [`Ingest::put`].
@@ -119,7 +118,7 @@ impl Ingest {
         self.take(key.as_ref(), value.as_ref(), expiry_ms(expires))
     }
 
-    /// Returns how many records were added.
+    /// Returns the number of records added.
     #[must_use]
     pub fn records(&self) -> u64 {
         self.records
@@ -160,16 +159,15 @@ impl Ingest {
         Ok(())
     }
 
-    /// Makes all records visible and durable. Returns how many there are.
+    /// Makes all records visible and durable. Returns their number.
     ///
-    /// Earlier writes are checkpointed first. Writes that start meanwhile may wait for a few
-    /// milliseconds; the records themselves are on the device already. Snapshots that were taken
-    /// before do not see the records.
+    /// Earlier writes are checkpointed first. Concurrent writes may wait for a few milliseconds;
+    /// the records themselves are already on the device. Earlier snapshots do not see the records.
     ///
     /// # Errors
-    /// [`Error::KeyspaceDropped`], [`Error::IngestEnded`], [`Error::is_full`], or as the device
-    /// says. None of the records takes effect then, unless the device failed so late that only
-    /// opening the store again shows whether they have.
+    /// [`Error::KeyspaceDropped`], [`Error::IngestEnded`], [`Error::is_full`], I/O errors. After an
+    /// error none of the records takes effect, except after a late I/O error: then only opening the
+    /// store again shows whether they have.
     pub fn finish(self) -> Result<u64> {
         let shared = &self.keyspace.shared();
         shared.healthy()?;

@@ -1,11 +1,11 @@
-//! A keyspace: the handle that users read and write through.
+//! The keyspace handle, through which users read and write.
 //!
-//! *Knows*: how a user's key and value become a write, and what is refused before it is one.
+//! *Knows*: how a user's key and value are checked and encoded as a write.
 //!
-//! *Does not know*: what happens to a write; that is the engine's.
+//! *Does not know*: how a write is executed, which is the engine's task.
 //!
-//! *Read in this order*: `keyspace_options.rs` beside this folder (what it is created with), this
-//! file, `batch.rs`, `ingest.rs`.
+//! *Read in this order*: `keyspace_options.rs` in the parent folder (options of a new keyspace),
+//! this file, `batch.rs`, `ingest.rs`.
 
 mod batch;
 mod ingest;
@@ -34,7 +34,7 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// An ordered set of keys with values. Keys compare as bytes. Handles are cheap to clone and can be
+/// An ordered map from keys to values. Keys compare as bytes. Handles are cheap to clone and can be
 /// used from any thread.
 ///
 /// ```
@@ -61,11 +61,11 @@ impl fmt::Debug for Keyspace {
 }
 
 thread_local! {
-    /// The record of this thread's last single write, for its memory.
+    /// Buffer of this thread's last single write, reused for the next.
     static RECORD: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// A thread does not keep more than this for its next write, in bytes.
+/// Maximum size in bytes of the buffer that a thread keeps.
 const KEPT_RECORD: usize = 64 << 10;
 
 impl Keyspace {
@@ -87,7 +87,7 @@ impl Keyspace {
         &self.open
     }
 
-    /// Tells its store from others.
+    /// Returns the number that distinguishes the store from others in the process.
     pub(crate) fn store_number(&self) -> usize {
         self.open.shared.number()
     }
@@ -96,8 +96,8 @@ impl Keyspace {
         self.open.definition.rules.operator.as_deref()
     }
 
-    /// Returns what becomes of long values that writes of a transaction may lie upon: none is left
-    /// out where these may be operands of a merge.
+    /// Returns how to read long values below the writes of a transaction: they cannot be omitted if
+    /// the writes may be merge operands.
     pub(crate) fn without_operands(&self, long_values: LongValues) -> LongValues {
         match self.operator() {
             Some(_) => LongValues::Read,
@@ -123,7 +123,7 @@ impl Keyspace {
         self.open.definition.name()
     }
 
-    /// Returns the number of the keyspace: the prefix of its keys in
+    /// Returns the number of the keyspace, which is the prefix of its keys in
     /// [`Db::outline`](crate::Db::outline). Renaming does not change it.
     #[must_use]
     pub fn number(&self) -> u32 {
@@ -139,8 +139,8 @@ impl Keyspace {
     /// Sets the value of a key.
     ///
     /// # Errors
-    /// [`Error::TooLong`]; [`Error::KeyspaceDropped`]; [`Error::is_full`] when the disk is;
-    /// [`Error::Background`]; as the device says.
+    /// [`Error::TooLong`]; [`Error::KeyspaceDropped`]; [`Error::is_full`] on a full disk;
+    /// [`Error::Background`]; I/O errors.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.write(key.as_ref(), Kind::Put, 0, value.as_ref())
     }
@@ -149,8 +149,8 @@ impl Keyspace {
     /// freed.
     ///
     /// Expiry follows the clock of the machine. If that clock jumps ahead, even for a moment,
-    /// compactions delete what has expired by it, for good. Snapshots do not keep a value beyond
-    /// its expiry.
+    /// compactions permanently delete all values that have expired by it. Snapshots do not retain
+    /// values beyond their expiry.
     ///
     /// # Errors
     /// As [`Keyspace::put`].
@@ -166,12 +166,12 @@ impl Keyspace {
     /// Deletes a key. Deleting a key that has no value is not an error.
     ///
     /// # Errors
-    /// As [`Keyspace::put`]. It works on a full disk, too.
+    /// As [`Keyspace::put`], but deletes also work on a full disk.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         self.write(key.as_ref(), Kind::Delete, 0, &[])
     }
 
-    /// Deletes a key, and returns the value that it had. No other write of the key comes between.
+    /// Deletes a key and returns its previous value, atomically.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -212,12 +212,11 @@ impl Keyspace {
         Ok(done.and(taken.take()).map(Value::new))
     }
 
-    /// Adds an operand to the value of a key without reading it: the keyspace's merge operator
-    /// combines them when the key is read or compacted.
+    /// Adds an operand to a key without reading its value. The keyspace's merge operator combines
+    /// value and operands when the key is read or compacted.
     ///
-    /// If the key holds a value that the operator cannot combine with, such as text under `add`,
-    /// the value and the operands are kept, and reads of the key fail with [`Error::BadBase`] until
-    /// it is put or deleted.
+    /// If the operator cannot combine the operands with the stored value, such as text under `add`,
+    /// both are kept, and reads of the key fail with [`Error::BadBase`] until it is put or deleted.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -237,8 +236,8 @@ impl Keyspace {
         self.write(key.as_ref(), Kind::Merge, 0, operand.as_ref())
     }
 
-    /// Deletes all keys from `start` (included) to `end` (excluded); without an end, all keys from
-    /// `start` on. This writes one small record, however many keys there are.
+    /// Deletes all keys from `start` (inclusive) to `end` (exclusive); without an end, all keys
+    /// from `start`. This writes one small record, regardless of the number of keys.
     ///
     /// # Errors
     /// As [`Keyspace::delete`].
@@ -251,7 +250,7 @@ impl Keyspace {
             .map(|_| ())
     }
 
-    /// For a commit that writes to this keyspace alone.
+    /// Returns the owner of a commit that writes to this keyspace only.
     fn owner(&self) -> Owners<'_> {
         Owners::One(&self.open.definition)
     }
@@ -326,7 +325,7 @@ impl Keyspace {
         Ok(done.is_some())
     }
 
-    /// Returns a future of a put: see [`Keyspace::put`] and
+    /// Returns a future that puts a value: see [`Keyspace::put`] and
     /// [`Db::write_async`](crate::Db::write_async).
     ///
     /// ```
@@ -347,7 +346,7 @@ impl Keyspace {
         self.write_async(|batch| batch.put(self, key, value).map(|_| ()))
     }
 
-    /// Returns a future of a delete: see [`Keyspace::delete`] and
+    /// Returns a future that deletes a key: see [`Keyspace::delete`] and
     /// [`Db::write_async`](crate::Db::write_async).
     ///
     /// # Errors
@@ -365,7 +364,7 @@ impl Keyspace {
     /// Returns the value of a key, or `None` if it has none.
     ///
     /// # Errors
-    /// [`Error::KeyspaceDropped`]; [`Error::BadBase`]; as the device says; damage.
+    /// [`Error::KeyspaceDropped`]; [`Error::BadBase`]; I/O errors; damage.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.get_at(key.as_ref(), At::Now)
     }
@@ -393,8 +392,8 @@ impl Keyspace {
         Ok(is_there)
     }
 
-    /// Returns the values of many keys, in the order of the keys. Device reads for all of them run
-    /// at the same time, so this is much faster than one `get` after the other.
+    /// Returns the values of many keys, in the order of the keys. The device reads for all keys run
+    /// concurrently, so this is much faster than consecutive calls of `get`.
     ///
     /// # Errors
     /// As [`Keyspace::get`].
@@ -423,9 +422,9 @@ impl Keyspace {
         Ok(found.into_iter().map(|value| value.map(Value::new)).collect())
     }
 
-    /// Returns the values of many keys, in the order of the keys. Values that are longer than 1 KiB
-    /// come as empty ones, and those that lie outside leaves are not read: for callers that look at
-    /// keys, and at values where they are short.
+    /// Returns the values of many keys, in the order of the keys. Values longer than 1 KiB are
+    /// returned as empty values, and values outside leaves are not read. For callers that need keys
+    /// and short values only.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -457,9 +456,9 @@ impl Keyspace {
         Ok(found.into_iter().map(|value| value.map(short)).collect())
     }
 
-    /// Returns the values of many keys if all of them can be found in memory, and `None` otherwise.
-    /// It never waits for the device: event loops call it first, and [`Keyspace::multi_get_async`]
-    /// if it returns `None`.
+    /// Returns the values of many keys if all of them are in memory, and `None` otherwise. Never
+    /// waits for the device: event loops call this first, and [`Keyspace::multi_get_async`] if it
+    /// returns `None`.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -495,12 +494,12 @@ impl Keyspace {
     }
 
     /// Returns a future of the value of a key. The future is ready at its first poll if the value
-    /// is in memory; otherwise it wakes its task when the device has delivered what it needs.
-    /// Thousands can be in flight on one thread, in any executor. It reads the commits that are
-    /// visible at its first poll, or later ones.
+    /// is in memory; otherwise it wakes its task when the device reads are complete. Thousands of
+    /// such futures can be in flight on one thread, in any executor. The result includes at least
+    /// the commits that are visible at the first poll.
     ///
     /// If dropping the future drops the last handle of the store, another thread closes the store,
-    /// because that takes time.
+    /// because closing takes time.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -519,7 +518,7 @@ impl Keyspace {
     }
 
     /// Returns a future of the values of many keys, in the order of the keys: see
-    /// [`Keyspace::get_async`]. All device reads are requested together.
+    /// [`Keyspace::get_async`]. All device reads are submitted together.
     ///
     /// # Errors
     /// As [`Keyspace::get`].
@@ -527,13 +526,13 @@ impl Keyspace {
         MultiGet::new(&self.open, keys, Ok(None))
     }
 
-    /// Returns an iterator over all keys and values, in key order, as they are now.
+    /// Returns an iterator over all keys and values, in key order, at the current commit.
     #[must_use]
     pub fn iter(&self) -> Iter {
         self.range::<&[u8]>(..)
     }
 
-    /// Returns an iterator over the keys within bounds and their values, as they are now.
+    /// Returns an iterator over the keys within bounds and their values, at the current commit.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -555,7 +554,7 @@ impl Keyspace {
         )
     }
 
-    /// Returns an iterator over the keys with a prefix and their values, as they are now.
+    /// Returns an iterator over the keys with a prefix and their values, at the current commit.
     #[must_use]
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
         Iter::new(
@@ -565,8 +564,8 @@ impl Keyspace {
         )
     }
 
-    /// Returns an iterator over all keys and values as they are now, in no order that means
-    /// anything: of every keyspace, also of a hashed one.
+    /// Returns an iterator over all keys and values at the current commit, in unspecified order.
+    /// Works for every structure, including the hashed one.
     ///
     /// ```
     /// use alluvium::{HashedOptions, KeyspaceOptions, Structure};
@@ -615,21 +614,21 @@ impl Keyspace {
         self.iter().next_back().transpose()
     }
 
-    /// Returns an iterator over all keys, in order, as they are now: see [`Iter::keys`].
+    /// Returns an iterator over all keys, in order, at the current commit: see [`Iter::keys`].
     #[must_use]
     pub fn keys(&self) -> Keys {
         self.iter().keys()
     }
 
-    /// Returns an iterator over all values, in the order of their keys, as they are now: see
+    /// Returns an iterator over all values, in key order, at the current commit: see
     /// [`Iter::values`].
     #[must_use]
     pub fn values(&self) -> Values {
         self.iter().values()
     }
 
-    /// Estimates how many keys have a value. The cost is a few index nodes, and 0.1 µs for each
-    /// record in memtables.
+    /// Estimates the number of keys that have a value. Reads a few index nodes, and needs 0.1 µs
+    /// for each record in memtables.
     ///
     /// The estimate counts every version of a key that compactions have not merged yet, ignores
     /// deletes, and counts range deletes only once they are compacted. It is exact if each key was
@@ -647,7 +646,7 @@ impl Keyspace {
     /// ```
     ///
     /// # Errors
-    /// [`Error::KeyspaceDropped`]; as the device says; damage.
+    /// [`Error::KeyspaceDropped`]; I/O errors; damage.
     pub fn approximate_len(&self) -> Result<u64> {
         self.open.definition.alive()?;
         self.open
@@ -656,7 +655,8 @@ impl Keyspace {
             .approximate_len(self.open.definition.structure, &self.whole())
     }
 
-    /// Estimates how many keys within bounds have a value: see [`Keyspace::approximate_len`].
+    /// Estimates the number of keys within bounds that have a value: see
+    /// [`Keyspace::approximate_len`].
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -680,13 +680,13 @@ impl Keyspace {
             .approximate_len(self.open.definition.structure, &range)
     }
 
-    /// Returns about how many bytes the keyspace takes in the data files: all versions of its
-    /// records, values outside leaves, and its share of index nodes and maplets. It is exact to a
-    /// leaf (a few pages) at each end of each run.
+    /// Returns the approximate size in bytes of the keyspace in the data files: all versions of its
+    /// records, values outside leaves, and its share of index nodes and maplets. The error is at
+    /// most a leaf (a few pages) at each end of each run.
     ///
     /// Writes that are only in memory and in the log are not included;
-    /// [`Db::checkpoint`](crate::Db::checkpoint) writes them out. Deleted records count until they
-    /// are compacted.
+    /// [`Db::checkpoint`](crate::Db::checkpoint) flushes them. Deleted records count until they are
+    /// compacted.
     ///
     /// # Errors
     /// As [`Keyspace::approximate_len`].
@@ -698,12 +698,12 @@ impl Keyspace {
             .size_on_disk(self.open.definition.structure, &self.whole())
     }
 
-    /// The tree's keys that are its own.
+    /// Returns the range of tree keys of the keyspace.
     pub(crate) fn whole(&self) -> KeyRange {
         KeyRange::new(&self.open.definition.prefix, Some(&self.open.definition.end))
     }
 
-    /// Returns when writes are acknowledged.
+    /// Returns the default durability of writes.
     #[must_use]
     pub fn durability(&self) -> Durability {
         self.open.shared.engine.durability

@@ -1,8 +1,8 @@
-//! Locks of keys and of ranges of keys that transactions hold until they end.
+//! Locks on keys and key ranges that transactions hold until they end.
 //!
-//! What is held is an ordered map of segments of the key space that do not overlap, each with its
-//! holders. A key is the segment from it to the next possible key. A range is locked whether or not
-//! there are keys in it, so that no key appears in it: there are no phantoms.
+//! The held locks form an ordered map of disjoint segments of the key space, each with its holders.
+//! A key is the segment from it to the next possible key. A range is locked whether or not it
+//! contains keys, which prevents phantoms.
 //!
 //! ```text
 //!   keys        a        f   g              p             z
@@ -10,33 +10,34 @@
 //!   queue       8 X "b"  (waits for 7),  10 S "b"  (waits behind 8)
 //! ```
 //!
-//! Who cannot have a lock waits in one queue, in the order of arrival. A request is granted once it
-//! excludes no holder and no earlier request in the queue. An earlier request that waits for the
-//! owner of this one is passed by, for it cannot be granted before: so a holder that wants more,
-//! such as an exclusive lock where it has a shared one, does not wait for those who wait for it.
+//! Requests that must wait form one FIFO queue. A request is granted once it conflicts with no
+//! holder and no earlier request in the queue. It overtakes an earlier request that waits for its
+//! owner, because that request cannot be granted before. Thus a holder that upgrades a lock does
+//! not wait for requests that wait for it.
 //!
-//! While a request waits, owners without locks are held back for a moment: they would lock what
-//! others need, and then wait themselves. Without this, many clients of a few keys commit a quarter
-//! of what four do. Nothing waits for an owner without locks, so that this closes no circle.
+//! While a request waits, new owners without locks are held back for a moment: they would lock keys
+//! that others need, and then wait themselves. Otherwise many clients of a few keys commit only a
+//! quarter as often as four clients. No request waits for an owner without locks, so this cannot
+//! cause a deadlock.
 //!
-//! When a request begins to wait, the graph of who waits for whom is searched for a circle through
-//! it. Of the owners in a circle one is refused: a commit that is no transaction if there is one,
-//! for it starts over, and the youngest otherwise.
+//! When a request starts to wait, the wait-for graph is searched for a cycle through it. One owner
+//! of a cycle is rejected: a commit outside locking transactions if there is one, because it
+//! retries, and otherwise the youngest.
 //!
-//! *Knows*: who holds what, who waits, and who waits for whom.
+//! *Knows*: the locks and their holders, the waiting requests, and the wait-for graph.
 //!
-//! *Does not know*: what keys mean, and what is done under the locks.
+//! *Does not know*: the meaning of keys, and the work done under the locks.
 //!
-//! *Read in this order*: this file (what is asked and answered), `segments.rs` (what is held),
-//! `queue.rs` (who waits, and circles), `sync.rs`, `model_check.rs`.
+//! *Read in this order*: this file (the interface), `segments.rs` (held locks), `queue.rs` (waiting
+//! requests and deadlocks), `sync.rs`, `model_check.rs`.
 //!
 //! Invariants:
 //!
-//! - **L1** The holders of a segment have it shared, or one owner has it exclusively.
-//! - **L2** Segments do not overlap, none is empty, and each has a holder.
-//! - **L3** A request in the queue is blocked: by a holder, or by an earlier request.
-//! - **L4** No circle of owners wait for each other.
-//! - **L5** Once an owner has released its locks it is in no segment and not in the queue.
+//! - **L1** Either all holders of a segment are shared, or it has one exclusive holder.
+//! - **L2** Segments are disjoint and not empty, and each has a holder.
+//! - **L3** Each request in the queue is blocked by a holder or by an earlier request.
+//! - **L4** The wait-for graph has no cycles.
+//! - **L5** An owner that has released its locks is in no segment and not in the queue.
 
 #[cfg(all(test, alluvium_model_check))]
 mod model_check;
@@ -51,18 +52,18 @@ use std::fmt;
 use std::time::{Duration, Instant};
 use sync::{AtomicU64, Monitor, Ordering};
 
-/// How long an owner without locks is held back, at most, while none is released.
+/// Maximum delay of an owner without locks while no lock is released.
 const STANDSTILL: Duration = Duration::from_millis(1);
 
-/// How long an owner without locks is held back, at most, while others are released.
+/// Maximum delay of an owner without locks while other locks are being released.
 const HELD_BACK: Duration = Duration::from_millis(50);
 
-/// How a key or a range is locked.
+/// Lock mode of a key or range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Mode {
-    /// It is read: others may read it.
+    /// Reading; compatible with other readers.
     Shared,
-    /// It is written to: others do neither.
+    /// Writing; conflicts with readers and writers.
     Exclusive,
 }
 
@@ -72,17 +73,17 @@ impl Mode {
     }
 }
 
-/// Who locks.
+/// Owner of locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// A transaction, which holds locks until it ends.
     Transaction(u64),
-    /// A commit that is no locking transaction: refused, it starts over.
+    /// A commit outside locking transactions; it retries after a rejection.
     Commit(u64),
 }
 
 impl Owner {
-    /// Returns its number: later ones are higher.
+    /// Returns the owner's number. Owners created later have higher numbers.
     pub(crate) fn number(self) -> u64 {
         match self {
             Owner::Transaction(number) | Owner::Commit(number) => number,
@@ -90,13 +91,13 @@ impl Owner {
     }
 }
 
-/// Why a lock is not granted.
+/// Reason why a lock is not granted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// The owner was chosen to end a circle: each owner in it, with the key for which it waits. The
-    /// next one holds that.
+    /// The owner was chosen as the victim of a deadlock. Lists the owners of the cycle, each with
+    /// the key that it waits for; the next owner holds that key.
     Deadlock(Vec<(u64, Vec<u8>)>),
-    /// It was waited for too long; who holds it.
+    /// The timeout has passed; lists the holders.
     TimedOut(Vec<u64>),
 }
 
@@ -122,16 +123,16 @@ impl fmt::Debug for LockManager {
 }
 
 impl LockManager {
-    /// Returns a number for an owner.
+    /// Returns a new owner number.
     pub(crate) fn next_number(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Locks the keys from `low` up to `high`, without an end if there is none, and waits for those
-    /// who hold any of it.
+    /// Locks the keys from `low` to `high`, without upper bound if there is none. Waits for
+    /// conflicting holders.
     ///
     /// # Errors
-    /// [`Refused`]. What the owner holds already it keeps.
+    /// [`Refused`]. The owner keeps the locks that it already holds.
     pub(crate) fn lock(
         &self,
         owner: Owner,
@@ -153,7 +154,7 @@ impl LockManager {
             Some(Outcome::Refused(cycle)) => Err(Refused::Deadlock(cycle)),
             None => {
                 match self.change(|state| state.give_up(ticket)) {
-                    // It came at the last moment.
+                    // The request was decided just after the timeout.
                     Ok(Outcome::Granted) => Ok(()),
                     Ok(Outcome::Refused(cycle)) => Err(Refused::Deadlock(cycle)),
                     Err(holders) => Err(Refused::TimedOut(holders)),
@@ -162,7 +163,7 @@ impl LockManager {
         }
     }
 
-    /// Waits while others wait for locks, if the owner holds none, and these make headway.
+    /// Delays an owner without locks while requests wait and locks are still being released.
     fn hold_back(&self, owner: Owner) {
         let mut began = None;
         loop {
@@ -182,7 +183,7 @@ impl LockManager {
         }
     }
 
-    /// Releases everything that an owner holds.
+    /// Releases all locks of an owner.
     pub(crate) fn release(&self, owner: u64) {
         let is_calm = self.change(|state| {
             state.release(owner);
@@ -193,7 +194,7 @@ impl LockManager {
         }
     }
 
-    /// Changes what is held and who waits, and wakes those whose requests have an outcome now.
+    /// Changes the state, and wakes the owners of requests that this has decided.
     fn change<R>(&self, act: impl FnOnce(&mut State) -> R) -> R {
         let (result, decided) = self.state.with(|state| {
             let result = act(state);
@@ -203,17 +204,17 @@ impl LockManager {
         result
     }
 
-    /// Returns how many locks an owner holds: keys and ranges, as they were asked for.
+    /// Returns the number of locks of an owner, as requested.
     pub(crate) fn held(&self, owner: u64) -> usize {
         self.state.with(|state| state.held(owner))
     }
 
-    /// Returns for whom an owner waits.
+    /// Returns the owners that an owner waits for.
     pub(crate) fn waits_for(&self, owner: u64) -> Vec<u64> {
         self.state.with(|state| state.waits_for(owner))
     }
 
-    /// Makes one lock of all that an owner holds within a range, which it has locked as a whole.
+    /// Merges the locks of an owner within a range that it has locked as a whole into one.
     pub(crate) fn join(&self, owner: u64, low: &[u8], high: Option<&[u8]>) {
         self.state.with(|state| state.join(owner, low, high));
     }

@@ -1,16 +1,16 @@
-//! Waiting and waking under the model checker: see `locks/model_check.rs` for how it is run.
+//! Waiting and waking under the model checker: see `locks/model_check.rs` for how to run it.
 //!
-//! Mistakes are planted, and the checker must find them.
+//! Faults are injected, and the checker must find them.
 
 use super::sync::{AtomicU64, Ordering};
 use super::{LockManager, Mode, Owner, Refused};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What owners count in while they hold keys: an exclusive holder counts a hundred.
+/// Counters of the owners that hold each key: an exclusive holder counts a hundred.
 type Inside = [AtomicU64; 3];
 
-/// Locks a key for an owner, and counts it in.
+/// Locks a key for an owner, and counts the owner.
 fn hold(locks: &LockManager, inside: &Inside, owner: Owner, key: usize, mode: Mode) -> Result<(), Refused> {
     let low = [key as u8];
     locks.lock(owner, &low, Some(&[key as u8 + 1]), mode, Duration::MAX)?;
@@ -21,7 +21,7 @@ fn hold(locks: &LockManager, inside: &Inside, owner: Owner, key: usize, mode: Mo
     Ok(())
 }
 
-/// Three owners want keys in different orders: each gets them all, or is refused and starts over.
+/// Three owners lock keys in different orders: each gets them all, or is rejected and retries.
 fn story(releases: bool) {
     let locks = Arc::new(LockManager::default());
     let inside: Arc<Inside> = Arc::default();

@@ -1,4 +1,4 @@
-//! Who waits, in which order, and for whom.
+//! The queue of waiting requests, and deadlock detection.
 
 use super::segments::Segments;
 use super::{Mode, Owner};
@@ -21,46 +21,46 @@ impl Waiter {
         self.touches(&other.low, other.high.as_ref())
     }
 
-    /// Returns whether it wants a key of a range.
+    /// Returns whether the request overlaps a range.
     fn touches(&self, low: &Key, high: Option<&Key>) -> bool {
         high.is_none_or(|high| self.low < *high) && self.high.as_ref().is_none_or(|end| low < end)
     }
 }
 
-/// What became of a request that has waited.
+/// Result of a request that has waited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Granted,
-    /// Its owner was chosen to end this circle.
+    /// The owner was chosen as the victim of this cycle.
     Refused(Vec<(u64, Vec<u8>)>),
 }
 
-/// What became of a request at first.
+/// Immediate result of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     Granted,
-    /// It waits under this number, or was refused already.
+    /// The request waits under this ticket, or was already rejected.
     Waits(u64),
 }
 
-/// What is held, and who waits.
+/// Held locks and waiting requests.
 #[derive(Debug, Default)]
 pub(super) struct State {
     segments: Segments,
-    /// What each owner holds, as it was asked for.
+    /// Locks of each owner, as requested.
     held: HashMap<u64, Vec<(Key, Option<Key>)>>,
-    /// By their numbers, which ascend.
+    /// Waiting requests by ticket; tickets ascend.
     queue: BTreeMap<u64, Waiter>,
     outcomes: HashMap<u64, Outcome>,
-    /// The requests whose outcomes are new: their owners have to be woken.
+    /// Tickets of decided requests whose owners must be woken.
     decided: Vec<u64>,
     next: u64,
-    /// How often an owner has released its locks.
+    /// Number of times that an owner has released its locks.
     released: u64,
 }
 
 impl State {
-    /// Grants a request, or has it wait.
+    /// Grants a request or enqueues it.
     pub(super) fn ask(&mut self, owner: Owner, low: &[u8], high: Option<&[u8]>, mode: Mode) -> Asked {
         if self.segments.covers(owner.number(), low, high, mode) {
             return Asked::Granted;
@@ -90,8 +90,8 @@ impl State {
         self.held.entry(owner).or_default().push(interval);
     }
 
-    /// Returns the owners for whom a request with a number waits: those that hold what it excludes,
-    /// and those whose earlier requests exclude it and do not wait for its owner themselves.
+    /// Returns the owners that a request waits for: holders that conflict with it, and owners of
+    /// earlier conflicting requests that do not wait for its owner themselves.
     fn blockers(&self, ticket: u64, waiter: &Waiter) -> Vec<u64> {
         let owner = waiter.owner.number();
         let (low, high) = (&waiter.low[..], waiter.high.as_deref());
@@ -113,11 +113,11 @@ impl State {
         blockers
     }
 
-    /// Grants what can be granted, in the order of arrival, now that nothing in `freed` is held or
-    /// wanted any more by an owner (L3). Returns whether anything was.
+    /// Grants waiting requests in FIFO order, after an owner's locks or requests on `freed` ranges
+    /// have gone (L3). Returns whether any was granted.
     ///
-    /// Others are blocked as they were, but for further requests of an owner that was granted one:
-    /// earlier ones that wait for it are passed by.
+    /// Other requests stay blocked, except further requests of an owner that was granted one: they
+    /// now overtake earlier requests that wait for this owner.
     fn advance(&mut self, freed: &[(Key, Option<Key>)]) -> bool {
         let tickets: Vec<u64> = self.queue.keys().copied().collect();
         let mut granted: Vec<u64> = Vec::new();
@@ -140,13 +140,13 @@ impl State {
         self.decided.push(ticket);
     }
 
-    /// Takes the requests whose outcomes are new.
+    /// Removes and returns the tickets of decided requests.
     pub(super) fn take_decided(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.decided)
     }
 
-    /// Returns whether a request wants a key of what an owner holds, or the owner has more than one
-    /// request: without either none waits for it, and it is in no circle.
+    /// Returns whether an owner can be part of a cycle: a request overlaps a lock of the owner, or
+    /// the owner has more than one request.
     fn may_be_waited_for(&self, owner: u64) -> bool {
         let held = self.held.get(&owner).map_or(&[][..], Vec::as_slice);
         let mut own_requests = 0;
@@ -159,7 +159,7 @@ impl State {
         })
     }
 
-    /// Returns for whom an owner waits, with the key for which it does.
+    /// Returns the owners that an owner waits for, each with the key that it waits for.
     fn edges(&self, owner: u64) -> Vec<(u64, Vec<u8>)> {
         let mut edges = Vec::new();
         let waits = self
@@ -173,7 +173,7 @@ impl State {
         edges
     }
 
-    /// Refuses owners until none waits for itself by way of `owner` (L4).
+    /// Rejects owners until no cycle contains `owner` (L4).
     fn end_circles(&mut self, owner: u64) {
         if !self.may_be_waited_for(owner) {
             return;
@@ -195,9 +195,9 @@ impl State {
         }
     }
 
-    /// Returns a circle of owners that wait for each other, with `owner` in it.
+    /// Returns a cycle of the wait-for graph that contains `owner`.
     fn circle(&self, owner: u64) -> Option<Vec<(u64, Vec<u8>)>> {
-        // The way from `owner` to each that was reached, by where it was reached from.
+        // Predecessor of each owner reached from `owner`.
         let mut from: HashMap<u64, (u64, Vec<u8>)> = HashMap::new();
         let mut open = vec![owner];
         while let Some(next) = open.pop() {
@@ -222,13 +222,13 @@ impl State {
         None
     }
 
-    /// Takes what became of a request, if that is known.
+    /// Removes and returns the result of a request, if it is decided.
     pub(super) fn outcome(&mut self, ticket: u64) -> Option<Outcome> {
         self.outcomes.remove(&ticket)
     }
 
-    /// Takes a request out of the queue. Returns who holds what it wanted, or what became of it
-    /// meanwhile.
+    /// Removes a request from the queue. Returns its blockers, or its result if it was decided in
+    /// the meantime.
     pub(super) fn give_up(&mut self, ticket: u64) -> Result<Outcome, Vec<u64>> {
         if let Some(outcome) = self.outcome(ticket) {
             return Ok(outcome);
@@ -240,7 +240,7 @@ impl State {
         Err(blockers)
     }
 
-    /// Releases what an owner holds (L5). Returns whether others were granted theirs.
+    /// Releases the locks of an owner (L5). Returns whether other requests were granted.
     pub(super) fn release(&mut self, owner: u64) -> bool {
         self.released += 1;
         let held = self.held.remove(&owner).unwrap_or_default();
@@ -250,17 +250,17 @@ impl State {
         !held.is_empty() && self.advance(&held)
     }
 
-    /// Returns how often an owner has released its locks.
+    /// Returns the number of times that an owner has released its locks.
     pub(super) fn released(&self) -> u64 {
         self.released
     }
 
-    /// Returns whether no request waits.
+    /// Returns whether the queue is empty.
     pub(super) fn is_calm(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// Returns whether a request waits, and an owner has no lock that others could wait for.
+    /// Returns whether requests wait and the owner holds no lock.
     pub(super) fn is_crowded_for(&self, owner: u64) -> bool {
         !self.queue.is_empty() && !self.held.contains_key(&owner)
     }
@@ -276,7 +276,7 @@ impl State {
         others
     }
 
-    /// Forgets intervals of an owner that lie within one that it holds, too.
+    /// Removes the ranges of an owner that lie within a larger range that it also holds.
     pub(super) fn join(&mut self, owner: u64, low: &[u8], high: Option<&[u8]>) {
         let Some(held) = self.held.get_mut(&owner) else {
             return;

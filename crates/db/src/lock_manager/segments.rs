@@ -1,4 +1,4 @@
-//! What is held: segments of the key space, in order.
+//! The held locks, as an ordered map of segments of the key space.
 
 use super::Mode;
 use crate::ranges::Key;
@@ -6,29 +6,29 @@ use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// Who holds a segment, each once with its strongest mode.
+/// Holders of a segment, each once with its strongest mode.
 type Holders = SmallVec<[(u64, Mode); 2]>;
 
 #[derive(Clone, Debug)]
 struct Segment {
-    /// Where it ends; without an end it has all keys that follow.
+    /// Upper bound, exclusive; `None` if unbounded.
     high: Option<Key>,
     holders: Holders,
 }
 
-/// The segments, by where they begin (L2).
+/// The segments by their lower bounds (L2).
 #[derive(Debug, Default)]
 pub(super) struct Segments {
     map: BTreeMap<Key, Segment>,
 }
 
-/// Returns whether a segment that ends at `high` ends at or before a key.
+/// Returns whether a segment with upper bound `high` ends at or before a key.
 fn ends_by(high: Option<&Key>, key: &[u8]) -> bool {
     high.is_some_and(|high| **high <= *key)
 }
 
 impl Segments {
-    /// The segments that have any key of a range, in order.
+    /// Returns the segments that overlap a range, in order.
     fn within(&self, low: &[u8], high: Option<&[u8]>) -> impl Iterator<Item = (&Key, &Segment)> {
         let mut before = self
             .map
@@ -41,7 +41,7 @@ impl Segments {
         before.into_iter().chain(from)
     }
 
-    /// Returns the owners that a request excludes, each once.
+    /// Returns the owners that conflict with a request, each once.
     pub(super) fn excluded(&self, owner: u64, low: &[u8], high: Option<&[u8]>, mode: Mode) -> Vec<u64> {
         let mut excluded = Vec::new();
         for (_, segment) in self.within(low, high) {
@@ -54,14 +54,14 @@ impl Segments {
         excluded
     }
 
-    /// Returns whether an owner holds any key of a range in a mode that excludes another.
+    /// Returns whether an owner holds a key of a range in a mode that conflicts with another.
     pub(super) fn holds_against(&self, owner: u64, low: &[u8], high: Option<&[u8]>, mode: Mode) -> bool {
         let excludes = |&(holder, held): &(u64, Mode)| holder == owner && held.excludes(mode);
         self.within(low, high)
             .any(|(_, segment)| segment.holders.iter().any(excludes))
     }
 
-    /// Returns whether an owner holds all of a range, in this mode or a stronger one.
+    /// Returns whether an owner holds a whole range in this mode or a stronger one.
     pub(super) fn covers(&self, owner: u64, low: &[u8], high: Option<&[u8]>, mode: Mode) -> bool {
         let mut next = low;
         for (start, segment) in self.within(low, high) {
@@ -78,7 +78,7 @@ impl Segments {
         false
     }
 
-    /// Has a segment begin at a key, if one has it in its middle.
+    /// Splits the segment that contains a key so that a segment starts there.
     fn split(&mut self, at: &[u8]) {
         let mut before = self.map.range::<[u8], _>((Bound::Unbounded, Bound::Excluded(at)));
         let Some((start, segment)) = before.next_back() else {
@@ -93,7 +93,7 @@ impl Segments {
         self.map.insert(Key::from_slice(at), behind);
     }
 
-    /// Has an owner hold a range. The caller has seen that it excludes no holder (L1).
+    /// Adds a lock of an owner on a range. The caller has checked for conflicts (L1).
     pub(super) fn add(&mut self, owner: u64, low: &[u8], high: Option<&[u8]>, mode: Mode) {
         self.split(low);
         if let Some(high) = high {
@@ -122,7 +122,7 @@ impl Segments {
                     segment.high.clone()
                 }
                 following => {
-                    // A gap, up to the next segment or the end of the range.
+                    // Fills the gap up to the next segment or the end of the range.
                     let end = match (following, high) {
                         (Some(found), Some(high)) => Some(found.min(Key::from_slice(high))),
                         (Some(found), None) => Some(found),
@@ -140,7 +140,7 @@ impl Segments {
         }
     }
 
-    /// Has an owner hold nothing of a range any more.
+    /// Removes the locks of an owner on a range.
     pub(super) fn remove(&mut self, owner: u64, low: &[u8], high: Option<&[u8]>) {
         let starts: Vec<Key> = self.within(low, high).map(|(start, _)| start.clone()).collect();
         for start in starts {
@@ -154,8 +154,8 @@ impl Segments {
         }
     }
 
-    /// Joins a segment with the one before it if they meet and have the same holders: otherwise a
-    /// range that is held for long would end in pieces.
+    /// Merges a segment with its predecessor if they are adjacent and have the same holders;
+    /// otherwise a long-held range would become fragmented.
     fn join_before(&mut self, start: &Key) {
         let mut before = self
             .map
@@ -172,13 +172,13 @@ impl Segments {
         self.map.get_mut(&first).expect("it was just found").high = joined.high;
     }
 
-    /// Returns how many segments there are.
+    /// Returns the number of segments.
     #[cfg(all(test, not(alluvium_model_check)))]
     pub(super) fn len(&self) -> usize {
         self.map.len()
     }
 
-    /// Fails where an invariant does not hold.
+    /// Panics if an invariant is violated.
     #[cfg(all(test, not(alluvium_model_check)))]
     pub(super) fn check(&self) {
         let mut last: Option<Option<Key>> = Some(Some(Key::new()));

@@ -1,4 +1,4 @@
-//! What the lock manager waits with: the real thing, or the model checker's.
+//! Synchronisation primitives of the lock manager: real ones, or those of the model checker.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ mod real {
         mutex.lock()
     }
 
-    /// Sleeps until woken or the deadline. Returns whether there is time left.
+    /// Sleeps until woken or until the deadline. Returns whether time is left.
     pub(crate) fn wait<'m, T>(
         condvar: &Condvar,
         mut guard: MutexGuard<'m, T>,
@@ -39,7 +39,7 @@ mod checked {
         mutex.lock().unwrap()
     }
 
-    /// No time passes under the checker.
+    /// Under the checker no time passes.
     pub(crate) fn wait<'m, T>(
         condvar: &Condvar,
         guard: MutexGuard<'m, T>,
@@ -56,16 +56,16 @@ use real as chosen;
 
 pub(super) use chosen::{AtomicU64, Ordering};
 
-/// How many condition variables those that wait are spread over: waking one thread of some hundred
-/// should not wake all.
+/// Number of condition variables that waiters are distributed over, so that waking one thread among
+/// hundreds does not wake all.
 const SPREAD: usize = 64;
 
-/// A value that threads change one at a time, and wait for, each under a number.
+/// A value behind a mutex, with waiters identified by numbers.
 #[derive(Debug)]
 pub(super) struct Monitor<T> {
     value: chosen::Mutex<T>,
     changed: [chosen::Condvar; SPREAD],
-    /// Those that are held back wait here.
+    /// Owners that are held back wait here.
     calm: chosen::Condvar,
 }
 
@@ -86,20 +86,20 @@ impl<T> Monitor<T> {
         &self.changed[(number % SPREAD as u64) as usize]
     }
 
-    /// Wakes those that wait under these numbers: they look again.
+    /// Wakes the waiters with these numbers, which check again.
     pub(super) fn wake(&self, numbers: &[u64]) {
         for &number in numbers {
-            // Others share the place.
+            // Other numbers share the condition variable.
             self.place(number).notify_all();
         }
     }
 
-    /// Wakes one of those that are held back.
+    /// Wakes one owner that is held back.
     pub(super) fn wake_held_back(&self) {
         self.calm.notify_one();
     }
 
-    /// Waits until there is calm, at most until the deadline. Returns whether there is.
+    /// Waits until `is_calm` or the deadline. Returns whether it is calm.
     pub(super) fn wait_for_calm(&self, deadline: Instant, is_calm: impl Fn(&T) -> bool) -> bool {
         let mut guard = chosen::lock(&self.value);
         let mut has_time = true;
@@ -109,7 +109,7 @@ impl<T> Monitor<T> {
         is_calm(&guard)
     }
 
-    /// Waits under a number until `look` finds something, or for nothing until the deadline.
+    /// Waits under a number until `look` returns a result; `None` after the deadline.
     pub(super) fn wait<R>(
         &self,
         number: u64,

@@ -1,5 +1,5 @@
-//! Locks that are granted and refused without waiting, against what a plain list of them says; and
-//! threads that wait.
+//! Locks that are granted and rejected without waiting, compared with a plain list; and threads
+//! that wait.
 
 use super::queue::{Asked, Outcome, State};
 use super::{LockManager, Mode, Owner, Refused};
@@ -42,7 +42,7 @@ fn readers_do_not_overtake_a_writer_that_waits_and_a_holder_does() {
     assert_eq!(ask(&mut state, 1, b"a", Some(b"c"), S), None);
     let writer = ask(&mut state, 2, b"b", Some(b"d"), X).unwrap();
     let reader = ask(&mut state, 3, b"b", Some(b"c"), S).unwrap();
-    // The holder has what the writer waits for: it is not made to wait for the writer.
+    // A holder of what the writer waits for does not wait for the writer.
     assert_eq!(ask(&mut state, 1, b"c", Some(b"d"), S), None);
     assert_eq!(
         ask(&mut state, 4, b"d", Some(b"e"), S),
@@ -86,7 +86,7 @@ fn an_owner_that_stands_still_does_not_keep_others_out() {
         while locks.waits_for(2).is_empty() {
             std::thread::yield_now();
         }
-        // The first holds its lock meanwhile: this would wait for ever otherwise.
+        // The first owner still holds its lock; waiting for it would hang.
         lock(3, b'x').unwrap();
         locks.release(1);
         waiter.join().unwrap().unwrap();
@@ -147,7 +147,7 @@ fn one_that_gives_up_lets_those_behind_it_on() {
     assert_eq!(state.outcome(reader), Some(Outcome::Granted));
 }
 
-/// Owners of random locks of small keys, with the strongest mode that each has of each key.
+/// The strongest mode in which each owner holds each key.
 #[derive(Default)]
 struct Model(BTreeMap<(u64, u8), Mode>);
 
@@ -183,7 +183,7 @@ fn what_is_granted_is_what_a_list_of_keys_would_grant() {
                     }
                 }
                 Some(ticket) => {
-                    // Nothing waits, so only a holder can be in the way.
+                    // No request waits, so only a holder can block.
                     assert!(model.excludes(owner, low, high, mode), "seed {seed}");
                     let _ = state.give_up(ticket);
                 }

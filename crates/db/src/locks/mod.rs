@@ -1,18 +1,18 @@
-//! Locks of keys, for work that depends on what it has read.
+//! Key locks for read-modify-write operations.
 //!
-//! A lock belongs to a stripe of keys, so that a table of fixed size serves any number of keys; two
-//! keys that share a stripe only wait for each other more often. Locks are taken in the order of
-//! the stripes, so that threads never wait in a circle.
+//! Locks are striped, so that a table of fixed size serves any number of keys; two keys that share
+//! a stripe only contend more often. Stripes are locked in ascending order, so that threads never
+//! deadlock.
 //!
-//! *Knows*: which locks are held, in which mode, and which threads wait.
+//! *Knows*: the locks that are held, their modes, and the waiting threads.
 //!
-//! *Does not know*: what keys mean, and what is done under the locks.
+//! *Does not know*: the meaning of keys, and the work done under the locks.
 //!
 //! *Read in this order*: [`LockMode`], [`LockSet`], [`LockTable`], `sync.rs`, `model_check.rs`.
 //!
 //! Invariants:
 //!
-//! - **A3** The holders of a stripe have one mode, and one holder at most if it is exclusive.
+//! - **A3** All holders of a stripe have the same mode; an exclusive stripe has one holder.
 //! - **A4** A thread that waits for a stripe is woken when the stripe is released.
 
 #[cfg(all(test, alluvium_model_check))]
@@ -26,21 +26,21 @@ use smallvec::SmallVec;
 use std::fmt;
 use sync::{AtomicU32, AtomicUsize, Gate, Ordering, PAUSES, fence, pause, spin_loop};
 
-/// How often a stripe is looked at before its waiter sleeps.
+/// Number of attempts on a stripe before the waiter sleeps.
 const SPINS: u32 = if cfg!(alluvium_model_check) { 1 } else { 64 };
 
-/// The word of a stripe: free; or the mode of its holders in the upper bits and how many there are
-/// in the others.
+/// State of a stripe: free, or the mode of its holders in the upper bits and their number in the
+/// lower bits.
 const FREE: u32 = 0;
 const COUNT: u32 = (1 << 24) - 1;
 const READERS: u32 = 1 << 24;
 const BLIND: u32 = 2 << 24;
 const OWNER: u32 = 3 << 24;
-/// A thread waits for the stripe in a mode that its holders exclude: threads that could join the
-/// holders wait until they have released it.
+/// Set while a thread waits in a mode that conflicts with the holders. Threads that could join the
+/// holders then wait until the stripe is released.
 const IS_WANTED: u32 = 1 << 31;
 
-/// How a key is locked.
+/// Mode of a key lock, and which modes are compatible.
 ///
 /// | | shared | blind | exclusive |
 /// |---|---|---|---|
@@ -49,17 +49,17 @@ const IS_WANTED: u32 = 1 << 31;
 /// | **exclusive** | waits | waits | waits |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LockMode {
-    /// The key is read. Others may read it; none may write to it.
+    /// The key is read. Other readers may share the lock; writers wait.
     Shared,
-    /// The key is written to without having been read. Others may do the same: the write that is
-    /// committed later holds.
+    /// The key is written without having been read. Other blind writers may share the lock; the
+    /// write that is committed last wins.
     Blind,
-    /// The key is read and written to. Others do neither.
+    /// The key is read and written. All others wait.
     Exclusive,
 }
 
 impl LockMode {
-    /// The mode of a stripe's holders in its word, without their number.
+    /// Returns the bits of the mode in the state of a stripe.
     fn holder(self) -> u32 {
         match self {
             LockMode::Shared => READERS,
@@ -68,30 +68,30 @@ impl LockMode {
         }
     }
 
-    /// The mode that allows what both allow.
+    /// Returns the weakest mode that covers both modes.
     fn with(self, other: LockMode) -> LockMode {
         match self == other {
             true => self,
-            // To read and to write is to have the key alone.
+            // Reading and writing a key requires an exclusive lock.
             false => LockMode::Exclusive,
         }
     }
 }
 
-/// Few stand in the value itself: sets are moved.
+/// A few stripes are stored inline, because sets are moved.
 type Stripes = SmallVec<[(u32, LockMode); FEW]>;
 const FEW: usize = 4;
 
-/// The keys that a thread wants to lock, all at once.
+/// A set of keys to be locked together.
 #[derive(Debug, Default)]
 pub struct LockSet {
-    /// Hashes of keys. The table makes stripes of them.
+    /// Hashes of the keys, which the table maps to stripes.
     keys: SmallVec<[(u64, LockMode); FEW]>,
     everything: Option<LockMode>,
 }
 
 impl LockSet {
-    /// Returns an empty set with space for a number of keys.
+    /// Returns an empty set with space for `keys` keys.
     ///
     /// ```
     /// use alluvium::{LockMode, LockSet};
@@ -110,13 +110,13 @@ impl LockSet {
         set
     }
 
-    /// Adds a key of a space. Equal keys of different spaces are different keys.
+    /// Adds a key of a space. Equal keys of different spaces are distinct.
     #[inline]
     pub fn key(&mut self, space: u64, key: &[u8], mode: LockMode) {
         self.keys.push((seeded(space, key), mode));
     }
 
-    /// Adds all keys of all spaces: what a write to a range needs.
+    /// Adds all keys of all spaces, as a range write requires.
     pub fn everything(&mut self, mode: LockMode) {
         self.everything = Some(self.everything.map_or(mode, |before| before.with(mode)));
     }
@@ -128,7 +128,7 @@ impl LockSet {
         self.keys.is_empty() && self.everything.is_none()
     }
 
-    /// Each stripe once, in order, in a mode that is as strong as all that were asked for.
+    /// Returns the stripes in order, each once with the strongest requested mode.
     #[inline]
     fn into_stripes(self, count: u32) -> Stripes {
         let mut stripes = Stripes::new();
@@ -156,10 +156,10 @@ impl LockSet {
     }
 }
 
-/// Locks of keys in a fixed number of stripes, four bytes each.
+/// A table of key locks with a fixed number of stripes, four bytes each.
 ///
-/// Locks order threads of one process; they are not stored. A thread takes all locks that it needs
-/// in one call: a second call while it holds locks may wait for itself.
+/// The locks order threads of one process and are not persistent. A thread must acquire all its
+/// locks in one call: a second call while it holds locks may deadlock with itself.
 ///
 /// ```
 /// use alluvium::{LockMode, LockSet, LockTable};
@@ -173,7 +173,7 @@ impl LockSet {
 /// ```
 pub struct LockTable {
     stripes: Box<[AtomicU32]>,
-    /// How many threads sleep until a stripe is released.
+    /// Number of threads that sleep until a stripe is released.
     sleepers: AtomicUsize,
     gate: Gate,
 }
@@ -186,22 +186,22 @@ impl fmt::Debug for LockTable {
     }
 }
 
-/// Locks that a thread holds until it drops them.
+/// Locks that are held until this is dropped.
 #[derive(Debug)]
 #[must_use = "the locks are released when this is dropped"]
 pub struct HeldLocks<'t> {
     table: &'t LockTable,
-    /// The stripes of its set, in order, and how many of them it has taken.
+    /// The stripes of the set, in order, and the number of those acquired.
     stripes: Stripes,
     taken: usize,
 }
 
 impl LockTable {
-    /// Returns a table with a number of stripes. Two sets of 64 keys meet in one of 65,536 stripes
-    /// once in sixteen times.
+    /// Returns a table with `stripes` stripes. With 65,536 stripes two sets of 64 keys collide with
+    /// a probability of one in sixteen.
     ///
     /// # Panics
-    /// When `stripes` is zero or above 16 million.
+    /// If `stripes` is zero or above 16 million.
     #[must_use]
     pub fn new(stripes: usize) -> LockTable {
         assert!(
@@ -215,9 +215,9 @@ impl LockTable {
         }
     }
 
-    /// Waits for all locks of a set, and takes them.
+    /// Acquires all locks of a set, waiting as long as necessary.
     pub fn lock(&self, set: LockSet) -> HeldLocks<'_> {
-        // The locks taken so far are released if a later step panics.
+        // If a later step panics, dropping this releases the locks acquired so far.
         let mut held = HeldLocks {
             table: self,
             stripes: set.into_stripes(self.stripes.len() as u32),
@@ -239,8 +239,8 @@ impl LockTable {
                 return;
             }
         }
-        // A writer that wakes a sleeper pays for it, each time: locks that are taken in quick succession
-        // are waited for without.
+        // Waking a sleeper costs the releasing thread, so locks that are released quickly are
+        // polled instead.
         for turn in 0..PAUSES {
             pause(turn);
             if try_acquire(word, mode) {
@@ -250,9 +250,9 @@ impl LockTable {
         self.sleep(word, mode);
     }
 
-    /// Waits until a stripe can be had. The thread counts itself, then looks at the stripe; a
-    /// thread that releases the stripe changes it, then looks for sleepers: one of the two sees the
-    /// other (A4).
+    /// Sleeps until the stripe can be acquired. The sleeper increments the counter and then tries
+    /// the stripe; a releasing thread changes the stripe and then reads the counter. One of the two
+    /// sees the other (A4).
     #[cold]
     fn sleep(&self, word: &AtomicU32, mode: LockMode) {
         self.sleepers.fetch_add(1, Ordering::SeqCst);
@@ -264,7 +264,7 @@ impl LockTable {
         self.sleepers.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Wakes the sleepers, which look again.
+    /// Wakes the sleepers, which try again.
     fn wake(&self) {
         fence(Ordering::SeqCst);
         if self.sleepers.load(Ordering::Relaxed) > 0 {
@@ -278,12 +278,12 @@ fn release(word: &AtomicU32) {
         0 | 1 => FREE,
         _ => old - 1,
     };
-    // It never fails: the function always has an answer.
+    // The update cannot fail, because the function always returns a value.
     let _ = word.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |old| Some(without_one(old)));
 }
 
-/// Marks a stripe as wanted by a thread that its holders exclude, so that holders who come and go
-/// do not keep the stripe for ever.
+/// Marks a stripe as wanted by a thread that conflicts with its holders, so that a sequence of
+/// overlapping holders cannot starve it.
 fn want(word: &AtomicU32, mode: LockMode) {
     let next = |old: u32| {
         let held = old & !IS_WANTED;
@@ -293,13 +293,13 @@ fn want(word: &AtomicU32, mode: LockMode) {
     let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
 }
 
-/// Takes a stripe if it is free, or held in a mode that is shared while no thread waits for it in
-/// another. Returns whether it was taken.
+/// Tries to acquire a stripe: it must be free, or held in the same shareable mode while no thread
+/// waits in a conflicting one.
 fn try_acquire(word: &AtomicU32, mode: LockMode) -> bool {
     let next = |old: u32| {
         let holder = mode.holder();
         match old & !IS_WANTED {
-            // A thread that wants it, and was not quick enough, still does.
+            // A waiter that lost the race still wants the stripe.
             FREE => Some(holder | 1 | old & IS_WANTED),
             held if mode != LockMode::Exclusive && held & !COUNT == holder && old & IS_WANTED == 0 => {
                 Some(old + 1)

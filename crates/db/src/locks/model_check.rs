@@ -5,13 +5,13 @@
 //!     cargo test --release -p alluvium --lib model_check
 //! ```
 //!
-//! A wake-up that is lost is planted once, and the checker must find it.
+//! One lost wake-up is injected, and the checker must find it.
 
 use super::sync::{AtomicUsize, Ordering};
 use super::{LockMode, LockSet, LockTable};
 use std::sync::Arc;
 
-/// Three threads meet at two stripes in all modes.
+/// Three threads contend for two stripes in all modes.
 fn story(is_deaf: bool) {
     let table = Arc::new(LockTable::new(2));
     let inside = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);

@@ -1,4 +1,4 @@
-//! What the lock table waits with: the real thing, or the model checker's.
+//! Synchronisation primitives of the lock table: real ones, or those of the model checker.
 
 #[cfg(not(alluvium_model_check))]
 mod real {
@@ -7,13 +7,13 @@ mod real {
     pub(crate) use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
     use std::time::Duration;
 
-    /// How often a waiter gives its processor away before it sleeps until it is woken: first to
-    /// others that are ready, then for a moment.
+    /// Number of pauses of a waiter before it sleeps until woken: first it yields the processor,
+    /// then it naps.
     const YIELDS: u32 = 16;
     pub(crate) const PAUSES: u32 = YIELDS + 8;
     const NAP: Duration = Duration::from_micros(50);
 
-    /// Gives the processor away, for the time of one look at a lock.
+    /// Gives up the processor between two attempts on a lock.
     pub(crate) fn pause(turn: u32) {
         if turn < YIELDS {
             std::thread::yield_now();
@@ -22,7 +22,7 @@ mod real {
         }
     }
 
-    /// Where threads sleep until something has changed.
+    /// Threads sleep here until the state changes.
     #[derive(Debug, Default)]
     pub(crate) struct Gate {
         lock: Mutex<()>,
@@ -30,7 +30,7 @@ mod real {
     }
 
     impl Gate {
-        /// Sleeps between two looks, until `is_done`.
+        /// Sleeps until `is_done` returns true; checks it after each wake-up.
         pub(crate) fn wait_until(&self, mut is_done: impl FnMut() -> bool) {
             let mut lock = self.lock.lock();
             while !is_done() {
@@ -38,7 +38,7 @@ mod real {
             }
         }
 
-        /// Has every sleeper look again.
+        /// Wakes every sleeper.
         pub(crate) fn open(&self) {
             drop(self.lock.lock());
             self.changed.notify_all();
@@ -53,12 +53,12 @@ mod checked {
     pub(crate) use shuttle::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
     use shuttle::sync::{Condvar, Mutex};
 
-    /// Under the checker a waiter sleeps at once.
+    /// Under the checker waiters sleep at once.
     pub(crate) const PAUSES: u32 = 0;
 
     pub(crate) fn pause(_turn: u32) {}
 
-    /// The checker runs everything in one order, so that a fence has nothing to do.
+    /// The checker is sequentially consistent, so a fence does nothing.
     pub(crate) fn fence(_: Ordering) {}
 
     #[derive(Debug, Default)]
@@ -84,7 +84,7 @@ mod checked {
             self.changed.notify_all();
         }
 
-        /// Plants the mistake of a lost wake-up.
+        /// Injects a lost wake-up.
         pub(crate) fn turn_deaf(&self) {
             self.is_deaf.store(true, Ordering::Relaxed);
         }

@@ -1,4 +1,4 @@
-//! What the manifest of data files leads to, whether or not the store is open.
+//! Traversal of all data that the manifest references, for open and closed stores.
 
 use super::{Entry, Manifest, read};
 use crate::format;
@@ -15,31 +15,31 @@ use alluvium_trees::tiered::{self, Checked, Findings, Lost, Salvage};
 use alluvium_trees::{levels, map, paged};
 use std::sync::Arc;
 
-/// What is damaged of what an opening needs.
+/// Damage to the data that opening a store requires.
 #[derive(Debug, Default)]
 pub(crate) struct Surveyed {
-    /// Of the tree, if there is one.
+    /// Damage of the tree, if any.
     pub(crate) tree: Option<Salvage>,
-    /// Keyspaces of a map that cannot be read: it is given up.
+    /// Keyspaces of a map that cannot be read and is abandoned.
     pub(crate) map: Vec<Lost>,
-    /// Keyspaces of levels whose runs cannot all be opened: they are given up.
+    /// Keyspaces of levels with runs that cannot be opened; they are abandoned.
     pub(crate) levels: Vec<Lost>,
-    /// Keyspaces of a hashed structure of which it is not known which runs there are: they are
-    /// given up.
+    /// Keyspaces of a hashed structure whose list of runs cannot be read; they are abandoned.
     pub(crate) hashed: Vec<Lost>,
-    /// What keyspaces of a hashed structure lose with runs that cannot be opened.
+    /// Data that keyspaces of a hashed structure lose with runs that cannot be opened.
     pub(crate) hashed_runs: Vec<Lost>,
-    /// How many routing filters of a hashed structure cannot be opened: it does without them.
+    /// Number of routing filters of a hashed structure that cannot be opened; it works without
+    /// them.
     pub(crate) hashed_filters: u64,
-    /// Whether no page can be read, of those that are written in place: they are given up. They
-    /// are looked at when they are opened.
+    /// Whether none of the pages that are updated in place can be read; they are abandoned.
+    /// Determined when they are opened.
     pub(crate) has_lost_pages: bool,
-    /// The extents that what is sound needs.
+    /// Extents that the intact data uses.
     pub(crate) reached: Vec<Reached>,
 }
 
-/// Every extent that a payload leads to, with its references and live bytes: what the extent map
-/// says, found without it.
+/// Returns every extent that a payload references, with its references and live bytes. This is the
+/// contents of the extent map, computed without it.
 pub(crate) fn reached(files: Files<'_>, payload: &[u8]) -> Result<Vec<Reached>> {
     let (manifest, nodes) = read(files, payload, Purpose::Recovery)?;
     let mut all = blob::reached(nodes, []);
@@ -49,7 +49,7 @@ pub(crate) fn reached(files: Files<'_>, payload: &[u8]) -> Result<Vec<Reached>> 
     Ok(in_order(all))
 }
 
-/// Looks for damage to what a payload leads to, and changes nothing.
+/// Searches the referenced data for damage, and changes nothing.
 pub(crate) fn survey(files: Files<'_>, payload: &[u8]) -> Result<Surveyed> {
     let (manifest, nodes) = read(files, payload, Purpose::Recovery)?;
     let mut surveyed = Surveyed::default();
@@ -66,12 +66,12 @@ pub(crate) fn survey(files: Files<'_>, payload: &[u8]) -> Result<Surveyed> {
     Ok(surveyed)
 }
 
-/// Says what is lost with a dictionary that keeps its records as a whole.
+/// Reports the loss of a dictionary that can only be opened as a whole.
 pub(crate) fn lost(manifest: &Manifest, entry: &Entry, error: &Error) -> Vec<Lost> {
     of_each(manifest, entry, &format!("all but the newest writes ({error})"))
 }
 
-/// Says that of each keyspace of a dictionary the same is lost.
+/// Reports the same loss for each keyspace of a dictionary.
 fn of_each(manifest: &Manifest, entry: &Entry, what: &str) -> Vec<Lost> {
     let own = manifest.keyspaces.iter().filter(|(_, id)| **id == entry.id);
     let lost = own.map(|(&keyspace, _)| Lost {
@@ -81,9 +81,9 @@ fn of_each(manifest: &Manifest, entry: &Entry, what: &str) -> Vec<Lost> {
     lost.collect()
 }
 
-/// Checks what a payload leads to, in data files that are not written meanwhile, and in files
-/// beside them in their first `directory`; `live_bytes` is how much there is, about. `tell` may end
-/// it by failing.
+/// Checks the data that a payload references, in data files that are not written concurrently and
+/// in other files of their first `directory`. `live_bytes` is the approximate amount. `tell` can
+/// abort the check by returning an error.
 pub(crate) fn check(
     files: Files<'_>,
     directory: &Arc<dyn Directory>,
@@ -119,8 +119,7 @@ fn known(entry: &Entry) -> Result<Structure> {
     Structure::of(entry.kind).ok_or_else(|| unknown(entry))
 }
 
-/// The error for a dictionary of a kind that this version does not know, where the names of
-/// keyspaces cannot be read.
+/// Returns the error for a dictionary of an unknown kind when keyspace names cannot be read.
 fn unknown(entry: &Entry) -> Error {
     let file = format!("the manifest's dictionary {}", entry.id);
     Error::NewerFormat {
@@ -130,17 +129,17 @@ fn unknown(entry: &Entry) -> Error {
     }
 }
 
-/// Functions that tell how far a check has come.
+/// Reports the progress of a check.
 type Tell<'t> = dyn FnMut(Checked) -> Result<()> + 't;
 
-/// Checks what a root leads to, which has some live bytes.
+/// Checks the data that a root references, which has a number of live bytes.
 type Check = fn(Files<'_>, &Arc<dyn Directory>, &[u8], u64, &mut Tell<'_>) -> Result<Findings>;
 
-/// What can be asked of a structure's root, whether or not the store is open.
+/// Operations on the root of a structure, for open and closed stores.
 struct Roots {
-    /// Returns every extent that it leads to.
+    /// Returns every extent that the root references.
     reached: fn(Files<'_>, &[u8]) -> Result<Vec<Reached>>,
-    /// Looks for damage, and returns the extents that what is sound needs.
+    /// Searches for damage, and returns the extents of the intact data.
     survey: fn(Files<'_>, &Manifest, &Entry, &mut Surveyed) -> Result<Vec<Reached>>,
     check: Check,
 }
@@ -165,13 +164,13 @@ fn of(structure: Structure) -> Roots {
             survey: survey_hashed,
             check: |files, _, root, live_bytes, tell| hashed::check_files(files, root, live_bytes, tell),
         },
-        // Their file is beside the extents, and is opened for a survey.
+        // Pages are stored in a separate file, which is opened for a survey.
         Structure::Paged => Roots {
             reached: |_, _| Ok(Vec::new()),
             survey: |_, _, _, _| Ok(Vec::new()),
             check: |_, directory, root, _, _| paged::check_files(directory, root),
         },
-        // What there was is gone in any case.
+        // The data is lost at every closing.
         Structure::Volatile => Roots {
             survey: |_, _, _, _| Ok(Vec::new()),
             ..of(Structure::Map)
@@ -215,7 +214,7 @@ fn survey_hashed(
     or_lost(survey, manifest, entry, &mut surveyed.hashed)
 }
 
-/// Where the root is damaged, a dictionary is lost as a whole.
+/// Treats a dictionary with a damaged root as lost.
 fn or_lost(
     reached: Result<Vec<Reached>>,
     manifest: &Manifest,

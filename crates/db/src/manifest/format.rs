@@ -1,7 +1,7 @@
-//! The bytes of the manifest, version 3. All integers little-endian; a *varint* is LEB128 of at
-//! most 10 bytes.
+//! The encoding of the manifest, version 3. All integers are little-endian; a *varint* is LEB128 of
+//! at most 10 bytes.
 //!
-//! The superblock's payload; it is empty before the first checkpoint:
+//! The superblock's payload, which is empty before the first checkpoint:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -27,10 +27,10 @@
 //!                   sequence (varint), length of its record (varint), record, as in the log
 //! ```
 //!
-//! Version 2 ends before the time, version 1 before the records of the catalog. Both are read.
+//! Version 2 ends before the time, version 1 before the records of the catalog. Both can be read.
 //!
-//! Number 0 is the catalog, which is in dictionary 0; the last of 32 bits is no keyspace's number.
-//! Kinds are those of the catalog's records: `crates/db/src/structure.rs` lists them.
+//! Number 0 is the catalog, which is in dictionary 0; the largest 32-bit number is not used for a
+//! keyspace. Kinds are those of the catalog's records, listed in `crates/db/src/structure.rs`.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use crate::format::{CATALOG, KeyspaceId};
@@ -45,47 +45,47 @@ const FIRST_VERSION: u8 = 1;
 const HERE: u8 = 0;
 const APART: u8 = 1;
 
-/// A dictionary of a store.
+/// Entry of a dictionary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its number.
+    /// Number of the dictionary.
     pub id: DictionaryId,
-    /// What it is.
+    /// Kind of the structure.
     pub kind: u8,
-    /// What it is opened from.
+    /// Root that the structure is opened from.
     pub root: Vec<u8>,
 }
 
-/// The dictionaries of a store, and what each keeps.
+/// The dictionaries of a store and their keyspaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Manifest {
-    /// The dictionaries, by their numbers.
+    /// The dictionaries, sorted by number.
     pub dictionaries: Vec<Entry>,
-    /// Which dictionary keeps a keyspace. Number 0 keeps those that are not listed.
+    /// Dictionary of each keyspace. Keyspaces that are not listed are in dictionary 0.
     pub keyspaces: BTreeMap<KeyspaceId, DictionaryId>,
-    /// A second copy of the catalog's records, which are in dictionary 0; none of a manifest of
-    /// version 1.
+    /// A copy of the catalog's records, which are in dictionary 0; `None` in a manifest of version
+    /// 1.
     pub catalog: Option<BTreeMap<Vec<u8>, Vec<u8>>>,
-    /// The latest time that readers have read by, in milliseconds since 1970; it is kept where the
-    /// catalog's records are.
+    /// Latest clock time of any reader, in milliseconds since 1970; stored together with the
+    /// catalog's records.
     pub time_ms: u64,
-    /// The dictionaries that have not taken all that is before the cut.
+    /// Dictionaries that lack some of the commits before the cut.
     pub behind: BTreeMap<DictionaryId, Behind>,
 }
 
-/// What a dictionary has not taken of what was committed before a cut.
+/// Writes before a cut that a dictionary has not received.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Behind {
-    /// The last commit that it holds.
+    /// Sequence number of the last commit that the dictionary holds.
     pub cut: u64,
-    /// How many writes it has not taken.
+    /// Number of missing writes.
     pub count: u64,
-    /// Their bytes.
+    /// Encoded writes.
     pub writes: Vec<u8>,
 }
 
 impl Behind {
-    /// Nothing of a dictionary that holds every commit up to `cut`.
+    /// Returns an empty list for a dictionary that holds every commit up to `cut`.
     #[must_use]
     pub fn new(cut: u64) -> Behind {
         Behind {
@@ -94,7 +94,7 @@ impl Behind {
         }
     }
 
-    /// Adds a write, as a record of the log has it.
+    /// Appends a write in the encoding of a log record.
     pub fn push(&mut self, sequence: u64, record: &[u8]) {
         Writer::new(&mut self.writes)
             .varint(sequence)
@@ -103,7 +103,7 @@ impl Behind {
         self.count += 1;
     }
 
-    /// Each write, with its sequence; what is wrong with the first that cannot be read.
+    /// Returns each write with its sequence number; ends with an error if one cannot be decoded.
     pub fn each(&self) -> impl Iterator<Item = std::result::Result<(u64, &[u8]), String>> {
         let mut reader = Reader::new(&self.writes);
         let mut one = move || {
@@ -115,17 +115,17 @@ impl Behind {
     }
 }
 
-/// What a superblock's payload says.
+/// Decoded payload of a superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
     /// The manifest itself.
     Here(Manifest),
-    /// Where it is.
+    /// Location of the manifest.
     Apart(ValuePointer),
 }
 
 impl Payload {
-    /// Returns the payload's bytes.
+    /// Encodes the payload.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
@@ -142,7 +142,7 @@ impl Payload {
         out
     }
 
-    /// Reads a payload that is not empty.
+    /// Decodes a payload that is not empty.
     ///
     /// # Errors
     /// [`Error::Corrupt`] or [`Error::NewerFormat`] at `place`.
@@ -176,7 +176,7 @@ impl Payload {
 }
 
 impl Manifest {
-    /// Returns the manifest's bytes.
+    /// Encodes the manifest.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
@@ -215,7 +215,7 @@ impl Manifest {
         out
     }
 
-    /// Reads a manifest. Every keyspace in it has a dictionary that is in it.
+    /// Decodes a manifest and checks that it lists the dictionary of every keyspace.
     ///
     /// # Errors
     /// [`Error::Corrupt`] at `place`.
@@ -237,7 +237,7 @@ impl Manifest {
         }
     }
 
-    /// Returns the dictionary of a number.
+    /// Returns the dictionary with a number.
     #[must_use]
     pub fn entry(&self, id: DictionaryId) -> Option<&Entry> {
         let found = self.dictionaries.binary_search_by_key(&id, |entry| entry.id);
@@ -245,11 +245,11 @@ impl Manifest {
     }
 }
 
-/// Reads a manifest; none when its numbers do not ascend.
+/// Decodes a manifest; `None` if its numbers do not ascend.
 fn read(reader: &mut Reader<'_>) -> std::result::Result<Option<Manifest>, Truncated> {
     let mut manifest = Manifest::default();
     let mut sound = true;
-    // A count that is not true ends at the last byte: each item takes some.
+    // A wrong count ends at the last byte, because each item has at least one byte.
     for _ in 0..reader.varint()? {
         let id = reader.varint()?;
         let kind = reader.u8()?;
@@ -266,7 +266,8 @@ fn read(reader: &mut Reader<'_>) -> std::result::Result<Option<Manifest>, Trunca
         let (keyspace, id) = (reader.varint()?, reader.varint()?);
         let last = manifest.keyspaces.last_key_value();
         sound &= last.is_none_or(|(last, _)| u64::from(*last) < keyspace);
-        // Dictionary 0 keeps the catalog, and a range of keys ends where the next number begins.
+        // Dictionary 0 holds the catalog, and the key range of a keyspace ends at the next number's
+        // prefix.
         sound &= keyspace > u64::from(CATALOG) && keyspace < u64::from(KeyspaceId::MAX);
         sound &= id <= u64::from(DictionaryId::MAX);
         manifest
@@ -300,7 +301,7 @@ fn read(reader: &mut Reader<'_>) -> std::result::Result<Option<Manifest>, Trunca
     Ok(sound.then_some(manifest))
 }
 
-/// Bytes behind their length.
+/// Decodes bytes that are preceded by their length.
 fn part(reader: &mut Reader<'_>) -> std::result::Result<Vec<u8>, Truncated> {
     let len = usize::try_from(reader.varint()?).unwrap_or(usize::MAX);
     Ok(reader.take(len)?.to_vec())
@@ -387,7 +388,7 @@ mod tests {
     #[test]
     fn a_manifest_that_is_cut_or_out_of_order_is_refused() {
         for len in 0..BYTES.len() {
-            // Where the copy of the catalog begins version 1 ends, and behind it version 2.
+            // Version 1 ends where the copy of the catalog begins, and version 2 after it.
             let is_earlier = len == FIRST.len() || len == SECOND.len();
             assert_eq!(decode(&BYTES[..len]).is_err(), !is_earlier, "{len} bytes");
         }

@@ -1,20 +1,20 @@
-//! The durable list of dictionaries, which the superblock names.
+//! The durable list of dictionaries, which the superblock references.
 //!
-//! *Knows*: which dictionaries there are, of what kind, what each is opened from, and which
-//! keyspaces it keeps; how that is kept at a checkpoint: in the superblock's payload while it fits
-//! there, in nodes of its own otherwise.
+//! *Knows*: the dictionaries with their kinds and roots, the keyspaces of each, and how the list is
+//! stored at a checkpoint: in the superblock's payload if it fits, otherwise in separate nodes.
 //!
-//! *Does not know*: what a root means; when a checkpoint is due.
+//! *Does not know*: the meaning of a root; when a checkpoint is due.
 //!
-//! *Read in this order*: `format.rs`, this file, `files.rs` (what the manifest of data files leads
-//! to).
+//! *Read in this order*: `format.rs`, this file, `files.rs` (the data that the manifest of data
+//! files references).
 //!
 //! Invariants:
 //!
-//! - **M1** A manifest is of one cut: every dictionary in it holds the commits up to the
-//!   superblock's cut, and none above. The manifest itself has what a dictionary that is
-//!   behind has not taken.
-//! - **M2** A dictionary names no superblock: it hands out a root, and is opened from one.
+//! - **M1** A manifest describes one cut: every dictionary in it holds all commits up to the
+//!   superblock's cut, and none above. The manifest itself stores the writes that a lagging
+//!   dictionary has not received.
+//! - **M2** A dictionary does not depend on the superblock: it returns a root, and is opened from
+//!   one.
 
 pub(crate) mod files;
 pub mod format;
@@ -31,15 +31,15 @@ use alluvium_storage::{NodePointer, Place, Result, Structure};
 use format::Payload;
 use parking_lot::Mutex;
 
-/// Keeps the manifest of an open store.
+/// Maintains the manifest of an open store.
 #[derive(Debug, Default)]
 pub(crate) struct Keeper {
-    /// Where the newest one is, if it is too long for the superblock.
+    /// Location of the newest manifest, if it does not fit into the superblock.
     apart: Mutex<Option<Blob>>,
 }
 
 impl Keeper {
-    /// Reads the manifest of a store's durable generation.
+    /// Reads the manifest of the durable generation.
     pub(crate) fn open(store: &Store) -> Result<(Keeper, Manifest)> {
         let payload = store.superblock().payload;
         let (manifest, apart) = match decode(&payload, Files::of(store))? {
@@ -54,9 +54,9 @@ impl Keeper {
         Ok((Keeper { apart }, manifest))
     }
 
-    /// Returns the payload of a superblock that names `manifest`. What it needs is written, and
-    /// what the manifest before needed is given up: the extents are cut before anything else
-    /// changes.
+    /// Returns the payload of a superblock that references `manifest`. Writes separate nodes if
+    /// necessary and releases those of the previous manifest: the caller must cut the extents
+    /// before any other change.
     pub(crate) fn keep(&self, store: &Store, manifest: Manifest) -> Result<Vec<u8>> {
         let here = Payload::Here(manifest);
         let mut payload = here.encode();
@@ -75,7 +75,7 @@ impl Keeper {
         Ok(payload)
     }
 
-    /// The extents that hold the newest manifest, if it is too long for the superblock.
+    /// Returns the extents of the newest manifest, if it does not fit into the superblock.
     pub(crate) fn extents(&self) -> Vec<Extent> {
         let apart = self.apart.lock();
         apart
@@ -84,7 +84,7 @@ impl Keeper {
     }
 }
 
-/// What a payload says; none of a store that no checkpoint was made of yet.
+/// Decodes a payload; `None` before the first checkpoint of a store.
 fn decode(payload: &[u8], files: Files<'_>) -> Result<Option<Payload>> {
     if payload.is_empty() {
         return Ok(None);
@@ -93,7 +93,7 @@ fn decode(payload: &[u8], files: Files<'_>) -> Result<Option<Payload>> {
     Payload::decode(payload, &place, files.page_size).map(Some)
 }
 
-/// Reads the manifest that a payload names, and says which nodes hold it.
+/// Reads the manifest that a payload references. Also returns the nodes that store it.
 pub(crate) fn read(
     files: Files<'_>,
     payload: &[u8],
@@ -132,7 +132,8 @@ mod tests {
     fn a_manifest_of_any_length_is_read_back_and_its_extents_are_given_up_in_the_end() {
         let directory = Arc::new(MemoryDirectory::new());
         let mut store = Store::create(directory.clone(), &StoreOptions::default(), b"").unwrap();
-        // The longest that fits the superblock, the first that does not, and one of many nodes.
+        // The longest manifest that fits into the superblock, the shortest that does not, and one
+        // of many nodes.
         let overhead = Payload::Here(manifest(3000)).encode().len() - 3000;
         let most = MAX_PAYLOAD - overhead;
         for root in [54, most, most + 1, 3 << 20, most, 2 << 20, 0] {

@@ -1,39 +1,39 @@
-//! How many operations took how long: counts below bounds that never change, so that two of them
-//! can be subtracted.
+//! Latency distributions as cumulative counts. The bucket bounds are fixed, so that two
+//! distributions can be subtracted.
 
-/// Bounds for each doubling of a time.
+/// Buckets per doubling of the latency.
 const STEPS: usize = 4;
-/// Doublings that are told apart, from the first bound on.
+/// Number of doublings covered, starting at the first bound.
 const DOUBLINGS: usize = 27;
 const BOUNDS: usize = STEPS * DOUBLINGS + 1;
-/// The first bound, in nanoseconds.
+/// Lowest bound, in nanoseconds.
 const FIRST_NS: u64 = 128;
-/// What each step of a doubling multiplies by, in 65,536ths: the fourth roots of two, of four and
-/// of eight.
+/// Factors of the bounds within a doubling, in 65,536ths: 1 and the fourth roots of two, four and
+/// eight.
 const ROOTS: [u64; STEPS] = [65_536, 77_936, 92_682, 110_218];
 
 const _: () = assert!(FIRST_NS << DOUBLINGS < u64::MAX >> 17, "a bound and its root fit");
 
-/// How long operations of one kind took, as far as they were timed: how many took no longer than
-/// each of some bounds.
+/// Latency distribution of one kind of operation: the number of timed operations that took no
+/// longer than each of a set of bounds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Distribution {
-    /// One more than there are bounds; empty before the first operation.
+    /// One count for each bound and one for longer operations; empty before the first operation.
     counts: Vec<u64>,
     sum_ns: f64,
 }
 
-/// How long what users ask for took, by kind, as in [`Latencies`](crate::Latencies).
+/// Latency distributions of user operations, by kind, as in [`Latencies`](crate::Latencies).
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Distributions {
-    /// Gets, one in 64.
+    /// Gets; one in 64 is timed.
     pub get: Distribution,
-    /// Batches of gets, one in 64.
+    /// Gets of several keys; one in 64 is timed.
     pub multi_get: Distribution,
-    /// Commits that do not wait for a sync, one in 64.
+    /// Commits that do not wait for a sync; one in 64 is timed.
     pub commit: Distribution,
-    /// Commits at [`Durability::Disk`](crate::Durability::Disk), every one.
+    /// Commits at [`Durability::Disk`](crate::Durability::Disk); all are timed.
     pub durable_commit: Distribution,
 }
 
@@ -46,7 +46,7 @@ impl Distribution {
         if self.counts.is_empty() {
             self.counts = vec![0; BOUNDS + 1];
         }
-        // The first bound that is not below.
+        // Finds the first bound that is not below the latency.
         let (mut low, mut high) = (0, BOUNDS);
         while low < high {
             let middle = low.midpoint(high);
@@ -60,21 +60,21 @@ impl Distribution {
         self.sum_ns += ns as f64 * count as f64;
     }
 
-    /// Returns how many operations were timed.
+    /// Returns the number of timed operations.
     #[must_use]
     pub fn timed(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// Returns how long all of them took together, in nanoseconds.
+    /// Returns the total time of all timed operations, in nanoseconds.
     #[must_use]
     pub fn sum_ns(&self) -> f64 {
         self.sum_ns
     }
 
-    /// Each bound, in nanoseconds, and how many operations took no longer. Both ascend; longer ones
-    /// than the last bound are only in [`Distribution::timed`]. The bounds are the same always,
-    /// four for each doubling.
+    /// Returns each bound in nanoseconds with the number of operations that took no longer. Both
+    /// ascend. Operations beyond the last bound are counted in [`Distribution::timed`] only. The
+    /// bounds never change; there are four for each doubling.
     pub fn cumulative(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let mut sum = 0;
         (0..BOUNDS).map(move |index| {
@@ -83,7 +83,7 @@ impl Distribution {
         })
     }
 
-    /// Returns what was added since an earlier one of the same store.
+    /// Returns the difference to an earlier distribution of the same store.
     #[must_use]
     pub fn since(&self, earlier: &Distribution) -> Distribution {
         let before = |index| earlier.counts.get(index).copied().unwrap_or(0);
@@ -96,7 +96,7 @@ impl Distribution {
         }
     }
 
-    /// Both together.
+    /// Returns the sum of two distributions.
     #[must_use]
     pub fn with(&self, other: &Distribution) -> Distribution {
         let count = |of: &Distribution, index| of.counts.get(index).copied().unwrap_or(0);
@@ -109,8 +109,8 @@ impl Distribution {
         }
     }
 
-    /// Returns the time that this share of the operations did not exceed, in nanoseconds, within a
-    /// tenth; none if nothing was timed.
+    /// Returns the latency in nanoseconds that this share of the operations did not exceed, with an
+    /// error of at most a tenth; `None` if nothing was timed.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();

@@ -12,7 +12,7 @@ fn unit(of: Quantity) -> Unit {
 }
 
 impl Forecast {
-    /// Returns the numbers of now as figures, named `forecast.`, the quantity, and `p10`,
+    /// Returns the current forecast as figures named `forecast.`, the quantity, and `p10`,
     /// `predicted`, `p90` or `measured`.
     #[must_use]
     pub fn list(&self) -> Vec<Figure> {

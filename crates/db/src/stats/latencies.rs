@@ -1,8 +1,8 @@
-//! How long operations took: a sample of them, in histograms that are always on.
+//! Latencies of operations, sampled in histograms that are always enabled.
 //!
-//! One operation in about 64 is timed, at intervals that are drawn, so that no rhythm of the
-//! program falls in with them. Each thread records in one of a few histograms of a kind, whose sum
-//! is told. A histogram is made when the first operation of its kind is recorded in it, and takes
+//! About one operation in 64 is timed. The intervals are random, so that they cannot correlate with
+//! a rhythm of the program. Each thread records in one of a few histograms per kind; statistics
+//! report their sum. A histogram is allocated when it records its first operation, and occupies
 //! about 16 KiB.
 
 use super::distribution::{Distribution, Distributions};
@@ -14,49 +14,49 @@ use std::cell::Cell;
 use std::fmt;
 use std::time::Instant;
 
-/// Every how many operations one is timed, on the average.
+/// Average interval between timed operations.
 const SAMPLED: u32 = 64;
 
-/// Histograms of one kind.
+/// Number of histograms per kind.
 const SHARDS: usize = 4;
 
-/// The longest time that is told apart from longer ones, in nanoseconds.
+/// Longest latency that a histogram resolves, in nanoseconds.
 const LONGEST_NS: u64 = 1_000_000_000_000;
 
-/// Digits of a time that are kept.
+/// Significant digits of a latency.
 const DIGITS: u8 = 2;
 
-/// How long operations of one kind took, in nanoseconds, as far as they were timed.
+/// Latencies of one kind of operation, in nanoseconds, as far as they were timed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Latency {
-    /// How many were timed.
+    /// Number of timed operations.
     pub timed: u64,
-    /// The mean.
+    /// Mean latency.
     pub mean_ns: f64,
-    /// Half of them took no longer.
+    /// Median.
     pub p50_ns: u64,
-    /// Of a hundred, 99 took no longer.
+    /// 99th percentile.
     pub p99_ns: u64,
-    /// Of a thousand, 999.
+    /// 99.9th percentile.
     pub p999_ns: u64,
-    /// Of ten thousand, 9,999.
+    /// 99.99th percentile.
     pub p9999_ns: u64,
-    /// The longest that was timed. Longer ones may not have been.
+    /// Longest timed latency. Operations that were not timed may have taken longer.
     pub longest_ns: u64,
 }
 
-/// How long what users ask for took.
+/// Latencies of user operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Latencies {
-    /// Gets, one in 64.
+    /// Gets; one in 64 is timed.
     pub get: Latency,
-    /// Batches of gets, one in 64.
+    /// Gets of several keys; one in 64 is timed.
     pub multi_get: Latency,
-    /// Commits that do not wait for a sync, one in 64.
+    /// Commits that do not wait for a sync; one in 64 is timed.
     pub commit: Latency,
-    /// Commits at [`Durability::Disk`](crate::Durability::Disk), every one.
+    /// Commits at [`Durability::Disk`](crate::Durability::Disk); all are timed.
     pub durable_commit: Latency,
 }
 
@@ -77,16 +77,16 @@ pub(crate) struct Recorders {
     pub(crate) durable_commit: Recorder,
 }
 
-/// When an operation began that is timed.
+/// Start time of an operation, if it is timed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Began(Option<Instant>);
 
 impl Began {
-    /// An operation of which a sample is timed begins.
+    /// Starts an operation of which a sample is timed.
     #[inline]
     pub(crate) fn sampled() -> Began {
         thread_local! {
-            /// Operations of this thread until the next that is timed.
+            /// Operations of this thread up to and including the next timed one.
             static LEFT: Cell<u32> = const { Cell::new(1) };
         }
         let left = LEFT.get() - 1;
@@ -98,12 +98,12 @@ impl Began {
         Began::now()
     }
 
-    /// An operation that is timed in any case begins.
+    /// Starts an operation that is always timed.
     pub(crate) fn now() -> Began {
         Began(Some(Instant::now()))
     }
 
-    /// The operation is over.
+    /// Ends the operation and records its latency if it is timed.
     #[inline]
     pub(crate) fn over(self, recorder: &Recorder) {
         if let Some(began) = self.0 {

@@ -1,4 +1,4 @@
-//! The same numbers as a list, for exporters, and as a table, for people.
+//! The statistics as a list, for exporters, and as a table, for people.
 
 use super::Stats;
 use super::register::{self, FigureRow};
@@ -7,26 +7,26 @@ use crate::CopyStats;
 use alluvium_base::Purpose;
 use std::fmt;
 
-/// What a number counts.
+/// Unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Unit {
-    /// Things.
+    /// A plain count.
     Count,
     /// Bytes.
     Bytes,
     /// Nanoseconds.
     Nanoseconds,
-    /// Nothing: one number divided by another.
+    /// A quotient of two numbers.
     Ratio,
 }
 
-/// Whether a number only grows.
+/// Whether a figure only grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Nature {
-    /// It was counted since the store was opened.
+    /// Accumulated since the store was opened.
     Counter,
-    /// It is so now.
+    /// A current value.
     Gauge,
 }
 
@@ -34,19 +34,19 @@ pub enum Nature {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Figure {
-    /// Its name: words and dots, such as `device.lookup.reads`. Names stay what they are.
+    /// Name: words and dots, such as `device.lookup.reads`. Names are stable.
     pub name: String,
-    /// What it counts.
+    /// Unit of the value.
     pub unit: Unit,
-    /// Whether it only grows.
+    /// Whether the figure only grows.
     pub nature: Nature,
-    /// The meaning of the number, in a sentence.
+    /// Meaning of the figure, in a sentence.
     pub help: &'static str,
-    /// The number. Counts are exact up to 2^53.
+    /// The value. Counts are exact up to 2^53.
     pub value: f64,
 }
 
-/// Figures that are put together.
+/// A list of figures under construction.
 #[derive(Default)]
 struct List(Vec<Figure>);
 
@@ -80,8 +80,7 @@ const DEVICE: [(&str, Unit, &str); 5] = [
 ];
 
 impl Stats {
-    /// All numbers, each with its name and its unit, in a fixed order. A ratio is missing while
-    /// there is nothing to divide by.
+    /// Returns all figures in a fixed order. A ratio is omitted while its divisor is zero.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -164,7 +163,7 @@ impl Stats {
         }
     }
 
-    /// Each directory of a store that has several, and what is copied between them.
+    /// Adds the figures of each tier, if the store has several, and of the copies between them.
     fn list_tiers(&self, list: &mut List) {
         if self.tiers.len() < 2 {
             return;
@@ -182,7 +181,7 @@ impl Stats {
     }
 }
 
-/// A figure of each tier, in bytes.
+/// A figure of a tier, in bytes.
 type OfTier = (&'static str, Nature, &'static str, fn(&TierStats) -> u64);
 
 #[rustfmt::skip]
@@ -196,7 +195,7 @@ const TIER: &[OfTier] = &[
     ("written_bytes", Nature::Counter, "Bytes written to it.", |tier| tier.device.total().written_bytes),
 ];
 
-/// A figure of what is copied to the first tier.
+/// A figure of the copies on the first tier.
 type OfCopies = (&'static str, Unit, Nature, &'static str, fn(&CopyStats) -> u64);
 
 #[rustfmt::skip]
@@ -210,7 +209,7 @@ const COPIES: &[OfCopies] = &[
 ];
 
 impl fmt::Display for Figure {
-    /// Its value with its unit, as people read it.
+    /// Writes the value with its unit, in readable form.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let steps: (&[&str], f64) = match self.unit {
             Unit::Count => (&["", " k", " M", " G", " T"], 1000.0),
@@ -220,7 +219,7 @@ impl fmt::Display for Figure {
         };
         let (words, step) = steps;
         let (mut value, mut word) = (self.value, 0);
-        // Four digits of a count are as readable as three and a word.
+        // Four digits of a count are as readable as three digits and a prefix.
         while value >= 10.0 * step && word + 1 < words.len() {
             value /= step;
             word += 1;
@@ -234,7 +233,7 @@ impl fmt::Display for Figure {
 }
 
 impl fmt::Display for Stats {
-    /// Returns a table: a line for each group, without what is zero.
+    /// Writes a table: one line for each group, without zeros.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut group = String::new();
         for figure in self.list().iter().filter(|figure| figure.value != 0.0) {

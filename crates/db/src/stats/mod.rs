@@ -1,15 +1,14 @@
-//! What the store is doing, in numbers.
+//! Statistics of a store.
 //!
-//! *Knows*: what was counted where, how long a sample of operations took, how all of it is called.
+//! *Knows*: the sources of all counters, the sampling of latencies, the names of the figures.
 //!
-//! *Does not know*: what to make of it; that is for people, and for the exporters.
+//! *Does not know*: how to interpret the figures, which is left to people and exporters.
 //!
 //! *Read in this order*: this file, `tiers.rs` (each directory), `tier_outline.rs` (its runs),
-//! `latencies.rs` (what is timed, and how it stays cheap),
-//! `distribution.rs` (the same, counted by how long), `register.rs` (what each number is called and
-//! means), `list.rs` (all numbers as a list, and as a table), `forecast.rs` (predictions as such),
-//! `publish.rs` (the list for the `metrics` crate,
-//! behind the feature of that name).
+//! `latencies.rs` (which operations are timed, at low cost), `distribution.rs` (latencies as
+//! cumulative counts), `register.rs` (name and meaning of each figure), `list.rs` (all figures as a
+//! list and as a table), `forecast.rs` (predictions as figures), `publish.rs` (the list for the
+//! `metrics` crate, behind the feature of that name).
 
 mod distribution;
 mod forecast;
@@ -36,128 +35,131 @@ use crate::{
 use alluvium_base::Purpose;
 use std::sync::atomic::Ordering;
 
-/// Space on the file system that a store lies on.
+/// Space on the file system that holds the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DiskSpace {
-    /// Bytes that the store may still take.
+    /// Bytes available to the store.
     pub free_bytes: u64,
-    /// Bytes of the whole file system.
+    /// Total bytes of the file system.
     pub total_bytes: u64,
 }
 
-/// What users asked for, by kind.
+/// Counts of user operations by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Operations {
-    /// Commits: batches, and writes outside of any.
+    /// Commits: batches and single writes.
     pub commits: u64,
-    /// Puts in them.
+    /// Puts in commits.
     pub puts: u64,
-    /// Deletes in them.
+    /// Deletes in commits.
     pub deletes: u64,
-    /// Merges in them.
+    /// Merges in commits.
     pub merges: u64,
-    /// Range deletes in them.
+    /// Range deletes in commits.
     pub range_deletes: u64,
-    /// Gets of one key, those that do not wait included.
+    /// Gets of one key, non-blocking ones included.
     pub gets: u64,
-    /// Gets of many keys at once.
+    /// Gets of several keys.
     pub multi_gets: u64,
-    /// The keys of those.
+    /// Keys of those gets.
     pub multi_get_keys: u64,
-    /// Walks over keys that were begun.
+    /// Iterators that were started.
     pub scans: u64,
-    /// Keys that they handed out.
+    /// Records that iterators returned.
     pub scanned: u64,
-    /// Lookups of one key each that found a value.
+    /// Lookups of one key that found a value.
     pub found: u64,
-    /// Nodes that they waited for.
+    /// Node reads that those lookups waited for.
     pub found_reads: u64,
-    /// Lookups of one key each that found none.
+    /// Lookups of one key that found no value.
     pub absent: u64,
-    /// Nodes that they waited for.
+    /// Node reads that those lookups waited for.
     pub absent_reads: u64,
 }
 
-/// Microseconds for which writers were held back, by what was most behind at the time.
+/// Time for which writers were throttled, in microseconds, by the dominant cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Delays {
-    /// Too many runs lay in the way of lookups.
+    /// Lookups had to search too many runs.
     pub runs_us: u64,
-    /// Too much was in memory that was not written out.
+    /// Too much memory waited for a flush.
     pub memtables_us: u64,
 }
 
 impl Delays {
-    /// All of them.
+    /// Returns the sum over all causes, in microseconds.
     pub fn total_us(&self) -> u64 {
         self.runs_us + self.memtables_us
     }
 }
 
-/// What was done since the store was opened, and what there is now. It prints as a table, and is to
-/// be had as a [list](Stats::list).
+/// Counters since the store was opened, and current sizes. Displays as a table; also available as a
+/// [list](Stats::list).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Stats {
-    /// What users asked for.
+    /// Counts of user operations.
     pub operations: Operations,
-    /// How long it took.
+    /// Latencies of user operations.
     pub latencies: Latencies,
-    /// Writes that were acknowledged: puts, deletes, merges, range deletes.
+    /// Acknowledged writes: puts, deletes, merges, range deletes.
     pub writes: u64,
-    /// Bytes of them: keys, values and what tells them apart.
+    /// Bytes of those writes: keys, values and headers.
     pub written_bytes: u64,
-    /// Checkpoints that were made.
+    /// Completed checkpoints.
     pub checkpoints: u64,
-    /// How often a writer came to a stop because the background was behind.
+    /// Number of times that a writer stalled until background work caught up.
     pub waits: u64,
-    /// How long writers were held back, a little at a time, so that they need not stop.
+    /// Time for which writers were throttled, in small steps, to avoid stalls.
     pub delays: Delays,
-    /// Microseconds that compactions rested because of [`Background`](crate::Background)'s caps.
+    /// Time in microseconds that compactions paused because of the caps of
+    /// [`Background`](crate::Background).
     pub capped_us: u64,
-    /// Slices of compactions that were done beyond the caps, because writers would have been held
-    /// back otherwise.
+    /// Slices of compactions that exceeded the caps, because writers would have been throttled
+    /// otherwise.
     pub cap_yields: u64,
-    /// Who takes how much memory.
+    /// Memory in use, by consumer.
     pub memory: MemoryUse,
-    /// Memtables that wait to be written out.
+    /// Sealed memtables that wait for a flush.
     pub sealed_memtables: usize,
-    /// Places in the commit order that someone reads at.
+    /// Pinned sequence numbers with at least one reader.
     pub snapshots: usize,
-    /// Commits after the oldest of these places: what they replaced is kept for its reader.
+    /// Commits after the oldest pinned sequence number; the versions that they replaced are
+    /// retained.
     pub held_commits: u64,
-    /// Transactions: how many are open, and how others have ended.
+    /// Transactions: the number of open ones, and the outcomes of the others.
     pub transactions: TransactionStats,
-    /// The data files.
+    /// Space of the data files.
     pub space: SpaceUsage,
-    /// The log.
+    /// State of the log.
     pub log: LogUsage,
-    /// The cache of pages.
+    /// Counters of the page cache.
     pub cache: CacheStats,
-    /// Copies on the first tier of what is read often from slower ones.
+    /// Copies on the first tier of pages that are often read from slower tiers.
     pub copies: CopyStats,
-    /// The cache of records.
+    /// Counters of the record cache.
     pub records: RecordStats,
-    /// The tree.
+    /// Counters of the tiered tree.
     pub tree: TreeStats,
-    /// Compactions of it that are due or under way: what writes have put off.
+    /// Compactions of the tree that are due or running: work that writes have deferred.
     pub debt: TreeDebt,
-    /// The most runs that lie on the way of a lookup.
+    /// Maximum number of runs that a lookup in the tree searches.
     pub tree_runs: usize,
-    /// How high it is: 1 when all of it is one leaf.
+    /// Height of the tree; 1 if it is a single leaf.
     pub tree_height: u8,
-    /// The levels, that all keyspaces in levels share; none if there are none.
+    /// Statistics of the levels, which all keyspaces in levels share; `None` if the store has none.
     pub levels: Option<LevelsStats>,
-    /// The hashed structure, that all hashed keyspaces share; none if there is none.
+    /// Statistics of the hashed structure, which all hashed keyspaces share; `None` if the store
+    /// has none.
     pub hashed: Option<HashedStats>,
-    /// Pages that are written in place.
+    /// Statistics of the pages that are updated in place.
     pub paged: PagedStats,
-    /// What the devices of all tiers were asked for, by purpose.
+    /// I/O of the devices of all tiers, by purpose.
     pub device: DeviceStats,
-    /// Each tier, the first one first.
+    /// The tiers, starting with the first.
     pub tiers: Vec<TierStats>,
 }
 
@@ -166,24 +168,24 @@ fn ratio(one: u64, other: u64) -> Option<f64> {
 }
 
 impl Stats {
-    /// Bytes that the device was asked to write for each byte of users' writes, those of the log
-    /// included as soon as they were synced; none before the first.
+    /// Returns the write amplification: bytes written to the device per byte of user writes.
+    /// Includes the log as far as it is synced. `None` before the first write.
     #[must_use]
     pub fn write_amplification(&self) -> Option<f64> {
         ratio(self.device.total().written_bytes, self.written_bytes)
     }
 
-    /// Reads of the device that lookups waited for, for each key that was looked up; none before
-    /// the first.
+    /// Returns the read amplification: device reads that lookups waited for, per key looked up.
+    /// `None` before the first lookup.
     #[must_use]
     pub fn read_amplification(&self) -> Option<f64> {
         let keys = self.operations.gets + self.operations.multi_get_keys;
         ratio(self.device.of(Purpose::Lookup).reads, keys)
     }
 
-    /// Bytes of the data files that are in use or about to come free, for each byte of them that
-    /// something refers to. What old versions and deletes still take among those is not known
-    /// before they are compacted away.
+    /// Returns the space amplification: bytes of the data files that are in use or about to be
+    /// freed, per byte that is referenced. Old versions and tombstones count as referenced until
+    /// they are compacted.
     #[must_use]
     pub fn space_amplification(&self) -> Option<f64> {
         ratio(
@@ -192,7 +194,7 @@ impl Stats {
         )
     }
 
-    /// The share of pages that were in memory when they were asked for.
+    /// Returns the hit rate of the page cache.
     #[must_use]
     pub fn page_hit_rate(&self) -> Option<f64> {
         ratio(
@@ -201,7 +203,7 @@ impl Stats {
         )
     }
 
-    /// The share of lookups below the memtables that the cache of records answered.
+    /// Returns the hit rate of the record cache, among lookups that the memtables did not answer.
     #[must_use]
     pub fn record_hit_rate(&self) -> Option<f64> {
         ratio(self.records.hits, self.records.hits + self.records.misses)
@@ -209,7 +211,7 @@ impl Stats {
 }
 
 impl Engine {
-    /// What was done, and what there is.
+    /// Collects the statistics.
     pub(crate) fn stats(&self, recorders: &Recorders) -> Stats {
         let (usage, log) = self.store.usage();
         let tallies = &self.tallies;

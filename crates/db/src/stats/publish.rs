@@ -1,11 +1,11 @@
-//! The list of numbers for the `metrics` crate.
+//! Export of the statistics to the `metrics` crate.
 
 use super::{Nature, Stats, Unit};
 
 impl Stats {
-    /// Sets a counter or a gauge of the [`metrics`] crate for every number of the
-    /// [list](Stats::list), named `alluvium.` and its name, with a label `store` that tells stores
-    /// apart. Call it now and then, from whatever thread exports metrics.
+    /// Sets a counter or a gauge of the [`metrics`] crate for every figure of the
+    /// [list](Stats::list), named `alluvium.` and its name, with a label `store` that identifies
+    /// the store. Call this periodically from any thread.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -26,7 +26,8 @@ impl Stats {
         }
     }
 
-    /// Tells the recorder of the [`metrics`] crate what every number counts. Once is enough.
+    /// Registers the unit and description of every figure with the recorder of the [`metrics`]
+    /// crate. One call suffices.
     pub fn describe(&self) {
         for figure in self.list() {
             let name = format!("alluvium.{}", figure.name);

@@ -1,21 +1,21 @@
-//! The register of figures: the name, the unit, the meaning and the source of each.
+//! The register of figures, with the name, unit, meaning and source of each.
 //!
-//! `Stats::list`, the recorder of the `metrics` crate and the server's metrics all read it, so that
-//! a figure that is added here is everywhere.
+//! `Stats::list`, the recorder of the `metrics` crate and the server's metrics all use the
+//! register, so a new row appears in all of them.
 
 use super::{Nature, Stats, Unit};
 
-/// A figure of the register.
+/// A row of the register.
 pub(super) struct FigureRow {
     pub(super) name: &'static str,
     pub(super) unit: Unit,
     pub(super) nature: Nature,
     pub(super) help: &'static str,
-    /// Reads it; none where there is nothing to tell.
+    /// Reads the value; `None` if it does not apply.
     pub(super) read: fn(&Stats) -> Option<f64>,
 }
 
-/// A number as it stands in [`Stats`].
+/// A number as stored in [`Stats`].
 trait FigureValue {
     fn number(self) -> Option<f64>;
 }
@@ -44,7 +44,7 @@ impl FigureValue for Option<f64> {
     }
 }
 
-/// Makes rows of `"name", Unit, Nature, read, "help";`.
+/// Builds rows from `"name", Unit, Nature, read, "help";`.
 macro_rules! rows {
     ($($name:literal, $unit:ident, $nature:ident, |$stats:ident| $read:expr, $help:literal;)*) => {
         &[$(FigureRow {
@@ -57,7 +57,7 @@ macro_rules! rows {
     };
 }
 
-/// Operations and transactions of users.
+/// User operations and transactions.
 pub(super) const OPERATIONS: &[FigureRow] = rows! {
     "operations.commits", Count, Counter, |s| s.operations.commits,
         "Commits: batches, and writes outside of any.";
@@ -99,7 +99,7 @@ pub(super) const OPERATIONS: &[FigureRow] = rows! {
         "Bytes that open transactions have written to disk.";
 };
 
-/// Costs for each byte or key of the users.
+/// Amplification factors.
 pub(super) const AMPLIFICATION: &[FigureRow] = rows! {
     "amplification.write", Ratio, Gauge, |s| s.write_amplification(),
         "Bytes written to the device for each byte of users' writes.";
@@ -163,7 +163,7 @@ pub(super) const LOG: &[FigureRow] = rows! {
         "Rounds in which commits were made durable together.";
 };
 
-/// Levels, hashed keyspaces and pages that are written in place.
+/// Levels, the hashed structure, and pages that are updated in place.
 pub(super) const STRUCTURES: &[FigureRow] = rows! {
     "levels.levels", Count, Gauge, |s| s.levels.as_ref().map(|levels| levels.levels as f64),
         "Levels of runs.";
@@ -209,7 +209,7 @@ pub(super) const STRUCTURES: &[FigureRow] = rows! {
     "paged.images", Count, Counter, |s| s.paged.images, "Images of pages that were written to the journal.";
 };
 
-/// Background work that is done, and work that is due.
+/// Background work, completed and pending.
 pub(super) const WORK: &[FigureRow] = rows! {
     "work.waits", Count, Counter, |s| s.waits,
         "Times that a writer stopped because background work was behind.";

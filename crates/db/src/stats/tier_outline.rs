@@ -1,11 +1,11 @@
-//! Which runs lie on which tier, for people who look at a store.
+//! A readable outline of the runs on each tier.
 
 use super::TierStats;
 use crate::engine::Engine;
 use alluvium_trees::whereabouts::{RunName, RunPlace};
 use std::fmt;
 
-/// A tier, with what lies on it.
+/// A tier and the runs on it.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -21,32 +21,32 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TierOutline {
-    /// Its number; 0 is the first directory.
+    /// Number of the tier; 0 is the first directory.
     pub number: usize,
-    /// How full it is, whether it takes data, and why it fails if it does.
+    /// Statistics of the tier: space, state and failure.
     pub stats: TierStats,
-    /// The runs of the tree and of levels that need something of it, the largest first.
+    /// Runs of the tree and of levels that occupy space on the tier, largest first.
     pub runs: Vec<TierRun>,
-    /// Bytes that copies take of pages that are read often: on the first tier only.
+    /// Bytes of copies of often-read pages; nonzero on the first tier only.
     pub copies_bytes: u64,
 }
 
-/// What a run needs of a tier.
+/// Space of a run on a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TierRun {
-    /// How the run is called.
+    /// Name of the run.
     pub name: RunName,
-    /// Records of the run, wherever they lie.
+    /// Records of the run, on all tiers.
     pub records: u64,
-    /// Bytes of its nodes and values on this tier.
+    /// Bytes of the run's nodes and values on this tier.
     pub bytes: u64,
-    /// Bytes of its filter on this tier.
+    /// Bytes of the run's filter on this tier.
     pub filter_bytes: u64,
 }
 
 impl TierOutline {
-    /// Returns how much of the tier is taken, in hundredths of what it can hold.
+    /// Returns the used share of the tier's capacity, in percent.
     #[must_use]
     pub fn full_percent(&self) -> u64 {
         let TierStats {
@@ -58,7 +58,7 @@ impl TierOutline {
         (taken * 100 / u128::from(capacity_bytes.max(1))) as u64
     }
 
-    /// Returns what it does, in a word: `fails`, `takes nothing` or `takes data`.
+    /// Returns the state of the tier: `fails`, `takes nothing` or `takes data`.
     #[must_use]
     pub fn state(&self) -> &'static str {
         match (&self.stats.failure, self.stats.takes_data) {
@@ -70,7 +70,7 @@ impl TierOutline {
 }
 
 impl fmt::Display for TierOutline {
-    /// A line for the tier, and one for each run.
+    /// Writes one line for the tier and one for each run.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let TierStats {
             directory,
@@ -107,7 +107,7 @@ impl fmt::Display for TierOutline {
 }
 
 impl Engine {
-    /// Returns each tier with what lies on it. Nothing is read.
+    /// Returns each tier and the runs on it. Reads nothing.
     pub(crate) fn outline_tiers(&self) -> Vec<TierOutline> {
         let places = self.dictionaries.places();
         let copies_bytes = self.store.copy_stats().bytes;
@@ -122,7 +122,7 @@ impl Engine {
     }
 }
 
-/// Returns what lies on a tier of these, the largest first.
+/// Returns the runs that occupy space on a tier, largest first.
 fn runs_on(places: &[RunPlace], tier: usize) -> Vec<TierRun> {
     let tier = u8::try_from(tier).unwrap_or(u8::MAX);
     let on_it = places.iter().filter_map(|place| {

@@ -1,32 +1,32 @@
-//! What each tier of a store holds, and what its device was asked for.
+//! Statistics of each tier: space, state and I/O.
 
 use crate::engine::Engine;
 use crate::{DeviceStats, SpaceUsage};
 
-/// A tier: a directory of a store.
+/// Statistics of a tier, which is a directory of the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TierStats {
-    /// Its directory.
+    /// Path of the directory.
     pub directory: String,
-    /// Bytes that it could hold in all, within its limit.
+    /// Capacity in bytes, within the configured limit.
     pub capacity_bytes: u64,
-    /// Bytes that are free for ordinary writes.
+    /// Bytes available to ordinary writes.
     pub available_bytes: u64,
-    /// Whether it takes data: not once it is drained, and not while it fails.
+    /// Whether new data is written to the tier: not after it was drained, and not while it fails.
     pub takes_data: bool,
-    /// What its device said when it failed, if it has since the store was opened. It takes nothing
-    /// new until [`Db::use_tier`](crate::Db::use_tier); what lies on it is read as far as it can
-    /// be.
+    /// Error of the device, if the tier has failed since the store was opened. No new data is
+    /// written to it until [`Db::use_tier`](crate::Db::use_tier); existing data is read as far as
+    /// possible.
     pub failure: Option<String>,
-    /// Its data file.
+    /// Space of the data file.
     pub space: SpaceUsage,
-    /// What was asked for of its directory, by purpose; of the first one, the log included.
+    /// I/O in the tier's directory, by purpose; for the first tier including the log.
     pub device: DeviceStats,
 }
 
 impl Engine {
-    /// Returns what the devices of all tiers were asked for.
+    /// Returns the I/O counters summed over all tiers.
     pub(crate) fn device_stats(&self) -> DeviceStats {
         let tiers = 0..self.store.directories().count() as u8;
         tiers.fold(DeviceStats::default(), |sum, tier| {
@@ -34,14 +34,14 @@ impl Engine {
         })
     }
 
-    /// Returns what the device of a tier was asked for, in each directory that it had.
+    /// Returns the I/O counters of a tier, summed over the directories that it has had.
     fn device_stats_of(&self, tier: u8) -> DeviceStats {
         let directories = self.store.directories_of(tier).into_iter();
         let snapshots = directories.map(|directory| directory.counters().snapshot());
         snapshots.fold(DeviceStats::default(), |sum, more| sum.plus(&more))
     }
 
-    /// Returns what is known of each tier.
+    /// Returns the statistics of each tier.
     pub(super) fn tier_stats(&self) -> Vec<TierStats> {
         let (spaces, _) = self.store.tier_space();
         let usage = self.store.usage().0.tiers;

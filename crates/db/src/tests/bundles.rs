@@ -1,4 +1,4 @@
-//! Bundles of arrays and of trees, as a user chooses them.
+//! Bundles of arrays and of trees, as users choose them.
 
 use super::{memory, pairs, small};
 use crate::simulation::{OpenIn as _, Scale};
@@ -136,7 +136,7 @@ fn the_model_says_what_updates_write() {
         };
         (boa(lambda, refined), model, 0.3)
     });
-    // When a part of a bundle of trees is rebuilt depends on where its keys are.
+    // The time of a rebuild of a part of a bundle of trees depends on the position of its keys.
     let trees = [4, 8].map(|lambda| {
         let model = Model::Bot {
             lambda: lambda.into(),
@@ -181,7 +181,7 @@ fn the_model_says_what_updates_write() {
             ..Machine::default()
         };
         let cost = model.cost(&workload, &machine).unwrap();
-        // Less the log, whose blocks are those of commits.
+        // Without the log, which writes whole blocks for each commit.
         let predicted = cost.write_amplification.middle - 140.0 / 116.0;
         assert!(
             (measured / predicted - 1.0).abs() < near,

@@ -1,5 +1,5 @@
-//! What users see of a keyspace, whatever structure it is in: each part of the suite runs on every
-//! kind.
+//! Behaviour of a keyspace that is independent of its structure: each part of the suite runs on
+//! every kind.
 
 use super::{directories, memory, spread};
 use crate::hashed_options::UNNAMED;
@@ -10,12 +10,12 @@ use alluvium_dictionary::merge::{Candidate, CompactionFilter, Verdict};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// A part of the suite: it gets a store and a fresh keyspace with the merge operator `append`.
+/// A part of the suite. It receives a store and a new keyspace with the merge operator `append`.
 type Part = fn(&Db, &Keyspace, &Context);
 
-/// Puts what a part has written where it is told to.
+/// Moves the writes of a part to a layer of the store.
 struct Context {
-    /// How: not at all, into the dictionary, onto the disk, or rewritten.
+    /// Leaves the writes in the memtable, flushes them, or compacts them.
     settle: fn(&Db),
 }
 
@@ -32,8 +32,8 @@ fn options() -> KeyspaceOptions {
     KeyspaceOptions::new().merge_operator("append")
 }
 
-/// Runs a part on every kind, with what it writes in memory, in the dictionary, and rewritten; and
-/// with one tier and two.
+/// Runs a part on every kind, with its writes in memory, flushed, and compacted, on one tier and on
+/// two.
 fn each(part: Part) {
     for (structure, form) in kinds() {
         UNNAMED.set(form);
@@ -48,7 +48,7 @@ fn each(part: Part) {
     }
 }
 
-/// Every structure, the hashed one in each of its forms.
+/// Returns every structure, the hashed one in each of its forms.
 fn kinds() -> impl Iterator<Item = (Structure, HashedForm)> {
     let arrays = |(lambda, refined)| HashedForm::Boa { lambda, refined };
     let bundles = [(2, false), (4, true)].map(arrays).into_iter();
@@ -194,7 +194,7 @@ fn a_walk_goes_where_it_is_sent_from_either_end() {
         assert!(iter.next().is_none());
         iter.seek("00");
         assert_eq!(iter.next().unwrap().unwrap().0, b"10");
-        // What is written behind a walk's back does not show in it.
+        // An iterator does not return a key that is inserted behind it.
         let mut iter = k.iter();
         iter.next();
         k.put("01", "").unwrap();
@@ -284,7 +284,7 @@ fn a_keyspace_is_renamed_and_dropped() {
     });
 }
 
-/// Removes what is small.
+/// Removes small values.
 #[derive(Debug)]
 struct Large;
 
@@ -332,7 +332,7 @@ fn what_is_acknowledged_is_there_after_the_store_is_opened_again() {
             settle(&db);
             k.merge("b", "2").unwrap();
             k.delete("a").unwrap();
-            // As if the process had died: the log has the rest.
+            // Simulates the death of the process: the rest is in the log.
             db.abandon();
             drop((k, db));
             let db = spread().open_existing_in(directories).unwrap();

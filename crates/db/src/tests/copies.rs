@@ -1,5 +1,5 @@
-//! Copies, restored stores, damaged maps and read-only openings of a store with both kinds of
-//! structures.
+//! Copies, restored stores, damaged extent maps and read-only openings of a store with both kinds
+//! of structures.
 
 use super::{directories, memory, one_of_each, pairs, small, spread};
 use crate::manifest::format::Payload;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 type Contents = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 
-/// What a store holds, which must be sound.
+/// Returns the contents of a store, which must be intact.
 fn contents(db: &Db) -> Contents {
     assert_eq!(db.check().unwrap(), Vec::<String>::new());
     let of = |name: String| {
@@ -26,8 +26,8 @@ fn contents(db: &Db) -> Contents {
     db.keyspaces().into_iter().map(of).collect()
 }
 
-/// Fills a keyspace of each kind: with so little that a root holds all of it, or with so much that
-/// it is in nodes of its own.
+/// Fills a keyspace of each kind, either with few records that fit into the root, or with enough to
+/// need separate nodes.
 fn fill(db: &Db, from: u32, to: u32) {
     for keyspace in one_of_each(db, &KeyspaceOptions::new()) {
         for number in from..to {
@@ -48,7 +48,7 @@ fn a_copy_holds_both_kinds_and_is_restored() {
         let db = spread().open_in(&directory).unwrap();
         fill(&db, 0, count);
         db.compact().unwrap();
-        // Written out before, and only in the log.
+        // Flushed before, and only in the log.
         fill(&db, count, count + count / 2);
         let wanted = contents(&db);
         let copy = directories(tiers);
@@ -72,7 +72,7 @@ fn a_copy_holds_both_kinds_and_is_restored() {
     }
 }
 
-/// Cuts the extent map off in its middle.
+/// Truncates the extent map in its middle.
 fn damage_the_map(directory: &Arc<dyn Directory>) {
     let names = directory.list().unwrap();
     let map = names.iter().find(|name| name.starts_with("extents-")).unwrap();
@@ -100,14 +100,14 @@ fn an_extent_map_is_rebuilt_from_both_kinds() {
         assert!(!report.done.is_empty(), "{report}");
         let db = small().open_existing_in(directory).unwrap();
         assert_eq!(contents(&db), wanted);
-        // What is written now takes no space that is in use.
+        // New writes do not overwrite extents in use.
         fill(&db, count, 2 * count);
         db.checkpoint().unwrap();
         contents(&db);
     }
 }
 
-/// Flips a bit of the first page that a map's root points to.
+/// Flips a bit of the first page that the root of a map references.
 fn damage_the_contents(directory: &Arc<dyn Directory>) {
     let pointer = {
         let file = SuperblockFile::open(&**directory, Access::ReadOnly).unwrap();
@@ -136,11 +136,11 @@ fn a_map_that_cannot_be_read_is_given_up_by_a_repair_and_the_rest_is_kept() {
         let db = small().open_in(Arc::clone(&directory)).unwrap();
         fill(&db, 0, 3000);
         let wanted = contents(&db);
-        // Two generations of it.
+        // Both generations contain it.
         db.compact().unwrap();
         db.checkpoint().unwrap();
         if rest > 0 {
-            // Only the log has these.
+            // These are only in the log.
             for keyspace in one_of_each(&db, &KeyspaceOptions::new()) {
                 for number in 0..rest {
                     keyspace
@@ -189,7 +189,7 @@ fn a_check_says_how_much_of_a_manifest_it_has_read() {
     fill(&db, 0, 10);
     db.checkpoint().unwrap();
     assert_eq!(manifest(&db), (false, false), "it is in the superblock");
-    // Contents of a map that its root holds, and the superblock does not.
+    // Contents of a map that fit into its root, while the root does not fit into the superblock.
     fill(&db, 10, 70);
     db.checkpoint().unwrap();
     assert_eq!(manifest(&db), (true, true));
@@ -205,7 +205,7 @@ fn where_a_keyspace_was_is_forgotten_once_nothing_is_left_of_it() {
     db.close().unwrap();
     let db = open();
     assert!(!db.keyspaces().contains(&"Map".to_owned()));
-    // The number is not used again; the map is, which is empty.
+    // The number is not reused; the map is, and it is empty.
     let again = one_of_each(&db, &KeyspaceOptions::new());
     let map = again.iter().find(|keyspace| keyspace.name() == "Map").unwrap();
     let lasting = Structure::ALL.into_iter().filter(|structure| structure.lasts());

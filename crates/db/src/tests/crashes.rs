@@ -1,5 +1,5 @@
-//! A store with both kinds of structures, on one tier and on two, under the crash driver, and on
-//! devices that fail.
+//! Stores with both kinds of structures, on one tier and on two, under the crash driver and on
+//! failing devices.
 
 use super::story::Whole;
 use crate::HashedForm;
@@ -8,7 +8,7 @@ use alluvium_sim::{Campaign, FaultCampaign, Settings};
 use alluvium_storage::log::Access;
 use std::collections::BTreeMap;
 
-/// How many images are judged.
+/// Number of crash images to judge.
 const POINTS: u64 = 160;
 
 const COMMAND: &str = "cargo test -p alluvium --lib -- a_store_with_both_kinds_survives --nocapture";

@@ -1,4 +1,4 @@
-//! Keyspaces without order, as a user chooses them.
+//! Hashed keyspaces, as users choose them.
 
 use super::{memory, pairs, small, tiny};
 use crate::simulation::{OpenIn as _, Simulated as _};
@@ -119,7 +119,7 @@ fn points_transactions_and_expiry_work_across_structures() {
     );
 }
 
-/// What a transaction sees, sorted; no key twice.
+/// Returns the view of a transaction, sorted; checks that no key occurs twice.
 fn seen(transaction: &crate::Transaction, k: &crate::Keyspace) -> Vec<(String, String)> {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let all = transaction.unordered(k).map(Result::unwrap);
@@ -284,7 +284,7 @@ fn hash_stores_that_are_too_many_are_counted_and_hold_writers_back() {
         k.ingest([(load.to_be_bytes(), "loaded")]).unwrap();
         crowding.push(db.engine().dictionaries.read_amplification_percent());
     }
-    // Eight may wait beside an empty sorted store, and twice as many before writers are held back.
+    // Eight hash stores may wait next to an empty sorted store, and twice as many throttle writers.
     assert_eq!((crowding[7], crowding[15], crowding[31]), (50, 100, 200));
     let stats = db.stats().hashed.unwrap();
     assert_eq!((stats.hash_stores, stats.merges), (40, 0));
@@ -336,7 +336,7 @@ fn a_walk_goes_on_behind_any_key_in_every_structure() {
             );
         }
         assert_eq!(found, walked, "each key once, k{number}");
-        // A key that is not there any more says where to go on as well.
+        // Iteration can also continue after a deleted key.
         k.delete(&walked[10]).unwrap();
         assert_eq!(k.unordered().after(&walked[10]).count(), 29);
     }
@@ -359,7 +359,7 @@ fn the_model_says_what_updates_write_and_how_much_memory_is_taken() {
     let mut random = fastrand::Rng::with_seed(31);
     (0..KEYS / 500).for_each(|part| put(&mut (500 * part..500 * (part + 1))));
     db.compact().unwrap();
-    // Some rounds of merges, so that where the last one stands is little beside them.
+    // Enough rounds of merges that the progress of the last one does not matter.
     let (before, mut memory_bytes) = (db.stats(), Vec::new());
     for _ in 0..300 {
         put(&mut (0..500).map(|_| random.u64(..KEYS)));
@@ -386,7 +386,7 @@ fn the_model_says_what_updates_write_and_how_much_memory_is_taken() {
     };
     let index = HashIndex::PaCHash;
     let cost = Model::Hashed { index }.cost(&workload, &machine).unwrap();
-    // Less the log, whose blocks are those of commits.
+    // Without the log, which writes whole blocks for each commit.
     let predicted = cost.write_amplification.middle - 140.0 / 116.0;
     assert!(
         (measured / predicted - 1.0).abs() < 0.2,

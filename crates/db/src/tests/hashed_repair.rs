@@ -1,4 +1,4 @@
-//! Repairs of stores with hashed keyspaces: damage at every place of their data files.
+//! Repair of stores with hashed keyspaces, with damage at every position of their data files.
 
 use super::{directories, memory, pairs, small, spread};
 use crate::simulation::{OpenIn as _, Simulated as _};
@@ -30,8 +30,8 @@ fn bot() -> KeyspaceOptions {
     KeyspaceOptions::new().structure(Structure::Hashed(HashedOptions::default().form(form)))
 }
 
-/// A store with two hashed keyspaces and one in the tree. Hashed records are in the sorted store,
-/// and in a hash store; some keys and values are apart.
+/// Creates a store with two hashed keyspaces and one in the tree. Hashed records are in the sorted
+/// store and in a hash store; some keys and values are stored separately.
 fn filled(directories: &Directories, options: &KeyspaceOptions) -> BTreeMap<&'static str, Pairs> {
     let db = spread().open_in(directories.clone()).unwrap();
     let k = db.keyspace_with("k", options).unwrap();
@@ -49,7 +49,7 @@ fn filled(directories: &Directories, options: &KeyspaceOptions) -> BTreeMap<&'st
     db.compact().unwrap();
     let young = (0..300u32).map(|number| ((2 * number).to_be_bytes(), [b'w'; 80]));
     k.ingest(young).unwrap();
-    // Two generations with the same runs: the older one is no way out.
+    // Both generations have the same runs, so the older one does not help.
     tree.put("later", "v").unwrap();
     db.checkpoint().unwrap();
     tree.put("last", "v").unwrap();
@@ -59,7 +59,7 @@ fn filled(directories: &Directories, options: &KeyspaceOptions) -> BTreeMap<&'st
     all.into_iter().collect()
 }
 
-/// Returns how many pages a file has.
+/// Returns the number of pages of a file.
 fn pages(directory: &Arc<dyn Directory>, name: &str) -> u64 {
     directory
         .open(name, FileOptions::BUFFERED)
@@ -68,12 +68,12 @@ fn pages(directory: &Arc<dyn Directory>, name: &str) -> u64 {
         .div_ceil(PAGE)
 }
 
-/// Changes a byte of a page of the data file. Returns whether the page has any.
+/// Changes a byte of a page of the data file. Returns whether the page contains data.
 fn damage(directory: &Arc<dyn Directory>, page: u64) -> bool {
     damage_of(directory, "tier-0.data", page)
 }
 
-/// The same of any file.
+/// Changes a byte of a page of any file.
 fn damage_of(directory: &Arc<dyn Directory>, name: &str, page: u64) -> bool {
     let file = directory.open(name, FileOptions::BUFFERED).unwrap();
     let len = PAGE.min(file.len() - page * PAGE) as usize;
@@ -86,8 +86,8 @@ fn damage_of(directory: &Arc<dyn Directory>, name: &str, page: u64) -> bool {
     true
 }
 
-/// Repairs a store. None where the leaf is damaged in which the tree has the catalog: without it no
-/// keyspace is known.
+/// Repairs a store. Returns `None` if the leaf of the tree with the catalog is damaged: without the
+/// catalog no keyspace is known.
 fn repaired(directories: &Directories) -> Option<RepairReport> {
     match small().repair_in(directories.clone()) {
         Ok(report) => Some(report),
@@ -98,7 +98,7 @@ fn repaired(directories: &Directories) -> Option<RepairReport> {
     }
 }
 
-/// What of a keyspace is not as it was: keys that are gone, and those with another value.
+/// Returns the keys of a keyspace that are missing or have another value.
 fn differing(before: &Pairs, after: &Pairs) -> BTreeSet<Vec<u8>> {
     assert!(
         after.keys().all(|key| before.contains_key(key)),
@@ -109,7 +109,7 @@ fn differing(before: &Pairs, after: &Pairs) -> BTreeSet<Vec<u8>> {
     differing.map(|(key, _)| key.clone()).collect()
 }
 
-/// Which sentence of a report speaks of what kind of loss.
+/// Returns the kinds of loss that a report mentions.
 fn kinds(report: &RepairReport) -> impl Iterator<Item = &'static str> {
     const KINDS: [&str; 5] = [
         "all records of part",
@@ -127,7 +127,7 @@ fn all(db: &Db) -> BTreeMap<&'static str, Pairs> {
     NAMES.map(of).into_iter().collect()
 }
 
-/// Fails unless a report speaks of all that a keyspace has lost, and that is little.
+/// Panics unless a report mentions all losses of a keyspace, and these are small.
 fn is_told(name: &str, [before, after]: [&Pairs; 2], report: &RepairReport) {
     let differing = differing(before, after);
     let begin = format!("keyspace {name}, ");
@@ -139,14 +139,14 @@ fn is_told(name: &str, [before, after]: [&Pairs; 2], report: &RepairReport) {
         differing.len()
     );
     if told.iter().all(|told| told.contains("a value in")) {
-        // Each of these is named.
+        // Each of these keys is named.
         let names = |key: &Vec<u8>| {
             let from = format!("keys from \"{}\" ", key.escape_ascii());
             told.iter().any(|told| told.contains(&from))
         };
         assert!(differing.iter().all(names), "{report}");
     }
-    // A part, or a hash store that has a half of the keys.
+    // At most a part, or a hash store with half of the keys.
     assert!(
         differing.len() < before.len() * 2 / 3,
         "{} of {name} differ",
@@ -202,7 +202,7 @@ fn damage_any_page(options: &KeyspaceOptions, tiers: usize) {
             continue;
         };
         if !report.left.is_empty() {
-            // A leaf of the tree stays as it is.
+            // A damaged leaf of the tree stays damaged.
             let is_of_tree = |left: &String| left.contains("each behind the number of its keyspace");
             assert!(report.left.iter().all(is_of_tree), "page {page}: {report}");
             continue;
@@ -226,7 +226,7 @@ fn damage_any_page(options: &KeyspaceOptions, tiers: usize) {
         }
         assert!(lost[1] * 10 > lost[0] * 8, "page {page}: {lost:?}, {report}");
         assert_eq!(db.check().unwrap(), Vec::<String>::new(), "page {page}");
-        // Merges and walks go on.
+        // Merges and iterators still work.
         db.compact().unwrap();
         assert_eq!(all(&db), after, "page {page}");
         db.close().unwrap();
@@ -258,7 +258,7 @@ fn a_part_that_is_lost_has_again_what_hash_stores_still_have_of_it() {
         k.ingest((0..200u32).map(|number| ((4 * number + round).to_be_bytes(), "new")))
             .unwrap();
     }
-    // One part takes the hash stores, and the others have not yet.
+    // One part has absorbed the hash stores, and the others have not yet.
     let structure = db.engine().dictionaries.hashed();
     let mut step = alluvium_dictionary::contract::Dictionary::next_step(structure)
         .unwrap()
@@ -311,7 +311,7 @@ fn a_structure_whose_list_of_runs_cannot_be_read_is_given_up_and_the_rest_is_kep
     let k = db.keyspace_with("k", &trie()).unwrap();
     let tree = db.keyspace("tree").unwrap();
     tree.put("a", "v").unwrap();
-    // The list of 100 runs is apart from the root.
+    // The list of 100 runs is stored separately from the root.
     for load in 0..100u32 {
         k.ingest([(load.to_be_bytes(), "loaded")]).unwrap();
     }
@@ -379,7 +379,7 @@ fn damage_to_any_other_file_loses_nothing_that_the_report_does_not_say() {
             met.insert(name.split(['-', '.']).next().unwrap().to_owned());
             let report = match small().repair_in(directories.clone()) {
                 Ok(report) => report,
-                // Nothing says which store it is.
+                // The identity of the store is lost.
                 Err(error) => {
                     assert_eq!(error.kind(), ErrorKind::Corrupt, "{name}, page {page}: {error}");
                     continue;

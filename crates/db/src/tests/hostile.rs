@@ -1,5 +1,5 @@
-//! Manifests that no store has written: each is an error that names what is wrong, or leads to
-//! what was there.
+//! Manifests that no store has written: each must cause an error that describes the defect, or give
+//! access to the original data.
 
 use super::{pairs, store_options, tiny, tree_and_map};
 use crate::format::CATALOG;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 type Contents = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 
-/// Seeds of the manifests whose bytes are drawn.
+/// Number of seeds for random manifests.
 const DRAWN: u64 = 150;
 
 struct World {
@@ -44,7 +44,7 @@ fn copy(directory: &SimDirectory) -> SimDirectory {
     directory.image(Survival::All, 1)
 }
 
-/// A closed store with a keyspace in each kind of structure, of this many keys each.
+/// Creates a closed store with a keyspace in each kind of structure, with this many keys each.
 fn world(count: u32) -> World {
     let directory = SimDirectory::new(3);
     let db = tiny().create_in(shared(&directory)).unwrap();
@@ -72,7 +72,7 @@ fn superblock(directory: &SimDirectory) -> Superblock {
     file.durable().clone()
 }
 
-/// The same store with another payload in its newest superblock; the one before stays.
+/// Copies the store with another payload in its newest superblock; the previous one stays.
 fn with_payload(world: &World, payload: Vec<u8>) -> SimDirectory {
     let directory = copy(&world.directory);
     let mut file = SuperblockFile::open(&*shared(&directory), Access::ReadWrite).unwrap();
@@ -86,14 +86,14 @@ fn with_payload(world: &World, payload: Vec<u8>) -> SimDirectory {
     directory
 }
 
-/// The same store with another manifest in two generations, in nodes of its own where it is long.
+/// Copies the store with another manifest in both generations, in separate nodes if it is long.
 fn with_manifest(world: &World, manifest: &Manifest) -> SimDirectory {
     let directory = copy(&world.directory);
     for _ in 0..2 {
         let opening = Store::open(shared(&directory), &store_options()).unwrap();
         let store = opening.replay(&mut |_| Ok(())).unwrap();
         let cut = store.superblock().cut;
-        // The second time it may be refused.
+        // The changed manifest may be rejected the second time.
         let keeper = Keeper::open(&store).map_or_else(|_| Keeper::default(), |(keeper, _)| keeper);
         let payload = keeper.keep(&store, manifest.clone()).unwrap();
         store.begin_checkpoint().unwrap().finish(&payload, cut).unwrap();
@@ -106,8 +106,8 @@ fn is_typed(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::Corrupt | ErrorKind::NewerVersion)
 }
 
-/// Opens the store in every way. Where that works, all is there, and stays there when more is
-/// written. Returns the kind of error of an opening.
+/// Opens the store in every way. If it opens, all data must be present, and stay present after
+/// further writes. Returns the kind of error of the opening.
 fn judge(world: &World, directory: &SimDirectory, what: &str) -> Option<ErrorKind> {
     let typed = |error: crate::Error| {
         assert!(is_typed(error.kind()), "{what}: {error:?}");
@@ -153,10 +153,10 @@ fn entry(id: u32, kind: u8, root: Vec<u8>) -> Entry {
     Entry { id, kind, root }
 }
 
-/// What is changed in a manifest, and the kind of error that says so.
+/// A change of a manifest, and the expected kind of error.
 type Case = (&'static str, ErrorKind, fn(&mut Manifest));
 
-/// The numbers of the keyspaces, one in each structure, and of the dictionaries.
+/// Numbers of the keyspaces, one in each structure, and of the dictionaries.
 const IN_TREE: u32 = 1;
 const IN_MAP: u32 = 2;
 const TREE: u32 = 0;
@@ -168,7 +168,7 @@ fn is_corrupt(what: &'static str, change: fn(&mut Manifest)) -> Case {
     (what, ErrorKind::Corrupt, change)
 }
 
-/// Keyspaces and dictionaries that are missing, or elsewhere.
+/// Missing and misplaced keyspaces and dictionaries.
 fn misplaced() -> Vec<Case> {
     vec![
         is_corrupt("the tree is missing", |m| drop(m.dictionaries.remove(0))),
@@ -193,7 +193,7 @@ fn misplaced() -> Vec<Case> {
     ]
 }
 
-/// Roots and kinds that are others.
+/// Wrong roots and kinds.
 fn mistaken() -> Vec<Case> {
     vec![
         is_corrupt("the tree has no root", |m| m.dictionaries[0].root.clear()),
@@ -253,7 +253,7 @@ fn a_manifest_that_contradicts_itself_or_the_catalog_is_refused() {
             );
         }
     }
-    // As it was, and with a keyspace that there was.
+    // The original manifest, and one with a dropped keyspace.
     let directory = with_manifest(&world, &world.manifest);
     assert_eq!(judge(&world, &directory, "as it was"), None);
     let mut dropped = world.manifest.clone();
@@ -267,7 +267,7 @@ fn a_manifest_that_contradicts_itself_or_the_catalog_is_refused() {
 
 #[test]
 fn a_manifest_of_other_bytes_is_refused_or_leads_to_what_was_there() {
-    // Both roots point to nodes, so that no byte of the payload is a user's.
+    // Both roots point to nodes, so the payload contains no user data.
     let world = world(250);
     let payload = superblock(&world.directory).payload;
     let mut random = fastrand::Rng::with_seed(26);
@@ -281,7 +281,7 @@ fn a_manifest_of_other_bytes_is_refused_or_leads_to_what_was_there() {
                 let at = random.usize(..bytes.len());
                 bytes[at] = random.u8(..);
             }
-            // A count or a length that is not true.
+            // A wrong count or length.
             _ => {
                 let at = random.usize(2..20);
                 bytes.splice(at..=at, [0xff; 9].into_iter().chain([1]));

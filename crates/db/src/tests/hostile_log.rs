@@ -1,5 +1,5 @@
-//! Records of the log, with sound checksums, that no store has written: each is an error that names
-//! what is wrong, or a write like others.
+//! Log records with valid checksums that no store has written: each must cause an error that
+//! describes the defect, or be an ordinary write.
 
 use super::{pairs, store_options, tiny};
 use crate::format::{self, KeyspaceId};
@@ -14,7 +14,7 @@ use alluvium_storage::Durability;
 use alluvium_storage::store::Store;
 use std::sync::Arc;
 
-/// A closed store with a few keys, and the record of a commit that its log has beside them.
+/// Creates a closed store with a few keys, and with this record appended to its log.
 fn with_record(count: u32, payload: &[u8]) -> Arc<dyn Directory> {
     let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
     let db = tiny().open_in(Arc::clone(&directory)).unwrap();
@@ -67,18 +67,18 @@ fn snapshot(at: u64) -> Vec<u8> {
     )
 }
 
-/// A record of the catalog for a keyspace of this number.
+/// Returns a catalog record for a keyspace with this number.
 fn keyspace(id: KeyspaceId) -> Vec<u8> {
     let value = format::encode_keyspace(id, 1, &KeyspaceOptions::default());
     one(&format::keyspace_key("another"), Kind::Put, &value)
 }
 
-/// Uses all that the store has, and opens it again.
+/// Uses all data of the store, and opens it again.
 fn use_it(db: Db, directory: &Arc<dyn Directory>, what: &str) {
     let mut shown = Vec::new();
     for name in db.keyspaces() {
         let keyspace = db.existing_keyspace(&name).unwrap();
-        // A value that its operator refuses is an error that says so.
+        // A value that its operator rejects causes a typed error.
         let is_readable = |pair: &crate::Result<_>| match pair {
             Ok(_) => true,
             Err(error) => {
@@ -117,7 +117,7 @@ fn use_it(db: Db, directory: &Arc<dyn Directory>, what: &str) {
     assert_eq!(db.check().unwrap(), [""; 0], "{what}");
 }
 
-/// What a record is, how many writes it says that it has, its bytes, and whether it is refused.
+/// Description of a record, its stated number of writes, its bytes, and the expected error.
 type Case = (&'static str, u32, Vec<u8>, Option<ErrorKind>);
 
 fn refused(what: &'static str, record: Vec<u8>) -> Case {
@@ -209,7 +209,7 @@ fn a_record_of_other_writes_is_refused_or_a_write_like_others() {
                 use_it(db, &directory, what);
             }
         }
-        // A repair gives it up, or keeps it.
+        // A repair discards or keeps the record.
         let directory = with_record(count, &payload);
         if let Err(error) = tiny().repair_in(Arc::clone(&directory)) {
             assert_eq!(error.kind(), ErrorKind::Corrupt, "{what}: {error}");

@@ -1,4 +1,4 @@
-//! Keyspaces in levels of runs, as a user chooses them.
+//! Keyspaces in levels of runs, as users choose them.
 
 use super::{memory, pairs, small, tiny};
 use crate::simulation::{OpenIn as _, Simulated as _};

@@ -1,9 +1,9 @@
-//! The store with structures of every kind in it. No user can choose the map, so these tests are
+//! Tests of stores with structures of every kind. Users cannot choose the map, so these tests are
 //! inside the crate.
 //!
-//! *Read in this order*: `contract.rs` (what users see is the same for each kind), `model.rs` (one
-//! history, told to all of them), `levels.rs`, `hashed.rs`, `bundles.rs`, `paged.rs` and
-//! `volatile.rs` (as a user chooses them), `queues.rs`, `hashed_repair.rs`, `paged_files.rs` (their
+//! *Read in this order*: `contract.rs` (equal behaviour of all kinds), `model.rs` (one history,
+//! applied to all of them), `levels.rs`, `hashed.rs`, `bundles.rs`, `paged.rs` and `volatile.rs`
+//! (structures as users choose them), `queues.rs`, `hashed_repair.rs`, `paged_files.rs` (their
 //! files), `copies.rs`, `crashes.rs`, `hostile.rs` (manifests), `hostile_log.rs`.
 
 mod bundles;
@@ -42,7 +42,7 @@ fn small() -> Options {
     Options::new().memory(16 << 20).workers(0)
 }
 
-/// As [`small`], with files so small that hundreds of stores are made quickly.
+/// Like [`small`], with files so small that hundreds of stores can be created quickly.
 fn tiny() -> Options {
     let memtable = 128 << 10;
     let scale = Scale {
@@ -57,7 +57,7 @@ fn tiny() -> Options {
     small().simulated(scale, || 1000)
 }
 
-/// How the store below such a one is opened.
+/// Returns the options of the storage layer for such a store.
 fn store_options() -> StoreOptions {
     StoreOptions {
         cache_bytes: 1 << 20,
@@ -70,12 +70,12 @@ fn memory() -> Arc<dyn Directory> {
     Arc::new(MemoryDirectory::new())
 }
 
-/// Directories in memory, one for each tier.
+/// Returns in-memory directories, one for each tier.
 fn directories(tiers: usize) -> Directories {
     (1..tiers).fold(Directories::from(memory()), |all, _| all.and(memory()))
 }
 
-/// As [`small`], with all that compactions write on the second tier, if there is one.
+/// Like [`small`], with all output of compactions on the second tier, if there is one.
 fn spread() -> Options {
     small().fast_bytes(0)
 }
@@ -88,14 +88,14 @@ fn pairs(keyspace: &Keyspace) -> BTreeMap<Vec<u8>, Vec<u8>> {
         .collect()
 }
 
-/// A keyspace of each kind that lasts, named after it.
+/// Creates a keyspace in each persistent structure, named after it.
 fn one_of_each(db: &Db, options: &KeyspaceOptions) -> Vec<Keyspace> {
     let keyspace = |structure| db.keyspace_in(&format!("{structure:?}"), structure, options);
     let lasting = Structure::ALL.into_iter().filter(|structure| structure.lasts());
     lasting.map(|structure| keyspace(structure).unwrap()).collect()
 }
 
-/// A keyspace in the tree and one in the map: the manifest lists these two.
+/// Creates a keyspace in the tree and one in the map, which the manifest lists.
 fn tree_and_map(db: &Db, options: &KeyspaceOptions) -> Vec<Keyspace> {
     let keyspace = |structure| db.keyspace_in(&format!("{structure:?}"), structure, options);
     let both = [Structure::Tiered, Structure::Map];

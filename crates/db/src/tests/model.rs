@@ -1,5 +1,5 @@
-//! One history, told to a keyspace of each kind and to a map of the standard library: all of them
-//! give the same answers.
+//! One history, applied to a keyspace of each kind and to a `BTreeMap`: all must give the same
+//! answers.
 
 use super::{directories, one_of_each, small};
 use crate::hashed_options::UNNAMED;
@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Steps of a history.
+/// Number of steps of a history.
 const STEPS: usize = 3000;
 
 struct World {
     random: fastrand::Rng,
     directories: Directories,
-    /// Bytes that are planned to lie on the first tier.
+    /// Planned bytes of data on the first tier.
     fast_bytes: u64,
     db: Option<Db>,
     keyspaces: Vec<Keyspace>,
@@ -175,7 +175,7 @@ impl World {
                 if self.random.bool() {
                     db.close().unwrap();
                 } else {
-                    // As if the process had died.
+                    // Simulates the death of the process.
                     db.abandon();
                     drop(db);
                 }
@@ -197,7 +197,7 @@ impl World {
 
 #[test]
 fn a_history_has_the_same_answers_in_every_kind() {
-    // One tier; two, of which the second has all that was compacted, or most of it.
+    // One tier; or two tiers, with all or most compacted data on the second.
     for (seed, tiers, fast_bytes) in [
         (1, 1, 0),
         (2, 1, 0),

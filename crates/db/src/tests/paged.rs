@@ -1,4 +1,4 @@
-//! Keyspaces in pages that are written in place, as a user chooses them.
+//! Keyspaces in pages that are updated in place, as users choose them.
 
 use super::{memory, pairs, small, tiny};
 use crate::simulation::{OpenIn as _, Simulated as _};
@@ -9,7 +9,7 @@ fn paged(options: PagedOptions) -> KeyspaceOptions {
     KeyspaceOptions::new().structure(Structure::Paged(options))
 }
 
-/// Both trees, with nodes so small that thousands of keys make them high.
+/// Returns both trees with small nodes, so that thousands of keys make them several levels high.
 fn trees() -> [PagedOptions; 4] {
     let small = |options: PagedOptions| options.node_bytes(512).key_bytes(16).value_bytes(40);
     [
@@ -83,7 +83,7 @@ fn is_too_long<T: std::fmt::Debug>(result: crate::Result<T>) -> bool {
     )
 }
 
-/// Every way to write one key.
+/// Writes one key in every possible way.
 fn write_each_way(db: &Db, keyspace: &Keyspace, key: &[u8]) -> Vec<bool> {
     let mut batch = WriteBatch::new();
     let mut transaction = db.begin();
@@ -116,11 +116,11 @@ fn a_key_that_does_not_fit_is_refused_when_it_is_written() {
         k.put("here", "before").unwrap();
         assert_eq!(write_each_way(&db, &k, &[b'x'; 17]), vec![true; 15]);
         assert_eq!(write_each_way(&db, &k, &[b'x'; 16]), vec![false; 15]);
-        // It is read and walked to, and bounds are no keys.
+        // Such a key can be looked up and used as a bound.
         assert_eq!(k.get([b'x'; 17]).unwrap(), None);
         k.delete_range([b'y'; 99], Some(&[b'z'; 99])).unwrap();
         assert_eq!(k.range(&[b'a'; 99][..]..).count(), 2);
-        // Everywhere else longer ones are welcome.
+        // Other structures accept longer keys.
         let free = db.keyspace("free").unwrap();
         free.put([b'x'; 2000], "v").unwrap();
         db.compact().unwrap();
@@ -187,7 +187,7 @@ fn pages_of_deleted_keys_are_free_where_nodes_are_merged() {
         }
         assert_eq!(db.check().unwrap(), Vec::<String>::new());
         db.close().unwrap();
-        // What is said of the tree is kept with it.
+        // The options of the tree are stored with it.
         let db = tiny().open_in(directory).unwrap();
         let k = db.keyspace_with("k", &paged(tree)).unwrap();
         (0..500).for_each(|number| k.put(key(number), "value").unwrap());

@@ -1,4 +1,4 @@
-//! The files of pages beside the extents: copies of them, damage to them, and when they go.
+//! The separate files of pages: their copies, damage to them, and their removal.
 
 use super::{memory, pairs, small, tiny};
 use crate::simulation::{OpenIn as _, Simulated as _};
@@ -87,14 +87,14 @@ fn a_copy_is_of_one_moment_though_pages_are_written_over_meanwhile() {
         let again = tiny().open_existing_in(Arc::clone(&copy)).unwrap();
         assert_eq!(pairs(&again.existing_keyspace("k").unwrap()), wanted);
         sound(&again);
-        // Nothing is kept any longer: the journal has what is reserved for a slice.
+        // No old version is retained: the journal has only the space reserved for a slice.
         let journals = || db.engine().dictionaries.paged().journal_bytes();
         for _ in 0..4 {
             k.put("key", "value").unwrap();
             db.checkpoint().unwrap();
         }
         assert!(journals() <= 2 * 1400 * (512 + PAGE), "{} bytes", journals());
-        // A copy is a store of its own, and so is its copy.
+        // A copy is an independent store, and so is a copy of the copy.
         let k = again.existing_keyspace("k").unwrap();
         fill(&k, 3000, "third");
         let wanted = pairs(&k);
@@ -121,7 +121,7 @@ fn what_can_be_read_of_damaged_pages_is_saved() {
         for every in [pages / 2 + 1, 40, 7] {
             let directory = copy_of(&db);
             damage(&directory, (1..pages).filter(|page| page % every == every / 2));
-            // A check finds it, and a copy of it is none.
+            // A check finds the damage, and a copy fails.
             let reading = tiny()
                 .open_read_only_in(Directories::from(Arc::clone(&directory)))
                 .unwrap();
@@ -167,7 +167,7 @@ fn what_can_be_read_of_damaged_pages_is_saved() {
     }
 }
 
-/// Opens a store, which fails as damaged; repairs it; tells what is lost of the keyspace `k`.
+/// Opens a damaged store, which fails; repairs it; checks the reported loss of keyspace `k`.
 fn given_up(options: &Options, directory: &Arc<dyn Directory>, why: &str) {
     let refused = options
         .clone()
@@ -221,7 +221,7 @@ fn pages_that_are_not_there_or_of_another_store_are_refused_and_given_up() {
         copy.copy_from(&*file, 0..file.len(), Purpose::Check).unwrap();
     }
     given_up(&tiny(), &directory, "of store");
-    // An older file does not have what the store names.
+    // An older file lacks the pages that the store references.
     let (directory, copy) = (memory(), memory());
     let db = tiny().open_in(Arc::clone(&directory)).unwrap();
     let k = keyspace(&db, "k", trees()[0]);
@@ -258,7 +258,7 @@ fn the_files_go_when_no_keyspace_is_in_them_and_come_again() {
     assert_eq!(names(&directory).len(), 3, "another keyspace is in them");
     db.drop_keyspace("other").unwrap();
     db.close().unwrap();
-    // The durable generation lists them: a keyspace that comes now finds them.
+    // The durable generation lists the files: a new keyspace uses them.
     let db = open();
     assert_eq!(names(&directory).len(), 3);
     let copied = tiny().open_existing_in(copy_of(&db)).unwrap();
@@ -282,7 +282,7 @@ fn the_files_go_when_no_keyspace_is_in_them_and_come_again() {
     db.checkpoint().unwrap();
     assert_eq!(names(&directory), Vec::<String>::new());
     sound(&db);
-    // Others may have other options now.
+    // New keyspaces may now have other options.
     let k = keyspace(&db, "k", trees()[1]);
     fill(&k, 300, "new");
     let wanted = pairs(&k);
@@ -312,7 +312,7 @@ fn files_that_no_generation_lists_are_in_the_way_of_nothing() {
     sound(&db);
     db.close().unwrap();
     directory.remove("paged.pages").unwrap();
-    // A creation that was cut short leaves nothing of them.
+    // An interrupted creation leaves no files.
     let cut = memory();
     cut.create("paged.pages", FileOptions::BUFFERED).unwrap();
     let error = tiny().open_in(Arc::clone(&cut)).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Queues: what is added at one end and taken from the other, in every structure with an order.
+//! Queues: keys are added at one end and removed from the other, in every ordered structure.
 
 use super::{memory, one_of_each, small};
 use crate::simulation::OpenIn as _;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Keys without a value that walks of this thread have passed one by one since the last call.
+/// Returns the number of dead keys that iterators of this thread have skipped since the last call.
 fn passed() -> u64 {
     alluvium_dictionary::memtables::empty_ranges::PASSED.with(|passed| passed.replace(0))
 }
@@ -26,7 +26,7 @@ fn key(number: u32) -> [u8; 4] {
     number.to_be_bytes()
 }
 
-/// The most dead keys that a walk passes, once the first has been through all of them.
+/// Maximum number of dead keys that a scan skips after the first scan has skipped all of them.
 const FEW: u64 = 24;
 
 #[test]
@@ -44,7 +44,7 @@ fn the_first_and_the_last_of_a_queue_cost_the_same_however_many_were_taken_befor
             passed();
             let (mut worst, mut all) = (0, 0);
             for number in 0..JOBS {
-                // From both ends in turn.
+                // Alternates between both ends.
                 let (found, expected) = match number % 2 {
                     0 => (queue.first().unwrap(), number / 2),
                     _ => (queue.last().unwrap(), JOBS - 1 - number / 2),
@@ -57,7 +57,8 @@ fn the_first_and_the_last_of_a_queue_cost_the_same_however_many_were_taken_befor
             }
             assert!(queue.first().unwrap().is_none() && queue.last().unwrap().is_none());
             let each = all as f64 / f64::from(JOBS);
-            // A walk decides some keys ahead, and passes those that were taken at the other end.
+            // An iterator reads some keys ahead, and skips those that were removed at the other
+            // end.
             assert!(
                 worst < 200 && each < FEW as f64,
                 "{}: {worst}, {each}",
@@ -84,7 +85,7 @@ fn a_queue_of_steady_length_is_as_fast_after_many_jobs_and_over_memtables() {
                 tenths.push(passed());
             }
             if number == 2500 {
-                // What is deleted is in runs from now on.
+                // From now on the deletes are in runs.
                 db.checkpoint().unwrap();
                 while db.work().unwrap() {}
             }
@@ -122,7 +123,7 @@ fn expired_keys_before_the_first_are_passed_once() {
         assert!(passed() >= 900, "{}", keyspace.name());
         assert_eq!(first(), key(5000));
         assert!(passed() < FEW, "{}", keyspace.name());
-        // What was seen to be gone stays gone, unless the clock was wrong by days.
+        // Keys that were seen as expired stay expired, unless the clock was wrong by days.
         NOW.store(START_MS + 1500, Ordering::Relaxed);
         assert_eq!(first(), key(5000), "{}", keyspace.name());
         NOW.store(START_MS - 3 * DAY_MS, Ordering::Relaxed);
@@ -158,7 +159,7 @@ fn readers_at_older_places_see_what_was_taken_since() {
         assert_eq!(first_of(&before), key(0));
         let back: Vec<Vec<u8>> = queue.iter().keys().rev().map(|key| key.unwrap()).collect();
         assert!(back.iter().rev().eq(&all));
-        // What is loaded past the memtables is seen, too.
+        // Ingested records, which bypass the memtables, are visible, too.
         let mut ingest = queue.begin_ingest().unwrap();
         ingest.put(key(20), b"loaded").unwrap();
         ingest.finish().unwrap();
@@ -167,7 +168,7 @@ fn readers_at_older_places_see_what_was_taken_since() {
     }
 }
 
-/// A walk in either direction from somewhere, as the reference has it.
+/// Compares iteration in either direction with the model.
 fn compare(queue: &Keyspace, model: &BTreeMap<Vec<u8>, Vec<u8>>, from: &[u8], turn: u64) {
     let mut iter = queue.range::<&[u8]>(from..);
     let mut expected = model.range::<Vec<u8>, _>(from.to_vec()..);
@@ -255,7 +256,7 @@ fn no_job_is_lost_between_those_that_add_and_those_that_take() {
                 let mut random = (*order).clone();
                 scope.spawn(move || {
                     for number in 0..JOBS / 2 {
-                        // Some of them come before what was taken already.
+                        // Some of the new keys precede keys that were already removed.
                         let at = number.saturating_sub(random.u32(..300));
                         let name = [&key(at)[..], &key(number), &key(adder)].concat();
                         queue.put(name, b"job").unwrap();

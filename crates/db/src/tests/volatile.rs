@@ -1,4 +1,4 @@
-//! Volatile keyspaces: everything but lasting.
+//! Volatile keyspaces: the contract of all structures except persistence.
 
 use super::{memory, pairs, small, tiny};
 use crate::simulation::{OpenIn as _, Simulated as _};
@@ -69,7 +69,7 @@ fn it_is_empty_when_the_store_is_opened_again_and_all_else_is_there() {
     }
 }
 
-/// Whether any file of a directory holds some bytes.
+/// Returns whether any file of a directory contains these bytes.
 fn holds(directory: &dyn Directory, bytes: &[u8]) -> bool {
     let names = directory.list().unwrap().into_iter();
     let mut files = names.map(|name| directory.open(&name, FileOptions::BUFFERED.read_only()).unwrap());

@@ -1,17 +1,17 @@
-//! The tiers of a store, as its users see them.
+//! Tiers of a store, as its users see them.
 //!
-//! *Knows*: where the directories of tiers are, and how a path is found to be
-//! one of them.
+//! *Knows*: the directories of the tiers, and how a path is recognised as one of them.
 //!
-//! *Does not know*: what lies on which tier; marks are compared by the storage layer.
+//! *Does not know*: which data is on which tier; the storage layer compares the marks of
+//! directories.
 //!
-//! *Read in this order*: `tier_options.rs` beside this folder, this file, `places.rs`;
-//! `change_tiers.rs` beside this folder changes those of an open store.
+//! *Read in this order*: `tier_options.rs` in the parent folder, this file, `places.rs`;
+//! `change_tiers.rs` in the parent folder changes the tiers of an open store.
 //!
 //! Invariants:
 //!
-//! - **D1** No directory of a store lies inside of another one.
-//! - **D2** Nothing is created or changed in a directory before all of them are known to be right.
+//! - **D1** No directory of a store is inside another one.
+//! - **D2** All directories are validated before anything is created or changed in one of them.
 
 mod places;
 
@@ -23,14 +23,15 @@ use alluvium_storage::extents::{ExtentOptions, TierLimits};
 use std::path::Path;
 
 impl Options {
-    /// Adds a tier: a further directory for data, on a slower and larger device than those before.
-    /// Superblock and log stay in the directory that the store is opened at.
+    /// Adds a tier: a further directory for data, on a slower and larger device than the previous
+    /// ones. The superblock and the log stay in the directory that the store is opened at.
     ///
-    /// The store remembers where its tiers are, so that they need not be given again. One that has
-    /// moved is given with its new path; the order does not matter then.
+    /// The store remembers the paths of its tiers, so they need not be passed again. A tier that
+    /// has moved is passed with its new path; in this case the order does not matter.
     ///
-    /// New data goes to the first tier. What compactions write lies on the first tier on which,
-    /// with those before, all that is as new fits. A tier without space is passed over.
+    /// New data is written to the first tier. Output of compactions is placed by age: on the first
+    /// tier whose capacity, together with that of the tiers before it, holds all data of that age
+    /// or newer. A tier without space is skipped.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -48,7 +49,7 @@ impl Options {
         self
     }
 
-    /// These options with the limits of a store's tiers.
+    /// Returns these options with the recorded limits of the store's tiers.
     pub(crate) fn limited(&self, places: &Places) -> Options {
         Options {
             tier_limits: places.limits.clone(),
@@ -56,9 +57,9 @@ impl Options {
         }
     }
 
-    /// Sets how many bytes of data are planned to lie in the first directory of a store that has
-    /// further tiers, while those take the rest. It is no limit: what is written first goes there,
-    /// and where slower tiers are full so does more. Default: three quarters of what it can hold.
+    /// Sets the planned size of the data in the first directory, in bytes, if the store has further
+    /// tiers. This is not a limit: new data is written there first, and more stays there while
+    /// slower tiers are full. Default: three quarters of its capacity.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -77,14 +78,15 @@ impl Options {
         self
     }
 
-    /// Sets how many bytes of the first directory copies may take of what is read again and again
-    /// from slower ones, at most half of what is free there. They make way as soon as something
-    /// else needs the space, and an opening begins without any. Default: 0, which copies nothing.
+    /// Sets how many bytes of the first directory may hold copies of pages that are read repeatedly
+    /// from slower tiers; at most half of the free space there is used. Copies are discarded as
+    /// soon as the space is needed, and when the store is opened. Default: 0, which disables
+    /// copies.
     ///
-    /// A page is copied whole, once a lookup has missed it twice. That pays where values have a
-    /// kilobyte or more, or where keys that are read often lie together; what is small and lies
-    /// apart is kept as records in memory instead. A copy takes some 40 bytes of memory beside
-    /// [`Options::memory`]. [`Stats::copies`](crate::Stats::copies) shows what it comes to.
+    /// A page is copied as a whole after lookups have missed it twice. This pays off for values of
+    /// a kilobyte or more, and if keys that are read often are adjacent; small, scattered records
+    /// are held in the record cache instead. A copy needs about 40 bytes of memory in addition to
+    /// [`Options::memory`]. [`Stats::copies`](crate::Stats::copies) shows the effect.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -100,7 +102,7 @@ impl Options {
         self
     }
 
-    /// Says what the tiers of a store may take, and what is planned to lie on them.
+    /// Sets the limits and the planned sizes of the tiers.
     pub(crate) fn plan_tiers(&self, extents: &mut ExtentOptions) {
         if self.fast_bytes.is_some() {
             extents.planned_bytes = self.fast_bytes;

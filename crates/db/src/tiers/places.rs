@@ -1,4 +1,4 @@
-//! Where the directories of a store's tiers are: as the program says, or as the store remembers.
+//! Locations of the tiers' directories, as passed by the program or remembered by the store.
 
 use crate::tier_options::TierOptions;
 use crate::{Error, Result, place};
@@ -15,17 +15,17 @@ use std::sync::Arc;
 /// The directories of a store.
 #[derive(Clone, Debug)]
 pub(crate) struct Places {
-    /// One for each tier, in their order.
+    /// Directories in the order of the tiers.
     pub(crate) directories: Directories,
-    /// The most bytes of each further tier.
+    /// Maximum size of each further tier in bytes.
     pub(crate) limits: Vec<Option<u64>>,
-    /// Whether each further tier takes nothing new.
+    /// Whether each further tier is drained.
     drained: Vec<bool>,
-    /// Where the further tiers are.
+    /// Paths of the further tiers.
     paths: Vec<PathBuf>,
 }
 
-/// A further tier that was found.
+/// A located further tier.
 #[derive(Clone, Debug)]
 struct Found {
     path: PathBuf,
@@ -58,7 +58,7 @@ impl Places {
         }
     }
 
-    /// Has tiers of an open store take nothing new that were drained before.
+    /// Closes the tiers of an open store that were drained earlier.
     pub(crate) fn close_drained(&self, store: &Store) {
         let numbered = (1..).zip(&self.drained);
         numbered
@@ -66,8 +66,8 @@ impl Places {
             .for_each(|(tier, _)| store.close_tier(tier));
     }
 
-    /// Remembers where the tiers are, in the first directory of a store that is there. What is full
-    /// remembers nothing new: the tiers are given once more then.
+    /// Records the paths of the tiers in the first directory of an existing store. If the disk is
+    /// full, nothing is recorded, and the tiers must be passed again at the next opening.
     pub(crate) fn note(&self) -> Result<()> {
         if self.paths.is_empty() {
             return Ok(());
@@ -97,12 +97,12 @@ impl Places {
     }
 }
 
-/// Returns whether a store has its first directory at a path.
+/// Returns whether a path is the first directory of a store.
 pub(crate) fn is_store(path: &Path) -> bool {
     path.join(superblock::FILE).is_file()
 }
 
-/// Returns directories over others: what is written stays in memory.
+/// Returns overlays of directories in which all writes stay in memory.
 pub(crate) fn overlaid(directories: &Directories) -> Result<Directories> {
     let above = |below: &Arc<dyn Directory>| {
         OverlayDirectory::new(Arc::clone(below)).map(|above| Arc::new(above) as Arc<dyn Directory>)
@@ -110,7 +110,7 @@ pub(crate) fn overlaid(directories: &Directories) -> Result<Directories> {
     Ok(directories.map(above)?)
 }
 
-/// Makes the directories of a store that is to be created.
+/// Creates the directories of a new store.
 pub(crate) fn new(path: &Path, given: &[(PathBuf, TierOptions)]) -> Result<Places> {
     check(path, given)?;
     for (path, _) in given {
@@ -129,8 +129,8 @@ pub(crate) fn new(path: &Path, given: &[(PathBuf, TierOptions)]) -> Result<Place
     Ok(Places::new(first, further.collect::<Result<_>>()?))
 }
 
-/// Makes the directories of a copy with this many tiers. Those that are not given lie beside the
-/// first one.
+/// Creates the directories of a copy with this many tiers. Directories that are not given are
+/// created next to the first one.
 pub(crate) fn of_copy(path: &Path, given: &[(PathBuf, TierOptions)], tiers: usize) -> Result<Places> {
     if !given.is_empty() && given.len() + 1 != tiers {
         let (further, count) = (tiers - 1, given.len());
@@ -148,11 +148,11 @@ pub(crate) fn of_copy(path: &Path, given: &[(PathBuf, TierOptions)], tiers: usiz
     new(&path, &[given, &missing].concat())
 }
 
-/// Finds the directories of an existing store.
+/// Locates the directories of an existing store.
 pub(crate) fn existing(path: &Path, given: &[(PathBuf, TierOptions)]) -> Result<Places> {
     check(path, given)?;
     let first = FileDirectory::open(path)?;
-    // What is damaged or is no store, opening it says.
+    // Opening reports damage, or that this is not a store.
     let Ok(superblock) = SuperblockFile::open(&first, Access::ReadOnly) else {
         return Ok(Places::new(first, Vec::new()));
     };
@@ -164,8 +164,8 @@ pub(crate) fn existing(path: &Path, given: &[(PathBuf, TierOptions)]) -> Result<
     Ok(Places::new(first, further))
 }
 
-/// Finds the further tiers of a store: those that are given by their marks, the others where they
-/// were.
+/// Locates the further tiers of a store: given directories by their marks, the others at their
+/// recorded paths.
 fn find(
     first: &FileDirectory,
     superblock: &Superblock,
@@ -206,7 +206,7 @@ fn find(
         };
         match slot {
             Some(slot) if slot.is_none() => *slot = Some(this),
-            // Opening it says what is wrong with it.
+            // Opening reports what is wrong with the directory.
             _ => unknown.push(this),
         }
     }
@@ -223,7 +223,7 @@ fn find(
     Ok(all)
 }
 
-/// Returns a tier where it was at the last opening.
+/// Returns a tier at its path of the last opening.
 fn remembered(first: &FileDirectory, tier: u8, listed: Option<&Listed>) -> Result<Found> {
     let wrong = |directory: String, why: &str| {
         Storage::WrongTier {
@@ -254,7 +254,7 @@ fn remembered(first: &FileDirectory, tier: u8, listed: Option<&Listed>) -> Resul
     })
 }
 
-/// Fails where two directories are the same, or one lies inside of another (D1).
+/// Fails if two directories are the same, or one is inside another (D1).
 pub(crate) fn check(first: &Path, further: &[(PathBuf, TierOptions)]) -> Result<()> {
     if further.len() >= MAX_TIERS {
         let most = MAX_TIERS - 1;
@@ -282,7 +282,7 @@ pub(crate) fn check(first: &Path, further: &[(PathBuf, TierOptions)]) -> Result<
     Ok(())
 }
 
-/// Returns a path without links, as far as it leads to something.
+/// Returns the absolute path with links resolved, as far as the path exists.
 pub(crate) fn settled(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let known = absolute

@@ -1,4 +1,4 @@
-//! The end of a transaction.
+//! Commit and rollback of a transaction.
 
 use super::spilled::Spilled;
 use super::{Handle, Transaction};
@@ -16,21 +16,21 @@ use alluvium_base::Sequence;
 use std::cell::{Cell, RefCell};
 use std::ops::Bound;
 
-/// A transaction that is about to be committed, without handles of the store.
+/// A transaction ready to be committed, without handles of the store.
 struct Prepared {
     handle: Handle,
     batch: WriteBatch,
-    /// Writes beyond memory: all of them, if there are any.
+    /// Spilled writes; if there are any, they include all writes.
     spilled: Spilled,
-    /// What must not have been written to since it began.
+    /// Keys and ranges that no other commit may have changed since the transaction began.
     footprint: Footprint,
 }
 
 impl Transaction {
-    /// Commits: all of the transaction takes effect, or nothing. It is acknowledged as
-    /// [`TransactionOptions::durability`](crate::TransactionOptions::durability) says.
+    /// Commits the transaction atomically, with the durability of
+    /// [`TransactionOptions::durability`](crate::TransactionOptions::durability).
     ///
-    /// A transaction that has written nothing cannot fail for what others have done.
+    /// The commit of a read-only transaction never conflicts.
     ///
     /// # Errors
     /// [`Error::Conflict`]: nothing is written, and another run may succeed. As [`Db::write`];
@@ -42,7 +42,7 @@ impl Transaction {
         self.commit_at(durability)
     }
 
-    /// As [`Transaction::commit`], acknowledged when `durability` holds.
+    /// Like [`Transaction::commit`], with a durability that the caller chooses.
     ///
     /// # Errors
     /// As [`Transaction::commit`].
@@ -53,7 +53,8 @@ impl Transaction {
     /// Returns a future of the commit, for callers that must not wait for the device. Transactions
     /// whose futures wait at the same time share syncs.
     ///
-    /// A locking transaction, which has nothing to wait for but the device, takes effect at once.
+    /// A locking transaction takes effect during the call, because it has nothing but the device to
+    /// wait for.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -73,7 +74,7 @@ impl Transaction {
         let shared = std::sync::Arc::clone(&self.shared);
         if self.is_locking() {
             let applied = self.commit_at(Some(durability.min(Durability::Process)));
-            // An empty batch: its acknowledgement says that all before it is durable, too.
+            // The acknowledgement of an empty batch implies that everything before it is durable.
             return Write::new(
                 &shared,
                 applied.map(|()| WriteBatch::new().durability(durability)),
@@ -97,7 +98,7 @@ impl Transaction {
             .map(drop)
     }
 
-    /// Encodes the writes, and finds out what they depend on.
+    /// Encodes the writes and collects their dependencies.
     fn prepare(mut self) -> Result<Prepared> {
         drop(self.enter_open()?);
         if !self.spilled.is_empty() {
@@ -113,7 +114,7 @@ impl Transaction {
             if !(snapshot && optimistic) || is_planted(Fault::FirstCommitterLoses) {
                 continue;
             }
-            // The first committer wins.
+            // The first committer wins, so written keys are validated, too.
             let definition = set.keyspace().definition();
             set.visit_keys(|key| {
                 footprint.add_point(definition, &format::tree_key(&definition.prefix, key));
@@ -141,7 +142,7 @@ impl Prepared {
         self.batch.is_empty() && self.spilled.is_empty()
     }
 
-    /// Commits, and returns the number of the last write.
+    /// Commits, and returns the sequence number of the last write.
     fn run(self, durability: Durability) -> Result<Sequence> {
         let (engine, open) = (&*self.handle.engine, &*self.handle.open);
         let entered = open.enter()?;
@@ -151,9 +152,9 @@ impl Prepared {
             self.handle.end(Ended::Committed);
             return Ok(engine.visible());
         }
-        // A store that takes no changes says so, whatever others have written.
+        // A store that rejects writes reports that first, regardless of conflicts.
         engine.health()?;
-        // What is written without having been read depends on nothing.
+        // A blind write, one without reads, depends on nothing.
         let is_blind = self.footprint.len() == 0;
         let committed = match open.concurrency {
             _ if !self.spilled.is_empty() => self.attach(engine),
@@ -174,8 +175,8 @@ impl Prepared {
             Err(Error::Conflict { .. }) => Ended::Conflict,
             Err(_) => Ended::RolledBack,
         };
-        // Its locks are released: others need not wait for the device. What they read is in the log
-        // before what they write, and so is durable before it.
+        // Ends the transaction before the sync and so releases its locks early. A transaction that
+        // reads its writes logs its own writes later, so they cannot become durable earlier.
         self.handle.end(how);
         let last = committed?.expect("a commit without a condition is made");
         if open.concurrency == Concurrency::Locking && durability == Durability::Disk {
@@ -184,8 +185,7 @@ impl Prepared {
         Ok(last)
     }
 
-    /// Returns how the keys that are written are locked while it is asked what others have written,
-    /// and what is asked about ranges.
+    /// Returns the lock mode for written keys during validation, and how ranges are validated.
     fn asks(&self) -> (LockMode, Ranges) {
         let open = &self.handle.open;
         match open.isolation {
@@ -225,7 +225,7 @@ impl Prepared {
         }
     }
 
-    /// Commits a transaction whose writes were spilled: its runs become part of the store.
+    /// Commits a transaction with spilled writes by attaching its runs to the store.
     fn attach(&self, engine: &Engine) -> Result<Option<Sequence>> {
         let open = &*self.handle.open;
         let members = self.spilled.members(engine)?;
@@ -235,7 +235,7 @@ impl Prepared {
             recent: RefCell::new(None),
             met: Cell::new(None),
         };
-        // What is written without having been read depends on nothing.
+        // A blind write, one without reads, depends on nothing.
         let is_blind = self.footprint.len() == 0 && open.isolation == Isolation::Serializable;
         let is_asked = open.concurrency == Concurrency::Optimistic && !is_blind;
         let attached = engine.attach(&Attachment {
@@ -252,19 +252,19 @@ impl Prepared {
     }
 }
 
-/// What a transaction whose writes were spilled depends on.
+/// Commit conditions of a transaction with spilled writes.
 struct SpilledTerms<'p> {
     engine: &'p Engine,
     prepared: &'p Prepared,
-    /// Up to where nothing was written to what it depends on.
+    /// Sequence number up to which no dependency was changed.
     recent: RefCell<Option<Recent<'p>>>,
-    /// Where something was.
+    /// The change that was found, if any.
     met: Cell<Option<Met>>,
 }
 
 impl SpilledTerms<'_> {
-    /// Returns a spilled key that a commit above a pinned place has written to: the first committer
-    /// wins.
+    /// Returns a spilled key that a commit above a pinned sequence number has written to: the first
+    /// committer wins.
     fn spilled_key_written_above(&self, place: Sequence) -> Result<Option<Met>> {
         let is_asked = self.prepared.handle.open.isolation == Isolation::Snapshot;
         if !is_asked || is_planted(Fault::SpilledWritesAreNotValidated) {

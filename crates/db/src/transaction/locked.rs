@@ -1,9 +1,9 @@
-//! Walks that lock what they pass over.
+//! Iterators that lock the keys they pass.
 //!
-//! A stretch is read, from where the walk is to the key at which the stretch ends; then it is
-//! locked whole, so that no key can appear between its keys. If anything was committed meanwhile it
-//! is read again, under the lock. Stretches double, up to some dozen keys: a walk that stops early
-//! has locked little, and a long one asks for few locks.
+//! The iterator reads a stretch of keys, and then locks the range up to the last key of the
+//! stretch, so that no key can be inserted between its keys. If anything was committed between the
+//! read and the lock, the stretch is read again under the lock. Stretches double up to 64 keys: an
+//! iterator that stops early locks little, and a long scan needs few locks.
 
 use super::Transaction;
 use super::walk::behind;
@@ -18,18 +18,18 @@ use alluvium_dictionary::range::KeyRange;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// The most keys of a stretch.
+/// Maximum number of keys of a stretch.
 const MOST: usize = 64;
 
 type Pair = (Vec<u8>, Value);
 
-/// A walk over a range of a keyspace, from either end.
+/// A locking double-ended iterator over a range of a keyspace.
 pub(super) struct LockedWalk<'t> {
     transaction: &'t Transaction,
     keyspace: Keyspace,
-    /// What lies between the two stretches: neither read nor locked.
+    /// The range between the two stretches, neither read nor locked.
     left: KeyRange,
-    /// What was read at the front, ascending, and at the back, descending.
+    /// Records read at the front, ascending, and at the back, descending.
     front: VecDeque<Pair>,
     back: VecDeque<Pair>,
     stretch: usize,
@@ -37,7 +37,7 @@ pub(super) struct LockedWalk<'t> {
     has_failed: bool,
 }
 
-/// From which end a stretch is read.
+/// The end from which a stretch is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Front,
@@ -58,7 +58,7 @@ impl<'t> LockedWalk<'t> {
         }
     }
 
-    /// Leaves long values out of the stretches that are read from now on.
+    /// Omits long values from stretches that are read from now on.
     pub(super) fn leave_out_long_values(&mut self) {
         self.long_values = LongValues::LeftOut;
     }
@@ -132,7 +132,7 @@ impl<'t> LockedWalk<'t> {
         Ok(())
     }
 
-    /// Pins the newest place.
+    /// Pins the newest visible sequence number.
     fn pinned(&self) -> Result<Pinned> {
         let _entered = self.transaction.enter(&self.keyspace)?;
         let now_ms = self.transaction.handle.open.now_ms;

@@ -8,26 +8,29 @@
 //!                                             aside           them when it is visible
 //! ```
 //!
-//! The place of a serializable transaction among others is that of its commit. An optimistic one
-//! would read the same there, which the commit has validated; a locking one has read it there, for
-//! nothing that it has read was written to until its commit was visible. One that writes nothing
-//! has the place at which it reads.
+//! A serializable transaction takes its place in the serial order when it commits. An optimistic
+//! transaction would read the same data at that place; the commit validates this. A locking
+//! transaction did read the data of that place, because no other commit could change it before this
+//! commit was visible. A read-only transaction takes its place at the sequence number that it reads
+//! at.
 //!
-//! *Knows*: what a transaction has read and written, and what it depends on.
+//! *Knows*: the reads and writes of a transaction, and the keys and ranges that it depends on.
 //!
-//! *Does not know*: how a commit is validated, and how locks are granted; that is the engine's.
+//! *Does not know*: how commits are validated and locks are granted, which is the engine's task.
 //!
-//! *Read in this order*: this file, `tracker.rs` (what was read), `read.rs`, `write.rs`, `walk.rs`
-//! (iterators) with `locked.rs` (walks under locks), `unordered.rs` (walks without order),
-//! `spilled.rs` and `spill.rs` (writes beyond memory), `savepoint.rs`, `commit.rs`, `retry.rs`.
+//! *Read in this order*: this file, `tracker.rs` (tracked reads), `read.rs`, `write.rs`, `walk.rs`
+//! (iterators) with `locked.rs` (iterators that lock), `unordered.rs` (unordered iterators),
+//! `spilled.rs` and `spill.rs` (writes that exceed memory), `savepoint.rs`, `commit.rs`,
+//! `retry.rs`.
 //!
 //! Invariants:
 //!
-//! - **T1** Whatever an operation hands out of the store is tracked, or locked, before it is read.
-//! - **T2** A walk depends on all keys between its bound and the last that it has handed out, on
-//!   each side; and on all keys of its range once it has ended.
-//! - **T3** Locks are held until the transaction has ended.
-//! - **T4** A transaction that has ended holds nothing back.
+//! - **T1** Everything that an operation returns from the store is tracked or locked before it is
+//!   read.
+//! - **T2** A transaction depends on all keys between a bound of an iterator and the last key that
+//!   this end has returned; once the iterator has ended, on all keys of its range.
+//! - **T3** Locks are held until the transaction ends.
+//! - **T4** A transaction that has ended retains no versions and holds no locks.
 
 mod commit;
 mod locked;
@@ -67,10 +70,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tracker::Tracker;
 
-/// Reads and writes of any keyspaces of a store that take effect together, or not at all. Reads see
-/// the transaction's own writes; other readers see nothing of them before the commit.
+/// An atomic unit of reads and writes in any keyspaces of a store. Reads see the transaction's own
+/// writes; other readers see none of them before the commit.
 ///
-/// Dropping a transaction rolls it back. [`Db::transaction`] runs one again where it meets a
+/// Dropping a transaction rolls it back. [`Db::transaction`] retries a transaction after a
 /// conflict.
 ///
 /// ```
@@ -88,21 +91,21 @@ use tracker::Tracker;
 /// # Ok::<(), alluvium::Error>(())
 /// ```
 pub struct Transaction {
-    // Ends before the store is let go.
+    // Declared first: the transaction ends before the reference to the store is released.
     handle: Handle,
     shared: Arc<Shared>,
     options: TransactionOptions,
-    /// By keyspace: the newest writes.
+    /// The newest writes, by keyspace.
     writes: BTreeMap<KeyspaceId, WriteSet>,
-    /// Older ones, for which there was not enough memory.
+    /// Older writes, which exceeded the memory.
     spilled: Spilled,
     tracker: Mutex<Tracker>,
     savepoints: Savepoints,
-    /// Bytes of memory that `writes` takes.
+    /// Bytes of memory used by `writes`.
     in_memory: usize,
 }
 
-/// The hold of a transaction on what it keeps back. Dropping it rolls the transaction back.
+/// Keeps the transaction open in the engine. Dropping it rolls the transaction back.
 struct Handle {
     engine: Arc<Engine>,
     open: Arc<OpenTransaction>,
@@ -131,7 +134,7 @@ impl fmt::Debug for Transaction {
 }
 
 impl Db {
-    /// Begins a transaction that is serializable and optimistic: see [`Transaction`].
+    /// Begins a serializable, optimistic transaction: see [`Transaction`].
     #[must_use]
     pub fn begin(&self) -> Transaction {
         self.begin_with(&TransactionOptions::default())
@@ -169,7 +172,7 @@ impl Db {
         }
     }
 
-    /// Lists the open transactions, the oldest first: how old they are, and what they hold back.
+    /// Lists the open transactions, oldest first, with their ages and the resources that they hold.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -187,21 +190,20 @@ impl Db {
 }
 
 impl Transaction {
-    /// Returns the number of the transaction, which no other of the store has had since it was
-    /// opened.
+    /// Returns the number of the transaction, which is unique since the store was opened.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.handle.open.number
     }
 
-    /// Returns the sequence number of the last commit that the transaction sees; `None` if it is
-    /// serializable and locking, for then it sees the newest under its locks.
+    /// Returns the sequence number of the snapshot that the transaction reads; `None` if it is
+    /// serializable and locking, because it then reads the newest versions under its locks.
     #[must_use]
     pub fn sequence(&self) -> Option<u64> {
         self.handle.open.place()
     }
 
-    /// Rolls the transaction back, as dropping it does: nothing of it is written.
+    /// Rolls the transaction back, as dropping it does. Nothing of it is written.
     pub fn rollback(self) {
         drop(self);
     }
@@ -218,8 +220,8 @@ impl Transaction {
         self.options.isolation == Isolation::Serializable
     }
 
-    /// Begins an operation on a keyspace. Neither the store nor the clock ends the transaction
-    /// meanwhile.
+    /// Begins an operation on a keyspace. Until it ends, neither the store nor the timeout can end
+    /// the transaction.
     fn enter(&self, keyspace: &Keyspace) -> Result<Entered<'_>> {
         if keyspace.store_number() != self.shared.number() {
             return Err(Error::OtherStore);
@@ -229,7 +231,7 @@ impl Transaction {
         Ok(entered)
     }
 
-    /// As [`Transaction::enter`], whatever the keyspace.
+    /// Like [`Transaction::enter`], without a keyspace.
     fn enter_open(&self) -> Result<Entered<'_>> {
         self.engine().is_open()?;
         let open = &self.handle.open;
@@ -239,8 +241,8 @@ impl Transaction {
         open.enter()
     }
 
-    /// Locks a range until the transaction ends (T3). A transaction that is chosen to end a
-    /// deadlock has ended then. The caller is in no operation.
+    /// Locks a range until the transaction ends (T3). A transaction chosen as the victim of a
+    /// deadlock has then ended. The caller must not be in an operation.
     fn lock(&self, definition: &Definition, range: &KeyRange, mode: Mode) -> Result<()> {
         self.limit_locks(definition)?;
         self.acquire(range, mode)
@@ -256,8 +258,8 @@ impl Transaction {
         locked
     }
 
-    /// Has the transaction hold fewer locks if it holds as many as it may: one range of a keyspace
-    /// for all of them that lie in it.
+    /// Reduces the number of locks at the limit: one lock of the whole keyspace replaces all locks
+    /// in it.
     fn limit_locks(&self, definition: &Definition) -> Result<()> {
         let (engine, number) = (self.engine(), self.number());
         let most = self.options.max_tracked;
@@ -277,12 +279,12 @@ impl Transaction {
         })
     }
 
-    /// Returns a key as dictionaries have it.
+    /// Returns the tree key of a user key.
     fn tree_key(keyspace: &Keyspace, key: &[u8]) -> TreeKey {
         format::tree_key(&keyspace.definition().prefix, key)
     }
 
-    /// Tells those who list transactions how many keys and ranges are tracked.
+    /// Publishes the number of tracked keys and ranges for the list of transactions.
     fn tell_reads(&self, tracked: usize) {
         self.handle.open.reads.store(tracked, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! Reading keys.
+//! Point reads of a transaction.
 
 use super::Transaction;
 use super::spilled::Said;
@@ -9,11 +9,11 @@ use crate::lock_manager::Mode;
 use crate::{Error, Keyspace, Result, Value};
 use alluvium_dictionary::batch::LongValues;
 
-/// What a transaction is to do with a key that it reads.
+/// Purpose of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
     Read,
-    /// It will write to the key, or depends on it as if it did.
+    /// The transaction will write to the key, or depends on it as if it did.
     Update,
 }
 
@@ -22,7 +22,7 @@ impl Transaction {
     ///
     /// # Errors
     /// As [`Keyspace::get`]; [`Error::OtherStore`]; [`Error::TransactionEnded`],
-    /// [`Error::TransactionTooOld`], [`Error::TransactionLimit`]. Of a locking transaction also
+    /// [`Error::TransactionTooOld`], [`Error::TransactionLimit`]. In a locking transaction also
     /// [`Error::Deadlock`] and [`Error::LockTimedOut`].
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.get_for(keyspace, key.as_ref(), Purpose::Read, LongValues::Read)
@@ -37,9 +37,9 @@ impl Transaction {
         Ok(found.is_some())
     }
 
-    /// Returns the value of a key which no other may change before the transaction is committed: as
-    /// if the transaction wrote to the key. A locking transaction locks it; an optimistic one fails
-    /// at its commit if it was changed, under snapshot isolation, too.
+    /// Returns the value of a key and protects the key against other writes until the commit, as if
+    /// the transaction wrote to it. A locking transaction locks the key exclusively. An optimistic
+    /// transaction fails at its commit if the key was changed, also under snapshot isolation.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -56,13 +56,13 @@ impl Transaction {
     /// ```
     ///
     /// # Errors
-    /// As [`Transaction::get`]; [`Error::Conflict`] at once if the transaction is locking, its
-    /// isolation is that of a snapshot, and the key was changed since the transaction began.
+    /// As [`Transaction::get`]; [`Error::Conflict`] at once if the transaction is locking with
+    /// snapshot isolation and the key was changed since the transaction began.
     pub fn get_for_update(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
         self.get_for(keyspace, key.as_ref(), Purpose::Update, LongValues::Read)
     }
 
-    /// Returns the value of a key. A long one that is left out comes as an empty one, or as it is.
+    /// Returns the value of a key. An omitted long value may be returned empty or as it is.
     pub(super) fn get_for(
         &self,
         keyspace: &Keyspace,
@@ -109,7 +109,7 @@ impl Transaction {
                 true => self
                     .spilled
                     .say((keyspace, LongValues::Read), key.as_ref(), now_ms)?,
-                // Nothing below makes a difference.
+                // No older version affects the value.
                 false => Said::Value(None),
             });
         }
@@ -141,8 +141,8 @@ impl Transaction {
         Ok(values)
     }
 
-    /// Returns where it reads. What a serializable locking transaction reads is locked, so that the
-    /// newest that is visible is the newest that there is.
+    /// Returns the sequence number to read at. A serializable locking transaction reads the newest
+    /// visible version, which its locks keep current.
     pub(super) fn at(&self) -> At {
         if is_planted(Fault::ReadsAreNotRepeatable) {
             return At::Now;
@@ -150,7 +150,7 @@ impl Transaction {
         self.handle.open.place().map_or(At::Now, At::Kept)
     }
 
-    /// Has the transaction depend on keys before it reads them (T1).
+    /// Adds keys to the dependencies of the transaction before it reads them (T1).
     pub(super) fn depend_on(&self, keyspace: &Keyspace, keys: &[TreeKey], purpose: Purpose) -> Result<()> {
         let definition = keyspace.definition();
         let updates = purpose == Purpose::Update && !is_planted(Fault::UpdatesAreReads);
@@ -180,8 +180,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Fails if a key, which the transaction has locked, was changed since the transaction began,
-    /// and it reads as of then.
+    /// Fails if a locked key was changed after the snapshot that the transaction reads.
     pub(super) fn fail_if_changed(&self, keyspace: &Keyspace, key: &[u8]) -> Result<()> {
         let Some(place) = self.handle.open.place() else {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Running a transaction again where it meets a conflict.
+//! Retries of a transaction after conflicts.
 
 use super::Transaction;
 use crate::db::Db;
@@ -6,16 +6,15 @@ use crate::transaction_options::TransactionOptions;
 use crate::{Error, ErrorKind, Result};
 use std::time::Duration;
 
-/// How long the first pause is at most; each is up to twice as long as the one before.
+/// Maximum of the first pause; the maximum doubles with each attempt.
 const FIRST_PAUSE: Duration = Duration::from_micros(50);
 
-/// How long a pause is at most.
+/// Maximum of all pauses.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 impl Db {
-    /// Runs a transaction, and commits it if `body` succeeds. Where it meets a conflict or is
-    /// chosen to end a deadlock it is run again, after a pause of random length: `body` must bear
-    /// being run more than once.
+    /// Runs a transaction and commits it if `body` succeeds. After a conflict or a deadlock it is
+    /// retried after a random pause, so `body` must be safe to run more than once.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -31,13 +30,13 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// What `body` returns; the transaction is rolled back then. [`Error::RetriesExhausted`] after
-    /// as many runs as [`TransactionOptions::max_tries`] allows. As [`Transaction::commit`].
+    /// The error of `body`, after which the transaction is rolled back. [`Error::RetriesExhausted`]
+    /// after [`TransactionOptions::max_tries`] attempts. As [`Transaction::commit`].
     pub fn transaction<T>(&self, body: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
         self.transaction_with(&TransactionOptions::default(), body)
     }
 
-    /// As [`Db::transaction`], with options.
+    /// Like [`Db::transaction`], with options.
     ///
     /// # Errors
     /// As [`Db::transaction`].
@@ -67,7 +66,7 @@ impl Db {
     }
 }
 
-/// Returns how long to wait after a number of runs.
+/// Returns the pause after a number of attempts.
 fn pause(tries: u32) -> Duration {
     let most = FIRST_PAUSE.saturating_mul(1 << tries.min(16)).min(LONGEST_PAUSE);
     most.mul_f64(fastrand::f64())

@@ -1,4 +1,4 @@
-//! Savepoints: marks to which the writes of a transaction are taken back.
+//! Savepoints: marks to which a transaction can be rolled back.
 
 use super::Transaction;
 use super::spilled::SpilledMark;
@@ -9,7 +9,7 @@ use crate::write_set::WriteSet;
 use crate::{Error, Result};
 use std::collections::BTreeMap;
 
-/// A moment in a transaction to which its writes can be taken back: see [`Transaction::savepoint`].
+/// A point in a transaction to which it can be rolled back: see [`Transaction::savepoint`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Savepoint {
     store: usize,
@@ -17,15 +17,15 @@ pub struct Savepoint {
     serial: u64,
 }
 
-/// The savepoints that a transaction has, the oldest first.
+/// The savepoints of a transaction, oldest first.
 ///
-/// A spill makes runs of what is in memory, whenever it was written. What was in memory at the
-/// newest savepoint is put aside then, with the journal that leads back to older ones. So each
-/// savepoint is of an era: between two such spills.
+/// A spill moves all writes in memory to runs. If savepoints refer to writes in memory, the spill
+/// first sets aside the writes of the newest savepoint, with the journal that leads back to older
+/// ones. The period between two such spills is an era; each savepoint belongs to one.
 #[derive(Debug, Default)]
 pub(super) struct Savepoints {
     marks: Vec<Marks>,
-    /// What was put aside at the end of each era.
+    /// State set aside at the end of each era.
     aside: Vec<Aside>,
     next: u64,
 }
@@ -33,13 +33,13 @@ pub(super) struct Savepoints {
 #[derive(Debug)]
 struct Marks {
     serial: u64,
-    /// How many eras had ended.
+    /// Number of eras that had ended when the savepoint was set.
     era: usize,
-    /// By keyspace. What a keyspace has that is missing was written later.
+    /// Marks by keyspace. A keyspace without a mark had no writes at the savepoint.
     sets: BTreeMap<KeyspaceId, usize>,
 }
 
-/// What a transaction had at the last savepoint of an era.
+/// State of a transaction at the last savepoint of an era.
 #[derive(Debug)]
 struct Aside {
     writes: BTreeMap<KeyspaceId, WriteSet>,
@@ -47,7 +47,7 @@ struct Aside {
 }
 
 impl Marks {
-    /// Takes sets back to the savepoint.
+    /// Rolls write sets back to the savepoint.
     fn undo(&self, sets: &mut BTreeMap<KeyspaceId, WriteSet>) {
         for (id, set) in sets {
             if !is_planted(Fault::SavepointKeepsWrites) {
@@ -58,22 +58,22 @@ impl Marks {
 }
 
 impl Savepoints {
-    /// Returns whether writes are to be taken back to a savepoint of this era.
+    /// Returns whether a savepoint of this era exists, which requires a journal.
     pub(super) fn lead_here(&self) -> bool {
         let newest = self.marks.last();
         newest.is_some_and(|newest| newest.era == self.aside.len())
     }
 
-    /// Returns how many bytes of memory is put aside.
+    /// Returns the bytes of memory that are set aside.
     pub(super) fn memory(&self) -> usize {
         let sets = self.aside.iter().flat_map(|aside| aside.writes.values());
         sets.map(WriteSet::memory).sum()
     }
 
-    /// Puts aside what sets that were spilled had at the newest savepoint. `spilled` is what was
-    /// spilled before.
+    /// Sets aside the state of just-spilled write sets at the newest savepoint. `spilled` marks the
+    /// earlier spills.
     pub(super) fn put_aside(&mut self, sets: &mut BTreeMap<KeyspaceId, WriteSet>, spilled: SpilledMark) {
-        // Without a savepoint in this era nothing leads back into it.
+        // Without a savepoint in this era no rollback needs its writes.
         if let Some(newest) = self.marks.last().filter(|_| self.lead_here()) {
             newest.undo(sets);
             let writes = std::mem::take(sets);
@@ -83,8 +83,7 @@ impl Savepoints {
 }
 
 impl Transaction {
-    /// Returns a savepoint: [`Transaction::rollback_to`] takes back what is written after it.
-    /// Savepoints nest.
+    /// Sets a savepoint, to which [`Transaction::rollback_to`] rolls back. Savepoints nest.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -113,8 +112,8 @@ impl Transaction {
         }
     }
 
-    /// Takes back what was written after a savepoint. Later savepoints are gone; this one stays.
-    /// Locks stay, too, and the transaction goes on to depend on what it has read.
+    /// Undoes all writes after a savepoint. Later savepoints are removed; this savepoint stays.
+    /// Locks and tracked reads stay, too.
     ///
     /// # Errors
     /// [`Error::NoSuchSavepoint`], [`Error::TransactionEnded`], [`Error::TransactionTooOld`].
@@ -138,7 +137,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Gives a savepoint up, and all later ones. What was written since stays.
+    /// Releases a savepoint and all later ones. The writes since then stay.
     ///
     /// # Errors
     /// As [`Transaction::rollback_to`].

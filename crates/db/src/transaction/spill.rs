@@ -1,4 +1,4 @@
-//! When writes go from memory to runs, and how much of them there may be.
+//! Memory limits of a transaction's writes, and spilling to runs.
 
 use super::Transaction;
 use super::spilled::too_much_memory;
@@ -10,12 +10,12 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// How much the memory of a write is taken to be at least, in bytes.
+/// Estimated overhead of a write in memory, in bytes.
 const PER_WRITE: usize = 128;
 
 impl Transaction {
-    /// Makes sure that there is memory for a write of `bytes` bytes. Fails if the transaction may
-    /// not write so much more.
+    /// Makes space in memory for a write of `bytes` bytes. Fails if that would exceed the limit of
+    /// the transaction.
     pub(super) fn admit(&mut self, keyspace: &Keyspace, bytes: usize) -> Result<()> {
         drop(self.enter(keyspace)?);
         let more = bytes + PER_WRITE;
@@ -35,7 +35,7 @@ impl Transaction {
         let share = share.unwrap_or_else(|| self.engine().share_of_transaction());
         if self.in_memory > 0 && self.in_memory + more > share {
             self.forget_overwritten();
-            // Where the same keys are written again and again, that is enough.
+            // If the transaction overwrites the same keys repeatedly, no spill is needed.
             if 2 * (self.in_memory + more) > share {
                 self.spill()?;
             }
@@ -43,22 +43,21 @@ impl Transaction {
         Ok(())
     }
 
-    /// Returns how many bytes of writes there are, in memory and spilled.
+    /// Returns the bytes of writes, in memory and spilled.
     fn written(&self) -> usize {
         let spilled = self.handle.open.spilled_bytes.load(Ordering::Relaxed);
         let kept = self.handle.open.write_bytes.load(Ordering::Relaxed);
         kept.saturating_add(usize::try_from(spilled).unwrap_or(usize::MAX))
     }
 
-    /// Notes how many bytes of memory the newest writes take, and tells those who list
-    /// transactions.
+    /// Updates the memory used by the newest writes, and publishes it for the list of transactions.
     pub(super) fn tell_writes(&mut self, in_memory: usize) {
         self.in_memory = in_memory;
         let kept = in_memory + self.savepoints.memory();
         self.handle.open.write_bytes.store(kept, Ordering::Relaxed);
     }
 
-    /// Counts again what the newest writes take.
+    /// Recomputes the memory used by the newest writes.
     pub(super) fn count_writes(&mut self) {
         let written = self.writes.values().map(crate::WriteSet::memory).sum();
         self.tell_writes(written);
@@ -66,7 +65,7 @@ impl Transaction {
         self.handle.open.spilled_bytes.store(spilled, Ordering::Relaxed);
     }
 
-    /// Forgets the writes of keys that were written again.
+    /// Discards overwritten writes.
     fn forget_overwritten(&mut self) {
         for set in self.writes.values_mut() {
             set.forget_overwritten();
@@ -74,7 +73,7 @@ impl Transaction {
         self.count_writes();
     }
 
-    /// Writes what is in memory to runs. Where that fails the transaction is as it was.
+    /// Spills the writes in memory to runs. After an error the transaction is unchanged.
     pub(super) fn spill(&mut self) -> Result<()> {
         let open = Arc::clone(&self.handle.open);
         if open.is_too_old() {
@@ -97,8 +96,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Has the transaction depend on the ranges that it deletes, if its commit is to ask about
-    /// them: the first committer wins.
+    /// Adds the deleted ranges to the dependencies if the commit must validate them, because the
+    /// first committer wins.
     fn track_deleted_ranges(&mut self) {
         let is_asked = self.options.isolation == Isolation::Snapshot
             && self.options.concurrency == Concurrency::Optimistic;

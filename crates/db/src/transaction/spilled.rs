@@ -1,7 +1,7 @@
-//! Writes of a transaction that are in runs of its own, beside the store's.
+//! Spilled writes of a transaction, stored in private runs next to those of the store.
 //!
-//! They lie between the writes in memory, which are newer, and what the store has. A commit
-//! attaches the runs and rewrites nothing; a rollback and a crash free them.
+//! They are older than the writes in memory and newer than the contents of the store. A commit
+//! attaches the runs without rewriting them; a rollback or a crash frees them.
 
 use crate::catalog::{Definition, Members, Owners};
 use crate::engine::{Engine, OpenTransaction, UnderWay};
@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-/// What is written to in a keyspace: its first key and its last.
+/// First and last key that a transaction has written to in a keyspace.
 #[derive(Clone, Debug)]
 struct Stretch {
     definition: Arc<Definition>,
@@ -36,20 +36,20 @@ pub(super) struct Spilled {
     stretches: BTreeMap<KeyspaceId, Stretch>,
 }
 
-/// A moment to which spilled writes can be taken back.
+/// A state to which spilled writes can be rolled back.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SpilledMark {
     layers: BTreeMap<Structure, u64>,
     stretches: BTreeMap<KeyspaceId, Stretch>,
 }
 
-/// What spilled writes say of a key.
+/// Effect of the spilled writes on a key.
 #[derive(Debug)]
 pub(super) enum Said {
     Nothing,
-    /// It has this value, or none, whatever the store has.
+    /// The key has this value, or none, independent of the store.
     Value(Option<Vec<u8>>),
-    /// It has what the store has, with this operand merged into it.
+    /// The operand is merged into the value that the store has.
     Operand(Vec<u8>),
 }
 
@@ -66,12 +66,12 @@ impl Said {
         })
     }
 
-    /// Returns whether the value depends on what the store has.
+    /// Returns whether the value depends on the store.
     pub(super) fn asks_store(&self) -> bool {
         !matches!(self, Said::Value(_))
     }
 
-    /// Returns the value of a key of which the store has `base`.
+    /// Returns the value of a key whose value in the store is `base`.
     pub(super) fn over(self, keyspace: &Keyspace, key: &[u8], base: Option<Value>) -> Result<Option<Value>> {
         match self {
             Said::Nothing => Ok(base),
@@ -86,12 +86,12 @@ impl Spilled {
         self.stretches.is_empty()
     }
 
-    /// Returns what was spilled of each structure.
+    /// Returns the private runs, one per structure.
     pub(super) fn ingests(&self) -> Vec<&UnderWay> {
         self.runs.values().map(|runs| &**runs).collect()
     }
 
-    /// Returns the first and the last key of each keyspace that is written to.
+    /// Returns the first and the last written key of each keyspace.
     pub(super) fn stretches(&self) -> Vec<(TreeKey, TreeKey)> {
         let stretches = self.stretches.values();
         stretches
@@ -109,18 +109,18 @@ impl Spilled {
         Ok(members)
     }
 
-    /// Returns how many bytes of memory the runs take.
+    /// Returns the memory used by the runs, in bytes.
     pub(super) fn memory_bytes(&self) -> u64 {
         self.runs.values().map(|runs| runs.memory_bytes()).sum()
     }
 
-    /// Returns how many bytes of keys and values were spilled.
+    /// Returns the spilled bytes of keys and values.
     pub(super) fn bytes(&self) -> u64 {
         let bytes = |runs: &Arc<UnderWay>| runs.read(|ingest| Ok(ingest.bytes())).unwrap_or(0);
         self.runs.values().map(bytes).sum()
     }
 
-    /// Adds the writes of sets to the runs. Where that fails the runs are as they were.
+    /// Adds the writes of sets to the runs. After an error the runs are unchanged.
     pub(super) fn pour(
         &mut self,
         engine: &Engine,
@@ -170,7 +170,7 @@ impl Spilled {
         Ok(())
     }
 
-    /// Returns a mark to which later spills can be taken back.
+    /// Returns a mark to which later spills can be rolled back.
     pub(super) fn mark(&self) -> Result<SpilledMark> {
         let mut layers = BTreeMap::new();
         for (&structure, runs) in &self.runs {
@@ -182,7 +182,7 @@ impl Spilled {
         })
     }
 
-    /// Takes back what was spilled since a mark.
+    /// Rolls back to a mark.
     pub(super) fn take_back(&mut self, mark: SpilledMark) {
         if is_planted(Fault::SavepointKeepsSpilledWrites) {
             return;
@@ -193,14 +193,14 @@ impl Spilled {
         self.stretches = mark.stretches;
     }
 
-    /// Returns the runs that have writes to a keyspace.
+    /// Returns the runs that contain writes to a keyspace.
     fn runs_of(&self, keyspace: &Keyspace) -> Option<&Arc<UnderWay>> {
         let is_there = self.stretches.contains_key(&keyspace.number());
         let is_there = is_there && !is_planted(Fault::SpilledWritesAreHidden);
         is_there.then(|| &self.runs[&keyspace.definition().structure])
     }
 
-    /// Returns what was spilled of a key.
+    /// Returns the effect of the spilled writes on a key.
     pub(super) fn say(
         &self,
         (keyspace, long_values): (&Keyspace, LongValues),
@@ -216,8 +216,8 @@ impl Spilled {
         Said::of(gather).map_err(|bad| bad_base(keyspace, key, bad))
     }
 
-    /// Returns the value of a key: what was spilled, over what `read` returns. That is asked only
-    /// if the value depends on it.
+    /// Returns the value of a key: the spilled writes applied to the result of `read`, which is
+    /// called only if the value depends on it.
     pub(super) fn over(
         &self,
         (keyspace, long_values): (&Keyspace, LongValues),
@@ -233,7 +233,7 @@ impl Spilled {
         said.over(keyspace, key, base)
     }
 
-    /// Returns a walk over what was spilled in a range of a keyspace, if anything was.
+    /// Returns an iterator over the spilled writes in a range of a keyspace, if there are any.
     pub(super) fn walk(
         &self,
         keyspace: &Keyspace,
@@ -254,7 +254,7 @@ impl Spilled {
         }))
     }
 
-    /// Returns the first spilled key of which `is_met` says so.
+    /// Returns the first spilled key for which `is_met` returns true.
     pub(super) fn find_key(
         &self,
         is_met: impl Fn(&[u8], Structure) -> Result<bool>,
@@ -265,7 +265,7 @@ impl Spilled {
             let range = KeyRange::new(&stretch.first, Some(&high));
             let mut walk =
                 self.runs[&structure].read(|ingest| Ok(ingest.walk(&range, Direction::Forward)))?;
-            // Values do not matter.
+            // Only keys are needed.
             while let Some(key) = walk.next(&mut Gather::new(0, 0, None))? {
                 if is_met(key, structure)? {
                     return Ok(Some((Arc::clone(&stretch.definition), key.to_vec())));
@@ -275,14 +275,14 @@ impl Spilled {
         Ok(None)
     }
 
-    /// Returns whether a key of a dictionary was written to.
+    /// Returns whether a tree key was written to.
     pub(super) fn has_key(&self, key: &[u8], structure: Structure) -> Result<bool> {
         let mut gather = Gather::new(LAST, 0, None);
         self.runs[&structure].read(|ingest| Ok(ingest.gather(Key::new(key), &mut gather)?))?;
         Ok(!gather.is_untouched())
     }
 
-    /// Returns where keys are written to: definitions, and the ranges of dictionaries.
+    /// Returns the written ranges of tree keys with their keyspaces.
     pub(super) fn ranges(&self) -> impl Iterator<Item = (&Arc<Definition>, KeyRange)> {
         self.stretches.values().map(|stretch| {
             let high = [&stretch.last[..], &[0]].concat();
@@ -291,7 +291,7 @@ impl Spilled {
     }
 }
 
-/// Returns what knows nothing of a spilled key yet.
+/// Returns a `Gather` without any contribution yet.
 fn gather_of(keyspace: &Keyspace, now_ms: u64, long_values: LongValues) -> Gather<'_> {
     let gather = Gather::new(LAST, now_ms, keyspace.operator());
     match long_values {
@@ -300,8 +300,8 @@ fn gather_of(keyspace: &Keyspace, now_ms: u64, long_values: LongValues) -> Gathe
     }
 }
 
-/// Adds what sets of one structure have, as layers: deleted ranges, then writes, then what is
-/// merged upon those.
+/// Adds the contents of write sets of one structure as layers: range deletes, then writes, then
+/// merges on top of those writes.
 fn add_layers(ingest: &mut dyn Ingest, sets: &[&WriteSet]) -> alluvium_storage::Result<()> {
     let mut are_there = false;
     for set in sets {
@@ -325,10 +325,10 @@ fn add_layers(ingest: &mut dyn Ingest, sets: &[&WriteSet]) -> alluvium_storage::
     Ok(())
 }
 
-/// An end of a walk over spilled writes.
+/// One end of an iterator over spilled writes.
 struct Side {
     walk: Box<dyn Walk>,
-    /// The next key, and what is said of it.
+    /// The next key and its effect.
     next: Option<(Vec<u8>, std::result::Result<Said, BadOperand>)>,
     is_over: bool,
 }
@@ -355,12 +355,12 @@ impl Side {
     }
 }
 
-/// A walk over spilled writes of a keyspace, from either end.
+/// A double-ended iterator over the spilled writes of a keyspace.
 pub(super) struct SpilledWalk {
     keyspace: Keyspace,
     now_ms: u64,
     long_values: LongValues,
-    /// The keys of the dictionary that neither end has taken.
+    /// The tree keys that neither end has returned yet.
     left: KeyRange,
     front: Side,
     back: Side,
@@ -374,7 +374,7 @@ impl SpilledWalk {
         }
     }
 
-    /// Returns how many bytes of a dictionary's key say of which keyspace it is.
+    /// Returns the length of the keyspace prefix of tree keys, in bytes.
     fn prefix(&self) -> usize {
         self.keyspace.definition().prefix.len()
     }
@@ -393,7 +393,7 @@ impl Upper for SpilledWalk {
             End::Front => &self.front.next,
             End::Back => &self.back.next,
         };
-        // The other end may have taken it.
+        // The other end may have returned the key.
         let next = next.as_ref().filter(|(key, _)| self.left.contains(key));
         Ok(next.map(|(key, _)| &key[prefix..]))
     }
@@ -419,7 +419,7 @@ impl Upper for SpilledWalk {
     }
 }
 
-/// Returns the error of a transaction whose spilled writes take too much memory.
+/// Returns the error for spilled writes that exceed the memory limit.
 #[cold]
 pub(super) fn too_much_memory(most: u64) -> Error {
     Error::TransactionLimit {

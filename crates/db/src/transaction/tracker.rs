@@ -1,4 +1,4 @@
-//! What a transaction depends on: keys and ranges that it has read.
+//! Read dependencies of a transaction: keys and ranges.
 
 use crate::catalog::Definition;
 use crate::footprint::Footprint;
@@ -7,11 +7,11 @@ use alluvium_dictionary::range::KeyRange;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What was read, as far as it is tracked.
+/// Tracked reads.
 #[derive(Debug, Default)]
 pub(super) struct Tracker {
     footprint: Footprint,
-    /// Walks that have not ended. Until one says how far it has come, all of its range counts (T2).
+    /// Open iterators. Until an iterator reports its progress, its whole range is tracked (T2).
     walks: BTreeMap<u64, (Arc<Definition>, KeyRange)>,
     next: u64,
 }
@@ -31,7 +31,7 @@ impl Tracker {
         Ok(())
     }
 
-    /// Tracks a walk over a range, until [`Tracker::end_walk`].
+    /// Tracks the range of an iterator until [`Tracker::end_walk`].
     pub(super) fn begin_walk(
         &mut self,
         definition: &Arc<Definition>,
@@ -45,7 +45,7 @@ impl Tracker {
         Ok(self.next)
     }
 
-    /// Tracks what a walk has covered.
+    /// Replaces the range of an iterator by the ranges that it covered.
     pub(super) fn end_walk(&mut self, walk: u64, covered: &[KeyRange]) {
         if let Some((definition, _)) = self.walks.remove(&walk) {
             for range in covered {
@@ -54,12 +54,12 @@ impl Tracker {
         }
     }
 
-    /// Tracks a range that is written to.
+    /// Tracks a range that the transaction writes to.
     pub(super) fn add_range(&mut self, definition: &Arc<Definition>, range: &KeyRange) {
         self.footprint.add_range(definition, range);
     }
 
-    /// Makes ranges of points where there are as many of both as there may be.
+    /// Combines points into ranges at the limit.
     fn limit(&mut self, most: usize) -> Result<()> {
         if self.len() < most {
             return Ok(());
@@ -75,12 +75,12 @@ impl Tracker {
         })
     }
 
-    /// Returns how many keys and ranges are tracked.
+    /// Returns the number of tracked keys and ranges.
     pub(super) fn len(&self) -> usize {
         self.footprint.len() + self.walks.len()
     }
 
-    /// Returns all that was read. Walks that were never dropped count whole.
+    /// Returns all tracked reads. Iterators that were not dropped count with their whole range.
     pub(super) fn into_footprint(mut self) -> Footprint {
         for (definition, range) in self.walks.values() {
             self.footprint.add_range(definition, range);

@@ -1,4 +1,4 @@
-//! Walks over all keys in no order that means anything, with the transaction's own writes.
+//! Unordered iterators that include a transaction's own writes.
 
 use super::Transaction;
 use super::read::Purpose;
@@ -21,13 +21,13 @@ type Pair = (Vec<u8>, Value);
 pub struct TransactionUnordered<'t> {
     transaction: &'t Transaction,
     keyspace: Keyspace,
-    /// What it goes over, in this order; nothing before it has begun.
+    /// Sources in the order of iteration; `None` before the first step.
     sources: Option<Sources<'t>>,
     long_values: LongValues,
     is_over: bool,
 }
 
-/// What a transaction sees, by where it is.
+/// The transaction's view, by source.
 struct Sources<'t> {
     own: Option<Own<'t>>,
     spilled: Option<SpilledWalk>,
@@ -43,8 +43,8 @@ impl fmt::Debug for TransactionUnordered<'_> {
 }
 
 impl Transaction {
-    /// Returns an iterator over all keys of a keyspace and their values, in no order that means
-    /// anything: of every keyspace, also of a hashed one. Keys that the transaction has written
+    /// Returns an iterator over all keys of a keyspace and their values, in unspecified order.
+    /// Works for every structure, including the hashed one. Keys that the transaction has written
     /// come first.
     ///
     /// ```
@@ -73,7 +73,7 @@ impl Transaction {
         }
     }
 
-    /// Has the transaction depend on all keys of a keyspace (T1, T2).
+    /// Makes the transaction depend on all keys of a keyspace (T1, T2).
     fn depend_on_all(&self, keyspace: &Keyspace) -> Result<()> {
         drop(self.enter(keyspace)?);
         if !self.is_serializable() {
@@ -96,7 +96,7 @@ impl Transaction {
         let _entered = self.enter(keyspace)?;
         let pinned = match self.handle.open.place() {
             Some(place) => Pinned::at(&self.shared, place),
-            // What is locked is the newest that there is.
+            // Under the lock, the newest version is current.
             None => Pinned::now(&self.shared),
         };
         let all = (Bound::Unbounded, Bound::Unbounded);
@@ -112,13 +112,13 @@ impl Transaction {
         })
     }
 
-    /// Returns whether the writes in memory say anything of a key.
+    /// Returns whether the writes in memory affect a key.
     fn has_own(&self, keyspace: &Keyspace, key: &[u8]) -> bool {
         let own = self.writes.get(&keyspace.number());
         own.is_some_and(|own| own.own(key).is_some())
     }
 
-    /// Returns whether the transaction has written to a key, or deleted a range that has it.
+    /// Returns whether the transaction has written to a key or deleted a range that contains it.
     fn has_written(&self, keyspace: &Keyspace, key: &[u8]) -> Result<bool> {
         if self.has_own(keyspace, key) {
             return Ok(true);
@@ -130,7 +130,7 @@ impl Transaction {
     }
 }
 
-/// Takes the next key of writes.
+/// Removes and returns the next key of a source of writes.
 fn next_key(writes: &mut Option<impl Upper>) -> Result<Option<Vec<u8>>> {
     let Some(upper) = writes else {
         return Ok(None);
@@ -144,9 +144,8 @@ fn next_key(writes: &mut Option<impl Upper>) -> Result<Option<Vec<u8>>> {
 }
 
 impl<'t> TransactionUnordered<'t> {
-    /// Hands out values that are longer than 1 KiB as empty ones, and does not read those that lie
-    /// outside leaves, unless operands of a merge may lie upon them: see
-    /// [`Unordered::without_long_values`].
+    /// Returns values longer than 1 KiB as empty values, and does not read values outside leaves
+    /// unless merge operands may depend on them: see [`Unordered::without_long_values`].
     #[must_use]
     pub fn without_long_values(mut self) -> TransactionUnordered<'t> {
         self.long_values = LongValues::LeftOut;

@@ -1,4 +1,4 @@
-//! Walks over keys and values, with the transaction's own writes over what the store has.
+//! Iterators that overlay a transaction's own writes on the store.
 
 use super::Transaction;
 use super::locked::LockedWalk;
@@ -18,13 +18,13 @@ use std::sync::Arc;
 /// A key and its value.
 type Pair = (Vec<u8>, Value);
 
-/// What lies below the transaction's own writes.
+/// Iterator below the transaction's own writes.
 pub(super) enum Base<'t> {
-    /// What was there when the transaction began.
+    /// Reads the snapshot of the transaction.
     Then(Box<Iter>),
-    /// The newest, under locks.
+    /// Reads the newest versions, under locks.
     Locked(LockedWalk<'t>),
-    /// The walk could not begin.
+    /// The iterator could not be created.
     Failed(Option<Error>),
 }
 
@@ -60,17 +60,17 @@ impl DoubleEndedIterator for Base<'_> {
     }
 }
 
-/// An iterator over keys and values as a transaction sees them, from either end. The transaction
-/// depends on what the iterator has passed over, absent keys included, and on no more.
+/// A double-ended iterator over keys and values as a transaction sees them. The transaction depends
+/// on exactly the part of the range that the iterator has passed, absent keys included.
 pub struct TransactionIter<'t> {
     transaction: &'t Transaction,
     keyspace: Keyspace,
     overlay: Overlay<Overlay<Base<'t>, SpilledWalk>, Own<'t>>,
-    /// The keys of the dictionary that it walks over.
+    /// The range in tree keys.
     range: KeyRange,
-    /// How the tracker calls it, once it has moved.
+    /// Identifier in the tracker, once the iterator has moved.
     tracked: Option<u64>,
-    /// The last keys that either end has handed out.
+    /// The last key that each end has returned.
     front: Option<Vec<u8>>,
     back: Option<Vec<u8>>,
     is_over: bool,
@@ -92,8 +92,8 @@ impl Transaction {
         self.range::<&[u8]>(keyspace, ..)
     }
 
-    /// Returns an iterator over the keys of a keyspace within bounds, and their values. What goes
-    /// wrong, its elements tell.
+    /// Returns an iterator over the keys of a keyspace within bounds, and their values. Errors are
+    /// returned as elements.
     ///
     /// ```
     /// # let place = tempfile::tempdir().unwrap();
@@ -161,7 +161,7 @@ impl Transaction {
     }
 }
 
-/// An end of a walk.
+/// An end of an iterator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Front,
@@ -169,8 +169,8 @@ enum End {
 }
 
 impl<'t> TransactionIter<'t> {
-    /// Hands out values that are longer than 1 KiB as empty ones, and does not read those that lie
-    /// outside leaves, unless operands of a merge may lie upon them: see
+    /// Returns values longer than 1 KiB as empty values, and does not read values outside leaves
+    /// unless merge operands may depend on them: see
     /// [`Iter::without_long_values`](crate::Iter::without_long_values).
     ///
     /// ```
@@ -216,14 +216,14 @@ impl<'t> TransactionIter<'t> {
                 last.extend_from_slice(&self.keyspace.definition().prefix);
                 last.extend_from_slice(key);
             }
-            // It goes on behind a value that cannot be read.
+            // The iterator continues after a key whose value cannot be merged.
             Some(Err(Error::BadBase { .. })) => {}
             Some(Err(_)) => self.is_over = true,
         }
         next
     }
 
-    /// Has the transaction depend on the whole range, until the walk ends (T2).
+    /// Tracks the whole range until the iterator ends (T2).
     fn track(&mut self) -> Result<()> {
         let transaction = self.transaction;
         let is_tracked = transaction.is_serializable() && !transaction.is_locking();
@@ -237,7 +237,7 @@ impl<'t> TransactionIter<'t> {
         Ok(())
     }
 
-    /// Returns what it has passed over (T2).
+    /// Returns the ranges that the iterator has passed (T2).
     fn covered(&self) -> Vec<KeyRange> {
         let (low, high) = (&self.range.low, self.range.high.as_deref());
         let upto = |key: &Vec<u8>| {
@@ -281,7 +281,7 @@ impl DoubleEndedIterator for TransactionIter<'_> {
     }
 }
 
-/// Returns the first key behind another, without the keyspace's number.
+/// Returns the immediate successor of a user key, as a tree key.
 pub(super) fn behind(key: &[u8], definition: &Definition) -> Box<[u8]> {
     let mut behind = format::tree_key(&definition.prefix, key);
     behind.push(0);

@@ -1,4 +1,4 @@
-//! Writing.
+//! Writes of a transaction.
 
 use super::Transaction;
 use super::read::Purpose;
@@ -19,10 +19,10 @@ impl Transaction {
     ///
     /// # Errors
     /// [`Error::TooLong`], [`Error::KeyspaceDropped`], [`Error::OtherStore`],
-    /// [`Error::TransactionEnded`], [`Error::TransactionTooOld`], [`Error::TransactionLimit`]. Of a
+    /// [`Error::TransactionEnded`], [`Error::TransactionTooOld`], [`Error::TransactionLimit`]. In a
     /// locking transaction also [`Error::Deadlock`], [`Error::LockTimedOut`], and under snapshot
-    /// isolation [`Error::Conflict`]. The transaction is as it was, but after a deadlock it has
-    /// ended.
+    /// isolation [`Error::Conflict`]. After an error the transaction is unchanged, except that a
+    /// deadlock ends it.
     pub fn put(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let (key, value) = (key.as_ref(), checked_value(value.as_ref())?);
         self.write(keyspace, key, value.len(), |set| {
@@ -31,8 +31,8 @@ impl Transaction {
         })
     }
 
-    /// Sets the value of a key until `expires`: see [`Keyspace::put_until`]. The transaction itself
-    /// reads by the clock at which it began.
+    /// Sets the value of a key until `expires`: see [`Keyspace::put_until`]. Reads of the
+    /// transaction itself evaluate expiry at the time of its beginning.
     ///
     /// # Errors
     /// As [`Transaction::put`].
@@ -62,8 +62,8 @@ impl Transaction {
         })
     }
 
-    /// Merges an operand into the value of a key: see [`Keyspace::merge`]. Transactions that merge
-    /// into the same key do not depend on each other, if they are serializable and optimistic.
+    /// Merges an operand into the value of a key: see [`Keyspace::merge`]. Serializable optimistic
+    /// transactions that merge into the same key do not conflict.
     ///
     /// # Errors
     /// As [`Transaction::put`], [`Error::NoOperator`], [`Error::BadOperand`].
@@ -78,8 +78,8 @@ impl Transaction {
         self.write(keyspace, key, operand.len(), |set| set.merge(key, operand))
     }
 
-    /// Deletes all keys from `start` (included) to `end` (excluded); without an end, all keys from
-    /// `start` on. A locking transaction locks the range.
+    /// Deletes all keys from `start` (inclusive) to `end` (exclusive); without an end, all keys
+    /// from `start`. A locking transaction locks the range.
     ///
     /// # Errors
     /// As [`Transaction::put`].
@@ -116,7 +116,7 @@ impl Transaction {
     }
 
     /// Replaces the value of a key with `new` if it equals `expected`; `None` means absent. Returns
-    /// whether it was replaced. The transaction depends on the key in both cases.
+    /// whether it was replaced. The transaction depends on the key in either case.
     ///
     /// # Errors
     /// As [`Transaction::put`] and [`Transaction::get`].
@@ -142,7 +142,7 @@ impl Transaction {
         Ok(true)
     }
 
-    /// What is read if a mistake is planted.
+    /// Reads a key without tracking it, for an injected fault.
     fn get_untracked(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Value>> {
         let now_ms = self.handle.open.now_ms;
         let read = || keyspace.get_at(key, self.at());
@@ -178,7 +178,7 @@ impl Transaction {
         self.lock(keyspace.definition(), range, mode)
     }
 
-    /// Makes a change of a keyspace's writes.
+    /// Changes the write set of a keyspace.
     fn change(
         &mut self,
         keyspace: &Keyspace,
@@ -199,7 +199,7 @@ impl Transaction {
         changed
     }
 
-    /// As [`Transaction::fail_if_changed`], for all keys of a range.
+    /// Like [`Transaction::fail_if_changed`], for all keys of a range.
     fn fail_if_range_changed(&self, keyspace: &Keyspace, range: &KeyRange) -> Result<()> {
         let Some(place) = self.handle.open.place() else {
             return Ok(());

@@ -1,19 +1,18 @@
-//! What users ask of each keyspace, from a sample of their requests.
+//! Statistics of the requests to each keyspace, from a sample.
 //!
-//! *Knows*: how often each kind of request came, by hour; how long keys, values and scans were;
-//! what was not found; which share of writes came in the order of keys; how skewed requests were.
+//! *Knows*: the number of requests of each kind by hour; the lengths of keys, values and scans; the
+//! lookups without a result; the share of sequential writes; the skew of the requests.
 //!
-//! *Does not know*: what follows from that for a store.
+//! *Does not know*: the consequences for a store.
 //!
-//! *Read in this order*: `watch.rs` (one keyspace), this file (all of them, and what is told).
+//! *Read in this order*: `watch.rs` (one keyspace), this file (all keyspaces, and the results).
 //!
-//! A thread counts its requests down to the next that is looked at, one in 64 at intervals that are
-//! drawn: the others cost one decrement. What is looked at is dropped when another thread is noting
-//! something just then.
+//! Each thread counts down to its next sampled request, one in 64 at random intervals; the others
+//! cost one decrement. A sample is dropped if another thread is recording at that moment.
 //!
 //! Invariants:
 //!
-//! - **N1** No thread waits to note a request, and what is kept of a keyspace is bounded.
+//! - **N1** No thread waits to record a request, and the memory for a keyspace is bounded.
 
 mod watch;
 
@@ -28,74 +27,73 @@ use std::collections::BTreeMap;
 use std::fmt;
 use watch::Watch;
 
-/// Every how many requests one is looked at, on the average.
+/// Average interval between sampled requests.
 const SAMPLED: u32 = 64;
-/// Keyspaces that are watched, at most.
+/// Maximum number of keyspaces with statistics.
 const MOST: usize = 1024;
 
-/// What was seen of one keyspace within an hour.
+/// Requests to a keyspace within an hour. All counts are estimates from a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HourSeen {
-    /// When it began, in milliseconds since 1970.
+    /// Start of the hour in milliseconds since 1970.
     pub began_ms: u64,
-    /// Puts and merges, about.
+    /// Puts and merges.
     pub puts: u64,
-    /// Deletes, about.
+    /// Deletes.
     pub deletes: u64,
-    /// Lookups that found a value, about.
+    /// Lookups that found a value.
     pub hits: u64,
-    /// Lookups that found none, about.
+    /// Lookups that found no value.
     pub misses: u64,
-    /// Scans, about.
+    /// Scans.
     pub scans: u64,
-    /// Records that they returned, about.
+    /// Records that the scans returned.
     pub scanned: u64,
 }
 
 impl HourSeen {
-    /// All requests.
+    /// Returns the number of all requests.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.puts + self.deletes + self.hits + self.misses + self.scans
     }
 }
 
-/// What was seen of one keyspace since the store was opened.
+/// Requests to a keyspace since the store was opened.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct KeyspaceSeen {
-    /// Its name.
+    /// Name of the keyspace.
     pub keyspace: String,
-    /// By hour, oldest first: as many as are kept, and those in which something was seen.
+    /// Retained hours with requests, oldest first.
     pub hours: Vec<HourSeen>,
-    /// The mean length of keys.
+    /// Mean key length in bytes.
     pub key_bytes: f64,
-    /// The mean length of values.
+    /// Mean value length in bytes.
     pub value_bytes: f64,
-    /// The share of writes whose key came behind that of the write before: a half if keys are
-    /// scattered, one if they come in order.
+    /// Share of writes with a higher key than the previous write: one half for random keys, one for
+    /// sequential keys.
     pub in_order: f64,
-    /// Of the newest requests for single keys: how many there are, and how many pairs of them are
-    /// for the same key.
+    /// Number of the newest sampled requests for single keys.
     pub requests: u64,
-    /// The pairs.
+    /// Number of pairs of these requests for the same key.
     pub same_pairs: u64,
-    /// How many keys the keyspace has, about.
+    /// Estimated number of keys in the keyspace.
     pub keys: u64,
-    /// The share of puts that were of new keys, about: keys for each write that the store ever had.
+    /// Estimated share of puts to new keys: keys per write over the lifetime of the store.
     pub new_keys: f64,
 }
 
 impl KeyspaceSeen {
-    /// Returns how skewed requests were: the exponent of Zipf's law for which as many pairs of them
-    /// are expected to be for the same key. Zero if they were even, or too few.
+    /// Returns the skew of the requests: the exponent of the Zipf distribution with this expected
+    /// number of pairs for the same key. Zero for uniform requests, or for too few.
     #[must_use]
     pub fn skew(&self) -> f64 {
         observed::skew(self.same_pairs, self.requests.max(2), self.keys.max(2)).unwrap_or(0.0)
     }
 
-    /// Returns the sum of all hours; it began with the first.
+    /// Returns the sum over all hours, with the start of the first.
     #[must_use]
     pub fn total(&self) -> HourSeen {
         let mut sum = HourSeen {
@@ -114,15 +112,16 @@ impl KeyspaceSeen {
     }
 }
 
-/// Of a batch, one of the first writes is looked at: those before it are decoded for that.
+/// Samples are taken from the first writes of a batch, because all writes before a sample must be
+/// decoded.
 const DECODED: u32 = 8;
 
 thread_local! {
-    /// Requests of this thread until the next that is looked at.
+    /// Requests of this thread up to and including the next sampled one.
     static LEFT: Cell<u32> = const { Cell::new(1) };
 }
 
-/// Returns whether one of the next `count` requests is to be looked at: which.
+/// Returns the index of the sampled request among the next `count` requests, if there is one.
 #[inline]
 fn sampled(count: u32) -> Option<u32> {
     let left = LEFT.get();
@@ -139,7 +138,7 @@ fn drawn(left: u32) -> u32 {
     left.saturating_sub(1)
 }
 
-/// What is kept of all keyspaces.
+/// The statistics of all keyspaces.
 #[derive(Default)]
 pub(crate) struct Watches(Mutex<BTreeMap<u32, Watch>>);
 
@@ -150,7 +149,7 @@ impl fmt::Debug for Watches {
 }
 
 impl Watches {
-    /// A key was looked up.
+    /// Records a lookup, if it is sampled.
     #[inline]
     pub(crate) fn looked_up(&self, key: Key<'_>, found: Option<usize>, now_ms: u64) {
         if sampled(1).is_some() {
@@ -160,7 +159,7 @@ impl Watches {
         }
     }
 
-    /// These writes were committed.
+    /// Records a committed write of a batch, if one is sampled.
     #[inline]
     pub(crate) fn committed<'w, E>(
         &self,
@@ -183,7 +182,7 @@ impl Watches {
         }
     }
 
-    /// A scan returned this many records, of the keyspace with these bytes before its keys.
+    /// Records a scan of the keyspace with this prefix, if it is sampled.
     pub(crate) fn scanned(&self, prefix: &[u8], records: u64, now_ms: u64) {
         if sampled(1).is_some() {
             self.note(prefix, now_ms, |watch, _| watch.scanned(records));
@@ -205,7 +204,7 @@ impl Watches {
         }
     }
 
-    /// Returns what was seen of each keyspace that there is.
+    /// Returns the statistics of each existing keyspace.
     pub(crate) fn seen(&self, catalog: &Catalog) -> Vec<KeyspaceSeen> {
         let watches = self.0.lock();
         let named = catalog.names().into_iter().filter_map(|name| {

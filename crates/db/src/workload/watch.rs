@@ -1,16 +1,16 @@
-//! What is kept of one keyspace: sums by hour, and the newest requests' hashes.
+//! Statistics of one keyspace: sums by hour, and hashes of the newest requests.
 
 use super::{HourSeen, KeyspaceSeen};
 use std::collections::VecDeque;
 
-/// Milliseconds of an hour.
+/// Milliseconds in an hour.
 const HOUR_MS: u64 = 3_600_000;
-/// Hours that are kept.
+/// Number of retained hours.
 const HOURS: usize = 48;
-/// Requests whose hashes are kept: their pairs tell skew.
+/// Number of retained request hashes, whose equal pairs estimate the skew.
 const HASHES: usize = 4096;
 
-/// One keyspace. Everything is counted in samples.
+/// Statistics of one keyspace, counted in samples.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     hours: VecDeque<HourSeen>,
@@ -20,14 +20,14 @@ pub(super) struct Watch {
     value_bytes: u64,
     writes: u64,
     in_order: u64,
-    /// The first bytes of the last write's key.
+    /// First bytes of the key of the last write.
     last: [u8; 16],
     hashes: Vec<u64>,
-    /// Where the next hash goes.
+    /// Index of the next hash to be replaced.
     next: usize,
 }
 
-/// Returns the first bytes of a key, with zeros behind a short one.
+/// Returns the first bytes of a key, padded with zeros.
 fn head(key: &[u8]) -> [u8; 16] {
     let mut head = [0; 16];
     let len = key.len().min(head.len());
@@ -36,7 +36,7 @@ fn head(key: &[u8]) -> [u8; 16] {
 }
 
 impl Watch {
-    /// Has the hour of this time be the newest. A clock that goes back begins none.
+    /// Starts a new hour if the time requires it. A clock that goes back starts none.
     pub(super) fn turn_to(&mut self, now_ms: u64) {
         let began_ms = now_ms - now_ms % HOUR_MS;
         if self.hours.back().is_none_or(|hour| hour.began_ms < began_ms) {
@@ -98,7 +98,7 @@ impl Watch {
         hour.scanned += records;
     }
 
-    /// Returns what was seen, where each sample stands for `each` requests.
+    /// Returns the statistics, with each sample scaled to `each` requests.
     pub(super) fn seen(&self, keyspace: String, each: u64) -> KeyspaceSeen {
         let mean = |sum: u64, count: u64| sum as f64 / count.max(1) as f64;
         let whole = |hour: &HourSeen| HourSeen {

@@ -1,4 +1,4 @@
-//! Walks over what a store has with the writes of a set laid over it.
+//! Iterators over the store, overlaid with the writes of a set.
 
 use super::write::{OwnWrite, Write};
 use super::{Bounds, WriteSet};
@@ -13,9 +13,9 @@ use std::ops::Bound;
 /// A key and its value.
 type Pair = (Vec<u8>, Value);
 
-/// A walk that may leave long values out.
+/// An iterator that can omit long values.
 pub(crate) trait BaseWalk: DoubleEndedIterator<Item = Result<Pair>> {
-    /// Hands out long values as empty ones from now on, and reads none outside leaves.
+    /// Returns long values as empty values from now on, and reads none outside leaves.
     fn leave_out_long_values(&mut self);
 }
 
@@ -25,7 +25,7 @@ impl BaseWalk for Iter {
     }
 }
 
-/// An iterator of which the next element from either end can be looked at.
+/// An iterator that can peek at both ends.
 struct Ends<I: DoubleEndedIterator> {
     iter: I,
     front: Option<I::Item>,
@@ -41,8 +41,8 @@ impl<I: DoubleEndedIterator> Ends<I> {
         }
     }
 
-    /// Takes the next element of an end. The last one of all may have been looked at from the other
-    /// end.
+    /// Removes the next element of an end. The last remaining element may have been peeked from the
+    /// other end.
     fn take(&mut self, end: End) -> Option<I::Item> {
         match end {
             End::Front => {
@@ -56,7 +56,7 @@ impl<I: DoubleEndedIterator> Ends<I> {
         }
     }
 
-    /// Looks at the next element of an end.
+    /// Returns the next element of an end without removing it.
     fn peek(&mut self, end: End) -> Option<&I::Item> {
         let next = self.take(end);
         let place = match end {
@@ -68,32 +68,33 @@ impl<I: DoubleEndedIterator> Ends<I> {
     }
 }
 
-/// An end of a walk.
+/// An end of an iterator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Front,
     Back,
 }
 
-/// Writes that are laid over what lies below, by key.
+/// Writes that overlay a lower level, in key order.
 pub(crate) trait Upper {
-    /// Hands out long values as empty ones from now on.
+    /// Returns long values as empty values from now on.
     fn leave_out_long_values(&mut self);
 
-    /// Looks at the next key of an end.
+    /// Returns the next key of an end without removing it.
     fn peek(&mut self, end: End) -> Result<Option<&[u8]>>;
 
-    /// Takes it: the key, and the value over what lies below, if it has one.
+    /// Removes the next key of an end and returns it with its value applied to `below`, if it has
+    /// one.
     fn take(&mut self, end: End, below: Option<Value>) -> Result<Option<(Vec<u8>, Option<Value>)>>;
 
-    /// Returns whether a deleted range hides a key that lies below.
+    /// Returns whether a deleted range hides a key of the lower level.
     fn hides(&self, key: &[u8]) -> bool;
 }
 
 /// The writes of a set within bounds.
 pub(crate) struct Own<'w> {
     set: &'w WriteSet,
-    /// Nothing if there are no keys within the bounds.
+    /// `None` if the bounds exclude all keys.
     writes: Option<Ends<btree_map::Range<'w, Key, Write>>>,
     long_values: LongValues,
 }
@@ -123,7 +124,7 @@ impl Upper for Own<'_> {
         let Some((key, write)) = self.writes.as_mut().and_then(|writes| writes.take(end)) else {
             return Ok(None);
         };
-        // A long value that is left out is not copied.
+        // An omitted long value is not copied.
         if let OwnWrite::Put(value) = write.own(self.set.now_ms)
             && self.long_values.shown(value).len() < value.len()
         {
@@ -137,8 +138,8 @@ impl Upper for Own<'_> {
     }
 }
 
-/// An iterator over keys and values, from either end: what the store has, with the writes of a
-/// [`WriteSet`] over it.
+/// A double-ended iterator over keys and values: the store, overlaid with the writes of a
+/// [`WriteSet`].
 pub struct WriteSetIter<'w> {
     overlay: Overlay<Iter, Own<'w>>,
     set: &'w WriteSet,
@@ -157,7 +158,7 @@ impl fmt::Debug for WriteSetIter<'_> {
     }
 }
 
-/// A walk over what `base` has, with writes over it if there are any.
+/// An iterator over `base`, overlaid with writes if there are any.
 pub(crate) struct Overlay<B: DoubleEndedIterator, U> {
     base: Ends<B>,
     upper: Option<U>,
@@ -173,8 +174,8 @@ impl<B: BaseWalk, U: Upper> Overlay<B, U> {
         }
     }
 
-    /// Hands out long values as empty ones from now on, and reads none outside leaves that no
-    /// operand of a merge in `keyspace` may lie upon.
+    /// Returns long values as empty values from now on, and reads none outside leaves unless a
+    /// merge operand of `keyspace` may depend on it.
     pub(crate) fn leave_out_long_values_of(&mut self, keyspace: &Keyspace) {
         self.long_values = LongValues::LeftOut;
         if keyspace.without_operands(LongValues::LeftOut) == LongValues::LeftOut {
@@ -182,14 +183,14 @@ impl<B: BaseWalk, U: Upper> Overlay<B, U> {
         }
     }
 
-    /// Looks at the next key of the store that no deleted range hides (A5).
+    /// Returns the next key of the base that no deleted range hides (A5).
     fn peek_base(&mut self, end: End) -> Result<Option<&[u8]>> {
         while let Some(Ok((key, _))) = self.base.peek(end)
             && self.upper.as_ref().is_some_and(|upper| upper.hides(key))
         {
             self.base.take(end);
         }
-        // An error is handed out once, and the walk goes on behind it.
+        // An error is returned once; the iterator then continues after it.
         if matches!(self.base.peek(end), Some(Err(_)))
             && let Some(Err(error)) = self.base.take(end)
         {
@@ -199,7 +200,7 @@ impl<B: BaseWalk, U: Upper> Overlay<B, U> {
         Ok(next.and_then(|next| next.as_ref().ok()).map(|(key, _)| &key[..]))
     }
 
-    /// Returns which side has the next key: the base if it is less.
+    /// Compares the next keys of both levels: `Less` if the key of the base is lower.
     fn compare(&mut self, end: End) -> Result<Option<Ordering>> {
         self.peek_base(end)?;
         let base = self.base.peek(end);
@@ -233,7 +234,7 @@ impl<B: BaseWalk, U: Upper> Overlay<B, U> {
             if order.is_lt() {
                 return self.base.take(end).transpose();
             }
-            // What the store has is hidden (A5), or merged into.
+            // The value of the base is hidden (A5) or merged into.
             let below = match order {
                 Ordering::Equal => self.base.take(end).transpose()?,
                 _ => None,
@@ -258,7 +259,7 @@ impl<B: BaseWalk, U: Upper> BaseWalk for Overlay<B, U> {
     }
 }
 
-/// Whether there are keys between bounds: a map panics about bounds in the wrong order.
+/// Returns whether the bounds admit keys. A map panics on bounds in the wrong order.
 fn has_keys(bounds: Bounds<'_>) -> bool {
     match bounds {
         (Bound::Included(start), Bound::Included(end)) => start <= end,
@@ -283,9 +284,8 @@ impl<B: BaseWalk, U: Upper> DoubleEndedIterator for Overlay<B, U> {
 }
 
 impl<'w> WriteSetIter<'w> {
-    /// Hands out values that are longer than 1 KiB as empty ones, and does not read those that lie
-    /// outside leaves, unless operands of a merge may lie upon them: see
-    /// [`Iter::without_long_values`].
+    /// Returns values longer than 1 KiB as empty values, and does not read values outside leaves
+    /// unless merge operands may depend on them: see [`Iter::without_long_values`].
     #[must_use]
     pub fn without_long_values(mut self) -> WriteSetIter<'w> {
         self.overlay.leave_out_long_values_of(self.set.keyspace());

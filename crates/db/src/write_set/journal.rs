@@ -1,15 +1,15 @@
-//! How the writes of a set are taken back to a mark.
+//! Undo journal of a write set.
 
 use super::WriteSet;
 use super::write::Write;
 use crate::ranges::{Joined, Key};
 
-/// What takes one change back.
+/// Undo record of one change.
 #[derive(Clone, Debug)]
 pub(super) enum Undo {
-    /// A key had this write, or none.
+    /// The previous write of a key, if any.
     Write(Key, Option<Write>),
-    /// A range was added to those that are deleted.
+    /// The previous state of the ranges that a new deleted range replaced.
     Range(Joined),
 }
 
@@ -24,7 +24,7 @@ impl Undo {
     }
 }
 
-/// The changes since the first mark, oldest first; it is off while there is none.
+/// Changes since the first mark, oldest first; disabled while there is no mark.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Journal {
     is_on: bool,
@@ -55,14 +55,14 @@ impl Journal {
 }
 
 impl WriteSet {
-    /// Sets a mark: what is written from now on can be taken back to it.
+    /// Sets a mark to which later writes can be rolled back.
     pub(crate) fn mark(&mut self) -> usize {
         self.writes.by_key_mut(&mut self.memory);
         self.journal.is_on = true;
         self.journal.undos.len()
     }
 
-    /// Takes back what was written since a mark (A6). Later marks are gone.
+    /// Undoes all writes since a mark (A6) and removes later marks.
     pub(crate) fn undo_to(&mut self, mark: usize) {
         while let Some(undo) = self.journal.pop_above(mark) {
             match undo {
@@ -76,7 +76,7 @@ impl WriteSet {
         }
     }
 
-    /// Gives a key the write that it had before, if it had one.
+    /// Restores the previous write of a key, or removes the key.
     fn replace(&mut self, key: &Key, before: Option<Write>) {
         let writes = self.writes.by_key_mut(&mut self.memory);
         self.memory += before.as_ref().map_or(0, |write| write.taken(key));
@@ -87,7 +87,7 @@ impl WriteSet {
         self.memory -= now.map_or(0, |write| write.taken(key));
     }
 
-    /// Forgets all marks: nothing can be taken back any more.
+    /// Removes all marks and disables the journal.
     pub(crate) fn forget_marks(&mut self) {
         self.journal = Journal::default();
     }

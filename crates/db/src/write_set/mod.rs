@@ -1,20 +1,18 @@
-//! Writes to one keyspace that are not committed yet, laid over what the store has.
+//! Uncommitted writes to one keyspace, overlaid on the store.
 //!
-//! *Knows*: what was written in which order, what of it hides what the store has, and how much
-//! memory it takes.
+//! *Knows*: the order of the writes, which of them hide data of the store, and the memory that they
+//! use.
 //!
-//! *Does not know*: locks, conflicts, and when the writes are committed: a [`WriteBatch`] takes
-//! them.
+//! *Does not know*: locks, conflicts, and commits; a [`WriteBatch`] commits the writes.
 //!
-//! *Read in this order*: [`WriteSet`], `write.rs` (one write), `writes.rs` (all of them),
-//! `journal.rs` (taking writes back), `iter.rs` (walks), `pour.rs`
-//! (writing them to runs).
+//! *Read in this order*: [`WriteSet`], `write.rs` (one write), `writes.rs` (all writes),
+//! `journal.rs` (undo), `iter.rs` (iterators), `pour.rs` (spilling to runs).
 //!
 //! Invariants:
 //!
-//! - **A5** A write of the set hides what the store has of its key. A deleted range hides what the
-//!   store has of its keys, and no write that came after it.
-//! - **A6** Writes that are taken back leave the set as it was when the mark was set.
+//! - **A5** A write of the set hides the store's value of its key. A range delete hides the store's
+//!   values of its keys, but no later write of the set.
+//! - **A6** Rolling back to a mark restores the state of the set when the mark was set.
 
 mod iter;
 mod journal;
@@ -40,17 +38,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use write::Write;
 use writes::Writes;
 
-/// A key from which on, and one before which.
+/// Lower and upper bound of a range of user keys.
 pub(crate) type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
-/// Writes to one keyspace that are not committed yet. Reads through the set see its own writes over
-/// what the store has; other readers see nothing of them.
+/// Uncommitted writes to one keyspace. Reads through the set see its writes overlaid on the store;
+/// other readers see none of them.
 ///
-/// This is what transactions are made of. The set orders nothing: a caller that writes what depends
-/// on what it has read holds a [`LockTable`](crate::LockTable)'s locks meanwhile, or reads in a
-/// [`Snapshot`].
+/// Transactions are built from write sets. A set by itself isolates nothing: a caller whose writes
+/// depend on its reads holds locks of a [`LockTable`](crate::LockTable) for the duration, or reads
+/// from a [`Snapshot`].
 ///
-/// A value that expires is seen through the set until the set is committed.
+/// Reads through the set see values of the set until it is committed, even if they expire earlier.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -82,14 +80,14 @@ pub(crate) type Bounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 pub struct WriteSet {
     keyspace: Keyspace,
     writes: Writes,
-    /// Ranges that are deleted, of what was there before `writes` (A5).
+    /// Deleted ranges, which apply before `writes` (A5).
     deleted: Ranges,
-    /// What `writes` and `deleted` take.
+    /// Memory used by `writes` and `deleted`, in bytes.
     memory: usize,
-    /// How writes are taken back, once there is a mark.
+    /// Undo information, recorded while there is a mark.
     journal: Journal,
-    /// Puts of the set that expire at or before this time are gone for its readers, in milliseconds
-    /// since 1970.
+    /// Time of the set's readers in milliseconds since 1970: puts of the set that expire at or
+    /// before it are hidden from them.
     now_ms: u64,
 }
 
@@ -117,8 +115,8 @@ impl WriteSet {
         }
     }
 
-    /// Sets the time, in milliseconds since 1970, by which puts of the set are gone for its
-    /// readers.
+    /// Sets the time of the set's readers, in milliseconds since 1970, which determines the expiry
+    /// of its puts.
     pub(crate) fn at_time(mut self, now_ms: u64) -> WriteSet {
         self.now_ms = now_ms;
         self
@@ -130,19 +128,19 @@ impl WriteSet {
         &self.keyspace
     }
 
-    /// Returns whether nothing was written.
+    /// Returns whether the set has no writes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.writes.is_empty() && self.deleted.len() == 0
     }
 
-    /// Returns how many keys and ranges are written.
+    /// Returns the number of written keys and deleted ranges.
     #[must_use]
     pub fn len(&self) -> usize {
         self.writes.by_key().len() + self.deleted.len()
     }
 
-    /// Returns about how many bytes of memory the writes take.
+    /// Returns the approximate memory used by the writes, in bytes.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.memory + self.journal.memory()
@@ -156,7 +154,7 @@ impl WriteSet {
         self.journal = Journal::default();
     }
 
-    /// Sets the value of a key. Lengths are checked by [`WriteSet::add_to`].
+    /// Sets the value of a key. [`WriteSet::add_to`] checks the lengths.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl Into<Vec<u8>>) {
         let value = value.into();
         self.insert(key.as_ref(), Write::Put { value, expires_ms: 0 });
@@ -173,8 +171,8 @@ impl WriteSet {
         self.insert(key.as_ref(), Write::Delete);
     }
 
-    /// Deletes all keys from `start` (included) to `end` (excluded); without an end, all keys from
-    /// `start` on. Writes that come later hold.
+    /// Deletes all keys from `start` (inclusive) to `end` (exclusive); without an end, all keys
+    /// from `start`. Later writes are not affected.
     pub fn delete_range(&mut self, start: impl AsRef<[u8]>, end: Option<&[u8]>) {
         let start = start.as_ref();
         if end.is_some_and(|end| start >= end) {
@@ -224,7 +222,7 @@ impl WriteSet {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoOperator`], [`Error::BadOperand`]. The set is as it was.
+    /// [`Error::NoOperator`], [`Error::BadOperand`]. The set is unchanged.
     pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         let (key, operand) = (key.as_ref(), operand.as_ref());
         self.keyspace.check_operand(operand)?;
@@ -241,8 +239,8 @@ impl WriteSet {
         Ok(())
     }
 
-    /// Puts a value, or deletes the key if there is none. No map is made for it while the set is
-    /// only written to.
+    /// Puts a value, or deletes the key if there is none. While the set is only written to, the
+    /// write is appended to a list and no map is built.
     pub(crate) fn write(&mut self, key: &[u8], value: Option<&[u8]>, expires_ms: u64) {
         let prefix = &self.keyspace.definition().prefix;
         if !self.journal.is_on()
@@ -254,7 +252,7 @@ impl WriteSet {
         self.insert(key, Write::of(value, expires_ms));
     }
 
-    /// Forgets the writes of keys that were written again.
+    /// Discards overwritten writes.
     pub(crate) fn forget_overwritten(&mut self) {
         self.writes.by_key_mut(&mut self.memory);
     }
@@ -269,8 +267,7 @@ impl WriteSet {
         }
     }
 
-    /// Returns what the set itself says of a key, or `None` if it says nothing: then the store is
-    /// asked.
+    /// Returns the effect of the set's own writes on a key, or `None` if they do not affect it.
     #[must_use]
     pub fn own(&self, key: impl AsRef<[u8]>) -> Option<OwnWrite<'_>> {
         let key = key.as_ref();
@@ -280,7 +277,7 @@ impl WriteSet {
         }
     }
 
-    /// Returns whether the value of a key depends on what the store has.
+    /// Returns whether the value of a key depends on the store.
     pub(crate) fn asks_store(&self, key: &[u8]) -> bool {
         match self.writes.by_key().get(key) {
             Some(write) => write.asks_store(),
@@ -288,13 +285,13 @@ impl WriteSet {
         }
     }
 
-    /// Returns whether a deleted range hides what the store has of a key.
+    /// Returns whether a deleted range hides the store's value of a key.
     #[must_use]
     pub fn hides(&self, key: impl AsRef<[u8]>) -> bool {
         self.deleted.contains(key.as_ref())
     }
 
-    /// Returns the value of a key: the set's own, or what the store has now.
+    /// Returns the value of a key from the set, or the current value from the store.
     ///
     /// # Errors
     /// As [`Keyspace::get`].
@@ -303,7 +300,7 @@ impl WriteSet {
         self.own_or(key, || self.keyspace.get(key))
     }
 
-    /// Returns the value of a key: the set's own, or what it has in a snapshot.
+    /// Returns the value of a key from the set, or from a snapshot.
     ///
     /// # Errors
     /// As [`Snapshot::get`].
@@ -312,8 +309,8 @@ impl WriteSet {
         self.own_or(key, || snapshot.get(&self.keyspace, key))
     }
 
-    /// Returns the value of a key: the set's own, or over what `read` returns. That is asked only
-    /// if the value depends on it.
+    /// Returns the value of a key: the set's writes applied to the result of `read`, which is
+    /// called only if the value depends on it.
     pub(crate) fn own_or(
         &self,
         key: &[u8],
@@ -327,14 +324,14 @@ impl WriteSet {
         }
     }
 
-    /// Returns the value that a write gives a key of which the store has `base`.
+    /// Returns the result of a write on a key whose value in the store is `base`.
     fn read_over(&self, key: &[u8], write: &Write, base: Option<Value>) -> Result<Option<Value>> {
         let read = write.over(base, self.now_ms, self.keyspace.operator());
         read.map_err(|bad| bad_base(&self.keyspace, key, bad))
     }
 
-    /// Returns an iterator over all keys and values, in key order: the store's as they are now,
-    /// with the set's own writes over them.
+    /// Returns an iterator over all keys and values, in key order: the store at the current commit,
+    /// overlaid with the writes of the set.
     #[must_use]
     pub fn iter(&self) -> WriteSetIter<'_> {
         self.range::<&[u8]>(..)
@@ -363,11 +360,11 @@ impl WriteSet {
         WriteSetIter::new(self, bounds, self.keyspace.range::<&[u8]>(bounds))
     }
 
-    /// Returns an iterator over the keys within bounds and their values: those of a snapshot, with
-    /// the set's own writes over them.
+    /// Returns an iterator over the keys within bounds and their values: a snapshot, overlaid with
+    /// the writes of the set.
     ///
     /// # Panics
-    /// When the snapshot belongs to another store.
+    /// If the snapshot belongs to another store.
     #[must_use]
     pub fn range_in<K: AsRef<[u8]>>(
         &self,
@@ -379,10 +376,11 @@ impl WriteSet {
         WriteSetIter::new(self, bounds, base)
     }
 
-    /// Adds all writes to a batch, which commits them together with what else it has.
+    /// Adds all writes to a batch, which commits them atomically with its other writes.
     ///
     /// # Errors
-    /// As [`WriteBatch::put`]. The batch may have some of the writes then: it is not to be written.
+    /// As [`WriteBatch::put`]. After an error the batch may contain some of the writes and must not
+    /// be written.
     pub fn add_to(&self, batch: &mut WriteBatch) -> Result<()> {
         for (start, end) in self.deleted.iter() {
             batch.delete_range(&self.keyspace, start, end)?;
@@ -416,42 +414,42 @@ impl WriteSet {
         let until = (expires_ms != 0).then(|| Duration::from_millis(expires_ms));
         match until.and_then(|until| UNIX_EPOCH.checked_add(until)) {
             Some(until) => batch.put_until(&self.keyspace, key, value, until)?,
-            // Beyond what a moment can be is never.
+            // A time beyond the range of `SystemTime` means no expiry.
             None => batch.put(&self.keyspace, key, value)?,
         };
         Ok(())
     }
 
-    /// Visits the keys that are written to, one of them perhaps more than once.
+    /// Visits the written keys; a key may be visited more than once.
     pub(crate) fn visit_keys(&self, visit: impl FnMut(&[u8])) {
         self.writes.visit_keys(visit);
     }
 
-    /// Returns the ranges that are deleted, in order: start and end.
+    /// Returns the start and end of each deleted range, in order.
     pub(crate) fn deleted_ranges(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
         self.deleted.iter()
     }
 }
 
-/// Bounds as slices of the keys that they name.
+/// Converts bounds to slices of their keys.
 pub(crate) fn slices<'r, K: AsRef<[u8]> + 'r>(range: &'r impl RangeBounds<K>) -> Bounds<'r> {
     let slice = |bound: Bound<&'r K>| bound.map(AsRef::as_ref);
     (slice(range.start_bound()), slice(range.end_bound()))
 }
 
-/// Returns the value that an operand gives a key of which a store has `base`.
+/// Returns the result of merging an operand into a key whose value in the store is `base`.
 pub(crate) fn merged_over(
     keyspace: &Keyspace,
     key: &[u8],
     operand: Vec<u8>,
     base: Option<Value>,
 ) -> Result<Option<Value>> {
-    // A merge by itself does not depend on the time.
+    // A merge alone does not depend on the time.
     let read = Write::Merge { operand }.over(base, 0, keyspace.operator());
     read.map_err(|bad| bad_base(keyspace, key, bad))
 }
 
-/// Returns the error of a value that operands lie upon and that the operator refuses.
+/// Returns the error for a value that the operator cannot merge operands into.
 #[cold]
 pub(crate) fn bad_base(keyspace: &Keyspace, key: &[u8], bad: BadOperand) -> Error {
     Error::BadBase {

@@ -1,4 +1,4 @@
-//! Writing a set to layers of an ingest.
+//! Spilling a write set to the layers of an ingest.
 
 use super::WriteSet;
 use super::write::Write;
@@ -16,8 +16,8 @@ impl WriteSet {
         self.deleted.len() > 0
     }
 
-    /// Adds the writes to the newest layer of an ingest, each key once: of a merge upon a put of
-    /// the set the put. Returns whether there are any.
+    /// Adds the writes to the newest layer of an ingest, each key once. For a merge on top of a put
+    /// of the set, adds the put. Returns whether there are any writes.
     pub(crate) fn pour_writes(&self, ingest: &mut dyn Ingest) -> Result<bool> {
         for (key, write) in self.writes.by_key() {
             let message = match write {
@@ -36,8 +36,8 @@ impl WriteSet {
         Ok(!self.writes.by_key().is_empty())
     }
 
-    /// Adds merges upon puts of the set to the newest layer of an ingest. Returns whether there are
-    /// any.
+    /// Adds the merges on top of puts of the set to the newest layer of an ingest. Returns whether
+    /// there are any.
     pub(crate) fn pour_merges_upon_puts(&self, ingest: &mut dyn Ingest) -> Result<bool> {
         let mut are_there = false;
         for (key, write) in self.writes.by_key() {
@@ -49,8 +49,8 @@ impl WriteSet {
         Ok(are_there)
     }
 
-    /// Returns the first and the last key that is written to, as dictionaries have them; none of an
-    /// empty set. The end of a deleted range counts.
+    /// Returns the first and the last written key as tree keys; `None` for an empty set. Includes
+    /// the bounds of deleted ranges.
     pub(crate) fn stretch(&self) -> Option<(TreeKey, TreeKey)> {
         let mut stretch: Option<(TreeKey, TreeKey)> = None;
         let mut add = |low: TreeKey, high: TreeKey| match &mut stretch {

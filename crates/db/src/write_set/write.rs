@@ -1,10 +1,10 @@
-//! One write of a set, and what it makes of the value that the store has.
+//! One write of a set, and its effect on the store's value.
 
 use crate::ranges::Key;
 use crate::{Result, Value};
 use alluvium_dictionary::merge::{BadOperand, Operator};
 
-/// What a key is to become.
+/// The net effect of the set's writes on a key.
 #[derive(Clone, Debug)]
 pub(super) enum Write {
     Put {
@@ -12,12 +12,12 @@ pub(super) enum Write {
         expires_ms: u64,
     },
     Delete,
-    /// Operands, folded into one, upon what the store has.
+    /// Operands, combined into one, to be merged into the store's value.
     Merge {
         operand: Vec<u8>,
     },
-    /// Operands, folded into one, upon a put of the set that will expire, or that the operator
-    /// refuses.
+    /// Operands, combined into one, on top of a put of the set that expires or that the operator
+    /// cannot merge into.
     MergeUpon {
         operand: Vec<u8>,
         value: Vec<u8>,
@@ -25,21 +25,21 @@ pub(super) enum Write {
     },
 }
 
-/// What a write set itself says of a key.
+/// Effect of a write set's own writes on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnWrite<'w> {
-    /// It has this value.
+    /// The key has this value.
     Put(&'w [u8]),
-    /// It has none.
+    /// The key has no value.
     Deleted,
-    /// It has what the store has, with this operand merged into it: [`WriteSet::get`] tells.
+    /// The operand is merged into the store's value; [`WriteSet::get`] returns the result.
     ///
     /// [`WriteSet::get`]: crate::WriteSet::get
     Merged(&'w [u8]),
 }
 
 impl<'w> OwnWrite<'w> {
-    /// Returns the value, or `None` if the key has none. Of a merge it is the operand alone.
+    /// Returns the value, or `None` if the key has none. For a merge, returns the operand alone.
     #[must_use]
     pub fn value(self) -> Option<&'w [u8]> {
         match self {
@@ -53,7 +53,7 @@ fn is_over(expires_ms: u64, now_ms: u64) -> bool {
     expires_ms != 0 && expires_ms <= now_ms
 }
 
-/// Folds an operand into what lies below it, if there is anything.
+/// Merges an operand into the value below it, if there is one.
 fn folded(
     base: Option<Vec<u8>>,
     operand: &[u8],
@@ -68,7 +68,7 @@ fn folded(
 }
 
 impl Write {
-    /// What a write takes beside its bytes, about: its place in the map.
+    /// Approximate overhead of a write beyond its bytes: its entry in the map.
     pub(super) const PER_WRITE: usize = size_of::<Key>() + size_of::<Write>();
 
     /// Returns a put, or a delete if there is no value.
@@ -79,7 +79,7 @@ impl Write {
         })
     }
 
-    /// Returns the memory that the write takes with its key.
+    /// Returns the memory used by the write and its key, in bytes.
     pub(super) fn taken(&self, key: &[u8]) -> usize {
         let bytes = match self {
             Write::Put { value, .. } => value.len(),
@@ -126,7 +126,7 @@ impl Write {
         }
     }
 
-    /// Returns what the write says without the store.
+    /// Returns the effect of the write without the store's value.
     pub(super) fn own(&self, now_ms: u64) -> OwnWrite<'_> {
         match self {
             Write::Put { expires_ms, .. } if is_over(*expires_ms, now_ms) => OwnWrite::Deleted,
@@ -136,13 +136,13 @@ impl Write {
         }
     }
 
-    /// Returns whether the value depends on what the store has.
+    /// Returns whether the value depends on the store.
     pub(super) fn asks_store(&self) -> bool {
         matches!(self, Write::Merge { .. })
     }
 
-    /// Returns the value that a reader sees, where the store has `base`; or what the operator says
-    /// of a base that it refuses.
+    /// Returns the value that a reader sees if the store has `base`; fails if the operator cannot
+    /// merge into it.
     pub(super) fn over(
         &self,
         base: Option<Value>,
@@ -170,7 +170,7 @@ impl Write {
     }
 }
 
-/// What the store has of a key, if a write asks for it.
+/// Returns the store's value of a key, if the write depends on it.
 pub(super) fn base_of(write: &Write, read: impl FnOnce() -> Result<Option<Value>>) -> Result<Option<Value>> {
     match write.asks_store() {
         true => read(),

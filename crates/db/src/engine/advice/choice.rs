@@ -1,28 +1,28 @@
-//! Which share of the caches' memory records should have.
+//! The choice of the record cache's share.
 
 use super::super::Engine;
 use super::super::forecast::Question;
 use crate::{Error, Result};
 use alluvium_model::structures::{Cost, Setting, Structure};
 
-/// The most of the caches that records may have.
+/// Maximum share of the record cache.
 const MOST: f64 = 0.75;
 
-/// A share of the caches' memory for records, and what lookups should read then.
+/// A share of the caches' memory for the record cache, with the predicted device reads per lookup.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Advice {
-    /// The share of both caches that holds records, from 0 to 0.75.
+    /// The record cache's share of both caches, from 0 to 0.75.
     pub record_share: f64,
-    /// Reads of the device for each key looked up: one store in ten like this one has fewer.
+    /// 10th percentile of the device reads per lookup, over stores like this one.
     pub p10: f64,
-    /// What the model says.
+    /// Predicted device reads per lookup.
     pub predicted: f64,
-    /// One in ten has more.
+    /// 90th percentile of the device reads per lookup, over stores like this one.
     pub p90: f64,
 }
 
 impl Advice {
-    /// Fails unless all its numbers are ones that can be applied.
+    /// Fails unless all numbers are valid.
     pub(super) fn check(&self) -> Result<()> {
         let bad = |why| {
             Err(Error::BadOption {
@@ -46,7 +46,7 @@ impl Advice {
         Ok(())
     }
 
-    /// Returns the advice for a share whose cost is this, where so large a part of lookups finds a
+    /// Returns the advice for a share with this cost, if the fraction `found` of lookups finds a
     /// value.
     fn of(record_share: f64, cost: &Cost, found: f64) -> Advice {
         let mix = |hit: f64, miss: f64| found * hit + (1.0 - found) * miss;
@@ -60,8 +60,9 @@ impl Advice {
 }
 
 impl Engine {
-    /// Returns the share that costs least for what was seen; none if that is within the band of
-    /// what the present share costs, and where no model can tell.
+    /// Returns the share with the lowest predicted cost for the observed workload. Returns `None`
+    /// if the improvement on the present share is within the band of uncertainty, or if there is no
+    /// model.
     pub(crate) fn advise(&self) -> Result<Option<Advice>> {
         let Some((_, question)) = self.question()? else {
             return Ok(None);
@@ -86,8 +87,8 @@ impl Engine {
         Ok(worth.map(|(advice, _)| advice))
     }
 
-    /// Returns what lookups should read if records had a share of the caches; none where no model
-    /// can tell.
+    /// Returns the predicted device reads per lookup for a share of the record cache. Returns
+    /// `None` if there is no model.
     pub(crate) fn advice_for(&self, record_share: f64) -> Result<Option<Advice>> {
         let share = Advice {
             record_share,
@@ -102,7 +103,8 @@ impl Engine {
 }
 
 impl Question {
-    /// Returns the answer for another share of records, for the tiered tree.
+    /// Returns the answer for another share of the record cache. Only the tiered tree has a model
+    /// with such a share.
     fn at_share(&self, records_share: f64) -> Option<(Advice, Cost)> {
         let Structure::Tiered(setting) = self.structure else {
             return None;

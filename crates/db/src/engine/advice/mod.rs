@@ -1,21 +1,23 @@
-//! Advice on what can be changed while a store is open, and its undoing.
+//! Advice on settings that can be changed while a store is open, and the rollback of such changes.
 //!
-//! *Knows*: which shares of the caches' memory a model is asked about, when one is worth a change,
-//! how a change is watched, and when it is taken back.
+//! *Knows*: which shares of cache memory to ask a model about, when a change is worth it, how to
+//! observe a change, and when to revert it.
 //!
-//! *Does not know*: how costs come about (`alluvium_model`), how reads are counted.
+//! *Does not know*: how costs are computed (`alluvium_model`), how reads are counted.
 //!
-//! *Read in this order*: `choice.rs` (which advice), `watch.rs` (one change, watched), this file (a
-//! store's changes).
+//! *Read in this order*: `choice.rs` (choice of advice), `watch.rs` (observation of one change),
+//! this file (the changes of a store).
 //!
-//! One thing is worth a change without another opening: how much of the caches' memory holds
-//! records, and how much pages. The limit of the memory is the user's to set (`Db::set_memory`);
-//! structures are chosen when keyspaces are created.
+//! Only one setting is worth a change without reopening: the share of the caches' memory for the
+//! record cache. The memory limit is set by the user (`Db::set_memory`); structures are chosen when
+//! keyspaces are created.
 //!
 //! Invariants:
 //!
-//! - **N12** At most one change is watched at a time, and each ends: it is kept or taken back.
-//! - **N13** What is taken back is as it was before: the same share, or the store's own balance.
+//! - **N12** At most one change is observed at a time, and each observation ends: the change is
+//!   kept or reverted.
+//! - **N13** A reverted change restores the previous setting exactly: the same share, or the
+//!   store's own balancing.
 
 mod choice;
 mod watch;
@@ -31,27 +33,27 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use watch::{Counted, Step, Watch};
 
-/// Changes that are remembered.
+/// Number of changes that are remembered.
 const KEPT: usize = 16;
 
-/// What became of a change.
+/// The outcome of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// It is being watched.
+    /// It is being observed.
     Watched,
-    /// What was measured lay within the band: it stays until the store is closed.
+    /// The measurement was within the predicted band. The change lasts until the store is closed.
     Kept,
-    /// Lookups read more than the band allows: it was taken back.
+    /// Lookups read more than the predicted band allows. The change was reverted.
     AboveBand,
-    /// Lookups read more than before the change: it was taken back.
+    /// Lookups read more than before the change. The change was reverted.
     WorseThanBefore,
-    /// For an hour there were too few lookups to tell: it was taken back.
+    /// There were too few lookups for a decision within an hour. The change was reverted.
     TooFewLookups,
 }
 
 impl Outcome {
-    /// Returns whether the change was taken back.
+    /// Returns whether the change was reverted.
     #[must_use]
     pub fn is_rolled_back(self) -> bool {
         match self {
@@ -60,7 +62,7 @@ impl Outcome {
         }
     }
 
-    /// Returns its name.
+    /// Returns the outcome's name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -77,24 +79,24 @@ impl Outcome {
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Trial {
-    /// What was advised.
+    /// The advice that was applied.
     pub advice: Advice,
-    /// The share of records before.
+    /// The record cache's share of both caches before the change.
     pub share_before: f64,
     /// When it was made, in milliseconds since 1970.
     pub began_ms: u64,
-    /// When it was kept or taken back.
+    /// When it was kept or reverted, in milliseconds since 1970. `None` while it is being observed.
     pub ended_ms: Option<u64>,
-    /// Reads of the device for each key looked up, from opening or the last change to this one.
-    /// None if there were too few lookups.
+    /// Device reads per lookup before this change, since opening or the previous change. `None` if
+    /// there were too few lookups.
     pub before: Option<f64>,
-    /// The same in the last interval that was looked at.
+    /// Device reads per lookup in the last complete interval after the change.
     pub measured: Option<f64>,
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
-/// A change under way.
+/// The change being observed.
 #[derive(Debug)]
 struct Open {
     watch: Watch,
@@ -104,13 +106,13 @@ struct Open {
 #[derive(Debug, Default)]
 struct State {
     open: Option<Open>,
-    /// Oldest first; the last one is that under way, if one is.
+    /// Oldest first. The last one may still be being observed.
     trials: VecDeque<Trial>,
-    /// What had been counted at the last change.
+    /// The counters at the end of the last change.
     since: Counted,
 }
 
-/// The changes of a store.
+/// The changes made while the store is open.
 #[derive(Debug, Default)]
 pub(crate) struct Trials {
     state: Mutex<State>,
@@ -125,7 +127,7 @@ impl Trials {
 }
 
 impl Engine {
-    /// Changes the share of records, and begins to watch what comes of it.
+    /// Applies advice to the record cache's share, and starts to observe the effect.
     pub(crate) fn apply_advice(&self, advice: &Advice) -> Result<()> {
         self.health()?;
         advice.check()?;
@@ -161,7 +163,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Looks at what has come of a change under way, and ends it where it can be told.
+    /// Evaluates the change being observed, and ends the observation if it can be decided.
     pub(crate) fn watch_trial(&self) -> Result<()> {
         if !self.trials.is_watching.load(Ordering::Acquire) {
             return Ok(());

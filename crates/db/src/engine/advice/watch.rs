@@ -1,4 +1,4 @@
-//! One change, watched: a state machine over counters and times that are handed in.
+//! Observation of one change: a state machine whose inputs are counters and times.
 //!
 //! ```text
 //! settle 10 s     caches fill; what is read then says nothing
@@ -10,33 +10,34 @@
 
 use super::{Advice, Outcome};
 
-/// Milliseconds in which caches fill after a change.
+/// Milliseconds after a change in which the caches fill and nothing is measured.
 const SETTLE_MS: u64 = 10_000;
-/// Milliseconds of an interval, and its lookups, at least.
+/// Minimum length of an interval: in milliseconds, and in lookups.
 const INTERVAL_MS: u64 = 5_000;
 const LOOKUPS: u64 = 1000;
-/// Intervals in a row that take a change back, and that have it kept.
+/// Consecutive bad intervals that revert a change, and consecutive good ones that keep it.
 const OUTSIDE: u32 = 2;
 const WITHIN: u32 = 4;
-/// Milliseconds after which the last interval decides, and those after which a change is taken back
-/// for want of lookups.
+/// Milliseconds after which the last interval decides, and after which a change is reverted for
+/// lack of lookups.
 const LONG_MS: u64 = 60_000;
 const LONGEST_MS: u64 = 3_600_000;
-/// Reads for each lookup that make no difference, and the share of what was before that makes none.
+/// Tolerance: in reads per lookup, and as a fraction of the previous reads per lookup.
 const CLOSE: f64 = 0.02;
 
-/// What had been counted at a moment.
+/// Counter values at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counted {
     pub(super) at_ms: u64,
-    /// Keys that were looked up.
+    /// Number of keys looked up.
     pub(super) lookups: u64,
-    /// Reads of the device for them.
+    /// Device reads for these lookups.
     pub(super) reads: u64,
 }
 
 impl Counted {
-    /// Returns the reads for each lookup since an earlier moment; none if there were too few.
+    /// Returns the reads per lookup since an earlier moment. Returns `None` if there were too few
+    /// lookups.
     pub(super) fn since(&self, before: &Counted) -> Option<f64> {
         let lookups = self.lookups.saturating_sub(before.lookups);
         let reads = self.reads.saturating_sub(before.reads);
@@ -44,21 +45,20 @@ impl Counted {
     }
 }
 
-/// What to do with a change.
+/// What to do with the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Wait,
     End(Outcome),
 }
 
-/// A change that is watched.
 #[derive(Debug)]
 pub(super) struct Watch {
-    /// The most reads for a lookup that the band allows.
+    /// Upper bound of the reads per lookup according to the predicted band.
     most: f64,
     before: Option<f64>,
     began_ms: u64,
-    /// Where the interval began.
+    /// The counters at the start of the interval.
     from: Counted,
     measured: Option<f64>,
     outside: u32,
@@ -67,7 +67,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Begins to watch: `before` is what lookups read until now.
+    /// Starts to observe. `before` is the number of reads per lookup before the change.
     pub(super) fn new(advice: &Advice, before: Option<f64>, now: Counted) -> Watch {
         Watch {
             most: advice.p90 + CLOSE,
@@ -81,12 +81,12 @@ impl Watch {
         }
     }
 
-    /// Returns what was measured in the last interval.
+    /// Returns the reads per lookup in the last interval.
     pub(super) fn measured(&self) -> Option<f64> {
         self.measured
     }
 
-    /// Judges what was counted by now.
+    /// Evaluates the current counters.
     pub(super) fn look(&mut self, now: Counted) -> Step {
         let age_ms = now.at_ms.saturating_sub(self.began_ms);
         if age_ms < SETTLE_MS {
@@ -137,8 +137,8 @@ mod tests {
         p90: 0.4,
     };
 
-    /// Watches while lookups come at an even rate and read as much as `reads` says, a second at a
-    /// time. Returns how it ended, and after how many seconds.
+    /// Observes a change with lookups at an even rate that read as much as `reads` returns, in
+    /// steps of a second. Returns the outcome and the number of seconds.
     fn watched(before: Option<f64>, rate: u64, reads: impl Fn(u64) -> f64) -> (Outcome, u64) {
         let mut now = Counted {
             at_ms: 1_000_000,
@@ -176,7 +176,8 @@ mod tests {
         assert_eq!(watched(Some(0.5), 1000, filling), (Outcome::Kept, 29));
         let burst = |second| if (10..15).contains(&second) { 2.0 } else { 0.3 };
         assert_eq!(watched(Some(0.5), 1000, burst).0, Outcome::Kept);
-        // Every other interval is outside: the last one decides within a minute or so.
+        // Every other interval is outside the band: the last one decides after approximately a
+        // minute.
         let waves = |second| if second / 5 % 2 == 0 { 2.0 } else { 0.3 };
         let (outcome, seconds) = watched(Some(0.5), 1000, waves);
         assert!(

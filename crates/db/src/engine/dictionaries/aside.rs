@@ -1,9 +1,9 @@
-//! Pages that a change has met damage in. The rest of the store goes on without them.
+//! Pages in which a change has met damage. The rest of the store continues without them.
 //!
-//! Pages are changed in place, so a change that fails in its middle leaves them between two states.
-//! They are set aside then: nothing more is written to them, and each further generation lists them
-//! as the last one before has them, with the writes that they have not taken. The log has those
-//! until the first of these generations is durable.
+//! Pages are changed in place, so a change that fails halfway leaves them between two states. They
+//! are then set aside: nothing more is written to them, and every later generation lists them as in
+//! the last generation before, along with the writes that they have not received. The log keeps
+//! these writes until the first of the later generations is durable.
 //!
 //! ```text
 //!   set aside      reads and writes of keyspaces in pages fail with the damage; drops are taken
@@ -22,31 +22,31 @@ use alluvium_dictionary::read::Files;
 use alluvium_storage::{Place, Structure as Kind};
 use std::sync::atomic::Ordering;
 
-/// How many bytes of the log are read at a time.
+/// Bytes of the log read at a time.
 const READ_AT_ONCE: u64 = 1 << 20;
 
 /// The pages that are set aside.
 #[derive(Clone, Debug)]
 pub(super) struct SetAside {
-    /// As the last generation before lists them.
+    /// Their manifest entry in the last generation before.
     entry: Entry,
-    /// What they have not taken.
+    /// Writes that they have not received.
     behind: Behind,
-    /// Everything up to here that is about their keys is in them, or in what they have not taken.
+    /// All writes to their keys up to this commit are in the pages or in `behind`.
     through: Sequence,
     /// The damage.
     cause: String,
-    /// Whether it was met since the store was opened.
+    /// Whether the damage was met since the store was opened.
     is_new: bool,
 }
 
-/// Writes that a dictionary has not taken, for a memtable.
+/// Writes that a dictionary has not received, to be put into a memtable.
 #[derive(Debug)]
 pub(in crate::engine) struct Held {
     pub(in crate::engine) behind: Behind,
     /// The last commit that the memtable holds.
     pub(in crate::engine) cut: Sequence,
-    /// Whether the dictionary takes no more.
+    /// Whether the dictionary is set aside.
     pub(in crate::engine) is_aside: bool,
 }
 
@@ -57,15 +57,15 @@ impl Dictionaries {
         self.has_aside.load(Ordering::Acquire)
     }
 
-    /// Each of them, but for pages that are set aside.
+    /// Returns all dictionaries except pages that are set aside.
     pub(in crate::engine) fn live(&self) -> impl Iterator<Item = (Structure, &dyn Dictionary)> {
         let has_aside = self.has_aside();
         let is_live = move |of: &Structure| !(has_aside && *of == Structure::Paged);
         self.all().filter(move |(structure, _)| is_live(structure))
     }
 
-    /// Sets the pages aside, in which this damage was met. No checkpoint is made meanwhile. Returns
-    /// whether it did: without a durable generation of theirs it cannot.
+    /// Sets the pages aside because of this damage. No checkpoint may be in progress. Returns
+    /// whether it did: this is impossible if no durable generation contains the pages.
     pub(in crate::engine) fn set_aside(&self, damage: &alluvium_storage::Error) -> Result<bool> {
         let store = &self.home.store;
         let Some(paged) = self.paged.get().filter(|_| !self.has_aside()) else {
@@ -90,7 +90,7 @@ impl Dictionaries {
         Ok(true)
     }
 
-    /// The pages were set aside when this generation was made, and stay so.
+    /// Keeps the pages set aside if they were when this generation was made.
     pub(super) fn stays_aside(&mut self, manifest: &Manifest, cut: Sequence) {
         let id = Structure::Paged.dictionary();
         if let (Some(behind), Some(entry)) = (manifest.behind.get(&id), manifest.entry(id)) {
@@ -107,18 +107,19 @@ impl Dictionaries {
         }
     }
 
-    /// Returns writes for which the owner must make a memtable, once.
+    /// Returns the writes that the owner must put into a memtable. Returns them only once.
     pub(in crate::engine) fn take_held(&self) -> Option<Held> {
         self.held.lock().take()
     }
 
-    /// No keyspace is in pages any more.
+    /// Clears the state, because no keyspace uses the pages any more.
     pub(super) fn forget_aside(&mut self) {
         self.has_left_damage |= self.aside.get_mut().take().is_some();
         *self.has_aside.get_mut() = false;
     }
 
-    /// Returns what a generation at `at` says of the pages that are set aside.
+    /// Returns the manifest entry and the pending writes of set-aside pages for a generation at
+    /// `at`.
     pub(super) fn aside_at(&self, at: Sequence) -> alluvium_storage::Result<Option<(Entry, Behind)>> {
         let mut aside = self.aside.lock();
         let Some(aside) = aside.as_mut() else {
@@ -176,7 +177,7 @@ impl Dictionaries {
         }
     }
 
-    /// Returns a keyspace in pages to which one of these writes goes.
+    /// Returns a paged keyspace to which these writes go, if there is one.
     pub(in crate::engine) fn in_pages(&self, writes: Writes<'_>) -> Option<format::KeyspaceId> {
         let placed = self.placed.read();
         let ids = writes.flatten().filter_map(|write| match write {
@@ -189,8 +190,8 @@ impl Dictionaries {
         own.next()
     }
 
-    /// What is known of pages that are set aside, a sentence; and whether they cannot be looked at
-    /// until the store is opened again.
+    /// Returns a sentence about the pages that are set aside, and whether they cannot be checked
+    /// until the store is reopened.
     pub(in crate::engine) fn aside_finding(&self) -> Option<(String, bool)> {
         let aside = self.aside.lock();
         let aside = aside.as_ref()?;

@@ -1,5 +1,5 @@
-//! The second copy of the catalog, which the manifest keeps: an opening does not depend on the one
-//! leaf that holds the first.
+//! The second copy of the catalog, stored in the manifest: opening does not depend on the single
+//! leaf that holds the first copy.
 
 use crate::format;
 use alluvium_base::Sequence;
@@ -12,16 +12,17 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The catalog's records: their keys, as the tree has them, and their values.
+/// The catalog's records: keys as in the tree, and values.
 pub(in crate::engine) type Records = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// The catalog's records as of the cut of the dictionaries. Who takes a memtable or cuts a
-/// generation holds the lock of publishing.
+/// The second copy of the catalog, as of the cut of the dictionaries. The lock `publishing` must be
+/// held to update it with a memtable or to read it for a generation.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct SecondCatalog {
-    /// None while a store without a second copy is opened: the first one becomes it.
+    /// `None` while a store without a second copy is being opened; it is then made from the first
+    /// copy.
     records: Mutex<Option<Records>>,
-    /// Whether it is read in the place of the first copy, which has lost something.
+    /// Whether reads use this copy because the first one is damaged.
     is_used: AtomicBool,
 }
 
@@ -34,33 +35,33 @@ impl SecondCatalog {
         self.records.lock().clone()
     }
 
-    /// Has it read in the place of the first copy, which has lost something, if there is a second
-    /// one. Returns whether there is.
+    /// Makes reads use this copy because the first one is damaged. Returns false if there is no
+    /// second copy.
     pub(in crate::engine) fn replace_first(&self) -> bool {
         let has_records = self.records.lock().is_some();
         self.is_used.store(has_records, Relaxed);
         has_records
     }
 
-    /// Returns whether it is read in the place of the first copy.
+    /// Returns whether reads use this copy.
     pub(in crate::engine) fn is_used(&self) -> bool {
         self.is_used.load(Relaxed)
     }
 
-    /// Notes that the first copy was written again, and is read from now on.
+    /// Makes reads use the first copy again, after it was rewritten.
     pub(in crate::engine) fn first_is_back(&self) {
         self.is_used.store(false, Relaxed);
     }
 
-    /// A memtable is part of the dictionaries.
+    /// Applies a memtable that the dictionaries have published.
     pub(super) fn take(&self, memtable: &Memtable) {
         if let Some(records) = &mut *self.records.lock() {
             apply(records, memtable, Sequence::MAX);
         }
     }
 
-    /// Returns the records as of a commit that is not below the cut; none where there is no second
-    /// copy.
+    /// Returns the records as of commit `at`, which must not be below the cut. Returns `None` if
+    /// there is no second copy.
     pub(in crate::engine) fn at(&self, list: &MemtableList, cut: Sequence, at: Sequence) -> Option<Records> {
         let mut records = self.get()?;
         let newest_first: Vec<_> = above(Some(list), cut, at).collect();
@@ -71,7 +72,7 @@ impl SecondCatalog {
     }
 }
 
-/// The catalog's keys in the tree.
+/// Returns the range of the catalog's keys in the tree.
 pub(in crate::engine) fn range() -> KeyRange {
     let (first, behind) = (
         format::prefix(format::CATALOG),
@@ -80,7 +81,7 @@ pub(in crate::engine) fn range() -> KeyRange {
     KeyRange::new(&first, Some(&behind))
 }
 
-/// What a memtable says of the catalog up to a commit.
+/// Applies a memtable's catalog messages up to a commit.
 fn apply(records: &mut Records, memtable: &Memtable, at: Sequence) {
     let range = range();
     let mut cursor = memtable.cursor();

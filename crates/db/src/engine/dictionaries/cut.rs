@@ -1,4 +1,4 @@
-//! How a checkpoint takes all dictionaries at once.
+//! Cutting all dictionaries for a checkpoint.
 
 use super::Dictionaries;
 use crate::Result;
@@ -8,18 +8,19 @@ use alluvium_base::Sequence;
 use alluvium_storage::store::{Checkpoint, Store};
 use std::collections::BTreeMap;
 
-/// A cut of all dictionaries that is not durable yet.
+/// A cut of all dictionaries that is not yet durable.
 #[derive(Debug)]
 pub(in crate::engine) struct Begun<'d> {
     pub(in crate::engine) checkpoint: Checkpoint<'d>,
-    /// What the superblock is to say.
+    /// The payload of the new superblock.
     pub(in crate::engine) payload: Vec<u8>,
-    /// The last commit in it.
+    /// The last commit of the cut.
     pub(in crate::engine) at: Sequence,
 }
 
 impl Dictionaries {
-    /// Cuts a generation of all of them (M1); none while a memtable is in some and not in others.
+    /// Cuts a generation of all dictionaries (M1). Returns `None` while a memtable is published in
+    /// some and not in others.
     pub(in crate::engine) fn cut_generation<'s>(&self, store: &'s Store) -> Result<Option<Begun<'s>>> {
         for (structure, dictionary) in self.live() {
             if let Err(error) = dictionary.prepare() {
@@ -69,8 +70,8 @@ impl Dictionaries {
         }))
     }
 
-    /// A structure cannot be cut. If that is for damage in pages, they are set aside, and the next
-    /// try does without them.
+    /// Handles a structure that cannot be cut. If the reason is damage in pages, they are set aside
+    /// and `None` is returned: the next attempt works without them.
     fn without<'s>(&self, structure: Structure, error: alluvium_storage::Error) -> Result<Option<Begun<'s>>> {
         let is_damage = matches!(error, alluvium_storage::Error::Corrupt { .. });
         if is_damage && structure == Structure::Paged && self.set_aside(&error)? {

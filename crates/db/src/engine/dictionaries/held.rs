@@ -1,4 +1,4 @@
-//! What the store has beside its extents: what copies take of it, and when it goes.
+//! Files of the store outside its extents: their inclusion in copies, and their removal.
 
 use super::Dictionaries;
 use crate::Result;
@@ -13,64 +13,67 @@ use alluvium_trees::levels::{Levels, LevelsStats};
 use alluvium_trees::paged::{self, Paged, PagedOutline, PagedStats};
 use alluvium_trees::whereabouts::RunPlace;
 
-/// Pages that are written in place: none of what is durable now, or later, is forgotten.
+/// A hold on the pages: nothing that the current or a later durable generation needs of them is
+/// dropped.
 #[derive(Debug)]
 pub(in crate::engine) struct Held(Option<paged::Held>);
 
 impl Dictionaries {
-    /// Keeps what a generation has beside its extents, which is chosen after this.
+    /// Holds the files outside the extents, for a generation that is chosen after this call.
     pub(in crate::engine) fn hold(&self) -> Held {
         Held(self.paged.get().map(Paged::hold))
     }
 }
 
-/// Pages that no keyspace is in any more. Their files go once no durable generation needs them.
+/// State of pages that no keyspace uses any more. Their files are removed once no durable
+/// generation needs them.
 #[derive(Debug, Default)]
 pub(super) enum Left {
-    /// There are none.
+    /// No such pages.
     #[default]
     Nothing,
-    /// The durable generation lists them, with this root.
+    /// The durable generation lists them with this root.
     Listed(Vec<u8>),
-    /// No generation lists them.
     Unlisted,
 }
 
 impl Dictionaries {
-    /// What the pages take, and what their buffer has counted.
+    /// Returns the statistics of the pages and of their buffer.
     pub(crate) fn paged_stats(&self) -> PagedStats {
         self.paged.get().map(Paged::figures).unwrap_or_default()
     }
 
-    /// Asks keyspaces in pages to take out what was deleted. Returns whether there is enough of it,
-    /// and no rewrite was asked for before.
+    /// Requests that paged keyspaces remove deleted entries. Returns whether there are enough of
+    /// them and no rewrite was requested before.
     pub(crate) fn want_page_deletes_applied(&self) -> bool {
         self.paged.get().is_some_and(Paged::want_deletes_applied)
     }
 
-    /// Returns how many bytes of free pages checkpoints would give back to the file system, about.
+    /// Returns the approximate bytes of free pages that checkpoints would return to the file
+    /// system.
     pub(crate) fn returnable_page_bytes(&self) -> u64 {
         self.paged.get().map(Paged::returnable_bytes).unwrap_or_default()
     }
 
-    /// Returns what the levels have; none if there are none.
+    /// Returns the statistics of the levels, if they exist.
     pub(crate) fn levels_stats(&self) -> Option<LevelsStats> {
         self.levels.get().map(Levels::stats)
     }
 
-    /// Returns where each run lies, of the tree and of levels. Nothing is read.
+    /// Returns the location of each run of the tree and of the levels. Reads nothing from the
+    /// device.
     pub(crate) fn places(&self) -> Vec<RunPlace> {
         let mut places = self.tree.places();
         places.extend(self.levels.get().into_iter().flat_map(Levels::places));
         places
     }
 
-    /// Reads every node in pages, and tells how the pages are used; none without such keyspaces.
+    /// Reads every node of the pages and reports their usage. Returns `None` if there are no pages.
     pub(crate) fn outline_pages(&self) -> Result<Option<PagedOutline>> {
         Ok(self.paged.get().map(Paged::outline).transpose()?)
     }
 
-    /// Closes the pages if no keyspace is in them: the next checkpoint does not list them.
+    /// Closes the pages if no keyspace uses them. The next checkpoint does not list them.
     pub(super) fn leave_pages(&mut self) -> Result<()> {
         let is_used = self
             .placed
@@ -88,7 +91,7 @@ impl Dictionaries {
         Ok(())
     }
 
-    /// Opens the pages again that no keyspace was in, if the durable generation needs them.
+    /// Reopens pages that no keyspace has used, if the durable generation lists them.
     pub(super) fn pages_again(&self, cut: Sequence) -> Result<Option<Paged>> {
         let mut left = self.left.lock();
         let Left::Listed(root) = &*left else {
@@ -100,7 +103,7 @@ impl Dictionaries {
         Ok(Some(paged))
     }
 
-    /// Notes files of pages in the store's directory that its durable generation does not list.
+    /// Notes page files in the store's directory that its durable generation does not list.
     pub(super) fn note_unlisted_pages(&mut self) -> Result<()> {
         let names = self
             .home
@@ -114,8 +117,8 @@ impl Dictionaries {
         Ok(())
     }
 
-    /// Removes the files of pages that no keyspace is in: a generation without them is durable.
-    /// What fails is tried again after the next checkpoint.
+    /// Removes the files of unused pages, once a generation without them is durable. Failures are
+    /// retried after the next checkpoint.
     pub(in crate::engine) fn remove_left_pages(&self) {
         let _publishing = self.publishing.lock();
         let mut left = self.left.lock();
@@ -135,8 +138,8 @@ impl Dictionaries {
 }
 
 impl Held {
-    /// What a generation has of it, by what its superblock says. None if some of that came after
-    /// what was kept.
+    /// Returns the pages that a generation needs, given its superblock's payload. Returns `None` if
+    /// the generation needs pages that were created after the hold.
     pub(in crate::engine) fn at(
         self,
         store: &Store,

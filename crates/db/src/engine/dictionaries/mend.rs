@@ -1,4 +1,4 @@
-//! What a repair does about damaged pages of runs, which would stop compactions, merges and walks.
+//! Repair of damaged pages of runs, which would stop compactions, merges and scans.
 
 use super::Dictionaries;
 use crate::Result;
@@ -9,7 +9,8 @@ use alluvium_trees::Mended;
 use alluvium_trees::tiered::Lost;
 
 impl Dictionaries {
-    /// Has runs written again without what cannot be read. Returns what is lost, and what was done.
+    /// Rewrites damaged runs without their unreadable parts. Returns the lost key ranges and a
+    /// description of the repairs.
     pub(in crate::engine) fn mend(&self) -> Result<(Vec<Lost>, Vec<String>)> {
         let (mut lost, mut done) = self.mend_hashed()?;
         let mut note = |mended: Mended, keyspaces: &str| {
@@ -45,7 +46,7 @@ impl Dictionaries {
         Ok((lost, done))
     }
 
-    /// The same of the hashed structure.
+    /// The same for the hashed structure.
     fn mend_hashed(&self) -> Result<(Vec<Lost>, Vec<String>)> {
         let (mut lost, mut done) = (Vec::new(), Vec::new());
         let Some(hashed) = self.hashed.get() else {
@@ -62,7 +63,7 @@ impl Dictionaries {
                     let range = KeyRange::new(&key, Some(&behind));
                     lost.push(Lost { range, what });
                 }
-                // Hashes do not say which keyspace they are of.
+                // A hash does not identify its keyspace, so all hashed keyspaces count as affected.
                 None => lost.extend(hashed.clone().map(|(&keyspace, _)| Lost {
                     range: KeyRange::new(&format::prefix(keyspace), Some(&format::prefix(keyspace + 1))),
                     what: what.clone(),

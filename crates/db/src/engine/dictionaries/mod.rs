@@ -1,24 +1,24 @@
-//! The dictionaries of an open store: which keyspace is in which, and the manifest that lists them.
+//! The dictionaries of an open store, the assignment of keyspaces to them, and the manifest that
+//! lists them.
 //!
-//! *Knows*: which structures the store has, in which of them a keyspace is, and what is asked of
-//! all of them together.
+//! *Knows*: the structures of the store, the structure of each keyspace, and operations on all
+//! structures together.
 //!
-//! *Does not know*: how a structure keeps its keys, and when memtables are sealed.
+//! *Does not know*: how a structure stores its keys, and when memtables are sealed.
 //!
-//! *Read in this order*: this file (what there is, and how each is reached), `open.rs` (how they
-//! are created, opened and salvaged), `mend.rs` (damaged leaves), `place.rs` (which keyspace is in
-//! which), `aside.rs` (pages in which damage was met), `take.rs` (how a memtable or a load becomes
-//! part of them), `cut.rs` (how a checkpoint takes them), `catalog.rs` (the second copy of the
-//! catalog), `held.rs` (what there is beside the extents), `volatile.rs` (what the log does not
-//! get).
+//! *Read in this order*: this file (fields and access), `open.rs` (creation, opening and salvage),
+//! `mend.rs` (damaged leaves), `place.rs` (assignment of keyspaces), `aside.rs` (pages in which
+//! damage was met), `take.rs` (flushes and attachment of loads), `cut.rs` (checkpoints),
+//! `catalog.rs` (the second copy of the catalog), `held.rs` (files outside the extents),
+//! `volatile.rs` (writes that are not logged).
 //!
-//! A structure is added here: a field, an arm in `Dictionaries::get`, in `place.rs` and in
-//! `open.rs`, and a variant of `readers.rs`. Its numbers and names are in `crate::structure`.
+//! To add a structure: add a field, an arm in `Dictionaries::get`, in `place.rs` and in `open.rs`,
+//! and a variant in `readers.rs`. Its numbers and names are in `crate::structure`.
 //!
 //! Invariants:
 //!
 //! - **X1** Dictionary 0 is the tree. A store has at most one dictionary of each structure.
-//! - **X2** At every cut, a commit is in all the dictionaries that it is about, or in none.
+//! - **X2** At every cut, a commit is in all dictionaries that it writes to, or in none.
 
 mod aside;
 pub(super) mod catalog;
@@ -61,54 +61,53 @@ use catalog::SecondCatalog;
 use held::Left;
 use volatile::Volatile;
 
-/// The dictionaries of an open store.
 #[derive(Debug)]
 pub(crate) struct Dictionaries {
     home: Home,
-    /// Keeps the catalog, and every keyspace that is nowhere else.
+    /// Contains the catalog and every keyspace that is not in another structure.
     pub(crate) tree: Tree,
-    /// Made for the first keyspace in it.
+    /// Created for its first keyspace.
     map: OnceLock<Map>,
-    /// Made for the first keyspace in it.
+    /// Created for their first keyspace.
     levels: OnceLock<Levels>,
-    /// Made for the first keyspace in it.
+    /// Created for its first keyspace.
     hashed: OnceLock<Hashed>,
     volatile: OnceLock<Volatile>,
     paged: OnceLock<Paged>,
-    /// Memory for their pages.
+    /// Memory of the buffer of `paged`, in bytes.
     paged_bytes: usize,
-    /// The pages that take no more, and whether there are any.
+    /// The pages that are set aside and accept no writes, and whether there are any.
     aside: Mutex<Option<SetAside>>,
     has_aside: AtomicBool,
-    /// Whether the durable generation lists damaged pages that no keyspace is in.
+    /// Whether the durable generation lists damaged pages that no keyspace uses.
     pub(in crate::engine) has_left_damage: bool,
-    /// Writes that pages had not taken when the durable generation was made, until the owner has a
-    /// memtable for them.
+    /// Writes that the pages had not received when the durable generation was made, until the owner
+    /// has made a memtable of them.
     held: Mutex<Option<HeldWrites>>,
-    /// What is there of pages that no keyspace is in.
+    /// State of pages that no keyspace uses.
     left: Mutex<Left>,
-    /// How levels are built, but for what their first keyspace says.
+    /// Options of the levels, except those set by their first keyspace.
     levels_options: LevelsOptions,
-    /// How the hashed structure is built, but for the index that its first keyspace says.
+    /// Options of the hashed structure, except the form, index and seed set for its first keyspace.
     hashed_options: HashedOptions,
-    /// Keyspaces that are not in the tree.
+    /// Structures of the keyspaces that are not in the tree.
     placed: RwLock<BTreeMap<KeyspaceId, Structure>>,
-    /// Held while a memtable becomes part of all dictionaries, one after the other, and while a
-    /// checkpoint takes their cuts.
+    /// Held while all dictionaries publish a memtable one after the other, and while a checkpoint
+    /// takes their cuts.
     publishing: Mutex<()>,
-    /// The catalog's records as of the cut, beside those in the tree.
+    /// The second copy of the catalog's records, as of the cut.
     pub(in crate::engine) second_catalog: SecondCatalog,
-    /// The time that readers had read by when the durable generation was made.
+    /// The latest reading time when the durable generation was made.
     pub(in crate::engine) time_ms: u64,
-    /// Lists them at every checkpoint.
+    /// Writes the manifest at every checkpoint.
     pub(in crate::engine) manifest: Keeper,
-    /// Those that the durable manifest lists and this version cannot open, with a keyspace in each:
-    /// the store is refused.
+    /// Dictionaries in the durable manifest that this version cannot open, with a keyspace in each.
+    /// If there are any, opening fails.
     unknown: Vec<(Entry, Option<KeyspaceId>)>,
 }
 
 impl Dictionaries {
-    /// Returns a structure, if the store has it.
+    /// Returns a structure, if it exists.
     #[inline]
     fn get(&self, structure: Structure) -> Option<StructureRef<'_>> {
         Some(match structure {
@@ -121,7 +120,7 @@ impl Dictionaries {
         })
     }
 
-    /// Returns a structure of which a keyspace is known.
+    /// Returns a structure that has at least one keyspace.
     #[inline]
     pub(in crate::engine) fn structure(&self, structure: Structure) -> StructureRef<'_> {
         self.get(structure).expect("it was made for its first keyspace")
@@ -131,54 +130,54 @@ impl Dictionaries {
         self.structure(structure).dictionary()
     }
 
-    /// Each of them, the tree first.
+    /// Returns all dictionaries, the tree first.
     pub(in crate::engine) fn all(&self) -> impl Iterator<Item = (Structure, &dyn Dictionary)> {
         let all = Structure::ALL.into_iter();
         all.filter_map(|structure| Some((structure, self.get(structure)?.dictionary())))
     }
 
-    /// The levels, of which a keyspace is known.
+    /// Returns the levels, which must have a keyspace.
     pub(crate) fn levels(&self) -> &Levels {
         self.levels
             .get()
             .expect("they were made for their first keyspace")
     }
 
-    /// The hashed structure, of which a keyspace is known.
+    /// Returns the hashed structure, which must have a keyspace.
     pub(crate) fn hashed(&self) -> &Hashed {
         self.hashed.get().expect("it was made for its first keyspace")
     }
 
-    /// The pages, of which a keyspace is known.
+    /// Returns the pages, which must have a keyspace.
     pub(crate) fn paged(&self) -> &Paged {
         self.paged.get().expect("they were made for their first keyspace")
     }
 
-    /// Sets the class of space that maintenance asks for.
+    /// Sets the space class that maintenance allocates from.
     pub(in crate::engine) fn set_space_class(&self, class: Class) {
         self.all()
             .for_each(|(_, dictionary)| dictionary.set_space_class(class));
     }
 
-    /// Returns whether a step is under way or due.
+    /// Returns whether a step is running or due.
     pub(crate) fn has_pending_work(&self) -> bool {
         self.all().any(|(_, dictionary)| dictionary.has_pending_work())
     }
 
-    /// Returns how many bytes of free space a compaction takes that frees some, about, beyond those
-    /// of a few memtables.
+    /// Returns the approximate free space needed by a compaction that frees space, in addition to a
+    /// few memtables.
     pub(in crate::engine) fn freeing_bytes(&self) -> u64 {
         self.hashed.get().map_or(0, Hashed::merge_bytes)
     }
 
-    /// Has merges of hashed keyspaces take the deletes that wait for them. Returns whether there
-    /// are any that no merge was asked to take before.
+    /// Makes merges of hashed keyspaces include pending deletes. Returns whether there are deletes
+    /// that no merge was yet asked to include.
     pub(in crate::engine) fn want_deletes_merged(&self) -> bool {
         self.hashed.get().is_some_and(Hashed::want_deletes_merged)
     }
 
-    /// Limits what scans hold between their calls, all of them together. Each structure has the
-    /// same part.
+    /// Limits the memory that all scans together hold between calls. It is divided evenly between
+    /// the structures with such scans.
     pub(in crate::engine) fn limit_scans(&self, bytes: u64) {
         let levels = self.levels.get();
         let part = bytes / (1 + u64::from(levels.is_some()));
@@ -188,53 +187,53 @@ impl Dictionaries {
         }
     }
 
-    /// Returns how many steps are due, as far as writers that do them themselves must know.
+    /// Returns the number of due steps for the throttling of writers without background threads.
     pub(crate) fn overdue_steps(&self) -> usize {
         self.all().map(|(_, dictionary)| dictionary.overdue_steps()).sum()
     }
 
-    /// Returns how many runs a lookup may meet, in percent of what there should be at most.
+    /// Returns the read amplification in percent of its limit.
     pub(crate) fn read_amplification_percent(&self) -> u64 {
         let all = self.all();
         let percent = all.map(|(_, dictionary)| dictionary.read_amplification_percent());
         percent.max().unwrap_or(0)
     }
 
-    /// What the hashed structure holds; none if there is none.
+    /// Returns the statistics of the hashed structure, if it exists.
     pub(crate) fn hashed_stats(&self) -> Option<HashedStats> {
         self.hashed.get().map(Hashed::stats)
     }
 
-    /// Every commit up to this one is in all of them.
+    /// Returns the last commit up to which all commits are in all dictionaries.
     pub(crate) fn cut(&self) -> Sequence {
         let tree = self.tree.cut();
         self.live()
             .fold(tree, |cut, (_, dictionary)| cut.min(dictionary.cut()))
     }
 
-    /// What may be forgotten.
+    /// Returns the horizon below which versions may be discarded.
     pub(crate) fn horizon(&self) -> &Horizon {
         &self.home.horizon
     }
 
-    /// How the records of each keyspace are kept.
+    /// Returns the record rules of each keyspace.
     pub(in crate::engine) fn schema(&self) -> &Arc<dyn Schema> {
         &self.home.schema
     }
 
-    /// Bytes of memory that they take.
+    /// Returns the memory of all dictionaries in bytes.
     pub(in crate::engine) fn memory_bytes(&self) -> u64 {
         self.all()
             .map(|(_, dictionary)| dictionary.load().memory_bytes)
             .sum()
     }
 
-    /// Steps that are due or under way.
+    /// Returns the number of steps due or running.
     pub(in crate::engine) fn steps(&self) -> u64 {
         self.live().map(|(_, dictionary)| dictionary.load().steps).sum()
     }
 
-    /// Begins to load records into a structure.
+    /// Begins an ingest into a structure.
     pub(in crate::engine) fn ingest(&self, structure: Structure, class: Class) -> Result<Box<dyn Ingest>> {
         if structure == Structure::Paged {
             self.require_pages(|| "of this ingest".to_owned())?;
@@ -242,7 +241,8 @@ impl Dictionaries {
         Ok(self.of(structure).ingest(class)?)
     }
 
-    /// A reader of what a structure holds now. A read that needs memtables loads their list before.
+    /// Returns a reader of the current state of a structure. A read that includes memtables must
+    /// load their list first.
     #[inline]
     pub(in crate::engine) fn reader(&self, structure: Structure) -> Reader<'_> {
         self.structure(structure).reader()

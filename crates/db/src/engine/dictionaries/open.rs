@@ -1,4 +1,4 @@
-//! How the dictionaries of a store are created, opened and salvaged.
+//! Creation, opening and salvage of a store's dictionaries.
 
 use super::catalog::{self, SecondCatalog};
 use super::{Dictionaries, HeldWrites};
@@ -22,14 +22,14 @@ use parking_lot::{Mutex, RwLock};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
-/// How the dictionaries of a store are opened.
+/// Options for opening the dictionaries.
 #[derive(Debug)]
 pub(in crate::engine) struct How {
     pub(in crate::engine) shape: Shape,
-    /// What filters of levels are made of.
+    /// The kind of filters in levels.
     pub(in crate::engine) filters: Filters,
     pub(in crate::engine) schema: Arc<dyn Schema>,
-    /// Memory for pages that are written in place, once there are any.
+    /// Memory for the buffer of in-place pages, once there are any.
     pub(in crate::engine) paged_bytes: usize,
 }
 
@@ -51,8 +51,8 @@ impl How {
         }
     }
 
-    /// A hash store has a page, at least, of each part but for the smallest memtables: a merge
-    /// writes a run for each.
+    /// A merge writes a run for each partition, so there are at most as many partitions as a
+    /// memtable has pages (but at least two).
     fn hashed(&self) -> HashedOptions {
         let pages = (self.shape.memtable / PageSize::MIN.bytes() as u64).max(1);
         let options = HashedOptions::default();
@@ -72,14 +72,14 @@ impl How {
 }
 
 impl Dictionaries {
-    /// The dictionaries of a store that has just been created.
+    /// Creates the dictionaries of a new store.
     pub(in crate::engine) fn create(store: &Arc<Store>, how: &How) -> Dictionaries {
         let home = how.home(store);
         let tree = Tree::create(Arc::clone(store), how.tree(&home));
         Dictionaries::assemble(home, tree, Keeper::default(), how)
     }
 
-    /// Opens the dictionaries that the durable manifest lists, as far as this version knows them:
+    /// Opens the dictionaries listed in the durable manifest, as far as this version supports them:
     /// see [`Dictionaries::require_known`].
     pub(in crate::engine) fn open(store: &Arc<Store>, how: &How) -> Result<Dictionaries> {
         let (keeper, manifest) = Keeper::open(store)?;
@@ -94,7 +94,8 @@ impl Dictionaries {
         dictionaries.with_others(&manifest, cut, &Surveyed::default())
     }
 
-    /// As [`Dictionaries::open`], where some are damaged. Says what it did about that.
+    /// Like [`Dictionaries::open`], for damaged dictionaries. Also returns the lost key ranges and
+    /// a description of the repairs.
     pub(in crate::engine) fn open_salvaged(
         store: &Arc<Store>,
         how: &How,
@@ -177,14 +178,15 @@ impl Dictionaries {
         }
     }
 
-    /// The same with what a manifest lists beside the tree. Of what something is lost, all is.
+    /// Opens the other dictionaries that a manifest lists. Levels and a map with lost key ranges
+    /// are discarded entirely; so is a hashed structure, unless it has lost only runs or filters.
     fn with_others(
         mut self,
         manifest: &Manifest,
         cut: Sequence,
         surveyed: &Surveyed,
     ) -> Result<Dictionaries> {
-        // Lost levels are made again for the first keyspace that is in them.
+        // Discarded levels are created again for their first keyspace.
         if let Some(root) = root_of(manifest, Structure::Levels)?.filter(|_| surveyed.levels.is_empty()) {
             let levels = Levels::open(self.home.clone(), &self.levels_options, root, cut)?;
             self.levels.set(levels).expect("they were not made before");
@@ -204,7 +206,7 @@ impl Dictionaries {
         let placed = self.placed.get_mut();
         for (&keyspace, &id) in &manifest.keyspaces {
             match Structure::of_dictionary(id) {
-                // What is in the tree is not listed, as a rule.
+                // Keyspaces in the tree are usually not listed.
                 Some(Structure::Tiered) => {}
                 Some(structure)
                     if manifest
@@ -233,7 +235,7 @@ impl Dictionaries {
         Ok(self)
     }
 
-    /// Opens the pages, unless they are given up or were salvaged before.
+    /// Opens the pages, unless they were discarded or already salvaged.
     fn open_pages(&mut self, manifest: &Manifest, cut: Sequence, surveyed: &Surveyed) -> Result<()> {
         if let Some(root) = root_of(manifest, Structure::Paged)?
             && !surveyed.has_lost_pages
@@ -253,7 +255,7 @@ impl Dictionaries {
         Ok(())
     }
 
-    /// Opens the hashed structure, without its runs that cannot be read.
+    /// Opens the hashed structure without its unreadable runs.
     fn open_hashed(&self, manifest: &Manifest, cut: Sequence, surveyed: &Surveyed) -> Result<()> {
         let root = root_of(manifest, Structure::Hashed)?;
         let Some(root) = root.filter(|_| surveyed.hashed.is_empty()) else {
@@ -268,7 +270,7 @@ impl Dictionaries {
         Ok(())
     }
 
-    /// How pages are opened.
+    /// Returns the options of the pages.
     pub(super) fn pages(&self) -> PagedOptions {
         PagedOptions {
             buffer_bytes: self.paged_bytes,
@@ -276,8 +278,8 @@ impl Dictionaries {
         }
     }
 
-    /// Opens damaged pages as far as that goes. Where it does not, they are made again for the
-    /// first keyspace that is in them. Returns what is lost.
+    /// Opens damaged pages as far as possible. If that is impossible, new pages are created for
+    /// their first keyspace. Returns the lost ranges, and whether the pages are lost entirely.
     fn salvage_pages(&self, manifest: &Manifest, cut: Sequence) -> Result<(Vec<Lost>, bool)> {
         let Some(root) = root_of(manifest, Structure::Paged)? else {
             return Ok((Vec::new(), false));
@@ -299,8 +301,8 @@ impl Dictionaries {
         }
     }
 
-    /// Fails if there is a dictionary that this version does not know. `name_of` says what a
-    /// keyspace is called.
+    /// Fails if there is a dictionary that this version does not support. `name_of` returns a
+    /// keyspace's name.
     pub(in crate::engine) fn require_known(
         &self,
         name_of: impl Fn(KeyspaceId) -> Option<String>,
@@ -319,13 +321,13 @@ impl Dictionaries {
     }
 }
 
-/// The last commit that the pages hold.
+/// Returns the last commit that the pages contain.
 fn own_cut(manifest: &Manifest, cut: Sequence) -> Sequence {
     let behind = manifest.behind.get(&Structure::Paged.dictionary());
     behind.map_or(cut, |behind| behind.cut.min(cut))
 }
 
-/// What is lost of each keyspace in pages.
+/// Splits a lost range by the paged keyspaces that it affects.
 fn in_pages(manifest: &Manifest, lost: &Lost) -> Vec<Lost> {
     let id = Structure::Paged.dictionary();
     let own = manifest.keyspaces.iter().filter(|(_, of)| **of == id);
@@ -341,7 +343,7 @@ fn in_pages(manifest: &Manifest, lost: &Lost) -> Vec<Lost> {
     .collect()
 }
 
-/// What a structure is opened from; none if a manifest does not list it.
+/// Returns the root of a structure, or `None` if the manifest does not list it.
 fn root_of(manifest: &Manifest, structure: Structure) -> Result<Option<&[u8]>> {
     let id = structure.dictionary();
     let kind = structure.kind();

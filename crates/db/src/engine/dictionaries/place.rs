@@ -1,4 +1,4 @@
-//! Which keyspace is in which dictionary.
+//! Assignment of keyspaces to dictionaries.
 
 use super::Dictionaries;
 use super::open::corrupt;
@@ -16,8 +16,8 @@ use alluvium_trees::paged::Paged;
 use std::sync::Arc;
 
 impl Dictionaries {
-    /// Fails unless a keyspace that the durable generation has is in the dictionary of its
-    /// structure, as the manifest says.
+    /// Fails if the manifest places a keyspace of the durable generation in another dictionary than
+    /// that of its structure.
     pub(in crate::engine) fn require_placed(&self, keyspace: KeyspaceId, structure: Structure) -> Result<()> {
         let of_manifest = self.placed.read().get(&keyspace).copied();
         let listed = of_manifest.unwrap_or(Structure::Tiered);
@@ -31,10 +31,11 @@ impl Dictionaries {
         corrupt(expected, format!("in dictionary {}", listed.dictionary()))
     }
 
-    /// A keyspace is in its structure. It is told before anything can be written to the keyspace.
+    /// Places a keyspace in its structure. Must be called before anything is written to the
+    /// keyspace.
     pub(crate) fn place(&self, definition: &Definition) -> Result<()> {
         let _publishing = self.publishing.lock();
-        // No commit so far is about its keys.
+        // No commit so far writes to its keys.
         let cut = self.tree.cut();
         match definition.structure {
             Structure::Tiered => {
@@ -53,7 +54,7 @@ impl Dictionaries {
         Ok(())
     }
 
-    /// Makes the levels for their first keyspace. All others have the same options.
+    /// Creates the levels for their first keyspace. All other keyspaces must have the same options.
     fn place_in_levels(&self, definition: &Definition, cut: Sequence) -> Result<()> {
         let asked = definition.options.structure.levels();
         if self.levels.get().is_none() {
@@ -74,11 +75,12 @@ impl Dictionaries {
         Ok(())
     }
 
-    /// Makes the hashed structure for its first keyspace. All others have the same options.
+    /// Creates the hashed structure for its first keyspace. All other keyspaces must have the same
+    /// options.
     fn place_hashed(&self, definition: &Definition, cut: Sequence) -> Result<()> {
         let asked = definition.options.structure.hashed();
         if self.hashed.get().is_none() {
-            // What a store is known by was drawn when it was created.
+            // The store's identifier was drawn at random when the store was created.
             let store = self.home.store.superblock().store;
             let options = HashedOptions {
                 form: asked.form.inner(),
@@ -116,7 +118,7 @@ impl Dictionaries {
         Ok(())
     }
 
-    /// A keyspace is in the volatile map, which is made for the first one.
+    /// Places a keyspace in the volatile map, which is created for the first one.
     fn place_volatile(&self, definition: &Definition, cut: Sequence) -> Result<()> {
         let most = definition.options.structure.volatile().unwrap_or(u64::MAX);
         let made = || Volatile {
@@ -135,7 +137,7 @@ impl Dictionaries {
         Ok(())
     }
 
-    /// Makes the pages for their first keyspace. All others have the same options.
+    /// Creates the pages for their first keyspace. All other keyspaces must have the same options.
     fn place_in_pages(&self, definition: &Definition, cut: Sequence) -> Result<()> {
         let asked = definition
             .options
@@ -161,13 +163,14 @@ impl Dictionaries {
         Ok(())
     }
 
-    /// Forgets where keyspaces were that there are not: no memtable has anything about them.
+    /// Drops the placement of keyspaces that no longer exist. No memtable may contain writes to
+    /// them.
     pub(in crate::engine) fn forget_others(&mut self, is_there: impl Fn(KeyspaceId) -> bool) -> Result<()> {
         self.placed.get_mut().retain(|&keyspace, _| is_there(keyspace));
         self.leave_pages()
     }
 
-    /// The keys of a structure, ascending.
+    /// Returns the key ranges of a structure, ascending.
     pub(super) fn keys_of(&self, structure: Structure) -> Arc<[KeyRange]> {
         let placed = self.placed.read();
         let range = |id| KeyRange::new(&format::prefix(id), Some(&format::prefix(id + 1)));

@@ -1,4 +1,4 @@
-//! How a memtable, or what was written beside dictionaries, becomes part of them.
+//! Flushes of memtables and attachment of ingests.
 
 use super::Dictionaries;
 use crate::Result;
@@ -10,7 +10,7 @@ use alluvium_dictionary::share::Share;
 use alluvium_storage::extents::Class;
 use std::sync::Arc;
 
-/// The share of a memtable on its way into one of the dictionaries.
+/// The share of a memtable that is being flushed into one dictionary.
 #[derive(Debug)]
 pub(in crate::engine) struct Taking {
     pub(in crate::engine) structure: Structure,
@@ -19,7 +19,7 @@ pub(in crate::engine) struct Taking {
 }
 
 impl Dictionaries {
-    /// Begins to take a sealed memtable into those of them that do not have it yet.
+    /// Begins to flush a sealed memtable into the dictionaries that do not contain it yet.
     pub(in crate::engine) fn take(
         &self,
         memtable: &Arc<Memtable>,
@@ -39,8 +39,9 @@ impl Dictionaries {
         begun.collect()
     }
 
-    /// Publishes what each dictionary has taken of a memtable. After an error some of them may have
-    /// published it, and know that. `failed` is the structure that has failed.
+    /// Publishes the flushed shares of a memtable. After an error some dictionaries may have
+    /// published theirs, as recorded in `is_published`. `failed` is set to the structure that
+    /// failed.
     pub(in crate::engine) fn publish(
         &self,
         memtable: &Memtable,
@@ -55,7 +56,7 @@ impl Dictionaries {
             taking.is_published = true;
         }
         self.second_catalog.take(memtable);
-        // One may have come since: nothing of the memtable is about its keys.
+        // A dictionary may have been created since; the memtable contains nothing for its keys.
         self.advance(cut)
     }
 
@@ -64,8 +65,7 @@ impl Dictionaries {
         behind.try_for_each(|(_, dictionary)| dictionary.advance(cut))
     }
 
-    /// What was written beside dictionaries becomes part of them, as the commits from `first` to
-    /// `last`.
+    /// Attaches ingests to their dictionaries, as the commits from `first` to `last`.
     pub(in crate::engine) fn attach(
         &self,
         mut all: Vec<Box<dyn Ingest>>,
@@ -73,13 +73,13 @@ impl Dictionaries {
         last: Sequence,
     ) -> Result<()> {
         let _publishing = self.publishing.lock();
-        // A full disk is met before any has changed.
+        // Allocate first: a full disk must be detected before any dictionary has changed.
         all.iter_mut().try_for_each(|ingest| ingest.prepare(first))?;
         let mut attached = 0;
         for ingest in all {
             match ingest.attach(first) {
                 Ok(()) => attached += 1,
-                // Some have it and some do not: only an opening can take it back.
+                // Only some dictionaries have attached theirs; only reopening can undo this.
                 Err(error) if attached > 0 => {
                     let cause = error.to_string();
                     let poisoned = alluvium_storage::Error::Poisoned { cause };

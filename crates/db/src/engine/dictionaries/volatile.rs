@@ -1,8 +1,8 @@
-//! Volatile keyspaces: what of a commit the log does not get, and what does not fit any more.
+//! Volatile keyspaces: their writes are not logged, and their size is limited.
 //!
-//! A commit about volatile and other keyspaces is seen whole or not at all while the store is open.
-//! The log gets the writes to the others, and of those to volatile ones the numbers alone: an
-//! opening finds the former, and volatile keyspaces empty.
+//! A commit to volatile and other keyspaces is atomic while the store is open. The log contains the
+//! writes to the other keyspaces, and only sequence numbers for the volatile ones: after an
+//! opening, the former are recovered, and volatile keyspaces are empty.
 
 use super::Dictionaries;
 use crate::engine::Commit;
@@ -14,33 +14,33 @@ use alluvium_dictionary::contract::Dictionary;
 use alluvium_trees::map::Map;
 use std::collections::BTreeMap;
 
-/// The map of all volatile keyspaces.
+/// The map that contains all volatile keyspaces.
 #[derive(Debug)]
 pub(super) struct Volatile {
     pub(super) map: Map,
-    /// The bytes that it may hold.
+    /// Maximum size of the map in bytes.
     pub(super) most: u64,
 }
 
-/// What the log gets of a commit.
+/// The part of a commit that is logged.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::engine) enum Kept {
-    /// All of it.
+    /// The whole record.
     All,
-    /// This record, with a number for each write that is left out.
+    /// This record, with a sequence number for each omitted write.
     Part(Vec<u8>),
-    /// Its numbers are given up.
+    /// Nothing; the sequence numbers are voided.
     Nothing,
 }
 
-/// Returns whether a key is of a volatile keyspace.
+/// Returns whether a key belongs to a volatile keyspace.
 fn is_volatile(placed: &BTreeMap<KeyspaceId, Structure>, key: &[u8]) -> bool {
     let keyspace = format::split(key).map(|(_, id)| id);
     let structure = keyspace.and_then(|id| placed.get(&id));
     structure.is_some_and(|structure| !structure.lasts())
 }
 
-/// Returns a record of a commit without what it writes to volatile keyspaces.
+/// Returns the part of a commit that is logged: without its writes to volatile keyspaces.
 fn without_volatile(placed: &BTreeMap<KeyspaceId, Structure>, commit: &Commit<'_>) -> Kept {
     let mut record = Vec::new();
     let (mut kept, mut left_out) = (0_u32, 0_u32);
@@ -77,7 +77,7 @@ fn without_volatile(placed: &BTreeMap<KeyspaceId, Structure>, commit: &Commit<'_
 }
 
 impl Dictionaries {
-    /// Returns what the log gets of a commit.
+    /// Returns the part of a commit that is logged.
     pub(in crate::engine) fn kept(&self, commit: &Commit<'_>) -> Kept {
         if self.volatile.get().is_none() {
             return Kept::All;
@@ -85,7 +85,7 @@ impl Dictionaries {
         without_volatile(&self.placed.read(), commit)
     }
 
-    /// Returns whether a commit writes to volatile keyspaces alone: no sync makes it last.
+    /// Returns whether a commit writes only to volatile keyspaces, so that syncing it is useless.
     pub(in crate::engine) fn is_all_volatile(&self, commit: &Commit<'_>) -> bool {
         if self.volatile.get().is_none() {
             return false;
@@ -97,8 +97,8 @@ impl Dictionaries {
         })
     }
 
-    /// Fails if a commit adds to volatile keyspaces that are full. What is written and not in the
-    /// map yet does not count: it is in memtables, which are bounded by themselves.
+    /// Fails if a commit adds to volatile keyspaces that are full. Writes that are not yet flushed
+    /// to the map do not count: memtables have their own limit.
     ///
     /// # Errors
     /// [`Error::VolatileFull`].

@@ -1,4 +1,4 @@
-//! The hours since opening: the question as it stood when each began, and what was counted by then.
+//! Past hours since opening: model inputs and counters at the beginning of each.
 
 use super::question::Question;
 use super::truth::Truth;
@@ -10,11 +10,11 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// Milliseconds of an hour.
+/// Milliseconds per hour.
 const HOUR_MS: u64 = 3_600_000;
-/// Users' bytes of the first mark, at least.
+/// User bytes written before the first mark.
 const LEAST_MARK: u64 = 1 << 20;
-/// Hours that are kept.
+/// Number of hours kept.
 const HOURS: usize = 48;
 
 /// The beginning of an hour.
@@ -22,39 +22,39 @@ const HOURS: usize = 48;
 struct Noted {
     at_ms: u64,
     truth: Truth,
-    /// None if nothing had been seen by then.
+    /// `None` if no requests were observed by then.
     question: Option<Question>,
-    /// The answer, once it was computed.
+    /// The model's answer, once computed.
     cost: Option<Arc<Cost>>,
 }
 
-/// What is kept while a store is open: at most [`HOURS`] hours, of a few hundred bytes each.
+/// The history of an open store: at most [`HOURS`] hours, of a few hundred bytes each.
 #[derive(Debug)]
 pub(crate) struct Forecasts {
     opened: Truth,
-    /// One more than the hours, for each ends where the next begins.
+    /// One entry more than hours, because each hour ends where the next begins.
     noted: Mutex<VecDeque<Noted>>,
-    /// What had been written whenever that had doubled: a few dozen at most.
+    /// Written bytes, recorded at each doubling: a few dozen entries at most.
     marks: Mutex<Vec<Mark>>,
-    /// The different keys that the data files of each structure had, when they were counted last.
+    /// The last count of distinct keys in each structure's data files.
     counted: Mutex<BTreeMap<Structure, Counted>>,
 }
 
-/// A count of the different keys in data files.
+/// A count of the distinct keys in data files.
 #[derive(Clone, Copy, Debug)]
 struct Counted {
-    /// Writes that there had been.
+    /// Number of writes before the count.
     writes: u64,
     distinct: DistinctKeys,
 }
 
-/// A count is made again when writes are more by one in this number.
+/// Keys are counted again when the number of writes has changed by more than 1/`RECOUNT`.
 const RECOUNT: u64 = 16;
-/// Two counts of keys that differ by less than this share of them may be of the same keys.
+/// Relative difference up to which two counts may be of the same set of keys.
 const COUNTED_TO: f64 = 0.03;
 
-/// What had been written by a moment: users' bytes, and those of the device; how many writes that
-/// were, and how many keys there were in data files.
+/// Counters at a moment: bytes written by users and to the device, the number of writes, and the
+/// number of keys in data files.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Mark {
     pub(super) user_bytes: u64,
@@ -64,8 +64,9 @@ pub(super) struct Mark {
 }
 
 impl Mark {
-    /// Returns which share of the writes since was of new keys, given how many of both there are
-    /// now. Of few writes only the share of all is known that there ever were.
+    /// Returns the fraction of writes since the mark that were to new keys, given the current
+    /// number of writes and keys. If there were few writes since, returns the fraction of all
+    /// writes.
     pub(super) fn new_keys(&self, writes: u64, keys: f64) -> f64 {
         let since = writes.saturating_sub(self.writes) as f64;
         let more = keys - self.keys;
@@ -79,7 +80,7 @@ impl Mark {
 }
 
 impl Forecasts {
-    /// Returns those of a store that is opened now.
+    /// Returns the history of a store that is opened now.
     pub(crate) fn new(now_ms: u64) -> Forecasts {
         let opened = Truth::at_opening();
         let first = Noted {
@@ -96,7 +97,7 @@ impl Forecasts {
         }
     }
 
-    /// Notes what was written, if users' bytes are twice as many as at the last mark.
+    /// Records a mark if the user bytes have doubled since the last one.
     pub(super) fn mark(&self, user_bytes: u64, mark: impl FnOnce() -> Mark) {
         let is_due = |marks: &[Mark]| {
             let last = marks.last().map_or(LEAST_MARK / 2, |mark| mark.user_bytes);
@@ -105,7 +106,7 @@ impl Forecasts {
         if !is_due(&self.marks.lock()) {
             return;
         }
-        // Reads of the device: nothing waits for the list meanwhile.
+        // This may read from the device, so the list is not locked.
         let mark = mark();
         let mut marks = self.marks.lock();
         if is_due(&marks) {
@@ -113,17 +114,18 @@ impl Forecasts {
         }
     }
 
-    /// Returns the newest mark behind which at least a half of all that was written lies. What is
-    /// written for a byte grows with the data. The models tell it for the data that there is, and a
-    /// store that was filled since its opening has written less for the first ones.
+    /// Returns the newest mark before which at most half of all user bytes were written. Write
+    /// amplification grows with the data. The models compute it for the present amount of data, and
+    /// a store that was filled since its opening had a lower one at first.
     pub(super) fn half(&self, user_bytes: u64) -> Mark {
         let marks = self.marks.lock();
         let before = marks.iter().rev().find(|mark| mark.user_bytes <= user_bytes / 2);
         before.copied().unwrap_or_default()
     }
 
-    /// Returns how many different keys the data files of a structure have after this number of
-    /// writes. They are counted again when much has changed since; none where that fails.
+    /// Returns the number of distinct keys in a structure's data files, given the current number of
+    /// writes. They are counted again if there were many writes since the last count. Returns
+    /// `None` if counting fails.
     pub(super) fn distinct_keys(
         &self,
         structure: Structure,
@@ -140,12 +142,12 @@ impl Forecasts {
         Some(distinct)
     }
 
-    /// Returns what there was when the store was opened.
+    /// Returns the counters at opening.
     pub(super) fn opened(&self) -> Truth {
         self.opened
     }
 
-    /// Returns whether another hour of the clock has begun since the last note.
+    /// Returns whether an hour of the clock has begun since the last entry.
     pub(super) fn is_due(&self, now_ms: u64) -> bool {
         let noted = self.noted.lock();
         noted
@@ -153,7 +155,7 @@ impl Forecasts {
             .is_none_or(|last| now_ms / HOUR_MS > last.at_ms / HOUR_MS)
     }
 
-    /// Notes that an hour has begun, unless another thread has done so.
+    /// Records the beginning of an hour, unless another thread has done so.
     pub(super) fn note(&self, now_ms: u64, truth: Truth, question: Option<Question>) {
         if !self.is_due(now_ms) {
             return;
@@ -171,9 +173,9 @@ impl Forecasts {
         assert!(noted.len() <= HOURS + 1, "N11: what is kept is bounded");
     }
 
-    /// Returns the hours that have ended, and for which there was a prediction.
+    /// Returns the past hours that have a prediction.
     pub(super) fn past(&self) -> Vec<PastHour> {
-        // The models take a while: no lock is held meanwhile.
+        // The models take a while: compute without the lock.
         let mut noted: Vec<Noted> = self.noted.lock().iter().cloned().collect();
         for hour in &mut noted {
             if hour.cost.is_none() {

@@ -1,20 +1,21 @@
-//! What the store should cost, by the models of structures, beside what it does cost.
+//! Predicted costs of the store, according to the models of its structures, compared with measured
+//! costs.
 //!
-//! *Knows*: how what was seen of a keyspace becomes a question to a model, what is measured of each
-//! answer, and how long both are kept.
+//! *Knows*: how the observed workload of a keyspace becomes a question to a model, how each
+//! predicted quantity is measured, and how long both are kept.
 //!
-//! *Does not know*: how costs come about (`alluvium_model`), who asks, how it is shown.
+//! *Does not know*: how costs are computed (`alluvium_model`), who asks, how it is displayed.
 //!
-//! *Read in this order*: `question.rs` (what is asked), `truth.rs` (what is measured), `history.rs`
-//! (earlier hours), this file (both side by side).
+//! *Read in this order*: `question.rs` (model inputs), `truth.rs` (measurements), `history.rs`
+//! (past hours), this file (comparison).
 //!
-//! A prediction is pure arithmetic. So what is kept of an hour is the question as it stood when the
-//! hour began, and what had been counted by then. The answer is computed when a caller wants it.
+//! A prediction is a pure function of its inputs. For each hour, the store therefore keeps only the
+//! inputs and the counters at its beginning. Predictions are computed on request.
 //!
 //! Invariants:
 //!
-//! - **N10** A prediction of an hour rests on nothing that was seen after the hour had begun.
-//! - **N11** What is kept is that of 48 hours at most.
+//! - **N10** The prediction for an hour uses only observations from before the hour.
+//! - **N11** At most 48 hours are kept.
 
 mod history;
 mod question;
@@ -27,29 +28,29 @@ use super::{Engine, Tally};
 use alluvium_model::structures::Cost;
 use truth::Truth;
 
-/// What is predicted and measured.
+/// A quantity that is predicted and measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Quantity {
-    /// Bytes written to the device for each byte of users' writes. The log is included as far
-    /// as it is synced: the system may drop the rest before it writes it, and nothing is counted.
+    /// Bytes written to the device per byte written by users. Only the synced part of the log is
+    /// counted: the system may drop the rest before it is written.
     WriteAmplification,
-    /// Nodes read from the device for a lookup that finds a value.
+    /// Nodes read from the device per lookup that finds a value.
     HitReads,
-    /// The same for one that finds none.
+    /// Nodes read from the device per lookup that finds none.
     MissReads,
-    /// Bytes of maplets and index nodes for each key: what lookups need in memory to find their
-    /// leaf without a read.
+    /// Bytes of maplets and index nodes per key: the memory that lookups need to find a leaf
+    /// without a device read.
     MemoryPerKey,
-    /// Bytes of extents in use for each byte of live keys and values.
+    /// Bytes of extents in use per byte of live keys and values.
     SpaceAmplification,
-    /// Processor time of the whole process for an operation, in nanoseconds. The prediction is of
-    /// the store alone.
+    /// Processor time per operation, in nanoseconds. The measurement includes the whole process,
+    /// the prediction only the store.
     ProcessorTime,
 }
 
 impl Quantity {
-    /// All of them, in the order in which they are told.
+    /// All quantities, in the order of output.
     pub const ALL: [Quantity; 6] = [
         Quantity::WriteAmplification,
         Quantity::HitReads,
@@ -59,7 +60,7 @@ impl Quantity {
         Quantity::ProcessorTime,
     ];
 
-    /// Returns its name in lists of figures and in answers for programs.
+    /// Returns the name for machine-readable output.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -72,7 +73,7 @@ impl Quantity {
         }
     }
 
-    /// Returns p10, the prediction and p90 from a model's answer.
+    /// Returns the 10th percentile, the prediction and the 90th percentile from a model's answer.
     fn of(self, cost: &Cost) -> [f64; 3] {
         let band = match self {
             Quantity::WriteAmplification => &cost.write_amplification,
@@ -86,27 +87,27 @@ impl Quantity {
     }
 }
 
-/// Numbers this near to a band are within it: the band of no reads at all has no width.
+/// Tolerance around a band: the band of zero reads has no width.
 const CLOSE: f64 = 0.02;
 
-/// A prediction, and what was measured.
+/// A prediction and the corresponding measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Comparison {
-    /// Of what.
+    /// The quantity.
     pub what: Quantity,
-    /// One store in ten like this one has less.
+    /// 10th percentile of the quantity, over stores like this one.
     pub p10: f64,
-    /// What the model says.
+    /// The prediction.
     pub predicted: f64,
-    /// One in ten has more.
+    /// 90th percentile of the quantity, over stores like this one.
     pub p90: f64,
-    /// What was measured; none where too little happened for a measurement.
+    /// The measurement. `None` if there were too few operations.
     pub measured: Option<f64>,
 }
 
 impl Comparison {
-    /// Returns whether what was measured lies within the band; none where nothing was.
+    /// Returns whether the measurement is within the band. Returns `None` without a measurement.
     #[must_use]
     pub fn holds(&self) -> Option<bool> {
         let slack = CLOSE * self.predicted.abs().max(1.0);
@@ -115,20 +116,20 @@ impl Comparison {
     }
 }
 
-/// One hour of the past: what had been predicted before it began, and what it was.
+/// A past hour: predictions made before it began, and measurements.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct PastHour {
     /// When it began, in milliseconds since 1970.
     pub began_ms: u64,
-    /// When it ended.
+    /// When it ended, in milliseconds since 1970.
     pub ended_ms: u64,
-    /// Each quantity of which something was measured.
+    /// The quantities that were measured.
     pub was: Vec<Comparison>,
 }
 
-/// What a store should cost, beside what it does cost. The prediction is for the keyspace with the
-/// most requests; writes, processor time and lookups are measured of the whole store.
+/// Predicted and measured costs of a store. The prediction is for the keyspace with the most
+/// requests; writes, processor time and lookups are measured for the whole store.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -148,30 +149,30 @@ pub struct PastHour {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Forecast {
-    /// The keyspace.
+    /// Name of the keyspace with the most requests.
     pub keyspace: String,
-    /// The structure and the settings that were asked about, as `advise` names them.
+    /// The modelled structure and its settings, in the notation of `advise`.
     pub structure: String,
-    /// How many keys it has, about.
+    /// Approximate number of keys.
     pub keys: f64,
-    /// How skewed its requests were: the exponent of Zipf's law.
+    /// Skew of its requests: the exponent of Zipf's law.
     pub skew: f64,
-    /// Each quantity, since the store was opened; of write amplification, the newer half of all
-    /// that was written since then.
+    /// All quantities since the store was opened. Write amplification is measured over the newer
+    /// half of the bytes written since then.
     pub now: Vec<Comparison>,
-    /// Hours that have ended since then, oldest first. The last 48 are kept, in memory only.
+    /// Past hours since opening, oldest first. At most 48 are kept, in memory only.
     pub past: Vec<PastHour>,
 }
 
 impl Forecast {
-    /// Returns a quantity as it is now.
+    /// Returns the current comparison of a quantity.
     #[must_use]
     pub fn of(&self, what: Quantity) -> Option<&Comparison> {
         self.now.iter().find(|row| row.what == what)
     }
 }
 
-/// Returns predictions with what was measured between two moments.
+/// Compares predictions with the measurements between two moments.
 fn compared(cost: &Cost, before: &Truth, after: &Truth) -> Vec<Comparison> {
     let rows = Quantity::ALL.into_iter().map(|what| {
         let [p10, predicted, p90] = what.of(cost);
@@ -187,15 +188,15 @@ fn compared(cost: &Cost, before: &Truth, after: &Truth) -> Vec<Comparison> {
 }
 
 impl Engine {
-    /// Returns what the store should cost beside what it does; none before a request was seen, and
-    /// for a structure without a model.
+    /// Returns predicted and measured costs. Returns `None` before the first request, and for a
+    /// structure without a model.
     pub(crate) fn forecast(&self) -> crate::Result<Option<Forecast>> {
         self.is_open()?;
         self.note_hour();
         let Some((keyspace, question)) = self.question()? else {
             return Ok(None);
         };
-        // Before the model computes: its time is none of the operations'.
+        // Measure before the model runs: its processor time is not part of the operations.
         let truth = self.truth(Some(&question));
         let Some(cost) = question.cost() else {
             return Ok(None);
@@ -215,8 +216,8 @@ impl Engine {
         }))
     }
 
-    /// Keeps the question and what was counted when an hour has ended, and what was written
-    /// whenever that has doubled. It costs two comparisons otherwise.
+    /// Records the model inputs and the counters at the end of an hour, and the written bytes
+    /// whenever they have doubled. Otherwise it costs two comparisons.
     pub(crate) fn note_hour(&self) {
         let now_ms = self.time.peek();
         if self.memory_budget() == 0 {
@@ -227,7 +228,7 @@ impl Engine {
         if !self.forecasts.is_due(now_ms) {
             return;
         }
-        // A hint: an hour of which the question cannot be put has no prediction.
+        // Best effort: without an answer, the hour has no prediction.
         let question = self.question().ok().flatten().map(|(_, question)| question);
         let truth = self.truth(question.as_ref());
         self.forecasts.note(now_ms, truth, question);

@@ -1,4 +1,4 @@
-//! What was seen of a keyspace, as a question to a model.
+//! The observed workload of a keyspace, as input to a model.
 
 use super::super::{Engine, Tally};
 use super::history::Mark;
@@ -16,10 +16,10 @@ use alluvium_trees::levels::Policy;
 use alluvium_trees::tiered::Holdings;
 use std::sync::Arc;
 
-/// What a record takes in the log beside its key and value.
+/// Log overhead of a record in addition to its key and value, in bytes.
 const LOG_BYTES: u64 = 24;
 
-/// A question, and what the keyspace holds.
+/// Model inputs, and the contents of the keyspace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Question {
     pub(crate) structure: Structure,
@@ -28,12 +28,12 @@ pub(crate) struct Question {
     pub(super) held: Held,
 }
 
-/// What a keyspace holds, as far as is known without reading its leaves.
+/// The contents of a keyspace, as far as known without reading its leaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Held {
     /// Keys in the data files.
     pub(super) keys: f64,
-    /// Bytes of a key and its value.
+    /// Mean bytes of a key and its value.
     pub(super) record_bytes: f64,
     /// Bytes of extents in use.
     pub(super) bytes: f64,
@@ -42,26 +42,26 @@ pub(super) struct Held {
 }
 
 impl Question {
-    /// Returns the model's answer, if it has one.
+    /// Returns the model's answer, if there is a model.
     pub(crate) fn cost(&self) -> Option<Cost> {
         self.structure.cost(&self.workload, &self.machine).ok()
     }
 
-    /// Returns the same question about another structure.
+    /// Returns the same question for another structure.
     pub(crate) fn with(&self, structure: Structure) -> Question {
         Question { structure, ..*self }
     }
 }
 
-/// Returns how many different keys a range of the tree has, of which this is held: each record
-/// stands for as many keys as one of everything. The oldest runs of a range have no key twice.
+/// Returns the number of distinct keys in a range of the tree with these contents, if a record
+/// stands for the same number of keys everywhere. The oldest runs of a range contain no key twice.
 fn different(held: &Holdings, everything: DistinctKeys) -> f64 {
     let each = everything.keys / everything.records.max(1.0);
     let (oldest, all) = (held.oldest_records as f64, held.records as f64);
     (all * each).clamp(oldest.min(all), all)
 }
 
-/// Returns the model of the structure that a keyspace is in, if there is one.
+/// Returns the model of a keyspace's structure, if there is one.
 fn model_of(definition: &Definition, setting: Setting) -> Option<Structure> {
     match &definition.options.structure {
         levels_options::Structure::Tiered => Some(Structure::Tiered(setting)),
@@ -91,7 +91,7 @@ fn model_of(definition: &Definition, setting: Setting) -> Option<Structure> {
 }
 
 impl Engine {
-    /// Returns what was seen of each keyspace, with how many keys each has.
+    /// Returns the observed workload of each keyspace, with its number of keys.
     pub(crate) fn workload(&self) -> Vec<KeyspaceSeen> {
         let mut all = self.watches.seen(&self.catalog);
         let new_keys = self.new_keys();
@@ -99,14 +99,15 @@ impl Engine {
             let Some(definition) = self.catalog.get(&seen.keyspace) else {
                 continue;
             };
-            // What cannot be counted, because a node is damaged, is none here: readers are told.
+            // If keys cannot be counted because of a damaged node, the number is zero; readers
+            // report the damage.
             seen.keys = self.count(&definition).map_or(0, |(keys, _)| keys as u64);
             seen.new_keys = new_keys;
         }
         all
     }
 
-    /// Returns how many keys a keyspace has, about, and what its files hold of it.
+    /// Returns the approximate number of keys of a keyspace, and the contents of its files.
     fn count(&self, definition: &Arc<Definition>) -> Result<(f64, Holdings)> {
         let range = KeyRange::new(&definition.prefix, Some(&definition.end));
         let all = self.approximate_len(definition.structure, &range)? as f64;
@@ -128,7 +129,7 @@ impl Engine {
         let (live, records) = (different(&held, distinct), held.records as f64);
         let in_memory = (all - (records - held.tombstones as f64)).max(0.0);
         let deleted = (held.tombstones as f64).min(live);
-        // What memtables have is new keys and old ones in the same proportion as all writes.
+        // Assumes that memtables contain the same fraction of new keys as all writes.
         let keys = match records > 0.0 {
             true => (live - deleted) + in_memory * is_new,
             false => in_memory,
@@ -136,8 +137,8 @@ impl Engine {
         Ok((keys, held))
     }
 
-    /// Returns how many different keys the data files of a structure have. Where that cannot be
-    /// counted, because a page is damaged, every record counts: readers are told.
+    /// Returns the number of distinct keys in a structure's data files. If they cannot be counted
+    /// because of a damaged page, every record counts; readers report the damage.
     fn distinct_keys(&self, structure: Kind) -> DistinctKeys {
         let dictionary = self.dictionaries.of(structure);
         let count = || dictionary.distinct_keys().ok();
@@ -152,7 +153,7 @@ impl Engine {
         })
     }
 
-    /// Returns what had been written by now.
+    /// Returns a mark of the current counters.
     pub(super) fn mark(&self) -> Mark {
         let structures = self.dictionaries.all().map(|(structure, _)| structure);
         Mark {
@@ -165,8 +166,8 @@ impl Engine {
         }
     }
 
-    /// Returns how often each byte of the log was written to the device: what is not synced may be
-    /// dropped before the system writes it.
+    /// Returns the number of times that each byte of the log is written to the device. It may be
+    /// less than one, because unsynced bytes may be dropped before the system writes them.
     fn log_share(&self) -> f64 {
         let writes = [Tally::Puts, Tally::Deletes, Tally::Merges].map(|what| self.tallies.of(what));
         let user = self.tallies.of(Tally::WrittenBytes) + LOG_BYTES * writes.iter().sum::<u64>();
@@ -177,14 +178,14 @@ impl Engine {
         }
     }
 
-    /// Returns which share of the puts of late was of new keys.
+    /// Returns the fraction of recent writes that were to new keys.
     fn new_keys(&self) -> f64 {
         let half = self.forecasts.half(self.tallies.of(Tally::WrittenBytes));
         let now = self.mark();
         half.new_keys(now.writes, now.keys)
     }
 
-    /// Returns the keyspace with the most requests, and the question for it.
+    /// Returns the keyspace with the most requests, and the model inputs for it.
     pub(crate) fn question(&self) -> Result<Option<(String, Question)>> {
         let all = self.watches.seen(&self.catalog);
         let Some(seen) = all.iter().max_by_key(|seen| seen.total().total()) else {
@@ -208,7 +209,8 @@ impl Engine {
         seen.new_keys = self.new_keys();
         let rewrites = (self.visible() as f64 - keys).max(0.0) / keys.max(1.0);
         let workload = workload(&seen);
-        // Deleted keys are written again with the others, and count as long as their deletes do.
+        // Deleted keys are rewritten with the others, and count for as long as their tombstones
+        // exist.
         let all = &workload.operations;
         let gone = (all.deletes / all.writes().max(1.0)).min(0.5);
         let workload = Workload {
@@ -216,7 +218,7 @@ impl Engine {
             rewrites,
             ..workload
         };
-        // Extents belong to no keyspace: each has its share of those in use.
+        // Extents do not belong to keyspaces: estimate the share of this keyspace.
         let everything = self.dictionaries.tree.holdings(&KeyRange::everything())?;
         let of = |held: &Holdings| (held.leaf_bytes + held.guide_bytes) as f64;
         let extents = self.store.usage().0.total().live_extent_bytes as f64;
@@ -243,7 +245,7 @@ impl Engine {
     }
 }
 
-/// Returns what was seen as a model is asked.
+/// Converts observations to the workload of a model.
 fn workload(seen: &KeyspaceSeen) -> Workload {
     let total = seen.total();
     let puts = total.puts as f64;

@@ -1,18 +1,17 @@
-//! What is measured of each prediction.
+//! Measurements of the predicted quantities.
 
 use super::super::{Engine, Tally};
 use super::Quantity;
 use super::question::{Held, Question};
 use alluvium_device::machine;
 
-/// Lookups of a kind from which on their reads say something, and operations from which on their
-/// time does.
+/// Minimum number of lookups of a kind, and of operations, for a measurement.
 const LOOKUPS: u64 = 1000;
-/// Memtables that users have filled from which on what was written for them says something: before,
-/// most of it is not in the tree yet.
+/// Minimum amount written by users for a measurement of write amplification, in memtables: with
+/// less, most of it is not yet in the tree.
 const MEMTABLES: u64 = 4;
 
-/// What was counted by a moment, and what there was then.
+/// Counter values at a moment, and the contents of the keyspace.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Truth {
     pub(super) user_bytes: u64,
@@ -22,9 +21,9 @@ pub(super) struct Truth {
     pub(super) absent: u64,
     pub(super) absent_reads: u64,
     pub(super) operations: u64,
-    /// Of the whole process.
+    /// Processor time of the whole process.
     pub(super) processor_us: Option<u64>,
-    /// Users' bytes from which on what was written says something.
+    /// Minimum number of user bytes for a measurement.
     pub(super) enough_bytes: u64,
     pub(super) held: Held,
 }
@@ -34,7 +33,8 @@ fn ratio(one: f64, other: f64) -> Option<f64> {
 }
 
 impl Truth {
-    /// Returns what a quantity was since an earlier moment; none if too little happened.
+    /// Returns the measurement of a quantity since an earlier moment. Returns `None` if there were
+    /// too few operations.
     pub(super) fn since(&self, before: &Truth, what: Quantity) -> Option<f64> {
         let more = |now: u64, then: u64| now.saturating_sub(then);
         let reads = |reads: u64, lookups: u64| {
@@ -68,13 +68,14 @@ impl Truth {
     }
 }
 
-/// Returns the processor time of the process so far, if the system tells it.
+/// Returns the processor time of the process so far, if the system provides it.
 fn processor_us() -> Option<u64> {
     machine::processor_time().map(|time| time.user_us + time.system_us)
 }
 
 impl Truth {
-    /// Returns what there is when a store is opened: nothing was counted, but the process has run.
+    /// Returns the values at opening: all counters are zero, but the process has already used
+    /// processor time.
     pub(super) fn at_opening() -> Truth {
         Truth {
             processor_us: processor_us(),
@@ -84,7 +85,7 @@ impl Truth {
 }
 
 impl Engine {
-    /// Returns what was counted by now, and what the keyspace of a question holds.
+    /// Returns the current counters, and the contents of the question's keyspace.
     pub(super) fn truth(&self, question: Option<&Question>) -> Truth {
         let of = |tally| self.tallies.of(tally);
         let writes = of(Tally::Puts) + of(Tally::Deletes) + of(Tally::Merges) + of(Tally::RangeDeletes);

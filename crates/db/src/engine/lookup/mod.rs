@@ -1,17 +1,17 @@
 //! Point lookups: memtables newest first, then the record cache, then the keyspace's dictionary.
 //!
-//! *Knows*: in which order a key's messages are asked for, at which sequence number, and which
-//! answers the record cache may keep.
+//! *Knows*: the order in which a key's messages are searched, the sequence number of the read, and
+//! which answers the record cache may keep.
 //!
 //! *Does not know*: how a dictionary finds a key, and who waits for the device.
 //!
-//! *Read in this order*: this file (the steps), `waiting.rs` (lookups that wait for the device, one
-//! or many), `polled.rs` (lookups that do not).
+//! *Read in this order*: this file (the steps), `waiting.rs` (blocking lookups, single and
+//! batched), `polled.rs` (non-blocking lookups).
 //!
 //! # One lookup
 //!
-//! Every lookup takes the same steps, whatever drives it. [`Engine::begin`] takes the first two,
-//! [`Engine::finish`] the last.
+//! Every lookup takes the same steps, whether blocking or polled. [`Engine::begin`] runs the first
+//! two, [`Engine::finish`] the last.
 //!
 //! ```text
 //!   moment      the sequence number, the list of memtables, the dictionary's state: in this order (E2)
@@ -22,8 +22,8 @@
 //!   answer      operands are folded
 //! ```
 //!
-//! A key is hashed once, when its lookup begins; memtables, record cache and dictionary take its
-//! hash from there.
+//! A key is hashed once, when its lookup begins. Memtables, record cache and dictionary use this
+//! hash.
 
 mod polled;
 mod waiting;
@@ -41,37 +41,36 @@ use alluvium_dictionary::key::Key;
 use alluvium_dictionary::rules::KeyspaceRules;
 use std::sync::Arc;
 
-/// Where a reader reads.
+/// The read position of a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum At {
-    /// At what is visible when the read begins.
+    /// The newest visible commit when the read begins.
     Now,
-    /// At a sequence number that is pinned for the reader.
+    /// A sequence number that is pinned for the reader.
     Kept(Sequence),
-    /// At whatever is in the memtables: for a writer that holds the locks of the keys that it
-    /// reads.
+    /// Everything in the memtables: for a writer that holds the locks of the keys that it reads.
     Newest,
 }
 
-/// As of when a lookup reads.
+/// The sequence number and the time of a lookup.
 #[derive(Clone, Copy, Debug)]
 struct Moment {
     at: At,
     /// The newest commit that it sees.
     sequence: Sequence,
-    /// Puts that expire at or before this time are gone, in milliseconds since 1970.
+    /// Puts that expire at or before this time are invisible, in milliseconds since 1970.
     now_ms: u64,
 }
 
 impl Moment {
-    /// The same moment by another clock.
+    /// Returns the same moment with another clock.
     fn by_clock(self, now_ms: u64) -> Moment {
         Moment { now_ms, ..self }
     }
 }
 
 impl Engine {
-    /// Returns the moment at which a read begins now.
+    /// Returns the moment of a read that begins now.
     fn moment(&self, at: At) -> Moment {
         let sequence = match at {
             At::Now => self.visible.at(),
@@ -85,16 +84,16 @@ impl Engine {
         }
     }
 
-    /// Returns whether what the reader needs may have been folded away since: a compaction has
-    /// begun to fold up to a later sequence number (E3). Then the reader takes a new moment. What
-    /// is pinned is never forgotten.
+    /// Returns whether versions that the reader needs may have been dropped since: a compaction has
+    /// begun to merge versions up to a later sequence number (E3). The reader must then take a new
+    /// moment. This cannot happen to pinned sequence numbers.
     fn is_forgotten(&self, moment: &Moment) -> bool {
         moment.at == At::Now && self.dictionaries.horizon().sequence() > moment.sequence
     }
 
-    /// Feeds a lookup with what memtables and the record cache say. The memtables that the
-    /// dictionary's state has, by its `cut`, are left out. Returns whether the record cache is to
-    /// be offered what the dictionary says.
+    /// Feeds a lookup from the memtables and the record cache. Skips the memtables that are already
+    /// in the dictionary's state, according to its `cut`. Returns whether the dictionary's answer
+    /// shall be offered to the record cache.
     #[inline]
     fn begin(
         &self,
@@ -111,12 +110,13 @@ impl Engine {
                 return false;
             }
         }
-        // What the dictionary says of other keys, or to other readers, changes without commits.
+        // The record cache answers only readers of the latest version. It keeps no records of
+        // keyspaces with a compaction filter, because these change without commits.
         if moment.at != At::Now || rules.filter.is_some() {
             return false;
         }
-        // Up to where there is nothing more about the key above the dictionary's state: to the end
-        // of that state, if something was found that older messages are folded into.
+        // The sequence number up to which there are no further messages of the key above the
+        // dictionary's state. If merges were found, this is the end of that state.
         let is_untouched = gather.is_untouched();
         let seen = match is_untouched {
             true => moment.sequence,
@@ -126,9 +126,9 @@ impl Engine {
         is_untouched && !is_cached
     }
 
-    /// Returns the answer of a lookup that is decided or has no more to be fed, and offers it to
-    /// the record cache if `offers`. `reads` says for how many nodes the lookup has waited, if that
-    /// is known of it alone.
+    /// Returns the answer of a completed lookup, and offers it to the record cache if `offers`.
+    /// `reads` is the number of nodes that the lookup has waited for, if it is known for this
+    /// lookup alone.
     #[inline]
     fn finish(
         &self,

@@ -1,10 +1,9 @@
-//! Point reads that do not block: nodes that they need and that are not in memory are read between
-//! two polls.
+//! Non-blocking point reads: nodes that are not in memory are read between two polls.
 //!
-//! Between its polls a read holds neither a state of a dictionary nor a memtable. It goes on where
-//! it was while the dictionary has the state in which it began. In another state it starts again:
-//! at the same sequence number, or at a newer one if what that needs may have been folded away
-//! (E3). Most of what it needs is in the cache then.
+//! Between polls, a read holds neither a state of a dictionary nor a memtable. It resumes at the
+//! same position while the dictionary is in the state in which the read began. In another state the
+//! read starts over, at the same sequence number, or at a newer one if the versions that it needs
+//! may have been merged (E3). Most of the nodes that it needs are in the cache then.
 
 use super::{At, Moment};
 use crate::catalog::Definition;
@@ -26,14 +25,14 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-/// Keys that are read together, at one place.
+/// Keys that are read together, at one read position.
 #[derive(Debug)]
 pub(crate) struct Polled {
     at: At,
-    /// As of when it reads; none until it has begun.
+    /// The moment of the read. `None` until it begins.
     moment: Option<Moment>,
     keys: SmallVec<[OneKey; 1]>,
-    /// How many of them have no answer yet.
+    /// Number of keys without an answer.
     open: usize,
     pending: Option<Pending>,
 }
@@ -44,15 +43,15 @@ struct OneKey {
     hash: u64,
     definition: Arc<Definition>,
     course: Course<Search>,
-    /// Whether the answer may be kept as a record.
+    /// Whether the answer shall be offered to the record cache.
     offers: bool,
-    /// Nodes that it has waited for.
+    /// Number of nodes that it has waited for.
     reads: u64,
     answer: Option<Option<Found>>,
 }
 
 impl Polled {
-    /// Nothing is read before it is polled.
+    /// Creates a read. It starts at the first poll.
     pub(crate) fn new(keys: impl IntoIterator<Item = (TreeKey, Arc<Definition>)>, at: At) -> Polled {
         let keys: SmallVec<[OneKey; 1]> = keys
             .into_iter()
@@ -75,42 +74,42 @@ impl Polled {
         }
     }
 
-    /// What was found, in the order of the keys, once everything is known.
+    /// Returns the answers in the order of the keys. Every key must have an answer.
     pub(crate) fn take(&mut self) -> impl Iterator<Item = Option<Found>> {
         let keys = std::mem::take(&mut self.keys);
         keys.into_iter()
             .map(|key| key.answer.expect("it is taken when everything is known"))
     }
 
-    /// Whether what was asked for has been read, as far as is known without asking the device.
+    /// Returns whether the requested nodes have been read, without a query to the device.
     pub(crate) fn has_arrived(&mut self) -> bool {
         self.pending.as_mut().is_none_or(Pending::settle)
     }
 
-    /// The same, after asking the device.
+    /// The same, after a query to the device.
     pub(crate) fn asks_device(&mut self) -> bool {
         self.pending.as_mut().is_none_or(Pending::poll)
     }
 
-    /// Waits until the device has read something: this, or what is read together with it.
+    /// Waits until the device has completed some reads: these, or others of the same batch.
     pub(crate) fn wait_some(&mut self) {
         if let Some(pending) = &mut self.pending {
             pending.wait_some();
         }
     }
 
-    /// Returns whether the device was asked for what is missing.
+    /// Returns whether the missing nodes were requested from the device.
     pub(crate) fn is_asked(&self) -> bool {
         self.pending.is_some()
     }
 
-    /// What it cannot go on without.
+    /// Returns the nodes that the read needs to continue.
     pub(crate) fn missing(&self) -> SmallVec<[NodePointer; 4]> {
         let open = self.keys.iter().filter(|key| key.answer.is_none());
         open.flat_map(|key| key.course.missing()).copied().collect()
     }
 
-    /// It was asked for.
+    /// Notes that the missing nodes were requested.
     pub(crate) fn asked(&mut self, pending: Pending) {
         for key in self.keys.iter_mut().filter(|key| key.answer.is_none()) {
             key.reads += key.course.missing().len() as u64;
@@ -119,7 +118,7 @@ impl Polled {
         self.pending = Some(pending);
     }
 
-    /// Forgets what was found: it is of no use any more.
+    /// Discards all progress.
     fn begin_again(&mut self) {
         self.moment = None;
         self.open = self.keys.len();
@@ -130,15 +129,16 @@ impl Polled {
     }
 }
 
-/// A reader of each structure that a read needs.
+/// One reader for each structure that a read needs.
 struct Readers<'e> {
     dictionaries: &'e Dictionaries,
-    /// Those of the structures, in their order.
+    /// Indexed by structure.
     all: [Option<Reader<'e>>; Structure::ALL.len()],
 }
 
 impl<'e> Readers<'e> {
-    /// For what a read has no answer to. They are taken at once: memtables come before.
+    /// Creates the readers for all keys without an answer at once. The list of memtables must be
+    /// loaded before.
     fn of(engine: &'e Engine, polled: &Polled) -> Readers<'e> {
         let mut readers = Readers {
             dictionaries: &engine.dictionaries,
@@ -157,8 +157,8 @@ impl<'e> Readers<'e> {
 }
 
 impl Engine {
-    /// Goes on, and asks the device for what is missing. The waker fires when the read can
-    /// progress, provided that a thread waits for each handle that `watch` receives.
+    /// Continues a read, and requests missing nodes from the device. The waker fires when the read
+    /// can progress, provided that a thread waits for each handle that `watch` receives.
     pub(crate) fn poll(
         &self,
         polled: &mut Polled,
@@ -178,7 +178,7 @@ impl Engine {
         }
     }
 
-    /// Asks the device for what is missing of one read.
+    /// Requests the missing nodes of one read.
     pub(crate) fn request(&self, polled: &mut Polled) -> Result<()> {
         let missing = polled.missing();
         let cache = self.store.cache();
@@ -186,7 +186,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Asks the device for what many reads lack, each for itself, at once.
+    /// Requests the missing nodes of many reads in one batch.
     pub(crate) fn request_each(&self, all: &mut [&mut Polled]) -> Result<()> {
         let missing: Vec<_> = all.iter().map(|polled| polled.missing()).collect();
         let wanted: Vec<&[NodePointer]> = missing.iter().map(|missing| &missing[..]).collect();
@@ -198,7 +198,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Goes on as far as what is in memory leads. What was asked for has been read.
+    /// Continues a read as far as possible from memory. The requested nodes must have been read.
     pub(crate) fn advance(&self, polled: &mut Polled) -> Poll<Result<()>> {
         polled.pending = None;
         loop {
@@ -208,7 +208,7 @@ impl Engine {
                 key.answer.is_none() && !key.course.is_of(readers.of_key(key))
             };
             if polled.keys.iter().any(|key| is_new(key, &mut readers)) {
-                // Memtables come before the version (E2).
+                // Load the memtables before the version (E2).
                 drop(readers);
                 let slots = self.queue.slots();
                 readers = Readers::of(self, polled);
@@ -241,7 +241,7 @@ impl Engine {
         }
     }
 
-    /// Begins the lookup of a key in the state that the reader sees.
+    /// Begins the lookup of a key in the reader's state.
     fn begin_one(
         &self,
         key: &mut OneKey,
@@ -262,7 +262,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Asks the dictionary, as far as what is in memory leads.
+    /// Continues the search in the dictionary as far as possible from memory.
     fn go_on(&self, key: &mut OneKey, reader: &Reader<'_>, moment: &Moment) -> Poll<Result<()>> {
         let mut gather = key.course.resume(key.definition.rules.operator.as_deref());
         let name = Key::hashed(&key.key, key.hash);

@@ -1,4 +1,4 @@
-//! Point lookups that wait for the device: one key, and many.
+//! Blocking point lookups, single and batched.
 
 use super::{At, Moment};
 use crate::Result;
@@ -17,18 +17,18 @@ use alluvium_dictionary::merge::Operator;
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// How many keys of a batch the processor is asked for before they are looked up.
+/// Prefetch distance of a batch, in keys.
 const AHEAD: usize = 8;
 
-/// Lookups of a batch to which memtables and the record cache have been fed.
+/// A batch of lookups, fed from the memtables and the record cache.
 struct Begun<'k, 'op> {
     keys: SmallVec<[Key<'k>; 64]>,
     gathers: Vec<Gather<'op>>,
-    /// Whether the record cache is to be offered what the dictionary says.
+    /// Whether the dictionary's answer shall be offered to the record cache.
     offers: SmallVec<[bool; 64]>,
 }
 
-/// Returns what knows nothing of a key yet.
+/// Returns an empty lookup.
 fn gather_of<'op>(
     moment: &Moment,
     operator: Option<&'op dyn Operator>,
@@ -53,7 +53,7 @@ impl Engine {
         Ok(found.is_some())
     }
 
-    /// As [`Engine::get`], for a reader by another clock: the time in milliseconds since 1970.
+    /// Like [`Engine::get`], with the given clock: milliseconds since 1970.
     pub(crate) fn get_by_clock(
         &self,
         key: &[u8],
@@ -96,7 +96,7 @@ impl Engine {
         }
     }
 
-    /// Returns the values of many keys of this keyspace, in their order.
+    /// Returns the values of many keys of this keyspace, in the order of the keys.
     pub(crate) fn multi_get(
         &self,
         keys: &[TreeKey],
@@ -112,7 +112,7 @@ impl Engine {
         Ok(found.expect("everything is found where the device is waited for"))
     }
 
-    /// As [`Engine::multi_get`], but long values come as empty ones.
+    /// Like [`Engine::multi_get`], but long values are returned as empty values.
     pub(crate) fn multi_get_without_long_values(
         &self,
         keys: &[TreeKey],
@@ -128,7 +128,7 @@ impl Engine {
         Ok(found.expect("everything is found where the device is waited for"))
     }
 
-    /// As [`Engine::multi_get`], for a reader by another clock.
+    /// Like [`Engine::multi_get`], with the given clock: milliseconds since 1970.
     pub(crate) fn multi_get_by_clock(
         &self,
         keys: &[TreeKey],
@@ -145,7 +145,7 @@ impl Engine {
         Ok(found.expect("everything is found where the device is waited for"))
     }
 
-    /// As [`Engine::multi_get`] if none of the keys needs the device; `None` otherwise.
+    /// Like [`Engine::multi_get`] if no key needs the device; otherwise returns `None`.
     pub(crate) fn multi_get_in_memory(
         &self,
         keys: &[TreeKey],
@@ -159,7 +159,7 @@ impl Engine {
         self.read_many(keys, definition, LongValues::Read, moment, gather)
     }
 
-    /// Reads many keys. `gather` asks the dictionary, and returns whether everything was found.
+    /// Reads many keys. `gather` searches the dictionary and returns false if it gives up.
     fn read_many(
         &self,
         keys: &[TreeKey],
@@ -191,8 +191,7 @@ impl Engine {
         }
     }
 
-    /// Hashes keys and begins their lookups. While it feeds one, the processor brings what others
-    /// need.
+    /// Hashes the keys and begins their lookups, with prefetches for the following keys.
     fn begin_many<'k, 'op>(
         &self,
         (names, long_values): (&'k [TreeKey], LongValues),
@@ -209,7 +208,8 @@ impl Engine {
             offers: SmallVec::new(),
         };
         for index in 0..names.len() + AHEAD {
-            // What a key needs first, what another needs next, and what has been brought meanwhile.
+            // Three stages: prefetch for a new key, for a key half-way, and the lookup of a key
+            // whose memory has arrived.
             if let Some(name) = names.get(index) {
                 let key = Key::new(name);
                 above.iter().for_each(|slot| slot.memtable.prefetch(key));

@@ -93,7 +93,7 @@ fn memory_that_waits_too_long_for_the_next_memtable_is_given_back() {
         queue.give_back(2);
         assert_eq!(queue.memory_bytes(), waits);
     }
-    // The next one has it, and waits from the beginning.
+    // The next memtable reuses it, and its count of rounds starts over.
     write_one_out();
     write_one_out();
     let waits = queue.memory_bytes();
@@ -119,7 +119,7 @@ fn a_writer_who_stalls_while_the_numbers_of_memtables_come_round_writes_to_the_n
     assert_eq!(place.first, 257);
     assert!(Arc::ptr_eq(&place.slot, &queue.slots()[0]));
     assert_eq!(place.slot.reserved.load(Ordering::Relaxed), 100);
-    // And one who stalls for fewer seals starts over.
+    // A writer that stalls for fewer seals starts over.
     queue.seal();
     assert!(queue.settle(&place.slot, 1, 100).is_none());
 }
@@ -138,7 +138,7 @@ fn what_is_large_has_a_memtable_to_itself() {
         .collect();
     assert_eq!(bounds, [(6, None), (1, Some(6)), (0, Some(1))]);
     assert!(alone.slot.memtable.limit() > 1 << 20);
-    // Another one waits until those that are sealed have gone.
+    // The next large one waits until the sealed ones are flushed.
     assert!(queue.is_full(1 << 20) && !queue.is_full(100));
     for _ in 0..2 {
         let oldest = queue.oldest_sealed().unwrap();

@@ -1,5 +1,5 @@
-//! Before a memtable's messages are in the tree, the cache renews or forgets every key that they
-//! are about.
+//! Invalidation: before a memtable's messages are in the tree, the cache renews or removes every
+//! key that they affect.
 
 use super::Records;
 use alluvium_base::{Kind, Sequence};
@@ -9,29 +9,28 @@ use alluvium_dictionary::memtable::{Memtable, Versions};
 use alluvium_dictionary::rules::Schema;
 use std::sync::Arc;
 
-/// One memtable's messages on their way into the tree. Its keys are renewed or forgotten by slices;
-/// afterwards the tree may publish.
+/// The invalidation of one memtable's keys, cut into slices. When it is done, the tree may publish.
 #[derive(Debug)]
 pub(crate) struct Forgetting {
     memtable: Arc<Memtable>,
     cut: Sequence,
     schema: Arc<dyn Schema>,
     deletes_ranges: bool,
-    /// The shards whose keys are still to be compared with the range deletes.
+    /// Shards not yet compared with the range deletes.
     shards: std::ops::Range<usize>,
     keys: Keys,
 }
 
 #[derive(Debug)]
 enum Keys {
-    /// From the first one on.
+    /// All keys from the first one.
     All,
     After(Vec<u8>),
     Done,
 }
 
 impl Records {
-    /// The memtable with the commits up to `cut` is about to go into the tree.
+    /// Begins the invalidation for the memtable with the commits up to `cut`.
     pub(crate) fn begin(
         &self,
         memtable: &Arc<Memtable>,
@@ -47,8 +46,7 @@ impl Records {
             shards: 0..0,
             keys: Keys::Done,
         };
-        // A reader that puts something into a shard that was seen to be empty sees the new cut
-        // (Y2).
+        // A reader that adds a record after its shard was found empty sees the new `begun` (Y2).
         if !self.is_empty() {
             forgetting.keys = Keys::All;
             if forgetting.deletes_ranges {
@@ -60,8 +58,8 @@ impl Records {
 }
 
 impl Records {
-    /// Records with keys from `first` to `last` are about to be in the tree, as of `cut`: whatever
-    /// is kept of that range is forgotten.
+    /// Removes all kept records with keys from `first` to `last`: the tree is about to publish new
+    /// records there, as of `cut`.
     pub(crate) fn forget_range(&self, first: &[u8], last: &[u8], cut: Sequence) {
         self.raise(cut);
         for shard in 0..self.shards() {
@@ -71,7 +69,7 @@ impl Records {
 }
 
 impl Forgetting {
-    /// Renews or forgets about `keys` keys.
+    /// Renews or removes approximately `keys` keys.
     pub(crate) fn poll(&mut self, records: &Records, keys: usize) -> Progress {
         let mut left = keys;
         for shard in self.shards.by_ref() {
@@ -106,8 +104,9 @@ impl Forgetting {
         Progress::Done
     }
 
-    /// A plain put, which no range delete of the memtable may hide, is what the tree will say about
-    /// the key; a key that is written again and again is read again and again, as a rule.
+    /// Handles one key. A plain put that no range delete of the memtable can hide is the key's next
+    /// value in the tree. A key that is overwritten repeatedly is usually read repeatedly, so it
+    /// counts as hot.
     fn settle(&self, records: &Records, key: &[u8], mut versions: Versions<'_>) {
         match versions.next() {
             Some(newest) if newest.kind == Kind::Put && newest.expires_ms == 0 && !self.deletes_ranges => {

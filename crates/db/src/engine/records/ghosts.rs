@@ -1,34 +1,34 @@
-//! Which keys were asked for or dropped not long ago, by four bytes of their hash each.
+//! Ghosts: keys that were read or evicted recently, each stored as four bytes of its hash.
 
 use super::table::pick;
 
-/// Ghosts of a bucket.
+/// Ghosts per bucket.
 const GHOSTS: usize = 8;
 
-/// Bytes of one ghost.
+/// Bytes per ghost.
 pub(super) const GHOST_BYTES: usize = size_of::<u32>();
 
-/// Buckets in which the newest ghost stands first and pushes the oldest out.
+/// Buckets of ghosts, newest first. A new ghost pushes out the oldest of its bucket.
 #[derive(Debug, Default)]
 pub(super) struct Ghosts {
     buckets: Box<[[u32; GHOSTS]]>,
 }
 
-/// Returns the half of the hash that says which bucket, so that a ghost finds its bucket among any
-/// number of them; never zero.
+/// Returns the half of the hash that selects the bucket, so that a ghost can be moved to a table
+/// with any number of buckets. Never zero.
 fn tag(hash: u64) -> u32 {
     (hash as u32).max(1)
 }
 
 impl Ghosts {
-    /// Remembers at least `keys` keys.
+    /// Creates a table for at least `keys` keys.
     pub(super) fn new(keys: usize) -> Ghosts {
         Ghosts {
             buckets: vec![[0; GHOSTS]; keys.div_ceil(GHOSTS)].into_boxed_slice(),
         }
     }
 
-    /// Remembers at least `keys` keys, and takes over the newest of those that it remembers.
+    /// Returns a table for at least `keys` keys that contains the newest ghosts of this one.
     pub(super) fn resized(&self, keys: usize) -> Ghosts {
         let mut ghosts = Ghosts::new(keys);
         for bucket in &self.buckets {
@@ -39,7 +39,7 @@ impl Ghosts {
         ghosts
     }
 
-    /// Returns how many keys it remembers.
+    /// Returns the capacity in keys.
     pub(super) fn keys(&self) -> usize {
         self.buckets.len() * GHOSTS
     }
@@ -53,7 +53,7 @@ impl Ghosts {
         (count > 0).then(|| &mut self.buckets[pick(hash, count)])
     }
 
-    /// Remembers a key.
+    /// Adds a key.
     pub(super) fn note(&mut self, hash: u64) {
         if let Some(bucket) = self.bucket(hash) {
             bucket.rotate_right(1);
@@ -61,7 +61,7 @@ impl Ghosts {
         }
     }
 
-    /// Returns whether it remembers a key, which it then does no more.
+    /// Removes a key. Returns whether it was present.
     pub(super) fn take(&mut self, hash: u64) -> bool {
         let tag = tag(hash);
         let Some(bucket) = self.bucket(hash) else {

@@ -1,24 +1,24 @@
-//! The record cache: records that are read again and again are kept as records.
+//! The record cache: frequently read records, kept one by one.
 //!
-//! Under skew a cache of pages spends most of its bytes on the cold neighbours of hot records. This
-//! one keeps the records alone. It answers readers of the latest version only, after the memtables
-//! and before the tree. (GTSSL re-inserts what is read into its upper tiers, Spillane et al., FAST
-//! 2011; here the uppermost is memory, and nothing is written.)
+//! Under skew, a page cache spends most of its bytes on the cold neighbours of hot records. This
+//! cache keeps only the records. It answers readers of the latest version, after the memtables and
+//! before the tree. (GTSSL re-inserts records that were read into its upper tiers, Spillane et al.,
+//! FAST 2011; here the uppermost tier is memory, and nothing is written.)
 //!
-//! *Knows*: which keys are read often, what the tree says about them, how many bytes that takes.
+//! *Knows*: which keys are read often, their values in the tree, the memory that they occupy.
 //!
-//! *Does not know*: how the tree keeps records, memtables but for the keys in them, snapshots,
+//! *Does not know*: how the tree stores records, memtables except for their keys, snapshots,
 //! threads.
 //!
-//! *Read in this order*: `shard.rs` (a part of it under one lock) with `ring.rs` (the bytes),
-//! `table.rs` (from key to record) and `ghosts.rs` (who is let in), `forget.rs` (what a memtable
-//! makes wrong, and right), `share.rs` (how much memory it should have).
+//! *Read in this order*: `shard.rs` (a part of the cache under one lock) with `ring.rs` (storage of
+//! records), `table.rs` (hash table) and `ghosts.rs` (admission), `forget.rs` (invalidation by a
+//! memtable), `share.rs` (size of the cache).
 //!
 //! # What makes an answer right
 //!
-//! A reader takes a place P of the commit order, the list of memtables, and a version V of the tree
-//! (E2). Sequence numbers say who has seen what; there are no other generations. `begun` is the cut
-//! of the newest memtable whose incorporation has begun.
+//! A reader takes a read position P, then the list of memtables, then a version V of the tree (E2).
+//! All reasoning uses sequence numbers; there are no other generation counters. `begun` is the cut
+//! of the newest memtable whose flush has begun.
 //!
 //! ```text
 //! incorporation of (b, c]           raise begun to c ── renew or forget the keys in (b, c]
@@ -28,36 +28,38 @@
 //! reader, merges in memtables       under the shard's lock: begun ≤ cut of V ? fold upon it
 //! ```
 //!
-//! *Keeping.* The reader has found nothing about its key in (cut of V, P]. When `begun` ≤ P, every
-//! version that is published or about to be ends at or before P: it says what V says. A memtable
-//! that begins later raises `begun` first and takes the same lock afterwards, so it forgets or
-//! renews what was kept; and a reader that takes the lock after it sees what it raised.
+//! *Keeping.* The reader has found no messages for its key in (cut of V, P]. When `begun` ≤ P,
+//! every version that is published or about to be published has a cut of at most P, and therefore
+//! has the same value for the key as V. A flush that begins later first raises `begun` and
+//! afterwards takes the same lock, so it invalidates or renews the kept record. A reader that takes
+//! the lock after the flush sees the raised `begun`.
 //!
-//! *Answering.* What is kept was read from a version U. By the lock the reader sees a `begun` that
-//! is at least the cut of U, so U ends at or before P. If U is older than V, whatever lies between
-//! them about the key was forgotten, or has renewed it, before V was published. If it is newer,
-//! what lies between is in memtables that the reader has looked at and found nothing in. If it did
-//! find something there, merges, it must know that U is not newer than V: that is what it compares
-//! with the cut of V.
+//! *Answering.* A kept record was read from a version U. Because of the lock, the reader sees a
+//! `begun` that is at least the cut of U, so the cut of U is at most P. If U is older than V, any
+//! message for the key between them has invalidated or renewed the record before V was published.
+//! If U is newer, the messages between them are in memtables that the reader has searched without
+//! finding the key. If the reader did find merges in them, U must not be newer than V: this is why
+//! it compares `begun` with the cut of V.
 //!
-//! *Renewing.* A key whose newest message is a plain put gets that value, if it is kept; any other
-//! is forgotten. From then on until the publication it says what the next version will say. Who
-//! sees that? Not readers of places below c: `begun` is above them. Readers of places from c on
-//! find the put in the memtable, until the version with cut c is published; and merges above it end
-//! at the put.
+//! *Renewing.* If the newest message of a key is a plain put and the key is kept, its record gets
+//! the new value; any other kept record is removed. From then until publication, the record has the
+//! value of the next version. No reader sees this too early: readers at positions below c are
+//! refused because `begun` is above P. Readers at positions from c on find the put in the memtable
+//! until the version with cut c is published, and merges above it end at the put.
 //!
-//! An incorporation that fails and starts again has the same cut; until it is published, readers of
-//! places at or above it go on as always. What changes a version's answers *without* a commit is
-//! not kept: puts that expire, keyspaces with a compaction filter. Absent keys are not kept either,
-//! for the tree answers those from its maplets.
+//! A flush that fails and starts over has the same cut; until its version is published, readers at
+//! or above the cut continue as usual. Values that change *without* a commit are not kept: puts
+//! that expire, and keyspaces with a compaction filter. Absent keys are not kept either, because
+//! the tree answers these from its maplets.
 //!
-//! # Who is let in
+//! # Admission
 //!
-//! While there is free memory, every record is kept. Then only those that were asked for or dropped
-//! not long ago: half as many ghosts are remembered as records are kept. Records leave in the order
-//! in which they came, but for those that were used: they go behind the others, with a use less.
-//! Share of hits (%), one million keys under a scattered Zipf distribution of exponent 0.99, caches
-//! of this many of them, second half of six million reads:
+//! While memory is free, every record is admitted. After that, only records are admitted whose key
+//! was read or evicted recently: the cache remembers half as many ghosts as it keeps records.
+//! Records are evicted in the order of their arrival, except that a record with uses is moved
+//! behind the others with its use count reduced by one. Hit ratios (%) for one million keys under a
+//! scattered Zipf distribution of exponent 0.99, for caches of the given share of the records, in
+//! the second half of six million reads:
 //!
 //! | policy | 2 % | 5 % | 10 % | 20 % |
 //! |---|---|---|---|---|
@@ -68,24 +70,24 @@
 //! | ghosts before a clock of three uses (this one) | 71.0 | 77.2 | 81.7 | 86.1 |
 //! | the most frequent, known beforehand | 71.4 | 78.0 | 83.0 | 88.1 |
 //!
-//! What goes into the tree and is not kept is let in without having been asked for where such keys
-//! are asked for soon: where the newest records are the ones that are read. One in sixteen comes in
-//! as a sample, and when a quarter of these are used, the others follow.
+//! A record that is flushed to the tree and not kept is admitted without having been read, if such
+//! keys are usually read soon: for workloads that read the newest records. One key in sixteen is
+//! admitted as a sample; when a quarter of the samples are used, the others are admitted as well.
 //!
 //! Two million records of 124 bytes, eight times the memory, on two shared virtual processors
-//! (`cargo bench -p alluvium --bench db skew`): of 15 MiB for caches, none for records: 0.51 device
-//! reads a lookup; 3.7 MiB for them: 0.39 to 0.42, two thirds of the lookups answered here. A whole
-//! `get` of a record that is kept takes 0.23 to 0.32 µs.
+//! (`cargo bench -p alluvium --bench db skew`), with 15 MiB for both caches: without a record
+//! cache, 0.51 device reads per lookup; with a record cache of 3.7 MiB, 0.39 to 0.42, and it
+//! answers two thirds of the lookups. A `get` of a kept record takes 0.23 to 0.32 µs in total.
 //!
 //! Invariants:
 //!
-//! - **Y1** A record that is kept is what every version of the tree says about its key, from the
-//!   version that it was read from or renewed for to the newest, and the next one unless the key is
-//!   renewed or forgotten before that is published.
-//! - **Y2** `begun` never falls; it is at least the cut of every published version, and is compared
-//!   under the lock of the key's shard.
-//! - **Y3** What all shards take (rings, tables, ghosts) is within the budget once `set_budget` has
-//!   returned.
+//! - **Y1** A kept record equals the value of its key in every version of the tree from the version
+//!   that it was read from or renewed for up to the newest, and in the next version unless the key
+//!   is renewed or invalidated before that is published.
+//! - **Y2** `begun` never decreases; it is at least the cut of every published version, and is
+//!   compared under the lock of the key's shard.
+//! - **Y3** The memory of all shards (rings, tables, ghosts) is within the budget once `set_budget`
+//!   has returned.
 
 mod forget;
 mod ghosts;
@@ -106,40 +108,39 @@ use shard::Shard;
 use std::fmt;
 use sync::{AtomicU64, Mutex, Ordering};
 
-/// Bytes of a shard that make a further one worth while.
+/// Budget per shard when the cache is created.
 const SHARD_BYTES: u64 = 256 << 10;
 
-/// How many shards there may be, for any budget to come.
+/// Bounds of the number of shards, which does not change with the budget.
 const MOST_SHARDS: u64 = 256;
 const LEAST_SHARDS: u64 = 16;
 
-/// What was counted since the store was opened, and what there is.
+/// Statistics of the record cache since the store was opened, and its current state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecordStats {
-    /// Lookups that it answered.
+    /// Lookups answered by the cache.
     pub hits: u64,
-    /// Lookups that the tree had to answer.
+    /// Lookups passed on to the tree.
     pub misses: u64,
-    /// Records that came again not long after they had been turned away or dropped: lookups that a
-    /// larger one might have answered.
+    /// Offered records that had been rejected or evicted recently: a larger cache might have
+    /// answered their lookups.
     pub ghost_hits: u64,
-    /// Records that are kept.
+    /// Number of kept records.
     pub records: u64,
-    /// Bytes that it may take.
+    /// Memory budget in bytes.
     pub budget_bytes: u64,
-    /// Bytes that it takes when it is full.
+    /// Memory of the full cache in bytes.
     pub bytes: u64,
-    /// Bytes that it takes now.
+    /// Memory in use, in bytes.
     pub used_bytes: u64,
-    /// Bytes more that would be needed to keep what it remembers to have turned away.
+    /// Additional memory needed to keep the records that the ghosts stand for, in bytes.
     pub ghost_bytes: u64,
 }
 
-/// The record cache.
 pub(crate) struct Records {
     shards: Box<[CachePadded<Mutex<Shard>>]>,
-    /// The cut of the newest memtable whose incorporation has begun.
+    /// The cut of the newest memtable whose flush has begun.
     begun: AtomicU64,
     budget: AtomicU64,
 }
@@ -153,7 +154,7 @@ impl fmt::Debug for Records {
 }
 
 impl Records {
-    /// Creates an empty cache above a tree with this cut.
+    /// Creates an empty cache for a tree with this cut.
     pub(crate) fn new(budget: u64, cut: Sequence) -> Records {
         let count = (budget / SHARD_BYTES).clamp(LEAST_SHARDS, MOST_SHARDS);
         let shards = (0..count).map(|_| CachePadded::new(Mutex::new(Shard::default())));
@@ -166,8 +167,8 @@ impl Records {
         records
     }
 
-    /// Takes on another size, one shard after the other, with what it has of hot records. With less
-    /// than a few kibibytes a shard it keeps nothing.
+    /// Resizes one shard after the other, keeping the hot records. With less than a few kibibytes
+    /// per shard the cache is off.
     pub(crate) fn set_budget(&self, bytes: u64) {
         self.budget.store(bytes, Ordering::Relaxed);
         let each = (bytes / self.shards.len() as u64) as usize;
@@ -185,7 +186,7 @@ impl Records {
         &self.shards[table::pick(hash >> 32, self.shards.len())]
     }
 
-    /// Asks the processor for the place of a key's record, for a reader that looks up many.
+    /// Prefetches the table slot of a key's record, for batched lookups.
     #[inline]
     pub(crate) fn prefetch(&self, key: Key<'_>) {
         if !self.is_off() {
@@ -193,7 +194,7 @@ impl Records {
         }
     }
 
-    /// Asks the processor for the record itself, some time after [`Records::prefetch`].
+    /// Prefetches the record itself, some time after [`Records::prefetch`].
     #[inline]
     pub(crate) fn prefetch_record(&self, key: Key<'_>) {
         if !self.is_off() {
@@ -201,8 +202,8 @@ impl Records {
         }
     }
 
-    /// Appends the value of a key for a reader who has seen in memtables all that was committed
-    /// about it above the tree's version and up to `seen`.
+    /// Appends the value of a key if it is kept. The reader has seen, in memtables, every message
+    /// of the key above the tree's version and up to `seen`. Returns whether the value was found.
     #[inline]
     pub(crate) fn get(&self, key: Key<'_>, seen: Sequence, value: &mut Vec<u8>) -> bool {
         if self.is_off() {
@@ -213,8 +214,8 @@ impl Records {
         self.begun.load(Ordering::Acquire) <= seen && shard.get(hash, key, value)
     }
 
-    /// Offers what the tree says about a key, for a reader that knows that nothing was committed
-    /// about it above its version and up to `seen`. It may be kept.
+    /// Offers the tree's value of a key. The reader knows that there is no message of the key above
+    /// its version and up to `seen`. The cache may keep the value.
     pub(crate) fn offer(&self, key: Key<'_>, value: &[u8], seen: Sequence) {
         if self.is_off() {
             return;
@@ -226,8 +227,8 @@ impl Records {
         }
     }
 
-    /// The memtable with this cut is about to go into the tree. Its keys are to be forgotten from
-    /// now on, and before it is published.
+    /// Notes that the memtable with this cut is about to be flushed. Its keys must be invalidated
+    /// after this call and before publication.
     fn raise(&self, cut: Sequence) {
         self.begun.fetch_max(cut, Ordering::AcqRel);
     }
@@ -237,8 +238,8 @@ impl Records {
         self.shard(hash).lock().forget(hash, key);
     }
 
-    /// Notes what the tree is about to say about a key: a kept record is replaced. Otherwise it may
-    /// be kept, where `may_keep` allows that, and a key that `is_hot` is remembered.
+    /// Replaces the kept value of a key with its next value in the tree. If the key is not kept, it
+    /// may be admitted if `may_keep` allows it; otherwise an `is_hot` key is remembered as a ghost.
     fn renew(&self, key: Key<'_>, value: &[u8], is_hot: bool, may_keep: impl FnOnce() -> bool) {
         let (key, hash) = (key.bytes(), key.hash());
         let mut shard = self.shard(hash).lock();
@@ -252,7 +253,7 @@ impl Records {
         }
     }
 
-    /// Forgets all keys of a shard that `is` says; how many were compared.
+    /// Removes all keys of a shard for which `is` is true. Returns the number of compared keys.
     fn forget_in(&self, shard: usize, is: impl Fn(&[u8]) -> bool) -> usize {
         let mut shard = self.shards[shard].lock();
         let compared = shard.len();
@@ -264,7 +265,7 @@ impl Records {
         self.shards.len()
     }
 
-    /// Returns whether only records that were asked for before are let in.
+    /// Returns whether all shards are full, so that admission requires a ghost.
     pub(crate) fn is_full(&self) -> bool {
         self.shards.iter().all(|shard| shard.lock().is_full())
     }
@@ -273,12 +274,12 @@ impl Records {
         self.shards.iter().all(|shard| shard.lock().len() == 0)
     }
 
-    /// What all of it may take. Costs a load.
+    /// Returns the memory budget in bytes, at the cost of one atomic load.
     pub(crate) fn budget_bytes(&self) -> u64 {
         self.budget.load(Ordering::Relaxed)
     }
 
-    /// Returns what was counted, and what there is.
+    /// Returns the statistics and the current state.
     pub(crate) fn stats(&self) -> RecordStats {
         let mut stats = RecordStats {
             budget_bytes: self.budget.load(Ordering::Relaxed),

@@ -1,12 +1,12 @@
-//! The order of steps around the tree under the model checker:
+//! Model check of the ordering of cache and tree operations:
 //!
 //! ```text
 //! RUSTFLAGS="--cfg alluvium_model_check" CARGO_TARGET_DIR=target/model \
 //!     cargo test --release -p alluvium --lib model_check
 //! ```
 //!
-//! The cache is the real one; tree, memtables and watermark are the smallest that keep E2. Each of
-//! the three mistakes that the order guards against is planted once, and the checker must find it.
+//! The cache is the real one; tree, memtables and watermark are minimal models that satisfy E2.
+//! Each mistake that the ordering prevents is planted once, and the checker must find it.
 
 use super::Records;
 use super::sync::{AtomicU64, Mutex, Ordering};
@@ -14,29 +14,30 @@ use alluvium_base::Sequence;
 use alluvium_dictionary::key::Key;
 use std::sync::Arc;
 
-/// What a mistaken implementation does.
+/// The planted mistakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mistake {
     None,
-    /// A reader keeps what it has read without asking how far incorporations have come.
+    /// A reader offers a value without a check of `begun`.
     KeepsUnasked,
-    /// The tree publishes before the cache has forgotten, and renewed.
+    /// The tree publishes before the cache has invalidated and renewed.
     PublishesFirst,
-    /// The cache forgets, and renews, before it says that it is about to.
+    /// The cache invalidates and renews before it raises `begun`.
     ForgetsFirst,
-    /// A reader is answered without asking how far incorporations have come.
+    /// A reader is answered without a check of `begun`.
     AnswersUnasked,
-    /// A reader with merges takes what is kept to be as old as its version.
+    /// A reader that has found merges assumes that the kept record is not newer than its version.
     FoldsUponAnything,
 }
 
 const KEYS: [&[u8]; 2] = [b"river", b"lake"];
 
-/// Commit n adds n to the first key, and puts n for the second; so at a place both are known.
+/// Commit n adds n to the first key and puts n for the second, so both values are known at every
+/// sequence number.
 struct World {
-    /// Newest first: base, and the commits above it.
+    /// Newest first: the base of each memtable and its commits.
     memtables: Mutex<Vec<(Sequence, Vec<Sequence>)>>,
-    /// The version: its cut.
+    /// The cut of the published version.
     version: AtomicU64,
     visible: AtomicU64,
     records: Records,
@@ -58,14 +59,14 @@ impl World {
         }
     }
 
-    /// Puts for one key, merges for the other: each its own kind of message.
+    /// Commits a merge for the first key and a put for the second.
     fn commit(&self) {
         let sequence = self.visible.load(Ordering::SeqCst) + 1;
         self.memtables.lock()[0].1.push(sequence);
         self.visible.store(sequence, Ordering::SeqCst);
     }
 
-    /// The newest memtable is sealed and goes into the tree.
+    /// Seals the newest memtable and flushes it.
     fn incorporate(&self) {
         let cut = self.visible.load(Ordering::SeqCst);
         self.memtables.lock().insert(0, (cut, Vec::new()));
@@ -95,7 +96,7 @@ impl World {
         self.memtables.lock().pop();
     }
 
-    /// Returns the place that was read at, and both values.
+    /// Returns the read position and both values.
     fn read(&self) -> (Sequence, [u64; 2]) {
         let place = self.visible.load(Ordering::SeqCst);
         let memtables = self.memtables.lock().clone();
@@ -115,8 +116,8 @@ impl World {
         (place, [merged + above.iter().sum::<u64>(), put])
     }
 
-    /// Returns what lies below memtables that say nothing about the key, or only merges: from the
-    /// cache, or from the tree, which says `tree`.
+    /// Returns the value below the memtables, which contain no message for the key or only merges.
+    /// It comes from the cache, or else from the tree, whose value is `tree`.
     fn below(&self, key: &[u8], cut: Sequence, place: Sequence, is_untouched: bool, tree: u64) -> u64 {
         let mut seen = if is_untouched { place } else { place.min(cut) };
         if self.mistake == Mistake::AnswersUnasked {
@@ -141,8 +142,8 @@ impl World {
     }
 }
 
-/// Two readers, a writer and the background; what each reader saw is what was committed up to its
-/// place.
+/// Two readers, a writer and the background. Each reader must see exactly the commits up to its
+/// read position.
 fn story(mistake: Mistake) {
     let world = Arc::new(World::new(mistake));
     let _ = world.read();

@@ -1,27 +1,27 @@
-//! Records side by side in a ring of bytes, in the order in which they came: the lengths of key and
-//! value, two bytes each, then both.
+//! A ring buffer of records, in the order of their arrival. Each record starts with the lengths of
+//! key and value, two bytes each.
 
 use alluvium_storage::memory::Bytes;
 
-/// Where a record is.
+/// Offset of a record in the ring.
 pub(super) type Place = u32;
 
 /// Bytes before a record's key.
 const HEADER: usize = 4;
 
-/// The ring. A record is in one stretch: where it does not fit before the end, it begins at the
-/// start.
+/// The ring buffer. Records are contiguous: a record that does not fit before the end is stored at
+/// the start.
 #[derive(Debug, Default)]
 pub(super) struct Ring {
     bytes: Bytes,
-    /// The oldest record, and behind the newest.
+    /// `tail` is the offset of the oldest record, `head` the end of the newest.
     tail: usize,
     head: usize,
-    /// Behind the last record before the start, while the newest are at the start again:
-    /// `head <= tail` then.
+    /// The end of the last record before the wrap, valid while the newest records are at the start
+    /// again: `head <= tail` then.
     end: usize,
     records: usize,
-    /// Bytes that records take.
+    /// Bytes occupied by records.
     filled: usize,
 }
 
@@ -33,42 +33,43 @@ impl Ring {
         }
     }
 
-    /// Returns the bytes that it was made with.
+    /// Returns the size of the ring in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Returns the bytes that records take.
+    /// Returns the bytes occupied by records.
     pub(super) fn filled(&self) -> usize {
         self.filled
     }
 
-    /// Returns how many bytes a record takes.
+    /// Returns the bytes that a record occupies.
     pub(super) fn taken_by(key: &[u8], value: &[u8]) -> usize {
         HEADER + key.len() + value.len()
     }
 
-    /// Returns how long a record's key and value may be together.
+    /// Returns the maximum length of key and value together.
     pub(super) fn longest(&self) -> usize {
         (self.bytes.len() / 8).min(usize::from(u16::MAX))
     }
 
-    /// Returns whether it has lost something, or soon will.
+    /// Returns whether less than a sixteenth of the ring is free in one piece: it has evicted
+    /// records, or soon will.
     pub(super) fn is_full(&self) -> bool {
         self.room(self.bytes.len() / 16).is_none()
     }
 
-    /// Returns how many records there are, forgotten ones too.
+    /// Returns the number of records, including removed ones.
     pub(super) fn len(&self) -> usize {
         self.records
     }
 
-    /// Returns how many bytes a record takes on the average, if there is one.
+    /// Returns the mean size of a record in bytes, if there is one.
     pub(super) fn mean(&self) -> Option<usize> {
         (self.records > 0).then(|| self.filled.div_ceil(self.records))
     }
 
-    /// Returns how long the key and the value of a record are.
+    /// Returns the lengths of a record's key and value.
     fn lengths(&self, place: Place) -> (usize, usize) {
         let header = &self.bytes[place as usize..][..HEADER];
         let length = |at: usize| usize::from(header[at]) | usize::from(header[at + 1]) << 8;
@@ -90,7 +91,7 @@ impl Ring {
         &self.bytes[place as usize + HEADER + key_len..][..value_len]
     }
 
-    /// Asks the processor for a record's first lines.
+    /// Prefetches the first cache lines of a record.
     #[inline]
     pub(super) fn prefetch(&self, place: Place) {
         let bytes = &self.bytes[place as usize..];
@@ -98,7 +99,7 @@ impl Ring {
         alluvium_base::prefetch(bytes, 64);
     }
 
-    /// Writes another value over a record's, if it is as long.
+    /// Overwrites a record's value, if the new value has the same length. Returns whether it has.
     pub(super) fn overwrite(&mut self, place: Place, value: &[u8]) -> bool {
         let (key_len, value_len) = self.lengths(place);
         let is_as_long = value.len() == value_len;
@@ -108,7 +109,7 @@ impl Ring {
         is_as_long
     }
 
-    /// Returns where `len` bytes would go now, if they fit.
+    /// Returns the offset at which `len` bytes would be stored now, if they fit.
     fn room(&self, len: usize) -> Option<usize> {
         let fits = |from: usize, to: usize| (to - from >= len).then_some(from);
         if self.records == 0 {
@@ -132,7 +133,7 @@ impl Ring {
         at as Place
     }
 
-    /// Puts a record behind the others, if it fits; it is not longer than [`Ring::longest`].
+    /// Appends a record, if it fits. The record must not be longer than [`Ring::longest`].
     pub(super) fn push(&mut self, key: &[u8], value: &[u8]) -> Option<Place> {
         let len = Ring::taken_by(key, value);
         let at = self.room(len)?;
@@ -145,7 +146,7 @@ impl Ring {
         Some(self.take(at, len))
     }
 
-    /// Takes the oldest record out. Its bytes stay until something is put there.
+    /// Removes the oldest record. Its bytes remain readable until they are overwritten.
     pub(super) fn pop(&mut self) -> Option<Place> {
         if self.records == 0 {
             return None;
@@ -162,7 +163,7 @@ impl Ring {
         Some(place)
     }
 
-    /// Puts a record that was just taken out behind the others, if it fits.
+    /// Appends a record that was just removed, if it fits.
     pub(super) fn push_again(&mut self, place: Place) -> Option<Place> {
         let len = self.len_of(place);
         let at = self.room(len)?;

@@ -1,42 +1,41 @@
-//! A part of the cache under one lock: the ring of records, the table that finds them, and the
-//! ghosts of those that it turned away.
+//! A shard of the cache under one lock: the ring of records, the table that finds them, and the
+//! ghosts of rejected and evicted keys.
 
 use super::ghosts::{GHOST_BYTES, Ghosts};
 use super::ring::Ring;
 use super::table::{MOST_HEAT, SLOT_BYTES, Table};
 use alluvium_base::checksum;
 
-/// With less than this it keeps nothing.
+/// A shard with a smaller budget keeps nothing.
 const LEAST_BYTES: usize = 4 << 10;
 
-/// How many of a hundred slots are in use when the ring is full.
+/// Planned load of the table when the ring is full, in percent.
 const LOAD_PERCENT: usize = 65;
 
-/// A table that is fuller than this is replaced by a larger one; one that is emptier, though the
+/// A table with a higher load is replaced by a larger one; a table with a lower load, although the
 /// ring is full, by a smaller one.
 const MOST_LOAD_PERCENT: usize = 80;
 const LEAST_LOAD_PERCENT: usize = 25;
 
-/// Bytes of the ring that a record is taken to need as long as nothing is known.
+/// Assumed ring bytes per record while the mean is unknown.
 const FIRST_RECORD_BYTES: usize = 128;
 
-/// Every how many keys that go into the tree one is kept as a sample of how soon such keys are
-/// asked for. Under the model checker all are.
+/// One of this many flushed keys is kept as a sample, to learn how soon such keys are read. All are
+/// sampled under the model checker.
 const SAMPLED: u64 = if cfg!(alluvium_model_check) { 1 } else { 16 };
-/// When this percentage of samples is used, all keys are kept. With fewer samples than
-/// [`LEAST_SAMPLES`] nothing is known; beyond [`MOST_SAMPLES`] older ones count half.
+/// When this percentage of samples is used, all keys are kept. Fewer than [`LEAST_SAMPLES`] samples
+/// are not significant; beyond [`MOST_SAMPLES`] older samples count half.
 const WORTH_PERCENT: u32 = 25;
 const LEAST_SAMPLES: u32 = 16;
 const MOST_SAMPLES: u32 = 256;
-/// Longer values are not kept before they are asked for.
+/// Longer values are not kept before they are read.
 const LONGEST_FRESH: usize = 1 << 10;
 
-/// How many records that were used may be put behind the others before one of them goes.
+/// Limit of used records moved behind the others before one is evicted.
 const MOST_AGAIN: usize = 32;
 
 const _: () = assert!(LEAST_LOAD_PERCENT < LOAD_PERCENT && LOAD_PERCENT < MOST_LOAD_PERCENT);
 
-/// A part of the cache.
 #[derive(Debug, Default)]
 pub(super) struct Shard {
     table: Table,
@@ -45,12 +44,12 @@ pub(super) struct Shard {
     budget: usize,
     pub(super) hits: u64,
     pub(super) misses: u64,
-    /// Records that were asked for or dropped not long before they were offered.
+    /// Offered records whose key was read or evicted recently.
     pub(super) ghost_hits: u64,
     fresh: Fresh,
 }
 
-/// How keys fare that are kept as they go into the tree, before they were asked for.
+/// Usage statistics of keys that are kept when they are flushed, before they are read.
 #[derive(Clone, Copy, Debug, Default)]
 struct Fresh {
     samples: u32,
@@ -65,58 +64,58 @@ impl Fresh {
         self.samples += 1;
     }
 
-    /// Returns whether they are asked for, as a rule. It takes them a while, so they are
-    /// underrated.
+    /// Returns whether such keys are usually read. Samples take a while to be read, so this
+    /// underestimates them.
     fn are_worth_it(self) -> bool {
         self.samples >= LEAST_SAMPLES && self.used * 100 >= self.samples * WORTH_PERCENT
     }
 }
 
 impl Shard {
-    /// Returns the bytes that it was given; what is not touched yet takes no memory.
+    /// Returns the allotted bytes; untouched memory is not resident.
     pub(super) fn bytes(&self) -> usize {
         self.table.bytes() + self.ring.bytes() + self.ghosts.bytes()
     }
 
-    /// Returns the bytes that it was given and uses.
+    /// Returns the bytes in use.
     pub(super) fn used_bytes(&self) -> usize {
         self.ring.filled() + self.len() * (Shard::bytes_of(0))
     }
 
-    /// Returns how many records it keeps.
+    /// Returns the number of kept records.
     pub(super) fn len(&self) -> usize {
         self.table.used()
     }
 
-    /// Returns whether the ring is full: a new record needs a reason.
+    /// Returns whether the ring is full, so that new records need a ghost.
     pub(super) fn is_full(&self) -> bool {
         self.ring.is_full()
     }
 
-    /// Returns how many bytes more would be needed to keep what the ghosts remember.
+    /// Returns the additional bytes needed to keep the records that the ghosts stand for.
     pub(super) fn ghost_bytes(&self) -> usize {
         self.ghosts.keys() * self.ring.mean().map_or(FIRST_RECORD_BYTES, Shard::bytes_of)
     }
 
-    /// Returns what a record takes in all that takes `in_ring` bytes of the ring: its share of
-    /// slots, in use or free, and half a ghost.
+    /// Returns the memory of a record that occupies `in_ring` bytes of the ring: with its share of
+    /// used and free slots, and half a ghost.
     fn bytes_of(in_ring: usize) -> usize {
         in_ring + SLOT_BYTES * 100 / LOAD_PERCENT + GHOST_BYTES / 2
     }
 
-    /// Asks the processor for what a lookup reads first.
+    /// Prefetches the slots of a hash.
     pub(super) fn prefetch(&self, hash: u64) {
         self.table.prefetch(hash);
     }
 
-    /// Asks the processor for what a lookup reads next.
+    /// Prefetches the record of a hash.
     pub(super) fn prefetch_record(&self, hash: u64) {
         if let Some(place) = self.table.likely(hash) {
             self.ring.prefetch(place);
         }
     }
 
-    /// Appends the value of a key, if it is here.
+    /// Appends the value of a key, if it is kept. Returns whether it is.
     #[inline]
     pub(super) fn get(&mut self, hash: u64, key: &[u8], value: &mut Vec<u8>) -> bool {
         let Shard { table, ring, .. } = self;
@@ -138,7 +137,7 @@ impl Shard {
         }
     }
 
-    /// Keeps a record, if it fits or was asked for not long ago.
+    /// Admits a record if the ring has space, or if its key was read or evicted recently.
     pub(super) fn offer(&mut self, hash: u64, key: &[u8], value: &[u8]) {
         let Shard { table, ring, .. } = self;
         let len = key.len() + value.len();
@@ -157,7 +156,7 @@ impl Shard {
         }
     }
 
-    /// Keeps a record that is not longer than the longest, for others if need be.
+    /// Adds a record that is not longer than the longest, and evicts others if necessary.
     fn keep(&mut self, hash: u64, key: &[u8], value: &[u8], heat: u8) {
         let mut again = 0;
         let place = loop {
@@ -170,8 +169,7 @@ impl Shard {
         self.fit();
     }
 
-    /// A key has another value from now on: if it is here, so has its record. Returns whether it
-    /// is.
+    /// Replaces the value of a key, if it is kept. Returns whether it is.
     pub(super) fn renew(&mut self, hash: u64, key: &[u8], value: &[u8], is_hot: bool) -> bool {
         let Shard { table, ring, .. } = self;
         let Some(slot) = table.find(hash, |place| ring.key(place) == key) else {
@@ -189,13 +187,13 @@ impl Shard {
         true
     }
 
-    /// Returns whether a key that is not here, and goes into the tree, is kept before it is asked
-    /// for: as a sample, or because such keys are asked for.
+    /// Returns whether a flushed key that is not kept is admitted before it is read: as a sample,
+    /// or because such keys are usually read.
     pub(super) fn wants_fresh(&self, hash: u64, len: usize) -> bool {
         len <= LONGEST_FRESH && (is_sampled(hash) || self.fresh.are_worth_it())
     }
 
-    /// Keeps such a key.
+    /// Admits such a key.
     pub(super) fn keep_fresh(&mut self, hash: u64, key: &[u8], value: &[u8]) {
         let Shard { table, ring, .. } = self;
         let is_here = table.find(hash, |place| ring.key(place) == key).is_some();
@@ -212,7 +210,7 @@ impl Shard {
         }
     }
 
-    /// Remembers a key that goes into the tree, and was written several times.
+    /// Remembers a flushed key that was written several times as a ghost.
     pub(super) fn remember(&mut self, hash: u64) {
         if self.ring.is_full() {
             self.ghosts.take(hash);
@@ -220,14 +218,14 @@ impl Shard {
         }
     }
 
-    /// Drops the oldest record, or puts it behind the others if it was used.
+    /// Evicts the oldest record, or moves it behind the others if it was used.
     fn evict(&mut self, again: &mut usize) {
         let Some(oldest) = self.ring.pop() else {
             return;
         };
         let hash = checksum(self.ring.key(oldest));
         let Some(slot) = self.table.find(hash, |place| place == oldest) else {
-            // It was forgotten.
+            // The record was removed.
             return;
         };
         if slot.heat() > 0
@@ -243,7 +241,7 @@ impl Shard {
         self.ghosts.note(hash);
     }
 
-    /// Replaces the table when records are much shorter or longer than it was made for.
+    /// Replaces the table if records are much shorter or longer than it was made for.
     fn fit(&mut self) {
         let slots = self.table.slots();
         let records = self.ring.len();
@@ -254,20 +252,20 @@ impl Shard {
         }
     }
 
-    /// Forgets a key.
+    /// Removes a key.
     pub(super) fn forget(&mut self, hash: u64, key: &[u8]) {
         let Shard { table, ring, .. } = self;
         table.remove(hash, |place| ring.key(place) == key);
     }
 
-    /// Forgets all keys that `is` says.
+    /// Removes all keys for which `is` is true.
     pub(super) fn forget_all(&mut self, is: impl Fn(&[u8]) -> bool) {
         let Shard { table, ring, .. } = self;
         table.remove_all(|place| is(ring.key(place)));
     }
 
-    /// Takes on another size. Where that is too small for all, records that were not asked for
-    /// lately go first, and the oldest of them first.
+    /// Resizes the shard. If not all records fit, records without recent uses are dropped first,
+    /// oldest first.
     pub(super) fn reshape(&mut self, budget: usize) {
         let mut old = std::mem::take(self);
         self.budget = budget;
@@ -447,7 +445,7 @@ mod tests {
         let (mut found, mut longest, mut shapes) = (0, 40, 0);
         for turn in 0..300_000u32 {
             if turn % 50_000 == 0 {
-                // Records become long, and short again.
+                // Records become long, and then short again.
                 longest = 1240 - longest;
                 shard.forget_all(|_| true);
                 assert_eq!(shard.len(), 0);

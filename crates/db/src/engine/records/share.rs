@@ -1,68 +1,70 @@
-//! How much of the caches' memory should hold records. Nothing here does anything.
+//! The share of the caches' memory that the record cache should have. Pure functions without side
+//! effects.
 
-/// What happened since this was asked last, and how the memory is shared now.
+/// Counters since the last sample, and the current division of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct View {
-    /// Bytes for records, and for pages.
+    /// Bytes of the record cache and of the page cache.
     pub(crate) records: u64,
     pub(crate) pages: u64,
-    /// Whether records have filled their part: before, what comes again says little.
+    /// Whether the record cache is full: before that, ghost hits are not significant.
     pub(crate) is_full: bool,
-    /// Lookups that went to the tree, and how often they read from the device.
+    /// Lookups passed on to the tree, and their device reads.
     pub(crate) lookups: u64,
     pub(crate) reads: u64,
-    /// Reads of nodes that say where others are.
+    /// Reads of index and maplet pages.
     pub(crate) guides: u64,
-    /// Those of them that `ghost_bytes` bytes more for records might have answered.
+    /// Lookups that `ghost_bytes` more bytes for the record cache might have answered.
     pub(crate) ghost_hits: u64,
     pub(crate) ghost_bytes: u64,
-    /// Lookups that the records have answered.
+    /// Lookups answered by the record cache.
     pub(crate) hits: u64,
-    /// How often scans read from the device.
+    /// Device reads of scans.
     pub(crate) scan_reads: u64,
-    /// Bytes of the tree on the device.
+    /// Bytes of the tree on disk.
     pub(crate) data: u64,
 }
 
-/// With fewer lookups, or reads of scans, nothing is known.
+/// Minimum number of lookups, or of device reads by scans, for a significant sample.
 const ENOUGH: u64 = 10_000;
 
-/// From this many reads of scans for each lookup on, records are of no use.
+/// From this many device reads of scans per lookup on, the record cache is of no use.
 const SCANS_PREVAIL: u64 = 10;
 
-/// Least and greatest share of the records, in percent.
+/// Bounds of the record cache's share, in percent.
 const LEAST_PERCENT: u64 = 4;
 const MOST_PERCENT: u64 = 75;
 
-/// A step, as a part of the whole.
+/// A step moves 1/`STEPS` of both budgets.
 const STEPS: u64 = 32;
 
-/// If more than 4 % of lookups miss an index or maplet page, memory goes to the page cache: no
-/// lookup should need such a read. Between 2 % and 4 % pages keep what they have (hysteresis).
+/// If more than 4 % of lookups miss an index or maplet page, memory moves to the page cache: no
+/// lookup should need such a read. Between 2 % and 4 % the page cache keeps its memory
+/// (hysteresis).
 const STARVING_PERCENT: u64 = 4;
 const HUNGRY_PERCENT: u64 = 2;
 
-/// Consecutive samples above the threshold before memory moves. One sample may mislead: a
-/// compaction's output stands beside its input for a while, a smaller cache soon reads again what
-/// it has lost, and after opening the caches are empty.
+/// Consecutive samples above the threshold before memory moves. One sample may mislead: the output
+/// of a compaction exists alongside its input for a while, a reduced cache soon rereads the pages
+/// that it lost, and the caches are empty after opening.
 const PATIENCE: u32 = 3;
 
-/// If a byte is worth this many percent of one on the other side, or [`STARVED_PERCENT`] of lookups
-/// miss index or maplet pages, steps are twice as long.
+/// Steps are twice as long if a byte for records is worth this percentage of a byte for pages, or
+/// if [`STARVED_PERCENT`] of lookups miss index or maplet pages.
 const FAR_PERCENT: u128 = 300;
 const STARVED_PERCENT: u64 = 20;
 
-/// A step where there is memory that pages have no use for.
+/// A step moves 1/`LARGE_STEPS` of both budgets when the page cache has memory to spare.
 const LARGE_STEPS: u64 = 8;
 
-/// How much memory pages can use, in percent of the data: pages that were replaced, but are not
-/// given up yet, take some.
+/// Useful size of the page cache, in percent of the data: obsolete pages that are not yet dropped
+/// occupy some of it.
 const PAGES_OF_DATA_PERCENT: u64 = 150;
 
-/// How much more a byte must be worth than one on the other side to be moved, in percent.
+/// A byte must be worth this percentage of a byte in the other cache to be moved.
 const MARGIN_PERCENT: u128 = 125;
 
-/// Returns whether there was so much that it tells something.
+/// Returns whether the sample is significant.
 pub(crate) fn is_enough(view: &View) -> bool {
     view.lookups.max(view.scan_reads) >= ENOUGH
 }
@@ -71,29 +73,30 @@ fn scans_prevail(view: &View) -> bool {
     view.scan_reads >= ENOUGH && view.scan_reads >= (view.hits + view.lookups) * SCANS_PREVAIL
 }
 
-/// Returns whether at least this percentage of lookups missed index or maplet pages, if there were
+/// Returns whether more than this percentage of lookups missed index or maplet pages, if there were
 /// enough lookups.
 fn misses_guides(view: &View, percent: u64) -> bool {
     view.lookups >= ENOUGH && view.guides * 100 > view.lookups * percent
 }
 
-/// What earlier looks have shown.
+/// State from earlier samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Trend {
-    /// How often in a row guides were missing.
+    /// Consecutive samples in which index and maplet pages were missing.
     starving: u32,
-    /// What pages were given when they lacked guides. Records do not ask for it again for a while:
-    /// they would have to give it up once more, and each change copies them all.
+    /// Lower bound of the page cache, set when it lacked index and maplet pages. The record cache
+    /// does not reclaim this memory for a while: it would have to return it again, and each change
+    /// copies all records.
     floor: u64,
-    /// How often that still counts.
+    /// Samples for which the lower bound still holds.
     looks: u32,
 }
 
-/// Samples for which a lower bound counts: about a minute.
+/// Number of samples for which a lower bound holds: about a minute.
 const LOOKS: u32 = 60;
 
 impl Trend {
-    /// Returns the bytes for records from now on.
+    /// Returns the new budget of the record cache.
     pub(crate) fn next(&mut self, view: &View) -> u64 {
         self.starving = if misses_guides(view, STARVING_PERCENT) {
             self.starving + 1
@@ -105,7 +108,7 @@ impl Trend {
         let all = view.records + view.pages;
         if is_starving {
             (self.floor, self.looks) = (all - wanted, LOOKS);
-            // What they are given has to be read before it tells.
+            // Added page memory has to fill before the next sample is significant.
             self.starving -= PATIENCE - 1;
         }
         if self.looks == 0 {
@@ -120,33 +123,33 @@ impl Trend {
     }
 }
 
-/// Returns the most that records may have of `all` bytes for both caches.
+/// Returns the maximum of the record cache, given `all` bytes for both caches.
 pub(crate) fn most(all: u64) -> u64 {
     all * MOST_PERCENT / 100
 }
 
-/// Returns what records get when both caches shrink or grow from `all` to `caches` bytes and
-/// records had `records` of them.
+/// Returns the record cache's budget when the sum of both changes from `all` to `caches` bytes and
+/// the record cache had `records` bytes.
 pub(crate) fn in_proportion(records: u64, all: u64, caches: u64) -> u64 {
     let wanted = u128::from(caches) * u128::from(records) / u128::from(all.max(1));
     u64::try_from(wanted).map_or(caches, |wanted| wanted.min(most(caches)))
 }
 
-/// Returns whether records are copied for a change of their part by so much.
+/// Returns whether a change of the budget is large enough to copy the records for it.
 pub(crate) fn is_a_step(change: u64, caches: u64) -> bool {
     change >= caches / STEPS
 }
 
-/// Returns the bytes for records from now on.
+/// Returns the new budget of the record cache.
 ///
-/// If pages would hold all data and leave memory over, records get it: a record's hit costs a
-/// processor a fifth of a lookup in pages.
+/// If the page cache would hold all data and have memory to spare, the record cache gets that
+/// memory: a hit there costs a fifth of the processor time of a lookup in pages.
 ///
-/// A byte more for records saves as many device reads as ghosts were hit, for each byte that the
-/// ghosts stand for. A byte more for pages saves at least what every byte of the data that is not
-/// in the page cache has cost on the average: hot keys are scattered over leaves, as a rule, so
-/// that all leaves are about as hot. Index and maplet pages are hotter than leaves: they are what
-/// pages have first.
+/// A byte more for records saves as many device reads as there were ghost hits, divided by the
+/// bytes that the ghosts stand for. A byte more for pages saves at least the average device reads
+/// per byte of data outside the page cache: hot keys are usually scattered over leaves, so that all
+/// leaves are about equally hot. Index and maplet pages are hotter than leaves; they are the first
+/// pages that the page cache keeps.
 fn next(view: &View, is_starving: bool) -> u64 {
     let all = view.records + view.pages;
     let (least, most) = (all * LEAST_PERCENT / 100, most(all));
@@ -161,8 +164,8 @@ fn next(view: &View, is_starving: bool) -> u64 {
     let less = |is_far| view.records.saturating_sub(step(is_far));
     let uncached = u128::from(view.data.saturating_sub(view.pages).max(1));
     let lookups = u128::from(view.lookups);
-    // Both gains times all divisors: ghost_hits * reads / lookups / ghost_bytes against reads /
-    // uncached.
+    // Compares ghost_hits * reads / lookups / ghost_bytes with reads / uncached, both multiplied by
+    // all divisors.
     let of_records = u128::from(view.ghost_hits) * uncached;
     let of_pages = lookups * u128::from(view.ghost_bytes);
     let wanted = if scans_prevail(view) {
@@ -205,7 +208,7 @@ mod tests {
 
     #[test]
     fn memory_goes_to_where_a_byte_saves_more_reads() {
-        // A hundred thousand lookups over 976 MiB: 820 for eight of them.
+        // A hundred thousand lookups over 976 MiB: 820 for 8 MiB of it.
         let table = [
             (5_000, 0, 20, "hot records come back"),
             (2_000, 0, 18, "records that are not so hot do"),
@@ -278,7 +281,7 @@ mod tests {
         let mut now = view(2_000, 0);
         let (mut changes, mut shares) = (0, Vec::new());
         for _ in 0..10 * LOOKS {
-            // Above 17 MiB what finds the leaves does not fit.
+            // Above 17 MiB for records, index and maplet pages do not fit.
             now.guides = if now.records > 17 * MIB { 30_000 } else { 0 };
             let wanted = trend.next(&now);
             changes += u32::from(wanted != now.records);
@@ -293,7 +296,7 @@ mod tests {
     #[test]
     fn guides_that_are_missing_for_a_moment_change_nothing() {
         let mut trend = Trend::default();
-        // After a compaction, or after opening.
+        // As after a compaction, or after opening.
         for guides in [80_000, 30_000, 3_000, 30_000, 10_000, 2_500] {
             assert_eq!(trend.next(&view(5_000, guides)), 16 * MIB, "{guides}");
         }
@@ -306,13 +309,13 @@ mod tests {
             16 * MIB,
             "pages keep what they had to be given"
         );
-        // More memory goes to both caches.
+        // Both caches grow.
         let larger = View {
             pages: 52 * MIB,
             ..view(5_000, 500)
         };
         assert_eq!(trend.next(&larger), 18 * MIB);
-        // A few lookups beside scans say nothing about what fits.
+        // A few lookups during scans are not significant.
         let scans = View {
             hits: 0,
             lookups: 20,

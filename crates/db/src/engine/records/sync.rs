@@ -1,5 +1,5 @@
-//! The lock and the atomic of this module: `parking_lot`'s and the standard one, or the model
-//! checker's under `--cfg alluvium_model_check`.
+//! The mutex and the atomic of this module: those of `parking_lot` and the standard library, or
+//! those of the model checker under `--cfg alluvium_model_check`.
 
 #[cfg(alluvium_model_check)]
 mod chosen {

@@ -1,21 +1,21 @@
-//! From a key's hash to its record: buckets of eight slots. A bucket that is full loses what was
-//! used least.
+//! The hash table from a key's hash to its record, in buckets of eight slots. An insertion into a
+//! full bucket replaces the least used slot.
 
 use super::ring::Place;
 use alluvium_base::prefetch_line;
 
-/// Slots of a bucket.
+/// Slots per bucket.
 const SLOTS: usize = 8;
 
-/// A record is remembered to have been used so often at most.
+/// Limit of a record's use count.
 pub(super) const MOST_HEAT: u8 = 3;
 
-/// A record's place, with a part of its hash, in the lowest two bits how often it was used until
-/// the ring came around to it, and in the next whether it is a sample that was not used yet.
+/// A record's offset and a mark: part of its hash, in the lowest two bits the use count since the
+/// ring last reached the record, and in the next bit whether it is an unused sample.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Slot {
     pub(super) place: Place,
-    /// 0 when the slot is empty.
+    /// Zero if the slot is empty.
     mark: u32,
 }
 
@@ -33,7 +33,7 @@ impl Slot {
         self.mark = self.mark & !HEAT | u32::from(heat);
     }
 
-    /// Returns whether it was a sample, which it is no more.
+    /// Clears the sample flag. Returns whether it was set.
     pub(super) fn end_sample(&mut self) -> bool {
         let was_sample = self.mark & SAMPLE != 0;
         self.mark &= !SAMPLE;
@@ -53,35 +53,34 @@ impl Slot {
     }
 }
 
-/// Bytes of one slot.
+/// Bytes of a slot.
 pub(super) const SLOT_BYTES: usize = size_of::<Slot>();
 
-/// A line of the processor's cache.
+/// A bucket fills one cache line.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
 struct Bucket([Slot; SLOTS]);
 
 const _: () = assert!(size_of::<Bucket>() == 64);
 
-/// The table.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     buckets: Box<[Bucket]>,
     used: usize,
 }
 
-/// Never zero, and its lowest bits are.
+/// Returns the hash part of a mark. It is never zero, but its lowest bits are.
 fn tag(hash: u64) -> u32 {
     ((hash >> 24) as u32 & TAG).max(TAG & TAG.wrapping_neg())
 }
 
-/// Returns one of `count`, by a hash's low half.
+/// Returns a number below `count`, from the low half of a hash.
 pub(super) fn pick(hash: u64, count: usize) -> usize {
     (((hash & u64::from(u32::MAX)) * count as u64) >> 32) as usize
 }
 
 impl Table {
-    /// Makes a table of at least `slots` slots.
+    /// Creates a table of at least `slots` slots.
     pub(super) fn new(slots: usize) -> Table {
         Table {
             buckets: vec![Bucket::default(); slots.div_ceil(SLOTS)].into_boxed_slice(),
@@ -97,7 +96,7 @@ impl Table {
         self.buckets.len() * SLOTS
     }
 
-    /// Returns how many records there are.
+    /// Returns the number of records.
     pub(super) fn used(&self) -> usize {
         self.used
     }
@@ -109,7 +108,7 @@ impl Table {
         }
     }
 
-    /// Asks the processor for the slots of a hash.
+    /// Prefetches the slots of a hash.
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
         if let Some(bucket) = self.buckets.get(pick(hash, self.buckets.len())) {
@@ -117,7 +116,7 @@ impl Table {
         }
     }
 
-    /// Returns what a hash may be the hash of, as far as slots tell.
+    /// Returns the offset of a record that may have this hash, judging by its slot.
     #[inline]
     pub(super) fn likely(&self, hash: u64) -> Option<Place> {
         let bucket = self.buckets.get(pick(hash, self.buckets.len()))?;
@@ -125,7 +124,7 @@ impl Table {
         Some(slot.place)
     }
 
-    /// Returns the slot of a hash whose place `is` what is wanted.
+    /// Returns the slot of a hash for whose offset `is` is true.
     #[inline]
     pub(super) fn find(&mut self, hash: u64, is: impl Fn(Place) -> bool) -> Option<&mut Slot> {
         let tag = tag(hash);
@@ -134,7 +133,7 @@ impl Table {
             .find(|slot| slot.is_of(tag) && is(slot.place))
     }
 
-    /// A record whose key has no slot yet gets one.
+    /// Adds a record. Its key must not have a slot yet.
     pub(super) fn add(&mut self, hash: u64, place: Place, heat: u8) {
         let rank = |slot: &Slot| if slot.is_empty() { 0 } else { 1 + slot.heat() };
         let Some(slot) = self.bucket(hash).iter_mut().min_by_key(|slot| rank(slot)) else {
@@ -146,7 +145,7 @@ impl Table {
         self.used += usize::from(was_empty);
     }
 
-    /// Takes the slot out whose place `is` what is wanted; its heat.
+    /// Removes the slot of a hash for whose offset `is` is true. Returns its use count.
     pub(super) fn remove(&mut self, hash: u64, is: impl Fn(Place) -> bool) -> Option<u8> {
         let slot = self.find(hash, is)?;
         let heat = slot.heat();
@@ -155,7 +154,7 @@ impl Table {
         Some(heat)
     }
 
-    /// Takes out every place that `is` what is wanted.
+    /// Removes all slots for whose offset `is` is true.
     pub(super) fn remove_all(&mut self, is: impl Fn(Place) -> bool) {
         let slots = self.buckets.iter_mut().flat_map(|bucket| &mut bucket.0);
         for slot in slots.filter(|slot| !slot.is_empty() && is(slot.place)) {

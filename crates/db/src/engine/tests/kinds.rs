@@ -1,4 +1,4 @@
-//! Stores in which a newer version has put structures that this one does not know.
+//! Stores with structures that were added by a newer version and are unknown to this one.
 
 use super::engine;
 use crate::catalog::Owners;
@@ -12,17 +12,17 @@ use alluvium_device::Directory;
 use alluvium_device::memory::MemoryDirectory;
 use std::sync::Arc;
 
-/// The kind of a structure that is not there yet.
+/// The kind of an unknown structure.
 const LATER: u8 = 99;
 
-/// The number of the keyspace in it.
+/// The number of its keyspace.
 const NUMBER: u32 = 77;
 
 fn options() -> Options {
     Options::new().memory(16 << 20).workers(0)
 }
 
-/// Every way to open a store fails, and says why.
+/// Asserts that every way of opening the store fails. Returns the errors.
 fn refused(directory: &Arc<dyn Directory>) -> Vec<Error> {
     let unwanted = |opened: crate::Result<Db>| opened.map(drop).expect_err("it has an unknown structure");
     vec![
@@ -66,7 +66,7 @@ fn a_keyspace_of_an_unknown_kind_is_refused_by_its_name() {
     }
 }
 
-/// A store whose durable manifest lists a dictionary of an unknown kind.
+/// Creates a store whose durable manifest lists a dictionary of an unknown kind.
 fn listed(keyspaces: &[u32]) -> Arc<dyn Directory> {
     let directory: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
     let db = options().open_in(Arc::clone(&directory)).unwrap();

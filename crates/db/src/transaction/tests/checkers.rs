@@ -1,4 +1,4 @@
-//! The checkers see the anomalies that they are for, in histories made by hand.
+//! Tests that the checkers detect their anomalies in handmade histories.
 
 use super::history::{Committed, History, Op, State};
 use super::{cycles, replay};
@@ -31,7 +31,7 @@ fn walk(seen: &[(&str, u32)], has_ended: bool) -> Op {
     }
 }
 
-/// Transactions in the order of their commits, each with when it began.
+/// Builds a history from transactions in commit order, each with the time of its beginning.
 fn history(committed: &[(usize, &[Op])]) -> History {
     let mut history = History::default();
     let mut last = State::new();
@@ -48,7 +48,7 @@ fn history(committed: &[(usize, &[Op])]) -> History {
     history
 }
 
-/// Which checkers find something: that of replays and that of circles, at both levels.
+/// Returns which checkers report a violation: replay and cycles, at both levels.
 fn found(history: &History) -> [bool; 4] {
     let levels = [Isolation::Serializable, Isolation::Snapshot];
     let [one, other] = levels.map(|level| !replay::check(history, level).is_empty());
@@ -64,7 +64,7 @@ fn histories_one_after_the_other_are_right() {
         (2, &[walk(&[("la", 1)], false)]),
         (2, &[append("lc", 4)]),
     ]);
-    // The third has seen a list that is not as it was: both checkers say so.
+    // The third transaction has read an impossible list: both checkers report it.
     assert_eq!(found(&right), [true, true, true, true]);
     let right = history(&[
         (0, &[append("la", 1), append("lb", 2)]),
@@ -103,7 +103,7 @@ fn write_skew_is_found_at_the_serializable_level_only() {
         (1, &[get("la", &[1]), get("lb", &[2]), append("lb", 4)]),
     ]);
     assert_eq!(found(&skew), [true, false, true, false]);
-    // The same with keys that are not there yet, in ranges.
+    // The same with absent keys in ranges.
     let phantoms = history(&[
         (0, &[walk(&[], true), append("la", 3)]),
         (0, &[walk(&[], true), append("lb", 4)]),

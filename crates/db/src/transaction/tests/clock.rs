@@ -1,4 +1,4 @@
-//! Transactions and values that expire, by a clock of the test's.
+//! Transactions and expiring values, with a clock controlled by the test.
 
 use super::driver::scale;
 use crate::simulation::OpenIn as _;
@@ -33,7 +33,7 @@ fn no_compaction_takes_away_what_has_expired_since_the_begin() {
         assert_eq!(seen(&own), 1, "it reads by the clock of its begin");
         drop(own);
         db.compact().unwrap();
-        // A clock that goes back does not bring it back.
+        // Setting the clock back does not restore the value.
         now.store(1000, Relaxed);
         assert_eq!(seen(&db.begin()), 0);
     }

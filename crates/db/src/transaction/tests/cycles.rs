@@ -1,29 +1,29 @@
-//! The checker that looks for circles of dependencies (Adya, *Weak Consistency*, 1999).
+//! The checker that searches for dependency cycles (Adya, *Weak Consistency*, 1999).
 //!
-//! Lists tell the order of their versions: each element names the transaction that has appended it,
-//! and each list is the beginning of all later ones. So what a transaction has seen of a list says
-//! whom it depends on, whatever the order of commits. Of a register, the writer of a value that was
-//! seen is known.
+//! Lists determine the order of their versions: each element identifies the transaction that
+//! appended it, and each list is a prefix of all later ones. So the list that a transaction has
+//! read determines its dependencies, independent of the commit order. For a register, the writer of
+//! the value that was read is known.
 //!
 //! ```text
 //!   ww   the next element was appended by        wr   the last element that was seen
 //!   rw   the first element that was not seen     rt   was committed before the other began
 //! ```
 //!
-//! A history is serializable if there is no circle. It is one of snapshots if each circle has two
-//! `rw` edges, one right after the other (Fekete and others, *Making Snapshot Isolation
+//! A history is serializable if it has no cycle. It satisfies snapshot isolation if each cycle
+//! contains two consecutive `rw` edges (Fekete and others, *Making Snapshot Isolation
 //! Serializable*, 2005).
 
 use super::history::{Committed, ELEMENT, History, LISTS, Op, REGISTERS};
 use crate::transaction_options::Isolation;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// A transaction, by its place in the history; behind them the moments between commits.
+/// A transaction, by its index in the history; higher numbers are the moments between commits.
 type Node = usize;
 
 #[derive(Debug, Default)]
 struct Graph {
-    /// All edges but `rw`.
+    /// All edges except `rw`.
     plain: Vec<BTreeSet<Node>>,
     /// `rw` edges.
     anti: Vec<BTreeSet<Node>>,
@@ -33,7 +33,7 @@ fn elements(list: &[u8]) -> impl Iterator<Item = &[u8]> {
     list.chunks(ELEMENT)
 }
 
-/// Returns what is wrong.
+/// Returns the violations.
 pub(super) fn check(history: &History, isolation: Isolation) -> Vec<String> {
     let mut found = Vec::new();
     let writers = writers(history);
@@ -96,14 +96,14 @@ pub(super) fn check(history: &History, isolation: Isolation) -> Vec<String> {
     found
 }
 
-/// Returns who has written each element and value.
+/// Returns the writer of each element and value.
 fn writers(history: &History) -> HashMap<Vec<u8>, Node> {
     let mut writers = HashMap::new();
     for (node, one) in history.committed.iter().enumerate() {
         for op in &one.ops {
             let element = match op {
                 Op::Append { element, .. } => Some(&element[..]),
-                // Of a list it is the last element that is new.
+                // Of a list only the last element is new.
                 Op::Put { value, .. }
                 | Op::Swap {
                     done: true, value, ..
@@ -116,7 +116,7 @@ fn writers(history: &History) -> HashMap<Vec<u8>, Node> {
     writers
 }
 
-/// Returns the elements of each list in their order: the longest list that was seen.
+/// Returns the elements of each list in order, from the longest observed list.
 fn orders(history: &History) -> BTreeMap<Vec<u8>, Vec<Vec<u8>>> {
     let lists = history.last.iter().filter(|(key, _)| key[0] == LISTS);
     let list = |(key, list): (&Vec<u8>, &Vec<u8>)| {
@@ -126,7 +126,7 @@ fn orders(history: &History) -> BTreeMap<Vec<u8>, Vec<Vec<u8>>> {
     lists.map(list).collect()
 }
 
-/// Returns what a transaction has seen of each key before it wrote to it.
+/// Returns the values of keys that a transaction read before it wrote to them.
 fn seen_outside(one: &Committed) -> Vec<(Vec<u8>, Vec<u8>)> {
     let (mut seen, mut ops) = (Vec::new(), &one.ops[..]);
     let mut own: Vec<&Op> = Vec::new();
@@ -168,7 +168,7 @@ fn seen_outside(one: &Committed) -> Vec<(Vec<u8>, Vec<u8>)> {
 }
 
 impl Graph {
-    /// The edges of time: a chain of moments, between which transactions begin and end.
+    /// Returns the real-time edges: a chain of moments, between which transactions begin and end.
     fn of_time(history: &History) -> Graph {
         let count = history.committed.len();
         let moment = |at: usize| count + at;
@@ -185,15 +185,15 @@ impl Graph {
         graph
     }
 
-    /// Circles of all edges.
+    /// Returns the cycles of all edges.
     fn all(&self) -> Vec<Vec<Node>> {
         let next = |node: Node| self.plain[node].union(&self.anti[node]).copied().collect();
         circles(self.plain.len(), &next)
     }
 
-    /// Circles in which no `rw` edge follows another.
+    /// Returns the cycles without consecutive `rw` edges.
     fn without_neighbours(&self) -> Vec<Vec<Node>> {
-        // Each `rw` edge is taken together with the plain one that follows.
+        // Each `rw` edge is combined with the following plain edge.
         let next = |node: Node| {
             let two = self.anti[node].iter().flat_map(|&middle| &self.plain[middle]);
             self.plain[node].iter().chain(two).copied().collect()
@@ -202,13 +202,13 @@ impl Graph {
     }
 }
 
-/// Returns the strongly connected components of more than one node (Tarjan 1972), without a
+/// Returns the strongly connected components with more than one node (Tarjan 1972), without
 /// recursion.
 fn circles(count: usize, next: &dyn Fn(Node) -> Vec<Node>) -> Vec<Vec<Node>> {
     const NEW: usize = usize::MAX;
     let (mut index, mut low) = (vec![NEW; count], vec![0; count]);
     let (mut on_stack, mut stack, mut found) = (vec![false; count], Vec::new(), Vec::new());
-    // Nodes with an edge to themselves: two edges that were taken together.
+    // Nodes with an edge to themselves, which arise from combined edges.
     let mut is_circle = vec![false; count];
     let mut counter = 0;
     for root in 0..count {

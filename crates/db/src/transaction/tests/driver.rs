@@ -1,4 +1,4 @@
-//! Runs the transactions of a history, an operation at a time, in an order that a seed draws.
+//! Runs the transactions of a history, one operation at a time, in an order derived from a seed.
 
 use super::history::{Committed, History, LISTS, Op, REGISTERS, State};
 use super::slow::{SlowDirectory, slowly};
@@ -11,30 +11,29 @@ use alluvium_device::simulated::SimDirectory;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many transactions are open at a time.
+/// Number of concurrently open transactions.
 const SESSIONS: usize = 4;
 
-/// How many keys each keyspace has.
+/// Number of keys in each keyspace.
 pub(super) const KEYS: u8 = 6;
 
-/// How often an operation that would wait is tried again before its transaction is given up.
+/// Number of retries of a blocked operation before its transaction is abandoned.
 const PATIENCE: u32 = 3;
 
-/// What goes on beside the transactions.
+/// Concurrent activity besides the transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trouble {
     None,
-    /// Memtables are written out, checkpoints made, everything is compacted.
+    /// Flushes, checkpoints and full compactions.
     Background,
     /// The process dies, and the store is opened again.
     Kills,
-    /// As in the background, and the writes of most transactions go to disk before they are
-    /// committed.
+    /// Like `Background`, and most transactions spill their writes to disk before the commit.
     Spills,
-    /// As that, and the disk is full now and then: what is committed then fails.
+    /// Like `Spills`, and the disk is full from time to time, so that commits fail.
     FullDisk,
-    /// As with spills; each operation of the device takes so long that others go on meanwhile, in
-    /// the middle of reads, walks, spills, checkpoints and compactions.
+    /// Like `Spills`, and device operations are slow: other sessions run in the middle of reads,
+    /// scans, spills, checkpoints and compactions.
     SlowDevice,
 }
 
@@ -49,7 +48,7 @@ impl Trouble {
     ];
 }
 
-/// What a history is drawn from.
+/// Parameters of a random history.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) seed: u64,
@@ -59,13 +58,13 @@ pub(super) struct Plan {
     pub(super) transactions: usize,
 }
 
-/// A transaction that is open.
+/// An open transaction.
 pub(super) struct Session {
     pub(super) transaction: Transaction,
     name: usize,
     began: usize,
     pub(super) ops: Vec<Op>,
-    /// How many operations it is to have.
+    /// Number of operations to run.
     length: usize,
     savepoint: Option<(Savepoint, usize)>,
     waits: u32,
@@ -74,7 +73,7 @@ pub(super) struct Session {
 pub(super) struct Driver<'p> {
     plan: &'p Plan,
     directory: Arc<dyn Directory>,
-    /// The same, where the disk is full now and then.
+    /// The directory as a simulated disk, if it is filled from time to time.
     disk: Option<SimDirectory>,
     db: Db,
     pub(super) lists: Keyspace,
@@ -84,11 +83,11 @@ pub(super) struct Driver<'p> {
     history: History,
     names: usize,
     elements: u32,
-    /// Whether something slow is under way.
+    /// Whether a slow operation is running.
     is_slow: bool,
 }
 
-/// The sizes of a store that writes its memtables out often.
+/// Returns the sizes of a store that flushes its memtables often.
 pub(super) fn scale() -> Scale {
     Scale::small(0x7a, 4 << 10, 96 << 10)
 }
@@ -143,7 +142,7 @@ impl Driver<'_> {
         match self.random.u32(0..100) {
             0..3 => self.plain_write(),
             3..9 if matches!(self.plan.trouble, Trouble::Background | Trouble::Spills) => self.work(),
-            // One thing is slow at a time.
+            // Only one operation is slow at a time.
             3..9 if self.plan.trouble == Trouble::SlowDevice && !self.is_slow => self.work(),
             3..9 if self.plan.trouble == Trouble::FullDisk => self.fill_or_work(),
             3 if self.plan.trouble == Trouble::Kills => self.kill(),
@@ -164,7 +163,7 @@ impl Driver<'_> {
         worked.unwrap();
     }
 
-    /// Does something that uses the device, and steps during its operations if the device is slow.
+    /// Runs an operation that uses the device. If the device is slow, other sessions run meanwhile.
     pub(super) fn slowly<R: Send>(&mut self, act: impl FnOnce() -> R + Send) -> R {
         if self.plan.trouble != Trouble::SlowDevice || self.is_slow {
             return act();
@@ -179,7 +178,7 @@ impl Driver<'_> {
         done
     }
 
-    /// Fills the disk, but for a few pages perhaps, or empties it, or works.
+    /// Fills the disk except for a few pages, or empties it, or does background work.
     fn fill_or_work(&mut self) {
         let disk = self.disk.as_ref().expect("a disk that can be filled");
         match self.random.u32(0..6) {
@@ -196,7 +195,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Returns whether something was done, which nothing but a full disk keeps from it.
+    /// Returns whether the operation succeeded. It may fail only if the disk is full.
     #[track_caller]
     fn refused_if_full(&mut self, done: Result<()>) -> bool {
         let Err(error) = done else {
@@ -208,15 +207,15 @@ impl Driver<'_> {
         false
     }
 
-    /// The process dies: what was not committed is gone.
+    /// Kills the process: uncommitted data is lost.
     fn kill(&mut self) {
         self.sessions = [const { None }; SESSIONS];
         self.db.abandon();
-        // Its lock on the directory goes with its last handle.
+        // The directory's lock is released with the last handle.
         let other: Arc<dyn Directory> = Arc::new(MemoryDirectory::new());
         (self.db, self.lists, self.registers) = open(&other);
         (self.db, self.lists, self.registers) = open(&self.directory);
-        // Who began before is not seen any more, so that nothing is forgotten.
+        // No transaction from before the kill is listed.
         assert!(self.db.transactions().is_empty());
     }
 
@@ -239,7 +238,7 @@ impl Driver<'_> {
         if self.random.bool() { LISTS } else { REGISTERS }
     }
 
-    /// A value that was never written before.
+    /// Returns a value that was never written before.
     pub(super) fn element(&mut self) -> Vec<u8> {
         self.elements += 1;
         self.elements.to_be_bytes().to_vec()
@@ -251,7 +250,7 @@ impl Driver<'_> {
         (vec![letter, b'a' + low], vec![letter, b'a' + high])
     }
 
-    /// A write outside of transactions.
+    /// Writes outside transactions.
     fn plain_write(&mut self) {
         let key = self.key(REGISTERS);
         let op = match self.random.u32(0..4) {
@@ -326,14 +325,14 @@ impl Driver<'_> {
         }
     }
 
-    /// Has a session do its next operation.
+    /// Runs the next operation of a session.
     fn go_on(&mut self, at: usize) {
         let mut session = match self.sessions[at].take() {
             Some(session) => session,
             None => self.begin(),
         };
         if session.ops.len() >= session.length {
-            // A commit of what was spilled waits for a checkpoint that is under way.
+            // The commit of spilled writes would wait for a running checkpoint.
             if self.is_slow && !session.transaction.spilled.is_empty() {
                 self.sessions[at] = Some(session);
                 return;
@@ -356,7 +355,7 @@ impl Driver<'_> {
                 ErrorKind::TimedOut | ErrorKind::Conflict | ErrorKind::Deadlock => {
                     self.history.refused += 1;
                 }
-                // It is rolled back.
+                // The transaction is rolled back.
                 _ => _ = self.refused_if_full(Err(error)),
             },
         }
@@ -386,7 +385,7 @@ impl Driver<'_> {
         Ok(())
     }
 
-    /// What was written since the savepoint has not been; what was read has.
+    /// Removes the writes since the savepoint from the history, but not the reads.
     fn roll_back(session: &mut Session) -> Result<()> {
         let Some((savepoint, len)) = &session.savepoint else {
             return Ok(());
@@ -396,7 +395,7 @@ impl Driver<'_> {
         let has_written = session.ops[*len..].iter().any(Op::is_write);
         session.ops.retain(|op| {
             at += 1;
-            // What it has read of its own writes is no longer so.
+            // Reads of its own undone writes are no longer valid.
             at <= *len || !(op.is_write() || has_written)
         });
         Ok(())

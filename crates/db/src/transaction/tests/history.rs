@@ -1,4 +1,4 @@
-//! What transactions have done and seen.
+//! The operations of transactions and their results.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,16 +6,15 @@ use std::fmt;
 /// Keys with their values.
 pub(super) type State = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Which keyspace: lists are only appended to, registers are put and deleted.
-///
-/// The first byte of a key in a history names it.
+/// Keyspaces, identified by the first byte of a key in a history. Lists are only appended to;
+/// registers are put and deleted.
 pub(super) const LISTS: u8 = b'l';
 pub(super) const REGISTERS: u8 = b'r';
 
-/// The bytes of an element of a list, and of a register's value. Each is written once.
+/// Length in bytes of a list element and of a register value. Each is written only once.
 pub(super) const ELEMENT: usize = 4;
 
-/// An operation, and what it has returned.
+/// An operation with its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Op {
     Get {
@@ -24,7 +23,7 @@ pub(super) enum Op {
         /// Whether the transaction depends on the key as if it wrote to it.
         for_update: bool,
     },
-    /// A walk from a bound on, until some keys were seen or there were no more.
+    /// An iteration from a bound, until a number of keys was seen or the range was exhausted.
     Walk {
         low: Vec<u8>,
         high: Vec<u8>,
@@ -47,7 +46,7 @@ pub(super) enum Op {
         low: Vec<u8>,
         high: Vec<u8>,
     },
-    /// A write if the key has the expected value.
+    /// A write on condition that the key has the expected value.
     Swap {
         key: Vec<u8>,
         expected: Option<Vec<u8>>,
@@ -57,7 +56,7 @@ pub(super) enum Op {
 }
 
 impl Op {
-    /// Returns whether it writes.
+    /// Returns whether the operation writes.
     pub(super) fn is_write(&self) -> bool {
         !matches!(
             self,
@@ -65,7 +64,7 @@ impl Op {
         )
     }
 
-    /// Does its write to a state.
+    /// Applies the write of the operation to a state.
     pub(super) fn apply(&self, state: &mut State) {
         match self {
             Op::Get { .. } | Op::Walk { .. } | Op::Swap { done: false, .. } => {}
@@ -80,7 +79,7 @@ impl Op {
         }
     }
 
-    /// Returns whether it writes to a key, or depends on it as if it did.
+    /// Returns whether the operation writes to a key, or depends on it as if it did.
     pub(super) fn touches(&self, key: &[u8]) -> bool {
         match self {
             Op::Get {
@@ -96,11 +95,11 @@ impl Op {
     }
 }
 
-/// A transaction that was committed, or a write outside of any.
+/// A committed transaction, or a write outside transactions.
 #[derive(Clone, Debug)]
 pub(super) struct Committed {
     pub(super) name: usize,
-    /// How many commits there were when it began, and how many when its own was done.
+    /// Number of commits at its beginning, and number of commits after its own.
     pub(super) began: usize,
     pub(super) ended: usize,
     pub(super) ops: Vec<Op>,
@@ -112,17 +111,17 @@ impl Committed {
     }
 }
 
-/// Transactions in the order of their commits.
+/// Committed transactions in commit order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
     pub(super) committed: Vec<Committed>,
-    /// What the store had at the end.
+    /// Final contents of the store.
     pub(super) last: State,
-    /// How many transactions were refused.
+    /// Number of rejected transactions.
     pub(super) refused: usize,
-    /// How often the disk was full.
+    /// Number of times that the disk was full.
     pub(super) full: usize,
-    /// How many commits there were while an operation of the device was under way.
+    /// Number of commits during a device operation.
     pub(super) beside: usize,
 }
 

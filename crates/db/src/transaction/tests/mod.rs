@@ -1,16 +1,15 @@
-//! Histories of transactions that run side by side, drawn from seeds, and two checkers that say
-//! whether their isolation level permits them.
+//! Random histories of interleaved transactions, and two checkers that decide whether their
+//! isolation level permits them.
 //!
-//! One thread runs all transactions of a history, an operation at a time, in an order that the seed
-//! draws. So a seed gives the same history each time. A lock that is not to be had is not waited
-//! for: the operation is tried again later.
+//! One thread runs all transactions of a history, one operation at a time, in an order derived from
+//! the seed, so that each seed reproduces its history. An operation whose lock is not available
+//! does not wait: it is retried later.
 //!
-//! *Read in this order*: `history.rs` (what was done and seen), `driver.rs` (who does it) with
-//! `operations.rs`,
-//! `replay.rs` (the checker that does it again, one transaction after the other), `cycles.rs` (the
-//! checker that looks for circles of dependencies), `outside.rs` (one that others have written),
-//! `planted.rs` (mistakes that they must find),
-//! `slow.rs` (a device whose operations take long), `clock.rs`, `threads.rs` (several threads).
+//! *Read in this order*: `history.rs` (operations and their results), `driver.rs` (execution) with
+//! `operations.rs`, `replay.rs` (the checker that re-executes transactions serially), `cycles.rs`
+//! (the checker that searches for dependency cycles), `outside.rs` (a third-party checker),
+//! `planted.rs` (injected faults that the checkers must find), `slow.rs` (a device with slow
+//! operations), `clock.rs`, `threads.rs` (several threads).
 
 mod checkers;
 mod clock;
@@ -29,30 +28,30 @@ use alluvium_sim::environment::effort;
 use driver::{Plan, Trouble};
 use history::History;
 
-/// How many transactions a level has with each kind of trouble.
+/// Number of transactions for each isolation level and kind of trouble.
 const TRANSACTIONS: usize = 10_000;
 
-/// How many a history has.
+/// Number of transactions in a history.
 const PER_HISTORY: usize = 100;
 
-/// Returns what both checkers find in a history.
+/// Returns the findings of both checkers for a history.
 fn findings(history: &History, isolation: Isolation) -> Vec<String> {
     let mut found = replay::check(history, isolation);
     found.extend(cycles::check(history, isolation));
     found
 }
 
-/// Returns the number that a variable names, if it does.
+/// Returns the number in an environment variable, if it is set.
 fn named<N: std::str::FromStr>(variable: &str) -> Option<N> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// How many transactions to run: the variable `ALLUVIUM_TRANSACTIONS`, or a few.
+/// Returns the number of transactions to run: the variable `ALLUVIUM_TRANSACTIONS`, or a default.
 fn wanted() -> usize {
     named("ALLUVIUM_TRANSACTIONS").unwrap_or_else(|| effort(TRANSACTIONS / 4, TRANSACTIONS))
 }
 
-/// The kinds of trouble: the one that the variable `ALLUVIUM_TRANSACTIONS_TROUBLE` names, or all.
+/// Returns the kinds of trouble: the one in the variable `ALLUVIUM_TRANSACTIONS_TROUBLE`, or all.
 fn troubles() -> impl Iterator<Item = Trouble> {
     let wanted: Option<String> = named("ALLUVIUM_TRANSACTIONS_TROUBLE");
     let is_wanted = move |trouble: &Trouble| {
@@ -62,7 +61,8 @@ fn troubles() -> impl Iterator<Item = Trouble> {
     Trouble::ALL.into_iter().filter(is_wanted)
 }
 
-/// Runs histories, of which no checker may find anything. Returns how often write skew was shown.
+/// Runs histories in which no checker may find anything. Returns the number of observed write
+/// skews.
 fn run(isolation: Isolation, concurrency: Concurrency, trouble: Trouble) -> usize {
     let (mut committed, mut refused, mut full, mut beside, mut skews) = (0, 0, 0, 0, 0);
     let mut seed = named("ALLUVIUM_TRANSACTIONS_SEED").map_or(1, |seed: u64| seed << 20);

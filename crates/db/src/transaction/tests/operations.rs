@@ -13,7 +13,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Reads keys, or walks over a range.
+    /// Reads keys or scans a range.
     pub(super) fn read(&mut self, session: &mut Session) -> Result<()> {
         let letter = self.letter();
         let op = match self.random.u32(0..8) {
@@ -79,7 +79,7 @@ impl Driver<'_> {
         })
     }
 
-    /// Writes to a key or a range, having read it perhaps.
+    /// Writes to a key or a range, in some cases after reading it.
     pub(super) fn write(&mut self, session: &mut Session) -> Result<()> {
         let letter = self.letter();
         let (key, element) = (self.key(letter), self.element());
@@ -91,7 +91,7 @@ impl Driver<'_> {
                     self.slowly(|| transaction.merge(&keyspace, name, &element))?;
                     vec![Op::Append { key, element }]
                 }
-                // Reads the list, and writes a longer one.
+                // Reads the list and writes it with one more element.
                 false => {
                     let seen = self.slowly(|| transaction.get(&keyspace, name))?.map(Vec::from);
                     let mut list = seen.clone().unwrap_or_default();
@@ -101,7 +101,7 @@ impl Driver<'_> {
                         seen,
                         for_update: false,
                     };
-                    // It has been read even if it cannot be written.
+                    // The read is recorded even if the write fails.
                     session.ops.push(read);
                     let transaction = &mut session.transaction;
                     self.slowly(|| transaction.put(&keyspace, &key[1..], &list))?;
@@ -120,7 +120,7 @@ impl Driver<'_> {
                     vec![Op::DeleteRange { low, high }]
                 }
                 2 | 3 => {
-                    // What was there some time ago, or nothing.
+                    // Expects an earlier value, or no value.
                     let expected = self.random.bool().then(|| self.registers.get(name).unwrap());
                     let expected = expected.flatten().map(Vec::from);
                     let new = Some(&element[..]);

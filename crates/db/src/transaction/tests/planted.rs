@@ -1,15 +1,14 @@
-//! Mistakes are planted, one at a time: the checkers must find each of them.
+//! Tests that the checkers find each injected fault.
 
 use super::driver::{Plan, Trouble};
 use super::{driver, findings};
 use crate::fault::{self, Fault};
 use crate::transaction_options::{Concurrency, Isolation};
 
-/// How many histories are tried.
+/// Number of histories to try.
 const SEEDS: u64 = 400;
 
-/// Returns whether the checkers find a mistake in histories of a kind; or the store itself does, by
-/// a panic.
+/// Returns whether the checkers find a fault in histories of a kind, or the store panics.
 fn is_found(fault: Fault, isolation: Isolation, concurrency: Concurrency) -> bool {
     let troubles = Trouble::ALL.into_iter().cycle();
     (1..=SEEDS).zip(troubles).any(|(seed, trouble)| {

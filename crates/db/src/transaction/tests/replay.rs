@@ -1,23 +1,23 @@
-//! The checker that runs a history again, one transaction after the other in the order of their
-//! commits, on a plain map. Each must see what it saw.
+//! The checker that re-executes a history serially in commit order on a plain map and compares the
+//! results.
 //!
-//! A serializable transaction must see the state right before its commit. One that has written
-//! nothing, and one under snapshot isolation, must see the state of its begin. Under snapshot
-//! isolation no transaction between may have written to what this one has.
+//! A serializable transaction must see the state immediately before its commit. A read-only
+//! transaction, and one under snapshot isolation, must see the state at its beginning. Under
+//! snapshot isolation no concurrently committed transaction may have written to the same keys.
 
 use super::history::{Committed, History, Op, State};
 use crate::transaction_options::Isolation;
 
-/// Returns what is wrong.
+/// Returns the violations.
 pub(super) fn check(history: &History, isolation: Isolation) -> Vec<String> {
     let mut found = Vec::new();
-    // After each number of commits.
+    // States after each number of commits.
     let mut states = vec![State::new()];
     for (index, one) in history.committed.iter().enumerate() {
         assert_eq!(one.ended, index + 1, "commits are in order");
         let at = match isolation {
             Isolation::Serializable if one.writes() => vec![index],
-            // Under locks a reader may see what is newer than its begin.
+            // A locking reader may see commits after its beginning.
             Isolation::Serializable => (one.began..=index).collect(),
             Isolation::Snapshot => vec![one.began],
         };
@@ -42,7 +42,7 @@ pub(super) fn check(history: &History, isolation: Isolation) -> Vec<String> {
     found
 }
 
-/// Returns how a transaction would see a state otherwise than it has.
+/// Returns the first difference between the results of a transaction and a state.
 fn differs(one: &Committed, state: &State) -> Option<String> {
     let mut state = state.clone();
     for op in &one.ops {
@@ -79,8 +79,8 @@ fn differs(one: &Committed, state: &State) -> Option<String> {
     None
 }
 
-/// Returns the keys to which others have written between the begin and the commit of one that
-/// writes to them, too.
+/// Returns a key that the transaction and another one, committed between its beginning and its
+/// commit, have both written.
 fn overlap(one: &Committed, between: &[Committed]) -> Option<String> {
     let keys = |ops: &[Op]| {
         let mut keys = Vec::new();

@@ -1,9 +1,9 @@
-//! A device whose operations take long: others go on while one is under way.
+//! A device with slow operations, during which other work runs.
 //!
-//! What is slow runs on a thread of its own. Each time it is about to write data to the device, or
-//! to sync them, it stops, and its caller does something else. Walks stop between keys, too. Only
-//! one of the two threads runs at a time, and they take turns at points that the seed gives: so a
-//! seed gives the same history each time.
+//! The slow operation runs on a separate thread. Each time it is about to write data to the device
+//! or to sync it, it stops, and its caller runs other work. Iterators stop between keys, too. Only
+//! one of the two threads runs at a time, and they switch at points determined by the seed, so that
+//! each seed reproduces its history.
 
 use crate::fault;
 use alluvium_base::Purpose;
@@ -14,7 +14,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// What a thread that stops at the device tells its caller, and is told.
+/// Channels between a thread that stops at the device and its caller.
 struct Turn {
     stops: Sender<()>,
     goes_on: Receiver<()>,
@@ -24,18 +24,18 @@ thread_local! {
     static TURN: RefCell<Option<Turn>> = const { RefCell::new(None) };
 }
 
-/// Has the caller of [`slowly`] do something else, if this thread runs what is slow.
+/// Lets the caller of [`slowly`] run other work, if this thread runs the slow operation.
 pub(super) fn stop() {
     TURN.with_borrow(|turn| {
         let Some(turn) = turn else { return };
-        // A caller that panics is gone: then there is nothing to wait for.
+        // After a panic of the caller there is nothing to wait for.
         if turn.stops.send(()).is_ok() {
             _ = turn.goes_on.recv();
         }
     });
 }
 
-/// Does something that uses the device, and something else during each operation of the device.
+/// Runs an operation that uses the device, and other work during each device operation.
 pub(super) fn slowly<R: Send>(act: impl FnOnce() -> R + Send, mut meanwhile: impl FnMut()) -> R {
     let (stops, stopped) = channel();
     let (go_on, goes_on) = channel();
@@ -47,7 +47,7 @@ pub(super) fn slowly<R: Send>(act: impl FnOnce() -> R + Send, mut meanwhile: imp
             TURN.set(None);
             done
         });
-        // Dropped with this, so that the thread goes on if `meanwhile` panics.
+        // Dropped with this closure, so that the thread continues if `meanwhile` panics.
         let go_on = go_on;
         while stopped.recv().is_ok() {
             meanwhile();
@@ -59,7 +59,7 @@ pub(super) fn slowly<R: Send>(act: impl FnOnce() -> R + Send, mut meanwhile: imp
     })
 }
 
-/// A directory in memory whose operations are slow.
+/// An in-memory directory with slow operations.
 #[derive(Debug)]
 pub(super) struct SlowDirectory(pub(super) MemoryDirectory);
 
@@ -81,9 +81,8 @@ impl ForwardDevice for SlowFile {
         &*self.0
     }
 
-    /// Stops before any of the requests has taken effect. Who else wants a page that is being read
-    /// waits for its reader, and commits wait for what is written to the log: nothing could go on
-    /// if those stopped.
+    /// Stops before background writes take effect. Other requests must not stop: readers of a page
+    /// wait for a read of it, and commits wait for log writes, so nothing else could run.
     fn submit(&self, batch: Batch) -> Ticket {
         let requests = batch.into_requests();
         let is_background = |request: &Request| {

@@ -1,5 +1,5 @@
-//! Transactions of all mechanisms on several threads, with writes outside of any and a worker in
-//! the background. The order of commits is not known then: the checker of circles alone judges.
+//! Transactions of all kinds on several threads, with writes outside transactions and a background
+//! worker. The commit order is unknown, so only the cycle checker is used.
 
 use super::cycles;
 use super::driver::scale;
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 const THREADS: u64 = 4;
 const KEYS: u8 = 4;
 
-/// How many transactions a thread commits.
+/// Number of transactions that a thread commits.
 const EACH: usize = 150;
 
 struct World {
@@ -25,7 +25,7 @@ struct World {
     isolation: Isolation,
     elements: AtomicU32,
     names: AtomicUsize,
-    /// How many commits have returned.
+    /// Number of commits that have returned.
     returned: AtomicUsize,
     committed: Mutex<Vec<Committed>>,
 }
@@ -36,7 +36,7 @@ impl World {
         element.to_be_bytes().to_vec()
     }
 
-    /// Runs a transaction. Returns what it has done, or none if it is to be run again.
+    /// Runs a transaction. Returns its operations, or `None` if it must be retried.
     fn run(&self, random: &mut fastrand::Rng) -> Result<Option<Vec<Op>>> {
         let concurrency = match random.bool() {
             true => Concurrency::Optimistic,
@@ -103,7 +103,7 @@ impl World {
         Ok(vec![Op::Append { key, element }])
     }
 
-    /// What a thread does.
+    /// The work of a thread.
     fn work(&self, seed: u64) {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut done = 0;
@@ -182,9 +182,9 @@ fn threads_with_both_mechanisms_leave_histories_that_are_permitted() {
     }
 }
 
-/// Writers set two keys to the same value in a batch, while locking transactions come and go, and a
-/// thread has writes leave the locks alone whenever it can. Returns whether a transaction that had
-/// locked the first key ever saw another value of the second.
+/// Writers set two keys to the same value in a batch, during concurrent locking transactions, while
+/// a thread lets writes skip the locks whenever possible. Returns whether a transaction that had
+/// locked the first key ever saw a different value of the second.
 fn sees_half_of_a_batch(seed: u64, do_writers_ignore_locks: bool) -> bool {
     let db = Options::new().memory(16 << 20).workers(1).in_memory().unwrap();
     let pairs = db.keyspace("pairs").unwrap();
