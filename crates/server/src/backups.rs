@@ -1,7 +1,9 @@
-//! Backups that clients ask for by BGSAVE and SAVE: where they go, and how the last one went.
+//! Backups requested by clients with BGSAVE and SAVE: their directory and the outcome of the last
+//! one.
 //!
-//! A backup is made beside the older one, under another name, and takes its place once all of it
-//! was read and is whole: at every moment there is a whole one, if there ever was.
+//! A new backup is written under a temporary name next to the previous one, and replaces it only
+//! after it has been read back and verified. Once a first backup has succeeded, a complete backup
+//! exists at all times.
 
 use crate::error::Failure;
 use crate::shared::Shared;
@@ -13,31 +15,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// The backup in its directory.
+/// Name of the finished backup within the backup directory.
 pub(crate) const NAME: &str = "alluvium-backup";
-/// The same while it is being made.
+/// Name of a backup in progress.
 const NEW: &str = "alluvium-backup.new";
 
-/// How a backup ended.
+/// The result of a backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Outcome {
     Whole,
     Failed(String),
 }
 
-/// What is known of backups.
+/// The state of backups.
 #[derive(Debug, Default)]
 pub(crate) struct Backups {
     directory: RwLock<Option<PathBuf>>,
     is_running: AtomicBool,
     began: Mutex<Option<Instant>>,
     last: Mutex<Option<(Outcome, Duration)>>,
-    /// The last commit that the last whole one holds.
+    /// Commit number of the last complete backup.
     last_commit: AtomicU64,
     made: AtomicU64,
 }
 
-/// The right to make a backup, which one has at a time.
+/// The right to make a backup. At most one exists at a time.
 pub(crate) struct Turn {
     shared: Arc<Shared>,
     directory: PathBuf,
@@ -51,7 +53,7 @@ impl Drop for Turn {
 }
 
 impl Backups {
-    /// None yet; changes are counted from this commit on.
+    /// Starts without a backup. Changes are counted from `commit` on.
     pub(crate) fn since(commit: u64) -> Backups {
         Backups {
             last_commit: AtomicU64::new(commit),
@@ -59,15 +61,15 @@ impl Backups {
         }
     }
 
-    /// Returns where backups go.
+    /// Returns the backup directory.
     pub(crate) fn directory(&self) -> Option<PathBuf> {
         self.directory.read().clone()
     }
 
-    /// Has backups go into this directory from now on; an empty name means nowhere.
+    /// Sets the backup directory. An empty path disables backups.
     ///
     /// # Errors
-    /// Why it cannot be.
+    /// A message for the client if the directory cannot be used.
     pub(crate) fn set_directory(&self, path: &Path) -> Result<(), String> {
         if path.as_os_str().is_empty() {
             *self.directory.write() = None;
@@ -81,7 +83,7 @@ impl Backups {
         Ok(())
     }
 
-    /// Begins a backup, unless one is being made or there is no directory for it.
+    /// Begins a backup. Fails if one is in progress or no directory is configured.
     pub(crate) fn begin(shared: &Arc<Shared>) -> Result<Turn, Failure> {
         let directory = shared.backups.directory().ok_or(Failure::say(
             "ERR there is no directory for backups: name one with CONFIG SET dir PATH, or start the server with --backup-dir PATH. \
@@ -97,7 +99,7 @@ impl Backups {
         })
     }
 
-    /// Returns the lines of INFO.
+    /// Returns the fields that INFO reports about backups.
     pub(crate) fn lines(&self, sequence: u64) -> Vec<(&'static str, String)> {
         let seconds = |took: Option<Duration>| took.map_or(-1, |took| took.as_secs() as i64).to_string();
         let last = self.last.lock().clone();
@@ -159,7 +161,7 @@ impl Turn {
 
     fn make(&self) -> alluvium::Result<u64> {
         let (new, name) = (self.directory.join(NEW), self.directory.join(NAME));
-        // What an earlier life has left.
+        // Remove the remains of a backup that a previous run did not finish.
         remove_directory(&new)?;
         let made = self.shared.store.db.checkpoint_to(&new);
         let placed = made.and_then(|last_commit| {

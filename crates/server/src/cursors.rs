@@ -1,13 +1,15 @@
-//! Where walks over all keys continue: a cursor of SCAN is a number, its place is a key.
+//! Cursors of SCAN: maps the number that a client holds to the key where its walk continues.
 //!
-//! A place of few bytes stands in the number itself, and needs no memory. A longer place is
-//! remembered. Its number is a hash under a key that each start of the server draws: the same
-//! place has the same number, and a number of an earlier start is unknown rather than that of
-//! another place. All numbers are below 2^53, which clients may keep as floating-point numbers.
+//! A key of at most six bytes is encoded in the number itself and needs no memory. A longer key is
+//! remembered in a table. Its number is a hash with a key that is drawn at each start of the
+//! server: the same key always has the same number, and a number from an earlier start is unknown
+//! instead of naming another key. All numbers are below 2^53, so clients may store them as
+//! floating-point numbers.
 //!
-//! What is remembered is charged to the memory of clients, and bounded by a share of it. Beyond
-//! that, places that a client has continued from go first. Then the client that holds the most
-//! places loses its oldest one: a client that asks for many cursors ends its own walks.
+//! The table is charged to the memory of clients and limited to a share of it. When it exceeds the
+//! limit, entries that their clients have already continued from are evicted first. Then the client
+//! with the most entries loses its oldest one, so a client that opens many cursors ends only its
+//! own walks.
 
 use crate::net::Budget;
 use parking_lot::Mutex;
@@ -15,31 +17,31 @@ use std::collections::hash_map::{Entry, RandomState};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::BuildHasher;
 
-/// Bytes of a place that a number has space for, and the bits where it has their count.
+/// Longest key that is encoded in a number, in bytes, and the bit position of its length.
 const INLINE: usize = 6;
 const COUNT_SHIFT: u32 = 48;
 
-/// Numbers from here to twice this stand for places that are remembered.
+/// Numbers from this one up to twice this one refer to remembered keys.
 const REMEMBERED: u64 = 1 << 52;
 
-/// The part of the memory of clients that places may take.
+/// Divisor for the part of the clients' memory that remembered keys may use.
 const SHARE: usize = 16;
 
-/// What a place takes beside its bytes, and what it takes that a client holds it, about.
+/// Approximate overhead of a remembered key, and of one client's hold on it, in bytes.
 const PER_PLACE: usize = 160;
 const PER_HOLDING: usize = 120;
 
-/// Charges change by whole steps of this length.
+/// Granularity of charges to the budget, in bytes.
 const STEP: usize = 4 << 10;
 
-/// Holds the places of connections that were closed: their clients may come back.
+/// Pseudo-client that holds the cursors of closed connections: their clients may reconnect.
 const CLOSED: u64 = 0;
 
-/// Holds the places that their clients have continued from.
+/// Pseudo-client that holds the cursors that have been continued from.
 const USED: u64 = u64::MAX;
 
-/// Which numbers stand for which places. A number stands for the same place as long as it is known,
-/// so that a client may ask twice, from any connection.
+/// The table of cursors. A number refers to the same key for as long as it is known, so a client
+/// may retry a request, from any connection.
 #[derive(Debug, Default)]
 pub(crate) struct Cursors {
     state: Mutex<State>,
@@ -50,7 +52,7 @@ pub(crate) struct Cursors {
 struct Place {
     database: u8,
     key: Box<[u8]>,
-    /// The clients that hold it, and their stamps.
+    /// The clients that hold the cursor, with the stamps of their holds.
     holders: Vec<(u64, u64)>,
 }
 
@@ -63,23 +65,23 @@ impl Place {
 #[derive(Debug, Default)]
 struct State {
     places: HashMap<u64, Place>,
-    /// The numbers that each client holds, the oldest first.
+    /// For each client the numbers that it holds, by stamp, oldest first.
     held: BTreeMap<u64, BTreeMap<u64, u64>>,
-    /// How many each holds.
+    /// Number of cursors held by each client, smallest first.
     counts: BTreeSet<(usize, u64)>,
     last_stamp: u64,
     bytes: usize,
     charged: usize,
 }
 
-/// How many cursors are remembered, and what they take.
+/// Number of remembered cursors and their memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CursorFigures {
     pub(crate) count: usize,
     pub(crate) bytes: usize,
 }
 
-/// Returns the number that has a place in itself.
+/// Encodes a short key in a number.
 fn inline(key: &[u8]) -> Option<u64> {
     if key.len() > INLINE {
         return None;
@@ -91,17 +93,17 @@ fn inline(key: &[u8]) -> Option<u64> {
     Some(number)
 }
 
-/// Returns the place that stands in a number.
+/// Decodes the key from a number that contains one.
 fn place_in(number: u64) -> Option<Vec<u8>> {
     let count = usize::try_from(number >> COUNT_SHIFT).ok()?.checked_sub(1)?;
     let byte = |index: usize| (number >> (8 * (INLINE - 1 - index))) as u8;
     let key: Vec<u8> = (0..count.min(INLINE)).map(byte).collect();
-    // Bits beyond its own are of no place.
+    // Reject numbers with bits set beyond the key.
     (key.len() == count && inline(&key) == Some(number)).then_some(key)
 }
 
 impl Cursors {
-    /// Returns a number for the walk of a database that continues at a key.
+    /// Returns the cursor for a walk of `database` that continues at `key`.
     pub(crate) fn keep(&self, client: u64, database: u8, key: &[u8], budget: &Budget) -> u64 {
         if let Some(number) = inline(key) {
             return number;
@@ -122,7 +124,7 @@ impl Cursors {
                 Entry::Occupied(place) if place.get().database == database && *place.get().key == *key => {
                     break;
                 }
-                // Two places have one hash.
+                // Two keys have the same hash.
                 Entry::Occupied(_) => number = REMEMBERED | (number.wrapping_add(1) % REMEMBERED),
             }
         }
@@ -133,7 +135,7 @@ impl Cursors {
         number
     }
 
-    /// Returns where a walk continues. A client that holds the place has now used it.
+    /// Returns where a walk continues, and marks the cursor as used if this client holds it.
     pub(crate) fn place(&self, client: u64, database: u8, number: u64) -> Option<Vec<u8>> {
         if number < REMEMBERED {
             return place_in(number);
@@ -151,7 +153,7 @@ impl Cursors {
         Some(key)
     }
 
-    /// The connection of a client was closed.
+    /// Moves the cursors of a closed connection to [`CLOSED`].
     pub(crate) fn close(&self, client: u64, budget: &Budget) {
         let mut state = self.state.lock();
         let numbers: Vec<u64> = match state.held.get(&client) {
@@ -166,7 +168,7 @@ impl Cursors {
         state.charge(budget);
     }
 
-    /// Returns how many are remembered.
+    /// Returns the number of remembered cursors and their memory.
     pub(crate) fn figures(&self) -> CursorFigures {
         let state = self.state.lock();
         CursorFigures {
@@ -177,7 +179,7 @@ impl Cursors {
 }
 
 impl State {
-    /// A client holds a place that is known and that it does not hold.
+    /// Adds a client to the holders of a known cursor that it does not hold yet.
     fn hold(&mut self, client: u64, number: u64) {
         self.last_stamp += 1;
         let stamp = self.last_stamp;
@@ -190,7 +192,7 @@ impl State {
         self.bytes += PER_HOLDING;
     }
 
-    /// A client does not hold a place any more. The place stays, with or without others that do.
+    /// Removes a client from the holders of a cursor. The cursor stays in the table.
     fn release(&mut self, client: u64, number: u64) -> bool {
         let place = self.places.get_mut(&number).expect("the place is known");
         let Some(at) = place.holders.iter().position(|(holder, _)| *holder == client) else {
@@ -209,7 +211,7 @@ impl State {
         true
     }
 
-    /// Forgets places until no more than `most` bytes are taken; not the one of a number.
+    /// Evicts cursors until at most `most` bytes are used. Never evicts `kept`.
     fn shrink(&mut self, most: usize, kept: u64) {
         while self.bytes > most {
             let of = |client| {
@@ -232,7 +234,7 @@ impl State {
         }
     }
 
-    /// Charges what is taken now.
+    /// Adjusts the charge to the current use.
     fn charge(&mut self, budget: &Budget) {
         let charge = self.bytes / STEP * STEP;
         if charge > self.charged {
@@ -250,7 +252,7 @@ mod tests {
 
     const LIMIT: usize = 16 << 20;
 
-    /// Bytes that all places may take.
+    /// Memory limit of the table in bytes.
     const MOST: usize = LIMIT / SHARE;
 
     fn key(index: usize, len: usize) -> Vec<u8> {
@@ -272,11 +274,11 @@ mod tests {
         ] {
             let number = cursors.keep(1, 0, key, &budget);
             assert!(number != 0 && number < REMEMBERED);
-            // Another start of the server knows them.
+            // Cursors of short keys survive a restart of the server.
             assert_eq!(Cursors::default().place(2, 3, number).as_deref(), Some(key));
         }
         assert_eq!(cursors.figures(), CursorFigures::default());
-        // Of numbers that no place has, none stands for one.
+        // Numbers that encode no key are refused.
         for number in [1, 12345, 1 << COUNT_SHIFT | 1, 8 << COUNT_SHIFT, REMEMBERED - 1] {
             assert_eq!(cursors.place(1, 0, number), None);
         }
@@ -307,7 +309,7 @@ mod tests {
         let slow: Vec<u64> = (1..=100)
             .map(|client| cursors.keep(client, 0, &key(client as usize, 300), &budget))
             .collect();
-        // It holds the place of a slow client, too, and has continued from some of its own.
+        // This client also holds a cursor of a slow client, and has continued from some of its own.
         cursors.keep(200, 0, &key(7, 300), &budget);
         let mut last = 0;
         for index in 1000..20_000 {
@@ -332,7 +334,7 @@ mod tests {
         let first = cursors.keep(1, 0, &key(1, 1000), &budget);
         cursors.close(1, &budget);
         assert_eq!(cursors.place(2, 0, first), Some(key(1, 1000)));
-        // Client 3 continues from each place that it gets; 4 holds two that it has not used.
+        // Client 3 continues from each of its cursors; client 4 holds two unused ones.
         let held = [2, 3].map(|index| cursors.keep(4, 0, &key(index, 1000), &budget));
         for index in 100..10_000 {
             let number = cursors.keep(3, 0, &key(index, 1000), &budget);

@@ -1,4 +1,4 @@
-//! What can go wrong: for who starts a server, and for who sends it commands.
+//! Errors of starting a server, and errors of commands.
 
 use crate::model::format::Damaged;
 use alluvium::ErrorKind;
@@ -15,7 +15,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The store says so.
+    /// The store reported an error.
     #[error(transparent)]
     Store(#[from] alluvium::Error),
     /// A later version of the server has written to the store.
@@ -24,46 +24,46 @@ pub enum Error {
          version of alluvium for it"
     )]
     Newer {
-        /// The version of the bytes.
+        /// The format version of the store.
         version: u64,
-        /// The latest version that is known here.
+        /// The latest format version that this program supports.
         known: u64,
     },
-    /// Keys are to be hashed, and the store keeps them in order.
+    /// Hashed keys were requested, but the keyspace is ordered.
     #[error(
         "the store keeps the keys of the keyspace {keyspace:?} in order, and they cannot be hashed afterwards: serve it \
          without asking for hashed keys, or serve an empty store and copy the keys into it"
     )]
     InOrder {
-        /// Where the keys are.
+        /// The ordered keyspace.
         keyspace: &'static str,
     },
-    /// Keys are to be hashed, and a named snapshot may hold keys in order.
+    /// Hashed keys were requested, but a named snapshot may contain ordered keys.
     #[error(
         "the store has the named snapshot {name:?}, whose keys are in order and could not be read any more: \
          remove it, or serve the store without asking for hashed keys"
     )]
     SnapshotInOrder {
-        /// The snapshot.
+        /// The name of the snapshot.
         name: String,
     },
-    /// The address cannot be listened at.
+    /// Listening at a TCP address failed.
     #[error("cannot listen at {address}: {cause}")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The error of the operating system.
         cause: std::io::Error,
     },
-    /// A socket of the file system cannot be listened at.
+    /// Listening at a Unix domain socket failed.
     #[error("cannot listen at the socket {}: {cause}", path.display())]
     Socket {
-        /// Its path.
+        /// The path of the socket.
         path: PathBuf,
-        /// What is in the way.
+        /// The error of the operating system.
         cause: std::io::Error,
     },
-    /// Others than this machine could connect, and nothing would keep them from reading everything.
+    /// The address is reachable from other machines without any authentication.
     #[error(
         "{address} can be reached from other machines, and nothing keeps them out: set a password, or TLS with a \
          certificate authority for clients (TLS alone encrypts, and lets every client in), or allow it as unprotected"
@@ -72,46 +72,46 @@ pub enum Error {
         /// The address.
         address: SocketAddr,
     },
-    /// The file of users is of no use.
+    /// The file of users is invalid.
     #[error("the users: {why}")]
     Users {
-        /// What is wrong with it, and where.
+        /// The fault and its position in the file.
         why: String,
     },
-    /// Backups cannot go into the directory for them.
+    /// The backup directory cannot be used.
     #[error("the directory for backups: {why}")]
     BackupDirectory {
-        /// What is in the way.
+        /// The reason.
         why: String,
     },
-    /// A cache cannot be had.
+    /// The cache could not be created.
     #[error("the cache: {why}")]
     Cache {
-        /// What is in the way.
+        /// The reason.
         why: String,
     },
-    /// The certificate or its key is of no use.
+    /// The TLS certificate or its private key is invalid.
     #[error("TLS: {why}")]
     Tls {
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
-    /// The system has no threads or file descriptors left.
+    /// The operating system has no threads or file descriptors left.
     #[error("the system refuses what a server needs: {0}")]
     System(#[from] std::io::Error),
 }
 
-/// A command failed.
+/// The error of a failed command.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The client is told so; nothing was changed.
+    /// The command was rejected with this error reply. It changed nothing.
     Refused(Cow<'static, str>),
-    /// It needs more memory than all clients together have left; nothing was changed.
+    /// The command needs more memory than the clients' budget has left. It changed nothing.
     NoRoom {
-        /// What it needs.
+        /// Requested memory in bytes.
         bytes: usize,
     },
-    /// The store failed; nothing of the batch was changed.
+    /// The store failed. No change of the batch was applied.
     Store(alluvium::Error),
 }
 
@@ -124,8 +124,8 @@ impl Failure {
     pub(crate) const NOT_FLOAT: Failure = Failure::say("ERR value is not a valid float");
     pub(crate) const NO_SUCH_KEY: Failure = Failure::say("ERR no such key");
 
-    /// Whether it may concern some keys and not others: what was read of them is damaged, or lies
-    /// on a device that fails.
+    /// Returns whether the failure may be limited to some keys, because their records are damaged
+    /// or their device fails.
     pub(crate) fn may_spare_others(&self) -> bool {
         let Failure::Store(error) = self else {
             return false;
@@ -133,7 +133,7 @@ impl Failure {
         matches!(error.kind(), ErrorKind::Io | ErrorKind::Corrupt)
     }
 
-    /// An error that is always the same.
+    /// Returns a rejection with a constant error reply.
     pub(crate) const fn say(text: &'static str) -> Failure {
         Failure::Refused(Cow::Borrowed(text))
     }

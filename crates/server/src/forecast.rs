@@ -1,5 +1,5 @@
-//! What the store should cost beside what it does: kept for a while, for it takes the models some
-//! time.
+//! Predictions of the cost models for the store's current workload, cached because the models need
+//! time to compute them.
 
 use alluvium::{Comparison, Forecast};
 use parking_lot::Mutex;
@@ -7,23 +7,23 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// For how long an answer is given again: a scrape of metrics, or a page that is looked at, costs
-/// the models' time once in this while.
+/// Lifetime of a cached forecast. Frequent scrapes of the metrics and open web pages run the models
+/// at most once in this time.
 const KEPT: Duration = Duration::from_secs(30);
 
-/// The last answer, and when it was computed.
+/// The last forecast and the time of its computation.
 #[derive(Debug, Default)]
 pub(crate) struct Forecasts(Mutex<Option<(Instant, Arc<Forecast>)>>);
 
 impl Forecasts {
-    /// Returns the last answer, or a new one if that is old. None if the store has none, which
-    /// costs nothing to find out.
+    /// Returns the cached forecast, or computes a new one if it is too old. Returns `None` if the
+    /// store has no forecast; checking for that is cheap.
     pub(crate) fn of(&self, db: &alluvium::Db) -> Option<Arc<Forecast>> {
         let mut kept = self.0.lock();
         match &*kept {
             Some((at, answer)) if at.elapsed() < KEPT => Some(Arc::clone(answer)),
             _ => {
-                // A store that cannot tell, because it is closed, tells readers so.
+                // A closed store cannot compute a forecast; it reports the error to its readers.
                 let answer = db.forecast().ok().flatten().map(Arc::new)?;
                 *kept = Some((Instant::now(), Arc::clone(&answer)));
                 Some(answer)

@@ -1,10 +1,10 @@
-//! Patterns of names: `*`, `?`, `[a-z]`, `[^a]`, and `\` before a sign that means itself.
+//! Patterns of names: `*`, `?`, `[a-z]`, `[^a]`, and `\` before a literal character.
 
-/// Returns whether all of `text` fits a pattern, as Redis has it.
+/// Returns whether all of `text` matches a pattern, by the rules of Redis.
 #[must_use]
 pub(crate) fn fits(pattern: &[u8], text: &[u8]) -> bool {
-    // Where to go on when the last star takes one byte more: that is enough, an earlier star can
-    // take no more than it has.
+    // Where to continue after the last star matches one byte more. Backtracking to the last star is
+    // sufficient: letting an earlier star match more cannot help.
     let mut retry: Option<(usize, usize)> = None;
     let (mut p, mut t) = (0, 0);
     loop {
@@ -33,7 +33,7 @@ pub(crate) fn fits(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// Returns where the pattern goes on if what stands at `p` fits a byte.
+/// Returns the position in the pattern after the element at `p` if that element matches `byte`.
 fn one(pattern: &[u8], p: usize, byte: u8) -> Option<usize> {
     match pattern[p] {
         b'?' => Some(p + 1),
@@ -43,7 +43,7 @@ fn one(pattern: &[u8], p: usize, byte: u8) -> Option<usize> {
     }
 }
 
-/// The same within brackets. A bracket that does not end, ends with the pattern.
+/// Matches a class in brackets. A missing closing bracket is implied at the end of the pattern.
 fn class(pattern: &[u8], mut p: usize, byte: u8) -> Option<usize> {
     let is_negated = pattern.get(p) == Some(&b'^');
     if is_negated {
@@ -74,7 +74,7 @@ fn class(pattern: &[u8], mut p: usize, byte: u8) -> Option<usize> {
     (is_in != is_negated).then_some(p)
 }
 
-/// Returns the bytes that everything begins with that fits.
+/// Returns the literal prefix that every matching text begins with.
 #[must_use]
 pub(crate) fn literal_prefix(pattern: &[u8]) -> &[u8] {
     let end = pattern.iter().position(|byte| b"*?[\\".contains(byte));

@@ -1,6 +1,6 @@
-//! A verdict: whether the server is well, what is wrong, and what to do.
+//! Health checks: whether the server is healthy, what is wrong, and what to do.
 //!
-//! [`verdict`] is a pure function of [`Vitals`]; the rest reads them.
+//! [`verdict`] is a pure function of [`Vitals`]. The rest of the module collects them.
 
 use crate::process;
 use crate::sampler::Pressure;
@@ -8,14 +8,14 @@ use crate::shared::Shared;
 use std::fmt::Write;
 use std::sync::atomic::Ordering;
 
-/// How well something is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
-    /// Nothing needs to be done.
+    /// No action is needed.
     Good,
-    /// Something should be done soon.
+    /// Action is needed soon.
     Warning,
-    /// Something must be done now.
+    /// Action is needed now.
     Bad,
 }
 
@@ -29,7 +29,7 @@ impl Level {
     }
 }
 
-/// What is wrong, and what to do about it.
+/// A problem and the advice for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     pub(crate) level: Level,
@@ -37,7 +37,7 @@ pub(crate) struct Finding {
     pub(crate) advice: &'static str,
 }
 
-/// What a verdict depends on.
+/// The inputs of a verdict.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Vitals {
     pub(crate) disk_free_bytes: Option<u64>,
@@ -81,19 +81,19 @@ impl Vitals {
     }
 }
 
-/// Below this number of bytes a disk is nearly full, however large it is.
+/// Free space below which a disk counts as nearly full, whatever its size.
 const LITTLE_ROOM: u64 = 1 << 30;
 const NO_ROOM: u64 = 128 << 20;
 
-/// Resident memory may exceed the budget by this: the program itself, and what the allocator has
-/// not given back.
+/// Allowance for resident memory above the budget: the program itself, and freed memory that the
+/// allocator has not returned.
 const BESIDE_BUDGET: u64 = 64 << 20;
 
 fn mib(bytes: u64) -> u64 {
     bytes >> 20
 }
 
-/// Returns what is wrong, the worst first; nothing if all is well.
+/// Returns the problems found, the most severe first. The list is empty if all is well.
 pub(crate) fn verdict(vitals: &Vitals) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut say = |level, what: String, advice| findings.push(Finding { level, what, advice });
@@ -223,13 +223,13 @@ fn of_memory_use(vitals: &Vitals, say: &mut impl FnMut(Level, String, &'static s
     }
 }
 
-/// Returns how bad the worst of the findings is.
+/// Returns the highest severity among the findings.
 pub(crate) fn worst(findings: &[Finding]) -> Level {
     let worst = findings.iter().map(|finding| finding.level).max();
     worst.unwrap_or(Level::Good)
 }
 
-/// Returns the verdict in a sentence.
+/// Returns the verdict as one sentence.
 pub(crate) fn summary(findings: &[Finding]) -> &'static str {
     match worst(findings) {
         Level::Good => "All is well.",
@@ -238,7 +238,7 @@ pub(crate) fn summary(findings: &[Finding]) -> &'static str {
     }
 }
 
-/// Returns the verdict as text: a line that sums it up, and one for each finding.
+/// Returns the verdict as text: a line with the summary, then one line for each finding.
 pub(crate) fn in_words(findings: &[Finding]) -> String {
     let mut text = format!("{}\n", summary(findings));
     for finding in findings {
@@ -253,7 +253,7 @@ pub(crate) fn in_words(findings: &[Finding]) -> String {
     text
 }
 
-/// Returns what is wrong with the use of memory, in words.
+/// Returns the findings about memory use as text.
 pub(crate) fn of_memory(shared: &Shared) -> String {
     let vitals = Vitals::of(shared);
     let mut findings = Vec::new();

@@ -1,21 +1,21 @@
-//! LATENCY: when commands took longer than a threshold, by kinds of events.
+//! LATENCY: records events that took longer than a threshold, by kind of event.
 
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Samples that are kept of an event, as Redis keeps them.
+/// Samples retained for each event, as in Redis.
 const KEPT: usize = 160;
 
-/// What took long, at one time.
+/// One slow occurrence of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sample {
     pub(crate) at_s: u64,
     pub(crate) took_ms: u64,
 }
 
-/// What is known of an event.
+/// The history of an event.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Event {
     pub(crate) samples: VecDeque<Sample>,
@@ -25,21 +25,21 @@ pub(crate) struct Event {
 /// Events by name.
 #[derive(Debug, Default)]
 pub(crate) struct Latencies {
-    /// From how many milliseconds on something is noted; 0 means never.
+    /// Threshold in milliseconds; 0 disables recording.
     pub(crate) threshold_ms: AtomicU64,
     events: Mutex<BTreeMap<&'static str, Event>>,
 }
 
 impl Latencies {
-    /// Whether an event that took so long may have to be noted: most of the time none is.
+    /// Returns whether an event of this duration may have to be recorded. Usually it need not be.
     #[inline]
     pub(crate) fn may_note(&self, took: Duration) -> bool {
         let threshold = self.threshold_ms.load(Ordering::Relaxed);
         threshold != 0 && took >= Duration::from_millis(threshold)
     }
 
-    /// Notes an event if it took as long as the threshold says. Of several in one second the
-    /// longest is kept.
+    /// Records an event that reached the threshold. Of several in one second, only the longest is
+    /// kept.
     pub(crate) fn note(&self, name: &'static str, at_s: impl FnOnce() -> u64, took: Duration) {
         if !self.may_note(took) {
             return;
@@ -66,7 +66,7 @@ impl Latencies {
             .collect()
     }
 
-    /// Forgets an event, whatever the spelling of its name. Returns whether there was one.
+    /// Deletes the history of an event, ignoring case. Returns whether it existed.
     pub(crate) fn reset(&self, name: &[u8]) -> bool {
         let mut events = self.events.lock();
         let before = events.len();
@@ -74,7 +74,7 @@ impl Latencies {
         events.len() < before
     }
 
-    /// Forgets all events. Returns how many there were.
+    /// Deletes all events and returns their number.
     pub(crate) fn reset_all(&self) -> usize {
         let mut events = self.events.lock();
         let count = events.len();

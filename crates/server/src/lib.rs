@@ -1,24 +1,24 @@
 //! A durable server over the crate `alluvium` that speaks the protocols of Redis and memcached.
 //!
-//! *Knows*: sockets and threads, both protocols, what their commands mean, how their types lie in
-//! ordered keys.
+//! *Knows*: sockets and threads, both protocols, the semantics of their commands, the encoding of
+//! their data types in ordered keys.
 //!
-//! *Does not know*: how keys and values are kept; that is the crate `alluvium`'s. Files but those
-//! of backups, command lines, signals.
+//! *Does not know*: how the crate `alluvium` stores keys and values; that is left to the crate.
+//! Files other than those of backups, command lines, signals.
 //!
-//! *Read in this order*: `server.rs` ([`Server`]) and `options.rs`; `access/` (who may do what);
-//! then bytes, requests, commands, keys, from outside in: `net/` (sockets and threads), `resp/`
-//! (the codec), `redis/` (the commands) with `redis/session.rs` first, `store/` (what they read and
-//! write through), `model/` (how types lie in keys); `memcached/`; `cached/` (a server without a
-//! store); `datagram/`; `web/` (a page and answers for
-//! programs, which only read); `control/` (management while it runs);
-//! `forecast.rs` (what the store should cost), `paged.rs` (how pages are used).
+//! *Read in this order*: `server.rs` ([`Server`]) and `options.rs`; `access/` (authentication and
+//! permissions);
+//! then from the outside in, from bytes to keys: `net/` (sockets and threads), `resp/` (the codec),
+//! `redis/` (the commands), `redis/session.rs` first, `store/` (the access of commands to the
+//! store), `model/` (the encoding of data types in keys); `memcached/`; `cached/` (a server without
+//! a store); `datagram/`; `web/` (a read-only page and its JSON answers); `control/` (management of
+//! a running server); `forecast.rs` (predicted costs of the store), `paged.rs` (use of pages).
 //!
-//! Invariants of each folder are in its header; those of all:
+//! The header of each folder lists its invariants. The invariants of the whole crate are:
 //!
-//! - **S9** Replies of a connection come in the order of its requests, one for each, whatever is
-//!   executed together.
-//! - **S10** No bytes from a socket make the server panic, or take more memory than its limits say.
+//! - **S9** A connection receives exactly one reply for each request, in the order of the requests,
+//!   even if requests are executed as one batch.
+//! - **S10** No bytes from a socket make the server panic or use more memory than its limits allow.
 
 mod access;
 mod backups;

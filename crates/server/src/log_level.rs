@@ -1,10 +1,10 @@
-//! How much a server says of itself, which may change while it runs.
+//! The log level of a server, which can change at run time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use tracing::Level;
 
-/// The names of Redis, each with the least important events that it lets through.
+/// The level names of Redis, each with the least severe event level that it admits.
 const NAMES: [(&str, Level); 4] = [
     ("debug", Level::TRACE),
     ("verbose", Level::DEBUG),
@@ -12,8 +12,8 @@ const NAMES: [(&str, Level); 4] = [
     ("warning", Level::WARN),
 ];
 
-/// A level of the log that the printer of events asks, and that `CONFIG SET loglevel` changes.
-/// Clones share it.
+/// A log level that clones share. The log printer consults it, and `CONFIG SET loglevel` changes
+/// it.
 ///
 /// ```
 /// use alluvium_server::LogLevel;
@@ -24,7 +24,7 @@ const NAMES: [(&str, Level); 4] = [
 pub struct LogLevel(Arc<AtomicU8>);
 
 impl LogLevel {
-    /// Returns one that lets warnings and errors through.
+    /// Returns a level that admits warnings and errors.
     #[must_use]
     pub fn warning() -> LogLevel {
         LogLevel(Arc::new(AtomicU8::new(3)))
@@ -40,12 +40,12 @@ impl LogLevel {
         level <= NAMES[self.index()].1
     }
 
-    /// Its name in Redis.
+    /// Returns the name of the level in Redis.
     pub(crate) fn name(&self) -> &'static str {
         NAMES[self.index()].0
     }
 
-    /// Changes it to the level of a name; whether there is one.
+    /// Sets the level by its name in Redis. Returns whether the name is known.
     pub(crate) fn set(&self, name: &[u8]) -> bool {
         let found = (0..)
             .zip(NAMES)

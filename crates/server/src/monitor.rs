@@ -1,14 +1,14 @@
-//! MONITOR: connections that are shown every command, within a bound of memory.
+//! MONITOR: streams every command to subscribed connections, within a memory limit.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Waker;
 
-/// A connection that has not taken this number of bytes of what it is shown is ended.
+/// Largest backlog of unsent bytes. A connection that exceeds it is closed.
 const MOST_BYTES: usize = 1 << 20;
 
-/// What one connection is to be shown.
+/// The backlog of one monitoring connection.
 #[derive(Debug, Default)]
 pub(crate) struct Feed {
     lines: Mutex<Vec<u8>>,
@@ -17,23 +17,23 @@ pub(crate) struct Feed {
 }
 
 impl Feed {
-    /// Sets who is told that there is something to show.
+    /// Sets the waker to call when new output is available.
     pub(crate) fn is_woken_by(&self, waker: &Waker) {
         *self.waker.lock() = Some(waker.clone());
     }
 
-    /// Returns the bytes that it holds.
+    /// Returns the memory of the backlog in bytes.
     pub(crate) fn held(&self) -> usize {
         self.lines.lock().capacity()
     }
 
-    /// Whether the connection was too slow and must end.
+    /// Returns whether the connection exceeded the limit and must be closed.
     pub(crate) fn is_overrun(&self) -> bool {
         self.is_overrun.load(Ordering::Acquire)
     }
 
-    /// Moves what is to be shown behind `output`; false if the connection was too slow and must
-    /// end.
+    /// Appends the backlog to `output`. Returns false if the connection exceeded the limit and must
+    /// be closed.
     pub(crate) fn take(&self, output: &mut Vec<u8>) -> bool {
         let lines = std::mem::take(&mut *self.lines.lock());
         output.extend_from_slice(&lines);
@@ -56,7 +56,7 @@ impl Feed {
     }
 }
 
-/// All connections that are shown commands.
+/// All monitoring connections.
 #[derive(Debug, Default)]
 pub(crate) struct Monitors {
     count: AtomicUsize,
@@ -64,7 +64,7 @@ pub(crate) struct Monitors {
 }
 
 impl Monitors {
-    /// Whether any connection is shown commands.
+    /// Returns whether any connection is monitoring.
     pub(crate) fn are_there(&self) -> bool {
         self.count.load(Ordering::Relaxed) > 0
     }
@@ -88,7 +88,7 @@ impl Monitors {
     }
 }
 
-/// Returns a command as MONITOR shows it: `+time [database address] "word" …`.
+/// Formats a command as MONITOR prints it: `+time [database address] "word" …`.
 pub(crate) fn line<'a>(
     now_us: u64,
     database: u8,

@@ -1,4 +1,4 @@
-//! How a server is started: every default is right for programs on the same machine.
+//! Options for starting a server. The defaults suit clients on the same machine.
 
 use crate::LogLevel;
 use crate::access::{Clock, UserFile};
@@ -9,36 +9,37 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Who may connect when neither a password nor certificates of clients are asked for.
+/// Who may connect when neither a password nor client certificates are required.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Exposure {
-    /// This machine alone: a server that others could reach does not start.
+    /// Only this machine. A server with an address that other machines can reach refuses to start.
     #[default]
     Protected,
-    /// Every client that can reach it: for a network that keeps others out.
+    /// Every client that can reach the server, for networks that are protected by other means.
     Unprotected,
 }
 
-/// How the keys of clients are kept.
+/// The layout of the clients' keys in the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeyLayout {
-    /// As the store has them; in a new store, in order.
+    /// The layout of the store. A new store is ordered.
     #[default]
     AsStored,
-    /// Hashed: a key is found with one read and less than a byte of memory, and keys have no order.
-    /// Elements of collections stay in order. A store that has keys in order is refused.
+    /// Hashed: a lookup needs one read and less than one byte of memory per key, but keys have no
+    /// order. Elements of collections stay ordered. A store with ordered keys is refused.
     Hashed,
 }
 
-/// What keeps others from reading along.
+/// Encryption of connections with TLS.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Tls {
-    /// The certificate and those that it rests on, as PEM.
+    /// The certificate chain of the server, as PEM.
     pub certificate: Vec<u8>,
-    /// Its private key, as PEM.
+    /// The private key of the certificate, as PEM.
     pub key: Vec<u8>,
-    /// Certificates, as PEM: clients must show a certificate signed by one of these. Without
-    /// it every client may encrypt, so that encryption does not keep clients out.
+    /// Certificate authorities for clients, as PEM: a client must present a certificate signed by
+    /// one of them. If absent, any client may connect encrypted, so TLS alone does not authenticate
+    /// clients.
     pub client_authority: Option<Vec<u8>>,
 }
 
@@ -48,23 +49,24 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// What clients may ask for at most.
+/// Limits on the resources that clients may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at once.
+    /// Concurrent connections.
     pub connections: usize,
-    /// Bytes of one request.
+    /// Size of a request in bytes.
     pub request: usize,
     /// Arguments of one request.
     pub arguments: usize,
-    /// Commands of one connection that are executed as one batch. More are sent on behind them.
+    /// Commands of one connection that are executed as one batch. Further commands follow in the
+    /// next batch.
     pub batch: usize,
-    /// Bytes of replies that a connection has not taken.
+    /// Bytes of replies that a connection has not read yet.
     pub output: usize,
-    /// Bytes of commands between MULTI and EXEC.
+    /// Bytes of commands queued between MULTI and EXEC.
     pub transaction: usize,
-    /// Bytes that all connections hold together: requests, replies, commands between MULTI and
-    /// EXEC. They count within the memory of the store. A quarter of it, if absent.
+    /// Bytes held by all connections together: requests, replies, commands queued between MULTI and
+    /// EXEC. They count towards the memory of the store. Defaults to a quarter of it.
     pub memory: Option<usize>,
 }
 
@@ -83,7 +85,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// What the parser of the Redis protocol refuses.
+    /// Returns the limits for the parser of the Redis protocol.
     pub(crate) fn of_requests(&self) -> resp::Limits {
         resp::Limits {
             bytes: self.request,
@@ -94,7 +96,7 @@ impl Limits {
     }
 }
 
-/// How a server is started.
+/// Options for starting a server.
 ///
 /// ```
 /// use alluvium_server::ServerOptions;
@@ -105,55 +107,54 @@ impl Limits {
 /// ```
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Where the Redis protocol is spoken, if it is; port 0 means any that is free.
+    /// Address of the Redis protocol, if served. Port 0 picks a free port.
     pub redis: Option<SocketAddr>,
-    /// Where the memcached protocol is spoken, if it is.
+    /// Address of the memcached protocol, if served.
     pub memcached: Option<SocketAddr>,
-    /// A socket of the file system where the Redis protocol is spoken as well, without TLS. The
-    /// file is made when the server starts and removed when it ends.
+    /// Path of a Unix domain socket that also serves the Redis protocol, without TLS. The server
+    /// creates the file when it starts and removes it when it stops.
     pub redis_socket: Option<PathBuf>,
-    /// The same for the memcached protocol.
+    /// Path of a Unix domain socket for the memcached protocol, as `redis_socket`.
     pub memcached_socket: Option<PathBuf>,
-    /// Who may connect to these sockets, as the mode of their files.
+    /// File mode of these sockets, which controls who may connect.
     pub socket_mode: u32,
-    /// Where the web page is served, if it is.
+    /// Address of the web page, if served.
     pub web: Option<SocketAddr>,
-    /// Names by which browsers may ask for the page, besides IP addresses and localhost.
+    /// Host names that browsers may use for the page, besides IP addresses and localhost.
     pub web_names: Vec<String>,
-    /// How keys are kept in the store.
+    /// The layout of keys in the store.
     pub keys: KeyLayout,
-    /// How many loops serve connections: one for each processor but a quarter of them, if absent.
+    /// Number of event loops. Defaults to the number of processors less a quarter of them.
     pub loops: Option<usize>,
-    /// What Redis clients must say to AUTH, and memcached clients as `set` of `default PASSWORD`,
-    /// if anything.
+    /// The password, if one is required. Redis clients send it with AUTH, memcached clients as a
+    /// `set` of `default PASSWORD`.
     pub password: Option<String>,
-    /// More users than `default`, and what each of them may do; or another password and other rules
+    /// Further users and their permissions. The file may also set another password and other rules
     /// for `default`.
     pub users: Option<Arc<dyn UserFile>>,
-    /// The time that clients who give wrong passwords wait by: the system's, if absent.
+    /// The clock that delays clients after wrong passwords. Defaults to the system's clock.
     pub clock: Option<Arc<dyn Clock>>,
-    /// Encryption of all connections, if any.
+    /// TLS for all TCP connections, if any.
     pub tls: Option<Tls>,
-    /// Who may connect when neither is set.
+    /// Who may connect when neither a password nor client certificates are required.
     pub exposure: Exposure,
-    /// What clients may ask for at most.
+    /// Limits on the resources that clients may use.
     pub limits: Limits,
-    /// The directory that BGSAVE and SAVE put a backup into, absolute; they are refused without
-    /// one. `CONFIG SET dir` changes it.
+    /// Absolute path of the directory for the backups of BGSAVE and SAVE. Without it both commands
+    /// are refused. `CONFIG SET dir` changes it.
     pub backup_directory: Option<PathBuf>,
-    /// What the program that runs the server prints of its log, if `CONFIG SET loglevel` may change
-    /// that.
+    /// The log level of the embedding program, if `CONFIG SET loglevel` may change it.
     pub log_level: Option<LogLevel>,
-    /// After how long an idle connection is closed, in whole seconds: never, if absent.
+    /// Idle time after which a connection is closed, in whole seconds. Never, if absent.
     pub idle_timeout: Option<Duration>,
-    /// After how long a connection is closed that has not ended the handshake of TLS, or not given
-    /// the password that it needs.
+    /// Time limit for a connection to finish the TLS handshake and to authenticate where that is
+    /// required.
     pub login_timeout: Duration,
-    /// After how long a silence the system asks whether a peer is still there, in whole seconds;
-    /// never, if absent. Who does not answer is closed after three more questions within the same
+    /// Silence after which the kernel sends TCP keepalive probes, in whole seconds. Never, if
+    /// absent. A peer is disconnected if it does not answer three further probes within the same
     /// time.
     pub keepalive: Option<Duration>,
-    /// How long connections have for taking their replies when the server stops.
+    /// Time for connections to read their replies when the server stops.
     pub grace: Duration,
 }
 

@@ -1,9 +1,9 @@
-//! How pages are used that are written in place, as JSON: for the page and for `inspect`.
+//! Statistics of in-place pages as JSON, for the web page and `inspect`.
 
 use alluvium::{Db, PagedLevel, PagedOutline};
 use serde_json::{Value, json};
 
-/// Returns how pages are used; the levels from the leaves to the root.
+/// Returns the statistics of pages. Levels are ordered from the leaves to the root.
 pub(crate) fn outline(of: &PagedOutline) -> Value {
     let level = |level: &PagedLevel| {
         json!({
@@ -22,8 +22,8 @@ pub(crate) fn outline(of: &PagedOutline) -> Value {
     })
 }
 
-/// Returns how they are used, if there are any and the file has at most `most_pages`: each node
-/// is read.
+/// Returns the statistics of pages if the file has any and at most `most_pages` of them, because
+/// every node is read.
 pub(crate) fn outline_within(db: &Db, most_pages: u64) -> alluvium::Result<Option<Value>> {
     let pages = db.stats().paged.pages;
     if pages == 0 || pages > most_pages {

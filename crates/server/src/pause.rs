@@ -1,14 +1,15 @@
-//! CLIENT PAUSE: commands of all connections wait until a moment, or until a client ends the pause.
+//! CLIENT PAUSE: suspends commands of all connections until a deadline or until a client ends the
+//! pause.
 
 use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-/// Which commands wait.
+/// The commands that a pause suspends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// Those that write.
+    /// Commands that write.
     Writes,
     /// All.
     All,
@@ -21,7 +22,7 @@ struct State {
     is_over: bool,
 }
 
-/// A pause, if there is one, and what waits for its end.
+/// The current pause, if any, and the wakers of suspended connections.
 #[derive(Debug, Default)]
 pub(crate) struct Pause {
     is_on: AtomicBool,
@@ -30,7 +31,7 @@ pub(crate) struct Pause {
 }
 
 impl Pause {
-    /// Begins a pause, or prolongs the one that there is.
+    /// Begins a pause, or extends the current one.
     pub(crate) fn begin(&self, length: Duration, scope: Scope) {
         let mut state = self.state.lock();
         let now = Instant::now();
@@ -45,12 +46,12 @@ impl Pause {
         self.changed.notify_all();
     }
 
-    /// Ends the pause: what waits goes on.
+    /// Ends the pause and resumes suspended commands.
     pub(crate) fn end(&self) {
         Pause::release(&self.is_on, &mut self.state.lock());
     }
 
-    /// Ends it, and lets none begin.
+    /// Ends the pause and prevents further ones.
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         state.is_over = true;
@@ -64,12 +65,12 @@ impl Pause {
         state.waiting.drain(..).for_each(Waker::wake);
     }
 
-    /// Whether there is a pause.
+    /// Returns whether a pause is active.
     pub(crate) fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// Whether a command must wait; its connection is woken when it need not any more.
+    /// Returns whether a command must wait. If so, the waker is called when the pause ends.
     pub(crate) fn holds(&self, writes: impl FnOnce() -> bool, waker: &Waker) -> bool {
         if !self.is_on() {
             return false;
@@ -86,7 +87,8 @@ impl Pause {
         holds
     }
 
-    /// Waits for `most`, and ends a pause whose time comes meanwhile; false once it was closed.
+    /// Waits for `most` and ends a pause whose deadline passes in that time. Returns false once the
+    /// pause is closed.
     pub(crate) fn watch(&self, most: Duration) -> bool {
         let end = Instant::now() + most;
         let mut state = self.state.lock();

@@ -1,5 +1,5 @@
-//! A thread that looks at the counters several times a second, so that rates and peaks can be told;
-//! it also ends pauses in time.
+//! A thread that samples the counters several times a second, from which rates and peaks are
+//! computed. It also ends expired pauses.
 
 use crate::shared::Shared;
 use parking_lot::Mutex;
@@ -8,26 +8,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often it looks.
+/// Sampling interval.
 const TICK: Duration = Duration::from_millis(100);
 
-/// After how many looks it looks at the store, which takes longer.
+/// Samples of the counters per sample of the store, which is slower.
 const TICKS_PER_PEAK: u32 = 10;
 
-/// How many of these looks are kept.
+/// Samples of the store that are kept.
 const PRESSURE_LOOKS: usize = 10;
 
-/// Rates are means over this number of looks.
+/// Samples that rates are averaged over.
 const LOOKS: usize = 16;
 
-/// The counters at one moment.
+/// Counter values at one time.
 #[derive(Clone, Copy, Debug)]
 struct Look {
     at: Instant,
     counts: [u64; 3],
 }
 
-/// What is done per second at the moment.
+/// Current rates per second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rates {
     pub(crate) commands: f64,
@@ -35,22 +35,21 @@ pub(crate) struct Rates {
     pub(crate) sent_bytes: f64,
 }
 
-/// How much writers were held up in the last seconds.
+/// How much writers were throttled in the last seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Pressure {
-    /// How often one had to stop.
+    /// Number of write stalls.
     pub(crate) waits: u64,
-    /// The share of the time for which they were held back, a little at a time.
+    /// Share of the time for which writers were slowed down.
     pub(crate) delayed_share: f64,
-    /// How many seconds that is about.
+    /// Length of the observed period in seconds.
     pub(crate) seconds: u64,
 }
 
-/// What the store had counted at one moment: stops of writers, and microseconds for which they were
-/// held back.
+/// A sample of the store's counters: the time, write stalls, and microseconds of slowdown.
 type Held = (Instant, u64, u64);
 
-/// The last looks, and the most that was seen.
+/// The last samples, and the peaks.
 #[derive(Debug, Default)]
 pub(crate) struct Samples {
     looks: Mutex<Vec<Look>>,
@@ -67,14 +66,14 @@ impl Samples {
         looks.push(Look { at, counts });
     }
 
-    /// Returns the means of the last looks.
+    /// Returns the rates averaged over the last samples.
     pub(crate) fn rates(&self) -> Rates {
         let looks = self.looks.lock();
         let (Some(first), Some(last)) = (looks.first(), looks.last()) else {
             return Rates::default();
         };
         let seconds = last.at.duration_since(first.at).as_secs_f64();
-        // A counter that was reset meanwhile has no rate.
+        // A counter that was reset in between has no rate.
         let rate = |index: usize| match last.counts[index].saturating_sub(first.counts[index]) {
             count if seconds > 0.0 => count as f64 / seconds,
             _ => 0.0,
@@ -94,7 +93,7 @@ impl Samples {
         looks.push(held);
     }
 
-    /// Returns how much writers were held up in the last ten seconds or so.
+    /// Returns how much writers were throttled in about the last ten seconds.
     pub(crate) fn pressure(&self) -> Pressure {
         let looks = self.held.lock();
         let (Some(first), Some(last)) = (looks.first(), looks.last()) else {
@@ -109,12 +108,12 @@ impl Samples {
         }
     }
 
-    /// Returns the most bytes that were in use at any look, `now` included.
+    /// Returns the peak memory use over all samples and `now`, in bytes.
     pub(crate) fn peak_used(&self, now: u64) -> u64 {
         self.peak_used.fetch_max(now, Ordering::Relaxed).max(now)
     }
 
-    /// Forgets the peak.
+    /// Resets the peak.
     pub(crate) fn reset_peak(&self) {
         self.peak_used.store(0, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! The handle of a running server: its start, its addresses, its end.
+//! The handle of a running server: start, addresses, shutdown.
 
 use crate::access::{Access, Delays, SystemClock};
 use crate::control::{About, Control};
@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// A server that runs. Dropping the handle stops it.
+/// A running server. Dropping the handle stops it.
 ///
 /// ```
 /// # let place = tempfile::tempdir().unwrap();
@@ -61,7 +61,7 @@ impl fmt::Debug for Server {
     }
 }
 
-/// What has to be ended.
+/// The parts that must be shut down.
 struct Running {
     options: ServerOptions,
     shared: Arc<Shared>,
@@ -90,16 +90,16 @@ enum State {
     Stopping,
 }
 
-/// Returns how many loops serve connections by default. A quarter of the processors is left to
-/// compactions and to the kernel: a loop that waits for a processor keeps all its connections
-/// waiting. Beside Redis, 50 connections on two processors, pipelines of 64 SETs: with two loops 99
-/// % took 27 ms at most, with one 10, for the same throughput.
+/// Returns the default number of event loops. A quarter of the processors is left to compactions
+/// and to the kernel, because a loop that waits for a processor delays all its connections. With
+/// Redis on the same machine, 50 connections on two processors and pipelines of 64 SETs, the 99th
+/// percentile was 27 ms with two loops and 10 ms with one, at the same throughput.
 fn usual_loops() -> usize {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     processors - processors.div_ceil(4)
 }
 
-/// Starts the web page, if there is to be one.
+/// Starts the web page, if configured.
 fn start_web(
     options: &ServerOptions,
     shared: &Arc<Shared>,
@@ -121,8 +121,8 @@ impl Server {
     /// Starts to serve a store.
     ///
     /// # Errors
-    /// [`Error::Unprotected`] for an address that others can reach while neither a password nor
-    /// certificates of clients are asked for; [`Error::Listen`]; [`Error::Tls`];
+    /// [`Error::Unprotected`] for an address that other machines can reach while neither a password
+    /// nor client certificates are required; [`Error::Listen`]; [`Error::Tls`];
     /// [`Error::BackupDirectory`]; [`Error::Store`].
     pub fn start(db: &Db, options: ServerOptions) -> Result<Server> {
         let access = access(&options)?;
@@ -194,29 +194,29 @@ impl Server {
         })
     }
 
-    /// Where the Redis protocol is spoken.
+    /// Returns the address of the Redis protocol, with the port that was bound.
     #[must_use]
     pub fn redis_addr(&self) -> Option<SocketAddr> {
         self.redis
     }
 
-    /// Where the memcached protocol is spoken.
+    /// Returns the address of the memcached protocol, with the port that was bound.
     #[must_use]
     pub fn memcached_addr(&self) -> Option<SocketAddr> {
         self.memcached
     }
 
-    /// Where the web page is.
+    /// Returns the address of the web page.
     #[must_use]
     pub fn web_addr(&self) -> Option<SocketAddr> {
         self.running.web.as_ref().map(Web::address)
     }
 
-    /// Lets other processes of this user manage the store while the server runs, at a socket in the
-    /// store's directory: see [`control`](crate::control). It ends with the server.
+    /// Opens a socket in the store's directory through which other processes of the same user
+    /// manage the store: see [`control`](crate::control). The socket is closed with the server.
     ///
     /// # Errors
-    /// As the system says, when there can be no socket in the directory, or no thread.
+    /// I/O errors of creating the socket or its thread.
     pub fn manage(&self, directory: impl AsRef<Path>) -> std::io::Result<()> {
         let shared = &self.running.shared;
         let about = About {
@@ -231,15 +231,15 @@ impl Server {
         Ok(())
     }
 
-    /// How many clients are connected.
+    /// Returns the number of connected clients.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.running.shared.clients.len()
     }
 
-    /// Begins to stop, and returns at once: no client is accepted any more; what has been received
-    /// is executed; connections end when their replies are sent, at the latest after
-    /// [`ServerOptions::grace`]. May be called by any thread, more than once.
+    /// Begins the shutdown and returns at once. The server stops accepting clients and executes the
+    /// requests already received. Connections are closed once their replies are sent, or after
+    /// [`ServerOptions::grace`]. Any thread may call this, more than once.
     pub fn stop(&self) {
         self.running.stop();
     }
@@ -247,7 +247,7 @@ impl Server {
     /// Waits until the server is told to stop, and then until it has stopped. The store stays open.
     ///
     /// # Errors
-    /// As the store says when what was acknowledged is synced at the end.
+    /// Errors of the store from the final sync of acknowledged writes.
     pub fn join(&self) -> Result<()> {
         {
             let mut state = self.running.state.lock();
@@ -286,12 +286,12 @@ impl Running {
         else {
             return Ok(());
         };
-        // What a pause holds goes on.
+        // Resume the commands that a pause suspends.
         self.shared.pause.close();
         if sampler.join().is_err() {
             tracing::error!("the thread that samples counters has panicked");
         }
-        // First those that bring work, then those that do it.
+        // Stop the sources of work first, then the threads that execute it.
         if let Some(control) = self.managing.lock().take() {
             control.stop();
         }
@@ -325,7 +325,7 @@ impl Drop for Server {
     }
 }
 
-/// Begins to speak with clients about a store.
+/// Returns the factory of sessions for the clients of a store.
 fn sessions(shared: &Arc<Shared>) -> net::Sessions {
     let shared = Arc::clone(shared);
     Box::new(move |language, client| match language {
@@ -349,7 +349,7 @@ impl Beside for Shared {
     }
 }
 
-/// The users that may connect.
+/// Returns the users that may connect.
 pub(crate) fn access(options: &ServerOptions) -> Result<Access> {
     let clock = match &options.clock {
         Some(clock) => Arc::clone(clock),
@@ -363,7 +363,7 @@ pub(crate) fn access(options: &ServerOptions) -> Result<Access> {
     access.map_err(|why| Error::Users { why })
 }
 
-/// Listens at an address, if one is asked for. Returns it with the port that was taken.
+/// Listens at an address, if configured. Returns it with the port that was bound.
 pub(crate) fn listen(
     address: Option<SocketAddr>,
     language: Language,
@@ -380,7 +380,7 @@ pub(crate) fn listen(
     Ok(Some(bound))
 }
 
-/// Listens at the sockets of the file system that are asked for.
+/// Listens at the configured Unix domain sockets.
 pub(crate) fn listen_at_files(
     options: &ServerOptions,
     listeners: &mut Vec<Listener>,
@@ -404,8 +404,8 @@ pub(crate) fn listen_at_files(
     Ok(files)
 }
 
-/// Refuses addresses that others can reach when nothing keeps them out. Encryption alone does not:
-/// every client may encrypt.
+/// Refuses addresses that other machines can reach without authentication. Encryption alone does
+/// not authenticate, because any client may encrypt.
 pub(crate) fn protected(options: &ServerOptions, access: &Access) -> Result<()> {
     if options.exposure == Exposure::Unprotected {
         return Ok(());
@@ -455,7 +455,7 @@ pub(crate) fn tls_config(tls: &Tls) -> Result<Arc<ServerConfig>> {
     Ok(Arc::new(config))
 }
 
-/// The certificates that certificates of clients must rest on.
+/// Parses the certificate authorities for clients.
 fn authorities(pem: &[u8]) -> Result<Arc<RootCertStore>> {
     let bad = |why: String| Error::Tls { why };
     let mut roots = RootCertStore::empty();

@@ -1,4 +1,4 @@
-//! What all connections of a server share: the store, clients, counters, settings.
+//! State shared by all connections of a server: the store, clients, counters, settings.
 
 use crate::LogLevel;
 use crate::access::{Access, User};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// What is counted since the server was started.
+/// Counters since the start of the server.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) connections: AtomicU64,
@@ -30,65 +30,65 @@ pub(crate) struct Counters {
     pub(crate) errors: AtomicU64,
     pub(crate) received: AtomicU64,
     pub(crate) sent: AtomicU64,
-    /// Reads of sockets that brought something, and writes to them.
+    /// Reads of sockets that returned data.
     pub(crate) reads: AtomicU64,
     pub(crate) writes: AtomicU64,
     pub(crate) output_overflows: AtomicU64,
-    /// Connections that were closed since all together held too much.
+    /// Connections closed because all connections together held too much memory.
     pub(crate) evicted: AtomicU64,
-    /// Requests and replies that were refused for the same reason.
+    /// Requests and replies refused for the same reason.
     pub(crate) memory_refusals: AtomicU64,
-    /// Connections that were closed since they were idle.
+    /// Connections closed after the idle timeout.
     pub(crate) timed_out: AtomicU64,
-    /// Connections that were closed since a command panicked.
+    /// Connections closed after a command panicked.
     pub(crate) panics: AtomicU64,
     pub(crate) items_got: AtomicU64,
     pub(crate) items_hit: AtomicU64,
     pub(crate) items_set: AtomicU64,
     pub(crate) items_touched: AtomicU64,
     pub(crate) item_flushes: AtomicU64,
-    /// What else became of commands about items.
+    /// Further counters of item commands.
     pub(crate) items: crate::memcached::Counts,
 }
 
-/// What is known of a connection by others.
+/// The state of a connection that other connections can see.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) id: u64,
     pub(crate) peer: Address,
     pub(crate) local: Address,
-    /// Whose it is: `default`, until it says otherwise.
+    /// The authenticated user, `default` at first.
     pub(crate) user: Mutex<Arc<User>>,
     pub(crate) since: Instant,
     pub(crate) name: Mutex<String>,
     pub(crate) database: AtomicU8,
-    /// 2 or 3.
+    /// Protocol version of Redis: 2 or 3.
     pub(crate) version: AtomicU8,
-    /// Commands in a MULTI that was begun, or -1.
+    /// Commands queued by MULTI, or -1 outside a transaction.
     pub(crate) queued: AtomicI64,
     /// Milliseconds from `since` to the last command.
     pub(crate) last_ms: AtomicU64,
-    /// The number under which the last command is counted, or [`NO_COMMAND`].
+    /// Index of the last command in the tally, or [`NO_COMMAND`].
     last_command: AtomicU16,
     pub(crate) is_killed: AtomicBool,
-    /// Whether it is being served, or waits for the store.
+    /// Whether the connection is being served or waits for the store.
     pub(crate) is_busy: AtomicBool,
-    /// What it holds.
+    /// The memory it holds.
     pub(crate) load: Load,
-    /// What it speaks.
+    /// The protocol of the connection.
     pub(crate) language: Language,
-    /// The number of its socket, or -1.
+    /// The file descriptor of its socket, or -1.
     pub(crate) descriptor: AtomicI64,
-    /// Whether it is shown what others send.
+    /// Whether it receives the commands of others (MONITOR).
     pub(crate) is_monitor: AtomicBool,
-    /// What it says of itself.
+    /// The name and version of its client library, as set by CLIENT SETINFO.
     pub(crate) library: Mutex<(String, String)>,
 }
 
-/// The part of the memory of clients that what one batch reads may take.
+/// Divisor for the part of the clients' memory that the reads of one batch may use.
 const BATCH_SHARE: usize = 8;
 
-/// The number of the last command of a connection that has sent none.
+/// Value of `last_command` before the first command.
 const NO_COMMAND: u16 = u16::MAX;
 
 impl Client {
@@ -102,18 +102,18 @@ impl Client {
         redis::counted_names().get(index).map_or("NULL", String::as_str)
     }
 
-    /// How long it has been connected.
+    /// Returns the age of the connection in milliseconds.
     pub(crate) fn age_ms(&self) -> u64 {
         self.age_ms_at(Instant::now())
     }
 
-    /// How long it had been connected at a time.
+    /// Returns the age of the connection at a given time.
     pub(crate) fn age_ms_at(&self, now: Instant) -> u64 {
         let age = now.saturating_duration_since(self.since);
         age.as_secs() * 1000 + u64::from(age.subsec_millis())
     }
 
-    /// How long ago bytes came from it, or went to it.
+    /// Returns the milliseconds since bytes were last received or sent.
     pub(crate) fn idle_ms(&self) -> u64 {
         self.age_ms()
             .saturating_sub(self.load.moved_ms.load(Ordering::Relaxed))
@@ -128,7 +128,7 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// One more, if there may be as many.
+    /// Registers a connection, unless the limit is reached.
     pub(crate) fn admit(
         &self,
         language: Language,
@@ -168,7 +168,7 @@ impl Clients {
         self.all.lock().remove(&id);
     }
 
-    /// Looks at all of them, one after the other.
+    /// Calls `look` for every connection.
     pub(crate) fn each(&self, look: impl FnMut(&Arc<Client>)) {
         self.all.lock().values().for_each(look);
     }
@@ -187,16 +187,16 @@ impl Clients {
 pub(crate) struct Config {
     max_clients: AtomicUsize,
     max_output: AtomicUsize,
-    /// What all connections may hold together, or 0 for a share of the store's memory.
+    /// Limit in bytes for all connections together, or 0 for a share of the store's memory.
     client_memory: AtomicUsize,
-    /// Seconds after which an idle connection is closed, or 0.
+    /// Idle timeout in seconds, or 0 for none.
     idle_s: AtomicU64,
-    /// Seconds of silence after which the system asks whether a peer is still there, or 0.
+    /// Silence in seconds before the first TCP keepalive probe, or 0 for none.
     keepalive_s: AtomicU64,
     pub(crate) slow_us: AtomicI64,
     pub(crate) slow_entries: AtomicUsize,
     pub(crate) limits: Limits,
-    /// After how long a connection is closed that does not say who it is.
+    /// Time limit for a connection to authenticate.
     pub(crate) login_timeout: Duration,
 }
 
@@ -217,7 +217,7 @@ impl Config {
         self.max_output.store(most, Ordering::Relaxed);
     }
 
-    /// After how long an idle connection is closed; zero for never.
+    /// Returns the idle timeout; zero for none.
     pub(crate) fn idle_timeout(&self) -> Duration {
         Duration::from_secs(self.idle_s.load(Ordering::Relaxed))
     }
@@ -226,7 +226,7 @@ impl Config {
         self.idle_s.store(seconds, Ordering::Relaxed);
     }
 
-    /// After how long a silence the system asks whether a peer is still there; zero for never.
+    /// Returns the silence before the first TCP keepalive probe; zero for none.
     pub(crate) fn keepalive(&self) -> Duration {
         Duration::from_secs(self.keepalive_s.load(Ordering::Relaxed))
     }
@@ -236,36 +236,36 @@ impl Config {
     }
 }
 
-/// The ports that protocols are spoken at; 0 where they are not.
+/// The listening ports of the protocols; 0 for a protocol that is not served.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ports {
     pub(crate) redis: u16,
     pub(crate) memcached: u16,
 }
 
-/// What connections share whatever is served: clients, counters, settings.
+/// State shared by connections with or without a store: clients, counters, settings.
 pub(crate) struct Common {
     pub(crate) clients: Clients,
     pub(crate) counters: Counters,
     pub(crate) config: Config,
     pub(crate) access: Access,
-    /// The memory of all connections.
+    /// The memory budget of all connections.
     pub(crate) budget: Arc<Budget>,
     pub(crate) tally: Tally,
-    /// Tells this life of the server from others: 40 hexadecimal digits.
+    /// Identifies this run of the server: 40 hexadecimal digits.
     pub(crate) run_id: String,
     pub(crate) since: Instant,
     /// When all items of memcached are to be deleted, in milliseconds since 1970, or 0.
     pub(crate) flush_at: AtomicU64,
-    /// The port that the Redis protocol is spoken at, or 0.
+    /// The port of the Redis protocol, or 0.
     pub(crate) redis_port: u16,
-    /// The port that the memcached protocol is spoken at, or 0.
+    /// The port of the memcached protocol, or 0.
     pub(crate) memcached_port: u16,
-    /// How many loops serve connections.
+    /// Number of event loops.
     pub(crate) loops: usize,
-    /// Wakes all loops, so that they end connections that were killed.
+    /// Wakes all loops, so that they close killed connections.
     pub(crate) wake: std::sync::OnceLock<Box<dyn Fn() + Send + Sync>>,
-    /// Begins to stop the server.
+    /// Begins the shutdown of the server.
     pub(crate) stop: std::sync::OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
@@ -311,12 +311,12 @@ impl Common {
         self.tally.error(text);
     }
 
-    /// Returns the bytes that all connections hold.
+    /// Returns the bytes held by all connections.
     pub(crate) fn client_bytes(&self) -> u64 {
         self.budget.held_with(self.clients.len()) as u64
     }
 
-    /// What is counted, as the page and managers show it.
+    /// Returns the counters as JSON, for the web page and managers.
     pub(crate) fn counts(&self) -> Value {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         json!({
@@ -332,20 +332,20 @@ impl Common {
     }
 }
 
-/// What all connections to a store share.
+/// State shared by all connections to a store.
 pub(crate) struct Shared {
     pub(crate) common: Arc<Common>,
     pub(crate) store: Arc<Store>,
     pub(crate) slow: SlowLog,
     pub(crate) backups: Backups,
-    /// How much is logged, if clients may change that.
+    /// The log level, if clients may change it.
     pub(crate) log_level: Option<LogLevel>,
     pub(crate) latencies: crate::latency::Latencies,
     pub(crate) monitors: Monitors,
     pub(crate) pause: Pause,
     pub(crate) samples: Samples,
     pub(crate) forecasts: Forecasts,
-    /// When the last backup was made, or the server started, in seconds since 1970.
+    /// Time of the last backup, or of the server's start, in seconds since 1970.
     pub(crate) saved: AtomicU64,
 }
 
@@ -385,7 +385,7 @@ impl Shared {
         shared
     }
 
-    /// Returns the bytes of memory that are in use by the store, not those that it may take.
+    /// Returns the memory that the store uses, in bytes, as opposed to its budget.
     pub(crate) fn used_memory(&self) -> u64 {
         let stats = self.store.db.stats();
         let memory = &stats.memory;
@@ -393,13 +393,13 @@ impl Shared {
         memory.memtables + memory.log + memory.tree + memory.tables + caches
     }
 
-    /// Sets what all connections may hold together; 0 for a share of the store's memory.
+    /// Sets the memory limit of all connections; 0 for a share of the store's memory.
     pub(crate) fn set_client_memory(&self, bytes: usize) {
         self.config.client_memory.store(bytes, Ordering::Relaxed);
         self.fit_client_memory();
     }
 
-    /// What connections may hold follows the store's memory, unless it was set.
+    /// Adjusts the limit of connections to the store's memory, unless it was set explicitly.
     pub(crate) fn fit_client_memory(&self) {
         let bytes = match self.config.client_memory.load(Ordering::Relaxed) {
             0 => net::share_of(self.store.db.stats().memory.budget),
@@ -409,7 +409,7 @@ impl Shared {
         self.store.sizes.set_share(bytes / BATCH_SHARE);
     }
 
-    /// Has backups go where the options say.
+    /// Sets the backup directory from the options.
     pub(crate) fn place_backups(&self, options: &ServerOptions) -> crate::Result<()> {
         match &options.backup_directory {
             Some(directory) => {

@@ -1,13 +1,13 @@
-//! Commands that took long.
+//! SLOWLOG: the most recent slow commands.
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 
-/// How many arguments, and how many bytes of each, are kept.
+/// Number of arguments that are kept, and bytes of each.
 const ARGUMENTS: usize = 32;
 const BYTES: usize = 128;
 
-/// A command that took long, or a batch of which it was the first.
+/// A slow command, or a slow batch with its first command.
 #[derive(Clone, Debug)]
 pub(crate) struct Slow {
     pub(crate) id: u64,
@@ -18,14 +18,14 @@ pub(crate) struct Slow {
     pub(crate) name: String,
 }
 
-/// The last of them, newest first.
+/// The most recent entries, newest first.
 #[derive(Debug, Default)]
 pub(crate) struct SlowLog {
     entries: Mutex<(u64, VecDeque<Slow>)>,
 }
 
 impl SlowLog {
-    /// Notes one, and forgets the oldest beyond `most`.
+    /// Adds an entry, and drops the oldest ones beyond `most`.
     pub(crate) fn note<'a>(
         &self,
         mut slow: Slow,

@@ -1,28 +1,27 @@
-//! What is counted of commands: calls, the time they took, refusals and failures; and errors by
-//! their kinds.
+//! Statistics of commands: calls, durations, rejections and failures; and error replies by kind.
 //!
-//! Counting is a few relaxed additions for each batch of neighbours that are the same command.
+//! Counting costs a few relaxed additions for each run of equal consecutive commands in a batch.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Times below this many nanoseconds are not told apart.
+/// Shortest duration that the histogram distinguishes, in nanoseconds.
 const LEAST_NS: u64 = 1 << LEAST_BITS;
 const LEAST_BITS: u32 = 10;
 
-/// Each power of two has this number of buckets.
+/// Buckets per power of two.
 const PARTS: u64 = 4;
 const PART_BITS: u32 = 2;
 
-/// Buckets up to 17 seconds; the last one has whatever took longer.
+/// Buckets up to 17 seconds. The last one counts everything slower.
 const BUCKETS: usize = 102;
 
-/// Kinds of errors that are told apart. Beyond them errors are counted together.
+/// Kinds of errors that are counted separately. Further kinds are counted together.
 const MOST_KINDS: usize = 128;
 
-/// What is counted of one command.
+/// The counters of one command.
 #[derive(Debug)]
 pub(crate) struct CommandCounts {
     calls: AtomicU64,
@@ -32,7 +31,7 @@ pub(crate) struct CommandCounts {
     buckets: [AtomicU64; BUCKETS],
 }
 
-/// The counts of one command at one moment.
+/// A snapshot of the counters of one command.
 #[derive(Clone, Debug)]
 pub(crate) struct CommandFigures {
     pub(crate) calls: u64,
@@ -43,7 +42,8 @@ pub(crate) struct CommandFigures {
 }
 
 impl CommandFigures {
-    /// Returns the microseconds within which a share of the calls ended, as far as buckets tell.
+    /// Returns the latency percentile for `share` in microseconds, at the resolution of the
+    /// buckets.
     pub(crate) fn within_us(&self, share: f64) -> f64 {
         let all: u64 = self.buckets.iter().sum();
         let wanted = ((all as f64 * share).ceil() as u64).max(1);
@@ -57,8 +57,9 @@ impl CommandFigures {
         0.0
     }
 
-    /// Returns pairs of microseconds, which are powers of two times 1.024, and how many calls took
-    /// at most that long. Only those are listed at which calls were added.
+    /// Returns a cumulative histogram: upper bounds in microseconds (powers of two times 1.024),
+    /// each with the number of calls that took at most that long. Bounds that add no calls are
+    /// omitted.
     pub(crate) fn cumulative(&self) -> Vec<(u64, u64)> {
         let (mut pairs, mut seen, mut told) = (Vec::new(), 0, 0);
         for (index, count) in self.buckets.iter().enumerate() {
@@ -76,7 +77,7 @@ impl CommandFigures {
     }
 }
 
-/// The bucket of a time.
+/// Returns the bucket of a duration.
 fn bucket(ns: u64) -> usize {
     if ns < LEAST_NS {
         return 0;
@@ -87,7 +88,7 @@ fn bucket(ns: u64) -> usize {
     (index as usize).min(BUCKETS - 1)
 }
 
-/// Where a bucket ends.
+/// Returns the upper bound of a bucket.
 fn bound_ns(index: usize) -> u64 {
     let Some(above) = (index as u64).checked_sub(1) else {
         return LEAST_NS;
@@ -107,7 +108,7 @@ impl CommandCounts {
         }
     }
 
-    /// Counts calls that took so long each.
+    /// Counts calls of this duration each.
     pub(crate) fn called(&self, calls: u64, each: Duration) {
         let ns = each.as_nanos() as u64;
         self.calls.fetch_add(calls, Ordering::Relaxed);
@@ -115,12 +116,12 @@ impl CommandCounts {
         self.buckets[bucket(ns)].fetch_add(calls, Ordering::Relaxed);
     }
 
-    /// Counts a call that was refused before it began.
+    /// Counts a call that was rejected before execution.
     pub(crate) fn rejected(&self) {
         self.rejected.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a call that ended in an error.
+    /// Counts a call that failed during execution.
     pub(crate) fn failed(&self) {
         self.failed.fetch_add(1, Ordering::Relaxed);
     }
@@ -144,7 +145,7 @@ impl CommandCounts {
     }
 }
 
-/// What is counted of all commands.
+/// The statistics of all commands.
 #[derive(Debug)]
 pub(crate) struct Tally {
     commands: Box<[CommandCounts]>,
@@ -152,7 +153,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Returns counts of zero for a number of commands.
+    /// Returns zeroed counters for `commands` commands.
     pub(crate) fn new(commands: usize) -> Tally {
         Tally {
             commands: (0..commands).map(|_| CommandCounts::new()).collect(),
@@ -176,7 +177,7 @@ impl Tally {
         }
     }
 
-    /// Returns the kinds of errors that there were, and how many of each.
+    /// Returns the kinds of errors seen, with their counts.
     pub(crate) fn errors(&self) -> Vec<(String, u64)> {
         let errors = self.errors.lock();
         errors

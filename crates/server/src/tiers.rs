@@ -1,9 +1,9 @@
-//! Which runs lie on which tier, as JSON: for the page and for `inspect`.
+//! The placement of runs on tiers as JSON, for the web page and `inspect`.
 
 use alluvium::{Db, RunName, TierOutline, TierRun};
 use serde_json::{Value, json};
 
-/// Returns each tier with at most this many of its runs, the largest; null where there is one tier.
+/// Returns each tier with its largest runs, at most `most_runs`; null for a store with one tier.
 pub(crate) fn outline(db: &Db, most_runs: usize) -> Value {
     let tiers = db.outline_tiers();
     if tiers.len() < 2 {

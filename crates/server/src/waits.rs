@@ -1,8 +1,10 @@
-//! What a thread does before it waits for the store: it lets others have what it would hold up.
+//! Hooks for threads that are about to wait for the store, so that other threads can take over
+//! their work.
 //!
-//! A thread that serves connections says by [`on_wait`] what that is, once, and by [`begin`] when
-//! it serves another. A reader asks memory first, and waits by [`wait_for`] for what is not there.
-//! Where it cannot be known beforehand, as in walks, [`may_wait`] says that it may be so.
+//! A serving thread registers its hook once with [`on_wait`], and calls [`begin`] for each
+//! connection that it serves. Readers check memory first, and use [`wait_for`] for data that must
+//! be read from the device. Code that cannot tell beforehand whether it will wait, such as a walk,
+//! holds [`may_wait`].
 
 use alluvium::GatheredReads;
 use std::cell::{Cell, RefCell};
@@ -13,22 +15,22 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
-/// What is to be done for a thread that waits.
+/// The hook of a thread that may wait for the device.
 pub(crate) trait OnWait {
-    /// It will wait now.
+    /// Called before the thread waits.
     fn about_to_wait(&self);
 
-    /// From now on it may wait, or not any more.
+    /// Called when the thread starts or stops being likely to wait.
     fn may_wait(&self, may: bool);
 }
 
 thread_local! {
     static ON_WAIT: RefCell<Option<Rc<dyn OnWait>>> = const { RefCell::new(None) };
-    /// Whether it was said already, so that it is not said twice of one task.
+    /// Whether the hook was called for the current task, so that it is called once per task.
     static IS_TOLD: Cell<bool> = const { Cell::new(false) };
-    /// How many ask at the moment to be watched.
+    /// Number of live [`MayWait`] guards of this thread.
     static WATCHED: Cell<u32> = const { Cell::new(0) };
-    /// Wakes this thread.
+    /// Unparks this thread.
     static WAKER: Waker = Waker::from(Arc::new(Unpark(std::thread::current())));
 }
 
@@ -40,7 +42,7 @@ impl Wake for Unpark {
     }
 }
 
-/// From now on this is done when this thread waits.
+/// Sets or removes the hook of this thread.
 pub(crate) fn on_wait(what: Option<Rc<dyn OnWait>>) {
     ON_WAIT.set(what);
 }
@@ -53,25 +55,25 @@ fn tell(what: impl FnOnce(&dyn OnWait)) {
     });
 }
 
-/// This thread begins with another task.
+/// Begins a new task on this thread.
 pub(crate) fn begin() {
     IS_TOLD.set(false);
 }
 
-/// This thread will wait now, for the device as a rule.
+/// Announces that this thread will wait now, usually for the device.
 pub(crate) fn about_to_wait() {
-    // Others that this thread has served wait for their reads meanwhile.
+    // Other clients served by this thread wait for the gathered reads; submit them first.
     GatheredReads::hand_over();
     if !IS_TOLD.replace(true) {
         tell(|on_wait| on_wait.about_to_wait());
     }
 }
 
-/// As long as it lives its thread may wait for the device.
+/// A guard that marks its thread as possibly waiting for the device.
 #[derive(Debug)]
 pub(crate) struct MayWait(());
 
-/// This thread may wait for the device until the guard goes.
+/// Marks this thread as possibly waiting for the device until the guard is dropped.
 pub(crate) fn may_wait() -> MayWait {
     WATCHED.set(WATCHED.get() + 1);
     if WATCHED.get() == 1 {
@@ -89,7 +91,7 @@ impl Drop for MayWait {
     }
 }
 
-/// What comes of a future that is ready when the device has brought something.
+/// Blocks on a future that becomes ready when the device has completed a read.
 pub(crate) fn wait_for<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     WAKER.with(|waker| {

@@ -1,5 +1,5 @@
-//! The time that clients with wrong passwords wait by, as a parameter: tests turn the hands
-//! themselves.
+//! The clock that delays clients after wrong passwords. It is a parameter so that tests can control
+//! the time.
 
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
@@ -11,16 +11,16 @@ use std::task::{Poll, Waker};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A clock that wakes those who wait for a time.
+/// A clock with wake-ups.
 pub trait Clock: fmt::Debug + Send + Sync {
-    /// Returns the time since some moment. It never falls.
+    /// Returns the time since an arbitrary start. Never decreases.
     fn now(&self) -> Duration;
 
     /// Wakes `waker` once [`now`](Clock::now) is at least `at`.
     fn wake_at(&self, at: Duration, waker: &Waker);
 }
 
-/// Waits until a time.
+/// Returns a future that is ready at a time of the clock.
 pub(crate) fn at(clock: Arc<dyn Clock>, time: Duration) -> impl Future<Output = ()> + Send {
     let mut is_told = false;
     poll_fn(move |context| {
@@ -34,7 +34,7 @@ pub(crate) fn at(clock: Arc<dyn Clock>, time: Duration) -> impl Future<Output = 
     })
 }
 
-/// Who waits, by time; a number tells those apart that wait for the same.
+/// Registered wakers by time. A counter distinguishes wakers for the same time.
 #[derive(Debug, Default)]
 struct Waiting {
     wakers: BTreeMap<(Duration, u64), Waker>,
@@ -42,7 +42,7 @@ struct Waiting {
     is_over: bool,
 }
 
-/// The clock of the system, with a thread that wakes.
+/// The clock of the operating system, with a thread that calls the wakers.
 #[derive(Debug)]
 pub(crate) struct SystemClock {
     since: Instant,
@@ -51,7 +51,7 @@ pub(crate) struct SystemClock {
 }
 
 impl SystemClock {
-    /// Starts the thread.
+    /// Starts the clock's thread.
     pub(crate) fn start() -> io::Result<SystemClock> {
         let since = Instant::now();
         let shared = Arc::<(Mutex<Waiting>, Condvar)>::default();
@@ -100,7 +100,7 @@ impl Drop for SystemClock {
     fn drop(&mut self) {
         self.shared.0.lock().is_over = true;
         self.shared.1.notify_one();
-        // The last holder of the clock may be the thread itself, within a waker.
+        // The last owner of the clock may be the thread itself, inside a waker.
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != std::thread::current().id()
             && thread.join().is_err()

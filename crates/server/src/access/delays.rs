@@ -1,9 +1,9 @@
-//! What guessing a password costs: each wrong one is answered later than the last, by connection
-//! and by address.
+//! Throttling of password guesses: each wrong password is answered later than the one before,
+//! counted by connection and by address.
 //!
-//! Only the connection that guessed waits. A right password is let in at once, however many wrong
-//! ones came from its address: many clients may share it, behind a proxy or on one machine. What a
-//! guess costs the server is one comparison, less than the connection that it needs.
+//! Only the guessing connection waits. A right password is accepted at once, however many wrong
+//! ones came from its address, because many clients may share an address, behind a proxy or on one
+//! machine. A guess costs the server one comparison, less than the connection it arrives on.
 
 use super::Clock;
 use parking_lot::Mutex;
@@ -13,25 +13,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How long the first wrong password waits for its answer; each further one twice as long.
+/// Delay of the answer to the first wrong password. It doubles with each further one.
 const FIRST: Duration = Duration::from_millis(100);
 
-/// How long any waits at most.
+/// Longest delay.
 const LONGEST: Duration = Duration::from_secs(5);
 
-/// An address is forgotten so long after the last answer to a wrong password.
+/// Time after the last delayed answer until an address is forgotten.
 const MEMORY: Duration = Duration::from_secs(60);
 
-/// How many addresses are remembered.
+/// Largest number of remembered addresses.
 const ADDRESSES: usize = 4096;
 
-/// Where a client is. Addresses that a single network hands out by the billion count as one.
+/// The origin of a client. An IPv6 network of 64 bits counts as one origin, because a single site
+/// can use all of its addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Peer {
     V4([u8; 4]),
-    /// The network of 64 bits.
+    /// An IPv6 network of 64 bits.
     V6([u8; 8]),
-    /// On this machine, by a socket of the file system.
+    /// A client on this machine, connected through a Unix domain socket.
     Socket,
 }
 
@@ -47,21 +48,21 @@ impl From<IpAddr> for Peer {
     }
 }
 
-/// What is known of an address.
+/// The wrong passwords of an origin.
 #[derive(Debug, Default)]
 struct Guesses {
     failures: u32,
-    /// When the last of all is answered.
+    /// Time of the last delayed answer.
     last: Duration,
 }
 
-/// How long the next answer waits after a number of wrong passwords before it.
+/// Returns the delay of an answer after `failures` earlier wrong passwords.
 fn delay(failures: u32) -> Duration {
     let doubled = 1_u32.checked_shl(failures).unwrap_or(u32::MAX);
     FIRST.saturating_mul(doubled).min(LONGEST)
 }
 
-/// The addresses that wrong passwords came from.
+/// The origins of recent wrong passwords.
 #[derive(Debug)]
 pub(crate) struct Delays {
     clock: Arc<dyn Clock>,
@@ -82,17 +83,18 @@ impl Delays {
         Arc::clone(&self.clock)
     }
 
-    /// The server stops: who waits need not any more.
+    /// Ends all delays, because the server stops.
     pub(crate) fn end(&self) {
         self.is_over.store(true, Ordering::Release);
     }
 
-    /// Whether the server stops.
+    /// Returns whether the server stops.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// A password was wrong, as were `strikes` of the same connection; when to say so.
+    /// Records a wrong password after `strikes` others from the same connection. Returns the time
+    /// to answer it.
     pub(super) fn failed(&self, peer: Peer, strikes: &mut u32) -> Duration {
         let now = self.clock.now();
         let mut addresses = self.addresses.lock();
@@ -150,11 +152,11 @@ mod tests {
         let waits: Vec<_> = (0..8).map(|_| delays.failed(peer(1), &mut strikes)).collect();
         let expected = [100, 200, 400, 800, 1600, 3200, 5000, 5000].map(ms);
         assert_eq!(waits, expected);
-        // Another connection of the address goes on where this one was, one of another address
-        // begins.
+        // Another connection from the address continues with the same delay; one from another
+        // address starts from the beginning.
         assert_eq!(delays.failed(peer(1), &mut 0), ms(5000));
         assert_eq!(delays.failed(peer(2), &mut 0), ms(100));
-        // The same connection is known by its own number when its address is not.
+        // The connection's own count applies if its address has none.
         assert_eq!(delays.failed(peer(3), &mut 2), ms(400));
         *clock.0.lock() = ms(5000) + MEMORY;
         assert_eq!(delays.failed(peer(1), &mut 0) - clock.now(), ms(100));

@@ -1,51 +1,51 @@
-//! What was denied, and to whom: what ACL LOG shows.
+//! The log of denied commands, as shown by ACL LOG.
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How many entries are kept, unless CONFIG SET acllog-max-len says otherwise, and at most.
+/// Entries that are kept: the default of CONFIG SET acllog-max-len, and its maximum.
 const USUAL: usize = 128;
 const MOST: usize = 10_000;
 
-/// How many of the newest entries are compared with a new one.
+/// Number of newest entries that a new one may be merged with.
 const COMPARED: usize = 10;
 
-/// What is the same as an entry of so long ago is counted there.
+/// Largest age of an entry that a new one may be merged with, in milliseconds.
 const TOGETHER_MS: u64 = 60_000;
 
-/// The longest name of a key or user that is kept, in bytes.
+/// Longest stored name of a key or user, in bytes. Longer names are truncated.
 const LONGEST: usize = 512;
 
-/// Why something was denied.
+/// The reason of a denial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
     /// The user may not use the command.
     Command,
-    /// The user may not use the key so.
+    /// The user may not access the key in this way.
     Key,
-    /// The password was wrong, or there is no such user.
+    /// The user does not exist or the password is wrong.
     Auth,
 }
 
-/// Where it was asked for.
+/// The context of the denied command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Context {
     TopLevel,
     Multi,
 }
 
-/// Something that was denied, perhaps more than once.
+/// An entry of the log, which may stand for several equal denials.
 #[derive(Clone, Debug)]
 pub(crate) struct Denial {
     pub(crate) count: u64,
     pub(crate) reason: Reason,
     pub(crate) context: Context,
-    /// The command or the key.
+    /// The denied command or key.
     pub(crate) object: Vec<u8>,
     pub(crate) user: Vec<u8>,
     pub(crate) at_ms: u64,
-    /// The connection, in a line.
+    /// Description of the connection, in one line.
     pub(crate) client: String,
 }
 
@@ -59,7 +59,7 @@ impl Denial {
     }
 }
 
-/// The last denials, newest first.
+/// The most recent denials, newest first.
 #[derive(Debug)]
 pub(crate) struct DenialLog {
     entries: Mutex<VecDeque<Denial>>,
@@ -76,7 +76,7 @@ impl Default for DenialLog {
 }
 
 impl DenialLog {
-    /// Notes one.
+    /// Adds an entry, or merges it with a recent equal one.
     pub(crate) fn note(&self, mut denial: Denial) {
         denial.object.truncate(LONGEST);
         denial.user.truncate(LONGEST);
@@ -92,12 +92,12 @@ impl DenialLog {
         entries.truncate(self.kept());
     }
 
-    /// How many entries are kept.
+    /// Returns the maximum number of entries.
     pub(crate) fn kept(&self) -> usize {
         self.kept.load(Ordering::Relaxed)
     }
 
-    /// Keeps at most this number of entries from the next one on.
+    /// Sets the maximum number of entries. It takes effect with the next entry.
     pub(crate) fn keep(&self, count: usize) {
         self.kept.store(count.min(MOST), Ordering::Relaxed);
     }

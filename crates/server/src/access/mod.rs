@@ -1,24 +1,24 @@
-//! Who may do what: users with their passwords, the commands and keys that each may use, and what
-//! is done about guesses.
+//! Access control: users with their passwords, the commands and keys that each user may access, and
+//! the defence against password guessing.
 //!
-//! *Knows*: users and the rules that Redis' access control lists write them in; what was denied;
-//! how long a client waits that gives a wrong password.
+//! *Knows*: users and the rule syntax of Redis' access control lists; denied commands; the delay of
+//! clients that send a wrong password.
 //!
-//! *Does not know*: sockets, protocols, where the file of users lies. Names and classes of commands
-//! are the catalog's (`redis/catalog.rs`).
+//! *Does not know*: sockets, protocols, the location of the file of users. Names and classes of
+//! commands belong to the catalog (`redis/catalog.rs`).
 //!
-//! *Read in this order*: `users.rs` (all users), `user.rs` (one of them, as connections see it),
-//! `rules.rs` and `selector.rs` (what the words of a rule mean), `denied.rs` (what ACL LOG shows),
+//! *Read in this order*: `users.rs` (all users), `user.rs` (one user, as its connections see it),
+//! `rules.rs` and `selector.rs` (the meaning of the words in a rule), `denied.rs` (ACL LOG),
 //! `delays.rs` and `clock.rs` (wrong passwords).
 //!
 //! Invariants:
 //!
-//! - **S14** A user's rules change as a whole: a command is judged by the rules before a change, or
-//!   by those behind it.
-//! - **S15** A user that is deleted may do nothing from then on, whether or not its connections
-//!   have ended yet.
-//! - **S16** Passwords are kept as their SHA-256 sums, and compared in a time that does not tell
-//!   how much of them is right.
+//! - **S14** A user's rules change atomically: a command is checked either by all the rules before
+//!   a change or by all those after it.
+//! - **S15** A deleted user has no permissions from then on, even on connections that have not been
+//!   closed yet.
+//! - **S16** Passwords are stored as SHA-256 digests and compared in constant time, so the time of
+//!   a comparison does not reveal how much of a password is right.
 
 mod clock;
 mod delays;

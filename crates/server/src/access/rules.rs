@@ -1,14 +1,14 @@
-//! The rules of one user, and the words that they are written in.
+//! The rules of one user, and their syntax.
 
 use super::selector::Selector;
 use crate::redis::catalog::Asked;
 use std::fmt;
 use subtle::{Choice, ConstantTimeEq};
 
-/// The SHA-256 sum of a password.
+/// The SHA-256 digest of a password.
 pub(super) type Sum = [u8; 32];
 
-/// Why a word of a rule is refused, as Redis puts it.
+/// The reason why a word of a rule is invalid, as in Redis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wrong {
     Unknown,
@@ -42,20 +42,20 @@ impl fmt::Display for Wrong {
     }
 }
 
-/// What a user may do, and how it is known.
+/// The permissions and credentials of a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rules {
     pub(super) is_on: bool,
-    /// Whether any password is right.
+    /// Whether any password is accepted.
     pub(super) needs_no_password: bool,
     pub(super) passwords: Vec<Sum>,
-    /// What it may do: what any of these allows. The first is what its rules say outside of
-    /// parentheses.
+    /// The permissions: a command is allowed if any selector allows it. The first is the root
+    /// selector, from the rules outside of parentheses.
     pub(super) selectors: Vec<Selector>,
 }
 
 impl Default for Rules {
-    /// The rules of a user about whom nothing was said: it may nothing.
+    /// Returns the rules of a new user: no permissions.
     fn default() -> Rules {
         Rules {
             is_on: false,
@@ -67,7 +67,7 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// Returns the rules of the user `default`, as long as nothing was said about it.
+    /// Returns the initial rules of the user `default`.
     pub(super) fn of_default(password: Option<&str>) -> Rules {
         let mut rules = Rules::default();
         for word in ["on", "allkeys", "allchannels", "+@all"] {
@@ -77,7 +77,7 @@ impl Rules {
         rules
     }
 
-    /// Makes a password the only one; without one, none is needed.
+    /// Replaces all passwords by this one. `None` makes passwords unnecessary.
     pub(super) fn set_password(&mut self, password: Option<&str>) {
         self.passwords = password
             .map(|password| sum(password.as_bytes()))
@@ -86,7 +86,7 @@ impl Rules {
         self.needs_no_password = password.is_none();
     }
 
-    /// Returns whether a password is right.
+    /// Returns whether a password is correct.
     pub(super) fn admits(&self, password: &[u8]) -> bool {
         let given = sum(password);
         let mut is_right = Choice::from(0);
@@ -96,13 +96,13 @@ impl Rules {
         self.is_on && (self.needs_no_password || bool::from(is_right))
     }
 
-    /// Returns whether everything is allowed.
+    /// Returns whether every command and key is allowed.
     pub(super) fn allow_all(&self) -> bool {
         self.selectors.iter().any(Selector::allows_all)
     }
 
-    /// Whether any selector allows what is asked for. If none does, a key tells more than a
-    /// command.
+    /// Checks whether any selector allows the access. If none does, a denied key is reported in
+    /// preference to a denied command.
     pub(super) fn check(&self, asked: &Asked<'_>) -> Result<(), super::Denied> {
         let mut why = super::Denied::Command;
         for selector in &self.selectors {
@@ -115,13 +115,13 @@ impl Rules {
         Err(why)
     }
 
-    /// Changes them as a word says.
+    /// Applies one word of a rule.
     pub(super) fn apply(&mut self, word: &[u8]) -> Result<(), Wrong> {
         match (&word.to_ascii_lowercase()[..], word) {
             (b"", _) => {}
             (b"on", _) => self.is_on = true,
             (b"off", _) => self.is_on = false,
-            // Nothing is loaded from payloads here.
+            // Accepted without effect: the server does not load dump payloads.
             (b"sanitize-payload" | b"skip-sanitize-payload", _) => {}
             (b"nopass", _) => self.set_password(None),
             (b"resetpass", _) => {
@@ -158,8 +158,8 @@ impl Rules {
         Ok(())
     }
 
-    /// Changes them as all words say; those that are between parentheses may have been split at
-    /// blanks. What is wrong is told together with its word, and then nothing has changed.
+    /// Applies all words or none. A selector in parentheses may have been split at blanks. An error
+    /// names the invalid word.
     pub(super) fn apply_all<'w>(&mut self, words: impl Iterator<Item = &'w [u8]>) -> Result<(), BadWord> {
         let mut changed = self.clone();
         let mut open: Option<(Vec<u8>, Vec<u8>)> = None;
@@ -190,7 +190,7 @@ impl Rules {
         Ok(())
     }
 
-    /// Returns the words that make them again.
+    /// Returns words that recreate these rules.
     pub(super) fn describe(&self) -> Vec<u8> {
         let mut words = vec![if self.is_on { "on" } else { "off" }.as_bytes().to_vec()];
         if self.needs_no_password {
@@ -209,21 +209,21 @@ impl Rules {
     }
 }
 
-/// A word that is refused.
+/// An invalid word of a rule.
 #[derive(Debug)]
 pub(super) enum BadWord {
     Refused(Vec<u8>, Wrong),
-    /// No parenthesis closes what this one has opened.
+    /// An opening parenthesis without a closing one.
     Unmatched(Vec<u8>),
 }
 
-/// Returns the sum of a password.
+/// Returns the digest of a password.
 pub(super) fn sum(password: &[u8]) -> Sum {
     let digest = ring::digest::digest(&ring::digest::SHA256, password);
     digest.as_ref().try_into().expect("a sum of SHA-256 has 32 bytes")
 }
 
-/// Returns a sum that is written out.
+/// Parses a digest in hexadecimal.
 fn read_sum(text: &[u8]) -> Result<Sum, Wrong> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),
@@ -244,7 +244,7 @@ fn read_sum(text: &[u8]) -> Result<Sum, Wrong> {
     Ok(sum)
 }
 
-/// Bytes, written out.
+/// Formats bytes as hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,4 +1,4 @@
-//! What part of the commands, and which keys, a user may use: what stands in a rule besides
+//! A selector: the commands and keys that a user may access, which is the part of a rule besides
 //! passwords.
 
 use super::rules::Wrong;
@@ -7,36 +7,36 @@ use crate::redis::catalog::{Asked, CATALOG, Id, Need};
 use crate::redis::classes::{self, Classes};
 use std::collections::BTreeMap;
 
-/// Keys that fit a pattern, and what may become of them.
+/// A key pattern, and the access that it grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Pattern {
     need: Need,
     text: Vec<u8>,
 }
 
-/// Why something is denied.
+/// The reason of a denial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Denied {
-    /// The command may not be used.
+    /// The command is not allowed.
     Command,
-    /// This key may not be used in that way.
+    /// This kind of access to the key is not allowed.
     Key(Vec<u8>),
 }
 
-/// Commands and keys that may be used together.
+/// A set of commands and keys, allowed in combination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Selector {
     has_all_keys: bool,
     patterns: Vec<Pattern>,
     has_all_channels: bool,
     channels: Vec<Vec<u8>>,
-    /// Whether `+@all` was said and nothing was taken away since.
+    /// Whether `+@all` was given and nothing was removed since.
     has_all_commands: bool,
-    /// Whether `+@all` was said: what is added to a later version is allowed.
+    /// Whether `+@all` was given: commands added by later versions are allowed.
     has_later_commands: bool,
-    /// Whether each entry of the catalog is allowed.
+    /// For each entry of the catalog, whether it is allowed.
     allowed: Vec<bool>,
-    /// Commands that are allowed only if one of these words comes first behind their names.
+    /// Commands that are allowed only with one of these words as their first argument.
     first_args: BTreeMap<Id, Vec<Vec<u8>>>,
 }
 
@@ -56,12 +56,12 @@ impl Default for Selector {
 }
 
 impl Selector {
-    /// Returns whether it allows everything.
+    /// Returns whether the selector allows every command and key.
     pub(super) fn allows_all(&self) -> bool {
         self.has_all_keys && self.has_all_commands
     }
 
-    /// Whether it allows what is asked for.
+    /// Checks whether the selector allows an access.
     pub(super) fn check(&self, asked: &Asked<'_>) -> Result<(), Denied> {
         if !asked.is_free && !self.has_all_commands && !self.allowed[asked.id] && !self.is_first_arg(asked) {
             return Err(Denied::Command);
@@ -88,15 +88,14 @@ impl Selector {
         })
     }
 
-    /// Returns whether a pattern that lets so much become of its keys is the one that is looked
-    /// for.
+    /// Returns whether any pattern that grants the access `need` satisfies `is_wanted`.
     fn fits(&self, need: Need, is_wanted: impl Fn(&[u8]) -> bool) -> bool {
         let lets = |have: Need| (have.reads || !need.reads) && (have.writes || !need.writes);
         let mut patterns = self.patterns.iter();
         patterns.any(|pattern| lets(pattern.need) && is_wanted(&pattern.text))
     }
 
-    /// Changes it as a word of a rule says.
+    /// Applies one word of a rule.
     pub(super) fn apply(&mut self, word: &[u8]) -> Result<(), Wrong> {
         let lower = word.to_ascii_lowercase();
         match (&lower[..], word) {
@@ -173,7 +172,7 @@ impl Selector {
         Ok(())
     }
 
-    /// Allows a command or not, with its subcommands.
+    /// Allows or forbids a command with its subcommands.
     fn set(&mut self, id: Id, is_allowed: bool) {
         self.first_args.remove(&id);
         for one in std::iter::once(id).chain(CATALOG.entries[id].subcommands.clone()) {
@@ -190,7 +189,7 @@ impl Selector {
         }
     }
 
-    /// Allows a command, a subcommand, or a command with a word behind its name.
+    /// Allows a command, a subcommand, or a command with a given first argument.
     fn allow(&mut self, name: &[u8]) -> Result<(), Wrong> {
         let bar = name.iter().rposition(|&byte| byte == b'|');
         let Some(bar) = bar else {
@@ -218,8 +217,8 @@ impl Selector {
     }
 }
 
-/// Returns what `%R~`, `%W~` and `%RW~` let become of keys, and the pattern behind. Without a `~`
-/// it is empty, as in Redis.
+/// Parses the rest of `%R~`, `%W~` or `%RW~` and returns the granted access and the pattern.
+/// Without a `~` the pattern is empty, as in Redis.
 fn permissions(rest: &[u8]) -> Result<(Need, &[u8]), Wrong> {
     let end = rest.iter().position(|&byte| byte == b'~').unwrap_or(rest.len());
     let need = match &rest[..end].to_ascii_uppercase()[..] {
@@ -231,15 +230,15 @@ fn permissions(rest: &[u8]) -> Result<(Need, &[u8]), Wrong> {
     Ok((need, rest.get(end + 1..).unwrap_or_default()))
 }
 
-/// Returns whether blanks or zero bytes are among these: they would not survive in a file of users.
+/// Returns whether the text contains blanks or zero bytes, which a file of users cannot represent.
 pub(super) fn has_spaces(text: &[u8]) -> bool {
     let is_space = |byte: &u8| byte.is_ascii_whitespace() || matches!(byte, 0 | 0x0b);
     text.iter().any(is_space)
 }
 
-// What follows writes rules that make the same selector again.
+// Methods that write rules which recreate the selector.
 impl Selector {
-    /// Returns the words of keys.
+    /// Returns the rules for keys.
     pub(crate) fn keys(&self) -> Vec<u8> {
         if self.has_all_keys {
             return b"~*".to_vec();
@@ -255,7 +254,7 @@ impl Selector {
         words.collect::<Vec<_>>().join(&b' ')
     }
 
-    /// Returns the words of channels.
+    /// Returns the rules for channels.
     pub(crate) fn channels(&self) -> Vec<u8> {
         if self.has_all_channels {
             return b"&*".to_vec();
@@ -264,7 +263,7 @@ impl Selector {
         words.collect::<Vec<_>>().join(&b' ')
     }
 
-    /// All words.
+    /// Returns all rules.
     pub(super) fn describe(&self) -> Vec<u8> {
         let channels = match self.has_all_channels {
             true => self.channels(),
@@ -275,8 +274,8 @@ impl Selector {
         parts.join(&b' ')
     }
 
-    /// Returns the words of commands, as Redis finds them: first all or none, then the classes that
-    /// come nearest to what is left, then single commands.
+    /// Returns the rules for commands, chosen as Redis does: first all or none, then the classes
+    /// that match the rest best, then single commands.
     pub(crate) fn commands(&self) -> Vec<u8> {
         let adds = !self.has_later_commands;
         let (mut shown, mut left) = (Selector::default(), self.clone());
@@ -306,8 +305,8 @@ impl Selector {
         words.join(&b' ')
     }
 
-    /// Returns the class that has more in common with this selector than it has not, and most of
-    /// all.
+    /// Returns the class that matches the selector best: fewest commands that differ, then most
+    /// that agree. It must agree with more commands than it differs from.
     fn nearest_class(&self, adds: bool, applied: &[bool]) -> Option<usize> {
         let mut best = None;
         let (mut least, mut most) = (usize::MAX, 0);

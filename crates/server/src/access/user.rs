@@ -7,20 +7,20 @@ use parking_lot::RwLock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What others are told of a user.
+/// The properties of a user that ACL GETUSER shows.
 pub(crate) struct Shown {
     pub(crate) flags: Vec<&'static str>,
-    /// The sums of its passwords.
+    /// Digests of its passwords.
     pub(crate) passwords: Vec<Sum>,
-    /// The first is what its rules say outside of parentheses.
+    /// Its selectors, the root selector first.
     pub(crate) selectors: Vec<Selector>,
 }
 
-/// A user. Its connections hold it, so that they are judged by its rules as they are at the time.
+/// A user. Connections hold a reference to it, so rule changes apply to them at once.
 #[derive(Debug)]
 pub(crate) struct User {
     name: Box<str>,
-    /// Whether its rules allow everything, so that nothing needs to be looked up.
+    /// Whether the rules allow everything, so that checks can be skipped.
     allows_all: AtomicBool,
     rules: RwLock<Arc<Rules>>,
 }
@@ -48,13 +48,13 @@ impl User {
         *held = Arc::new(rules);
     }
 
-    /// Returns whether everything is allowed. Connections ask this before each command.
+    /// Returns whether everything is allowed. Connections check this before each command.
     #[inline]
     pub(crate) fn allows_all(&self) -> bool {
         self.allows_all.load(Ordering::Acquire)
     }
 
-    /// Returns what others are told of it.
+    /// Returns the properties that ACL GETUSER shows.
     pub(crate) fn shown(&self) -> Shown {
         let rules = self.rules();
         let mut flags = vec![if rules.is_on { "on" } else { "off" }];
@@ -68,7 +68,7 @@ impl User {
         }
     }
 
-    /// Whether something is allowed.
+    /// Checks whether the user may perform an access.
     pub(crate) fn check(&self, asked: &Asked<'_>) -> Result<(), Denied> {
         self.rules().check(asked)
     }

@@ -1,4 +1,4 @@
-//! All users: where they come from, how they change, who is let in.
+//! All users: loading, changes, authentication.
 
 use super::delays::{Delays, Peer};
 use super::denied::DenialLog;
@@ -10,35 +10,35 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::{fmt, io};
 
-/// The longest name of a user, in bytes.
+/// Longest name of a user in bytes.
 const LONGEST_NAME: usize = 512;
 
-/// The user that connections are until they say who they are.
+/// The user of connections that have not authenticated.
 const DEFAULT: &str = "default";
 
-/// Where users are kept, in the syntax of Redis' files of access control lists.
+/// Storage for users, in the syntax of Redis' ACL files.
 pub trait UserFile: fmt::Debug + Send + Sync {
-    /// Says where it is, for error messages.
+    /// Describes its location, for error messages.
     fn place(&self) -> String;
 
-    /// Reads all of it.
+    /// Reads the whole file.
     ///
     /// # Errors
-    /// As the system says.
+    /// I/O errors.
     fn read(&self) -> io::Result<Vec<u8>>;
 
-    /// Replaces all of it, so that either the old or the new text is there whatever happens.
+    /// Replaces the whole file atomically: after a failure it holds either the old or the new text.
     ///
     /// # Errors
-    /// As the system says.
+    /// I/O errors.
     fn write(&self, text: &[u8]) -> io::Result<()>;
 }
 
-/// What becomes of a name and a password.
+/// The result of an authentication.
 pub(crate) enum Login {
-    /// They are right.
+    /// The name and password are correct.
     Yes(Arc<User>),
-    /// They are wrong; the client is told so at this time.
+    /// They are wrong. The error is to be sent at this time.
     No(std::time::Duration),
 }
 
@@ -46,23 +46,22 @@ pub(crate) enum Login {
 #[derive(Debug)]
 pub(crate) struct Access {
     default: Arc<User>,
-    /// Those besides `default`.
+    /// All users except `default`.
     others: RwLock<BTreeMap<Box<str>, Arc<User>>>,
-    /// The password of `default` as it was given by an option or CONFIG SET, which CONFIG GET
-    /// shows.
+    /// The password of `default` as set by an option or CONFIG SET, which CONFIG GET returns.
     given_password: RwLock<Option<Arc<str>>>,
     file: Option<Arc<dyn UserFile>>,
-    /// One changes users at a time.
+    /// Serialises changes of users.
     changing: Mutex<()>,
     pub(crate) denied: DenialLog,
     pub(crate) delays: Delays,
 }
 
 impl Access {
-    /// Creates the user `default` with a password, and those of a file, if there is one.
+    /// Creates the user `default` with a password, and the users of a file, if given.
     ///
     /// # Errors
-    /// Text that says what is wrong with the file, and where.
+    /// A description of the fault in the file and its position.
     pub(crate) fn new(
         password: Option<&str>,
         file: Option<Arc<dyn UserFile>>,
@@ -81,12 +80,12 @@ impl Access {
         Ok(access)
     }
 
-    /// Returns the user that new connections are.
+    /// Returns the user of new connections.
     pub(crate) fn default_user(&self) -> Arc<User> {
         Arc::clone(&self.default)
     }
 
-    /// Returns whether new connections are let in as `default` without a word.
+    /// Returns whether new connections may act as `default` without authentication.
     pub(crate) fn is_open(&self) -> bool {
         let rules = self.default.rules();
         rules.is_on && rules.needs_no_password
@@ -97,12 +96,12 @@ impl Access {
         self.default.rules().needs_no_password
     }
 
-    /// Returns the password of `default` that was given by an option or CONFIG SET.
+    /// Returns the password of `default` as set by an option or CONFIG SET.
     pub(crate) fn given_password(&self) -> Option<Arc<str>> {
         self.given_password.read().clone()
     }
 
-    /// Makes a password the only one of `default`.
+    /// Replaces all passwords of `default` by this one.
     pub(crate) fn set_password(&self, password: Option<&str>) {
         let _changing = self.changing.lock();
         let mut rules = Rules::clone(&self.default.rules());
@@ -119,7 +118,7 @@ impl Access {
         self.others.read().get(name).cloned()
     }
 
-    /// All users, in the order of their names.
+    /// Returns all users, sorted by name.
     pub(crate) fn all(&self) -> Vec<Arc<User>> {
         let mut all: Vec<_> = self.others.read().values().cloned().collect();
         let at = all.partition_point(|user| user.name() < DEFAULT);
@@ -127,11 +126,11 @@ impl Access {
         all
     }
 
-    /// Looks at a name and a password that came from an address; `strikes` counts the wrong ones of
-    /// the connection. Right ones are let in at once, whatever came from the address before.
+    /// Authenticates a client at an address. `strikes` counts the wrong passwords of its
+    /// connection. Correct credentials are accepted at once, whatever came from the address before.
     pub(crate) fn log_in(&self, peer: Peer, strikes: &mut u32, name: &[u8], password: &[u8]) -> Login {
         let user = self.find(name);
-        // A user that does not exist has no passwords: it takes as long to say so.
+        // An unknown user is checked against empty rules, which takes as long as a wrong password.
         let rules = user.as_ref().map(|user| user.rules()).unwrap_or_default();
         match user.filter(|_| rules.admits(password)) {
             Some(user) => Login::Yes(user),
@@ -139,11 +138,11 @@ impl Access {
         }
     }
 
-    /// Changes a user's rules, or makes a user; whether connections of it have to end is answered
-    /// with it.
+    /// Changes a user's rules, or creates the user. The result includes whether its connections
+    /// must be closed.
     ///
     /// # Errors
-    /// Text for the client.
+    /// An error message for the client.
     pub(crate) fn set_user<'w>(
         &self,
         name: &[u8],
@@ -174,10 +173,10 @@ impl Access {
         }
     }
 
-    /// Deletes users; those that were there may do nothing any more (S15).
+    /// Deletes users and returns those that existed. They lose all permissions (S15).
     ///
     /// # Errors
-    /// Text for the client, if `default` is among them.
+    /// An error message for the client if `default` is among them.
     pub(crate) fn delete(&self, names: &[&[u8]]) -> Result<Vec<Arc<User>>, String> {
         if names.contains(&DEFAULT.as_bytes()) {
             return Err("The 'default' user cannot be removed".to_owned());
@@ -194,16 +193,16 @@ impl Access {
         Ok(deleted)
     }
 
-    /// Returns whether users are kept in a file.
+    /// Returns whether users are stored in a file.
     pub(crate) fn has_file(&self) -> bool {
         self.file.is_some()
     }
 
-    /// Reads all users from the file again; those that are not there or off now, whose connections
-    /// have to end.
+    /// Reloads all users from the file. Returns the users that were removed or disabled, whose
+    /// connections must be closed.
     ///
     /// # Errors
-    /// Text that says what is wrong with the file, and where; then nothing has changed.
+    /// A description of the fault in the file and its position. Nothing was changed.
     pub(crate) fn load(&self) -> Result<Vec<Arc<User>>, String> {
         let Some(file) = &self.file else {
             return Ok(Vec::new());
@@ -254,7 +253,7 @@ impl Access {
     /// Writes all users to the file.
     ///
     /// # Errors
-    /// Text that says what went wrong.
+    /// A description of the failure.
     pub(crate) fn save(&self) -> Result<(), String> {
         let Some(file) = &self.file else {
             return Ok(());
@@ -275,7 +274,7 @@ impl Access {
     }
 }
 
-/// Returns a user in the syntax of the file.
+/// Formats a user in the syntax of the file.
 pub(crate) fn describe(user: &User) -> Vec<u8> {
     let rules = user.rules().describe();
     [format!("user {} ", user.name()).as_bytes(), &rules].concat()
@@ -292,7 +291,7 @@ fn unmatched(word: &[u8]) -> String {
     )
 }
 
-/// Returns the name of a user, if it can be one.
+/// Returns the name as text if it is valid for a user.
 fn name_of(name: &[u8]) -> Result<&str, String> {
     if has_spaces(name) {
         return Err("Usernames can't contain spaces or null characters".to_owned());
@@ -304,7 +303,7 @@ fn name_of(name: &[u8]) -> Result<&str, String> {
     Ok(name)
 }
 
-/// Reads the text of a file. All that is wrong with it is told, line by line.
+/// Parses the text of a file. The error lists all faults, line by line.
 fn read(place: &str, text: &[u8]) -> Result<BTreeMap<Box<str>, Rules>, String> {
     let mut users = BTreeMap::new();
     let mut errors: Vec<String> = Vec::new();
@@ -332,7 +331,7 @@ fn read(place: &str, text: &[u8]) -> Result<BTreeMap<Box<str>, Rules>, String> {
         let mut rules = Rules::default();
         match rules.apply_all(words) {
             Ok(()) => {}
-            // What else is wrong may hold a password, which is not shown.
+            // Other invalid words may contain a password and are not shown.
             Err(BadWord::Refused(word, Wrong::Unknown)) => errors.push(format!(
                 "{here}: Error in applying operation '{}': {}",
                 shown(&word),

@@ -10,38 +10,39 @@ use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The least that a cache may have.
+/// Smallest size of a cache in bytes.
 const LEAST_BYTES: u64 = 1 << 20;
 
-/// A partition has at least this number of bytes, where the cache has as many, so that it takes
-/// items of a mebibyte.
+/// Smallest size of a partition in bytes, if the cache is large enough. A partition of this size
+/// accepts items of one mebibyte.
 const PARTITION_BYTES: u64 = 32 << 20;
 
-/// The most partitions: beyond, writers of the cores that there are seldom meet.
+/// Largest number of partitions. It is enough to make contention among writers rare on usual core
+/// counts.
 const MOST_PARTITIONS: u64 = 64;
 
-/// Bytes that a key and its value are expected to have on average.
+/// Expected average size of a key and its value in bytes.
 const ITEM_BYTES: usize = 96;
 
-/// Locks of keys. Keys share them.
+/// Number of locks, which keys share by hash.
 const LOCKS: usize = 512;
 
-/// What a cache evicts first.
+/// The eviction policy of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// The oldest.
+    /// Evicts the oldest item.
     Fifo,
-    /// What was not asked for the longest.
+    /// Evicts the least recently used item.
     Lru,
-    /// Nearly that, with fewer copies.
+    /// Approximates LRU, with fewer copies of items.
     ApproximateLru,
-    /// What was asked for once only, before the rest.
+    /// S3-FIFO: evicts items that were read only once before all others.
     #[default]
     S3Fifo,
 }
 
 impl Policy {
-    /// Returns its name, as `maxmemory-policy` tells it.
+    /// Returns the name of the policy for `maxmemory-policy`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Policy::Fifo => "fifo",
@@ -61,7 +62,7 @@ impl Policy {
     }
 }
 
-/// How much memory a cache has, and how it is used.
+/// The memory of a cache, and its use.
 ///
 /// ```
 /// use alluvium_server::{CacheMemory, Policy};
@@ -70,16 +71,16 @@ impl Policy {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheMemory {
-    /// Bytes of items at most, with their keys and the index.
+    /// Memory limit in bytes for items with their keys and the index.
     pub bytes: u64,
-    /// Bytes that a key and its value have on average: they decide how much is index.
+    /// Average size of a key and its value in bytes, which determines the size of the index.
     pub item_bytes: usize,
-    /// What is evicted first.
+    /// The eviction policy.
     pub policy: Policy,
 }
 
 impl CacheMemory {
-    /// Returns a cache of this size, for items of about a hundred bytes, with S3-FIFO.
+    /// Returns a cache of this size for items of about a hundred bytes, with S3-FIFO.
     #[must_use]
     pub fn new(bytes: u64) -> CacheMemory {
         CacheMemory {
@@ -118,7 +119,7 @@ impl CacheMemory {
     }
 }
 
-/// An item is longer than the cache takes.
+/// The item exceeds the largest size that the cache accepts.
 #[derive(Debug)]
 pub(crate) struct TooLarge(cache::Error);
 
@@ -128,20 +129,20 @@ impl From<TooLarge> for Failure {
     }
 }
 
-/// What was found of an item whose bytes were copied.
+/// The metadata of an item that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// When it expires, in milliseconds since 1970; 0 for never.
+    /// Expiry time in milliseconds since 1970; 0 for never.
     pub(crate) expires_ms: u64,
 }
 
-/// What a cache has done so far, and holds.
+/// Statistics of a cache.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Figures {
     pub(crate) gets: u64,
     pub(crate) hits: u64,
     pub(crate) evictions: u64,
-    /// Items and their bytes, from a sample if there are many.
+    /// Number and size of the items, estimated from a sample if there are many.
     pub(crate) items: u64,
     pub(crate) item_bytes: u64,
 }
@@ -150,7 +151,7 @@ pub(crate) struct Figures {
 #[repr(align(64))]
 struct Lock(Mutex<()>);
 
-/// Locks of keys that are held.
+/// Held key locks.
 pub(crate) type Locked<'c> = SmallVec<[MutexGuard<'c, ()>; 1]>;
 
 /// The items of a cache.
@@ -159,15 +160,15 @@ pub(crate) struct Content {
     pub(crate) memory: CacheMemory,
     locks: Box<[Lock]>,
     clock: Clock,
-    /// The last number that CAS compares.
+    /// The last CAS value.
     cas: AtomicU64,
 }
 
 impl Content {
-    /// Returns an empty cache.
+    /// Creates an empty cache.
     ///
     /// # Errors
-    /// [`Error::Cache`] when the memory cannot be had, or is too little.
+    /// [`Error::Cache`] if the memory is too small or cannot be allocated.
     pub(crate) fn new(memory: CacheMemory, seed: u64) -> Result<Content> {
         memory.check()?;
         let cache = Cache::new(&memory.options(seed));
@@ -183,7 +184,7 @@ impl Content {
         })
     }
 
-    /// Returns the time in milliseconds since 1970, and lets expire what is due.
+    /// Returns the time in milliseconds since 1970, and expires due items.
     pub(crate) fn now_ms(&self) -> u64 {
         let now_ms = self.clock.now_ms();
         self.tick(now_ms);
@@ -195,7 +196,7 @@ impl Content {
         self.cache.correct_time(now_ms, MOST_BEHIND_MS);
     }
 
-    /// Returns another number that CAS compares.
+    /// Returns a new CAS value.
     #[inline]
     pub(crate) fn next_cas(&self) -> u64 {
         self.cas.fetch_add(1, Ordering::Relaxed) + 1
@@ -210,14 +211,14 @@ impl Content {
         (mixed >> 32) as usize % LOCKS
     }
 
-    /// Excludes others from changing an item (S25).
+    /// Locks a key against other writers (S25).
     #[inline]
     pub(crate) fn lock(&self, key: &[u8]) -> MutexGuard<'_, ()> {
         self.locks[self.lock_of(key)].0.lock()
     }
 
-    /// Excludes others from changing several items. Locks are taken in their order, so that no two
-    /// threads wait for each other.
+    /// Locks several keys against other writers. Locks are acquired in a fixed order, which
+    /// prevents deadlocks.
     pub(crate) fn lock_all<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> Locked<'_> {
         let mut places: SmallVec<[usize; 8]> = keys.map(|key| self.lock_of(key)).collect();
         places.sort_unstable();
@@ -228,7 +229,7 @@ impl Content {
             .collect()
     }
 
-    /// Copies what is stored under a key.
+    /// Copies the stored bytes of a key.
     #[inline]
     pub(crate) fn read(&self, key: &[u8], stored: &mut Vec<u8>) -> Option<Found> {
         let expires_at = self.cache.read(key, stored)?;
@@ -236,20 +237,20 @@ impl Content {
         Some(Found { expires_ms })
     }
 
-    /// Looks up keys in their order, and hands over what is stored under each.
+    /// Looks up keys in order and passes the stored bytes of each to `respond`.
     pub(crate) fn read_many(&self, keys: &[&[u8]], respond: impl FnMut(usize, Option<&[u8]>)) {
         self.cache.get_many(keys, respond);
     }
 
-    /// Asks for the memory that requests about keys need first.
+    /// Prefetches the memory that requests for these keys access first.
     pub(crate) fn prefetch<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
         self.cache.prefetch(keys);
     }
 
-    /// Stores an item. Its key is locked.
+    /// Stores an item. The caller holds the lock of its key.
     ///
     /// # Errors
-    /// It is longer than the cache takes; then the key keeps what it had.
+    /// The item is too large; the key keeps its old item.
     pub(crate) fn write(
         &self,
         key: &[u8],
@@ -260,33 +261,33 @@ impl Content {
         self.cache.set_until(key, stored, expires_at).map_err(TooLarge)
     }
 
-    /// Deletes an item. Its key is locked. Returns whether it was there.
+    /// Deletes an item. The caller holds the lock of its key. Returns whether it existed.
     pub(crate) fn delete(&self, key: &[u8]) -> bool {
         self.cache.delete(key)
     }
 
-    /// Deletes all items. No request that has read one before brings it back.
+    /// Deletes all items. No request that read an item earlier can write it back.
     pub(crate) fn clear(&self) {
         let _held: Vec<_> = self.locks.iter().map(|lock| lock.0.lock()).collect();
         self.cache.clear();
     }
 
-    /// Returns how many items there are, from a sample if there are many.
+    /// Returns the number of items, estimated from a sample if there are many.
     pub(crate) fn items(&self) -> u64 {
         self.now_ms();
         self.cache.content().items
     }
 
-    /// Returns the bytes that a value may have at most, whatever the key.
+    /// Returns the largest size of a value in bytes, for any key.
     pub(crate) fn most_value_bytes(&self) -> usize {
         cache::MAX_VALUE_BYTES - MAX_HEAD
     }
 
-    /// Returns what was done so far, and what is there.
+    /// Returns the statistics.
     pub(crate) fn figures(&self) -> Figures {
         let (stats, content) = (self.cache.stats(), self.cache.content());
         let left_logs = match self.memory.policy {
-            // Only there it is known what of it could still be found.
+            // Only S3-FIFO knows at eviction whether an item could still be found.
             Policy::S3Fifo => stats.evicted,
             Policy::Fifo | Policy::Lru | Policy::ApproximateLru => stats.dropped,
         };

@@ -1,4 +1,4 @@
-//! What stands before an item's value in memory, as short as it can be.
+//! The header before an item's value in memory, in a compact encoding.
 //!
 //! ```text
 //!   SIZE    MEANING
@@ -9,17 +9,17 @@
 //!   0 or 4  when memcached last set or touched it, in seconds since 1970
 //! ```
 //!
-//! When the item expires, the table knows.
+//! The expiry time is stored in the table.
 
 const CAS_BYTES: u8 = 15;
 const HAS_FLAGS: u8 = 1 << 4;
 const HAS_TIME: u8 = 1 << 5;
 const STALENESS: u8 = 6;
 
-/// The longest head.
+/// Largest size of a header in bytes.
 pub(super) const MAX_HEAD: usize = 1 + 8 + 4 + 4;
 
-/// What is known of an item beside its value.
+/// The metadata of an item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) flags: u32,
@@ -40,7 +40,7 @@ fn pull(bytes: &[u8]) -> u64 {
 }
 
 impl Head {
-    /// Appends the head; the value follows.
+    /// Appends the header. The value follows it.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         debug_assert!(self.staleness < 4, "two bits say how stale an item is");
         let cas = (u64::BITS - self.cas.leading_zeros()).div_ceil(8) as usize;
@@ -61,11 +61,11 @@ impl Head {
         }
     }
 
-    /// Returns the head of an item, and how long it is. The table gives back what was set, so that
-    /// anything else is our own mistake.
+    /// Decodes the header of an item, and returns it with its length. Only this server writes
+    /// headers, so an invalid one is a bug.
     ///
     /// # Panics
-    /// When the bytes have no head.
+    /// If the bytes have no valid header.
     #[inline]
     pub(crate) fn read(stored: &[u8]) -> (Head, usize) {
         let first = stored[0];
@@ -87,7 +87,7 @@ impl Head {
         (head, at)
     }
 
-    /// Returns how long the head of an item is.
+    /// Returns the length of an item's header.
     #[inline]
     pub(crate) fn length(stored: &[u8]) -> usize {
         let first = stored[0];

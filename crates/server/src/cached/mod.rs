@@ -1,21 +1,21 @@
-//! A server that keeps what it is given in memory alone: a cache, bounded by bytes.
+//! A server that keeps its data only in memory: a cache with a limit in bytes.
 //!
-//! *Knows*: what all its connections share, what an item is in memory, how the server starts and
-//! ends.
+//! *Knows*: the state shared by all connections, the layout of an item in memory, start and
+//! shutdown of the server.
 //!
 //! *Does not know*: commands (`redis/cached/`, `memcached/cached/`), the disk.
 //!
-//! *Read in this order*: `content.rs` (items and their locks), `item.rs` (what stands before a
-//! value), `server.rs` ([`CacheServer`]).
+//! *Read in this order*: `content.rs` (items and their locks), `item.rs` (the header of a value),
+//! `server.rs` ([`CacheServer`]).
 //!
-//! Both protocols see the same items. A table of `alluvium::cache` is shared by all threads: a
-//! thread that has received a request executes it (CRCW), and asks no other.
+//! Both protocols access the same items. All threads share one table of `alluvium::cache`: the
+//! thread that receives a request executes it (CRCW), without involving another thread.
 //!
 //! Invariants:
 //!
-//! - **S25** Who changes an item holds the lock of its key from the first read that the change
-//!   depends on until it is written. Readers take no lock.
-//! - **S26** A key has the last value that it was set to, or none: because it was deleted, has
+//! - **S25** A command that changes an item holds the lock of its key from the first read that the
+//!   change depends on until the write. Readers take no locks.
+//! - **S26** A key has the last value that it was set to, or none because it was deleted, has
 //!   expired, or was evicted.
 
 mod content;
@@ -30,7 +30,7 @@ pub use server::CacheServer;
 use crate::shared::Common;
 use std::sync::Arc;
 
-/// What connections to a cache share.
+/// State shared by all connections to a cache.
 pub(crate) struct Cached {
     pub(crate) common: Arc<Common>,
     pub(crate) content: Content,

@@ -1,4 +1,4 @@
-//! The handle of a running cache: its start, its addresses, its end.
+//! The handle of a running cache: start, addresses, shutdown.
 
 use super::Cached;
 use super::content::{CacheMemory, Content};
@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// A server in cache mode, which keeps what it is given in memory alone. Dropping the handle stops
-/// it, and forgets everything.
+/// A server in cache mode, which keeps its data only in memory. Dropping the handle stops the
+/// server and discards all data.
 ///
 /// ```
 /// use alluvium_server::{CacheMemory, CacheServer, ServerOptions};
@@ -52,7 +52,7 @@ impl fmt::Debug for CacheServer {
     }
 }
 
-/// What has to be ended.
+/// The parts that must be shut down.
 struct Running {
     options: ServerOptions,
     cached: Arc<Cached>,
@@ -66,7 +66,7 @@ struct Running {
     changed: Condvar,
 }
 
-/// Connections take their memory beside the cache, which lends none.
+/// The memory of connections is in addition to that of the cache, which lends none.
 impl Beside for Cached {
     fn lends(&self, _held: u64) -> std::result::Result<(), String> {
         Ok(())
@@ -79,7 +79,7 @@ impl Beside for Cached {
     }
 }
 
-/// Begins to speak with clients about a cache.
+/// Returns the factory of sessions for the clients of a cache.
 fn sessions(cached: &Arc<Cached>) -> net::Sessions {
     let cached = Arc::clone(cached);
     Box::new(move |language, client| match language {
@@ -88,18 +88,18 @@ fn sessions(cached: &Arc<Cached>) -> net::Sessions {
     })
 }
 
-/// Returns how many loops serve connections by default: one for each processor. Nothing else wants
-/// one, as compactions do beside a store.
+/// Returns the default number of event loops: one per processor. Unlike a store, a cache has no
+/// compactions to leave processors for.
 fn usual_loops() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 impl CacheServer {
-    /// Starts to serve a cache. Connections have a quarter of the cache's memory beside it, where
-    /// [`Limits::memory`](crate::Limits::memory) says nothing else.
+    /// Starts to serve a cache. Connections use additional memory, by default a quarter of the
+    /// cache's: see [`Limits::memory`](crate::Limits::memory).
     ///
     /// # Errors
-    /// [`Error::Cache`] when the memory cannot be had, or an option is for stores only;
+    /// [`Error::Cache`] if the memory cannot be allocated, or an option applies to stores only;
     /// [`Error::Unprotected`], [`Error::Listen`], [`Error::Tls`] as
     /// [`Server::start`](crate::Server::start).
     pub fn start(memory: CacheMemory, options: ServerOptions) -> Result<CacheServer> {
@@ -161,25 +161,25 @@ impl CacheServer {
         })
     }
 
-    /// Where the Redis protocol is spoken.
+    /// Returns the address of the Redis protocol, with the port that was bound.
     #[must_use]
     pub fn redis_addr(&self) -> Option<SocketAddr> {
         self.redis
     }
 
-    /// Where the memcached protocol is spoken.
+    /// Returns the address of the memcached protocol, with the port that was bound.
     #[must_use]
     pub fn memcached_addr(&self) -> Option<SocketAddr> {
         self.memcached
     }
 
-    /// Serves the same items to clients of MICA's datagrams: see
-    /// [`DatagramClient`](crate::DatagramClient). Returns the address of the first port. Called
-    /// again, it serves further ports beside those before.
+    /// Serves the same items to clients of MICA's datagram protocol: see
+    /// [`DatagramClient`](crate::DatagramClient). Returns the address of the first port. Each
+    /// further call adds ports.
     ///
     /// # Errors
-    /// [`Error::Unprotected`] for an address that others can reach without a shared key;
-    /// [`Error::Listen`]; [`Error::Cache`] for a number of ports that cannot be.
+    /// [`Error::Unprotected`] for an address that other machines can reach without a shared key;
+    /// [`Error::Listen`]; [`Error::Cache`] for an invalid number of ports.
     pub fn serve_datagrams(&self, options: &DatagramOptions) -> Result<SocketAddr> {
         let datagrams = Datagrams::start(&self.running.cached, options)?;
         let address = datagrams.address;
@@ -187,7 +187,7 @@ impl CacheServer {
         Ok(address)
     }
 
-    /// Returns what each port for datagrams has received so far, in the order of the ports.
+    /// Returns the receive statistics of each datagram port, in the order of the ports.
     ///
     /// ```
     /// use alluvium_server::{CacheMemory, CacheServer, DatagramClient, DatagramOptions, ServerOptions};
@@ -205,26 +205,26 @@ impl CacheServer {
         all.iter().flat_map(Datagrams::figures).collect()
     }
 
-    /// Serves the same items to threads of this process, by rings of memory. Returns the ends of
-    /// the clients.
+    /// Serves the same items to threads of this process through ring buffers in memory. Returns the
+    /// clients' ends.
     ///
     /// # Errors
-    /// [`Error::Cache`] for numbers that cannot be.
+    /// [`Error::Cache`] for invalid options.
     pub fn serve_rings(&self, options: &RingOptions) -> Result<Vec<RingClient>> {
         let (rings, clients) = Rings::start(&self.running.cached, options)?;
         self.running.rings.lock().push(rings);
         Ok(clients)
     }
 
-    /// How many clients are connected.
+    /// Returns the number of connected clients.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.running.cached.common.clients.len()
     }
 
-    /// Begins to stop, and returns at once: no client is accepted any more; what has been received
-    /// is executed; connections end when their replies are sent, at the latest after
-    /// [`ServerOptions::grace`]. May be called by any thread, more than once.
+    /// Begins the shutdown and returns at once. The server stops accepting clients and executes the
+    /// requests already received. Connections are closed once their replies are sent, or after
+    /// [`ServerOptions::grace`]. Any thread may call this, more than once.
     pub fn stop(&self) {
         self.running.stop();
     }
@@ -251,7 +251,7 @@ impl Running {
         }
     }
 
-    /// First those that bring work end, then those that do it.
+    /// Stops the sources of work first, then the threads that execute it.
     fn finish(&self) {
         let Some((acceptor, keeper)) = self.threads.lock().take() else {
             return;
@@ -275,7 +275,7 @@ impl Drop for CacheServer {
     }
 }
 
-/// Refuses options that a cache cannot follow.
+/// Refuses options that do not apply to a cache.
 fn refuse_what_stores_have(options: &ServerOptions) -> Result<()> {
     let asked = [
         ("a web page", options.web.is_some()),

@@ -1,11 +1,11 @@
-//! Advice that is applied while the store is open.
+//! Applies tuning advice to an open store.
 
 use super::request::{Error, Kind, Result};
 use alluvium::{Db, Trial};
 use serde_json::{Value, json};
 
-/// Applies an advice: for a share of records in thousandths, or what costs least. Returns the
-/// change, null where the advice is to leave it.
+/// Applies advice: the given share of records in thousandths, or the cheapest one found by the
+/// store. Returns the change, or null if the advice is to change nothing.
 pub(super) fn apply(db: &Db, record_permille: Option<u32>) -> Result<Value> {
     let advice = match record_permille {
         None => match db.advise()? {

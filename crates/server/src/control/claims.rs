@@ -1,21 +1,21 @@
-//! Names of which each has one connection at a time.
+//! Names, each of which one connection can claim at a time.
 //!
-//! A command that was killed may have a request under way still: its connection ends when that is
-//! done. Who goes on where it has stopped takes the same name first, and so waits for that.
+//! A killed command may leave a request in progress; its connection ends when the request is done.
+//! A command that resumes the work first claims the same name and thereby waits for that request.
 
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The names that are taken.
+/// The claimed names.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     taken: Mutex<BTreeSet<Vec<u8>>>,
     released: Condvar,
 }
 
-/// A name that is taken until this is dropped.
+/// A claimed name, released on drop.
 #[derive(Debug)]
 pub(super) struct Claim {
     claims: Arc<Claims>,
@@ -23,7 +23,8 @@ pub(super) struct Claim {
 }
 
 impl Claims {
-    /// Takes a name, once no other has it. None if one has it for as long as `patience`.
+    /// Claims a name, after waiting for its current owner. Returns `None` if the owner keeps it for
+    /// `patience`.
     pub(super) fn take(self: &Arc<Claims>, name: &[u8], patience: Duration) -> Option<Claim> {
         let until = Instant::now() + patience;
         let mut taken = self.taken.lock();

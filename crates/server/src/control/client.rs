@@ -1,4 +1,5 @@
-//! The other end of the socket: of a process that manages a store which another has open.
+//! The client of the management socket, for a process that manages a store which another process
+//! has open.
 
 use super::format::{self, GREETING, Part};
 use super::request::{Error, Kind, Reply, Request, Result};
@@ -11,7 +12,7 @@ use std::path::Path;
 
 /// A connection to the process that has a store open.
 pub struct Client {
-    /// None once an answer was not heard to its end, or the connection has failed.
+    /// `None` after an incomplete answer or a connection failure.
     stream: Option<UnixStream>,
 }
 
@@ -22,14 +23,15 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// Connects to the process that has the store in a directory open.
+    /// Connects to the process that has the store in this directory open.
     ///
     /// # Errors
-    /// As the system says: [`io::ErrorKind::NotFound`] and [`io::ErrorKind::ConnectionRefused`]
-    /// where no server listens.
+    /// I/O errors; [`io::ErrorKind::NotFound`] or [`io::ErrorKind::ConnectionRefused`] if no server
+    /// listens.
     pub fn connect(directory: impl AsRef<Path>) -> io::Result<Client> {
         let mut stream = socket::connect(directory.as_ref())?;
-        // A client that is refused is greeted and told why before this is read.
+        // A refused client is sent a greeting and the reason before the server reads the client's
+        // greeting.
         let sent = stream.write_all(&format::greeting());
         let mut greeting = [0; GREETING];
         let greeted = stream.read_exact(&mut greeting);
@@ -41,15 +43,15 @@ impl Client {
         Ok(Client { stream: Some(stream) })
     }
 
-    /// Asks for an operation, and hands the parts of its answer to `hear`.
+    /// Requests an operation and passes the parts of its answer to `hear`.
     ///
     /// # Errors
-    /// [`Error::Told`] as the other process says; what `hear` returns; [`Error::Connection`].
+    /// [`Error::Told`] for an error of the other process; errors of `hear`; [`Error::Connection`].
     pub fn ask(&mut self, request: &Request, hear: &mut Hear<'_>) -> Result<()> {
         let gone = || Error::Connection(io::ErrorKind::NotConnected.into());
         let frame = format::frame(request)?;
         let mut stream = self.stream.take().ok_or_else(gone)?;
-        // A client that is refused is told why before this is read.
+        // A refused client is sent the reason before the server reads its request.
         let sent = stream.write_all(&frame);
         loop {
             let part = format::read::<Part>(&mut stream).map_err(Error::Connection)?;
@@ -74,7 +76,7 @@ impl Client {
         }
     }
 
-    /// Asks for an operation that answers nothing.
+    /// Requests an operation that has no reply parts.
     ///
     /// # Errors
     /// As [`Client::ask`].

@@ -1,4 +1,4 @@
-//! The bytes on the management socket.
+//! The wire format of the management socket.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -16,32 +16,32 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read};
 
-/// The version of the protocol. Peers of other versions are refused.
+/// Protocol version. Peers with another version are refused.
 pub const VERSION: u32 = 1;
-/// What a greeting begins with.
+/// Magic bytes at the start of a greeting.
 const MAGIC: [u8; 8] = *b"alluvium";
-/// How long a greeting is.
+/// Length of a greeting in bytes.
 pub const GREETING: usize = 12;
-/// The longest body: a key, its value, and what is said with them.
+/// Largest body in bytes: a key, its value, and some overhead.
 pub const MOST_BODY: usize = alluvium::MAX_VALUE + alluvium::MAX_KEY + (1 << 20);
 
-/// A part of an answer as it is sent.
+/// A part of an answer on the wire.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Part {
-    /// A reply; more follows.
+    /// A reply; more parts follow.
     Reply(Reply),
-    /// The operation is done.
+    /// The operation has succeeded.
     Done,
     /// The operation failed.
     Failed {
-        /// What kind of failure it is.
+        /// The kind of failure.
         kind: Kind,
-        /// The message.
+        /// The error message.
         text: String,
     },
 }
 
-/// The greeting of this version.
+/// Returns the greeting of this version.
 #[must_use]
 pub fn greeting() -> [u8; GREETING] {
     let mut bytes = [0; GREETING];
@@ -50,17 +50,17 @@ pub fn greeting() -> [u8; GREETING] {
     bytes
 }
 
-/// The version that a greeting names; none if it is no greeting.
+/// Returns the version in a greeting, or `None` if the bytes are not a greeting.
 #[must_use]
 pub fn greeted(bytes: &[u8; GREETING]) -> Option<u32> {
     let (magic, version) = bytes.split_first_chunk::<8>()?;
     (*magic == MAGIC).then(|| u32::from_le_bytes(version.try_into().unwrap_or_default()))
 }
 
-/// A frame.
+/// Encodes a message as a frame.
 ///
 /// # Errors
-/// [`Error::Told`] if it would be too long.
+/// [`Error::Told`] if the message is too long.
 pub fn frame(message: &impl Serialize) -> Result<Vec<u8>, Error> {
     let bytes = postcard::to_extend(message, vec![0; 4]);
     let mut bytes =
@@ -79,11 +79,11 @@ pub fn frame(message: &impl Serialize) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// Reads the next message; none at the end of the stream.
+/// Reads the next message. Returns `None` at the end of the stream.
 ///
 /// # Errors
-/// As the stream says; [`io::ErrorKind::InvalidData`] for a frame that no peer of this version
-/// sends.
+/// Errors of the stream; [`io::ErrorKind::InvalidData`] for a frame that is invalid in this
+/// version.
 pub fn read<T: DeserializeOwned>(stream: &mut impl Read) -> io::Result<Option<T>> {
     let mut length = [0; 4];
     let mut filled = 0;
@@ -101,7 +101,7 @@ pub fn read<T: DeserializeOwned>(stream: &mut impl Read) -> io::Result<Option<T>
     if length > most {
         return Err(bad(format!("a frame of {length} bytes, of at most {most}")));
     }
-    // It grows as bytes come, whatever the length says.
+    // The buffer grows as bytes arrive, whatever the stated length.
     let mut body = Vec::new();
     stream.take(u64::from(length)).read_to_end(&mut body)?;
     if body.len() < length as usize {
@@ -241,14 +241,14 @@ mod tests {
             let mut stream = &bytes[..];
             while let Ok(Some(_)) = read::<Request>(&mut stream) {}
         }
-        // A body that is promised and does not come.
+        // A body that is announced and does not arrive.
         let mut huge = u32::try_from(MOST_BODY).unwrap().to_le_bytes().to_vec();
         huge.extend_from_slice(b"abc");
         let error = read::<Request>(&mut &huge[..]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
         let error = read::<Request>(&mut &[0xff; 64][..]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
-        // A list of more elements than there are bytes.
+        // A list with more elements than there are bytes.
         let list = [&[9, 0, 0, 0, 7][..], &[0xff; 4], &[0x0f, 0, 0, 0]].concat();
         assert!(read::<Request>(&mut &list[..]).is_err());
     }

@@ -1,13 +1,13 @@
-//! What open transactions and snapshots hold back, as JSON.
+//! Open transactions and snapshots, and the versions that they retain, as JSON.
 
 use alluvium::{Concurrency, Db, Isolation, TransactionInfo};
 use serde_json::{Value, json};
 
-/// How many transactions, and how many kept snapshots, a report names at most.
+/// Largest number of transactions, and of kept snapshots, in a report.
 const MOST: usize = 1000;
 
-/// Returns the open transactions, the oldest first, and the kept snapshots. `commits_held` counts
-/// the commits after the place of a reader: what they replaced is kept for it.
+/// Returns the open transactions, oldest first, and the kept snapshots. `commits_held` is the
+/// number of commits after a reader's snapshot, whose replaced versions are retained for it.
 pub(crate) fn report(db: &Db) -> Value {
     let stats = db.stats();
     let last = db.sequence();

@@ -1,4 +1,4 @@
-//! The threads that answer at the socket.
+//! The threads that serve the management socket.
 
 use super::claims::Claims;
 use super::format::{self, GREETING, Part};
@@ -19,25 +19,25 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Connections at once, each with a thread.
+/// Concurrent connections, each with a thread.
 const CONNECTIONS: usize = 16;
-/// How long a client has for its greeting.
+/// Time for a client to send its greeting.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// After an error of the system, such as too few file descriptors, no client is accepted for this
-/// long.
+/// Pause before accepting again after an error of the operating system, such as too few file
+/// descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long operations have to end when the process stops managing. Backups and checks end when the
-/// store is closed, at the latest.
+/// Time for operations to finish when the process stops managing. Backups and checks end at the
+/// latest when the store is closed.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What a server adds to the store.
+/// Information that a server adds to that of the store.
 #[derive(Clone)]
 pub(crate) struct About {
     pub(crate) store: Arc<Store>,
     pub(crate) counts: Counts,
 }
 
-/// A store that other processes of the same user can manage while this one has it open. Dropping it
+/// Lets other processes of the same user manage a store while this process has it open. Dropping it
 /// ends that.
 pub struct Control {
     managed: Arc<Managed>,
@@ -50,7 +50,7 @@ impl fmt::Debug for Control {
     }
 }
 
-/// What all connections share.
+/// State shared by all connections.
 struct Managed {
     db: Db,
     about: Option<About>,
@@ -67,11 +67,11 @@ struct Connections {
 }
 
 impl Control {
-    /// Listens at a socket in the directory of a store. Clients are `alluvium` with `--db`, and
+    /// Listens at a socket in the directory of a store. Its clients are `alluvium --db` and
     /// [`Client`](super::Client).
     ///
     /// # Errors
-    /// As the system says, when there can be no socket in the directory, or no thread.
+    /// I/O errors of creating the socket or its thread.
     pub fn start(db: &Db, directory: impl AsRef<Path>) -> io::Result<Control> {
         Control::start_with(db, directory.as_ref(), None)
     }
@@ -95,19 +95,19 @@ impl Control {
         })
     }
 
-    /// Ends it: no client is accepted any more, and those who are connected are cut off. What they
-    /// have begun and cannot be stopped goes on as long as the store is open.
+    /// Stops accepting clients and disconnects the connected ones. Operations that cannot be
+    /// interrupted continue as long as the store is open.
     pub fn stop(&self) {
         {
             let mut connections = self.managed.connections.lock();
             connections.is_stopping = true;
             for stream in connections.streams.values() {
-                // One that is closed already needs none.
+                // Fails harmlessly if the connection is already closed.
                 let _ = stream.shutdown(std::net::Shutdown::Both);
             }
         }
         if let Some((accepting, listening)) = self.accepting.lock().take() {
-            // The thread that waits for connections there learns that none will come.
+            // Wakes the accepting thread, which then ends.
             let _ = rustix::net::shutdown(&listening.socket, Shutdown::Both);
             if accepting.join().is_err() {
                 tracing::error!("the thread that accepts connections of managers has panicked");
@@ -148,7 +148,7 @@ fn accept(managed: &Arc<Managed>, listening: &Listening) {
     }
 }
 
-/// Gives a connection a thread, or says why it gets none.
+/// Starts a thread for a connection, or refuses it with a reason.
 fn serve(managed: &Arc<Managed>, mut stream: UnixStream) -> io::Result<()> {
     if let Err(user) = socket::admit(&stream) {
         tracing::warn!(user, "another user tried to manage the store");
@@ -174,7 +174,7 @@ fn serve(managed: &Arc<Managed>, mut stream: UnixStream) -> io::Result<()> {
         managed: Arc::clone(managed),
         number,
     };
-    // If there is no thread, the seat is given back with what the thread would have run.
+    // If the thread cannot be started, dropping its closure releases the seat.
     thread::Builder::new()
         .name("alluvium-manage".to_owned())
         .spawn(move || {
@@ -185,7 +185,7 @@ fn serve(managed: &Arc<Managed>, mut stream: UnixStream) -> io::Result<()> {
         .map(drop)
 }
 
-/// Says why a connection is not served. A client that has gone does not hear it.
+/// Sends the reason for a refusal. The client may have gone already.
 fn refuse(stream: &mut UnixStream, kind: Kind, text: &str) -> io::Result<()> {
     stream.set_write_timeout(Some(PATIENCE))?;
     let part = Part::Failed {
@@ -196,7 +196,7 @@ fn refuse(stream: &mut UnixStream, kind: Kind, text: &str) -> io::Result<()> {
     stream.write_all(&format::frame(&part).map_err(io::Error::other)?)
 }
 
-/// A place among the connections; it is given back when this goes.
+/// A slot for a connection, released on drop.
 struct Seat {
     managed: Arc<Managed>,
     number: u64,
@@ -209,7 +209,7 @@ impl Drop for Seat {
     }
 }
 
-/// Answers one connection until it ends.
+/// Serves one connection until it ends.
 fn answer(managed: &Managed, stream: &mut UnixStream) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut greeting = [0; GREETING];
@@ -259,7 +259,7 @@ fn answer(managed: &Managed, stream: &mut UnixStream) -> io::Result<()> {
     Ok(())
 }
 
-/// An error as it is sent.
+/// Converts an error to its wire form.
 fn failed(error: &Error) -> Part {
     let (kind, text) = match error {
         Error::Told { kind, text } => (*kind, text.clone()),
@@ -270,7 +270,7 @@ fn failed(error: &Error) -> Part {
     Part::Failed { kind, text }
 }
 
-/// What kind of failure an error of the store is.
+/// Returns the kind of failure of a store error.
 fn kind_of(error: &alluvium::Error) -> Kind {
     match error.kind() {
         _ if error.is_full() => Kind::Full,
@@ -281,7 +281,7 @@ fn kind_of(error: &alluvium::Error) -> Kind {
     }
 }
 
-/// An error and its causes, each once.
+/// Formats an error with its causes, each once.
 fn sentence(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut next = error.source();

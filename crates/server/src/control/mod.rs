@@ -1,16 +1,16 @@
 //! Management of an open store: by the process that holds it, or over a Unix socket in its
 //! directory.
 //!
-//! *Knows*: which operations a person or a script asks of a store, how they are asked and answered
-//! over a socket, who may connect.
+//! *Knows*: the operations that a person or a script requests of a store, their encoding on a
+//! socket, who may connect.
 //!
-//! *Does not know*: command lines, how answers are shown.
+//! *Does not know*: command lines, how answers are displayed.
 //!
-//! *Read in this order*: `request.rs` (what is asked and answered), `session.rs` (how it is
-//! done, in any process that has the store open), `transact.rs` (its transaction), `claims.rs`
-//! (names, each taken by one connection), `redis.rs` (keys of Redis clients), `report.rs`,
-//! `held.rs` and `advised.rs` (JSON), `format.rs` (the bytes), `client.rs`, `socket.rs` (where
-//! the socket is, who may connect) and `listen.rs` (its threads).
+//! *Read in this order*: `request.rs` (requests and replies), `session.rs` (their execution, in any
+//! process that has the store open), `transact.rs` (the transaction of a session), `claims.rs`
+//! (names owned by one connection), `redis.rs` (keys of Redis clients), `report.rs`, `held.rs` and
+//! `advised.rs` (JSON), `format.rs` (the bytes), `client.rs`, `socket.rs` (the location of the
+//! socket, who may connect) and `listen.rs` (its threads).
 //!
 //! A program that embeds a store offers the same with [`Control::start`]:
 //!
@@ -34,13 +34,12 @@
 //!
 //! Invariants:
 //!
-//! - **S20** An operation is written once: what a socket asks for and what the command line does
-//!   with a store of its own run the same code.
-//! - **S21** Keyspaces that a server keeps typed keys in are changed only as typed keys, through a
-//!   running server's locks, and no transaction from here locks what is in them then.
-//! - **S22** Only the user whose process it is, and root, are answered.
-//! - **S23** No bytes from the socket take more memory than was received, nor make the process
-//!   panic.
+//! - **S20** Each operation is implemented once: requests from a socket, and the command line on a
+//!   store that it opens itself, execute the same code.
+//! - **S21** Keyspaces in which a server keeps typed keys are changed only as typed keys, under the
+//!   locks of a running server. While a server runs, no transaction from here locks their content.
+//! - **S22** Only the user of the process and root are served.
+//! - **S23** No bytes from the socket make the process panic or use more memory than was received.
 
 mod advised;
 mod claims;

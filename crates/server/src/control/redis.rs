@@ -1,4 +1,4 @@
-//! Keys of Redis clients: read as they are at one moment, changed by commands under their locks.
+//! Keys of Redis clients: read from a snapshot, changed by commands under their locks.
 
 use super::request::{Direction, Error, Kind, Redis, RedisKey, RedisKind, Reply, Result, Scan, What};
 use super::session::{Hear, add};
@@ -11,18 +11,18 @@ use alluvium::{Db, Keyspace, Snapshot, Unordered};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// About how many bytes of elements go into one reply.
+/// Approximate size of the elements in one reply, in bytes.
 const CHUNK: usize = 256 << 10;
 
 /// The keys of a store's databases.
 pub(super) struct Keys {
     db: Db,
-    /// What commands are executed through, once any was.
+    /// The server's view of the store for executing commands, created on first use.
     store: Option<Arc<Store>>,
 }
 
 impl Keys {
-    /// Returns those of a store that no server serves.
+    /// Returns the keys of a store without a running server.
     pub(super) fn of_store(db: &Db) -> Keys {
         Keys {
             db: db.clone(),
@@ -30,7 +30,7 @@ impl Keys {
         }
     }
 
-    /// Returns those that a server of this process serves.
+    /// Returns the keys of a store that a server of this process serves.
     pub(super) fn of_server(store: &Arc<Store>) -> Keys {
         Keys {
             db: store.db.clone(),
@@ -127,20 +127,20 @@ fn told(failure: Failure) -> Error {
     }
 }
 
-/// The record of a key says what none of this version says.
+/// Converts an invalid record to an error.
 fn damaged(damaged: format::Damaged) -> Error {
     Error::told(Kind::Damaged, damaged.to_string())
 }
 
-/// Where records are.
+/// The location of the records of a database.
 enum Records {
-    /// With everything else, in order.
+    /// In the ordered keyspace with all other data.
     Ordered,
-    /// In a keyspace of the database, in no order; in none if it has never had any.
+    /// In the unordered keyspace of the database. `None` if the database never had records.
     Hashed(Option<Keyspace>),
 }
 
-/// A database at one moment.
+/// A database in a snapshot.
 struct Reading {
     snapshot: Snapshot,
     data: Keyspace,
@@ -204,7 +204,7 @@ impl Reading {
         Ok(())
     }
 
-    /// The same where keys have no order.
+    /// Like `scan`, for hashed keys.
     fn scan_hashed(&self, space: Option<&Keyspace>, scan: &Scan, hear: &mut Hear<'_>) -> Result<()> {
         if !scan.from.is_empty() || scan.to.is_some() || scan.direction == Direction::Backward {
             return Err(Error::told(
@@ -216,7 +216,7 @@ impl Reading {
         self.walk_hashed(records, scan.limit, scan.what, hear)
     }
 
-    /// All keys behind one.
+    /// Returns the keys after a given one.
     fn scan_behind(&self, key: &[u8], limit: Option<u64>, what: What, hear: &mut Hear<'_>) -> Result<()> {
         if let Records::Hashed(space) = &self.records {
             let records = space.as_ref().map(|space| self.snapshot.unordered(space));
@@ -224,7 +224,7 @@ impl Reading {
         }
         let scan = Scan {
             keyspace: String::new(),
-            // The least key that is greater.
+            // The smallest greater key.
             from: [key, &[0]].concat(),
             to: None,
             direction: Direction::Forward,
@@ -255,7 +255,7 @@ impl Reading {
         Ok(())
     }
 
-    /// What a key holds.
+    /// Sends the content of a key.
     fn entry(&self, key: &[u8], entry: &Entry<'_>, what: What, hear: &mut Hear<'_>) -> Result<()> {
         let (kind, elements) = match entry {
             Entry::Text(_) => (RedisKind::String, 1),

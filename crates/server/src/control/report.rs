@@ -1,4 +1,4 @@
-//! Answers as JSON: what the store holds, how its tree looks, what a check has read.
+//! Reports as JSON: statistics of the store, the shape of its tree, results of a check.
 
 use super::advised;
 use crate::{forecast, paged, tiers};
@@ -19,13 +19,13 @@ pub(super) fn compression(of: Compression) -> &'static str {
     }
 }
 
-/// All keyspaces with what they were created with.
+/// Returns all keyspaces with their options.
 pub(super) fn keyspaces(db: &Db) -> alluvium::Result<Value> {
     let mut all = Vec::new();
     for name in db.keyspaces() {
         let keyspace = match db.existing_keyspace(&name) {
             Ok(keyspace) => keyspace,
-            // Dropped since.
+            // The keyspace was dropped in the meantime.
             Err(alluvium::Error::NoSuchKeyspace { .. }) => continue,
             Err(error) => return Err(error),
         };
@@ -42,7 +42,7 @@ pub(super) fn keyspaces(db: &Db) -> alluvium::Result<Value> {
     Ok(all.into())
 }
 
-/// Returns what the store holds and takes, in groups.
+/// Returns the statistics of the store, in groups.
 pub(super) fn stats(db: &Db) -> Value {
     let stats = db.stats();
     let (space, memory, log) = (&stats.space, &stats.memory, &stats.log);
@@ -95,7 +95,7 @@ pub(super) fn stats(db: &Db) -> Value {
     if let Some(hashed) = &stats.hashed {
         answer["hashed"] = of_hashed(hashed);
     }
-    // The figures above are of all tiers together.
+    // The figures above cover all tiers together.
     let further = stats.tiers.iter().filter(|_| stats.tiers.len() > 1);
     for (number, tier) in further.enumerate() {
         let device = tier.device.total();
@@ -113,7 +113,7 @@ pub(super) fn stats(db: &Db) -> Value {
     answer
 }
 
-/// Returns what the structure of all hashed keyspaces holds.
+/// Returns the statistics of all hashed keyspaces.
 fn of_hashed(hashed: &HashedStats) -> Value {
     json!({
         "hash_stores": hashed.hash_stores,
@@ -127,7 +127,7 @@ fn of_hashed(hashed: &HashedStats) -> Value {
     })
 }
 
-/// Returns what each tier can hold, and holds.
+/// Returns the capacity and the use of each tier.
 pub(super) fn tiers(db: &Db) -> Value {
     let tiers = db.stats().tiers.into_iter().enumerate();
     let all = tiers.map(|(number, tier)| {
@@ -144,7 +144,7 @@ pub(super) fn tiers(db: &Db) -> Value {
     all.collect::<Vec<_>>().into()
 }
 
-/// Returns what the store has chosen, with its reasons.
+/// Returns the choices of the store, with their reasons.
 fn chosen(db: &Db) -> Value {
     let all = db.choices().into_iter();
     let all = all.map(|choice| {
@@ -154,7 +154,7 @@ fn chosen(db: &Db) -> Value {
     all.collect::<Map<String, Value>>().into()
 }
 
-/// Returns what was asked of each keyspace since the store was opened, by keyspace.
+/// Returns the workload of each keyspace since the store was opened.
 fn workload(db: &Db) -> Value {
     let of = |hour: &HourSeen| {
         json!({
@@ -181,7 +181,7 @@ fn workload(db: &Db) -> Value {
     seen.collect::<Map<String, Value>>().into()
 }
 
-/// All figures, and the tree.
+/// Returns all figures, and the shape of the tree.
 pub(super) fn figures(db: &Db) -> Value {
     let figures = db.stats().list().into_iter();
     let figures: Map<String, Value> = figures.map(|figure| (figure.name, json!(figure.value))).collect();
@@ -192,7 +192,7 @@ pub(super) fn figures(db: &Db) -> Value {
     })
 }
 
-/// Returns the tree.
+/// Returns the shape of the tree.
 pub(super) fn outline(db: &Db) -> Value {
     let (outline, drawing) = (db.outline(), db.draw());
     let mut answer = json!({
@@ -201,7 +201,7 @@ pub(super) fn outline(db: &Db) -> Value {
         "root": node(&outline.root),
         "drawing": drawing.lines().collect::<Vec<_>>(),
     });
-    // What fails is said in the drawing.
+    // Errors are reported in the drawing.
     if let Ok(Some(of)) = db.outline_pages() {
         answer["pages"] = paged::outline(&of);
     }
@@ -212,7 +212,7 @@ pub(super) fn outline(db: &Db) -> Value {
     answer
 }
 
-/// Returns what a check has read and found.
+/// Returns the result of a check.
 pub(super) fn check(report: &CheckReport) -> Value {
     let structures = report.read.iter().map(|structure| {
         json!({ "structure": structure.name, "nodes": structure.nodes, "bytes": structure.bytes })
@@ -231,7 +231,8 @@ pub(super) fn check(report: &CheckReport) -> Value {
     })
 }
 
-/// Adds a field of bytes as exports do: text, or base 64 where they are none.
+/// Adds a field with bytes in the same form as exports: as text, or in base 64 if they are not
+/// UTF-8.
 fn put(object: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
     match std::str::from_utf8(bytes) {
         Ok(text) => object.insert(name.to_owned(), text.into()),
@@ -282,7 +283,7 @@ fn layer(of: &OutlineLayer) -> Value {
     })
 }
 
-/// Returns a run.
+/// Returns the description of a run.
 pub(super) fn run(run: &OutlineRun) -> Value {
     let summary = &run.summary;
     let extents = run.extents.iter().map(|used| {

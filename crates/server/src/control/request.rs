@@ -1,35 +1,35 @@
-//! What can be asked of a store, and what is answered.
+//! Requests to a store, and their replies.
 
 use alluvium::{Compression, KeyspaceOptions};
 use serde::{Deserialize, Serialize};
 use std::io;
 
-/// One operation.
+/// An operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
     /// Lists all keyspaces with their options: [`Reply::Json`].
     Keyspaces,
-    /// Creates a keyspace, which must not be there.
+    /// Creates a keyspace, which must not exist.
     CreateKeyspace(NewKeyspace),
-    /// Creates a keyspace unless it is there: [`Reply::Truth`] says whether it was created.
+    /// Creates a keyspace unless it exists: [`Reply::Truth`] is whether it was created.
     EnsureKeyspace(String),
-    /// Drops a keyspace with everything in it.
+    /// Drops a keyspace with all its data.
     DropKeyspace(String),
     /// Renames a keyspace.
     RenameKeyspace {
-        /// Its name now.
+        /// The current name.
         from: String,
-        /// Its name then.
+        /// The new name.
         to: String,
     },
-    /// Reads the values of keys: [`Reply::Values`], as many as it takes, at least one.
+    /// Reads the values of keys: [`Reply::Values`], repeated as needed, at least once.
     Get {
         /// The keyspace.
         keyspace: String,
         /// The keys.
         keys: Vec<Vec<u8>>,
     },
-    /// Gives a key a value unless it has one: [`Reply::Truth`] says whether it got it.
+    /// Sets a key unless it has a value: [`Reply::Truth`] is whether it was set.
     PutIfAbsent {
         /// The keyspace.
         keyspace: String,
@@ -38,153 +38,153 @@ pub enum Request {
         /// The value.
         value: Vec<u8>,
     },
-    /// Applies all changes or none.
+    /// Applies all changes atomically.
     Write(Vec<Change>),
-    /// Deletes all keys of a range.
+    /// Deletes a range of keys.
     DeleteRange {
         /// The keyspace.
         keyspace: String,
-        /// The first key.
+        /// The first key, inclusive.
         from: Vec<u8>,
-        /// The key behind the last, if there is an end.
+        /// The end of the range, exclusive. No end if absent.
         to: Option<Vec<u8>>,
     },
-    /// Reads keys in order, as they are at one moment: [`Reply::Pairs`], again and again. Of a
-    /// hashed keyspace all keys are read, forward and in no order; parts of it are refused.
+    /// Reads keys in order from a snapshot: [`Reply::Pairs`], repeated. A hashed keyspace is read
+    /// as a whole, forward and unordered; parts of it are refused.
     Scan(Scan),
-    /// Begins to load sorted records into a keyspace; a load that was begun before on this
-    /// connection is given up.
+    /// Begins to load sorted records into a keyspace. Abandons an earlier unfinished load of this
+    /// connection.
     BeginIngest(String),
-    /// Loads records whose keys ascend.
+    /// Loads records in ascending order of keys.
     Ingest(Vec<(Vec<u8>, Vec<u8>)>),
-    /// Lets what was loaded take effect.
+    /// Makes the loaded records visible.
     FinishIngest,
-    /// Gives up what was loaded.
+    /// Abandons the loaded records.
     AbandonIngest,
-    /// Counts what the store holds and takes: [`Reply::Json`].
+    /// Returns statistics of the store: [`Reply::Json`].
     Stats,
-    /// Reports all figures, the tree, and what a server counts: [`Reply::Json`].
+    /// Returns all figures, the shape of the tree, and the counters of a server: [`Reply::Json`].
     Figures,
     /// Describes the tree: [`Reply::Json`].
     Outline,
     /// Draws the tree: [`Reply::Text`].
     Drawing,
-    /// Describes one run: [`Reply::Json`], null if there is none.
+    /// Describes one run: [`Reply::Json`], null if it does not exist.
     Run {
-        /// Its group.
+        /// The group of the run.
         group: u64,
-        /// Its place in the group.
+        /// The position in the group.
         place: u64,
     },
     /// Checks the store: [`Reply::Progress`], then [`Reply::Json`].
     Check(Depth),
-    /// Copies the store as it is now into a directory of the answering process:
-    /// [`Reply::Progress`], then [`Reply::Number`], the last commit in it.
+    /// Copies the current state of the store to a directory of the answering process:
+    /// [`Reply::Progress`], then [`Reply::Number`], the last commit in the copy.
     Backup {
-        /// The directory, absolute.
+        /// The absolute path of the directory.
         to: Vec<u8>,
     },
-    /// Rewrites everything: [`Reply::Progress`], then [`Reply::Json`].
+    /// Rewrites all data: [`Reply::Progress`], then [`Reply::Json`].
     Compact,
-    /// Makes everything durable that was acknowledged.
+    /// Makes all acknowledged writes durable.
     Sync,
-    /// Works on the keys of Redis clients.
+    /// An operation on the keys of Redis clients.
     Redis(Redis),
-    /// Begins a transaction: [`Reply::Number`], its number. The one that was begun before on this
-    /// connection is rolled back, as at the connection's end.
+    /// Begins a transaction: [`Reply::Number`], its number. Rolls back an earlier one of this
+    /// connection. The end of the connection also rolls it back.
     BeginTransaction(NewTransaction),
-    /// Does something in the transaction that was begun on this connection.
+    /// An operation in the transaction of this connection.
     InTransaction(Step),
-    /// Describes open transactions and kept snapshots, and what they hold back: [`Reply::Json`].
+    /// Describes open transactions and kept snapshots, and the versions they retain:
+    /// [`Reply::Json`].
     Transactions,
-    /// Reads all keys in no order that means anything, also of a hashed keyspace:
-    /// [`Reply::Pairs`], again and again.
+    /// Reads all keys in an arbitrary order, also of a hashed keyspace: [`Reply::Pairs`], repeated.
     Unordered(Unordered),
     /// Lists the tiers: [`Reply::Json`].
     Tiers,
     /// Changes the tiers.
     ChangeTiers {
-        /// The directory of a tier, absolute.
+        /// The absolute path of the tier's directory.
         path: Vec<u8>,
-        /// What becomes of it.
+        /// The change.
         change: TierChange,
     },
-    /// Changes the share of the caches' memory for records as the store's own advice is, or to one
-    /// in thousandths, and has the store watch it: [`Reply::Json`], the change, or null where the
-    /// advice is to leave it.
+    /// Changes the share of the caches' memory that is used for records, to the value that the
+    /// store advises or to the given one, and lets the store evaluate the change: [`Reply::Json`],
+    /// the change, or null if the advice is to change nothing.
     ApplyAdvice {
-        /// The share, in thousandths.
+        /// The share in thousandths.
         record_permille: Option<u32>,
     },
-    /// Tells the last changes by advice, and what became of them: [`Reply::Json`].
+    /// Returns the last changes by advice, and their outcomes: [`Reply::Json`].
     Trials,
-    /// Takes a name for this connection, which has it until it ends: [`Reply::Truth`]. It waits for
-    /// another connection that has it, for ten seconds, and is not taken then.
+    /// Claims a name for this connection until it ends: [`Reply::Truth`]. Waits up to ten seconds
+    /// for another connection that owns the name, and fails after that.
     Claim(Vec<u8>),
-    /// As [`Request::Backup`], with a directory for each further tier.
+    /// Like [`Request::Backup`], with a directory for each further tier.
     BackupTiers {
-        /// The directory, absolute.
+        /// The absolute path of the directory.
         to: Vec<u8>,
-        /// Those of the further tiers, absolute, in their order.
+        /// The absolute paths for the further tiers, in their order.
         further: Vec<Vec<u8>>,
     },
 }
 
-/// What becomes of a tier.
+/// A change of a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TierChange {
-    /// It is added.
+    /// Adds the tier.
     Add {
-        /// The most bytes that it may take.
+        /// Capacity limit in bytes.
         max_bytes: Option<u64>,
     },
-    /// What lies on it goes to the others, and it takes nothing new.
+    /// Moves the tier's data to the other tiers and stops writing to it.
     Drain,
-    /// It takes data again.
+    /// Makes the tier accept data again.
     Use,
 }
 
-/// How a transaction is begun.
+/// Options of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewTransaction {
-    /// What it may see of others.
+    /// The isolation level.
     pub isolation: IsolationLevel,
-    /// How it is kept apart from others.
+    /// The concurrency control.
     pub mechanism: Mechanism,
-    /// When its commit is acknowledged; as the store does it if none.
+    /// The durability of the commit. Defaults to that of the store.
     pub durability: Option<Acknowledged>,
 }
 
-/// What a transaction may see of others.
+/// The isolation level of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum IsolationLevel {
-    /// Nothing that would not be so if all had run one after the other.
+    /// The result equals that of some serial execution.
     Serializable,
-    /// The moment of its begin.
+    /// Reads a snapshot taken at the begin.
     Snapshot,
 }
 
-/// How transactions are kept apart.
+/// The concurrency control of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mechanism {
-    /// Conflicts are found at the commit.
+    /// Conflicts are detected at the commit.
     Optimistic,
-    /// What is read or written is locked.
+    /// Reads and writes lock their keys.
     Locking,
 }
 
-/// When a commit is acknowledged.
+/// The durability at which a commit is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Acknowledged {
-    /// When it is visible.
+    /// As soon as the commit is visible.
     AtOnce,
-    /// When it survives the death of the process.
+    /// When the commit survives the death of the process.
     AfterProcess,
-    /// When it survives the loss of power.
+    /// When the commit survives a loss of power.
     AfterDisk,
 }
 
-/// One operation of a transaction.
+/// An operation in a transaction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Step {
     /// Reads the value of a key: [`Reply::Values`].
@@ -193,10 +193,10 @@ pub enum Step {
         keyspace: String,
         /// The key.
         key: Vec<u8>,
-        /// What for.
+        /// The purpose of the read.
         purpose: ReadPurpose,
     },
-    /// Gives a key a value.
+    /// Sets a key.
     Put {
         /// The keyspace.
         keyspace: String,
@@ -212,29 +212,29 @@ pub enum Step {
         /// The key.
         key: Vec<u8>,
     },
-    /// Deletes all keys of a range.
+    /// Deletes a range of keys.
     DeleteRange {
         /// The keyspace.
         keyspace: String,
-        /// The first key.
+        /// The first key, inclusive.
         from: Vec<u8>,
-        /// The key behind the last, if there is an end.
+        /// The end of the range, exclusive. No end if absent.
         to: Option<Vec<u8>>,
     },
-    /// Reads keys in order: [`Reply::Pairs`], again and again.
+    /// Reads keys in order: [`Reply::Pairs`], repeated.
     Scan(Scan),
-    /// Sets a savepoint. An earlier one of the same name is hidden until this one is gone.
+    /// Sets a savepoint. It hides an earlier one of the same name while it exists.
     Savepoint(String),
-    /// Takes back what was written after a savepoint, which stays.
+    /// Undoes all writes after a savepoint, which remains.
     RollbackTo(String),
-    /// Commits the transaction. It has ended then, also if that fails.
+    /// Commits the transaction. It ends even if the commit fails.
     Commit,
     /// Rolls the transaction back.
     Rollback,
 }
 
 impl Step {
-    /// Returns the keyspace that it reads or writes, if it does.
+    /// Returns the keyspace of the operation, if it has one.
     pub(super) fn keyspace(&self) -> Option<&str> {
         match self {
             Step::Get { keyspace, .. }
@@ -246,60 +246,60 @@ impl Step {
         }
     }
 
-    /// Returns whether it reads, and writes nothing.
+    /// Returns whether the operation only reads.
     pub(super) fn reads(&self) -> bool {
         matches!(self, Step::Get { .. } | Step::Scan(_))
     }
 }
 
-/// What a transaction reads a key for.
+/// The purpose of a read in a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ReadPurpose {
-    /// For its value.
+    /// To read the value.
     Value,
-    /// For a change: no other transaction may change it meanwhile, whatever the isolation.
+    /// To update the key: no other transaction may change it until the commit, at any isolation
+    /// level.
     Update,
 }
 
 /// An operation on the keys of Redis clients in one database.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Redis {
-    /// Reads keys with what they hold: for each [`Reply::Key`] and then its [`Reply::Elements`].
+    /// Reads keys with their content: for each [`Reply::Key`], then its [`Reply::Elements`].
     Get {
         /// The database.
         database: u8,
         /// The keys.
         keys: Vec<Vec<u8>>,
     },
-    /// The same for all keys of a range, in the order of their bytes, as they are at one moment.
-    /// Its keyspace means nothing.
+    /// Reads a range of keys in byte order from a snapshot, with replies as for `Get`. The
+    /// `keyspace` of the scan is ignored.
     Scan {
         /// The database.
         database: u8,
-        /// Which keys, and what of them.
+        /// The range, and what to read.
         scan: Scan,
     },
-    /// Executes commands on keys, all in one commit, together with changes of other keyspaces:
-    /// [`Reply::Values`] has the replies of RESP2. If one is refused, none has happened, and its
-    /// reply is the last.
+    /// Executes commands and changes of other keyspaces in one commit: [`Reply::Values`] with the
+    /// RESP2 replies. If a command is refused, nothing takes effect, and its reply is the last one.
     Execute {
         /// The database.
         database: u8,
         /// The commands, each with its arguments.
         commands: Vec<Vec<Vec<u8>>>,
-        /// What is changed together with them.
+        /// Changes of other keyspaces in the same commit.
         also: Vec<Change>,
     },
-    /// As [`Redis::Scan`], of all keys behind one: in their order, or, where they have none, in
-    /// that in which a scan of all of them goes.
+    /// Like [`Redis::Scan`], for the keys after a given one: in byte order, or, for hashed keys, in
+    /// the order of a scan over all keys.
     ScanBehind {
         /// The database.
         database: u8,
         /// The key.
         key: Vec<u8>,
-        /// How many keys at most.
+        /// Limit on the number of keys.
         limit: Option<u64>,
-        /// What of them.
+        /// What to read.
         what: What,
     },
 }
@@ -311,9 +311,9 @@ pub struct Change {
     pub keyspace: String,
     /// The key.
     pub key: Vec<u8>,
-    /// Its value from now on; none deletes it.
+    /// The new value; `None` deletes the key.
     pub value: Option<Vec<u8>>,
-    /// After how many milliseconds the value is gone, if it is to go.
+    /// Time to live of the value in milliseconds, if it expires.
     pub expires_in_ms: Option<u64>,
 }
 
@@ -322,19 +322,19 @@ pub struct Change {
 pub struct NewKeyspace {
     /// Its name.
     pub name: String,
-    /// How pages are kept: `none`, `lz4` or `zstd`.
+    /// The compression of pages: `none`, `lz4` or `zstd`.
     pub compression: String,
-    /// Values longer than this lie apart from their keys.
+    /// Length in bytes above which values are stored separately from their keys.
     pub value_threshold: Option<u32>,
     /// The merge operator.
     pub merge_operator: Option<String>,
-    /// The structure, as `levels,k=4`; the tiered tree if absent.
+    /// The structure, for example `levels,k=4`. Defaults to the tiered tree.
     #[serde(default)]
     pub structure: Option<String>,
 }
 
 impl NewKeyspace {
-    /// The options, unless the compression has another name.
+    /// Returns the options, or `None` if the compression is unknown.
     pub(super) fn options(&self) -> Option<KeyspaceOptions> {
         let compression = [Compression::None, Compression::Lz4, Compression::Zstd]
             .into_iter()
@@ -346,102 +346,102 @@ impl NewKeyspace {
     }
 }
 
-/// A walk over keys.
+/// A walk over keys in order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scan {
     /// The keyspace.
     pub keyspace: String,
-    /// The first key.
+    /// The first key, inclusive.
     pub from: Vec<u8>,
-    /// The key behind the last, if there is an end.
+    /// The end of the range, exclusive. No end if absent.
     pub to: Option<Vec<u8>>,
-    /// From which end.
+    /// The direction.
     pub direction: Direction,
-    /// How many keys at most.
+    /// Limit on the number of keys.
     pub limit: Option<u64>,
-    /// What of them.
+    /// What to read.
     pub what: What,
 }
 
-/// A walk over all keys, in no order that means anything.
+/// A walk over all keys in an arbitrary order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unordered {
     /// The keyspace.
     pub keyspace: String,
-    /// The last key of an earlier walk, behind which this one goes on.
+    /// The last key of an earlier walk, after which this one continues.
     pub after: Option<Vec<u8>>,
-    /// How many keys at most.
+    /// Limit on the number of keys.
     pub limit: Option<u64>,
-    /// What of them.
+    /// What to read.
     pub what: What,
 }
 
-/// From which end keys are read.
+/// The direction of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Direction {
-    /// From the first key on.
+    /// Ascending.
     Forward,
-    /// From the last key on.
+    /// Descending.
     Backward,
 }
 
-/// What is read of keys.
+/// What a walk reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum What {
-    /// Keys alone; their values are empty.
+    /// Keys only; values are empty.
     Keys,
     /// Keys and values.
     Pairs,
 }
 
-/// How much of the store a check reads.
+/// The extent of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Depth {
-    /// Only which space is in use.
+    /// Only the allocation of space.
     Structure,
-    /// Everything.
+    /// All data.
     Everything,
 }
 
-/// A part of an answer. How many there are, and of which kind, each request says.
+/// A part of an answer. Each request documents the number and kinds of its replies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reply {
-    /// How far a long job is.
+    /// The progress of a long operation.
     Progress {
-        /// What it does.
+        /// The current stage.
         stage: Stage,
-        /// Bytes that are done.
+        /// Bytes processed.
         done_bytes: u64,
-        /// Bytes that there are.
+        /// Bytes in total.
         total_bytes: u64,
     },
-    /// Values of keys, in their order.
+    /// Values in the order of the requested keys.
     Values(Vec<Option<Vec<u8>>>),
     /// Keys and values.
     Pairs(Vec<(Vec<u8>, Vec<u8>)>),
     /// A number.
     Number(u64),
-    /// Yes or no.
+    /// A boolean.
     Truth(bool),
     /// A text.
     Text(String),
     /// A JSON document.
     Json(String),
-    /// A key of Redis clients; its elements follow.
+    /// A key of Redis clients. Its elements follow.
     Key(RedisKey),
-    /// Elements: of a string its value, of a list its elements, of a set its members, of a hash
-    /// fields and values, of a sorted set members and scores.
+    /// Elements: the value of a string, the elements of a list, the members of a set, fields and
+    /// values of a hash, members and scores of a sorted set.
     Elements(Vec<(Vec<u8>, Vec<u8>)>),
 }
 
-/// What a long job does.
+/// A stage of a long operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stage {
-    /// Data goes into another directory.
+    /// Copying data to another directory.
     Copying,
-    /// Data is read and compared with its checksums.
+    /// Reading data and verifying checksums.
     Checking,
-    /// Data is rewritten.
+    /// Rewriting data.
     Compacting,
 }
 
@@ -450,11 +450,11 @@ pub enum Stage {
 pub struct RedisKey {
     /// The key.
     pub key: Vec<u8>,
-    /// What it holds; none if it is not there.
+    /// The type; `None` if the key does not exist.
     pub kind: Option<RedisKind>,
-    /// When it is gone, in milliseconds since 1970, if it is to go.
+    /// Expiry time in milliseconds since 1970, if it expires.
     pub expires_ms: Option<u64>,
-    /// How many elements it has.
+    /// Number of elements.
     pub elements: u64,
 }
 
@@ -474,7 +474,7 @@ pub enum RedisKind {
 }
 
 impl RedisKind {
-    /// The word of Redis' `TYPE`.
+    /// Returns the name of the type for Redis' `TYPE`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -487,44 +487,44 @@ impl RedisKind {
     }
 }
 
-/// What kind of failure it is, for exit codes.
+/// The kind of a failure, which determines the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
-    /// None of the others.
+    /// Any other failure.
     Failed,
-    /// What was asked for is not there.
+    /// The requested object does not exist.
     NotFound,
-    /// There is no keyspace of the name that the text is.
+    /// The keyspace named in the text does not exist.
     NoKeyspace,
-    /// The request makes no sense.
+    /// The request is invalid.
     Usage,
-    /// The store, or a copy, is damaged.
+    /// The store or a copy is damaged.
     Damaged,
     /// The disk is full.
     Full,
-    /// Another transaction was in the way.
+    /// The transaction conflicts with another one.
     Conflict,
 }
 
 /// The result of an operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// An operation failed.
+/// The error of an operation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The store of this process says so.
+    /// An error of the store in this process.
     #[error(transparent)]
     Store(#[from] alluvium::Error),
-    /// The process that has the store open says so, or the operation is refused.
+    /// An error of the process that has the store open, or a refusal.
     #[error("{text}")]
     Told {
-        /// What kind of failure it is.
+        /// The kind of failure.
         kind: Kind,
-        /// What went wrong, and what to do.
+        /// The error and its remedy.
         text: String,
     },
-    /// The client wants no more of the answer.
+    /// The caller has stopped receiving the answer.
     #[error("the answer was not wanted to its end")]
     Unheard,
     /// The connection failed.

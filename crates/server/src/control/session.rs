@@ -1,4 +1,4 @@
-//! The operations themselves, on a store that this process has open.
+//! Execution of requests on a store that this process has open.
 
 use super::advised;
 use super::claims::{Claim, Claims};
@@ -23,12 +23,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-/// About how many bytes of keys and values go into one reply.
+/// Approximate size of the keys and values in one reply, in bytes.
 const CHUNK: usize = 256 << 10;
-/// How often a compaction says how far it is.
+/// Interval of progress reports of a compaction.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long a claim waits for another connection.
+/// Time that a claim waits for another connection.
 const CLAIM_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Returns whether a server keeps typed keys in a keyspace of this name.
@@ -36,7 +36,7 @@ pub fn is_of_server(keyspace: &str) -> bool {
     matches!(keyspace, store::DATA | store::ITEMS) || format::is_records_name(keyspace)
 }
 
-/// Refuses a name that only a server gives to keyspaces: it would take what is there for its own.
+/// Refuses names that are reserved for a server, which would take the keyspace for its own.
 fn free(name: &str) -> Result<()> {
     if !is_of_server(name) {
         return Ok(());
@@ -47,17 +47,17 @@ fn free(name: &str) -> Result<()> {
     Err(Error::told(Kind::Usage, text))
 }
 
-/// Hears the parts of an answer; an error ends the operation where that is possible.
+/// Receives the parts of an answer. An error stops the operation if possible.
 pub(super) type Hear<'h> = dyn FnMut(Reply) -> Result<()> + 'h;
 
 /// Executes operations one after the other.
 pub struct Session {
-    /// What it has claimed, released with it.
+    /// The names it has claimed, released on drop.
     claimed: Vec<Claim>,
     claims: Arc<Claims>,
     db: Db,
     keys: Keys,
-    /// What a server adds to figures; none where no server runs.
+    /// Figures of a running server, if there is one.
     about: Option<About>,
     ingest: Option<Ingest>,
     transaction: Option<Transacting>,
@@ -72,7 +72,7 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
-    /// Returns a session of a store that only this process uses.
+    /// Returns a session for a store that only this process uses.
     #[must_use]
     pub fn new(db: &Db) -> Session {
         Session {
@@ -86,7 +86,7 @@ impl Session {
         }
     }
 
-    /// Returns a session of a store that others use meanwhile.
+    /// Returns a session for a store that others use at the same time.
     pub(super) fn shared(db: &Db, about: Option<About>, claims: &Arc<Claims>) -> Session {
         let keys = match about.as_ref() {
             Some(about) => Keys::of_server(&about.store),
@@ -100,10 +100,10 @@ impl Session {
         }
     }
 
-    /// Executes an operation, and hands the parts of its answer to `hear`.
+    /// Executes an operation and passes the parts of its answer to `hear`.
     ///
     /// # Errors
-    /// As the store says; [`Error::Told`] for what is refused; what `hear` returns.
+    /// Errors of the store; [`Error::Told`] for refusals; errors of `hear`.
     pub fn answer(&mut self, request: &Request, hear: &mut Hear<'_>) -> Result<()> {
         match request {
             Request::Keyspaces
@@ -196,7 +196,7 @@ impl Session {
         }
     }
 
-    /// Does something in the transaction.
+    /// Executes an operation in the transaction.
     fn step(&mut self, step: &Step, hear: &mut Hear<'_>) -> Result<()> {
         let none = || {
             let text = "no transaction was begun on this connection, or it has ended";
@@ -220,7 +220,7 @@ impl Session {
         transaction.step(&self.db, step, hear)
     }
 
-    /// Loads sorted records.
+    /// Executes a request of a load of sorted records.
     fn load(&mut self, request: &Request) -> Result<()> {
         match request {
             Request::BeginIngest(keyspace) => {
@@ -242,7 +242,7 @@ impl Session {
         Ok(())
     }
 
-    /// Answers figures, together with what a server counts.
+    /// Sends figures, together with the counters of a server.
     fn report(&self, mut figures: Value, hear: &mut Hear<'_>) -> Result<()> {
         if let Some(about) = &self.about {
             figures["server"] = (about.counts)();
@@ -259,8 +259,8 @@ impl Session {
         self.about.is_some() && is_of_server(keyspace)
     }
 
-    /// Refuses a read under locks of what a running server keeps typed keys in (S21): its clients
-    /// would wait for the locks, and all whom the same thread serves with them.
+    /// Refuses locking reads of a running server's typed keys (S21): its clients would wait for the
+    /// locks, together with all clients that the same thread serves.
     fn lockable(&self, keyspace: &str) -> Result<()> {
         let locks = self.transaction.as_ref().is_some_and(Transacting::is_locking);
         if !locks || !self.is_typed(keyspace) {
@@ -273,8 +273,8 @@ impl Session {
         Err(Error::told(Kind::Usage, text))
     }
 
-    /// Refuses to change records of a server past it (S21): one that runs, or the next that opens
-    /// the store, would find damage.
+    /// Refuses to change records of a server directly (S21): a running server, or the next one to
+    /// open the store, would find damage.
     fn writable(&self, keyspace: &str) -> Result<()> {
         self.movable(keyspace)?;
         if !is_of_server(keyspace) {
@@ -288,7 +288,7 @@ impl Session {
         Err(Error::told(Kind::Usage, text))
     }
 
-    /// Refuses to drop or rename what a running server keeps typed keys in (S21).
+    /// Refuses to drop or rename a keyspace with a running server's typed keys (S21).
     fn movable(&self, keyspace: &str) -> Result<()> {
         if !self.is_typed(keyspace) {
             return Ok(());
@@ -383,7 +383,7 @@ impl Session {
         let report = match depth {
             Depth::Structure => {
                 let mut report = report::check(&self.db.check_structure_report()?);
-                // It reads next to nothing.
+                // The check of the structure reads almost nothing.
                 report.as_object_mut().map(|report| report.remove("read"));
                 report
             }
@@ -424,7 +424,7 @@ impl Session {
         let follow = |progress| tell(progress, &mut heard, hear);
         let copied = self.db.checkpoint_to_tiers(to, &further, follow);
         let last = copied.map_err(|error| match error {
-            // The store is there; it is the directory that does not fit.
+            // The store exists; the target directory is the problem.
             error if error.kind() == alluvium::ErrorKind::NotAStore => {
                 Error::told(Kind::Failed, error.to_string())
             }
@@ -434,8 +434,8 @@ impl Session {
         hear(Reply::Number(last))
     }
 
-    /// Compacts while it says how much was written of what there is. Where the client has gone, it
-    /// goes on all the same.
+    /// Compacts, and reports the bytes written and the total. Continues even if the client has
+    /// gone.
     fn compact(&self, hear: &mut Hear<'_>) -> Result<()> {
         let space = || self.db.stats().space.live_extent_bytes;
         let before = space();
@@ -470,10 +470,10 @@ impl Session {
     }
 }
 
-/// A key and its value, as walks over a keyspace return them.
+/// A pair of a walk over a keyspace.
 type Pair = alluvium::Result<(Vec<u8>, alluvium::Value)>;
 
-/// Hands the pairs of a walk in order to `hear`, as many at once as go into one reply.
+/// Sends the pairs of a walk to `hear` in order, in replies of limited size.
 pub(super) fn walk(
     mut iter: impl DoubleEndedIterator<Item = Pair>,
     scan: &Scan,
@@ -486,7 +486,7 @@ pub(super) fn walk(
     pairs(next, scan.limit, scan.what, hear)
 }
 
-/// Hands what `next` returns to `hear`, as many pairs at once as go into one reply.
+/// Sends the pairs returned by `next` to `hear`, in replies of limited size.
 fn pairs(
     mut next: impl FnMut() -> Option<Pair>,
     limit: Option<u64>,
@@ -549,7 +549,7 @@ pub(super) fn json(value: &Value, hear: &mut Hear<'_>) -> Result<()> {
     hear(Reply::Json(value.to_string()))
 }
 
-/// Passes on how far a job is, as long as that is heard.
+/// Forwards the progress of a job until `hear` fails.
 fn tell(progress: Progress, heard: &mut Result<()>, hear: &mut Hear<'_>) {
     if heard.is_ok() {
         *heard = hear(Reply::Progress {
@@ -563,10 +563,10 @@ fn tell(progress: Progress, heard: &mut Result<()>, hear: &mut Hear<'_>) {
     }
 }
 
-/// What a server knows beside the store.
+/// Returns the counters of a server.
 pub(super) type Counts = Arc<dyn Fn() -> Value + Send + Sync>;
 
-/// Refuses a path that means another place in another process.
+/// Refuses a relative path, because it would denote another location in another process.
 fn require_absolute(path: &Path) -> Result<()> {
     if path.is_absolute() {
         return Ok(());

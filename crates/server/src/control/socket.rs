@@ -1,9 +1,9 @@
-//! Where the socket is, and who may connect.
+//! The location of the management socket, and who may connect.
 //!
-//! It lies in the store's directory and may be opened by its owner alone. A Unix socket's address
-//! has 107 bytes; where the directory's name leaves no space for the socket's, the directory is
-//! opened and named as `/proc/self/fd/N` instead. What a killed process has left is replaced by the
-//! next that has the store open; no server answers there meanwhile.
+//! The socket is in the store's directory and accessible only to its owner. The address of a Unix
+//! socket is limited to 107 bytes. If the path is longer, the directory is opened and addressed as
+//! `/proc/self/fd/N`. The socket file of a killed process is replaced by the next process that
+//! opens the store; until then no server answers at it.
 
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, chmodat, openat, renameat, statat, unlinkat};
 use rustix::net::sockopt::socket_peercred;
@@ -14,14 +14,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// The socket's name in the directory of the store.
+/// File name of the socket in the store's directory.
 pub const SOCKET: &str = "manage.sock";
-/// Its name until only its owner may open it.
+/// Temporary file name, until only the owner has access.
 const NEW: &str = "manage.sock.new";
-/// The longest address of a Unix socket, in bytes.
+/// Largest address of a Unix socket in bytes.
 const MOST_ADDRESS: usize = 107;
 
-/// A directory, however long its name is.
+/// An open directory, for paths of any length.
 struct Directory {
     file: OwnedFd,
     path: PathBuf,
@@ -36,7 +36,7 @@ impl Directory {
         })
     }
 
-    /// An address for a socket in it.
+    /// Returns an address for a socket in the directory.
     fn address(&self, name: &str) -> PathBuf {
         let direct = self.path.join(name);
         if direct.as_os_str().as_bytes().len() <= MOST_ADDRESS {
@@ -46,16 +46,16 @@ impl Directory {
     }
 }
 
-/// A socket that listens; its file goes with it.
+/// A listening socket. Dropping it removes its file.
 pub(super) struct Listening {
     pub(super) socket: UnixListener,
     directory: Directory,
-    /// The device and the number of the socket's file.
+    /// The device and inode number of the socket's file.
     file: (u64, u64),
 }
 
 impl Listening {
-    /// Listens in a directory.
+    /// Starts to listen in a directory.
     pub(super) fn start(path: &Path) -> io::Result<Listening> {
         let directory = Directory::open(path)?;
         match unlinkat(&directory.file, NEW, AtFlags::empty()) {
@@ -81,8 +81,8 @@ fn number(directory: &Directory) -> io::Result<(u64, u64)> {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        // Another process may have the store by now, and a socket of its own. One that is left is
-        // harmless.
+        // Another process may have opened the store and created its own socket since. A leftover
+        // socket file is harmless.
         if number(&self.directory).is_ok_and(|file| file == self.file) {
             let _ = unlinkat(&self.directory.file, SOCKET, AtFlags::empty());
         }
@@ -95,8 +95,8 @@ pub(super) fn connect(directory: &Path) -> io::Result<UnixStream> {
     UnixStream::connect(directory.address(SOCKET))
 }
 
-/// Whether the other side is of the user whose process this is, or root; the number of its user
-/// otherwise (S22).
+/// Checks that the peer is root or the user of this process, and otherwise returns its user ID
+/// (S22).
 pub(super) fn admit(stream: &UnixStream) -> Result<(), u32> {
     match socket_peercred(stream) {
         Ok(peer) if may_connect(peer.uid, geteuid()) => Ok(()),
@@ -135,7 +135,7 @@ mod tests {
                 assert_eq!((admit(&stream), admit(&accepted)), (Ok(()), Ok(())));
             }
             assert!(connect(&path).is_err(), "its file has gone");
-            // What a killed process leaves.
+            // The socket of a killed process.
             std::mem::forget(Listening::start(&path).unwrap());
             let listening = Listening::start(&path).unwrap();
             connect(&path).unwrap();

@@ -1,4 +1,4 @@
-//! The transaction of a connection: begun, worked in, ended.
+//! The transaction of a connection.
 
 use super::request::{
     Acknowledged, Error, IsolationLevel, Kind, Mechanism, NewTransaction, ReadPurpose, Reply, Result, Scan,
@@ -11,17 +11,18 @@ use alluvium::{
 use std::ops::Bound;
 use std::time::Duration;
 
-/// How many savepoints a transaction may have on a connection.
+/// Largest number of savepoints in a transaction of a connection.
 const MOST_SAVEPOINTS: usize = 1000;
 
-/// How old a transaction may become on a connection: a forgotten one holds versions back.
+/// Largest age of a transaction of a connection. The limit exists because a forgotten transaction
+/// retains old versions.
 const MOST_AGE: Duration = Duration::from_secs(60 * 60);
 
-/// A transaction that was begun. Dropping it rolls it back.
+/// An open transaction. Dropping it rolls it back.
 pub(super) struct Transacting {
     transaction: Transaction,
     mechanism: Mechanism,
-    /// The oldest first.
+    /// Savepoints, oldest first.
     savepoints: Vec<(String, Savepoint)>,
 }
 
@@ -54,7 +55,7 @@ impl Transacting {
         self.transaction.number()
     }
 
-    /// Returns whether it locks what it reads.
+    /// Returns whether it locks the keys that it reads.
     pub(super) fn is_locking(&self) -> bool {
         self.mechanism == Mechanism::Locking
     }
@@ -63,7 +64,7 @@ impl Transacting {
         Ok(self.transaction.commit()?)
     }
 
-    /// Does what is neither the commit nor the rollback.
+    /// Executes any operation except commit and rollback.
     pub(super) fn step(&mut self, db: &Db, step: &Step, hear: &mut Hear<'_>) -> Result<()> {
         let keyspace = |name: &str| -> Result<Keyspace> { Ok(db.existing_keyspace(name)?) };
         let transaction = &mut self.transaction;

@@ -1,4 +1,4 @@
-//! A client that sends again what is lost.
+//! A client that retransmits lost requests.
 
 use super::direct::Direction;
 use super::format::{self, Datagram, Directory, Header, Operation, Outcome, SharedKey, Way};
@@ -9,28 +9,29 @@ use std::io::{Error, ErrorKind, Result};
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-/// Datagrams that are sent by one call.
+/// Datagrams sent by one system call.
 const BURST: usize = 64;
 
-/// Requests that wait for their replies at most. A port knows more numbers of a client than that.
+/// Largest number of outstanding requests. A port remembers more request numbers of a client than
+/// this.
 const WINDOW: usize = 256;
 
-/// How long a reply is waited for before a request is sent again, and how often that is done.
+/// Time without a reply until a request is retransmitted, and the number of attempts.
 const PATIENCE: Duration = Duration::from_millis(20);
 const TRIES: u32 = 100;
 
-/// What is asked of a cache.
+/// A request to a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatagramRequest<'a> {
-    /// The value of a key.
+    /// Reads the value of a key.
     Get(&'a [u8]),
-    /// A key gets a value, for a time if one is said.
+    /// Sets the value of a key, optionally with a time to live.
     Set(&'a [u8], &'a [u8], Option<Duration>),
-    /// A key loses its value.
+    /// Deletes a key.
     Delete(&'a [u8]),
 }
 
-/// What a request is in a datagram: what, the key, the value, for how long.
+/// The content of a request: operation, key, value, time to live.
 pub(super) type Parts<'a> = (Operation, &'a [u8], &'a [u8], Option<Duration>);
 
 impl<'a> DatagramRequest<'a> {
@@ -43,10 +44,10 @@ impl<'a> DatagramRequest<'a> {
     }
 }
 
-/// What a cache answers.
+/// The answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DatagramAnswer {
-    /// It was done; of a get, with the value.
+    /// The request succeeded. For a get, contains the value.
     Done(Vec<u8>),
     /// The key has no value.
     Missing,
@@ -54,7 +55,7 @@ pub enum DatagramAnswer {
     TooLarge,
 }
 
-/// Returns the answers to `count` requests, which `exchange` hands over in any order.
+/// Returns the answers to `count` requests, which `exchange` delivers in any order.
 pub(super) fn collect(
     count: usize,
     exchange: impl FnOnce(&mut dyn FnMut(usize, Outcome, &[u8])) -> Result<()>,
@@ -71,7 +72,7 @@ pub(super) fn collect(
     Ok(all.expect("every request was answered"))
 }
 
-/// A request that waits for its reply.
+/// An outstanding request.
 struct Sent {
     index: usize,
     hash: u64,
@@ -79,17 +80,18 @@ struct Sent {
     tries: u32,
 }
 
-/// Hashes of keys are told apart by their last bits; two that are alike wait for each other.
+/// Number of bits in the filter of outstanding keys. Keys whose hashes share a bit wait for each
+/// other.
 const KEY_BITS: usize = 1 << 16;
 
-/// Requests that were sent and wait for their replies.
+/// The outstanding requests.
 struct UnderWay {
-    /// By the remainders of their numbers.
+    /// By request number modulo the number of slots.
     slots: Vec<Option<(u32, Sent)>>,
     count: usize,
-    /// The first request that was not sent yet.
+    /// The next request to send for the first time.
     next: usize,
-    /// A bit for each key about which a request waits.
+    /// One bit for the key of each outstanding request.
     keys: Vec<u64>,
 }
 
@@ -109,7 +111,7 @@ impl UnderWay {
         self.slots[number as usize % WINDOW].is_none()
     }
 
-    /// Returns whether a request about this key waits, or about one that is not told apart.
+    /// Returns whether a request for this key, or for one that shares its bit, is outstanding.
     fn has_key(&self, hash: u64) -> bool {
         let bit = hash as usize % KEY_BITS;
         self.keys[bit / 64] >> (bit % 64) & 1 == 1
@@ -122,7 +124,7 @@ impl UnderWay {
         self.count += 1;
     }
 
-    /// Takes the request with a number out, if it waits.
+    /// Removes and returns the outstanding request with this number.
     fn take(&mut self, number: u32) -> Option<Sent> {
         let slot = &mut self.slots[number as usize % WINDOW];
         let (_, sent) = slot.take_if(|(found, _)| *found == number)?;
@@ -133,8 +135,8 @@ impl UnderWay {
     }
 }
 
-/// A client of a cache that serves datagrams. It finds the port that has a key by itself, and sends
-/// again what is lost.
+/// A client of a cache that serves datagrams. It sends each request to the port of its key, and
+/// retransmits lost requests.
 ///
 /// ```
 /// use alluvium_server::{CacheMemory, CacheServer, DatagramAnswer, DatagramClient, DatagramOptions};
@@ -161,11 +163,10 @@ pub struct DatagramClient {
 }
 
 impl DatagramClient {
-    /// Asks the first port of a cache which others there are.
+    /// Requests the directory of ports from the first port of a cache.
     ///
     /// # Errors
-    /// As the system says; `TimedOut` when nothing answers, `PermissionDenied` for another shared
-    /// key.
+    /// I/O errors; `TimedOut` if there is no answer, `PermissionDenied` if the shared key differs.
     pub fn connect(server: SocketAddr, key: Option<&[u8]>) -> Result<DatagramClient> {
         let own = if server.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
         let socket = UdpSocket::bind(own)?;
@@ -197,24 +198,24 @@ impl DatagramClient {
         Ok(client)
     }
 
-    /// Says who finds the port that has a key. With [`Direction::Software`] requests go to any of
-    /// the ports: the server has to hand them over.
+    /// Sets who routes requests. With [`Direction::Software`] the client sends requests to
+    /// arbitrary ports, and the server forwards them.
     pub fn set_direction(&mut self, direction: Direction) {
         self.direction = direction;
     }
 
-    /// Has the cache execute requests. Those about one key are executed in their order, others in
-    /// any. Each is executed once, whatever is lost or doubled on the way.
+    /// Executes requests. Requests for the same key are executed in order, others in any order.
+    /// Each is executed once, even if datagrams are lost or duplicated.
     ///
     /// # Errors
-    /// As the system says; `TimedOut` when the server does not answer: then it is not known which
-    /// of the requests were executed.
+    /// I/O errors; `TimedOut` if the server does not answer. It is then unknown which of the
+    /// requests were executed.
     pub fn execute(&mut self, requests: &[DatagramRequest<'_>]) -> Result<Vec<DatagramAnswer>> {
         collect(requests.len(), |respond| self.exchange(requests, respond))
     }
 
-    /// As [`DatagramClient::execute`], but hands over each reply where it lies: the number of its
-    /// request, what came of it (done, missing or too large), and the value.
+    /// Like [`DatagramClient::execute`], but passes each reply to a callback without copying it:
+    /// the index of its request, the outcome (done, missing or too large), and the value.
     ///
     /// # Errors
     /// As [`DatagramClient::execute`].
@@ -226,7 +227,7 @@ impl DatagramClient {
         self.ask(&|index| requests.get(index).map(DatagramRequest::parts), respond)
     }
 
-    /// Sends requests, which are had by their numbers, and hands over their replies.
+    /// Sends the requests returned by `asked` and delivers their replies.
     fn ask<'a>(
         &mut self,
         asked: &dyn Fn(usize) -> Option<Parts<'a>>,
@@ -252,7 +253,7 @@ impl DatagramClient {
                     respond(done.index, outcome, value);
                 }
             }
-            // Often enough that a request waits a little longer than that at most.
+            // Often enough that a retransmission is only slightly late.
             if count == 0 || looked.elapsed() > PATIENCE / 4 {
                 looked = Instant::now();
                 self.send_again(asked, &mut way)?;
@@ -260,7 +261,7 @@ impl DatagramClient {
         }
     }
 
-    /// Reads a reply; nothing if it is none of this client.
+    /// Decodes a reply. Returns `None` if it does not belong to this client.
     fn understand<'b>(&self, bytes: &'b [u8]) -> Result<Option<(u32, Outcome, &'b [u8])>> {
         let Some(Datagram { header, value, .. }) = format::read(bytes) else {
             return Ok(None);
@@ -271,7 +272,8 @@ impl DatagramClient {
         if header.client != self.client {
             return Ok(None);
         }
-        // That it was refused cannot be proved to a client with another key: so it is believed.
+        // A server cannot authenticate a denial to a client with another key, so denials are
+        // accepted without a valid tag.
         if outcome != Outcome::Denied && self.key.as_ref().is_some_and(|key| !key.admits(bytes)) {
             return Ok(None);
         }
@@ -290,7 +292,7 @@ impl DatagramClient {
         }
     }
 
-    /// Sends requests that were not sent yet, as far as none about their key waits.
+    /// Sends new requests, up to the first whose key has an outstanding request.
     fn send_next<'a>(
         &mut self,
         asked: &dyn Fn(usize) -> Option<Parts<'a>>,
@@ -328,7 +330,7 @@ impl DatagramClient {
         self.burst.send(&self.socket, count)
     }
 
-    /// Sends requests again whose replies did not come in time.
+    /// Retransmits requests whose replies are overdue.
     fn send_again<'a>(
         &mut self,
         asked: &dyn Fn(usize) -> Option<Parts<'a>>,
@@ -351,7 +353,7 @@ impl DatagramClient {
         self.burst.send(&self.socket, count)
     }
 
-    /// Puts a request with its hash and number into the burst. Returns whether it fits.
+    /// Adds a request to the burst. Returns whether it fits.
     fn put(
         &mut self,
         place: usize,
@@ -381,7 +383,7 @@ impl DatagramClient {
         let mut address = self.server;
         let port = match self.direction {
             Direction::Client => self.directory.place(hash),
-            // Another part of the hash: any port.
+            // Other bits of the hash select an arbitrary port.
             Direction::Software => self.directory.place(hash << 48),
         };
         address.set_port(self.directory.ports[port]);
@@ -391,7 +393,7 @@ impl DatagramClient {
     }
 }
 
-/// Returns whether a reply may still come.
+/// Returns whether a reply may still arrive after this error.
 fn may_come_later(error: &Error) -> bool {
     matches!(
         error.kind(),

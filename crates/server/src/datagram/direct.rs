@@ -1,5 +1,5 @@
-//! How a request reaches the port that has its key: the client sends it there, or the port that
-//! has received it hands it over (Lim 2015, §5.3.1: client-assisted and software-only direction).
+//! Routing of requests to the port that owns their key: the client sends them there, or the
+//! receiving port forwards them (Lim 2015, §5.3.1: client-assisted and software-only direction).
 
 use super::format::{self, Operation, Way};
 use super::frames::Frames;
@@ -11,28 +11,28 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
-/// Who finds the port that has a key.
+/// Who routes requests to the port of their key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Direction {
-    /// The client. A port refuses what is another's.
+    /// The client. A port refuses requests for keys of other ports.
     #[default]
     Client,
-    /// The ports: what is another's is handed over to it, and its reply handed back. It is slower;
-    /// a client then needs to know one port only.
+    /// The ports: a port forwards requests for other ports' keys and returns their replies. This is
+    /// slower, but a client needs to know only one port.
     Software,
 }
 
-/// Requests that are handed over together, at most.
+/// Largest number of requests forwarded together.
 pub(super) const BURST: usize = 32;
 
-/// Requests of a burst that are others': where they are, and whose.
+/// Forwarded requests of a burst: their index, and the port that owns them.
 type Others = SmallVec<[(usize, usize); BURST]>;
 
 /// Wakes a port that waits for datagrams.
 #[derive(Clone, Debug)]
 pub(super) struct Bell {
     is_waiting: Arc<AtomicBool>,
-    /// Where it receives; a port of rings looks by itself.
+    /// The receiving address of the port. `None` for a port of rings, which polls.
     address: Option<SocketAddr>,
 }
 
@@ -44,25 +44,26 @@ impl Bell {
         }
     }
 
-    /// Says that the port is about to wait. It looks for handed-over requests behind this.
+    /// Announces that the port is about to wait. The port checks for forwarded requests after this
+    /// call.
     pub(super) fn will_wait(&self) {
         self.is_waiting.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
-    /// Says that the port does not wait any more.
+    /// Announces that the port does not wait any more.
     pub(super) fn wakes(&self) {
         self.is_waiting.store(false, Ordering::Relaxed);
     }
 
-    /// Wakes the port if it waits. What it shall see was handed over before.
+    /// Wakes the port if it waits. The forwarded requests must have been sent before.
     fn ring(&self, from: Option<&UdpSocket>) {
         fence(Ordering::SeqCst);
         let (Some(address), Some(socket)) = (self.address, from) else {
             return;
         };
         if self.is_waiting.swap(false, Ordering::Relaxed)
-            // No datagram has no bytes: the port receives it and has no reply to it.
+            // The wake-up is an empty datagram, which the port receives and does not answer.
             && let Err(error) = socket.send_to(&[], address)
         {
             tracing::debug!(%error, "a port was not woken, and looks later");
@@ -70,24 +71,24 @@ impl Bell {
     }
 }
 
-/// The way from a port to another one.
+/// The channel from a port to another one.
 #[derive(Debug)]
 struct Other {
     asker: Asker,
     bell: Bell,
 }
 
-/// The ways between a port and all others.
+/// The channels between a port and all others.
 #[derive(Debug, Default)]
 pub(super) struct Handovers {
-    /// To each port; none to itself.
+    /// Channels to the other ports; `None` for the port itself.
     to: Vec<Option<Other>>,
-    /// From all others.
+    /// Channels from the other ports.
     from: Vec<Answerer>,
 }
 
 impl Handovers {
-    /// Returns the ways of each port, which is woken by its bell.
+    /// Creates the channels of all ports. Each port is woken by its bell.
     pub(super) fn between(bells: &[Bell], frame_bytes: usize) -> Vec<Handovers> {
         let mut all: Vec<Handovers> = bells.iter().map(|_| Handovers::default()).collect();
         for here in 0..bells.len() {
@@ -105,7 +106,7 @@ impl Handovers {
         all
     }
 
-    /// Executes what others have handed over. Returns whether there was anything.
+    /// Executes the requests that other ports have forwarded. Returns whether there were any.
     pub(super) fn serve(&mut self, port: &mut Port, content: &Content) -> bool {
         let mut has_served = false;
         for answerer in &mut self.from {
@@ -119,14 +120,14 @@ impl Handovers {
         has_served
     }
 
-    /// Returns whether others have handed anything over.
+    /// Returns whether forwarded requests are waiting.
     pub(super) fn are_waiting(&mut self) -> bool {
         self.from.iter_mut().any(|answerer| answerer.poll() > 0)
     }
 
-    /// Executes the first `count` requests of a burst, those of other keys by the ports that have
-    /// them: it returns when they have replied, and serves others meanwhile. `from` is the socket
-    /// by which they are woken.
+    /// Executes the first `count` requests of a burst, and forwards those for keys of other ports.
+    /// Returns after all replies have arrived, and serves forwarded requests in the meantime.
+    /// `from` is the socket used to wake the other ports.
     pub(super) fn execute(
         &mut self,
         port: &mut Port,
@@ -143,7 +144,7 @@ impl Handovers {
                 && self.push(place, frames.bytes(index))
             {
                 others.push((index, place));
-                // What is executed here is all that is left of the burst.
+                // Remove the request from the local part of the burst.
                 frames.set_length(index, 0);
             }
         }
@@ -160,7 +161,7 @@ impl Handovers {
         self.take_replies(port, content, frames, &others, is_stopping);
     }
 
-    /// Writes a request into the way to a port. Returns whether it fits.
+    /// Writes a request to the channel to a port. Returns whether it fits.
     fn push(&mut self, place: usize, bytes: &[u8]) -> bool {
         let Some(frame) = self.to[place].as_mut().and_then(|other| other.asker.next_frame()) else {
             return false;
@@ -170,7 +171,7 @@ impl Handovers {
         true
     }
 
-    /// Copies replies to where the requests were, as they come.
+    /// Copies arriving replies to the frames of their requests.
     fn take_replies(
         &mut self,
         port: &mut Port,
@@ -190,7 +191,7 @@ impl Handovers {
                 let there = other.asker.poll();
                 let mut own = others.iter().zip(&mut taken);
                 for at in 0..there {
-                    // A way answers in the order in which it was asked.
+                    // A channel delivers replies in the order of the requests.
                     let next = own.find(|((_, owner), taken)| *owner == place && !**taken);
                     let ((index, _), taken) = next.expect("an answer has its request");
                     let reply = other.asker.reply(at);
@@ -207,8 +208,8 @@ impl Handovers {
             }
             let is_left = self.to.iter().flatten().any(|other| other.asker.is_left());
             if is_left || is_stopping.load(Ordering::Acquire) {
-                // The other port has ended: its client sends again, or is told no more. What comes
-                // next is refused, so that no late reply is taken for another's.
+                // The other port has stopped; the client retransmits or gets an error. Disable all
+                // channels, so that no late reply is matched to another request.
                 self.to.fill_with(|| None);
                 return;
             }
@@ -217,7 +218,7 @@ impl Handovers {
     }
 }
 
-/// Waits a moment for another thread.
+/// Waits briefly for another thread, first by spinning.
 pub(super) fn pause(turns: &mut u32) {
     const SPINS: u32 = 64;
     *turns = turns.saturating_add(1);
@@ -228,7 +229,7 @@ pub(super) fn pause(turns: &mut u32) {
     }
 }
 
-/// Returns the other port that has the key of a request, if it is one that goes there.
+/// Returns the port that owns the key of a request, if it is another port.
 fn owner(port: &Port, bytes: &[u8]) -> Option<usize> {
     let header = format::read(bytes)?.header;
     let place = port.directory.place(header.hash);

@@ -1,4 +1,4 @@
-//! A datagram: a request, or the reply that was made of it in place.
+//! The format of a datagram: a request, or the reply that overwrites it.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -29,45 +29,45 @@
 
 use ring::hmac;
 
-/// The version of the format.
+/// Format version.
 pub const VERSION: u8 = 1;
-/// How long a header is.
+/// Length of a header in bytes.
 pub const HEADER: usize = 64;
 const MAGIC: [u8; 2] = *b"aD";
 const TAG_AT: usize = 48;
-/// How long a tag is.
+/// Length of a tag in bytes.
 const TAG: usize = 16;
-/// The bit that tells a reply from a request.
+/// The bit that marks a reply.
 const REPLY: u8 = 1 << 7;
 
-/// What a request asks for.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// The value of a key.
+    /// Read the value of a key.
     Get,
-    /// A key gets a value.
+    /// Set a key.
     Set,
-    /// A key loses its value.
+    /// Delete a key.
     Delete,
-    /// Which port has which keys.
+    /// Read the directory of ports.
     Directory,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was done; the reply to a get has the value.
+    /// The request succeeded. The reply to a get contains the value.
     #[default]
     Done,
     /// The key has no value.
     Missing,
-    /// The item is longer than the cache, or a datagram, takes.
+    /// The item exceeds the limit of the cache or of a datagram.
     TooLarge,
-    /// Another port has the key.
+    /// Another port owns the key.
     WrongPort,
-    /// No request is like that.
+    /// The request is invalid.
     Bad,
-    /// The tag is not that of the shared key.
+    /// The tag does not match the shared key.
     Denied,
 }
 
@@ -117,7 +117,7 @@ impl Outcome {
     }
 }
 
-/// Which way a datagram goes.
+/// The direction of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// From a client.
@@ -126,29 +126,29 @@ pub enum Way {
     Reply(Outcome),
 }
 
-/// What stands before key and value.
+/// The header of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What is asked for.
+    /// The operation.
     pub operation: Operation,
     /// Whether it is a request or its reply.
     pub way: Way,
-    /// The number of the request among those of its client.
+    /// The sequence number of the request, counted by its client.
     pub sequence: u32,
-    /// The client.
+    /// The number of the client.
     pub client: u64,
     /// The hash of the key.
     pub hash: u64,
     /// Milliseconds until the value expires; 0 for never.
     pub expires_in_ms: u64,
-    /// The client's time.
+    /// The client's timestamp, returned unchanged in the reply.
     pub echo: u64,
 }
 
 /// A datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram<'a> {
-    /// What stands before key and value.
+    /// The header.
     pub header: Header,
     /// The key; empty in replies.
     pub key: &'a [u8],
@@ -156,12 +156,12 @@ pub struct Datagram<'a> {
     pub value: &'a [u8],
 }
 
-/// What ports authenticate datagrams by, if anything.
+/// The shared key that authenticates datagrams.
 #[derive(Clone, Debug)]
 pub struct SharedKey(hmac::Key);
 
 impl SharedKey {
-    /// Returns the key of a secret.
+    /// Creates a key from a secret.
     #[must_use]
     pub fn new(secret: &[u8]) -> SharedKey {
         SharedKey(hmac::Key::new(hmac::HMAC_SHA256, secret))
@@ -176,7 +176,7 @@ impl SharedKey {
         first.copied().unwrap_or_default()
     }
 
-    /// Writes the tag of a datagram into it.
+    /// Computes the tag of a datagram and writes it.
     pub fn seal(&self, datagram: &mut [u8]) {
         let tag = self.tag(datagram);
         if let Some(place) = datagram.get_mut(TAG_AT..HEADER) {
@@ -184,7 +184,7 @@ impl SharedKey {
         }
     }
 
-    /// Returns whether the tag of a datagram is right, in a time that does not tell how much of it.
+    /// Verifies the tag of a datagram in constant time.
     #[must_use]
     pub fn admits(&self, datagram: &[u8]) -> bool {
         let tag = self.tag(datagram);
@@ -193,7 +193,7 @@ impl SharedKey {
     }
 }
 
-/// Writes a datagram. Returns its length, or none if it does not fit.
+/// Encodes a datagram. Returns its length, or `None` if it does not fit.
 #[must_use]
 pub fn write(datagram: &Datagram<'_>, into: &mut [u8]) -> Option<usize> {
     let Datagram { header, key, value } = datagram;
@@ -230,8 +230,8 @@ fn write_header(header: &Header, key_len: u16, value_len: u32, into: &mut [u8]) 
     put(&[0; TAG])
 }
 
-/// Turns the memory of a request into its reply, whose value is `value`. Returns its length; what
-/// does not fit is said to be too large.
+/// Overwrites a request with its reply, and returns the length of the reply. If the value does not
+/// fit, the outcome becomes [`Outcome::TooLarge`].
 #[must_use]
 pub fn reply(request: &Header, outcome: Outcome, expires_in_ms: u64, value: &[u8], into: &mut [u8]) -> usize {
     let mut header = Header {
@@ -252,7 +252,8 @@ pub fn reply(request: &Header, outcome: Outcome, expires_in_ms: u64, value: &[u8
     })
 }
 
-/// Reads a datagram; none if it is not one of this format, whole and without anything behind.
+/// Decodes a datagram. Returns `None` if it is incomplete, has trailing bytes, or is not in this
+/// format.
 #[must_use]
 pub fn read(bytes: &[u8]) -> Option<Datagram<'_>> {
     let (head, rest) = bytes.split_first_chunk::<HEADER>()?;
@@ -288,17 +289,17 @@ pub fn read(bytes: &[u8]) -> Option<Datagram<'_>> {
     (value.len() == value_len).then_some(Datagram { header, key, value })
 }
 
-/// Which port has which keys.
+/// The assignment of keys to ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Directory {
-    /// The seed of the hashes of keys.
+    /// The seed of key hashes.
     pub seed: u64,
-    /// The ports, by the hashes that they have.
+    /// The ports, in the order of their hash ranges.
     pub ports: Vec<u16>,
 }
 
 impl Directory {
-    /// Returns the value of a reply that tells it.
+    /// Encodes the directory as the value of a reply.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = self.seed.to_le_bytes().to_vec();
@@ -308,7 +309,7 @@ impl Directory {
         bytes
     }
 
-    /// Reads what a reply tells; none if it is no directory.
+    /// Decodes the value of a reply. Returns `None` if it is not a directory.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Directory> {
         let (seed, ports) = bytes.split_first_chunk()?;
@@ -320,14 +321,14 @@ impl Directory {
         })
     }
 
-    /// Returns which of the ports has a hash.
+    /// Returns the index of the port that owns a hash.
     #[must_use]
     pub fn place(&self, hash: u64) -> usize {
         place(hash, self.ports.len())
     }
 }
 
-/// Returns which of `ports` has a hash.
+/// Returns which of `ports` ports owns a hash.
 #[must_use]
 pub fn place(hash: u64, ports: usize) -> usize {
     ((hash >> 48) as usize * ports) >> 16
@@ -347,7 +348,7 @@ mod tests {
         echo: 8,
     };
 
-    /// These bytes are version 1: a test that fails here means a new version.
+    /// The format of version 1: if this test fails, the version must change.
     #[test]
     fn the_bytes_of_version_1() {
         let mut bytes = [9; 80];

@@ -1,17 +1,17 @@
-//! Requests in memory that become their replies, wherever they came from.
+//! Frames in memory, from any source, in which a request is replaced by its reply.
 
 use alluvium_device::datagrams::Burst;
 use alluvium_hashes::mica::Answerer;
 
-/// Requests that a port executes together.
+/// A batch of requests that a port executes together.
 pub(super) trait Frames {
-    /// Returns what is in a frame.
+    /// Returns the datagram in a frame.
     fn bytes(&self, index: usize) -> &[u8];
 
-    /// Returns all memory of a frame.
+    /// Returns the whole buffer of a frame.
     fn buffer(&mut self, index: usize) -> &mut [u8];
 
-    /// Sets how long what is in a frame is. Of no bytes there is no reply.
+    /// Sets the length of the datagram in a frame. Length 0 suppresses the reply.
     fn set_length(&mut self, index: usize, bytes: usize);
 }
 

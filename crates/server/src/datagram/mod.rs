@@ -1,25 +1,25 @@
-//! MICA's protocol over UDP (Lim 2015, §5.3.1): a request a datagram, which becomes its reply.
+//! MICA's protocol over UDP (Lim 2015, §5.3.1): each request is a datagram, which its reply
+//! overwrites.
 //!
-//! *Knows*: the bytes of datagrams, ports and their threads, what is sent again and what is not
-//! executed again.
+//! *Knows*: the format of datagrams, ports and their threads, retransmission and the detection of
+//! duplicates.
 //!
-//! *Does not know*: streams, sessions; how items lie in memory (`crate::cached`).
+//! *Does not know*: streams, sessions; the layout of items in memory (`crate::cached`).
 //!
-//! *Read in this order*: `format.rs`, `frames.rs`, `port.rs` (what becomes of a datagram),
-//! `repeats.rs`, `direct.rs` (how a request reaches its port), `server.rs` (sockets and threads),
-//! `client.rs`, `rings.rs` (the same without a network).
+//! *Read in this order*: `format.rs`, `frames.rs`, `port.rs` (execution of a datagram),
+//! `repeats.rs` (duplicates), `direct.rs` (routing to the owning port), `server.rs` (sockets and
+//! threads), `client.rs`, `rings.rs` (the same without a network).
 //!
-//! A client asks for the directory once, and then sends each request to the port that has the key:
-//! so the system hands it to the thread of that port, as the thesis has the network card do. All
-//! protocols see the same items.
+//! A client requests the directory once, and then sends each request to the port that owns the key.
+//! The kernel thereby delivers it to the thread of that port, as the network card does in the
+//! thesis. All protocols access the same items.
 //!
 //! Invariants:
 //!
-//! - **S27** A port executes a request that changes something once, or never; copies of it get the
-//!   same reply, or none.
-//! - **S28** A reply is not longer than the memory of its request, and nothing but a request is
-//!   answered.
-//! - **S29** The port that has a key executes its requests, whichever port has received them.
+//! - **S27** A port executes a modifying request at most once. Duplicates of it get the same reply,
+//!   or none.
+//! - **S28** A reply is not longer than the buffer of its request, and only requests are answered.
+//! - **S29** The port that owns a key executes its requests, whichever port has received them.
 
 mod client;
 mod direct;

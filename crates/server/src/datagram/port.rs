@@ -1,4 +1,4 @@
-//! What a port does with the datagrams that it receives.
+//! Execution of the datagrams that a port receives.
 
 use super::format::{self, Datagram, Directory, Header, Operation, Outcome, SharedKey, Way};
 use super::frames::Frames;
@@ -7,14 +7,14 @@ use crate::cached::{Content, Head};
 use alluvium::cache::MAX_KEY_BYTES;
 use std::sync::Arc;
 
-/// One of the ports of a cache, with the keys whose hashes it has.
+/// A port of a cache. It owns the keys in one range of hashes.
 pub(super) struct Port {
     pub(super) directory: Arc<Directory>,
-    /// Its place in the directory.
+    /// Its index in the directory.
     pub(super) place: usize,
     pub(super) key: Option<SharedKey>,
     repeats: Repeats,
-    /// What was read last, or is put together.
+    /// Buffer for the item that is read or written.
     stored: Vec<u8>,
 }
 
@@ -30,8 +30,8 @@ impl Port {
         }
     }
 
-    /// Executes the first `count` requests of a burst, and makes each the reply to itself. What is
-    /// no request becomes nothing.
+    /// Executes the first `count` requests of a burst and overwrites each with its reply. A
+    /// datagram that is not a valid request gets length 0.
     pub(super) fn execute(&mut self, content: &Content, burst: &mut impl Frames, count: usize) {
         let now_ms = content.now_ms();
         let keys = (0..count).filter_map(|index| format::read(burst.bytes(index)));
@@ -56,8 +56,8 @@ impl Port {
         }
     }
 
-    /// Executes a datagram. Returns what came of it: its header, the outcome, the time until it
-    /// expires, whether there is a value. Nothing if there is no reply.
+    /// Executes a datagram. Returns its header, the outcome, the time to live, and whether there is
+    /// a value; `None` if there is no reply.
     fn answer(
         &mut self,
         content: &Content,
@@ -66,7 +66,7 @@ impl Port {
     ) -> Option<(Header, Outcome, u64, bool)> {
         let datagram = format::read(bytes)?;
         let header = datagram.header;
-        // A reply is never answered: two servers would not end.
+        // Never answer a reply, or two servers could answer each other forever.
         if header.way != Way::Request {
             return None;
         }
@@ -167,7 +167,7 @@ mod tests {
             }
         }
 
-        /// What a request brings, with the value of its reply; nothing if there is no reply.
+        /// Executes a request and returns its outcome and value, or `None` if there is no reply.
         fn ask(&mut self, header: Header, key: &[u8], value: &[u8]) -> Option<(Outcome, Vec<u8>)> {
             let datagram = Datagram { header, key, value };
             let length = format::write(&datagram, self.burst.buffer(0)).unwrap();

@@ -1,49 +1,49 @@
-//! Which requests of a client were executed before, so that none is executed twice.
+//! Detection of duplicate requests, so that none is executed twice.
 //!
-//! The network may double a datagram, and a client sends one again when the reply is lost. A set
-//! that is executed a second time could undo what was set after it. So a port keeps for each client
-//! which of its last numbers it has executed, and what came of them.
+//! The network may duplicate a datagram, and a client retransmits a request when its reply is lost.
+//! Executing a set a second time could overwrite a later set. A port therefore remembers, for each
+//! client, which of its recent request numbers were executed, and their outcomes.
 
 use super::format::Outcome;
 use std::collections::HashMap;
 use std::collections::VecDeque;
 
-/// Numbers that are known of a client. Older ones are never executed.
+/// Remembered request numbers per client. Requests with older numbers are never executed.
 pub(super) const KNOWN: u32 = 1024;
 
-/// Clients that are known. Beyond, the one that came first is forgotten.
+/// Largest number of remembered clients. Beyond it, the one that came first is forgotten.
 const CLIENTS: usize = 4096;
 
-/// What is known of a client.
+/// The recent requests of a client.
 #[derive(Debug)]
 struct Client {
-    /// The highest number so far.
+    /// The highest request number so far.
     last: u32,
-    /// What came of the last numbers, by their remainders.
+    /// Outcomes of recent requests, by request number modulo the length.
     outcomes: Box<[Option<Outcome>; KNOWN as usize]>,
 }
 
-/// What is known of a request.
+/// The state of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
     /// It was not executed.
     Never,
-    /// It was, and this came of it.
+    /// It was executed with this outcome.
     Before(Outcome),
-    /// It is too old to be known, or lies far ahead: it is not answered.
+    /// Its number is too old or too far ahead. It is not answered.
     TooOld,
 }
 
-/// What is known of all clients of a port.
+/// The recent requests of all clients of a port.
 #[derive(Debug, Default)]
 pub(super) struct Repeats {
     clients: HashMap<u64, Client>,
-    /// In the order in which they came.
+    /// Clients in the order in which they came.
     order: VecDeque<u64>,
 }
 
 impl Repeats {
-    /// Returns what is known of a request that changes something.
+    /// Returns the state of a modifying request.
     pub(super) fn look(&mut self, client: u64, sequence: u32) -> Seen {
         let Some(known) = self.clients.get_mut(&client) else {
             self.admit(client, sequence);
@@ -58,7 +58,8 @@ impl Repeats {
                 None => Seen::Never,
             };
         }
-        // What lies between was not executed, or is older than what is known.
+        // Clear the skipped numbers: these requests were not executed, or their slots belong to
+        // numbers that are now too old.
         for step in 1..=ahead.min(KNOWN) {
             let number = known.last.wrapping_add(step);
             known.outcomes[(number % KNOWN) as usize] = None;
@@ -70,7 +71,7 @@ impl Repeats {
         Seen::Never
     }
 
-    /// Notes what came of a request.
+    /// Records the outcome of a request.
     pub(super) fn note(&mut self, client: u64, sequence: u32, outcome: Outcome) {
         if let Some(known) = self.clients.get_mut(&client) {
             known.outcomes[(sequence % KNOWN) as usize] = Some(outcome);
@@ -100,7 +101,7 @@ mod tests {
             let mut repeats = Repeats::default();
             let mut random = fastrand::Rng::with_seed(u64::from(first));
             let mut numbers: Vec<u32> = (0..3000).map(|step: u32| first.wrapping_add(step)).collect();
-            // Neighbours change places, and each comes twice.
+            // Swap neighbours, and send each request twice.
             for at in (0..numbers.len() - 1).step_by(2) {
                 if random.bool() {
                     numbers.swap(at, at + 1);

@@ -1,5 +1,5 @@
-//! Ports without a network: the frames of datagrams, in rings of memory between threads of one
-//! process. It is what requests cost apart from the system.
+//! Ports without a network: datagram frames in ring buffers between threads of one process. They
+//! show the cost of requests without that of the operating system.
 
 use super::client::{DatagramAnswer, DatagramRequest, collect};
 use super::direct::{BURST, Bell, Direction, Handovers, pause};
@@ -16,18 +16,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The most ports, and the most clients.
+/// Largest number of ports, and of clients.
 const MOST: usize = 256;
 
-/// The most requests that a client may have under way where they may overtake each other: a port
-/// knows as many of its numbers.
+/// Largest number of outstanding requests of a client whose requests may be reordered: the request
+/// numbers that a port remembers.
 const MOST_UNDER_WAY: usize = super::repeats::KNOWN as usize;
 
-/// After this number of turns without a request a port sleeps between them.
+/// Idle turns after which a port sleeps between turns, and the length of a sleep.
 const IDLE_TURNS: u32 = 20_000;
 const SLEEP: Duration = Duration::from_micros(50);
 
-/// Rings between threads of this process and a cache.
+/// Options for ring buffers between threads of this process and a cache.
 ///
 /// ```
 /// use alluvium_server::RingOptions;
@@ -35,20 +35,20 @@ const SLEEP: Duration = Duration::from_micros(50);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingOptions {
-    /// How many ports, each with a thread.
+    /// Number of ports, each with a thread.
     pub ports: usize,
-    /// How many clients, each with a ring to every port.
+    /// Number of clients, each with a ring to every port.
     pub clients: usize,
-    /// How many requests a ring has under way at most.
+    /// Capacity of a ring in requests.
     pub frames: usize,
-    /// The longest request or reply in bytes, with 64 bytes of header.
+    /// Largest request or reply in bytes, including 64 bytes of header.
     pub frame_bytes: usize,
-    /// Who finds the port that has a key.
+    /// Who routes requests to the port of their key.
     pub direction: Direction,
 }
 
 impl RingOptions {
-    /// Returns the options of rings for items of up to some 2 KB.
+    /// Returns options for items of up to about 2 KB.
     #[must_use]
     pub fn new(ports: usize, clients: usize) -> RingOptions {
         RingOptions {
@@ -91,17 +91,17 @@ impl RingOptions {
     }
 }
 
-/// Ports that are reached by rings, until they are stopped.
+/// Ports that serve rings until they are stopped.
 pub(crate) struct Rings {
     is_stopping: Arc<AtomicBool>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Rings {
-    /// Starts the ports, and returns the ends of the clients.
+    /// Starts the ports and returns the clients' ends.
     ///
     /// # Errors
-    /// [`Error::Cache`] for numbers that cannot be; as the system says.
+    /// [`Error::Cache`] for invalid options; I/O errors.
     pub(crate) fn start(cached: &Arc<Cached>, options: &RingOptions) -> Result<(Rings, Vec<RingClient>)> {
         options.check()?;
         let directory = Arc::new(Directory {
@@ -155,7 +155,7 @@ impl Drop for Rings {
     }
 }
 
-/// A port, and the rings that it answers.
+/// A port and the rings that it serves.
 struct Served {
     port: Port,
     others: Option<Handovers>,
@@ -163,7 +163,7 @@ struct Served {
 }
 
 impl Served {
-    /// Answers until the server stops.
+    /// Serves requests until the server stops.
     fn run(mut self, cached: &Cached, is_stopping: &AtomicBool) {
         let mut turns = 0;
         while !is_stopping.load(Ordering::Acquire) {
@@ -201,7 +201,7 @@ impl Served {
     }
 }
 
-/// A client of a cache in the same process, by rings of memory.
+/// A client of a cache in the same process, connected by ring buffers.
 ///
 /// ```
 /// use alluvium_server::{CacheMemory, CacheServer, DatagramAnswer, DatagramRequest};
@@ -216,7 +216,7 @@ impl Served {
 #[derive(Debug)]
 pub struct RingClient {
     ways: Vec<Asker>,
-    /// The requests that each way has under way, oldest first: a way answers in order.
+    /// Outstanding requests of each ring, oldest first. A ring returns replies in order.
     waiting: Vec<VecDeque<usize>>,
     directory: Arc<Directory>,
     direction: Direction,
@@ -236,17 +236,17 @@ impl RingClient {
         }
     }
 
-    /// Has the cache execute requests. Those about one key are executed in their order.
+    /// Executes requests. Requests for the same key are executed in order.
     ///
     /// # Errors
-    /// `ConnectionAborted` when the server has stopped: then it is not known which of the requests
-    /// were executed.
+    /// `ConnectionAborted` if the server has stopped. It is then unknown which of the requests were
+    /// executed.
     pub fn execute(&mut self, requests: &[DatagramRequest<'_>]) -> std::io::Result<Vec<DatagramAnswer>> {
         collect(requests.len(), |respond| self.exchange(requests, respond))
     }
 
-    /// As [`RingClient::execute`], but hands over each reply where it lies: the number of its
-    /// request, what came of it, and the value.
+    /// Like [`RingClient::execute`], but passes each reply to a callback without copying it: the
+    /// index of its request, the outcome, and the value.
     ///
     /// # Errors
     /// As [`RingClient::execute`].
@@ -290,14 +290,14 @@ impl RingClient {
         Ok(())
     }
 
-    /// Writes a request into the way to its port. Returns whether it fits a frame; none if the way
-    /// has no frame free.
+    /// Writes a request to the ring of its port. Returns whether it fits into a frame, or `None` if
+    /// the ring is full.
     fn write(&mut self, request: &DatagramRequest<'_>, index: usize) -> Option<bool> {
         let (operation, key, value, time) = request.parts();
         let hash = seeded(self.directory.seed, key);
         let place = match self.direction {
             Direction::Client => self.directory.place(hash),
-            // Any port, but the same one for a key: so its requests stay in order.
+            // An arbitrary port, but always the same for a key, which keeps its requests in order.
             Direction::Software => self.directory.place(hash << 48),
         };
         let frame = self.ways[place].next_frame()?;
@@ -328,7 +328,7 @@ fn stopped() -> std::io::Error {
     std::io::Error::new(std::io::ErrorKind::ConnectionAborted, why)
 }
 
-/// Reads a reply.
+/// Decodes a reply.
 fn understand(bytes: &[u8]) -> std::io::Result<(Outcome, &[u8])> {
     match format::read(bytes) {
         Some(Datagram {
@@ -339,7 +339,7 @@ fn understand(bytes: &[u8]) -> std::io::Result<(Outcome, &[u8])> {
             value,
             ..
         }) if matches!(outcome, Outcome::Done | Outcome::Missing | Outcome::TooLarge) => Ok((outcome, value)),
-        // Only a port that ends gives no reply, and none refuses what this client sends.
+        // A port omits a reply only when it stops, and never refuses requests of this client.
         _ => Err(stopped()),
     }
 }

@@ -1,4 +1,4 @@
-//! Ports and their threads.
+//! Datagram ports and their threads.
 
 use super::direct::{BURST, Bell, Direction, Handovers};
 use super::format::{Directory, SharedKey};
@@ -15,16 +15,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The longest datagram: longer items are for the other protocols.
+/// Largest datagram in bytes. Larger items need the other protocols.
 pub const MOST_DATAGRAM: usize = 8 << 10;
 
-/// How often a port without datagrams looks whether it is to end.
+/// Interval at which an idle port checks whether to stop.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The most ports.
+/// Largest number of ports.
 const MOST_PORTS: usize = 1 << 10;
 
-/// Where datagrams are received, and from whom.
+/// Options for serving datagrams.
 ///
 /// ```
 /// use alluvium_server::DatagramOptions;
@@ -33,20 +33,20 @@ const MOST_PORTS: usize = 1 << 10;
 /// ```
 #[derive(Clone, Debug)]
 pub struct DatagramOptions {
-    /// The first port; the others follow it. Port 0 means any that are free.
+    /// Address of the first port; the others follow it. Port 0 picks free ports.
     pub address: SocketAddr,
-    /// How many ports, each with a socket and a thread: as many as processors, by default.
+    /// Number of ports, each with a socket and a thread. Defaults to the number of processors.
     pub ports: usize,
-    /// What clients prove by that they may use the cache.
+    /// The shared key that authenticates clients, if one is required.
     pub key: Option<Vec<u8>>,
-    /// Whether others than this machine may be served without a key.
+    /// Whether clients on other machines are served without a key.
     pub exposure: Exposure,
-    /// Who finds the port that has a key.
+    /// Who routes requests to the port of their key.
     pub direction: Direction,
 }
 
 impl DatagramOptions {
-    /// Returns the options of ports from an address on, one for each processor.
+    /// Returns options for one port per processor, starting at an address.
     #[must_use]
     pub fn new(address: SocketAddr) -> DatagramOptions {
         DatagramOptions {
@@ -59,24 +59,24 @@ impl DatagramOptions {
     }
 }
 
-/// What a port has received so far. Datagrams that wait together are received together, by one
-/// call of the system: a busy port needs fewer calls for as many.
+/// Receive statistics of a port. Waiting datagrams are received together by one system call, so a
+/// busy port needs fewer calls per datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PortFigures {
-    /// Calls that brought datagrams.
+    /// System calls that returned datagrams.
     pub bursts: u64,
-    /// Datagrams.
+    /// Datagrams received.
     pub datagrams: u64,
 }
 
-/// The figures of a port, while it counts.
+/// The live counters of a port.
 #[derive(Default)]
 struct Counted {
     bursts: AtomicU64,
     datagrams: AtomicU64,
 }
 
-/// Ports that receive datagrams, until they are stopped.
+/// Ports that receive datagrams until they are stopped.
 pub(crate) struct Datagrams {
     pub(crate) address: SocketAddr,
     counted: Vec<Arc<Counted>>,
@@ -88,8 +88,7 @@ impl Datagrams {
     /// Listens at all ports.
     ///
     /// # Errors
-    /// [`Error::Unprotected`], [`Error::Listen`], [`Error::Cache`] for a number of ports that
-    /// cannot be.
+    /// [`Error::Unprotected`], [`Error::Listen`], [`Error::Cache`] for an invalid number of ports.
     pub(crate) fn start(cached: &Arc<Cached>, options: &DatagramOptions) -> Result<Datagrams> {
         let address = options.address;
         if options.key.is_none() && options.exposure == Exposure::Protected && !address.ip().is_loopback() {
@@ -139,7 +138,7 @@ impl Datagrams {
         Ok(datagrams)
     }
 
-    /// Returns what each port has received so far.
+    /// Returns the statistics of each port.
     pub(crate) fn figures(&self) -> impl Iterator<Item = PortFigures> {
         self.counted.iter().map(|counted| PortFigures {
             bursts: counted.bursts.load(Ordering::Relaxed),
@@ -147,7 +146,7 @@ impl Datagrams {
         })
     }
 
-    /// Ends all ports, once they have answered what they have received.
+    /// Stops all ports after they have answered what they have received.
     pub(crate) fn stop(&self) {
         self.is_stopping.store(true, Ordering::Release);
         for thread in self.threads.lock().drain(..) {
@@ -164,7 +163,7 @@ impl Drop for Datagrams {
     }
 }
 
-/// Binds sockets to ports that follow each other, or to any.
+/// Binds sockets to consecutive ports, or to free ones.
 fn bind(first: SocketAddr, ports: usize) -> Result<Vec<(UdpSocket, SocketAddr)>> {
     (0..ports)
         .map(|place| {
@@ -189,7 +188,7 @@ fn bind(first: SocketAddr, ports: usize) -> Result<Vec<(UdpSocket, SocketAddr)>>
         .collect()
 }
 
-/// Returns the address by which this machine reaches one of its own sockets.
+/// Returns an address at which this machine reaches one of its own sockets.
 fn reachable(mut address: SocketAddr) -> SocketAddr {
     if address.ip().is_unspecified() {
         address.set_ip(match address {
@@ -200,8 +199,8 @@ fn reachable(mut address: SocketAddr) -> SocketAddr {
     address
 }
 
-/// Answers bursts until the port is to end. What is another port's is handed over to it where there
-/// are ways to `others`.
+/// Serves bursts until the port is stopped. Forwards requests of other ports if channels to
+/// `others` exist.
 fn run(
     socket: &UdpSocket,
     mut port: Port,
@@ -236,7 +235,7 @@ fn run(
                 continue;
             }
             Err(error) => {
-                // Such as that a client has gone, which the system tells at the next call.
+                // For example, the kernel reports at the next call that a client has gone.
                 tracing::debug!(%error, "a datagram was not received");
                 continue;
             }

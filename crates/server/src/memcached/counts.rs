@@ -1,8 +1,8 @@
-//! What is counted of items, under the names that memcached gives it.
+//! Item statistics, with memcached's names.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Commands about items, by what became of them.
+/// Counters of item commands by outcome.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(super) delete_hits: AtomicU64,
@@ -18,14 +18,14 @@ pub(crate) struct Counts {
     pub(super) touch_misses: AtomicU64,
     /// Meta commands.
     pub(super) meta: AtomicU64,
-    /// Items that were stored, whatever the command.
+    /// Stored items, for any command.
     pub(super) stored: AtomicU64,
-    /// Lookups that met an item whose time had come.
+    /// Lookups that found an expired item.
     pub(super) expired: AtomicU64,
 }
 
 impl Counts {
-    /// All of them, with the names under which `stats` shows them.
+    /// Returns all counters with their names in `stats`.
     pub(super) fn all(&self) -> [(&'static str, &AtomicU64); 14] {
         [
             ("cmd_meta", &self.meta),
@@ -45,7 +45,7 @@ impl Counts {
         ]
     }
 
-    /// Counts what a `cas`, of the text commands or the meta commands, has come to.
+    /// Counts the outcome of a `cas`, as a text or a meta command.
     pub(super) fn compared(&self, found: bool, is_same: bool) {
         count(match (found, is_same) {
             (false, _) => &self.cas_misses,
@@ -54,7 +54,7 @@ impl Counts {
         });
     }
 
-    /// Counts what a text command that stores has come to, by what it said.
+    /// Counts the outcome of a storing text command, given its reply.
     pub(super) fn has_said(&self, command: &[u8], said: &str) {
         if command == b"cas" {
             self.compared(said != "NOT_FOUND", said == "STORED");
@@ -93,7 +93,7 @@ impl Counts {
     }
 }
 
-/// Which way a number goes.
+/// The direction of an arithmetic command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     Up,

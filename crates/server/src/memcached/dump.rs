@@ -1,5 +1,4 @@
-//! `lru_crawler metadump`: a line about every item, in pages that are written as the client takes
-//! them.
+//! `lru_crawler metadump`: one line per item, in pages that are written as the client reads them.
 
 use super::request::{Request, number};
 use crate::error::Failure;
@@ -8,13 +7,14 @@ use crate::store::Store;
 use crate::waits;
 use alluvium::Unordered;
 
-/// About how long a page is.
+/// Approximate size of a page in bytes.
 const PAGE: usize = 64 << 10;
 
-/// The greatest number of a class that memcached knows.
+/// Largest slab class of memcached.
 const LAST_CLASS: u32 = 63;
 
-/// Which items are told, as `all`, `hash`, or numbers of classes: all items are of class 1.
+/// Returns whether the requested classes (`all`, `hash`, or numbers) include the items, all of
+/// which are in class 1.
 fn wants_all(classes: &[u8]) -> Result<bool, Failure> {
     if matches!(classes, b"all" | b"hash") {
         return Ok(true);
@@ -25,14 +25,14 @@ fn wants_all(classes: &[u8]) -> Result<bool, Failure> {
     Ok(classes.contains(&1))
 }
 
-/// A walk over all items, as they were when it began.
+/// A walk over a snapshot of all items.
 pub(super) struct Dump {
     items: Option<Unordered>,
     now_ms: u64,
 }
 
 impl Dump {
-    /// Begins what a request asks for.
+    /// Begins the dump of a request.
     pub(super) fn new(request: &Request<'_>, store: &Store) -> Result<Dump, Failure> {
         let classes = match request.words.len() {
             3 => request.word(2),
@@ -45,11 +45,11 @@ impl Dump {
         })
     }
 
-    /// Writes the next page. Returns whether it was the last.
+    /// Writes the next page. Returns whether it was the last one.
     ///
     /// # Errors
-    /// The store cannot be read on. A part was sent, so that only the end of the connection can say
-    /// so.
+    /// The store cannot be read. A part of the reply has been sent, so the connection must be
+    /// closed.
     pub(super) fn write(&mut self, output: &mut Vec<u8>) -> Result<bool, Failure> {
         let _may_wait = waits::may_wait();
         let start = output.len();
@@ -83,8 +83,7 @@ impl Dump {
     }
 }
 
-/// Writes a key as in a URI, where other bytes than letters, digits and `-._~` are written in
-/// hexadecimal digits.
+/// Writes a percent-encoded key: all bytes except letters, digits and `-._~` are encoded.
 fn write_encoded(output: &mut Vec<u8>, key: &[u8]) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     for &byte in key {
@@ -97,8 +96,8 @@ fn write_encoded(output: &mut Vec<u8>, key: &[u8]) {
     }
 }
 
-/// What `lru_crawler` is asked for beside `metadump`: nothing is ever crawled, so that these only
-/// say so.
+/// Answers the subcommands of `lru_crawler` other than `metadump`. There is no crawler, so they
+/// have no effect.
 pub(super) fn crawler(request: &Request<'_>) -> Result<&'static str, Failure> {
     const BAD_LINE: Failure = Failure::say("CLIENT_ERROR bad command line format");
     match (request.word(1), request.words.len()) {

@@ -1,4 +1,4 @@
-//! Requests about items: which function executes which.
+//! Dispatch of item requests to their functions.
 
 use super::items::Items;
 use super::request::Request;
@@ -6,7 +6,7 @@ use super::{meta, text};
 use crate::error::Failure;
 use crate::shared::Counters;
 
-/// Executes a request that is about items.
+/// Executes an item request.
 pub(super) fn execute(
     request: &Request<'_>,
     items: &mut impl Items,
@@ -36,7 +36,7 @@ pub(super) fn check(request: &Request<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Appends what a client is told of a failure; nothing if it does not want to know.
+/// Appends the reply for a failure, unless the client has asked for no replies.
 pub(super) fn refuse(failure: &Failure, request: &Request<'_>, output: &mut Vec<u8>) {
     if request.is_quiet() && matches!(failure, Failure::Refused(_)) {
         return;

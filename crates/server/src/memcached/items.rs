@@ -1,4 +1,4 @@
-//! Items as requests that are executed together see and change them.
+//! Access of requests in a run to items.
 
 use super::run::Access;
 use crate::error::Failure;
@@ -9,25 +9,25 @@ use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Expiries up to this number of seconds are counted from now, longer ones from 1970.
+/// Largest expiry in seconds that is relative to the current time. Larger ones are Unix times.
 const RELATIVE_S: i64 = 30 * 24 * 60 * 60;
 
-/// How many copies of an item are in memory while something is added to it: what was there, what it
-/// becomes, its record, and the batch that it is committed with.
+/// Copies of an item in memory while it is extended: the old value, the new value, the record, and
+/// the batch of the commit.
 const COPIES: usize = 4;
 
-/// What one request writes is committed when it has more bytes than this.
+/// Bytes written by one request after which they are committed.
 const COMMITTED_AT_ONCE: usize = 1 << 20;
 
-/// Keys of items are locked as if they were of a database of their own.
+/// Pseudo-database for the locks of items.
 const ITEMS: u8 = 255;
 
-/// The item is stale: a client that gets it may be told to renew it.
+/// The item is stale. A client that reads it may be asked to renew it.
 pub(super) const STALE: u8 = 1;
-/// A client was told to.
+/// A client was asked to renew it.
 pub(super) const CLAIMED: u8 = 2;
 
-/// An item that was read, or that the same run has written.
+/// An item that was read from the store or written by this run.
 #[derive(Debug)]
 pub(super) enum Kept {
     Read(Value),
@@ -44,65 +44,64 @@ impl Keeps for Kept {
     }
 }
 
-/// What becomes of an item.
+/// A change of an item.
 pub(super) enum Change {
     Nothing,
     Delete,
     Put(Vec<u8>),
 }
 
-/// An item that was read, and lives longer than the look at it.
+/// An item that outlives its lookup.
 pub(crate) trait Keeps {
     /// Returns the item.
     fn item(&self) -> Result<Item<'_>, Failure>;
 }
 
-/// Items as commands see and change them, wherever they are kept.
+/// Access to items, in a store or in a cache.
 pub(crate) trait Items: Sized {
     /// An item that was read.
     type Kept: Keeps;
-    /// Memory that is taken for a change.
+    /// The memory charge of a change.
     type Memory;
 
-    /// Returns the time of all that is done, in milliseconds since 1970.
+    /// Returns the time for all operations, in milliseconds since 1970.
     fn now_ms(&self) -> u64;
 
-    /// Returns another number that CAS compares.
+    /// Returns a new CAS value.
     fn next_cas(&self) -> u64;
 
-    /// Returns how long a reply may be that only says what is there.
+    /// Returns the largest size of a reply to reads.
     fn reply_room(&self) -> usize;
 
-    /// Returns whether what only reads may change an item that it finds stale. If not, it is
-    /// executed again when it may.
+    /// Returns whether a reading command may change a stale item, for which it needs the lock. If
+    /// not, the command is executed again with the lock.
     fn is_careful(&mut self) -> bool;
 
     /// Returns an item.
     fn get(&mut self, key: &[u8]) -> Result<Option<Self::Kept>, Failure>;
 
-    /// Changes an item as `decide` says, so that no other request changes it meanwhile.
+    /// Changes an item as `decide` specifies, atomically.
     fn change<T>(
         &mut self,
         key: &[u8],
         decide: impl FnOnce(&Self, Option<Item<'_>>) -> Result<(Change, T), Failure>,
     ) -> Result<T, Failure>;
 
-    /// Stores an item, whatever is there.
+    /// Stores an item, whatever the key held.
     fn put(&mut self, key: &[u8], stored: Vec<u8>) -> Result<(), Failure>;
 
-    /// Takes memory for an item that becomes longer by what is added to it: clients have to have
-    /// it, as for one that is set.
+    /// Charges memory for an item that grows to this size, as for a `set` of that size.
     fn room_to_grow(&self, bytes: usize) -> Result<Self::Memory, Failure>;
 
-    /// Takes memory for an item of a length that is read to be written again, as long as that
-    /// takes: others wait for it, and caches give it back.
+    /// Obtains memory for reading and rewriting an item of this size. Other commands wait for it,
+    /// and caches release memory.
     fn room_to_touch(&self, bytes: usize) -> Option<Self::Memory>;
 
-    /// Commits what was written so far if it takes much memory. A request that changes several
-    /// items is atomic for each of them, not for all.
+    /// Commits the writes so far if they use much memory. A request that changes several items is
+    /// atomic for each item, not as a whole.
     fn relieve(&mut self) -> Result<(), Failure>;
 
-    /// When an item expires that shall live so long; 0 for never.
+    /// Returns the expiry time of an item for an expiry given in seconds; 0 for never.
     fn expiry(&self, seconds: i64) -> u64 {
         let at_ms = match seconds {
             0 => return 0,
@@ -113,7 +112,7 @@ pub(crate) trait Items: Sized {
         at_ms.max(1)
     }
 
-    /// In how many seconds an item expires; -1 for never.
+    /// Returns the seconds until an item expires; -1 for never.
     fn seconds_left(&self, expires_ms: u64) -> i64 {
         if expires_ms == 0 {
             -1
@@ -130,39 +129,39 @@ pub(crate) trait Items: Sized {
 /// A key of an item.
 pub(super) type Key = SmallVec<[u8; 32]>;
 
-/// How far a lookup may be behind what was read for it.
+/// Number of prefetched items after the expected position in which a lookup searches.
 const AHEAD: usize = 16;
 
-/// Items of one store, for requests that are executed together: what was read for them beforehand,
-/// and what they write until it is committed. Locks of what they change are held.
+/// The items of a store, for a run of requests: prefetched items, and writes that are not committed
+/// yet. The caller holds the locks of changed items.
 pub(super) struct StoredItems<'s> {
     pub(super) store: &'s Store,
     pub(super) now_ms: u64,
-    /// Whether what only reads may change an item that it finds stale: its lock is held.
+    /// Whether reading commands may change stale items, because their locks are held.
     pub(super) is_careful: bool,
-    /// Something would have to be changed that has no lock.
+    /// Whether a change was skipped because its lock is not held.
     pub(super) wants_care: bool,
     read: Vec<(Key, Option<Value>)>,
-    /// Where the next lookup of something that was read probably is.
+    /// Expected position of the next lookup in `read`.
     next: usize,
-    /// Whether a request asks for what was written.
+    /// Whether any request reads, so that writes must be visible before the commit.
     is_read: bool,
     own: HashMap<Key, Option<Vec<u8>>>,
     batch: WriteBatch,
-    /// How long a reply may be that only says what is there.
+    /// The largest size of a reply to reads.
     pub(super) reply_room: usize,
-    /// About how many bytes wait for the commit.
+    /// Approximate size of the uncommitted writes in bytes.
     pub(super) bytes: usize,
     /// Whether a part of what was written is committed already.
     has_written: bool,
-    /// How many of them expire, and when the last ones do.
+    /// Bytes written with an expiry time, and the latest of these times.
     expiring: u64,
     last_expiry_ms: u64,
 }
 
 impl<'s> StoredItems<'s> {
-    /// For requests that ask for items, or for none: then no request sees what they write before it
-    /// is committed.
+    /// Creates the access. If `is_read` is false, no request reads, and writes are not visible
+    /// before they are committed.
     pub(super) fn new(store: &'s Store, is_read: bool, is_careful: bool) -> StoredItems<'s> {
         StoredItems {
             store,
@@ -182,7 +181,7 @@ impl<'s> StoredItems<'s> {
         }
     }
 
-    /// The locks that a request needs for an item.
+    /// Adds the lock that a request needs for an item.
     pub(super) fn lock(wanted: &mut Wanted, key: &[u8], access: Access) {
         match access {
             Access::Reads => {}
@@ -191,7 +190,7 @@ impl<'s> StoredItems<'s> {
         }
     }
 
-    /// These items were read, in the order in which they will be asked for.
+    /// Stores prefetched items, in the order in which they will be looked up.
     pub(super) fn has_read(&mut self, keys: Vec<Key>, values: Vec<Option<Value>>) {
         for value in values.iter().flatten() {
             self.store.sizes.note_kept(value.len());
@@ -208,7 +207,7 @@ impl<'s> StoredItems<'s> {
         Ok(Some(kept).filter(|_| expires_ms == 0 || expires_ms > self.now_ms))
     }
 
-    /// An item as these requests see it.
+    /// Returns an item as this run sees it.
     fn lookup(&mut self, key: &[u8]) -> Result<Option<Kept>, Failure> {
         let found = match self.own.get(key) {
             Some(own) => own.clone().map(Kept::Own),
@@ -217,7 +216,7 @@ impl<'s> StoredItems<'s> {
         self.alive(found)
     }
 
-    /// An item as the store has it. One that was not read beforehand is read now.
+    /// Returns the stored item. Reads it if it was not prefetched.
     fn find(&mut self, key: &[u8]) -> Result<Option<Value>, Failure> {
         let ahead = self.read.iter().skip(self.next).take(AHEAD);
         match ahead.into_iter().position(|(name, _)| **name == *key) {
@@ -235,7 +234,7 @@ impl<'s> StoredItems<'s> {
         }
     }
 
-    /// Deletes an item, whatever it is.
+    /// Deletes an item without reading it.
     pub(super) fn delete(&mut self, key: &[u8]) -> Result<(), Failure> {
         self.batch.delete(&self.store.items, key)?;
         self.bytes += key.len();
@@ -243,7 +242,7 @@ impl<'s> StoredItems<'s> {
         Ok(())
     }
 
-    /// Commits what was written so far. Whether there was anything.
+    /// Commits the writes so far. Returns whether there were any.
     pub(super) fn commit(&mut self) -> Result<bool, Failure> {
         let has_written = std::mem::take(&mut self.has_written);
         if self.batch.is_empty() {
@@ -333,7 +332,7 @@ impl<'s> Items for StoredItems<'s> {
     fn relieve(&mut self) -> Result<(), Failure> {
         if self.bytes > COMMITTED_AT_ONCE {
             self.has_written |= self.commit()?;
-            // The store has it, and what was read before may be older.
+            // The writes are in the store now, and prefetched items may be out of date.
             self.batch = WriteBatch::new().durability(Durability::Process);
             self.own.clear();
             self.read.clear();
@@ -343,7 +342,8 @@ impl<'s> Items for StoredItems<'s> {
     }
 }
 
-/// Deletes all items. No request that has read one before brings it back: all locks are held.
+/// Deletes all items while holding all locks. No request that read an item earlier can write it
+/// back.
 pub(super) fn flush(store: &Store) -> Result<(), Failure> {
     let mut wanted = Wanted::default();
     wanted.everything();
@@ -352,7 +352,8 @@ pub(super) fn flush(store: &Store) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How stale an item is whose number has changed: one that has grown is another item to memcached.
+/// Returns the staleness of an item after arithmetic: if the value has grown, memcached creates a
+/// new item.
 pub(super) fn staleness_after(old: &Item<'_>, value: &[u8]) -> u8 {
     if value.len() > old.value.len() {
         0
@@ -361,10 +362,10 @@ pub(super) fn staleness_after(old: &Item<'_>, value: &[u8]) -> u8 {
     }
 }
 
-/// What INCR and DECR make of an item's bytes: the number, and how it is stored. Shorter numbers
-/// leave blanks behind, as memcached does.
+/// Computes INCR and DECR on an item's bytes. Returns the number and its stored form. As in
+/// memcached, a shorter number is padded with blanks.
 pub(super) fn arithmetic(old: &[u8], delta: u64, adds: bool) -> Option<(u64, Vec<u8>)> {
-    // What stands behind a blank is nothing to memcached.
+    // memcached ignores everything after a blank.
     let old_text = old.trim_ascii_start();
     let end = old_text.iter().position(u8::is_ascii_whitespace);
     let digits = &old_text[..end.unwrap_or(old_text.len())];

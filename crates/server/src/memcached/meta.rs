@@ -1,4 +1,4 @@
-//! The meta commands: one letter for each thing that is wanted or done.
+//! The meta commands, whose options are flags of one letter.
 
 mod arithmetic;
 
@@ -21,16 +21,15 @@ type Done = Result<(), Failure>;
 
 const BAD_TOKEN: Failure = Failure::say("CLIENT_ERROR bad token in command line format");
 const BAD_DELTA: Failure = Failure::say("CLIENT_ERROR invalid numeric delta value");
-/// The longest opaque token, with its letter.
+/// Longest opaque token, including its letter.
 const MAX_OPAQUE: usize = 32;
 
 const BAD_INITIAL: Failure = Failure::say("CLIENT_ERROR invalid numeric initial value");
 
-/// Letters that nothing follows, or anything. All meta commands take all of them, whether or not
-/// they mean something there.
+/// The valid flags. Every meta command accepts all of them, even if they have no meaning for it.
 const LETTERS: &[u8] = b"MILOPbcfhklqstuvx";
 
-/// The letters of a meta command, with what follows each.
+/// The flags of a meta command with their tokens.
 struct Flags<'a> {
     words: &'a [&'a [u8]],
 }
@@ -60,7 +59,7 @@ impl<'a> Flags<'a> {
         }
     }
 
-    /// Refuses letters that are unknown, any that comes twice, and what follows one that cannot be.
+    /// Refuses unknown and duplicate flags, and invalid tokens.
     fn check(&self) -> Done {
         for (index, word) in self.words.iter().enumerate() {
             let letter = word.first().copied().unwrap_or_default();
@@ -89,14 +88,14 @@ impl<'a> Flags<'a> {
         Ok(())
     }
 
-    /// The same for commands that say less about it.
+    /// Like `check`, for commands with a less specific error.
     fn check_briefly(&self) -> Done {
         self.check()
             .map_err(|_| Failure::say("CLIENT_ERROR invalid or duplicate flag"))
     }
 }
 
-/// The key, which may have been sent as base64.
+/// Returns the key, which may be encoded in base64.
 fn meta_key<'a>(request: &Request<'a>, flags: &Flags<'_>) -> Result<Cow<'a, [u8]>, Failure> {
     let word = key(request.word(1))?;
     if !flags.has(b'b') {
@@ -108,8 +107,8 @@ fn meta_key<'a>(request: &Request<'a>, flags: &Flags<'_>) -> Result<Cow<'a, [u8]
     Ok(Cow::Owned(decoded))
 }
 
-/// The item that a request is about, and what it does with it, as
-/// [`run::accesses`](super::run::accesses) says.
+/// Returns the item of a request and its access, as [`run::accesses`](super::run::accesses) defines
+/// it.
 pub(super) fn access<'a>(request: &Request<'a>, careful: bool) -> Option<(Cow<'a, [u8]>, Access)> {
     let from = if request.word(0) == b"ms" { 3 } else { 2 };
     let flags = Flags::new(request, from);
@@ -129,8 +128,8 @@ pub(super) fn access<'a>(request: &Request<'a>, careful: bool) -> Option<(Cow<'a
     ))
 }
 
-/// Appends ` k…`, ` O…` and ` b`, in the order in which they were asked for, and what `own` knows
-/// of other letters.
+/// Appends the flags `k`, `O` and `b` in the order of the request, and what `own` returns for other
+/// flags.
 fn echo(request: &Request<'_>, flags: &Flags<'_>, output: &mut Vec<u8>, own: impl Fn(u8) -> Option<String>) {
     for word in flags.words {
         match word.first() {
@@ -165,7 +164,7 @@ fn line(
     output.extend_from_slice(b"\r\n");
 }
 
-/// What a get has found.
+/// The result of a get.
 struct Got {
     flags: u32,
     cas: u64,
@@ -173,9 +172,9 @@ struct Got {
     idle_s: u32,
     size: usize,
     value: Option<Vec<u8>>,
-    /// ` W`, ` X` and ` Z`, in the order in which memcached has them.
+    /// The markers `W`, `X` and `Z`, in memcached's order.
     marks: &'static str,
-    /// Whether it was made only now.
+    /// Whether the item was created by this get.
     is_new: bool,
 }
 
@@ -206,7 +205,7 @@ impl Got {
     }
 }
 
-/// How a get that may change the item leaves it: who is told to renew it, when it expires.
+/// Returns how a get changes the item: its winner flag and its expiry time.
 fn look(
     items: &impl Items,
     old: Option<Item<'_>>,
@@ -262,7 +261,8 @@ pub(super) fn get(
         let kept = items.get(&key)?;
         let item = kept.as_ref().map(Keeps::item).transpose()?;
         match item {
-            // Who is told to renew it is noted, so that only one is; that takes the item's lock.
+            // Record which client is asked to renew the item, so that only one is. This needs the
+            // item's lock.
             Some(item) if item.staleness & STALE != 0 => {
                 if !items.is_careful() {
                     return Ok(());
@@ -309,7 +309,7 @@ pub(super) fn get(
     Ok(())
 }
 
-/// What a set's letters say.
+/// The flags of a set.
 struct Setting {
     wanted: Option<u64>,
     given: Option<u64>,
@@ -346,7 +346,7 @@ impl Setting {
         self.mode == b'A' || self.mode == b'P'
     }
 
-    /// Why nothing is set, or how stale what is set is.
+    /// Returns the error if the item must not be set, or else its staleness.
     fn verdict(&self, old: Option<&Item<'_>>) -> Result<u8, &'static str> {
         let mut staleness = 0;
         match (self.wanted, old) {
@@ -366,7 +366,7 @@ impl Setting {
         if is_refused { Err("NS") } else { Ok(staleness) }
     }
 
-    /// What is stored.
+    /// Returns the stored form of the item.
     fn stored(
         &self,
         items: &impl Items,
@@ -391,7 +391,7 @@ impl Setting {
                     ..old
                 })
             }
-            // What is stale already when it is set goes when what it replaces would have gone.
+            // An item that is set as stale expires when the item it replaces would have expired.
             Some(old) if staleness & STALE != 0 => encode_item(&Item {
                 flags: self.flags,
                 cas,
@@ -483,7 +483,7 @@ pub(super) fn delete(
             (item.value, item.flags) = (b"", 0);
         }
         if flags.has(b'I') {
-            // A client that was told to renew it before was told about another value.
+            // A client that was asked to renew the item earlier referred to another value.
             item.staleness = STALE;
         }
         if let Some(seconds) = seconds {

@@ -1,13 +1,13 @@
-//! The protocol of memcached: text and meta commands.
+//! The memcached protocol: text and meta commands.
 //!
-//! *Knows*: how requests look, what each does to an item, what is replied.
+//! *Knows*: the syntax of requests, their effects on items, their replies.
 //!
-//! *Does not know*: sockets; how an item lies in the store (`model/format.rs`).
+//! *Does not know*: sockets; the encoding of an item in the store (`model/format.rs`).
 //!
 //! *Read in this order*: `request.rs` (lines and blocks), `session.rs` (one connection), `run.rs`
-//! (which requests are executed together) and `outcome.rs` (how far that came), `items.rs` (what
-//! can be done to an item), `text.rs`, `meta.rs`, `execute.rs`, `stats.rs`, `dump.rs`; `cached/` (a
-//! connection to a cache).
+//! (requests that are executed together) and `outcome.rs` (their progress), `items.rs` (operations
+//! on items), `text.rs`, `meta.rs`, `execute.rs`, `stats.rs`, `dump.rs`; `cached/` (a connection to
+//! a cache).
 //!
 //! ```text
 //! request = WORD { " " WORD } CRLF                        all but those that bring an item

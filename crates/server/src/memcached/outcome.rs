@@ -1,13 +1,13 @@
-//! What became of a run of requests.
+//! The outcome of a run of requests.
 
 use crate::store::Reading;
 use alluvium::MultiGet;
 
-/// How much of a run holds whatever comes.
+/// The part of a run whose results are final.
 #[derive(Clone, Copy)]
 pub(super) struct Done {
     pub(super) requests: usize,
-    /// Where the replies to the rest begin.
+    /// Length of the output after the final replies.
     pub(super) position: usize,
 }
 
@@ -17,25 +17,25 @@ impl Done {
     }
 }
 
-/// How much of a run was executed.
+/// The progress of an execution.
 pub(super) enum Executed {
     All,
     Part(usize),
-    /// Nothing: it waits for what it asks for.
+    /// Nothing was executed; the run waits for this read.
     Waits(Box<(MultiGet, Reading)>),
-    /// Nothing: clients have no memory left for what it asks for.
+    /// Nothing was executed; the memory of clients is exhausted.
     Full,
 }
 
-/// What became of a run.
+/// The outcome of a run.
 pub(super) enum Ran {
     Whole,
-    /// Only this number of requests of it: their replies are to be sent first.
+    /// Only this number of requests was executed. Their replies must be sent first.
     Part(usize),
-    /// Nothing of it was done: it waits for what it asks for.
+    /// Nothing was executed; the run waits for this read.
     Waits(Box<(MultiGet, Reading)>),
-    /// Nothing of it was done: clients have no memory left for what it asks for.
+    /// Nothing was executed; the memory of clients is exhausted.
     Full,
-    /// The rest is to be done again with locks for whatever it asks for.
+    /// The rest must be executed again, with locks for all its items.
     WantsCare,
 }

@@ -1,4 +1,4 @@
-//! Who a client is, and which items it may use.
+//! Authentication and permissions of a client.
 
 use super::request::Request;
 use super::run::{self, Access};
@@ -12,23 +12,23 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-/// Bytes that are not looked at before a wrong password is answered.
+/// A login delay after a wrong password, during which no input is processed.
 pub(super) struct Pause {
     until: Duration,
-    /// What is sent then.
+    /// The reply to send then.
     reply: &'static str,
 }
 
-/// What becomes of a pause.
+/// The state of a login delay.
 pub(super) enum Paused {
-    /// There is none any more; this is sent.
+    /// The delay is over; send this reply.
     Over(&'static str),
     StillOn,
     /// The server stops.
     Ends,
 }
 
-/// What a request does with its items: a part of the catalog, and what becomes of them.
+/// Returns the access of a request to its items.
 fn need(command: &[u8], access: Access) -> Need {
     match (command, access) {
         (_, Access::Reads) => Need::READ,
@@ -38,7 +38,7 @@ fn need(command: &[u8], access: Access) -> Need {
 }
 
 impl Session {
-    /// Whether the user may execute a request that is about items.
+    /// Checks whether the user may execute an item request.
     pub(super) fn permit_items(&self, request: &Request<'_>) -> Result<(), Failure> {
         if self.user.allows_all() {
             return Ok(());
@@ -47,7 +47,7 @@ impl Session {
         run::accesses(request, false, |key, access| {
             items.push((key.to_vec(), need(request.word(0), access)));
         });
-        // First what it does, then with what.
+        // Check the command first, then the keys.
         let parts = [
             ("memcached|get", items.iter().any(|(_, need)| need.reads)),
             ("memcached|set", items.iter().any(|(_, need)| need.writes)),
@@ -64,7 +64,7 @@ impl Session {
         self.permit(&Asked::elsewhere(part, keys.collect()))
     }
 
-    /// Whether the user may execute a request that is about no single items.
+    /// Checks whether the user may execute a request that is not about individual items.
     pub(super) fn permit_alone(&self, request: &Request<'_>) -> Result<(), Failure> {
         if self.user.allows_all() {
             return Ok(());
@@ -108,8 +108,8 @@ impl Session {
         });
     }
 
-    /// The client says who it is: its name, a blank, and its password. What it is told, if that is
-    /// not later.
+    /// Authenticates the client with its name, a blank, and its password. The reply to a wrong
+    /// password is delayed.
     pub(super) fn identify(&mut self, credentials: &[u8], waker: &Waker) -> Identified {
         let mut parts = credentials.splitn(2, |&byte| byte == b' ');
         let (name, password) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
@@ -138,7 +138,7 @@ impl Session {
         self.pause = Some(Pause { until, reply });
     }
 
-    /// Whether a pause that was made goes on.
+    /// Returns the state of the login delay.
     pub(super) fn paused(&mut self) -> Paused {
         let delays = &self.shared.access.delays;
         match &self.pause {
@@ -154,10 +154,10 @@ impl Session {
     }
 }
 
-/// What became of a name and a password.
+/// The result of an authentication.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Identified {
     Yes,
-    /// The client is told so later.
+    /// The client is told after a delay.
     No,
 }

@@ -1,71 +1,71 @@
-//! Requests out of bytes: a line, and behind some a block.
+//! Parsing of requests: a line, and for some commands a data block.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use smallvec::SmallVec;
 
-/// The longest line.
+/// Longest line in bytes.
 pub const MAX_LINE: usize = 1 << 20;
 
-/// The longest key.
+/// Longest key in bytes.
 pub const MAX_KEY: usize = 250;
 
-/// The most words of a line that is not a `get`.
+/// Largest number of words in a line other than `get`.
 const MAX_WORDS: usize = 24;
 
-/// What stands at the beginning of a buffer.
+/// The content at the beginning of a buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found<'a> {
-    /// More bytes are needed.
+    /// An incomplete request.
     Nothing,
-    /// A request, and how many bytes it takes.
+    /// A request and its length in bytes.
     Request(Request<'a>, usize),
-    /// A request that is none, and how many bytes are to be skipped, of which some may not have
-    /// come.
+    /// An invalid request: the error, and the number of bytes to skip, which may not have arrived
+    /// yet.
     Bad(&'static str, usize),
-    /// A request whose block is longer than is taken, without that block, and how many bytes are
-    /// to be skipped, of which some may not have come.
+    /// A request whose block is too long, without the block, and the number of bytes to skip, which
+    /// may not have arrived yet.
     TooLarge(Request<'a>, usize),
-    /// A line without an end: the connection is of no use any more.
+    /// A line that is too long. The connection must be closed.
     Endless,
-    /// A line of HTTP: the connection ends without a reply.
+    /// A line of HTTP. The connection must be closed without a reply.
     Http,
-    /// A request of the binary protocol, which begins with this header.
+    /// A request of the binary protocol with this header.
     Binary(&'a [u8]),
 }
 
-/// A request.
+/// A parsed request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
     /// The words of its line.
     pub words: SmallVec<[&'a [u8]; 8]>,
-    /// The block behind it; empty if there is none.
+    /// The data block; empty if there is none.
     pub block: &'a [u8],
 }
 
 impl<'a> Request<'a> {
-    /// A word; empty if there are not as many.
+    /// Returns a word; empty if there are fewer words.
     #[must_use]
     pub fn word(&self, index: usize) -> &'a [u8] {
         self.words.get(index).copied().unwrap_or_default()
     }
 
-    /// Whether its last word is `noreply`.
+    /// Returns whether the last word is `noreply`.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         self.words.last().is_some_and(|word| *word == b"noreply")
     }
 }
 
-/// The first byte of every request of the binary protocol.
+/// The first byte of a request in the binary protocol.
 const BINARY: u8 = 0x80;
 
-/// How long the header of such a request is.
+/// Length of a header in the binary protocol.
 const BINARY_HEADER: usize = 24;
 
 const BAD_LINE: &str = "CLIENT_ERROR bad command line format";
 const BAD_BLOCK: &str = "CLIENT_ERROR bad data chunk";
 
-/// Where a command says how long the block behind it is.
+/// Returns the index of the word that gives the length of a command's block.
 fn block_word(command: &[u8]) -> Option<usize> {
     match command {
         b"set" | b"add" | b"replace" | b"append" | b"prepend" | b"cas" => Some(4),
@@ -74,20 +74,20 @@ fn block_word(command: &[u8]) -> Option<usize> {
     }
 }
 
-/// A number of a line.
+/// Parses a number.
 #[must_use]
 pub fn number<T: std::str::FromStr>(word: &[u8]) -> Option<T> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }
 
-/// The flags of an item. Of a number that is longer, the lowest bits are kept, as memcached does.
+/// Parses the flags of an item. As in memcached, larger numbers are truncated to 32 bits.
 #[must_use]
 pub fn flags(word: &[u8]) -> Option<u32> {
     number::<u64>(word).map(|flags| flags as u32)
 }
 
-/// How many bytes the request takes in all that a buffer begins with, but which has not come as a
-/// whole; 0 where nothing is known.
+/// Returns the total size of the incomplete request at the beginning of a buffer, or 0 if it is
+/// unknown.
 #[must_use]
 pub fn announced(buffer: &[u8], most: usize) -> usize {
     let Some(end) = buffer.iter().take(MAX_LINE).position(|&byte| byte == b'\n') else {
@@ -102,7 +102,7 @@ pub fn announced(buffer: &[u8], most: usize) -> usize {
     length.map_or(0, |length| end + 1 + length + 2)
 }
 
-/// Reads the request that a buffer begins with. Blocks are at most `most` bytes long.
+/// Parses the request at the beginning of a buffer. Blocks longer than `most` bytes are refused.
 #[must_use]
 pub fn read(buffer: &[u8], most: usize) -> Found<'_> {
     if buffer.first() == Some(&BINARY) {
@@ -137,8 +137,8 @@ pub fn read(buffer: &[u8], most: usize) -> Found<'_> {
         let has_key = command == b"ms" && words.len() > 1;
         return Found::Bad(if has_key { BAD_LINE } else { "ERROR" }, taken);
     };
-    // Where a line is refused that says how long its block is, the block is skipped: what it has is
-    // the client's data, and no requests.
+    // If a line with a block length is refused, the block is skipped: it contains the client's data
+    // and no requests.
     let length = number::<u64>(length);
     let block = length.map_or(0, |length| length.saturating_add(2));
     let all = taken.saturating_add(usize::try_from(block).unwrap_or(usize::MAX));
@@ -163,7 +163,7 @@ pub fn read(buffer: &[u8], most: usize) -> Found<'_> {
         return Found::Nothing;
     };
     if end != b"\r\n" {
-        // What follows is skipped up to its next line, as memcached does.
+        // As in memcached, skip everything up to the next line.
         let mut after = rest.iter().skip(length);
         let skipped = after.position(|&byte| byte == b'\n');
         let skipped = skipped.map_or(rest.len() - length, |at| at + 1);
@@ -172,9 +172,9 @@ pub fn read(buffer: &[u8], most: usize) -> Found<'_> {
     Found::Request(Request { words, block }, taken + length + 2)
 }
 
-/// Whether a line belongs to HTTP: the first of a request, which ends in the protocol's version, or
-/// the one that names the host. A key of memcached may begin with `HTTP/`, a command may not stand
-/// before it alone.
+/// Returns whether a line belongs to HTTP: a request line, which ends in the protocol version, or
+/// the `Host` header. A key of memcached may begin with `HTTP/`, so the command before it is
+/// checked as well.
 fn is_http(words: &[&[u8]]) -> bool {
     const VERBS: [&[u8]; 9] = [
         b"GET", b"POST", b"PUT", b"HEAD", b"DELETE", b"OPTIONS", b"PATCH", b"CONNECT", b"TRACE",
@@ -186,21 +186,21 @@ fn is_http(words: &[&[u8]]) -> bool {
     first.eq_ignore_ascii_case(b"host:") || (has_version && VERBS.contains(first))
 }
 
-/// The answer to a request of the binary protocol, which is not spoken here: an error in its own
-/// form.
+/// Returns the error reply to a request of the binary protocol, which is not supported, in the
+/// format of that protocol.
 #[must_use]
 pub fn binary_refusal(header: &[u8]) -> Vec<u8> {
     const TEXT: &[u8] = b"the binary protocol is not spoken here: use the text protocol";
-    /// A reply.
+    /// Magic byte of a reply.
     const REPLY: u8 = 0x81;
-    /// `Unknown command`, as a 16-bit status.
+    /// The status `Unknown command`, 16 bits.
     const UNKNOWN: [u8; 2] = [0, 0x81];
     let mut frame = vec![REPLY, header.get(1).copied().unwrap_or_default()];
-    // No key, no extras, raw bytes.
+    // Key length, extras length and data type, all zero.
     frame.extend_from_slice(&[0; 4]);
     frame.extend_from_slice(&UNKNOWN);
     frame.extend_from_slice(&[0, 0, 0, TEXT.len() as u8]);
-    // What the client has sent to know its reply by, and no number of the item.
+    // Return the client's opaque value; the CAS value is zero.
     frame.extend_from_slice(header.get(12..16).unwrap_or(&[0; 4]));
     frame.extend_from_slice(&[0; 8]);
     frame.extend_from_slice(TEXT);

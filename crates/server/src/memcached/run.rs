@@ -1,21 +1,21 @@
-//! Requests of a pipeline that are executed together: which ones, and what they need of which
-//! items.
+//! Splitting of a pipeline into runs of requests that are executed together, and the access of each
+//! request to items.
 
 use super::meta;
 use super::request::{self, Found, Request};
 use super::text::key;
 use std::borrow::Cow;
 
-/// A run takes no more requests once they are this number of bytes.
+/// Size in bytes at which a run ends.
 const MOST_BYTES: usize = 1 << 20;
 
-/// What comes next in a buffer, and how many bytes it takes.
+/// The next work in a buffer, with its length in bytes.
 pub(super) enum Next<'a> {
-    /// More bytes are needed.
+    /// An incomplete request.
     Nothing,
-    /// Requests that are executed together.
+    /// Requests to execute together.
     Run(Vec<Request<'a>>, usize),
-    /// One that is not executed with others.
+    /// A request to execute alone.
     Alone(Request<'a>, usize),
     /// As [`Found::Bad`].
     Bad(&'static str, usize),
@@ -29,21 +29,20 @@ pub(super) enum Next<'a> {
     Binary(&'a [u8]),
 }
 
-/// How many items of one request are read before it is executed; what is behind them is read one by
-/// one.
+/// Largest number of prefetched items per request. Further items are read one by one.
 const READ_AHEAD: usize = 64;
 
-/// How many requests a run may have.
+/// Limits on the requests of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Most {
-    /// All of them.
+    /// All requests.
     pub(super) requests: usize,
-    /// Those that only read.
+    /// Requests that only read.
     pub(super) reads: usize,
 }
 
 impl Most {
-    /// A number of them, whatever they do.
+    /// Limits only the total number of requests.
     pub(super) fn requests(requests: usize) -> Most {
         Most {
             requests,
@@ -52,8 +51,8 @@ impl Most {
     }
 }
 
-/// What a buffer begins with: at most a number of requests, whose blocks are at most `most_block`
-/// bytes long.
+/// Returns the next run or single request in a buffer. Blocks longer than `most_block` bytes are
+/// refused.
 pub(super) fn next(buffer: &[u8], most_block: usize, most: Most) -> Next<'_> {
     let mut requests = Vec::new();
     let (mut taken, mut reads) = (0, 0);
@@ -67,7 +66,7 @@ pub(super) fn next(buffer: &[u8], most_block: usize, most: Most) -> Next<'_> {
                 requests.push(request);
                 taken += bytes;
             }
-            // Whatever else comes has its turn when these are done.
+            // Anything else is handled after this run.
             _ if !requests.is_empty() => break,
             Found::Request(request, bytes) => return Next::Alone(request, bytes),
             Found::Nothing => return Next::Nothing,
@@ -85,7 +84,7 @@ pub(super) fn next(buffer: &[u8], most_block: usize, most: Most) -> Next<'_> {
     }
 }
 
-/// Whether a command is about single items, and nothing else.
+/// Returns whether a command is about individual items only.
 fn is_of_items(command: &[u8]) -> bool {
     matches!(
         command,
@@ -111,24 +110,24 @@ fn is_of_items(command: &[u8]) -> bool {
     )
 }
 
-/// What a request does with an item.
+/// The access of a request to an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
-    /// It asks what is there.
+    /// Reads the item.
     Reads,
-    /// It stores something, whatever is there.
+    /// Writes the item without reading it.
     Overwrites,
-    /// What it stores, and whether, depends on what is there.
+    /// Writes depending on the current item.
     Changes,
 }
 
-/// About how many bytes requests write, at most, of those that they bring.
+/// Returns an upper bound of the bytes that requests write from their blocks.
 pub(super) fn written_bytes(requests: &[Request<'_>]) -> usize {
     requests.iter().map(|request| request.block.len()).sum()
 }
 
-/// The item that a request would have replaced whose block is too long. Its old value goes, as in
-/// memcached: a client that meant to replace it shall not read it.
+/// Returns the key that a refused oversized request would have replaced. As in memcached, its old
+/// value is deleted, so that a client that meant to replace it does not read it.
 pub(super) fn outdated<'a>(request: &'a Request<'_>) -> Option<Cow<'a, [u8]>> {
     match request.word(0) {
         b"set" => key(request.word(1)).ok().map(Cow::Borrowed),
@@ -137,9 +136,8 @@ pub(super) fn outdated<'a>(request: &'a Request<'_>) -> Option<Cow<'a, [u8]>> {
     }
 }
 
-/// Hands out every item that a request may ask for or change. What makes no sense is left out: the
-/// request is refused when its turn comes. A `mg` that finds an item stale changes it; `careful`
-/// says that it may.
+/// Calls `each` with every item that a request may access. Invalid parts are skipped; the request
+/// is refused when it is executed. With `careful`, a `mg` may change an item that it finds stale.
 pub(super) fn accesses(request: &Request<'_>, careful: bool, mut each: impl FnMut(&[u8], Access)) {
     let mut words = |from: usize, most: usize, access: Access| {
         let words = request.words.iter().skip(from).take(most);

@@ -1,4 +1,4 @@
-//! One connection: requests are read, and executed in runs of neighbours.
+//! One connection: requests are parsed and executed in runs.
 
 mod refuse;
 
@@ -22,19 +22,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
-/// A run that has written more than this is committed in parts, each of whole requests; or more
-/// than a share of the memory of clients, if that is less.
+/// A run that has written more bytes than this is committed in parts, each consisting of whole
+/// requests. The limit is lower if the clients' memory divided by `SHARE` is less.
 const MOST_BYTES: usize = 16 << 20;
 const SHARE: usize = 8;
 
-/// The longest value of a `set` that gives the password.
+/// Longest value of an authenticating `set` in bytes.
 pub(super) const MOST_CREDENTIALS: usize = 2048;
 
-/// The most that a client may send before it has given the password, as one request.
+/// Largest request of an unauthenticated client in bytes.
 pub(super) const UNKNOWN_INPUT: usize = 8 << 10;
 
-/// How many requests of a client that reads are executed at once at first, and at most: what they
-/// read is in memory together.
+/// Initial and largest number of reading requests in a run. All their items are in memory together.
 const FIRST: usize = 16;
 const MOST: usize = 64;
 
@@ -43,36 +42,36 @@ pub(crate) struct Session {
     pub(super) shared: Arc<Shared>,
     pub(super) client: Arc<Client>,
     pub(super) user: Arc<User>,
-    /// Whether the client has said who it is, or need not.
+    /// Whether the client has authenticated or need not.
     pub(super) is_known: bool,
-    /// How many wrong passwords were given.
+    /// Number of wrong passwords.
     pub(super) strikes: u32,
     pub(super) pause: Option<Pause>,
-    /// Bytes of a refused block that are still to come.
+    /// Bytes of a refused block that are still to be skipped.
     skipping: usize,
     wants_sync: bool,
     waiting: Option<Waiting>,
-    /// How many requests a run may have that read: long items make it fewer.
+    /// Number of reading requests in the next run. Long items lower it.
     reads: usize,
-    /// Whether what asks for memory is refused: it has waited for it long enough.
+    /// Whether requests for memory are refused, because they have waited too long.
     refuses: bool,
-    /// What `lru_crawler metadump` has begun to tell.
+    /// The current `lru_crawler metadump`.
     dump: Option<Dump>,
 }
 
-/// A run that waits for what it asks for.
+/// A run that waits for a read.
 struct Waiting {
-    /// How many requests it has: more may have come since.
+    /// Its number of requests; more may have arrived since.
     requests: usize,
     reading: MultiGet,
-    /// The memory that it takes.
+    /// The memory charge of the read.
     _room: Reading,
 }
 
-/// The items that a run has waited for.
+/// The items of a completed read.
 type ReadResult = alluvium::Result<Vec<Option<Value>>>;
 
-/// How a request ends.
+/// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Replied,
@@ -97,8 +96,8 @@ impl Session {
         }
     }
 
-    /// Executes a run, or a part of it if its replies are long; how many requests of it, or why
-    /// none.
+    /// Executes a run, or a part of it if replies become long. Returns the number of executed
+    /// requests, or the reason for executing none.
     fn serve_run(
         &mut self,
         requests: &[Request<'_>],
@@ -131,8 +130,8 @@ impl Session {
         }
     }
 
-    /// Executes a run and writes its replies; or nothing of it, and what it waits for. It is handed
-    /// in the next time what came of that.
+    /// Executes a run and writes its replies, or returns a read to wait for without executing
+    /// anything. The completed read is passed in the next time.
     fn run(
         &mut self,
         requests: &[Request<'_>],
@@ -159,7 +158,7 @@ impl Session {
             Ok(Ran::Part(part)) => executed = part,
             Ok(_) => {}
             Err(failure) => {
-                // Nothing of the rest holds.
+                // The rest is undone.
                 output.truncate(done.position);
                 let rest = &requests[done.requests..];
                 match rest.len() > 1 && failure.may_spare_others() {
@@ -178,8 +177,8 @@ impl Session {
         Executed::All
     }
 
-    /// Executes requests each by itself, where one of them has failed and which is not known. What
-    /// they read is waited for.
+    /// Executes requests one by one after a failure of an unknown one of them. Waits for their
+    /// reads.
     fn run_one_by_one(&mut self, requests: &[Request<'_>], output: &mut Vec<u8>) {
         for request in requests {
             let mut done = Done::at(0, output.len());
@@ -190,8 +189,7 @@ impl Session {
         }
     }
 
-    /// Executes what is left of a run. Without a context it waits for what it reads, and has locks
-    /// for all of it.
+    /// Executes the rest of a run. Without a context it blocks on reads, and locks all items.
     fn try_run(
         &mut self,
         requests: &[Request<'_>],
@@ -206,7 +204,7 @@ impl Session {
         let is_careful = context.is_none();
         let mut wanted = Wanted::default();
         let mut keys: Vec<Key> = Vec::new();
-        // What is behind these is read one by one.
+        // Further items are read one by one.
         let most_read = store.sizes.most();
         for request in &requests[done.requests..] {
             run::accesses(request, is_careful, |key, access| {
@@ -245,7 +243,7 @@ impl Session {
             }
             self.bound(request, start, items.reply_room, output);
             if items.wants_care {
-                // What comes before holds, so that nothing is done, or counted, twice.
+                // Commit the requests before this one, so that none is executed or counted twice.
                 self.commit(&mut items)?;
                 *done = here;
                 return Ok(Ran::WantsCare);
@@ -255,8 +253,8 @@ impl Session {
         Ok(Ran::Whole)
     }
 
-    /// Refuses a reply that is longer than `most`, which was free of the memory of clients when the
-    /// run began: a reply of items ended there.
+    /// Refuses a reply longer than `most`, the memory that was available to clients when the run
+    /// began. Replies with items have stopped at that size.
     fn bound(&self, request: &Request<'_>, start: usize, most: usize, output: &mut Vec<u8>) {
         let only_reads = matches!(request.word(0), b"get" | b"gets" | b"mg");
         if !only_reads || output.len().saturating_sub(start) <= most {
@@ -292,7 +290,7 @@ impl Session {
         refuse(failure, request, output);
     }
 
-    /// Executes a request that is not about single items.
+    /// Executes a request that is not about individual items.
     fn run_alone(&mut self, request: &Request<'_>, output: &mut Vec<u8>) -> End {
         let start = output.len();
         self.shared.counters.commands.fetch_add(1, Ordering::Relaxed);
@@ -331,7 +329,7 @@ impl Session {
         Ok(End::Replied)
     }
 
-    /// Deletes all items if a client has asked for it and the time has come.
+    /// Deletes all items if a requested delay has passed.
     fn flush_if_due(&mut self) -> Result<(), Failure> {
         let shared = &self.shared;
         let due = shared.flush_at.load(Ordering::Acquire);
@@ -348,9 +346,9 @@ impl Session {
         Ok(())
     }
 
-    /// Serves one request of a client that has not given the password: as in memcached, a `set`
-    /// whatever its key, whose value is the user's name, a blank and the password. `None` when
-    /// there may be another request.
+    /// Serves one request of an unauthenticated client. As in memcached, this is a `set` of any
+    /// key, whose value is the user's name, a blank and the password. Returns `None` if another
+    /// request may follow.
     fn log_in(&mut self, input: &mut Input, output: &mut Vec<u8>, waker: &Waker) -> Option<Served> {
         let arrived = input.len();
         let (text, taken) = match request::read(input.bytes(), MOST_CREDENTIALS) {
@@ -388,7 +386,7 @@ impl Session {
         None
     }
 
-    /// Consumes what was served, and what is to be skipped.
+    /// Consumes skipped bytes of a refused block.
     fn skip(&mut self, input: &mut Input) {
         let skipped = self.skipping.min(input.len());
         input.consume(skipped);
@@ -396,15 +394,15 @@ impl Session {
     }
 }
 
-/// Returns what is said of a request that does not fit into the memory of clients.
+/// Returns the error for a request that does not fit into the memory of clients.
 pub(super) fn no_room(limit: usize) -> String {
     format!(
         "SERVER_ERROR out of memory storing object: clients may hold {limit} bytes together, see --client-memory\r\n"
     )
 }
 
-/// Ends a connection that speaks HTTP: a web page could make a browser send commands in a request's
-/// body.
+/// Closes a connection that sends HTTP, because a web page could make a browser send commands in
+/// the body of a request.
 pub(super) fn drop_http() -> Served {
     tracing::warn!(
         "closed: a client of the memcached port spoke HTTP; a web page may have tried to send commands"
@@ -413,8 +411,8 @@ pub(super) fn drop_http() -> Served {
 }
 
 impl Session {
-    /// How much is executed next, and what was read for it if it had to wait; none while it still
-    /// has to.
+    /// Returns the limits of the next run, and the completed read if the run had to wait; `None`
+    /// while it must still wait.
     fn resume(&mut self, left: usize, context: &mut Context<'_>) -> Option<(Most, Option<ReadResult>)> {
         let Some(mut waiting) = self.waiting.take() else {
             let most = Most {
@@ -433,7 +431,7 @@ impl Session {
     }
 }
 
-/// Ends a connection because of what it has sent, and says why in the client's own protocol.
+/// Closes a connection because of invalid input, with an error in the client's protocol.
 pub(super) fn ended(next: &Next<'_>, output: &mut Vec<u8>) -> Served {
     match next {
         Next::Http => return drop_http(),
@@ -447,7 +445,7 @@ pub(super) fn ended(next: &Next<'_>, output: &mut Vec<u8>) -> Served {
 }
 
 impl Session {
-    /// Writes a part of what `lru_crawler metadump` tells.
+    /// Writes the next page of `lru_crawler metadump`.
     fn write_dump(&mut self, output: &mut Vec<u8>) -> Served {
         let Some(mut dump) = self.dump.take() else {
             return Served::Some;
@@ -464,8 +462,8 @@ impl Session {
     }
 }
 
-/// Returns the values of keys, or what a run waits for: the device, or memory for what is read.
-/// Values that were read before the locks were taken are read again, from memory.
+/// Reads keys, or returns what to wait for: the device or memory. Values read before the locks were
+/// acquired are read again, from memory.
 fn read_keys(
     store: &Store,
     keys: &[Key],
@@ -505,8 +503,8 @@ impl Protocol for Session {
         while left > 0 {
             self.skip(input);
             if self.dump.is_some() {
-                // What follows has its turn when all of it is written; the parts are sent one by
-                // one.
+                // Later requests wait until the whole dump is written. Its pages are sent one at a
+                // time.
                 return self.write_dump(output);
             }
             if input.len() == 0 {

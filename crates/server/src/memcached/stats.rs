@@ -1,4 +1,4 @@
-//! What the server has done, in the words of memcached.
+//! `stats`: statistics of the server with memcached's names.
 
 use super::request::{Request, number};
 use crate::error::Failure;
@@ -10,16 +10,16 @@ use crate::waits;
 use std::fmt::{Display, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The version of memcached whose protocol this is, and whose it really is.
+/// The memcached version whose protocol is implemented, with the version of this server.
 pub(super) const VERSION: &str = concat!("1.6.18-alluvium-", env!("CARGO_PKG_VERSION"));
 
-/// Up to this number of items all are looked at when they are counted.
+/// Number of items up to which all are counted.
 const COUNTED: usize = 4096;
 
-/// `stats cachedump` shows no more bytes than this, as memcached does.
+/// Largest reply of `stats cachedump` in bytes, as in memcached.
 const MOST_DUMPED: usize = 2 << 20;
 
-/// Counters of memcached that are always zero here, since there is nothing of the kind.
+/// Counters of memcached that are always zero here, because the feature does not exist.
 const NOTHING: [&str; 17] = [
     "evictions",
     "reclaimed",
@@ -40,7 +40,7 @@ const NOTHING: [&str; 17] = [
     "lru_crawler_running",
 ];
 
-/// Lines of an answer.
+/// The lines of a reply.
 #[derive(Default)]
 pub(super) struct Lines(String);
 
@@ -49,7 +49,7 @@ impl Lines {
         let _ = write!(self.0, "STAT {name} {value}\r\n");
     }
 
-    /// Says which connections there are.
+    /// Adds a description of all connections.
     pub(super) fn connections(&mut self, shared: &Common) {
         let clients = shared.clients.list();
         for client in clients
@@ -72,7 +72,7 @@ impl Lines {
     }
 }
 
-/// The counters of the server that `stats` shows and `stats reset` sets to zero.
+/// Returns the counters that `stats` shows and `stats reset` resets.
 pub(super) fn counted(shared: &Common) -> [(&'static str, &AtomicU64); 9] {
     let counters = &shared.counters;
     [
@@ -152,8 +152,8 @@ fn general(shared: &Shared, lines: &mut Lines) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns how many items there are, and the bytes of their keys and values: counted if they are
-/// few, otherwise about, from the first of them.
+/// Returns the number of items, and the size of their keys and values: counted if there are few,
+/// otherwise estimated from the first items.
 fn content(shared: &Shared) -> Result<(u64, u64), Failure> {
     let store = &shared.store;
     let now_ms = store.now_ms();
@@ -201,7 +201,7 @@ fn settings(shared: &Shared, lines: &mut Lines) {
     lines.line("binding_protocol", "ascii");
 }
 
-/// All items are shown as of one class.
+/// All items are reported as one slab class.
 fn items(shared: &Shared, lines: &mut Lines) -> Result<(), Failure> {
     let (items, bytes) = content(shared)?;
     if items == 0 {
@@ -224,7 +224,7 @@ fn items(shared: &Shared, lines: &mut Lines) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Some items: `stats cachedump 1 count`, all being of class 1.
+/// `stats cachedump 1 count`: lists some items. All are in class 1.
 fn dump(request: &Request<'_>, shared: &Shared, output: &mut Vec<u8>) -> Result<(), Failure> {
     let bad = Failure::say("CLIENT_ERROR bad command line format");
     let (Some(class), Some(most)) = (number::<u32>(request.word(2)), number::<u32>(request.word(3))) else {

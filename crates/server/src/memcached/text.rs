@@ -15,10 +15,10 @@ const BAD_EXPIRY: Failure = Failure::say("CLIENT_ERROR invalid exptime argument"
 const ERROR: Failure = Failure::say("ERROR");
 const NO_ROOM: Failure = Failure::say("SERVER_ERROR out of memory writing get response (--client-memory)");
 
-/// What is said of an item that is longer than is taken.
+/// The error for an item that is too long.
 pub(super) const TOO_LARGE: &str = "SERVER_ERROR object too large for cache";
 
-/// A key that memcached would take.
+/// Checks that a key is valid for memcached.
 pub(super) fn key(word: &[u8]) -> Result<&[u8], Failure> {
     if word.is_empty() || word.len() > MAX_KEY {
         return Err(BAD_LINE);
@@ -55,11 +55,11 @@ pub(super) fn get(
     };
     let start = output.len();
     for &word in keys {
-        // One after the other: what a request asks for is not in memory as a whole. A client that
-        // asks for too much is told so.
+        // Read one item at a time, so that the items of a request are not in memory together. If
+        // the reply becomes too long, the client gets an error.
         if output.len() - start > items.reply_room() {
             return match touches {
-                // What was touched is.
+                // Touched items remain touched.
                 true => Err(NO_ROOM),
                 false => Ok(()),
             };
@@ -89,7 +89,7 @@ pub(super) fn get(
         output.extend_from_slice(item.value);
         output.extend_from_slice(b"\r\n");
         if let Some(seconds) = seconds {
-            // What a touch lets expire at once was still told.
+            // The value is returned even if the touch lets it expire at once.
             let touched = touched(items, item, seconds);
             drop(kept);
             items.put(word, touched)?;
@@ -205,7 +205,7 @@ pub(super) fn arithmetic(
     Ok(())
 }
 
-/// Whether the item was there.
+/// Touches an item. Returns whether it existed.
 fn touch_one(items: &mut impl Items, word: &[u8], seconds: i64) -> Result<bool, Failure> {
     items.change(word, |items, old| {
         let Some(old) = old else {
@@ -215,7 +215,7 @@ fn touch_one(items: &mut impl Items, word: &[u8], seconds: i64) -> Result<bool, 
     })
 }
 
-/// An item as it is stored once it was touched.
+/// Returns the stored form of an item after a touch.
 fn touched(items: &impl Items, item: Item<'_>, seconds: i64) -> Vec<u8> {
     encode_item(&Item {
         expires_ms: items.expiry(seconds),
@@ -270,7 +270,7 @@ pub(super) fn delete(
     Ok(())
 }
 
-/// Returns in how many seconds all items are to be deleted.
+/// Returns the delay of a `flush_all` in seconds.
 pub(super) fn flush_delay(request: &Request<'_>) -> Result<i64, Failure> {
     let words = request.words.len() - usize::from(request.is_quiet());
     match words {
@@ -279,7 +279,7 @@ pub(super) fn flush_delay(request: &Request<'_>) -> Result<i64, Failure> {
     }
 }
 
-/// Deletes all items, now or later. Whether anything was written.
+/// Deletes all items, now or after a delay. Returns whether anything was written.
 pub(super) fn flush(request: &Request<'_>, shared: &Shared, output: &mut Vec<u8>) -> Result<bool, Failure> {
     let delay = flush_delay(request)?;
     shared.counters.item_flushes.fetch_add(1, Ordering::Relaxed);

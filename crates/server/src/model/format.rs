@@ -1,8 +1,7 @@
-//! The bytes of the server's keys and values, versions 3 and 4.
+//! The encoding of the server's keys and values, versions 3 and 4.
 //!
-//! Keys of the keyspace `redis`. D is the number of the Redis database, 0 to 15; C is a
-//! collection's number. In keys, numbers stand with their most significant byte first, so that they
-//! are in order.
+//! Keys of the keyspace `redis`. D is the number of the Redis database, 0 to 15. C is the number of
+//! a collection. Numbers in keys are big-endian, so that their byte order is their numeric order.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -25,13 +24,13 @@
 //!               'd' the server's: under which D each database is stored, if any was swapped
 //! ```
 //!
-//! Version 1 has no 'c' and no 'g', and no sorted set in it is counted. A store of version 1 gets
-//! it when a server opens it (`store/upgrade.rs`), and one of version 2, which has no 'd', the next
-//! version; a store of a later version than this is refused.
+//! Version 1 has no 'c' and no 'g', and its sorted sets are not counted. A server that opens a
+//! store of version 1 upgrades it (`store/upgrade.rs`). It also upgrades a store of version 2,
+//! which has no 'd'. A store of a later version than this is refused.
 //!
-//! Version 4 is version 3 in a store whose keys are hashed (`store/records.rs`): the keyspace
-//! `redis` has no 'k'. The records of D are in the keyspace `redis.keys.D`, which has no order,
-//! each under the user's key alone.
+//! Version 4 is version 3 for a store with hashed keys (`store/records.rs`): the keyspace `redis`
+//! has no 'k'. The records of D are in the unordered keyspace `redis.keys.D`, each under the user's
+//! key alone.
 //!
 //! The record of a user's key. Integers are little-endian.
 //!
@@ -46,11 +45,11 @@
 //!           8  of a list, its first position
 //! ```
 //!
-//! The value of an element: of a list or a hash, the element; of a set and of 's', nothing; of 'm',
-//! the score (8 bytes); of 'o', how many elements 's' there are from its bytes on and before those
-//! of the next 'o' (8 bytes). The value of 'c' is the XXH3 of the user's key (8 bytes), of 'g'
-//! nothing, of 'x' the user's key; of 'n', 't' and 'v', 8 bytes; of 'd', 16 bytes, the
-//! D of the databases 0 to 15, each once.
+//! The value of an element: for a list or a hash, the element; for a set and for 's', empty; for
+//! 'm', the score (8 bytes); for 'o', the number of 's' keys from its own bytes up to those of the
+//! next 'o' (8 bytes). The value of 'c' is the XXH3 of the user's key (8 bytes); of 'g' it is
+//! empty; of 'x' it is the user's key; of 'n', 't' and 'v' it is 8 bytes; of 'd' it is 16 bytes,
+//! the D of the databases 0 to 15, each exactly once.
 //!
 //! Keys of the keyspace `memcached` are the user's. A value:
 //!
@@ -70,10 +69,10 @@ use smallvec::SmallVec;
 use std::fmt;
 use twox_hash::XxHash3_64;
 
-/// A key of the keyspace, mostly short enough for the stack.
+/// A key of the keyspace, usually short enough to stay on the stack.
 pub(crate) type InnerKey = SmallVec<[u8; 48]>;
 
-/// How many databases there are.
+/// Number of Redis databases.
 const DATABASES: usize = 16;
 
 const SERVER: u8 = 254;
@@ -88,19 +87,19 @@ const SCORE: u8 = b's';
 const COUNTED: u8 = 64;
 const EXPIRES: u8 = 128;
 
-/// The version of these bytes where records are in order beside the rest.
+/// Format version of stores that keep records ordered, in the keyspace `redis`.
 pub(crate) const VERSION: u64 = 3;
 
-/// The version of these bytes where records are in keyspaces of their own, without order.
+/// Format version of stores that keep records in separate unordered keyspaces.
 pub(crate) const HASHED_VERSION: u64 = 4;
 
-/// What the name of a keyspace of records begins with, before D.
+/// Prefix of the names of record keyspaces, followed by D.
 const RECORDS_NAME: &str = "redis.keys.";
 
-/// How long the part of an element's key is that all elements of its collection have.
+/// Length of the prefix that all element keys of a collection share.
 pub(crate) const ELEMENT_PREFIX: usize = 10;
 
-/// A record that this version cannot have written.
+/// A record that does not decode in this version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Damaged {
     what: &'static str,
@@ -117,14 +116,14 @@ impl fmt::Display for Damaged {
     }
 }
 
-/// What a record says.
+/// A decoded record.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Record {
     Text { expires_ms: u64, skip: usize },
     Collection(Collection),
 }
 
-/// The place of a user's key.
+/// Returns the key of a user key's record.
 pub(crate) fn record_key(database: u8, key: &[u8]) -> InnerKey {
     let mut inner = InnerKey::with_capacity(2 + key.len());
     inner.extend_from_slice(&[database, RECORD]);
@@ -132,51 +131,51 @@ pub(crate) fn record_key(database: u8, key: &[u8]) -> InnerKey {
     inner
 }
 
-/// The name of the keyspace that has the records of a database where they have no order.
+/// Returns the name of the unordered keyspace with the records of a database.
 pub(crate) fn records_name(database: u8) -> String {
     format!("{RECORDS_NAME}{database}")
 }
 
-/// Whether a keyspace of this name has such records.
+/// Returns whether a keyspace of this name holds such records.
 pub(crate) fn is_records_name(name: &str) -> bool {
     let number = name.strip_prefix(RECORDS_NAME).map(str::parse::<u8>);
-    // Not another writing of a number either, as in `redis.keys.07` and `redis.keys.+7`.
+    // Reject other spellings of a number, such as `redis.keys.07` and `redis.keys.+7`.
     matches!(number, Some(Ok(number)) if usize::from(number) < DATABASES && records_name(number) == name)
 }
 
-/// Whether a key is the place of a user's key.
+/// Returns whether a key is the key of a record.
 pub(crate) fn is_record(inner: &[u8]) -> bool {
     inner.get(1) == Some(&RECORD)
 }
 
-/// The user's key of a place.
+/// Returns the user's key of a record.
 pub(crate) fn user_key(inner: &[u8]) -> &[u8] {
     inner.get(2..).unwrap_or_default()
 }
 
-/// Where all records of a database begin and end.
+/// Returns the key range of all records of a database.
 pub(crate) fn records(database: u8) -> (InnerKey, InnerKey) {
     ([database, RECORD][..].into(), [database, RECORD + 1][..].into())
 }
 
-/// Where everything of a database begins and ends.
+/// Returns the key range of everything in a database.
 pub(crate) fn everything(database: u8) -> (InnerKey, InnerKey) {
     ([database][..].into(), [database + 1][..].into())
 }
 
-/// Where all elements of all collections of a database begin and end.
+/// Returns the key range of all elements of all collections in a database.
 pub(crate) fn all_elements(database: u8) -> (InnerKey, InnerKey) {
     ([database, ELEMENT][..].into(), [database, ELEMENT + 1][..].into())
 }
 
-/// What all elements of a collection begin with.
+/// Returns the key prefix of a collection's elements.
 pub(crate) fn elements(database: u8, number: u64) -> InnerKey {
     let mut inner: InnerKey = [database, ELEMENT][..].into();
     inner.extend_from_slice(&number.to_be_bytes());
     inner
 }
 
-/// Whether only elements of one collection are from `start` on and before `end`.
+/// Returns whether the range from `start` to `end` contains only elements of one collection.
 pub(crate) fn are_of_one_collection(start: &[u8], end: &[u8]) -> bool {
     match start.first_chunk::<ELEMENT_PREFIX>() {
         Some(prefix) => prefix[1] == ELEMENT && *end <= *behind(prefix),
@@ -184,7 +183,7 @@ pub(crate) fn are_of_one_collection(start: &[u8], end: &[u8]) -> bool {
     }
 }
 
-/// The first key behind those that begin with a prefix that is not all ones.
+/// Returns the first key after all keys with a prefix. The prefix must not be all 0xff.
 pub(crate) fn behind(prefix: &[u8]) -> InnerKey {
     let mut end: InnerKey = prefix.into();
     while let Some(last) = end.pop() {
@@ -196,31 +195,31 @@ pub(crate) fn behind(prefix: &[u8]) -> InnerKey {
     end
 }
 
-/// The order that elements of hashes and sets have.
+/// Returns the hash that orders the elements of hashes and sets.
 pub(crate) fn place(element: &[u8]) -> u64 {
     XxHash3_64::oneshot(element)
 }
 
-/// A hash's field or a set's member.
+/// Returns the key of a hash's field or a set's member.
 pub(crate) fn member_key(database: u8, number: u64, member: &[u8]) -> InnerKey {
     let mut inner = place_key(database, number, place(member));
     inner.extend_from_slice(member);
     inner
 }
 
-/// From where on members of a hash or set have at least this place.
+/// Returns the lower bound of the members of a hash or set with at least this hash.
 pub(crate) fn place_key(database: u8, number: u64, place: u64) -> InnerKey {
     let mut inner = elements(database, number);
     inner.extend_from_slice(&place.to_be_bytes());
     inner
 }
 
-/// The place and the member of a hash's or set's element.
+/// Returns the hash and the member of a hash's or set's element key.
 pub(crate) fn member_of(inner: &[u8]) -> (u64, &[u8]) {
     split_place(inner.get(ELEMENT_PREFIX..).unwrap_or_default())
 }
 
-/// The place and the member of a sorted set's 'm'.
+/// Returns the hash and the member of a sorted set's 'm' key.
 pub(crate) fn sorted_member_of(inner: &[u8]) -> (u64, &[u8]) {
     split_place(inner.get(ELEMENT_PREFIX + 1..).unwrap_or_default())
 }
@@ -232,14 +231,14 @@ fn split_place(bytes: &[u8]) -> (u64, &[u8]) {
     }
 }
 
-/// A list's element.
+/// Returns the key of a list's element.
 pub(crate) fn position_key(database: u8, number: u64, position: i64) -> InnerKey {
     let mut inner = elements(database, number);
     inner.extend_from_slice(&(position ^ i64::MIN).to_be_bytes());
     inner
 }
 
-/// From where on members of a sorted set have at least this place.
+/// Returns the lower bound of the members of a sorted set with at least this hash.
 pub(crate) fn sorted_place_key(database: u8, number: u64, place: u64) -> InnerKey {
     let mut inner = elements(database, number);
     inner.push(MEMBER);
@@ -247,21 +246,21 @@ pub(crate) fn sorted_place_key(database: u8, number: u64, place: u64) -> InnerKe
     inner
 }
 
-/// A sorted set's member, which has its score.
+/// Returns the key of a sorted set's member, which stores its score.
 pub(crate) fn sorted_member_key(database: u8, number: u64, member: &[u8]) -> InnerKey {
     let mut inner = sorted_place_key(database, number, place(member));
     inner.extend_from_slice(member);
     inner
 }
 
-/// Where the members of a sorted set end.
+/// Returns the upper bound of a sorted set's members.
 pub(crate) fn sorted_members_end(database: u8, number: u64) -> InnerKey {
     let mut inner = elements(database, number);
     inner.push(MEMBER + 1);
     inner
 }
 
-/// How many elements a sorted set has from a start on.
+/// Returns the key of the element count of a sorted set's chunk that begins at `start`.
 pub(crate) fn chunk_key(database: u8, number: u64, start: &[u8]) -> InnerKey {
     let mut inner = elements(database, number);
     inner.push(CHUNK);
@@ -269,25 +268,24 @@ pub(crate) fn chunk_key(database: u8, number: u64, start: &[u8]) -> InnerKey {
     inner
 }
 
-/// The start of such a key.
+/// Returns the start of a chunk from its key.
 pub(crate) fn chunk_start(inner: &[u8]) -> &[u8] {
     score_place(inner)
 }
 
-/// Where the counts of a sorted set begin and end.
+/// Returns the key range of a sorted set's chunk counts.
 pub(crate) fn chunks(database: u8, number: u64) -> (InnerKey, InnerKey) {
     let start = chunk_key(database, number, b"");
     let end = behind(&start);
     (start, end)
 }
 
-/// What orders the scores of a sorted set: the part of such a key that others of the set have
-/// differently.
+/// Returns the part of a score or chunk key that differs within a sorted set and orders it.
 pub(crate) fn score_place(inner: &[u8]) -> &[u8] {
     inner.get(ELEMENT_PREFIX + 1..).unwrap_or_default()
 }
 
-/// Where the scores of a sorted set begin and end.
+/// Returns the key range of a sorted set's scores.
 pub(crate) fn scores(database: u8, number: u64) -> (InnerKey, InnerKey) {
     let mut start = elements(database, number);
     let mut end = start.clone();
@@ -296,11 +294,11 @@ pub(crate) fn scores(database: u8, number: u64) -> (InnerKey, InnerKey) {
     (start, end)
 }
 
-/// A score in a sorted set, with its member; with none, before all members of that score.
+/// Returns the key of a member by score. An empty member gives the lower bound of the score.
 pub(crate) fn score_key(database: u8, number: u64, score: f64, member: &[u8]) -> InnerKey {
     let mut inner = elements(database, number);
     inner.push(SCORE);
-    // Minus zero is zero, as Redis has it.
+    // Redis treats minus zero as zero.
     let bits = (score + 0.0).to_bits();
     let ordered = if bits >> 63 == 1 { !bits } else { bits | 1 << 63 };
     inner.extend_from_slice(&ordered.to_be_bytes());
@@ -308,7 +306,7 @@ pub(crate) fn score_key(database: u8, number: u64, score: f64, member: &[u8]) ->
     inner
 }
 
-/// The score and the member of a sorted set's 's'.
+/// Returns the score and the member of a sorted set's 's' key.
 pub(crate) fn scored_member_of(inner: &[u8]) -> (f64, &[u8]) {
     let (ordered, member) = split_place(inner.get(ELEMENT_PREFIX + 1..).unwrap_or_default());
     let bits = if ordered >> 63 == 1 {
@@ -319,24 +317,24 @@ pub(crate) fn scored_member_of(inner: &[u8]) -> (f64, &[u8]) {
     (f64::from_bits(bits), member)
 }
 
-/// The value of a sorted set's 'm'.
+/// Encodes the value of a sorted set's 'm'.
 pub(crate) fn encode_score(score: f64) -> [u8; 8] {
     score.to_bits().to_le_bytes()
 }
 
-/// The score of a sorted set's 'm'.
+/// Decodes the value of a sorted set's 'm'.
 pub(crate) fn decode_score(value: &[u8]) -> Result<f64, Damaged> {
     Ok(f64::from_bits(decode_number(value)?))
 }
 
-/// The note that a collection has elements.
+/// Returns the key that marks a collection with elements.
 pub(crate) fn collection_key(database: u8, number: u64) -> InnerKey {
     let mut inner: InnerKey = [database, COLLECTION][..].into();
     inner.extend_from_slice(&number.to_be_bytes());
     inner
 }
 
-/// Where the notes of all collections of a database begin and end.
+/// Returns the key range of these marks for a database.
 pub(crate) fn collections(database: u8) -> (InnerKey, InnerKey) {
     (
         [database, COLLECTION][..].into(),
@@ -344,29 +342,29 @@ pub(crate) fn collections(database: u8) -> (InnerKey, InnerKey) {
     )
 }
 
-/// The note of elements that no record has yet.
+/// Returns the key that marks staged elements, to which no record refers yet.
 pub(crate) fn staged_key(database: u8, number: u64) -> InnerKey {
     let mut inner: InnerKey = [database, STAGED][..].into();
     inner.extend_from_slice(&number.to_be_bytes());
     inner
 }
 
-/// Where those notes of a database begin and end.
+/// Returns the key range of these marks for a database.
 pub(crate) fn all_staged(database: u8) -> (InnerKey, InnerKey) {
     ([database, STAGED][..].into(), [database, STAGED + 1][..].into())
 }
 
-/// The number of such a note.
+/// Returns the collection number of such a mark.
 pub(crate) fn staged_number(inner: &[u8]) -> Option<u64> {
     expiring_number(inner)
 }
 
-/// Where the collections of a database that expire begin and end.
+/// Returns the key range of the expiry index of a database's collections.
 pub(crate) fn all_expiries(database: u8) -> (InnerKey, InnerKey) {
     ([database, EXPIRY][..].into(), [database, EXPIRY + 1][..].into())
 }
 
-/// A collection that expires.
+/// Returns the key of a collection in the expiry index.
 pub(crate) fn expiry_key(database: u8, expires_ms: u64, number: u64) -> InnerKey {
     let mut inner: InnerKey = [database, EXPIRY][..].into();
     inner.extend_from_slice(&expires_ms.to_be_bytes());
@@ -374,7 +372,7 @@ pub(crate) fn expiry_key(database: u8, expires_ms: u64, number: u64) -> InnerKey
     inner
 }
 
-/// Where the collections of a database begin that expire, and where those end that have expired.
+/// Returns the key range of the expired collections in the expiry index.
 pub(crate) fn expired(database: u8, now_ms: u64) -> (InnerKey, InnerKey) {
     (
         [database, EXPIRY][..].into(),
@@ -382,37 +380,38 @@ pub(crate) fn expired(database: u8, now_ms: u64) -> (InnerKey, InnerKey) {
     )
 }
 
-/// The number of a collection that expires.
+/// Returns the collection number of an expiry key.
 pub(crate) fn expiring_number(inner: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(*inner.last_chunk()?))
 }
 
-/// Where the server notes up to where it has handed out numbers.
+/// Returns the key of the upper bound of allocated collection numbers.
 pub(crate) fn numbers_key() -> InnerKey {
     [SERVER, b'n'][..].into()
 }
 
-/// Where the server notes the version of its bytes.
+/// Returns the key of the format version.
 pub(crate) fn version_key() -> InnerKey {
     [SERVER, b'v'][..].into()
 }
 
-/// Where the server notes the time.
+/// Returns the key of the latest time seen.
 pub(crate) fn time_key() -> InnerKey {
     [SERVER, b't'][..].into()
 }
 
-/// Under which numbers databases are stored.
+/// Returns the key of the mapping of databases to D.
 pub(crate) fn databases_key() -> InnerKey {
     [SERVER, b'd'][..].into()
 }
 
-/// The value of [`databases_key`].
+/// Encodes the value of [`databases_key`].
 pub(crate) fn encode_databases(numbers: &[u8; DATABASES]) -> [u8; DATABASES] {
     *numbers
 }
 
-/// The numbers of all databases; none if there are not as many, or one is there twice.
+/// Decodes the value of [`databases_key`]. Returns `None` if its length is wrong or a number occurs
+/// twice.
 pub(crate) fn decode_databases(bytes: &[u8]) -> Option<[u8; DATABASES]> {
     let numbers: [u8; DATABASES] = bytes.try_into().ok()?;
     let seen = numbers
@@ -443,7 +442,7 @@ fn encode_head(out: &mut Vec<u8>, kind: u8, expires_ms: u64) {
     }
 }
 
-/// The record of a string.
+/// Encodes the record of a string.
 pub(crate) fn encode_text(parts: &[&[u8]], expires_ms: u64) -> Vec<u8> {
     let bytes: usize = parts.iter().map(|part| part.len()).sum();
     let mut out = Vec::with_capacity(9 + bytes);
@@ -459,7 +458,7 @@ pub(crate) fn write_text(out: &mut Vec<u8>, parts: &[&[u8]], expires_ms: u64) {
     }
 }
 
-/// The record of a collection.
+/// Encodes the record of a collection.
 pub(crate) fn encode_collection(collection: &Collection) -> Vec<u8> {
     let kind = match collection.kind {
         Kind::List => 1,
@@ -482,7 +481,7 @@ pub(crate) fn encode_collection(collection: &Collection) -> Vec<u8> {
     out
 }
 
-/// Reads the record of a key.
+/// Decodes the record of a key.
 pub(crate) fn decode_record(record: &[u8]) -> Result<Record, Damaged> {
     decode(record).ok_or(Damaged {
         what: "the record of a key",
@@ -541,7 +540,7 @@ pub(crate) struct Item<'v> {
     pub(crate) value: &'v [u8],
 }
 
-/// An item as it is stored.
+/// Encodes an item.
 pub(crate) fn encode_item(item: &Item<'_>) -> Vec<u8> {
     let mut out = Vec::with_capacity(25 + item.value.len());
     out.extend_from_slice(&item.flags.to_le_bytes());
@@ -553,7 +552,7 @@ pub(crate) fn encode_item(item: &Item<'_>) -> Vec<u8> {
     out
 }
 
-/// Reads an item.
+/// Decodes an item.
 pub(crate) fn decode_item(stored: &[u8]) -> Result<Item<'_>, Damaged> {
     let item = || {
         let (flags, rest) = stored.split_first_chunk()?;

@@ -1,21 +1,22 @@
-//! How the types of Redis, and the items of memcached, lie in ordered keys.
+//! The encoding of Redis types and memcached items in ordered keys.
 //!
 //! *Knows*: the record of a key, with type, expiry, and for a collection its number and count; the
-//! places of elements; their order.
+//! keys of elements and their order.
 //!
 //! *Does not know*: commands, locks, the store.
 //!
 //! *Read in this order*: `format.rs` (the bytes), then this file.
 //!
-//! A collection's elements lie under its *number*, not under its key: RENAME moves one record, DEL
-//! deletes one record and one range, and a key that is made again has a new number, so that nothing
-//! of the old one can be seen in it.
+//! The keys of a collection's elements contain its *number* instead of its key. RENAME therefore
+//! moves one record, and DEL deletes one record and one range. A key that is created again has a
+//! new number, so no element of the old collection can appear in it.
 //!
 //! Invariants:
 //!
 //! - **S4** A number is given to one collection, once in the life of a store.
-//! - **S5** Elements under a number are those of the key whose record has it, and as many as its
-//!   count says; a list's lie side by side. Beside those of a sorted set lie its counts.
+//! - **S5** The elements under a number belong to the key whose record holds the number, and there
+//!   are as many as its count. The elements of a list have consecutive positions. A counted sorted
+//!   set also stores its chunk counts under its number.
 
 pub(crate) mod format;
 
@@ -31,37 +32,37 @@ pub(crate) enum Kind {
     Hash,
 }
 
-/// What is known of a collection without its elements.
+/// The header of a collection, without its elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Collection {
     pub(crate) kind: Kind,
-    /// When it is gone, in milliseconds since 1970; 0 means never.
+    /// Expiry time in milliseconds since 1970; 0 for never.
     pub(crate) expires_ms: u64,
-    /// Where its elements are.
+    /// Number that prefixes the keys of its elements.
     pub(crate) number: u64,
-    /// How many there are; of a sorted set, members.
+    /// Number of elements; for a sorted set, of members.
     pub(crate) count: u64,
-    /// A list's first position.
+    /// Position of a list's first element.
     pub(crate) head: i64,
-    /// Whether it has counts by which ranks are found: a large sorted set.
+    /// Whether chunk counts exist for finding ranks, as in a large sorted set.
     pub(crate) is_counted: bool,
-    /// Whether no record has it yet.
+    /// Whether it has been created in memory only, so no record refers to it yet.
     pub(crate) is_new: bool,
 }
 
 impl Collection {
-    /// A list's position behind the last.
+    /// Returns the position after a list's last element.
     pub(crate) fn tail(&self) -> i64 {
         self.head.wrapping_add_unsigned(self.count)
     }
 }
 
-/// Bytes that were found, with what stands before them in their record.
+/// The bytes of a record, borrowed or owned.
 #[derive(Debug)]
 pub(crate) enum Found<'t> {
-    /// In memory that the transaction holds.
+    /// Memory held by the transaction.
     Borrowed(&'t [u8]),
-    /// Read for the caller.
+    /// A value read for the caller.
     Owned(Value),
 }
 
@@ -76,7 +77,7 @@ impl Deref for Found<'_> {
     }
 }
 
-/// A string's value.
+/// The value of a string.
 #[derive(Debug)]
 pub(crate) struct Text<'t> {
     record: Found<'t>,
@@ -85,7 +86,7 @@ pub(crate) struct Text<'t> {
 }
 
 impl<'t> Text<'t> {
-    /// Returns a string that lies in memory without a record.
+    /// Returns a string in memory that has no record.
     pub(crate) fn of(bytes: &'t [u8], expires_ms: u64) -> Text<'t> {
         Text {
             record: Found::Borrowed(bytes),
@@ -96,7 +97,7 @@ impl<'t> Text<'t> {
 }
 
 impl Text<'_> {
-    /// Returns how long its record is.
+    /// Returns the length of its record in bytes.
     pub(crate) fn record_len(&self) -> usize {
         self.record.len()
     }
@@ -110,7 +111,7 @@ impl Deref for Text<'_> {
     }
 }
 
-/// What a key holds.
+/// The content of a key.
 #[derive(Debug)]
 pub(crate) enum Entry<'t> {
     Text(Text<'t>),
@@ -118,7 +119,7 @@ pub(crate) enum Entry<'t> {
 }
 
 impl<'t> Entry<'t> {
-    /// Reads a record. None if it has expired.
+    /// Decodes a record. Returns `None` if it has expired.
     pub(crate) fn read(record: Found<'t>, now_ms: u64) -> Result<Option<Entry<'t>>, format::Damaged> {
         let entry = match format::decode_record(&record)? {
             format::Record::Text { expires_ms, skip } => Entry::Text(Text {
@@ -136,7 +137,7 @@ impl<'t> Entry<'t> {
         })
     }
 
-    /// When it is gone; 0 means never.
+    /// Returns the expiry time in milliseconds since 1970; 0 for never.
     pub(crate) fn expires_ms(&self) -> u64 {
         match self {
             Entry::Text(text) => text.expires_ms,
@@ -144,7 +145,7 @@ impl<'t> Entry<'t> {
         }
     }
 
-    /// The word of TYPE.
+    /// Returns the type name for TYPE.
     pub(crate) fn type_name(&self) -> &'static str {
         match self {
             Entry::Text(_) => "string",

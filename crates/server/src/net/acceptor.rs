@@ -1,4 +1,4 @@
-//! Listening, and spreading connections over the loops.
+//! Listens for clients and distributes connections over the loops.
 
 use super::address::Address;
 use super::budget::Seldom;
@@ -18,11 +18,11 @@ use std::time::{Duration, Instant};
 
 const WAKER: Token = Token(usize::MAX);
 
-/// After an error of the system, such as too few file descriptors, no client is accepted for this
-/// long.
+/// Pause before accepting again after an error of the operating system, such as too few file
+/// descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What is spoken at a listener.
+/// The protocol of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Language {
     /// RESP2 and RESP3.
@@ -31,16 +31,16 @@ pub(crate) enum Language {
     Memcached,
 }
 
-/// Begins to speak with a client.
+/// Creates the protocol session of a client.
 pub(crate) type Sessions = Box<dyn Fn(Language, &Arc<Client>) -> Box<dyn Protocol> + Send>;
 
-/// A place where connections arrive.
+/// A listening socket and its protocol.
 pub(crate) struct Listener {
     pub(crate) socket: Listening,
     pub(crate) language: Language,
 }
 
-/// Accepts connections on a thread of its own.
+/// Accepts connections, on its own thread.
 pub(crate) struct Acceptor {
     poll: Poll,
     listeners: Vec<Listener>,
@@ -49,11 +49,11 @@ pub(crate) struct Acceptor {
     pool: Arc<Pool>,
     tls: Option<Arc<ServerConfig>>,
     control: Arc<Control>,
-    /// Warnings that the system refuses connections.
+    /// Rate limit of the warning about refused connections.
     warnings: Mutex<Seldom>,
 }
 
-/// Stops an acceptor.
+/// Handle that stops an acceptor.
 pub(crate) struct Control {
     waker: mio::Waker,
     is_stopping: AtomicBool,
@@ -99,7 +99,7 @@ impl Acceptor {
         Ok((acceptor, control))
     }
 
-    /// Accepts until it is stopped.
+    /// Accepts connections until it is stopped.
     pub(crate) fn run(mut self) {
         let mut events = Events::with_capacity(16);
         let next = AtomicU64::new(0);
@@ -135,7 +135,7 @@ impl Acceptor {
         }
     }
 
-    /// Warns that no connection can be accepted, once a second at most.
+    /// Warns that connections cannot be accepted, at most once a second.
     fn warn(&self, error: &io::Error) {
         if let Some(held_back) = self.warnings.lock().tells(Instant::now()) {
             tracing::warn!(%error, held_back, "no connection can be accepted: raise the limit of open files (ulimit -n), or lower --max-clients");
@@ -187,7 +187,7 @@ impl Acceptor {
 
     fn connection(&self, socket: Socket, language: Language, client: &Arc<Client>) -> io::Result<Connection> {
         let transport = match (&self.tls, &socket) {
-            // What comes by a file has not left the machine.
+            // Unix domain sockets need no TLS: their bytes do not leave the machine.
             (None, _) | (_, Socket::File(_)) => Transport::Plain(socket),
             (Some(config), Socket::Network(_)) => {
                 let session = ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
@@ -200,10 +200,10 @@ impl Acceptor {
     }
 }
 
-/// How often the system asks a silent peer again before it gives up.
+/// TCP keepalive probes that may remain unanswered before a peer is disconnected.
 const QUESTIONS: u32 = 3;
 
-/// Has the system ask after such a silence whether the peer is still there, if that is not zero.
+/// Enables TCP keepalive after this time of silence, unless it is zero.
 pub(crate) fn keep_alive(socket: &SockRef<'_>, silence: Duration) -> io::Result<()> {
     if silence.is_zero() {
         return Ok(());

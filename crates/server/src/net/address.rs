@@ -1,4 +1,4 @@
-//! Where the ends of a connection are.
+//! Addresses of the two ends of a connection.
 
 use crate::access::Peer;
 use std::fmt;
@@ -9,14 +9,14 @@ use std::sync::Arc;
 /// One end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Address {
-    /// An address of the network.
+    /// An IP address and port.
     Network(SocketAddr),
-    /// A socket of the file system; who has connected to it has no name of its own.
+    /// The path of a Unix domain socket. The client's end has no address.
     Socket(Arc<Path>),
 }
 
 impl Address {
-    /// Returns where wrong passwords are counted for it.
+    /// Returns the origin to which wrong passwords from this address are attributed.
     pub(crate) fn place(&self) -> Peer {
         match self {
             Address::Network(address) => Peer::from(address.ip()),
@@ -24,7 +24,8 @@ impl Address {
         }
     }
 
-    /// Returns it as memcached's `stats conns` tells it: with its kind, and a path without a port.
+    /// Formats the address as in memcached's `stats conns`: the kind, then the IP address and port
+    /// or the path.
     pub(crate) fn with_kind(&self) -> String {
         match self {
             Address::Network(address) => format!("tcp:{address}"),
@@ -32,7 +33,7 @@ impl Address {
         }
     }
 
-    /// Returns what CLIENT LIST says of the connection.
+    /// Returns the flag of the connection in CLIENT LIST.
     pub(crate) fn flags(&self) -> &'static str {
         match self {
             Address::Network(_) => "N",

@@ -1,5 +1,5 @@
-//! The memory of all connections together: what they hold is charged to one budget, and what a
-//! reply or a request may still take.
+//! Memory accounting for all connections: a shared budget, the charge of each connection, and
+//! limits on the size of requests and replies.
 
 use super::turns::Turns;
 use parking_lot::{Condvar, Mutex};
@@ -8,62 +8,63 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::time::{Duration, Instant};
 
-/// Charges change by whole steps of this length, so that connections which hold next to nothing
-/// share no counter.
+/// Granularity of charges in bytes. Connections that hold almost nothing never touch the shared
+/// counter.
 const STEP: usize = 4 << 10;
 
-/// What a connection takes beside its buffers, about. It counts within the memory of the store, not
-/// within the budget: `--max-clients` bounds it.
+/// Approximate memory of a connection besides its buffers. It counts towards the memory of the
+/// store but not towards the budget; `--max-clients` bounds it.
 pub(crate) const PER_CONNECTION: usize = 4 << 10;
 
-/// What a thread that serves connections takes, about: its stack, and what the allocator keeps for
-/// it. There is one for each request that waits for the store.
+/// Approximate memory of a serving thread: its stack, and what the allocator caches for it. Each
+/// request that waits for the store occupies a thread.
 const PER_THREAD: usize = 48 << 10;
 
-/// A connection that holds less is never closed for the memory of others.
+/// A connection that holds less than this is never closed to free memory.
 pub(crate) const SMALL: usize = 64 << 10;
 
-/// An input may be one of these parts of the budget before it is charged, within bounds. Requests
-/// are served by as many threads as wait for the store, so that all of them together may be long.
+/// Divisor of the budget that gives the input size allowed without a charge, and the bounds of that
+/// size. Each request that waits for the store occupies a thread with such an input, so their sum
+/// can be large.
 const UNASKED_PART: usize = 128;
 const UNASKED: std::ops::RangeInclusive<usize> = (64 << 10)..=(256 << 10);
 
-/// The least that a budget may be.
+/// Smallest budget in bytes.
 pub(crate) const LEAST: usize = 1 << 20;
 
-/// The budget where no option sets it: a quarter of the store's memory, but not less than this.
+/// Lower bound of the default budget, which is a quarter of the store's memory.
 const DEFAULT_AT_LEAST: u64 = 8 << 20;
 
-/// Returns the budget of a store's memory where no option sets it.
+/// Returns the default budget for a store with this much memory.
 pub(crate) fn share_of(memory: u64) -> usize {
     usize::try_from((memory / 4).max(DEFAULT_AT_LEAST)).unwrap_or(usize::MAX)
 }
 
-/// Whether something may be taken.
+/// The result of a request for memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
-    /// It is charged.
+    /// The memory is charged.
     Taken,
-    /// Not until others have given something back.
+    /// The memory may be available after other connections have released some.
     Later,
-    /// It is more than all connections together may hold.
+    /// The request exceeds what all connections together may hold.
     Never,
 }
 
-/// The memory that all connections of a server hold, and may hold.
+/// The memory budget of all connections of a server.
 #[derive(Debug)]
 pub(crate) struct Budget {
     limit: AtomicUsize,
     used: AtomicUsize,
-    /// Long writes that are on their way into the store, beside what connections hold.
+    /// Long writes in progress, which hold memory in addition to that of connections.
     pub(super) writing: Mutex<Turns>,
-    /// Reads of long values that no connection is charged for.
+    /// Reads of long values in progress that are not charged to a connection.
     pub(super) reading: Mutex<Turns>,
-    /// Threads that serve connections.
+    /// Number of serving threads.
     threads: AtomicUsize,
-    /// Connections that wait for memory.
+    /// Number of connections that wait for memory.
     waiting: AtomicUsize,
-    /// Whether the keeper is to look at once.
+    /// Whether the keeper has been asked to run at once.
     is_called: Mutex<bool>,
     called: Condvar,
 }
@@ -82,39 +83,41 @@ impl Budget {
         }
     }
 
-    /// What all connections may hold together.
+    /// Returns the limit for all connections together.
     pub(crate) fn limit(&self) -> usize {
         self.limit.load(Relaxed)
     }
 
-    /// Changes what they may hold; who holds too much then is found by the keeper.
+    /// Changes the limit. The keeper then closes connections that hold too much.
     pub(crate) fn set_limit(&self, bytes: usize) {
         self.limit.store(bytes.max(LEAST), Relaxed);
         self.call();
     }
 
-    /// What they hold.
+    /// Returns the bytes charged to connections.
     pub(crate) fn used(&self) -> usize {
         self.used.load(Relaxed)
     }
 
-    /// Whether they hold more than they may: some must give back.
+    /// Returns whether connections hold more than the limit.
     pub(crate) fn is_full(&self) -> bool {
         self.used() > self.limit()
     }
 
-    /// Whether so much is held that who owes replies is not read from.
+    /// Returns whether more than half of the budget is used. Then the server does not read from
+    /// clients that have replies outstanding, and reads little at a time from the others.
     pub(crate) fn is_tight(&self) -> bool {
         self.used() > self.limit() / 2
     }
 
-    /// How long an input may be before memory is taken for it.
+    /// Returns the input size up to which no memory needs to be charged.
     pub(crate) fn unasked(&self) -> usize {
         (self.limit() / UNASKED_PART).clamp(*UNASKED.start(), *UNASKED.end())
     }
 
-    /// How long one reply may be: half of the budget or what is left of it, and little when nothing
-    /// is left. Those that are longer than what is left are paid for by the slowest readers.
+    /// Returns the largest size of a single reply: what is left of the budget, but at least half of
+    /// it; if the budget is exceeded, a small size. Replies beyond what is left cause the keeper to
+    /// close the slowest readers.
     pub(crate) fn reply_room(&self) -> usize {
         let (used, limit) = (self.used(), self.limit());
         if used > limit {
@@ -124,7 +127,7 @@ impl Budget {
         }
     }
 
-    /// Takes bytes, whether they fit or not.
+    /// Charges bytes even if they exceed the limit.
     pub(crate) fn take(&self, bytes: usize) {
         let before = self.used.fetch_add(bytes, Relaxed);
         let limit = self.limit();
@@ -141,37 +144,37 @@ impl Budget {
         }
     }
 
-    /// Takes bytes if they fit.
+    /// Charges bytes if they fit the limit.
     pub(crate) fn try_take(&self, bytes: usize) -> bool {
         let limit = self.limit();
         let fits = |used: usize| used.checked_add(bytes).filter(|&sum| sum <= limit);
         self.used.fetch_update(Relaxed, Relaxed, fits).is_ok()
     }
 
-    /// By how much more or less must be held before the store hears of it.
+    /// Returns the change in use after which the store lends or reclaims memory.
     pub(crate) fn lending_step(&self) -> usize {
         self.limit() / 16
     }
 
-    /// What a number of connections take in all: their buffers and themselves, what is on its way
-    /// for them, and the threads that serve them.
+    /// Returns the total memory for this number of connections: their buffers and fixed overhead,
+    /// reads and writes in progress, and serving threads.
     pub(crate) fn held_with(&self, connections: usize) -> usize {
         let threads = self.threads.load(Relaxed) * PER_THREAD;
         self.used() + connections * PER_CONNECTION + self.on_their_way() + threads
     }
 
-    /// One more thread serves connections.
+    /// Counts a new serving thread.
     pub(super) fn add_thread(&self) {
         self.threads.fetch_add(1, Relaxed);
         self.call();
     }
 
-    /// A thread serves none any more.
+    /// Counts the end of a serving thread.
     pub(super) fn remove_thread(&self) {
         self.threads.fetch_sub(1, Relaxed);
     }
 
-    /// Returns how many connections wait for memory.
+    /// Returns the number of connections that wait for memory.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.load(Relaxed)
     }
@@ -185,7 +188,7 @@ impl Budget {
         self.waiting.fetch_sub(1, Relaxed);
     }
 
-    /// Has the keeper look at once.
+    /// Asks the keeper to run at once.
     pub(crate) fn call(&self) {
         let mut is_called = self.is_called.lock();
         if !std::mem::replace(&mut *is_called, true) {
@@ -193,7 +196,7 @@ impl Budget {
         }
     }
 
-    /// Waits until the keeper is called, but not longer than this.
+    /// Waits until the keeper is called, but at most for `most`.
     pub(super) fn wait_for_call(&self, most: Duration) {
         let mut is_called = self.is_called.lock();
         if !*is_called {
@@ -203,44 +206,46 @@ impl Budget {
     }
 }
 
-/// What a connection holds, for others to read.
+/// The memory use of a connection, published for other threads.
 #[derive(Debug, Default)]
 pub(crate) struct Load {
-    /// Received bytes that wait to be understood, and the buffer that they are in.
+    /// Received bytes that are not parsed yet, and the capacity of their buffer.
     pub(crate) received: AtomicUsize,
     pub(crate) input: AtomicUsize,
-    /// Replies that were not taken, and the buffer that they are in.
+    /// Replies that are not sent yet, and the capacity of their buffer.
     pub(crate) unread: AtomicUsize,
     pub(crate) output: AtomicUsize,
-    /// Arguments of requests, and commands between MULTI and EXEC.
+    /// Arguments of requests, and commands queued between MULTI and EXEC.
     pub(crate) queued: AtomicUsize,
-    /// What is charged for all of it.
+    /// Bytes charged to the budget.
     pub(crate) charged: AtomicUsize,
-    /// When the oldest reply was written that was not taken, in milliseconds of the connection's
-    /// life, and 1 more; or 0.
+    /// Time at which the oldest unsent reply was written, in milliseconds since the connection was
+    /// opened plus 1; 0 if there is none.
     pub(crate) owing_ms: AtomicU64,
-    /// When bytes came or went last, in milliseconds of the connection's life.
+    /// Time at which bytes were last received or sent, in milliseconds since the connection was
+    /// opened.
     pub(crate) moved_ms: AtomicU64,
-    /// Since when it has not said who it is, in milliseconds of the connection's life, and 1 more;
-    /// or 0 once it has.
+    /// Time since which the client has been unauthenticated, in milliseconds since the connection
+    /// was opened plus 1; 0 once it has authenticated.
     pub(crate) stranger_ms: AtomicU64,
-    /// Whether a request has begun that has not come to its end, or a transaction.
+    /// Whether a request or a transaction has begun and is incomplete.
     pub(crate) is_unfinished: AtomicBool,
-    /// Whether it waits for memory.
+    /// Whether the connection waits for memory.
     pub(crate) waits: AtomicBool,
-    /// Whether the client has asked not to be closed for the memory of others, by CLIENT NO-EVICT.
+    /// Whether the client has set CLIENT NO-EVICT, which protects it from being closed to free
+    /// memory.
     pub(crate) stays: AtomicBool,
 }
 
 impl Load {
-    /// All that the connection takes.
+    /// Returns the total memory of the connection.
     pub(crate) fn total(&self) -> usize {
         let parts = [&self.input, &self.output, &self.queued];
         parts.iter().map(|part| part.load(Relaxed)).sum::<usize>() + PER_CONNECTION
     }
 }
 
-/// What a connection holds at the end of a turn.
+/// The memory of a connection at the end of a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Held {
     pub(super) received: usize,
@@ -250,16 +255,16 @@ pub(super) struct Held {
     pub(super) queued: usize,
 }
 
-/// The account of one connection. What is charged is given back when it is dropped.
+/// The account of one connection. Dropping it returns the charge to the budget.
 #[derive(Debug)]
 pub(super) struct Account {
     budget: Arc<Budget>,
     charged: usize,
-    /// Input that was promised to a request, which has not come yet.
+    /// Input size reserved for a request that has not arrived completely.
     promised: usize,
     held: Held,
     is_waiting: bool,
-    /// Replies up to here, counted from the first byte ever sent, were written before the time in
+    /// Position in the stream of sent bytes: replies before it were written before the time in
     /// `Load::owing_ms`.
     mark: u64,
     sent: u64,
@@ -282,7 +287,7 @@ impl Account {
         &self.budget
     }
 
-    /// Takes space for an input of a length, if that is more than it has.
+    /// Reserves memory for an input of this size, if the connection has less.
     pub(super) fn promise(&mut self, input: usize) -> Room {
         let has = self.promised.max(self.held.input);
         if input <= has {
@@ -303,13 +308,13 @@ impl Account {
         Room::Taken
     }
 
-    /// What was promised is not needed any more.
+    /// Cancels the reservation.
     pub(super) fn release(&mut self) {
         self.promised = 0;
     }
 
-    /// Charges what the connection holds, and shows it to others. `now_ms` tells the time in
-    /// milliseconds of the connection's life; it is asked only where there is something to say.
+    /// Charges the memory of the connection and publishes it. `now_ms` returns the milliseconds
+    /// since the connection was opened; it is called only when needed.
     pub(super) fn settle(&mut self, held: Held, load: &Load, now_ms: impl Fn() -> u64) {
         let charge = rounded(held.input.max(self.promised) + held.output + held.queued);
         load.received.store(held.received, Relaxed);
@@ -334,18 +339,18 @@ impl Account {
             self.mark = self.sent;
             load.owing_ms.store(0, Relaxed);
         } else if self.sent >= self.mark {
-            // All that was owed at the time of the mark was taken; what is owed now is younger.
+            // All replies that were owed at the mark have been sent. Later replies are younger.
             self.mark = self.sent + held.unread as u64;
             load.owing_ms.store(now_ms() + 1, Relaxed);
         }
     }
 
-    /// The client has taken bytes of replies.
+    /// Records bytes of replies as sent.
     pub(super) fn has_sent(&mut self, bytes: usize) {
         self.sent += bytes as u64;
     }
 
-    /// Notes that the connection waits for memory from now on, or not any more.
+    /// Records that the connection starts or stops waiting for memory.
     pub(super) fn waits(&mut self, waits: Waits, load: &Load) {
         let is_waiting = waits == Waits::Now;
         if is_waiting != self.is_waiting {
@@ -376,12 +381,12 @@ impl Drop for Account {
     }
 }
 
-/// Whole steps of what is held.
+/// Rounds down to a multiple of [`STEP`].
 fn rounded(bytes: usize) -> usize {
     bytes / STEP * STEP
 }
 
-/// A message that is told once a second at most, and how often it was held back.
+/// A rate limiter for a log message: at most one a second, with the number suppressed.
 #[derive(Debug, Default)]
 pub(crate) struct Seldom {
     told: Option<Instant>,
@@ -389,7 +394,7 @@ pub(crate) struct Seldom {
 }
 
 impl Seldom {
-    /// Whether it is to be told now; how often it was not since it was told last.
+    /// Returns whether to log now: if so, the number of messages suppressed since the last one.
     pub(crate) fn tells(&mut self, now: Instant) -> Option<u64> {
         let is_due = self
             .told
@@ -443,7 +448,7 @@ mod tests {
         assert_eq!(one.promise(9 << 20), Room::Never);
         assert_eq!(one.promise(6 << 20), Room::Taken);
         assert_eq!(budget.used(), 6 << 20);
-        // What has come of it is not charged twice.
+        // Received input is not charged twice.
         let held = Held {
             input: 3 << 20,
             ..Held::default()

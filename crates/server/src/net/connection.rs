@@ -1,4 +1,4 @@
-//! One connection: receive, serve, send.
+//! One connection: receives requests, serves them, sends replies.
 
 use super::budget::{Account, Held, Room, Waits};
 use super::input::{Input, Pace};
@@ -14,125 +14,126 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-/// How many times in a row a connection is served before others have their turn.
+/// Rounds of one turn before other connections are served.
 const ROUNDS: usize = 8;
 
-/// Output that waits for a slow reader; while there is more, nothing else of the connection is
-/// served.
+/// Backlog of unsent replies above which the connection is not served further.
 pub(crate) const HIGH_WATER: usize = 256 << 10;
 
-/// Buffers of replies up to this size are kept for the next ones.
+/// Largest reply buffer that is kept for reuse, in bytes.
 const KEPT_OUTPUT: usize = 64 << 10;
 
-/// A connection that holds more than this is charged for it while it is served; any other at the
-/// end of its turn.
+/// A connection that holds more than this is charged while it is served; others are charged at the
+/// end of their turn.
 const CHARGED_AT_ONCE: usize = 512 << 10;
 
-/// How long a request or a reply waits for memory of clients before it is refused. The connections
-/// that hold what it waits for may wait for the same, so that there is an end to it.
+/// Time that a request or reply waits for memory before it is refused. The limit prevents a
+/// deadlock among connections that hold memory while waiting for more.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 thread_local! {
-    /// A buffer for replies that connections take turns with, so that idle ones hold none.
+    /// A reply buffer shared by the connections of a thread, so that idle ones hold none.
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Lets the buffer of this thread go.
+/// Frees the spare buffer of this thread.
 pub(super) fn forget_spare() {
     drop(SPARE.take());
 }
 
-/// What a protocol made of the input.
+/// The result of serving input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Served {
-    /// Everything that is complete; more input is needed.
+    /// All complete requests were served. More input is needed.
     All,
-    /// Some; it wants to go on with what is there.
+    /// Some requests were served; more are complete in the input.
     Some,
-    /// What could be done before the store has read something; it wakes the connection then.
+    /// The next request waits for a read of the store, which wakes the connection.
     Wait,
-    /// What could be done before a reply that does not fit into the memory of clients; it wants to
-    /// go on once memory is free.
+    /// The next reply exceeds the memory of clients. Serving continues once memory is free.
     Full,
-    /// The connection ends once the output is sent.
+    /// The connection is to be closed after its output is sent.
     Close,
 }
 
-/// A language that connections speak: requests in, replies out.
+/// A protocol: consumes requests and produces replies.
 pub(crate) trait Protocol: Send {
     /// Serves requests at the beginning of `input`, consumes them and appends their replies to
-    /// `output`. When it says [`Served::Wait`] it is called again with the same input once `waker`
-    /// was told, or earlier.
+    /// `output`. After it returns [`Served::Wait`] it is called again with the same input once
+    /// `waker` was called, or earlier.
     fn serve(&mut self, input: &mut Input, output: &mut Vec<u8>, waker: &Waker) -> Served;
 
-    /// How many bytes the request that has begun takes in all, as far as is known; 0 if none has.
+    /// Returns the total size of the incomplete request in the input as far as it is known, or 0 if
+    /// there is none.
     fn announced(&mut self, input: &mut Input) -> usize;
 
-    /// Refuses the request that has begun, which does not fit into the memory of clients: its bytes
-    /// are skipped as they come.
+    /// Refuses the incomplete request because it does not fit into the memory of clients. Its
+    /// remaining bytes are skipped as they arrive.
     fn refuse_announced(&mut self, input: &mut Input, output: &mut Vec<u8>);
 
-    /// Refuses the reply that had to wait for memory, when it is served next.
+    /// Refuses the reply that waited for memory, at the next call of `serve`.
     fn refuse_reply(&mut self);
 
-    /// Bytes that it holds beside input and output.
+    /// Returns the bytes it holds besides input and output.
     fn held(&self) -> usize;
 
-    /// Appends what others have for the connection to `output`, and tells them to wake it by
-    /// `waker` when there is more; false if it must end.
+    /// Appends messages from other connections to `output`, and registers `waker` for further ones.
+    /// Returns false if the connection must be closed.
     fn pushed(&mut self, _output: &mut Vec<u8>, _waker: &Waker) -> bool {
         true
     }
 
-    /// Whether others have had more for it than it took, so that it must end.
+    /// Returns whether messages from other connections exceeded the limit, so that the connection
+    /// must be closed.
     fn is_overrun(&self) -> bool {
         false
     }
 
-    /// Whether what was served must be on the disk before its replies are sent; asked once after
-    /// each call of `serve`.
+    /// Returns whether the served requests must be durable before their replies are sent, and
+    /// clears the mark. Called once after each `serve`.
     fn takes_sync(&mut self) -> bool;
 
-    /// Whether the protocol has noted since it was last asked that bytes have moved, and when.
+    /// Returns whether the protocol has recorded activity of the client since the last call, so
+    /// that the caller need not.
     fn takes_note(&mut self) -> bool {
         false
     }
 
-    /// Whether the client has said who it is, or need not.
+    /// Returns whether the client has authenticated or need not.
     fn is_known(&self) -> bool;
 
-    /// The reply to what could not be made durable.
+    /// Appends the error reply for writes that could not be made durable.
     fn lost(&mut self, output: &mut Vec<u8>, why: &str);
 }
 
-/// What a connection waits for.
+/// What a connection waits for after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// For the socket.
+    /// The socket.
     Idle,
-    /// For its next turn: there is more to do.
+    /// Its next turn: more input can be served at once.
     Again,
-    /// For the store, which wakes it.
+    /// The store, which wakes it.
     Store,
-    /// For memory of clients.
+    /// Memory of clients.
     Stalled,
-    /// For the disk.
+    /// A sync of the store.
     Sync,
-    /// For nothing: it has ended.
+    /// Nothing: the connection is closed.
     Closed,
 }
 
-/// What came of receiving.
+/// The result of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Received {
     Some,
-    /// The turn ends so.
+    /// Nothing was received, and the turn ends with this result.
     Nothing(Turn),
-    /// Nothing, and it goes on with the next round.
+    /// Nothing; the next round tries again.
     Again,
 }
 
-/// A connection with all that belongs to it.
+/// A connection: its socket, protocol and buffers.
 pub(crate) struct Connection {
     transport: Transport,
     protocol: Box<dyn Protocol>,
@@ -141,21 +142,21 @@ pub(crate) struct Connection {
     input: Input,
     output: Vec<u8>,
     sent: usize,
-    /// Whether complete requests may be left in the input.
+    /// Whether the input may contain further complete requests.
     has_more: bool,
-    /// Whether the last read has taken everything that the socket had. Only then will it say when
-    /// there is more.
+    /// Whether the last read emptied the socket. Only then does the poller report new input.
     is_drained: bool,
-    /// Whether the socket has said that the client sends nothing more. It may have said so together
-    /// with the last bytes: then the end is read behind them.
+    /// Whether the poller has reported that the client closed its sending side. The report may
+    /// arrive together with the last bytes, so the end of the stream is still to be read after
+    /// them.
     has_client_ended: bool,
     is_ending: bool,
     /// Whether a request waits for the store.
     is_waiting: bool,
-    /// Since when it has waited for memory of clients.
+    /// Start of the wait for memory of clients.
     stalled: Option<Instant>,
     account: Account,
-    /// Whether bytes have come or gone in this turn.
+    /// Whether bytes were received or sent in this turn.
     has_moved: bool,
     waker: Waker,
 }
@@ -188,7 +189,7 @@ impl Connection {
         }
     }
 
-    /// Whom the store tells that what a request waits for is there.
+    /// Sets the waker that the store calls when a pending read is complete.
     pub(crate) fn is_woken_by(&mut self, waker: Waker) {
         self.waker = waker;
     }
@@ -197,31 +198,31 @@ impl Connection {
         self.transport.socket()
     }
 
-    /// Whether a client or the keeper wants it ended.
+    /// Returns whether a client or the keeper has killed the connection.
     pub(crate) fn is_killed(&self) -> bool {
         self.client.is_killed.load(Relaxed)
     }
 
-    /// The socket has said that the client sends nothing more.
+    /// Records that the client closed its sending side.
     pub(crate) fn client_has_ended(&mut self) {
         self.has_client_ended = true;
     }
 
-    /// Whether it ends as soon as its replies are sent.
+    /// Returns whether the connection closes once its replies are sent.
     pub(crate) fn is_ending(&self) -> bool {
         self.is_ending
     }
 
-    /// Whether replies wait for the socket.
+    /// Returns whether replies wait for the socket.
     pub(crate) fn has_output(&self) -> bool {
         self.sent < self.output.len()
     }
 
-    /// Receives, serves and sends as much as is possible without waiting for the socket. It may
-    /// wait for the store.
+    /// Receives, serves and sends as much as possible without waiting for the socket. It may wait
+    /// for the store.
     ///
-    /// A panic in a command ends this connection alone: it is logged and counted, and what has not
-    /// been sent is dropped. Locks and transactions of the command go while it unwinds.
+    /// A panic in a command closes only this connection: the panic is logged and counted, and
+    /// unsent output is dropped. Unwinding releases the locks and transactions of the command.
     pub(crate) fn turn(&mut self) -> Turn {
         self.client.is_busy.store(true, Relaxed);
         self.account.waits(Waits::NoMore, &self.client.load);
@@ -243,8 +244,8 @@ impl Connection {
         }
     }
 
-    /// Takes what others have for the connection, unless it owes much already, and sends it; false
-    /// if it must end.
+    /// Fetches messages from other connections, unless much output is pending, and sends them.
+    /// Returns false if the connection must be closed.
     fn push(&mut self) -> io::Result<bool> {
         let before = self.output.len();
         let goes_on = match self.output.len() - self.sent > HIGH_WATER {
@@ -264,7 +265,7 @@ impl Connection {
     }
 
     fn rounds(&mut self) -> io::Result<Turn> {
-        // The socket may have said since the last turn that there is more, and says it only once.
+        // The poller may have reported new input since the last turn, and reports it only once.
         self.is_drained = false;
         for _ in 0..ROUNDS {
             self.send()?;
@@ -282,7 +283,8 @@ impl Connection {
                 });
             }
             if self.has_output() && self.account.budget().is_tight() {
-                // Who owes replies takes them first; the socket says when it can.
+                // A client with outstanding replies must read them first. The poller reports when
+                // it does.
                 return Ok(Turn::Idle);
             }
             if !self.is_waiting && !self.has_more {
@@ -324,7 +326,7 @@ impl Connection {
                 return Ok(Turn::Store);
             }
             if self.is_drained && !self.has_more && !self.is_ending {
-                // What is to come is known to fit, or is refused, before it comes.
+                // Reserve memory for the next request or refuse it, before its bytes arrive.
                 let wanted = self.announced();
                 match self.room_for(wanted) {
                     Room::Taken => return Ok(Turn::Idle),
@@ -336,7 +338,7 @@ impl Connection {
         Ok(Turn::Again)
     }
 
-    /// Has the protocol serve what was received.
+    /// Lets the protocol serve the received bytes.
     fn serve(&mut self) -> Served {
         if self.output.capacity() == 0 {
             self.output = SPARE.take();
@@ -345,7 +347,7 @@ impl Connection {
             .serve(&mut self.input, &mut self.output, &self.waker)
     }
 
-    /// Receives once, if the request that has begun fits into memory.
+    /// Receives once, if memory for the incomplete request is available.
     fn receive(&mut self) -> io::Result<Received> {
         let wanted = self.announced();
         match self.room_for(wanted) {
@@ -359,7 +361,7 @@ impl Connection {
         let pace = self.pace();
         match self.input.fill(&mut self.transport, wanted, pace) {
             Ok((_, 0)) if self.has_output() => {
-                // It may still read.
+                // The client may still read replies.
                 self.is_ending = true;
                 return Ok(Received::Nothing(Turn::Idle));
             }
@@ -372,14 +374,14 @@ impl Connection {
                 self.has_moved = true;
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Received::Nothing(Turn::Idle)),
-            // It is asked again in the next round.
+            // The next round tries again.
             Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(Received::Again),
             Err(error) => return Err(error),
         }
         Ok(Received::Some)
     }
 
-    /// How many bytes the request that has begun takes in all, as far as is known.
+    /// Returns the total size of the incomplete request as far as it is known.
     fn announced(&mut self) -> usize {
         match self.input.len() {
             0 => 0,
@@ -387,7 +389,7 @@ impl Connection {
         }
     }
 
-    /// Returns how much is received at once: little while clients hold much memory.
+    /// Returns how much to receive at once: little while clients hold much memory.
     fn pace(&self) -> Pace {
         match self.account.budget().is_tight() {
             true => Pace::Little,
@@ -395,7 +397,7 @@ impl Connection {
         }
     }
 
-    /// Takes memory for the input of a request that takes `wanted` bytes as far as is known.
+    /// Reserves memory for the input of a request of `wanted` bytes, as far as the size is known.
     fn room_for(&mut self, wanted: usize) -> Room {
         let next = self.input.next_capacity(wanted, self.pace());
         if wanted.max(next) <= self.account.budget().unasked() {
@@ -412,8 +414,8 @@ impl Connection {
         }
     }
 
-    /// Returns whether it has waited for memory for too long and is to be refused; the first call
-    /// begins the waiting.
+    /// Returns whether the wait for memory has exceeded [`PATIENCE`]. The first call starts the
+    /// wait.
     fn has_waited(&mut self) -> bool {
         self.stalled.get_or_insert_with(Instant::now).elapsed() >= PATIENCE
     }
@@ -438,13 +440,13 @@ impl Connection {
         }
     }
 
-    /// Charges what it holds.
+    /// Charges the memory that the connection holds.
     fn settle(&mut self) {
         let (held, client) = (self.held(), &self.client);
         self.account.settle(held, &client.load, || client.age_ms());
     }
 
-    /// Gives away what is not needed between turns, and charges the rest.
+    /// Releases buffers that are not needed between turns, and charges the rest.
     fn rest(&mut self, turn: Turn) {
         self.input.rest();
         if self.input.len() == 0 {
@@ -470,10 +472,10 @@ impl Connection {
         }
     }
 
-    /// The store says whether what was served is on the disk.
+    /// Continues after a sync of the store.
     pub(crate) fn synced(&mut self, result: &alluvium::Result<()>) {
         if let Err(error) = result {
-            // Replies that were sent before stay sent; none of those that wait may be believed.
+            // Replies sent earlier cannot be withdrawn. The unsent ones must not claim success.
             self.output.truncate(self.sent);
             self.protocol.lost(&mut self.output, &error.to_string());
             self.is_ending = true;
@@ -510,7 +512,7 @@ impl Connection {
 }
 
 impl Connection {
-    /// Gives back the memory of replies that were taken, once that is most of the buffer.
+    /// Frees the space of sent replies once they fill most of the buffer.
     fn drop_sent(&mut self) {
         if self.sent < HIGH_WATER || self.sent < self.output.len() / 2 {
             return;
@@ -520,7 +522,7 @@ impl Connection {
     }
 }
 
-/// Returns the message of a panic, as far as it has one.
+/// Returns the message of a panic, if it has one.
 pub(super) fn panic_text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     let owned = panic.downcast_ref::<String>().map(String::as_str);

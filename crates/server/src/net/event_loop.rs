@@ -1,4 +1,4 @@
-//! One loop: which connections are ready, and their turns.
+//! One event loop: finds ready connections and gives them turns.
 
 use super::connection::{Connection, Turn};
 use super::pool::{Driven, Message, Pool, Seat};
@@ -16,25 +16,25 @@ use std::time::Duration;
 /// The token of the waker.
 const WAKER: Token = Token(usize::MAX);
 
-/// How many events are fetched at once.
+/// Events fetched by one poll.
 const EVENTS: usize = 256;
 
-/// How often a loop looks for connections that are to be ended, while stopping.
+/// Polling interval while the server stops, to find connections that can be closed.
 const STOPPING_TICK: Duration = Duration::from_millis(20);
 
-/// The place of a connection in its loop.
+/// The slot of a connection in its loop.
 enum Slot {
     Free,
     Here(Box<Connection>),
-    /// A thread serves it, or it waits for the disk. Its socket may have become ready meanwhile, or
-    /// have said that the client sends nothing more.
+    /// The connection is with another thread or waits for a sync. Its socket may have become ready
+    /// in that time, or the client may have closed its sending side.
     Out {
         is_ready: bool,
         has_ended: bool,
     },
 }
 
-/// What a thread that drives a loop has to itself.
+/// The state of a loop that belongs to the thread driving it.
 pub(crate) struct Driver {
     poll: Poll,
     events: Events,
@@ -47,7 +47,7 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    /// A loop without connections, where it is while no thread drives it.
+    /// Creates a loop without connections, parked until a thread drives it.
     pub(crate) fn seat(syncer: &Arc<Syncer>) -> io::Result<Seat> {
         let poll = Poll::new()?;
         let waker = mio::Waker::new(poll.registry(), WAKER)?;
@@ -63,7 +63,7 @@ impl Driver {
         Ok(Seat::new(driver, waker))
     }
 
-    /// Drives the loop until it is over, or another thread has taken it.
+    /// Drives the loop until it ends or another thread has taken it over.
     pub(crate) fn drive(self: Box<Driver>, pool: &Arc<Pool>, seat: usize) {
         let driven = Driven {
             pool: Arc::clone(pool),
@@ -88,9 +88,10 @@ impl Driver {
             for message in pool.seats[seat].mail() {
                 self.receive(message, pool, seat);
             }
-            // What connections that are ready ask of the device, it is told of once.
+            // Submit the reads of all ready connections to the device together.
             let _gathered = GatheredReads::begin();
-            // Those that want another turn have it when sockets, mail and a stop were looked for.
+            // Connections that need another turn get it after sockets, messages and a stop were
+            // checked.
             for _ in 0..self.ready.len() {
                 let Some(slot) = self.ready.pop_front() else {
                     break;
@@ -106,7 +107,7 @@ impl Driver {
         }
     }
 
-    /// Waits for sockets and mail, and notes who is ready.
+    /// Polls sockets and messages, and queues ready connections.
     fn wait(&mut self, is_stopping: bool, seat: &Seat) -> io::Result<()> {
         let timeout = match (self.ready.is_empty(), is_stopping) {
             (false, _) => Some(Duration::ZERO),
@@ -126,7 +127,7 @@ impl Driver {
             }
             self.ready.push_back(slot);
             if event.is_read_closed() {
-                // The socket says so once, perhaps together with the last bytes.
+                // The poller reports this once, perhaps together with the last bytes.
                 match self.slots.get_mut(slot) {
                     Some(Slot::Here(connection)) => connection.client_has_ended(),
                     Some(Slot::Out { has_ended, .. }) => *has_ended = true,
@@ -172,8 +173,9 @@ impl Driver {
         }
     }
 
-    /// Takes a connection for its turn. If it is elsewhere, notes that it wants another turn: the
-    /// socket says so only once, and the thread that serves it may have read before that.
+    /// Takes a connection out of its slot for a turn. If it is elsewhere, records that it needs
+    /// another turn: the poller reports readiness only once, and the thread that serves it may have
+    /// read before that.
     fn lend(&mut self, slot: usize) -> Option<Box<Connection>> {
         let out = Slot::Out {
             is_ready: false,
@@ -194,7 +196,7 @@ impl Driver {
     }
 
     fn put_back(&mut self, slot: usize, mut connection: Box<Connection>, turn: Turn) {
-        // One that was to be ended while it was elsewhere.
+        // The connection was killed while it was elsewhere.
         let is_killed = connection.is_killed() && !connection.is_ending();
         if turn == Turn::Closed || is_killed {
             drop(connection);
@@ -218,8 +220,8 @@ impl Driver {
         self.free.push(slot);
     }
 
-    /// One turn of one connection, with the loop parked meanwhile. None when another thread has
-    /// taken the loop.
+    /// Gives one connection a turn, with the loop parked during it. Returns `None` when another
+    /// thread has taken the loop over.
     fn serve(
         self: Box<Driver>,
         pool: &Arc<Pool>,
@@ -248,8 +250,8 @@ impl Driver {
         }
     }
 
-    /// While stopping: ends connections that have nothing to send, after a last turn; whether all
-    /// have ended.
+    /// During shutdown, closes connections that have no output left, after a last turn. Returns
+    /// whether all are closed.
     fn wind_up(&mut self, pool: &Pool) -> bool {
         let is_late = pool.is_late();
         for slot in 0..self.slots.len() {

@@ -1,45 +1,43 @@
-//! Bytes that were received and not yet understood.
+//! The buffer of received bytes that are not parsed yet.
 
 use super::transport::Transport;
 use std::cell::Cell;
 use std::io;
 
-/// How many bytes are asked of a socket at once, at least.
+/// Smallest read from a socket in bytes.
 const CHUNK: usize = 64 << 10;
 
 thread_local! {
-    /// A buffer that connections without a half request take turns with, so that idle ones hold
-    /// none.
+    /// A buffer shared by the connections of a thread that hold no partial request, so that idle
+    /// ones have none.
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// How many bytes are asked of a socket at once where memory is scarce, until it is known how long
-/// the request is.
+/// Size of a read while memory is scarce and the length of the request is unknown.
 const LITTLE: usize = 4 << 10;
 
-/// How much is received at once.
+/// How much to receive at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// As much as there is.
+    /// As much as is available.
     Much,
-    /// No more than says how long a request is, where that is not known.
+    /// Only enough to learn the length of the request, if it is unknown.
     Little,
 }
 
 impl Pace {
-    /// Whether no more than a little is received of a request that takes `wanted` bytes as far as
-    /// is known.
+    /// Returns whether to receive only a little for a request of `wanted` bytes.
     fn is_little(self, wanted: usize) -> bool {
         self == Pace::Little && wanted <= LITTLE
     }
 }
 
-/// Lets the buffer of this thread go.
+/// Frees the spare buffer of this thread.
 pub(super) fn forget_spare() {
     drop(SPARE.take());
 }
 
-/// A buffer of received bytes. All of `bytes` is initialised; what counts lies between `start` and
+/// A buffer of received bytes. All of `bytes` is initialised; unparsed input is between `start` and
 /// `end`.
 #[derive(Debug, Default)]
 pub(crate) struct Input {
@@ -49,17 +47,17 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    /// Returns what was received and not yet consumed. Parsers may decode in place.
+    /// Returns the unconsumed bytes. Parsers may decode in place.
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
         &mut self.bytes[self.start..self.end]
     }
 
-    /// Returns how much that is.
+    /// Returns the number of unconsumed bytes.
     pub(crate) fn len(&self) -> usize {
         self.end - self.start
     }
 
-    /// The first `count` bytes are done with.
+    /// Consumes the first `count` bytes.
     pub(crate) fn consume(&mut self, count: usize) {
         self.start += count;
         assert!(self.start <= self.end, "no more is consumed than there is");
@@ -69,13 +67,13 @@ impl Input {
         }
     }
 
-    /// Returns how long the buffer is.
+    /// Returns the capacity of the buffer.
     pub(super) fn capacity(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Returns how long the buffer will be when more is received, of a request that takes `wanted`
-    /// bytes as far as is known.
+    /// Returns the capacity after the next receive for a request of `wanted` bytes, as far as the
+    /// size is known.
     pub(super) fn next_capacity(&self, wanted: usize, pace: Pace) -> usize {
         if pace.is_little(wanted) {
             return self.bytes.len().max(self.len() + LITTLE);
@@ -83,8 +81,8 @@ impl Input {
         if self.bytes.len() - self.len() >= CHUNK / 4 {
             return self.bytes.len();
         }
-        // A long request makes the buffer longer by a half each time, so that it is not copied
-        // often; one whose length is known does not make it longer than that.
+        // Grow by half for a long request, to limit copying, but not beyond the known length of the
+        // request.
         let has = self.bytes.len();
         let longer = has + CHUNK.max(has / 2);
         match wanted.saturating_add(CHUNK / 4) {
@@ -93,8 +91,8 @@ impl Input {
         }
     }
 
-    /// Receives once, of a request that takes `wanted` bytes as far as is known. Returns how much
-    /// was asked for and how much came.
+    /// Receives once for a request of `wanted` bytes, as far as the size is known. Returns the
+    /// number of bytes requested and received.
     pub(crate) fn fill(
         &mut self,
         transport: &mut Transport,
@@ -114,7 +112,7 @@ impl Input {
         Ok((asked, got))
     }
 
-    /// Has a buffer in which some bytes more fit than were received.
+    /// Makes space for a small read.
     fn make_a_little_longer(&mut self) {
         let left = self.len();
         if self.bytes.len() - self.end >= LITTLE / 2 {
@@ -130,8 +128,8 @@ impl Input {
         (self.start, self.end) = (0, left);
     }
 
-    /// Has a buffer that is worth a call, for a request that takes `wanted` bytes as far as is
-    /// known.
+    /// Makes space for a read that is worth a system call, for a request of `wanted` bytes as far
+    /// as the size is known.
     fn make_longer(&mut self, wanted: usize) {
         self.borrow();
         if self.start > 0 && self.bytes.len() - self.end < CHUNK / 4 {
@@ -146,7 +144,7 @@ impl Input {
         }
     }
 
-    /// Gives the buffer away when nothing is in it, or so little that a shorter one does.
+    /// Releases the buffer if it is empty, or replaces it by a shorter one if little of it is used.
     pub(crate) fn rest(&mut self) {
         let left = self.len();
         let is_used = left > CHUNK / 4 && self.bytes.len() <= 4 * left.max(CHUNK);
@@ -159,13 +157,14 @@ impl Input {
         };
         let bytes = std::mem::replace(&mut self.bytes, kept);
         (self.start, self.end) = (0, left);
-        // There are as many threads as requests that wait for the store.
+        // Keep at most one spare per thread: there may be many threads, one for each request that
+        // waits for the store.
         if bytes.len() == CHUNK {
             SPARE.set(bytes);
         }
     }
 
-    /// Has a buffer that is worth a call, with what was left over in it.
+    /// Obtains a buffer of useful size and copies the unconsumed bytes into it.
     fn borrow(&mut self) {
         let left = self.len();
         if self.bytes.len() >= CHUNK {

@@ -1,5 +1,5 @@
-//! Looks after all connections: closes those that are idle for too long, or the slowest readers
-//! when the memory of clients is used up; and gives back memory that is resident and not used.
+//! Background supervision of connections: closes idle connections, closes the slowest readers when
+//! the memory of clients is used up, and returns unused resident memory to the operating system.
 
 use super::budget::SMALL;
 use crate::process;
@@ -12,50 +12,50 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often it looks while nothing is asked of it, and while a connection waits for memory.
+/// Intervals between runs: normally, and while a connection waits for memory.
 const TICK: Duration = Duration::from_secs(1);
 const WAITING_TICK: Duration = Duration::from_millis(50);
 
-/// How long it rests between two looks, however often it is called.
+/// Shortest pause between two runs, however often the keeper is called.
 const REST: Duration = Duration::from_millis(5);
 
-/// How long it closes no more connections for those who wait, after it has closed some.
+/// Time after closing connections before more are closed on behalf of waiting ones.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// A reader is slow once the oldest reply that it owes a receipt for is so old.
+/// Age of the oldest unsent reply from which a reader counts as slow.
 const SLOW_MS: u64 = 1000;
 
-/// An unfinished request or transaction stands still once nothing has come for so long.
+/// Idle time from which a partial request or transaction counts as stalled.
 const STILL_MS: u64 = 5000;
 
-/// The part of an idle time-out by which a connection may be closed late.
+/// Divisor of the idle timeout that bounds how late an idle connection may be closed.
 const LATE: u32 = 16;
 
-/// Memory between blocks is given back where more is resident than the store's memory, a part of it
-/// and this.
+/// Free heap memory is returned when resident memory exceeds the store's budget by more than this
+/// many bytes plus this part of the budget.
 const BEYOND: u64 = 16 << 20;
 const BEYOND_PART: u64 = 20;
 
-/// The least that is worth it, and how long it is left alone at most when it was not.
+/// Smallest gain that is worth the effort, and the longest pause after a smaller one.
 const WORTH: u64 = 2 << 20;
 const LEFT_ALONE: Duration = Duration::from_secs(60);
 
-/// What lies in memory beside connections.
+/// The other memory of the process, in particular the store's caches.
 pub(crate) trait Beside: Send + Sync {
-    /// Gives memory back for what connections hold.
+    /// Releases memory for the `held` bytes of connections.
     ///
     /// # Errors
-    /// Why it gives none.
+    /// The reason why it cannot.
     fn lends(&self, held: u64) -> Result<(), String>;
 
-    /// Forgets what was learnt long ago. Called once a second.
+    /// Ages learnt statistics. Called once a second.
     fn ages(&self);
 
-    /// Returns the bytes that it may take.
+    /// Returns the memory budget in bytes.
     fn budget(&self) -> u64;
 }
 
-/// The thread that looks after connections.
+/// The thread that supervises connections.
 pub(crate) struct Keeper {
     common: Arc<Common>,
     is_stopping: Arc<AtomicBool>,
@@ -76,7 +76,7 @@ impl Keeper {
         })
     }
 
-    /// Ends the thread.
+    /// Stops the thread.
     pub(crate) fn stop(self) {
         self.is_stopping.store(true, Release);
         self.common.budget.call();
@@ -96,8 +96,7 @@ fn run(common: &Common, beside: &dyn Beside, is_stopping: &AtomicBool) {
         let tick = TICK.min(common.config.login_timeout.max(WAITING_TICK));
         budget.wait_for_call(if is_wanted { WAITING_TICK } else { tick });
         let now = Instant::now();
-        // Those who wait have some time to take what others gave back, before more are closed for
-        // them.
+        // Give waiting connections time to use released memory before more are closed for them.
         let is_due = closed.is_none_or(|closed| now.duration_since(closed) >= PAUSE);
         let mut has_closed = (budget.is_full() || is_due) && relieve(common);
         if has_closed {
@@ -123,7 +122,7 @@ fn run(common: &Common, beside: &dyn Beside, is_stopping: &AtomicBool) {
     }
 }
 
-/// Closes connections that have not said for too long who they are. Returns whether there was any.
+/// Closes connections that have not authenticated in time. Returns whether there were any.
 fn close_strangers(common: &Common) -> bool {
     let most_ms = u64::try_from(common.config.login_timeout.as_millis()).unwrap_or(u64::MAX);
     let mut has_closed = false;
@@ -141,7 +140,7 @@ fn close_strangers(common: &Common) -> bool {
     has_closed
 }
 
-/// Has the store's caches give memory back for what connections hold.
+/// Makes the store's caches release memory for connections.
 fn lend(common: &Common, beside: &dyn Beside, lent: &mut usize) {
     let held = common.budget.held_with(common.clients.len());
     if held.abs_diff(*lent) < common.budget.lending_step() {
@@ -153,7 +152,7 @@ fn lend(common: &Common, beside: &dyn Beside, lent: &mut usize) {
     }
 }
 
-/// How slow a reader is: what it has not taken, and for how long.
+/// Returns the badness of a slow reader: unsent bytes times their age. `None` if it is not slow.
 fn slowness(client: &Client, now_ms: u64) -> Option<u128> {
     let load = &client.load;
     let (unread, owing) = (load.unread.load(Relaxed), load.owing_ms.load(Relaxed));
@@ -162,10 +161,10 @@ fn slowness(client: &Client, now_ms: u64) -> Option<u128> {
     is_slow.then(|| unread as u128 * u128::from(age_ms))
 }
 
-/// How long an unfinished request or transaction has stood still, for want of what its client
-/// sends.
+/// Returns the idle time of a partial request or transaction that waits for its client. `None` if
+/// it is not stalled.
 fn stillness(client: &Client, now_ms: u64) -> Option<u128> {
-    // One that the server is busy with waits for the server.
+    // A busy connection waits for the server, not for its client.
     if client.is_busy.load(Relaxed) {
         return None;
     }
@@ -176,8 +175,8 @@ fn stillness(client: &Client, now_ms: u64) -> Option<u128> {
     stands_still.then(|| u128::from(still_ms))
 }
 
-/// Closes the slowest readers while connections hold more than they may, or some wait for memory.
-/// Returns whether any was closed.
+/// Closes the slowest readers while connections exceed the limit or some wait for memory. If there
+/// are none, closes stalled requests. Returns whether any was closed.
 fn relieve(common: &Common) -> bool {
     let budget = &common.budget;
     let (limit, used) = (budget.limit(), budget.used());
@@ -190,7 +189,7 @@ fn relieve(common: &Common) -> bool {
     if !is_reader {
         found = worst(common, stillness);
     }
-    // Of those that are being closed what they hold comes back in a moment.
+    // The memory of connections that are already being closed counts as released.
     let mut missing = if is_full { used - limit / 4 * 3 } else { 1 };
     let mut has_closed = false;
     for (_, client) in found {
@@ -215,7 +214,7 @@ fn relieve(common: &Common) -> bool {
     has_closed
 }
 
-/// The connections that may be closed for the memory of others, the worst first.
+/// Returns the connections that may be closed to free memory, worst first.
 fn worst(common: &Common, how_bad: impl Fn(&Client, u64) -> Option<u128>) -> Vec<(u128, Arc<Client>)> {
     let mut found = Vec::new();
     common.clients.each(|client| {
@@ -231,8 +230,8 @@ fn worst(common: &Common, how_bad: impl Fn(&Client, u64) -> Option<u128>) -> Vec
     found
 }
 
-/// When to look next whether more is resident than is used. Giving back takes time, so that it is
-/// tried less often where it frees little.
+/// Schedules checks of resident memory. Returning memory takes time, so the interval grows while
+/// little is gained.
 #[derive(Debug, Default)]
 struct HeapLook {
     pause: Duration,
@@ -259,8 +258,8 @@ impl HeapLook {
     }
 }
 
-/// When to look next for connections that are idle. A look goes over all of them, so that there are
-/// few: the next one is when the first could have been idle for long enough.
+/// Schedules checks for idle connections. A check visits all connections, so the next one is due
+/// when the first could have reached the timeout.
 #[derive(Debug, Default)]
 struct IdleLook {
     timeout: Duration,
@@ -268,7 +267,7 @@ struct IdleLook {
 }
 
 impl IdleLook {
-    /// Closes connections that have been idle for too long; whether there was any.
+    /// Closes idle connections if a check is due. Returns whether there were any.
     fn look(&mut self, common: &Common, now: Instant) -> bool {
         let timeout = common.config.idle_timeout();
         if timeout != self.timeout {
@@ -314,7 +313,7 @@ mod tests {
         client.load.is_unfinished.store(true, Relaxed);
         assert_eq!(stillness(&client, STILL_MS - 1), None);
         assert_eq!(stillness(&client, STILL_MS), Some(u128::from(STILL_MS)));
-        // The whole request is there, and waits for its turn to be written.
+        // The request is complete and waits for its turn to be written.
         client.is_busy.store(true, Relaxed);
         assert_eq!(stillness(&client, STILL_MS), None);
         client.is_busy.store(false, Relaxed);

@@ -1,28 +1,27 @@
-//! Sockets, loops and threads.
+//! Sockets, event loops and threads.
 //!
-//! *Knows*: how bytes arrive and leave, who is served by which thread, what happens when one is
-//! held up, how all of it stops.
+//! *Knows*: how bytes arrive and leave, which thread serves a connection, how a loop continues when
+//! its thread blocks, how the server stops.
 //!
-//! *Does not know*: what the bytes mean; that is a `Protocol`'s.
+//! *Does not know*: what the bytes mean, which is left to the `Protocol`.
 //!
-//! *Read in this order*: `connection.rs` (receive, serve, send), `event_loop.rs` (who is ready),
-//! `pool.rs` (which thread), `syncer.rs` (replies that wait for the disk), `budget.rs` and
-//! `keeper.rs` (the memory of all connections, and who is closed for it), `turns.rs` (long writes),
-//! `acceptor.rs`,
-//! `transport.rs` (TLS), `socket.rs` (both kinds of sockets), `input.rs`.
+//! *Read in this order*: `connection.rs` (receive, serve, send), `event_loop.rs` (ready
+//! connections), `pool.rs` (threads), `syncer.rs` (replies that wait for the disk), `budget.rs` and
+//! `keeper.rs` (the memory of all connections, and which are closed to free it), `turns.rs` (long
+//! writes), `acceptor.rs`, `transport.rs` (TLS), `socket.rs` (TCP and Unix domain sockets),
+//! `input.rs`.
 //!
 //! Invariants:
 //!
-//! - **S1** A connection is in one place: in its slot, with the thread that serves it, or with the
-//!   syncer. So its requests are served one after the other.
-//! - **S2** A loop is driven by one thread at a time. While one serves a connection, the loop is
-//!   parked, and the thread that takes it, drives it.
-//! - **S3** Replies to what the store's durability wants on the disk are not sent before it is
-//!   there.
-//! - **S18** What connections hold is charged to one budget. A request is refused before its bytes
-//!   come if they do not fit; a reply that does not fit waits, or is refused; slow readers are
-//!   closed before others. So all connections together hold no more than the budget, and a reply
-//!   for each thread.
+//! - **S1** A connection is in exactly one place: in its slot, with the thread that serves it, or
+//!   with the syncer. Its requests are therefore served one after the other.
+//! - **S2** A loop is driven by one thread at a time. While that thread serves a connection, the
+//!   loop is parked, and the thread that takes it drives it.
+//! - **S3** Replies to writes that must be durable are not sent before the writes are on the disk.
+//! - **S18** The memory of connections is charged to one budget. A request that does not fit is
+//!   refused before its bytes arrive. A reply that does not fit waits or is refused. Slow readers
+//!   are closed before others. All connections together therefore hold at most the budget plus one
+//!   reply for each thread.
 
 mod acceptor;
 mod address;

@@ -1,15 +1,15 @@
-//! Threads that drive loops, and what happens when one is held up.
+//! The threads that drive the loops, and what happens when one of them blocks.
 //!
-//! There is one loop per core but a quarter of them, and each is driven by one thread. Before a
-//! thread serves a connection it *parks* the loop where others can take it, and afterwards it takes
-//! the loop back: two uncontended locks, nothing else, as long as the store answers from memory.
-//! What is read from the device for commands that read records holds no thread up: the connection
-//! gives its turn back, and has another one when the store wakes it. Everything else may wait where
-//! it is: the thread says so beforehand (`waits.rs`), and a spare thread takes the loop and drives
-//! it on; the one that was held up hands its connection back to the loop's inbox and becomes a
-//! spare. A walk cannot say so beforehand; there a monitor notices that looks every millisecond.
+//! There is one loop per core less a quarter of the cores, and one thread drives each. Before a
+//! thread serves a connection it *parks* the loop where other threads can take it, and afterwards
+//! it takes the loop back. As long as the store answers from memory, this costs two uncontended
+//! locks. Commands that read records do not block a thread on the device: the connection ends its
+//! turn and gets another one when the store wakes it. All other commands may block. The thread
+//! announces this (`waits.rs`), and a spare thread takes over the loop and drives it. The blocked
+//! thread later returns its connection to the loop's inbox and becomes a spare. A walk cannot
+//! announce that it will block; a monitor that runs every millisecond detects this case.
 //!
-//! It is the way in which Go's scheduler treats system calls.
+//! Go's scheduler treats system calls in the same way.
 
 use super::budget::Budget;
 use super::connection::{self, Connection, Turn, panic_text};
@@ -23,50 +23,50 @@ use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};
 use std::time::{Duration, Instant};
 
-/// The most threads that may be held up at once; beyond, loops wait for theirs.
+/// Largest number of threads. When all of them are blocked, loops wait for a thread.
 const MAX_THREADS: usize = 256;
 
-/// How often the monitor looks while something is done, and while nothing is.
+/// Intervals of the monitor: while there is activity, and while there is none.
 const BUSY_TICK: Duration = Duration::from_millis(1);
 const IDLE_TICK: Duration = Duration::from_millis(20);
 
-/// A spare thread that has had nothing to do for so long ends.
+/// Time after which an idle spare thread ends.
 const SPARE_LIFE: Duration = Duration::from_secs(10);
 
-/// A loop whose thread may wait for the device is taken over when it is held up for this number of
-/// ticks.
+/// Monitor ticks after which a loop is taken over if its thread has announced that it may wait for
+/// the device.
 const WATCHED_TICKS: u32 = 2;
 
-/// Any other loop is, after this number. It is not less: where there are more threads than
-/// processors, a thread that waits for a processor only looks like one that waits for the device,
-/// and one more thread would make that worse.
+/// Monitor ticks after which any other loop is taken over. The number is high because a thread that
+/// waits for a processor looks like one that waits for the device, and with more threads than
+/// processors one more thread would make the wait longer.
 const HELD_UP_TICKS: u32 = 50;
 
-/// What is handed to a loop from outside.
+/// A message to a loop from another thread.
 pub(crate) enum Message {
-    /// A connection that was accepted.
+    /// A newly accepted connection.
     New(Box<Connection>),
-    /// One of its own, whose turn has ended elsewhere.
+    /// A connection of the loop, whose turn has ended on another thread.
     Back(usize, Box<Connection>, Turn),
-    /// What the connection of a slot has waited for is there.
+    /// The event that the connection in this slot waits for has occurred.
     Woken(usize),
 }
 
-/// Where a loop is while no thread drives it, and how to reach it.
+/// The place of a loop while it is parked, and its inbox.
 pub(crate) struct Seat {
     parked: Mutex<Option<Box<Driver>>>,
     inbox: Mutex<Vec<Message>>,
     has_mail: AtomicBool,
     waker: mio::Waker,
-    /// Odd while the loop is parked; every parking has another number.
+    /// Odd while the loop is parked. Every change increments it.
     epoch: AtomicU64,
     /// Whether the thread that serves one of its connections may wait for the device.
     pub(super) is_watched: AtomicBool,
-    /// Whether it waits for a spare thread already.
+    /// Whether the loop is already offered to spare threads.
     is_offered: AtomicBool,
-    /// Whether connections were killed, or may have the memory that they wait for.
+    /// Whether connections were killed, or memory that they wait for may be available.
     looks: AtomicBool,
-    /// Whether the loop has panicked and drives nothing any more.
+    /// Whether the loop has panicked and is no longer driven.
     pub(super) is_over: AtomicBool,
 }
 
@@ -87,7 +87,7 @@ impl Seat {
 
     pub(crate) fn send(&self, message: Message) {
         self.inbox.lock().push(message);
-        // Who has found the inbox with mail has woken the loop, or is about to.
+        // The sender that found the mark set before has woken the loop or is about to.
         if !self.has_mail.swap(true, Ordering::AcqRel) {
             self.wake();
         }
@@ -99,14 +99,13 @@ impl Seat {
         }
     }
 
-    /// Has the loop look for connections that were killed, and let those go on that wait for
-    /// memory.
+    /// Makes the loop check for killed connections and resume those that wait for memory.
     pub(crate) fn look(&self) {
         self.looks.store(true, Ordering::Release);
         self.wake();
     }
 
-    /// Whether it was asked to look, once.
+    /// Returns whether such a check was requested, and clears the request.
     pub(super) fn takes_look(&self) -> bool {
         self.looks.swap(false, Ordering::AcqRel)
     }
@@ -132,7 +131,7 @@ impl Seat {
     }
 }
 
-/// The loop that a thread drives: others take it when the thread must wait.
+/// The loop that a thread drives. Other threads take it over when the thread blocks.
 pub(super) struct Driven {
     pub(super) pool: Arc<Pool>,
     pub(super) seat: usize,
@@ -150,7 +149,7 @@ impl OnWait for Driven {
     }
 }
 
-/// Gives the connection of a slot another turn.
+/// A waker that gives the connection in a slot another turn.
 struct Wakening {
     pool: Weak<Pool>,
     seat: usize,
@@ -171,11 +170,11 @@ impl Wake for Wakening {
 
 #[derive(Default)]
 struct Spares {
-    /// Loops that want a thread.
+    /// Loops that need a thread.
     offers: Vec<usize>,
-    /// Threads that wait for one.
+    /// Threads that wait for a loop.
     idle: usize,
-    /// All threads that live.
+    /// All live threads.
     alive: usize,
 }
 
@@ -186,10 +185,10 @@ pub(crate) struct Pool {
     offered: Condvar,
     ended: Condvar,
     pub(crate) is_stopping: AtomicBool,
-    /// Loops that have no connection any more, while stopping.
+    /// Loops without connections, during shutdown.
     pub(crate) done: AtomicUsize,
     stop_at: Mutex<Option<Instant>>,
-    /// The memory of connections, which threads count to.
+    /// The memory budget of connections, which includes the threads.
     budget: Arc<Budget>,
 }
 
@@ -219,7 +218,7 @@ impl Pool {
             .expect("the system has a thread for the server");
     }
 
-    /// Gives the connection of a slot another turn when what it waits for is there.
+    /// Returns a waker that gives the connection in a slot another turn.
     pub(super) fn waker(self: &Arc<Pool>, seat: usize, slot: usize) -> Waker {
         Waker::from(Arc::new(Wakening {
             pool: Arc::downgrade(self),
@@ -228,7 +227,7 @@ impl Pool {
         }))
     }
 
-    /// Lets a spare thread take a loop that is parked.
+    /// Offers a parked loop to spare threads.
     pub(crate) fn offer(self: &Arc<Pool>, seat: usize) {
         if self.seats[seat].is_offered.swap(true, Ordering::AcqRel) {
             return;
@@ -251,7 +250,7 @@ impl Pool {
         }
     }
 
-    /// Drives loops until no loop wants a thread.
+    /// Drives loops until none needs a thread.
     fn run(self: &Arc<Pool>) {
         while let Some(seat) = self.next_offer() {
             self.seats[seat].is_offered.store(false, Ordering::Release);
@@ -265,8 +264,8 @@ impl Pool {
         self.ended.notify_all();
     }
 
-    /// Drives a loop. Connections catch the panics of their commands, so that a panic here is one
-    /// of the loop's own: its connections are lost, and new ones go to the other loops.
+    /// Drives a loop. Connections catch the panics of their commands, so a panic here is a fault of
+    /// the loop itself: its connections are lost, and new ones go to the other loops.
     fn drive(self: &Arc<Pool>, driver: Box<Driver>, seat: usize) {
         let driven = catch_unwind(AssertUnwindSafe(|| driver.drive(self, seat)));
         let Err(panic) = driven else { return };
@@ -279,7 +278,7 @@ impl Pool {
     }
 
     fn next_offer(&self) -> Option<usize> {
-        // As many threads as there ever were requests that waited may be idle for a while.
+        // Many threads may be idle here: as many as requests ever waited at once.
         input::forget_spare();
         connection::forget_spare();
         let mut spares = self.spares.lock();
@@ -326,8 +325,8 @@ impl Pool {
         }
     }
 
-    /// No more requests are read than have arrived; connections end when their replies are sent, or
-    /// at `deadline`.
+    /// Begins the shutdown: no further requests are read, and connections are closed when their
+    /// replies are sent, or at `deadline`.
     pub(crate) fn stop(&self, deadline: Instant) {
         *self.stop_at.lock() = Some(deadline);
         self.is_stopping.store(true, Ordering::Release);
@@ -340,7 +339,7 @@ impl Pool {
         self.stop_at.lock().is_some_and(|at| Instant::now() >= at)
     }
 
-    /// A loop has ended; when it is the last one, spare threads end too.
+    /// Counts a loop as ended. After the last one, spare threads end too.
     pub(crate) fn loop_ended(&self) {
         self.done.fetch_add(1, Ordering::AcqRel);
         let _spares = self.spares.lock();

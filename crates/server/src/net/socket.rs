@@ -1,4 +1,4 @@
-//! Sockets of both kinds, of the network and of the file system, as one.
+//! TCP and Unix domain sockets behind one type.
 
 use super::address::Address;
 use mio::event::Source;
@@ -11,7 +11,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A socket that never blocks.
+/// A non-blocking socket.
 #[derive(Debug)]
 pub(crate) enum Socket {
     Network(TcpStream),
@@ -19,7 +19,7 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
-    /// The same as a socket of the network, if it is one.
+    /// Returns the socket for setting options if it is a TCP socket.
     pub(super) fn network(&self) -> Option<SockRef<'_>> {
         match self {
             Socket::Network(socket) => Some(SockRef::from(socket)),
@@ -27,7 +27,7 @@ impl Socket {
         }
     }
 
-    /// Returns the number that the system knows it by.
+    /// Returns its file descriptor.
     pub(super) fn number(&self) -> i64 {
         i64::from(match self {
             Socket::Network(socket) => socket.as_raw_fd(),
@@ -86,7 +86,7 @@ impl Source for Socket {
     }
 }
 
-/// Where connections arrive.
+/// A listening socket.
 #[derive(Debug)]
 pub(crate) enum Listening {
     Network(TcpListener),
@@ -94,7 +94,7 @@ pub(crate) enum Listening {
 }
 
 impl Listening {
-    /// Returns the next connection, with the addresses of the client and of this end.
+    /// Accepts the next connection. Returns it with the addresses of the client and of the server.
     pub(super) fn accept(&self) -> io::Result<(Socket, (Address, Address))> {
         match self {
             Listening::Network(listener) => {

@@ -1,4 +1,4 @@
-//! Connections whose replies wait for the disk: one sync for all that wait together.
+//! Group commit for connections: one sync of the store for all replies that wait for the disk.
 
 use super::connection::{Connection, Turn};
 use super::pool::{Message, Pool};
@@ -11,10 +11,10 @@ struct Waiting {
     is_stopping: bool,
 }
 
-/// Makes durable what was committed before it is called.
+/// Makes all earlier commits durable.
 type Sync = Box<dyn Fn() -> alluvium::Result<()> + Send + std::marker::Sync>;
 
-/// Syncs the store whenever a connection waits for it, so that no loop does.
+/// Syncs the store when connections wait for it, so that no loop has to block.
 pub(crate) struct Syncer {
     sync: Sync,
     waiting: Mutex<Waiting>,
@@ -30,7 +30,7 @@ impl Syncer {
         }
     }
 
-    /// The connection goes back to its loop once everything that it has committed is on the disk.
+    /// Queues a connection. It returns to its loop once everything it has committed is durable.
     pub(crate) fn wait_for_disk(&self, seat: usize, slot: usize, connection: Box<Connection>) {
         self.waiting.lock().connections.push((seat, slot, connection));
         self.changed.notify_one();
@@ -40,7 +40,7 @@ impl Syncer {
         (self.sync)()
     }
 
-    /// Syncs until it is stopped and no connection waits.
+    /// Runs until it is stopped and no connection waits.
     pub(crate) fn run(&self, pool: &Weak<Pool>) {
         loop {
             let together = {
@@ -68,7 +68,7 @@ impl Syncer {
     }
 }
 
-/// A syncer's thread.
+/// Starts the thread of a syncer.
 pub(crate) fn start(syncer: &Arc<Syncer>, pool: &Arc<Pool>) -> std::io::Result<std::thread::JoinHandle<()>> {
     let (syncer, pool) = (Arc::clone(syncer), Arc::downgrade(pool));
     std::thread::Builder::new()

@@ -1,10 +1,10 @@
-//! The bytes of one connection, in clear or by TLS.
+//! The byte stream of one connection, in clear or encrypted with TLS.
 
 use super::socket::Socket;
 use rustls::ServerConnection;
 use std::io::{self, ErrorKind, Read, Write};
 
-/// A socket that never blocks, and what lies upon it.
+/// A non-blocking byte stream.
 pub(crate) enum Transport {
     /// In clear.
     Plain(Socket),
@@ -12,7 +12,7 @@ pub(crate) enum Transport {
     Tls(Box<Tls>),
 }
 
-/// A socket with TLS upon it.
+/// A socket with a TLS session.
 pub(crate) struct Tls {
     socket: Socket,
     session: ServerConnection,
@@ -23,7 +23,7 @@ impl Tls {
         Tls { socket, session }
     }
 
-    /// Sends what is encrypted already.
+    /// Sends the bytes that are already encrypted.
     fn flush(&mut self) -> io::Result<()> {
         while self.session.wants_write() {
             match self.session.write_tls(&mut self.socket) {
@@ -51,7 +51,7 @@ impl Tls {
                 done.map(|_| ())
                     .map_err(|error| io::Error::new(ErrorKind::InvalidData, error))
             });
-            // Handshakes and alerts are answered even when nothing else can be read.
+            // Handshake messages and alerts are answered even if no data can be read.
             self.flush()?;
             processed?;
         }
@@ -68,7 +68,7 @@ impl Tls {
 }
 
 impl Transport {
-    /// Returns the socket itself, to be registered.
+    /// Returns the underlying socket for registration with the poller.
     pub(crate) fn socket(&mut self) -> &mut Socket {
         match self {
             Transport::Plain(socket) => socket,
@@ -76,7 +76,7 @@ impl Transport {
         }
     }
 
-    /// Whether a handshake is still to come to its end.
+    /// Returns whether a TLS handshake is in progress.
     pub(crate) fn is_shaking_hands(&self) -> bool {
         match self {
             Transport::Plain(_) => false,
@@ -84,7 +84,7 @@ impl Transport {
         }
     }
 
-    /// Some bytes; zero at the end.
+    /// Reads available bytes. Returns 0 at the end of the stream.
     pub(crate) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
             Transport::Plain(socket) => socket.read(into),
@@ -92,12 +92,12 @@ impl Transport {
         }
     }
 
-    /// Returns whether a read of fewer bytes than asked for means that there are no more now.
+    /// Returns whether a short read means that no more bytes are available now.
     pub(crate) fn is_drained_by_short_reads(&self) -> bool {
         matches!(self, Transport::Plain(_))
     }
 
-    /// Returns how many bytes were taken.
+    /// Returns the number of bytes accepted.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Transport::Plain(socket) => socket.write(bytes),
@@ -105,7 +105,7 @@ impl Transport {
         }
     }
 
-    /// Returns whether bytes that were taken are still on their way; tries to send them.
+    /// Tries to send encrypted bytes that are pending. Returns whether some remain.
     pub(crate) fn has_unsent(&mut self) -> io::Result<bool> {
         match self {
             Transport::Plain(_) => Ok(false),
@@ -116,7 +116,7 @@ impl Transport {
         }
     }
 
-    /// Says good-bye.
+    /// Sends the TLS close notification.
     pub(crate) fn close(&mut self) {
         if let Transport::Tls(tls) = self {
             tls.session.send_close_notify();

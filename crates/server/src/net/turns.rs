@@ -1,6 +1,6 @@
-//! Turns of long writes, and of reads of long values that cannot be begun again: what they copy or
-//! read is in memory beside what connections hold, so that few of them are on their way at once.
-//! They begin in the order in which they came, each woken by itself.
+//! Admission control for long writes and for reads of long values that cannot be repeated. Their
+//! data is in memory in addition to that of connections, so few may be in progress at once. They
+//! start in order of arrival, and each is woken individually.
 
 use super::budget::Budget;
 use parking_lot::{Condvar, Mutex};
@@ -8,25 +8,25 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Writes or reads that are on their way, and those that wait.
+/// The writes or reads in progress, and those that wait.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    /// Bytes of those on their way.
+    /// Bytes of those in progress.
     bytes: usize,
-    /// Those that wait, the one that came first at the front.
+    /// Waiting operations in order of arrival.
     waiting: VecDeque<Arc<Condvar>>,
-    /// When the last one came to its end.
+    /// Time at which the last one ended.
     ended: Option<Instant>,
 }
 
 impl Turns {
-    /// Whether one may begin beside those on their way: together they take half of the budget
-    /// at most, or it is the only one.
+    /// Returns whether an operation may start: all in progress together use at most half of the
+    /// budget, or it is the only one.
     fn fits(&self, bytes: usize, limit: usize) -> bool {
         self.bytes == 0 || self.bytes.saturating_add(bytes) <= limit / 2
     }
 
-    /// Wakes the one that is next.
+    /// Wakes the first waiting operation.
     fn wake_next(&self) {
         if let Some(next) = self.waiting.front() {
             next.notify_one();
@@ -39,30 +39,29 @@ impl Turns {
 }
 
 impl Budget {
-    /// Begins to write bytes of a request that is held, behind those that have waited for longer.
-    /// Returns whether it may begin. It waits as long as others come to their end, and no longer
-    /// than `most` once none does.
+    /// Waits until a write of this many bytes may start, after those that arrived earlier. Returns
+    /// false if no other write has ended for `most`.
     pub(crate) fn begin_to_write(&self, bytes: usize, most: Duration) -> bool {
         self.begin(&self.writing, bytes, most)
     }
 
-    /// The bytes are written.
+    /// Ends a write of this many bytes.
     pub(crate) fn end_to_write(&self, bytes: usize) {
         self.end(&self.writing, bytes);
     }
 
-    /// The same as [`Budget::begin_to_write`] for `bytes` bytes of values that are read. Who has a
-    /// turn waits for nothing but the device, whatever locks it holds.
+    /// Like [`Budget::begin_to_write`], for reads of `bytes` bytes of values. An operation that was
+    /// admitted waits only for the device, whatever locks it holds.
     pub(crate) fn begin_to_read(&self, bytes: usize, most: Duration) -> bool {
         self.begin(&self.reading, bytes, most)
     }
 
-    /// The values are done with.
+    /// Ends a read of this many bytes.
     pub(crate) fn end_to_read(&self, bytes: usize) {
         self.end(&self.reading, bytes);
     }
 
-    /// Returns how many bytes are written and read beside what connections hold.
+    /// Returns the bytes of writes and reads in progress.
     pub(super) fn on_their_way(&self) -> usize {
         self.writing.lock().bytes + self.reading.lock().bytes
     }
@@ -95,7 +94,7 @@ impl Budget {
                 if may_begin {
                     turns.bytes += bytes;
                 }
-                // It may fit as well, or is the first one now.
+                // The next operation may fit as well, or has become the first.
                 turns.wake_next();
                 return may_begin;
             }
@@ -129,7 +128,7 @@ mod tests {
         assert!(budget.begin_to_write(500 << 10, Duration::ZERO));
         let (begun, order) = mpsc::channel();
         std::thread::scope(|scope| {
-            // A short one behind a long one does not pass it.
+            // A short write does not overtake a long one.
             for (index, bytes) in [400, 100, 400, 100, 300].into_iter().enumerate() {
                 let (budget, begun) = (&budget, begun.clone());
                 scope.spawn(move || {

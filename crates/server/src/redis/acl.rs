@@ -1,4 +1,4 @@
-//! ACL: users, what they may do, what they were denied.
+//! ACL: users, their permissions, and the log of denials.
 
 use super::catalog::{Asked, CATALOG};
 use super::classes::{self, Classes};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 type Done = Result<(), Failure>;
 
-/// The longest password that GENPASS makes, in bits.
+/// Largest password that GENPASS generates, in bits.
 const MOST_BITS: i64 = 4096;
 
 const HELP: [&str; 24] = [
@@ -44,7 +44,7 @@ const HELP: [&str; 24] = [
     "HELP",
 ];
 
-/// An error whose text is made for it.
+/// Returns an error with a formatted text.
 fn refused(text: impl std::fmt::Display) -> Failure {
     Failure::Refused(Cow::Owned(format!("ERR {text}")))
 }
@@ -102,7 +102,7 @@ pub(super) fn acl(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) 
     Ok(())
 }
 
-/// The subcommands that change users.
+/// Executes the subcommands that change users.
 fn change(session: &mut Session, verb: &[u8], args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     let shared = Arc::clone(&session.shared);
     let access = &shared.access;
@@ -141,7 +141,7 @@ fn change(session: &mut Session, verb: &[u8], args: Args<'_>, reply: &mut Reply<
     Ok(())
 }
 
-/// What GETUSER tells of a user.
+/// Replies with the properties of a user for GETUSER.
 fn show(user: &User, reply: &mut Reply<'_>) {
     let shown = user.shown();
     reply.map(6);
@@ -161,7 +161,7 @@ fn show(user: &User, reply: &mut Reply<'_>) {
     }
 }
 
-/// Three names and values of a map.
+/// Replies with the three fields of a selector.
 fn show_selector(selector: &Selector, reply: &mut Reply<'_>) {
     let parts = [
         ("commands", selector.commands()),
@@ -186,7 +186,7 @@ fn cat(name: &[u8], reply: &mut Reply<'_>) -> Done {
     Ok(())
 }
 
-/// A password of a number of bits, in hexadecimal digits.
+/// Generates a password of this many bits, in hexadecimal.
 fn password(bits: usize) -> Result<String, Failure> {
     let digits = bits.div_ceil(4);
     let mut bytes = vec![0; digits.div_ceil(2)];

@@ -1,4 +1,4 @@
-//! The server itself: settings, durability, what was slow.
+//! Administration of the server: settings, durability, slow commands.
 
 use super::args::{double, integer};
 use super::connection::unknown_subcommand;
@@ -111,7 +111,7 @@ static SETTINGS: &[Setting] = &[
     setting("timeout", limits::idle_timeout, limits::set_idle_timeout),
 ];
 
-/// Returns the bytes as Redis' settings have them: a number and a unit.
+/// Parses a size in bytes as in the settings of Redis: a number with an optional unit.
 pub(super) fn memory(text: &[u8]) -> Result<i64, Failure> {
     let lower = text.to_ascii_lowercase();
     let digits = lower.iter().take_while(|byte| byte.is_ascii_digit()).count();
@@ -198,7 +198,7 @@ pub(super) fn config(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_
     Ok(())
 }
 
-/// Changes all settings or none: where one is refused, those before it get their old values again.
+/// Changes all settings or none: if one is refused, the earlier ones are restored.
 fn change_all(shared: &Shared, args: Args<'_>) -> Done {
     let mut before: Vec<(&Setting, String)> = Vec::new();
     for index in (0..args.len()).step_by(2) {
@@ -248,7 +248,7 @@ pub(super) fn time(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>
 }
 
 pub(super) fn debug(_session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    // Redis crashes; here the connection ends, as it does after any other panic in a command.
+    // Redis crashes. Here only the connection is closed, as after any panic in a command.
     assert!(args.len() != 2 || !args.is(1, "PANIC"), "DEBUG PANIC");
     if args.len() != 3 || !args.is(1, "SLEEP") {
         return Err(unknown_subcommand("debug", args));
@@ -273,7 +273,7 @@ pub(super) fn slowlog(session: &mut Session, args: Args<'_>, reply: &mut Reply<'
             let most = args.get(2).map_or(Some(10), number::integer);
             let most = most.filter(|&most| most >= -1);
             let most = most.ok_or(Failure::say("ERR count should be greater than or equal to -1"))?;
-            // Minus one means all.
+            // Minus one requests all entries.
             let entries = slow.newest(usize::try_from(most).unwrap_or(usize::MAX));
             reply.array(entries.len());
             for entry in entries {

@@ -1,23 +1,23 @@
-//! What commands ask of their arguments.
+//! Parsing and validation of command arguments.
 
 use crate::error::Failure;
 use crate::resp::{Args, Reply, number};
 use std::borrow::Cow;
 
-/// The longest key or element that the store takes; what stands before it in a key needs the rest.
+/// Longest key or element in bytes. The rest of the store's limit is needed for the key's prefix.
 pub(super) const MAX_NAME: usize = alluvium::MAX_KEY - 64;
 
-/// Returns an integer.
+/// Parses an integer.
 pub(super) fn integer(text: &[u8]) -> Result<i64, Failure> {
     number::integer(text).ok_or(Failure::NOT_INTEGER)
 }
 
-/// Returns a floating-point number.
+/// Parses a floating-point number.
 pub(super) fn double(text: &[u8]) -> Result<f64, Failure> {
     number::double(text).ok_or(Failure::NOT_FLOAT)
 }
 
-/// Returns a key, field or member that the store can take.
+/// Checks the length of a key, field or member.
 pub(super) fn name(text: &[u8]) -> Result<&[u8], Failure> {
     if text.len() > MAX_NAME {
         let why = format!(
@@ -29,14 +29,14 @@ pub(super) fn name(text: &[u8]) -> Result<&[u8], Failure> {
     Ok(text)
 }
 
-/// Returns the error of a wrong number of arguments.
+/// Returns the error for a wrong number of arguments.
 pub(super) fn wrong_number(command: &str) -> Failure {
     Failure::Refused(Cow::Owned(format!(
         "ERR wrong number of arguments for '{command}' command"
     )))
 }
 
-/// Returns the error of a reply that is longer than a client's output may be.
+/// Returns the error for a reply that exceeds the limit of a client's output.
 pub(super) fn too_long(most: usize) -> Failure {
     Failure::Refused(Cow::Owned(format!(
         "ERR the reply exceeds {most} bytes, the limit of a client's output: ask for less at a time, as SCAN, HSCAN, SSCAN, ZSCAN and \
@@ -44,8 +44,8 @@ pub(super) fn too_long(most: usize) -> Failure {
     )))
 }
 
-/// Fails once a reply is longer than a connection may have waiting. Commands whose replies a
-/// client's number makes long ask after each element.
+/// Fails if the reply exceeds the limit of a client's output. Commands whose reply size depends on
+/// a number from the client call this after each element.
 pub(super) fn check_room(reply: &Reply<'_>) -> Result<(), Failure> {
     match reply.most() {
         most if reply.position() > most => Err(too_long(most)),
@@ -53,8 +53,8 @@ pub(super) fn check_room(reply: &Reply<'_>) -> Result<(), Failure> {
     }
 }
 
-/// Elements of an order from one index to another, both included, negative ones from the end; as a
-/// range of indexes from the beginning.
+/// Converts an inclusive range of indexes, in which negative ones count from the end, to a
+/// half-open range from the beginning.
 pub(super) fn span(start: i64, end: i64, count: u64) -> std::ops::Range<u64> {
     let count = i64::try_from(count).unwrap_or(i64::MAX);
     let from_end = |index: i64| {
@@ -72,42 +72,42 @@ pub(super) fn span(start: i64, end: i64, count: u64) -> std::ops::Range<u64> {
     start as u64..end as u64
 }
 
-/// Words that follow a command's positional arguments, taken from the front.
+/// The optional words after a command's positional arguments.
 pub(super) struct Options<'a> {
     args: Args<'a>,
     at: usize,
 }
 
 impl<'a> Options<'a> {
-    /// Those from an index on.
+    /// Starts at an index of the arguments.
     pub(super) fn new(args: Args<'a>, at: usize) -> Options<'a> {
         Options { args, at }
     }
 
-    /// Returns the next word, as it was sent.
+    /// Returns the next word unchanged.
     pub(super) fn next(&mut self) -> Option<&'a [u8]> {
         let word = self.args.get(self.at)?;
         self.at += 1;
         Some(word)
     }
 
-    /// Returns how many are left.
+    /// Returns the number of remaining words.
     pub(super) fn left(&self) -> usize {
         self.args.len() - self.at.min(self.args.len())
     }
 
-    /// Returns what must follow the last word.
+    /// Returns the value that must follow the last word.
     pub(super) fn value(&mut self) -> Result<&'a [u8], Failure> {
         self.next().ok_or(Failure::SYNTAX)
     }
 }
 
-/// Returns whether a word is another, in capitals or not.
+/// Compares two words, ignoring case.
 pub(super) fn is(word: &[u8], other: &str) -> bool {
     word.eq_ignore_ascii_case(other.as_bytes())
 }
 
-/// The error of a command that does not exist, as Redis words it.
+/// Returns the error for an unknown command, as Redis words it.
 pub(super) fn unknown(args: Args<'_>) -> String {
     const MOST: usize = 128;
     let shown =

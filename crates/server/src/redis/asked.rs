@@ -1,28 +1,27 @@
-//! What the writing commands of a transaction have asked for: COMMIT asks again whether their users
-//! may.
+//! The permissions that the writing commands of a transaction needed. COMMIT checks them again.
 //!
-//! Rules of users change while a transaction is open, for up to ten minutes. A command that only
-//! reads was answered while it was allowed. What a command wrote takes effect at COMMIT, by the
-//! rules of that time.
+//! Users' rules may change while a transaction is open, for up to ten minutes. Commands that only
+//! read were answered while they were allowed. Writes take effect at COMMIT and must be allowed by
+//! the rules of that time.
 
 use super::catalog::{Asked, Id, Need};
 use crate::access::{Denied, User};
 use std::sync::Arc;
 
-/// The first argument of a command, which rules may name.
+/// The first argument of a command, which rules may refer to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FirstArgument {
     None,
-    /// It is the first key.
+    /// The first argument is the first key.
     Key,
-    /// It stands before the keys.
+    /// The first argument is not a key. Its length in bytes.
     Apart(usize),
 }
 
-/// A command without what it wrote.
+/// A command without the data that it wrote.
 #[derive(Debug)]
 struct AskedBefore {
-    /// The place of its user.
+    /// The index of its user.
     user: usize,
     id: Id,
     of_all: Option<Need>,
@@ -30,18 +29,18 @@ struct AskedBefore {
     keys: usize,
 }
 
-/// Commands that were allowed, in their order.
+/// Commands that were allowed, in order.
 #[derive(Debug, Default)]
 pub(super) struct AskedCommands {
     users: Vec<Arc<User>>,
     commands: Vec<AskedBefore>,
-    /// The lengths of all keys, and what becomes of each.
+    /// The length of each key, and the access to it.
     keys: Vec<(usize, Need)>,
     bytes: Vec<u8>,
 }
 
 impl AskedCommands {
-    /// Notes a command of a user.
+    /// Records a command of a user.
     pub(super) fn note(&mut self, user: &Arc<User>, asked: &Asked<'_>) {
         if !self.users.last().is_some_and(|last| Arc::ptr_eq(last, user)) {
             self.users.push(Arc::clone(user));
@@ -68,14 +67,14 @@ impl AskedCommands {
         });
     }
 
-    /// Bytes of memory that it takes.
+    /// Returns its memory in bytes.
     pub(super) fn held(&self) -> usize {
         self.bytes.capacity()
             + self.keys.capacity() * size_of::<(usize, Need)>()
             + self.commands.capacity() * size_of::<AskedBefore>()
     }
 
-    /// Returns the first command that is not allowed any more, with its user.
+    /// Returns the first command that is no longer allowed, with its user.
     pub(super) fn first_denied(&self) -> Option<(&'static str, Denied, &Arc<User>)> {
         let (mut keys, mut bytes) = (&self.keys[..], &self.bytes[..]);
         let mut part = |len: usize| {

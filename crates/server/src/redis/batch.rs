@@ -1,4 +1,5 @@
-//! Commands that are executed together: one read before, one commit after, locks all the while.
+//! Execution of a batch of commands: one read before them, one commit after them, with all locks
+//! held throughout.
 
 use super::elements;
 use super::session::{ReplyMode, Session};
@@ -17,19 +18,19 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// A batch that has written more than this is committed in parts, each of whole commands; or more
-/// than a share of the memory of clients, if that is less.
+/// A batch that has written more bytes than this is committed in parts, each consisting of whole
+/// commands. The limit is lower if the clients' memory divided by `SHARE` is less.
 const MOST_BYTES: usize = 16 << 20;
 const SHARE: usize = 8;
 
-/// Commands and their arguments, in order.
+/// Commands with their arguments, in order.
 pub(super) struct Batch<'a> {
-    /// One stands in the value itself: it is moved.
+    /// One command is stored inline, because the value is moved.
     commands: SmallVec<[(&'static Command, Args<'a>); 1]>,
 }
 
 impl<'a> Batch<'a> {
-    /// One with a command, which no more than `most` come to.
+    /// Creates a batch with one command and capacity for `most`.
     #[inline]
     pub(super) fn new(command: &'static Command, args: Args<'a>, most: usize) -> Batch<'a> {
         let mut commands = SmallVec::with_capacity(most);
@@ -37,7 +38,7 @@ impl<'a> Batch<'a> {
         Batch { commands }
     }
 
-    /// How many commands it has.
+    /// Returns the number of commands.
     pub(super) fn len(&self) -> usize {
         self.commands.len()
     }
@@ -46,8 +47,8 @@ impl<'a> Batch<'a> {
         self.commands.push((command, args));
     }
 
-    /// Which of the commands write to keys whatever they have: what a SET finds is nothing to it
-    /// when none of its keys can have a collection (S8).
+    /// Returns for each command whether it is blind, that is, writes its keys without reading them.
+    /// A SET is blind if none of its keys may have a collection (S8).
     fn blind(&self, store: &Store, database: u8) -> BlindOnes {
         let may_hold = |key: &[u8]| store.marks.may_hold(database, key);
         let is_blind = |(command, args): &(&Command, Args<'_>)| {
@@ -56,8 +57,8 @@ impl<'a> Batch<'a> {
         self.commands.iter().map(is_blind).collect()
     }
 
-    /// The locks that these commands need in a database, and how many of them are blind;
-    /// `is_blind` says it of the command at an index.
+    /// Returns the locks that the commands need in a database, and the number of blind commands.
+    /// `is_blind` is called with the index of each command.
     #[inline]
     fn wanted(&self, database: u8, is_blind: impl Fn(usize, &Command, Args<'_>) -> bool) -> (Wanted, usize) {
         let mut wanted = Wanted::with_capacity(self.len());
@@ -72,7 +73,7 @@ impl<'a> Batch<'a> {
                 if is_blind {
                     mode = Mode::Blind;
                 }
-                // Neighbours often have one key.
+                // Consecutive commands often have the same key.
                 command.each_key(*args, |key| {
                     if last.replace((key, mode)) != Some((key, mode)) {
                         wanted.key(database, key, mode);
@@ -83,7 +84,7 @@ impl<'a> Batch<'a> {
         (wanted, blind)
     }
 
-    /// Waits for locks. `blind` of the commands write to keys whatever they have.
+    /// Acquires the locks. `blind` is the number of blind commands.
     #[inline]
     fn take<'s>(&self, store: &'s Store, number: u8, (wanted, blind): (Wanted, usize)) -> Locked<'s> {
         Locked {
@@ -94,10 +95,10 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Waits for the locks that these commands need in a database.
+    /// Acquires the locks that the commands need in a database.
     #[inline]
     fn lock<'s>(&self, store: &'s Store, database: u8) -> Locked<'s> {
-        // As long as no key has a collection, a command is as blind as it says.
+        // While no key has a collection, the command alone determines whether it is blind.
         if !store.marks.has_any(database) {
             let (wanted, blind) = self.wanted(database, |_, command, args| command.is_blind(args));
             let locked = self.take(store, database, (wanted, blind));
@@ -108,26 +109,26 @@ impl<'a> Batch<'a> {
         self.lock_beside_collections(store, database)
     }
 
-    /// The same for a database of clients.
+    /// Acquires the locks in a database as clients know it.
     #[inline]
     fn lock_in<'s>(&self, store: &'s Store, database: u8) -> Locked<'s> {
         loop {
             let number = store.databases.number_of(database);
             let locked = self.lock(store, number);
-            // Until the locks were held it may have been swapped (S24).
+            // The database may have been swapped before the locks were acquired (S24).
             if store.databases.number_of(database) == number {
                 return locked;
             }
         }
     }
 
-    /// The same where keys may have collections.
+    /// Like `lock`, for a database in which keys may have collections.
     fn lock_beside_collections<'s>(&self, store: &'s Store, database: u8) -> Locked<'s> {
         let mut blind = self.blind(store, database);
         loop {
             let locked = self.take(store, database, self.wanted(database, |index, _, _| blind[index]));
-            // Until the locks were held a key may have got a collection. What has lost it meanwhile
-            // is locked more strongly than need be.
+            // A key may have gained a collection before the locks were acquired. A key that has
+            // lost its collection is merely locked more strongly than necessary.
             let now = self.blind(store, database);
             if blind.iter().zip(&now).all(|(&was, &is)| is || !was) {
                 return locked;
@@ -137,7 +138,8 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// About how many bytes they write, at most: they follow each other in one buffer.
+    /// Returns an upper bound of the bytes they write. Their arguments are consecutive in one
+    /// buffer.
     #[inline]
     fn written_bytes(&self) -> usize {
         let (Some((_, first)), Some((_, last))) = (self.commands.first(), self.commands.last()) else {
@@ -149,13 +151,13 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// The records that they will ask for.
+    /// Returns the keys of the records that the commands will read.
     fn records(&self, database: u8, most: usize) -> Vec<InnerKey> {
         let (mut records, mut last) = (Vec::with_capacity(self.len()), None);
         for (command, args) in &self.commands {
-            // Who asks for more than may be read at once reads it piece by piece.
+            // A command with more keys than `most` reads them in parts itself.
             if command.reads_records() && (args.len() <= 2 || command.keys(*args).count() <= most) {
-                // Commands on one key follow each other: what they ask for is read once.
+                // Consecutive commands on the same key share one read.
                 command.each_key(*args, |key| {
                     if last.replace(key) != Some(key) {
                         records.push(format::record_key(database, key));
@@ -167,63 +169,63 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// For each command of a batch, whether it writes to its keys whatever they have.
+/// For each command of a batch, whether it is blind.
 type BlindOnes = SmallVec<[bool; 16]>;
 
-/// What a batch waits for: records, and the memory that they take.
+/// A pending read of a batch, with its memory charge.
 pub(super) struct Awaited {
     pub(super) reading: MultiGet,
     pub(super) memory: Reading,
-    /// The number that the database of the records is stored under.
+    /// The stored number of the records' database.
     pub(super) number: u8,
 }
 
-/// The records that a batch has waited for.
+/// The completed read of a batch.
 pub(super) struct ReadResult {
     pub(super) values: alluvium::Result<Vec<Option<Value>>>,
-    /// The number that their database was stored under.
+    /// The stored number of the database at the time of the read.
     pub(super) number: u8,
 }
 
 /// The locks of a batch.
 struct Locked<'s> {
     held: Held<'s>,
-    /// Whether there are any.
+    /// Whether any locks are needed.
     needs_locks: bool,
-    /// Whether all commands write to their keys whatever they have.
+    /// Whether all commands are blind.
     is_blind: bool,
-    /// The number that their database is stored under.
+    /// The stored number of the database.
     number: u8,
 }
 
-/// What became of a batch.
+/// The result of running a batch.
 pub(super) enum Ran {
-    /// How many of its commands were executed, and what is left of a long reply to the last one.
+    /// The number of executed commands, and the rest of a long reply to the last one.
     Commands(usize, Option<Box<dyn Tail>>),
-    /// None of them: it waits for this.
+    /// No command was executed; the batch waits for this read.
     Waits(Box<Awaited>),
 }
 
-/// How long a reply may be.
+/// The form in which a reply may be delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Length {
-    /// It is needed whole.
+    /// As a whole.
     Whole,
-    /// It may be written in parts.
+    /// In parts.
     Parts,
 }
 
-/// How much of a batch holds whatever comes.
+/// The part of a batch whose results are final.
 struct Done {
     commands: usize,
-    /// Where the replies to the rest begin.
+    /// Length of the output after the final replies.
     position: usize,
-    /// What is left of a long reply to the last command.
+    /// The rest of a long reply to the last command.
     tail: Option<Box<dyn Tail>>,
 }
 
 impl Session {
-    /// The command of the request `at`, and those of its neighbours that are executed with it.
+    /// Gathers the command of request `at` and the following ones that can be executed with it.
     pub(super) fn gather<'a>(
         &self,
         requests: &'a Requests,
@@ -254,11 +256,12 @@ impl Session {
         batch
     }
 
-    /// Executes a batch and writes its replies; or nothing of it, and what it waits for. It is
-    /// handed in the next time what came of that: records that no lock is needed for are taken from
-    /// there, others are in memory then.
+    /// Executes a batch and writes its replies, or returns a read to wait for without executing
+    /// anything. After the wait, the batch is run again with the result: records that need no locks
+    /// are taken from it, others are then in memory.
     ///
-    /// A command whose reply is long is the last one that is executed: how many were, is told.
+    /// A command with a long reply ends the execution early; the number of executed commands is
+    /// returned.
     pub(super) fn run(
         &mut self,
         batch: &Batch<'_>,
@@ -283,13 +286,13 @@ impl Session {
                 output.truncate(done.position);
                 let rest = batch.len() - done.commands;
                 if rest > 1 && failure.may_spare_others() {
-                    // Nothing of the rest holds. Which of the keys has the fault is not known.
+                    // The rest is undone. It is unknown which key has the fault.
                     lookups.forget_since();
                     self.paging.divide(done.commands, rest);
                     self.activity.cancel();
                     return Ran::Commands(done.commands, None);
                 }
-                // Nothing of the rest holds, so that every command of it gets the same reply.
+                // The rest is undone, so each of its commands gets the same error reply.
                 let text = failure.to_string();
                 let mut reply = Reply::new(output, self.settings.version);
                 for (command, args) in &batch.commands[done.commands..] {
@@ -309,8 +312,7 @@ impl Session {
         Ran::Commands(done.commands, done.tail)
     }
 
-    /// Counts the commands of a batch that were executed. Its time is shared out evenly: they were
-    /// executed together.
+    /// Counts the executed commands of a batch. The time of the batch is divided evenly among them.
     fn count(&self, executed: &[(&Command, Args<'_>)], took: Duration) {
         let Some(&(first, args)) = executed.first() else {
             return;
@@ -376,14 +378,14 @@ impl Session {
         for (index, (command, args)) in batch.commands.iter().enumerate() {
             if transaction.bytes() > most {
                 self.commit(&mut transaction, &held)?;
-                // What was read beforehand is not what is there now.
+                // The prefetched records are out of date.
                 transaction = begin(transaction.database);
                 (done.commands, done.position) = (index, output.len());
             }
             let start = output.len();
             if let Some(mut tail) = self.apply(command, *args, &mut transaction, output, self.length())? {
-                // What it shows is what is there once all this is committed. The rest of the batch
-                // waits until the client has it.
+                // The long reply must show the state after this commit. The rest of the batch waits
+                // until the client has received the reply.
                 self.commit(&mut transaction, &held)?;
                 tail.begin();
                 (done.commands, done.tail) = (index + 1, Some(tail));
@@ -400,7 +402,7 @@ impl Session {
         Ok(None)
     }
 
-    /// There is no memory for what a batch reads: it waits, or is refused.
+    /// Handles a lack of memory for the batch's read: the batch waits, or the read is refused.
     fn wait_or_refuse(&mut self, store: &Store) -> Result<Option<Box<Awaited>>, Failure> {
         if self.paging.refuses {
             let bytes = store.sizes.at_worst(1);
@@ -410,7 +412,8 @@ impl Session {
         Ok(None)
     }
 
-    /// Who wants no replies has none to take in parts.
+    /// Returns how replies may be delivered. A client that has disabled replies gets no partial
+    /// ones.
     fn length(&self) -> Length {
         if self.settings.reply_mode == ReplyMode::On {
             Length::Parts
@@ -419,7 +422,7 @@ impl Session {
         }
     }
 
-    /// Notes how long the strings are that a reply of a length has.
+    /// Records the size of strings, given the length of a reply.
     fn note_length(&self, command: &Command, args: Args<'_>, bytes: usize) {
         const SHORT: usize = 1 << 10;
         if bytes > SHORT && command.reads_records() && command.group == "string" {
@@ -428,8 +431,8 @@ impl Session {
         }
     }
 
-    /// Executes one command; an error of its own is its reply. What is left of the reply, if it is
-    /// a long one.
+    /// Executes one command. Its error becomes its reply. Returns the rest of the reply if it is
+    /// long.
     pub(super) fn apply(
         &mut self,
         command: &Command,
@@ -439,8 +442,8 @@ impl Session {
         length: Length,
     ) -> Result<Option<Box<dyn Tail>>, Failure> {
         let start = output.len();
-        // Commands that gather what they reply fail before it is longer than this. What was changed
-        // must be told, however long that is.
+        // Commands that build a reply from collected data fail when it exceeds this limit. Commands
+        // that have changed data must reply, whatever the length.
         let room = self.reply_room();
         let most = self.shared.config.max_output().min(start.saturating_add(room));
         let mut reply = Reply::new(output, self.settings.version).at_most(most);
@@ -466,7 +469,7 @@ impl Session {
             Ok(()) | Err(Failure::Refused(_)) if is_too_long => {
                 self.take_back(&mut reply, start);
                 if self.paging.has_taken_back() {
-                    // It is executed again.
+                    // The command will be executed again.
                     lookups.forget_since();
                 } else {
                     self.shared.tally.of(command.counted_as(args)).failed();
@@ -497,8 +500,8 @@ impl Session {
         }
     }
 
-    /// Notes when the keys of a command were used, unless it only looks at them, or the client has
-    /// said that its reads do not count.
+    /// Records the use of a command's keys, unless it only inspects them or the client has set
+    /// CLIENT NO-TOUCH.
     fn note_uses(&self, command: &Command, args: Args<'_>, transaction: &Transaction<'_>) {
         let counts = match self.settings.touches_keys {
             true => command.uses_keys(),
@@ -523,7 +526,7 @@ impl Session {
         Ok(())
     }
 
-    /// Notes a command that took long, or a batch by its first command.
+    /// Records a slow command, or a slow batch by its first command.
     #[inline]
     pub(super) fn note_slow(&self, command: &Command, args: Args<'_>, took: Duration) {
         if self.shared.latencies.may_note(took) {
@@ -535,7 +538,7 @@ impl Session {
             let at_s = || self.shared.store.now_ms() / 1000;
             self.shared.latencies.note(event, at_s, took);
         }
-        // A negative threshold means never.
+        // A negative threshold disables the log.
         let slow_us = self.shared.config.slow_us.load(Ordering::Relaxed);
         if u64::try_from(slow_us).is_ok_and(|slow_us| took >= Duration::from_micros(slow_us)) {
             self.note_in_slowlog(command, args, took);
@@ -558,7 +561,7 @@ impl Session {
     }
 }
 
-/// Begins a transaction of a client's commands.
+/// Begins a transaction for a client's commands.
 fn begin(store: &Store, database: u8, is_blind: bool, client: u64) -> Transaction<'_> {
     let mut transaction = match is_blind {
         true => Transaction::blind(store, database),
@@ -568,17 +571,17 @@ fn begin(store: &Store, database: u8, is_blind: bool, client: u64) -> Transactio
     transaction
 }
 
-/// What became of reading ahead.
+/// The result of prefetching records.
 enum Ahead {
-    /// Everything is known that was asked for.
+    /// All records are prefetched.
     Known,
-    /// It is waited for, with the memory that it takes.
+    /// The read is pending; it holds this memory.
     Waits(Box<Awaited>),
-    /// Clients have no memory left for it.
+    /// The memory of clients is exhausted.
     NoRoom,
 }
 
-/// Has a transaction know the records that its commands will ask for; or what it waits for.
+/// Prefetches records for the commands of a transaction, or returns the pending read.
 fn read_ahead(
     transaction: &mut Transaction<'_>,
     records: Vec<InnerKey>,
@@ -595,18 +598,19 @@ fn read_ahead(
         transaction.has_read(records, none);
         return Ok(Ahead::Known);
     };
-    // What was read of a database that was swapped since is of another (S24).
+    // Discard records of a database that was swapped after the read (S24).
     let read = read.filter(|read| read.number == transaction.database);
     match read.map(|read| read.values) {
-        // What it has read before it had the locks is in memory now, but may have changed.
+        // The read made these records resident, but they may have changed before the locks were
+        // acquired.
         Some(result) if needs_locks => {
             result?;
             transaction.prefetch(records)?;
         }
         Some(result) => transaction.has_read(records, result?),
         None => {
-            // What is in memory is known at once. Values take memory of clients once they have come
-            // from the device.
+            // Records in memory are returned at once. Memory is charged only if values come from
+            // the device.
             let mut reading = space.multi_get_async(&gathered.names);
             match Pin::new(&mut reading).poll(context) {
                 Poll::Ready(values) => transaction.has_read(records, values?),

@@ -1,4 +1,4 @@
-//! BITFIELD and BITFIELD_RO: integers of any width within strings.
+//! BITFIELD and BITFIELD_RO: integers of arbitrary width within strings.
 
 use super::args::{Options, integer, is, name};
 use super::strings::{fits, to_change};
@@ -14,14 +14,14 @@ const BAD_TYPE: Failure = Failure::say(
 const BAD_OFFSET: Failure = Failure::say("ERR bit offset is not an integer or out of range");
 const READ_ONLY: Failure = Failure::say("ERR BITFIELD_RO only supports the GET subcommand");
 
-/// What becomes of a result that the integer cannot hold.
+/// How to treat a result that overflows the integer.
 #[derive(Clone, Copy)]
 enum Overflow {
-    /// The bits that fit are kept.
+    /// Keep the low bits.
     Wrap,
-    /// The nearest value that fits is taken.
+    /// Use the nearest representable value.
     Saturate,
-    /// Nothing is written.
+    /// Write nothing.
     Fail,
 }
 
@@ -30,7 +30,7 @@ enum Overflow {
 struct Field {
     is_signed: bool,
     bits: u32,
-    /// The number of its first bit.
+    /// Index of its first bit.
     offset: u64,
 }
 
@@ -59,13 +59,13 @@ impl Field {
         Ok(field)
     }
 
-    /// How long a string is that just has it.
+    /// Returns the length of the shortest string that contains the field.
     fn end(&self) -> Result<usize, Failure> {
         let bits = self.offset.checked_add(u64::from(self.bits)).ok_or(BAD_OFFSET)?;
         usize::try_from(bits.div_ceil(8)).map_err(|_| BAD_OFFSET)
     }
 
-    /// The least and the greatest value that it can hold.
+    /// Returns the smallest and the largest value of the field.
     fn range(&self) -> (i128, i128) {
         match self.is_signed {
             true => (-(1 << (self.bits - 1)), (1 << (self.bits - 1)) - 1),
@@ -73,7 +73,7 @@ impl Field {
         }
     }
 
-    /// The value of its bits.
+    /// Converts the bits of the field to its value.
     fn with_sign(&self, bits: u64) -> i128 {
         let value = i128::from(bits);
         match self.is_signed && bits >> (self.bits - 1) & 1 == 1 {
@@ -82,7 +82,7 @@ impl Field {
         }
     }
 
-    /// What it holds in a string, behind whose end there are zeros.
+    /// Returns the value of the field. Bits beyond the end of the string are zero.
     fn get(&self, text: &[u8]) -> i128 {
         let mut bits = 0;
         for at in self.offset..self.offset + u64::from(self.bits) {
@@ -92,7 +92,7 @@ impl Field {
         self.with_sign(bits)
     }
 
-    /// Has it hold a value in a string that is long enough.
+    /// Writes a value to a string that is long enough.
     fn set(&self, text: &mut [u8], value: i128) {
         for index in 0..u64::from(self.bits) {
             let at = self.offset + index;
@@ -103,7 +103,7 @@ impl Field {
         }
     }
 
-    /// What it holds in place of a value, or none if it keeps what it has.
+    /// Returns the value to store after overflow handling, or `None` to store nothing.
     fn fitted(&self, value: i128, overflow: Overflow) -> Option<i128> {
         let (least, most) = self.range();
         if (least..=most).contains(&value) {
@@ -120,7 +120,7 @@ impl Field {
     }
 }
 
-/// What is done with a field.
+/// An operation on a field.
 #[derive(Clone, Copy)]
 enum Act {
     Get,
@@ -128,7 +128,7 @@ enum Act {
     Add(i64),
 }
 
-/// All that a command asks for, in order.
+/// Parses all operations in order.
 fn steps(args: Args<'_>) -> Result<Vec<(Field, Act, Overflow)>, Failure> {
     let (mut steps, mut overflow) = (Vec::new(), Overflow::Wrap);
     let mut options = Options::new(args, 2);
@@ -187,7 +187,7 @@ pub(super) fn bit_field(transaction: &mut Transaction<'_>, args: Args<'_>, reply
                 reply.integer(old as i64);
                 continue;
             }
-            // As in Redis, a negative number is a large one where there is no sign.
+            // As in Redis, a negative number is reinterpreted for an unsigned field.
             Act::Set(number) if field.is_signed => i128::from(number),
             Act::Set(number) => i128::from(number as u64),
             Act::Add(number) => old + i128::from(number),
@@ -215,7 +215,7 @@ pub(super) fn bit_field_ro(transaction: &mut Transaction<'_>, args: Args<'_>, re
     read_all(transaction, args.at(1), &steps, reply)
 }
 
-/// Whether a command changes nothing.
+/// Returns whether the command only reads.
 pub(super) fn only_reads(args: Args<'_>) -> bool {
     steps(args).is_ok_and(|steps| steps.iter().all(|(_, act, _)| matches!(act, Act::Get)))
 }

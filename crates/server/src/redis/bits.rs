@@ -1,4 +1,4 @@
-//! Strings as rows of bits: the first bit is the highest of the first byte.
+//! Bit operations on strings. The first bit is the most significant bit of the first byte.
 
 use super::args::{Options, integer, is, name};
 use super::strings::{fits, room_to_grow, to_change};
@@ -11,10 +11,10 @@ type Done = Result<(), Failure>;
 const BAD_OFFSET: Failure = Failure::say("ERR bit offset is not an integer or out of range");
 const BAD_BIT: Failure = Failure::say("ERR bit is not an integer or out of range");
 
-/// The longest string of Redis: bits may be asked for up to its end, though none is as long here.
+/// Longest string in Redis. Bits up to its end may be read, although strings here are shorter.
 const MOST_BYTES_OF_REDIS: usize = 512 << 20;
 
-/// The number of a bit: which byte, and which mask in it.
+/// Parses a bit index that may be read, and returns the byte and the mask.
 fn readable_place(text: &[u8]) -> Result<(usize, u8), Failure> {
     let number = integer(text).map_err(|_| BAD_OFFSET)?;
     let number = u64::try_from(number).map_err(|_| BAD_OFFSET)?;
@@ -24,7 +24,7 @@ fn readable_place(text: &[u8]) -> Result<(usize, u8), Failure> {
     Ok((byte.ok_or(BAD_OFFSET)?, 0x80 >> (number % 8)))
 }
 
-/// The same of a bit that a string may have.
+/// Parses a bit index that may be written.
 fn place(text: &[u8]) -> Result<(usize, u8), Failure> {
     let (byte, mask) = readable_place(text)?;
     fits(byte.saturating_add(1)).map_err(|_| BAD_OFFSET)?;
@@ -62,7 +62,7 @@ pub(super) fn set_bit(transaction: &mut Transaction<'_>, args: Args<'_>, reply: 
     Ok(())
 }
 
-/// A range of bits within a string: from and to, in bits, the last excluded.
+/// A half-open range of bits within a string.
 #[derive(Clone, Copy)]
 struct Span {
     start: u64,
@@ -85,7 +85,8 @@ fn unit(word: Option<&[u8]>) -> Result<Unit, Failure> {
     }
 }
 
-/// The bits between two places of a string, negative ones from its end; none if the range is empty.
+/// Returns the bits between two positions, of which negative ones count from the end; `None` if the
+/// range is empty.
 fn span(start: i64, end: i64, unit: Unit, bytes: usize) -> Option<Span> {
     let width = match unit {
         Unit::Byte => 8,
@@ -106,8 +107,8 @@ fn span(start: i64, end: i64, unit: Unit, bytes: usize) -> Option<Span> {
     })
 }
 
-/// Calls `each` with the bytes of a range, bits outside of it being `filler`, and where the byte
-/// begins, until it returns something.
+/// Calls `each` with the bytes of a range and the position of each byte, until it returns a value.
+/// Bits outside of the range are replaced by `filler`.
 fn bytes_of<T>(
     text: &[u8],
     span: Span,
@@ -133,7 +134,7 @@ fn bytes_of<T>(
 }
 
 pub(super) fn bit_count(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    // As in Redis, a wrong range is an error only where there is a string.
+    // As in Redis, an invalid range is an error only if the string exists.
     let Some(text) = transaction.text(args.at(1))? else {
         reply.integer(0);
         return Ok(());
@@ -141,7 +142,7 @@ pub(super) fn bit_count(transaction: &mut Transaction<'_>, args: Args<'_>, reply
     let (start, end, unit) = match args.len() {
         2 => (0, -1, Unit::Byte),
         4 | 5 => match (integer(args.at(2))?, integer(args.at(3))?) {
-            // It is empty in whatever unit, which is not looked at.
+            // The range is empty in any unit, so the unit is not parsed.
             (start, end) if start < 0 && end < 0 && start > end => (start, end, Unit::Byte),
             (start, end) => (start, end, unit(args.get(4))?),
         },
@@ -164,9 +165,9 @@ pub(super) fn bit_pos(transaction: &mut Transaction<'_>, args: Args<'_>, reply: 
         1 => true,
         _ => return Err(Failure::say("ERR The bit argument must be 1 or 0.")),
     };
-    // The same as with BITCOUNT.
+    // As for BITCOUNT.
     let Some(text) = transaction.text(args.at(1))? else {
-        // An empty string is one of zeros without an end.
+        // A missing string counts as infinitely many zeros.
         reply.integer(if wanted { -1 } else { 0 });
         return Ok(());
     };
@@ -190,7 +191,7 @@ pub(super) fn bit_pos(transaction: &mut Transaction<'_>, args: Args<'_>, reply: 
     });
     reply.integer(match found {
         Some(at) => at as i64,
-        // Behind the end all bits are zero, if no end was said.
+        // Without an explicit end, the bits after the string count as zeros.
         None if !wanted && end.is_none() => text.len() as i64 * 8,
         None => -1,
     });
@@ -211,7 +212,7 @@ pub(super) fn bit_op(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &
         _ => return Err(Failure::SYNTAX),
     };
     let key = name(args.at(2))?;
-    // One source after the other, so that however often a string is named it is in memory once.
+    // Read one source at a time, so that a string named several times is in memory once.
     let mut made = Vec::new();
     let store = transaction.store;
     let mut _working = Working::new(store);
@@ -219,7 +220,7 @@ pub(super) fn bit_op(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &
         let source = transaction.text(source)?;
         let bytes = source.as_deref().unwrap_or_default();
         if bytes.len() > made.len() {
-            // What was made of the sources before has this memory until then.
+            // This charge covers the result of the sources so far.
             _working = room_to_grow(store, bytes.len())?;
         }
         if index == 0 {
@@ -245,7 +246,7 @@ pub(super) fn bit_op(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &
     Ok(())
 }
 
-/// The most cells of the table that LCS fills, four bytes each.
+/// Largest table of LCS in cells of four bytes.
 const MOST_CELLS: usize = 64 << 20;
 
 pub(super) fn lcs(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
@@ -317,14 +318,14 @@ pub(super) fn lcs(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut
     Ok(())
 }
 
-/// A stretch that two strings have in common, and where it begins in each.
+/// A common substring, with its position in each string.
 struct Match {
     one: usize,
     other: usize,
     length: usize,
 }
 
-/// The longest common subsequence of two strings, and its stretches, the last one first.
+/// The longest common subsequence of two strings, and its substrings, the last one first.
 struct Common {
     text: Vec<u8>,
     matches: Vec<Match>,

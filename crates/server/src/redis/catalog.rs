@@ -1,5 +1,5 @@
-//! What users may be allowed one by one: every command and subcommand, what it does with which
-//! keys, and what clients of the other ports do.
+//! The units of permission: every command and subcommand with its access to keys, and the
+//! operations of clients on the other ports.
 
 use super::classes::{self, Classes};
 use super::subcommands;
@@ -12,36 +12,36 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::LazyLock;
 
-/// The place of something in the catalog.
+/// The index of an entry in the catalog.
 pub(crate) type Id = usize;
 
-/// Something that a user may be allowed.
+/// A unit of permission.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    /// The name of a command, or that of a command, a bar, and that of its subcommand.
+    /// The name of a command, or `command|subcommand`.
     pub(crate) name: Cow<'static, str>,
     pub(crate) classes: Classes,
-    /// Where its subcommands are; they stand behind it.
+    /// The range of its subcommands, which follow it.
     pub(crate) subcommands: Range<Id>,
-    /// Whether it is a subcommand itself.
+    /// Whether it is a subcommand.
     pub(crate) is_subcommand: bool,
 }
 
-/// Everything that users may be allowed.
+/// All units of permission.
 #[derive(Debug)]
 pub(crate) struct Catalog {
     pub(crate) entries: Vec<Entry>,
     by_name: HashMap<Cow<'static, str>, Id>,
 }
 
-/// The whole catalog.
+/// The catalog.
 pub(crate) static CATALOG: LazyLock<Catalog> = LazyLock::new(Catalog::new);
 
-/// A part of what clients of another port do, and its classes.
+/// The name of an operation on another port, with its classes.
 type Part = (&'static str, &'static [&'static str]);
 
-/// What clients of the other ports do, which is no command of Redis: its name, its parts, and the
-/// classes of each.
+/// Operations of the other ports, which are not Redis commands: the port, and its operations with
+/// their classes.
 #[rustfmt::skip]
 static ELSEWHERE: [(&str, &[Part]); 2] = [
     ("memcached", &[
@@ -94,14 +94,14 @@ impl Catalog {
         }
     }
 
-    /// Where a command is, or a subcommand as `command|subcommand`, in capitals or not.
+    /// Returns the entry of a command, or of a subcommand as `command|subcommand`, ignoring case.
     pub(crate) fn find(&self, name: &[u8]) -> Option<Id> {
         let name = std::str::from_utf8(name).ok()?.to_ascii_lowercase();
         self.by_name.get(&*name).copied()
     }
 }
 
-/// The names of the classes of a command, or of a subcommand as `command|subcommand`.
+/// Returns the names of the classes of a command, or of a subcommand as `command|subcommand`.
 pub(super) fn classes_of(name: &str) -> Vec<&'static str> {
     let own = CATALOG.by_name.get(name);
     let own = own.map_or_else(Classes::default, |&id| CATALOG.entries[id].classes);
@@ -109,7 +109,8 @@ pub(super) fn classes_of(name: &str) -> Vec<&'static str> {
     classes::NAMES.iter().filter(is_own).copied().collect()
 }
 
-/// Whether a command is for who runs the server; of those with subcommands these say it.
+/// Returns whether a command is administrative. For commands with subcommands, the subcommand
+/// decides.
 pub(super) fn is_administrative(command: &Command, args: Args<'_>) -> bool {
     let asked = Asked::of(command, args);
     match CATALOG.entries[asked.id].is_subcommand {
@@ -118,17 +119,17 @@ pub(super) fn is_administrative(command: &Command, args: Args<'_>) -> bool {
     }
 }
 
-/// What becomes of a key.
+/// An access to a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Need {
-    /// What it holds is told.
+    /// The content of the key is disclosed.
     pub(crate) reads: bool,
-    /// What it holds is changed.
+    /// The content of the key is changed.
     pub(crate) writes: bool,
 }
 
 impl Need {
-    /// It is told whether the key is there, or how long its value is.
+    /// Only the existence of the key or the length of its value is disclosed.
     pub(crate) const ANY: Need = Need::new(false, false);
     pub(crate) const READ: Need = Need::new(true, false);
     pub(crate) const WRITE: Need = Need::new(false, true);
@@ -139,7 +140,7 @@ impl Need {
     }
 }
 
-/// What a command does with its first key, and with all others; as Redis says of it.
+/// Returns the access of a command to its first key, and to all others, as Redis defines it.
 fn needs(command: &Command, args: Args<'_>) -> (Need, Need) {
     let both = |need| (need, need);
     match command.name {
@@ -163,7 +164,7 @@ fn needs(command: &Command, args: Args<'_>) -> (Need, Need) {
     }
 }
 
-/// What a command does with keys that its arguments do not name.
+/// Returns the access of a command to keys that are not among its arguments.
 fn need_of_all(command: &Command, args: Args<'_>) -> Option<Need> {
     match command.name {
         "range" | "revrange" => Some(Need::READ),
@@ -173,21 +174,21 @@ fn need_of_all(command: &Command, args: Args<'_>) -> Option<Need> {
     }
 }
 
-/// What a client asks for, as far as it matters to who may.
+/// A request, reduced to what permissions depend on.
 #[derive(Debug)]
 pub(crate) struct Asked<'a> {
     pub(crate) id: Id,
-    /// Whether every client may, even one that has not said who it is.
+    /// Whether every client may execute it, even an unauthenticated one.
     pub(crate) is_free: bool,
-    /// The argument behind the command's name.
+    /// The first argument after the command's name.
     pub(crate) first_arg: Option<&'a [u8]>,
     pub(crate) keys: SmallVec<[(&'a [u8], Need); 4]>,
-    /// What becomes of keys that are not named.
+    /// The access to keys that are not named.
     pub(crate) of_all: Option<Need>,
 }
 
 impl<'a> Asked<'a> {
-    /// A command of Redis with its arguments.
+    /// Describes a Redis command with its arguments.
     pub(super) fn of(command: &Command, args: Args<'a>) -> Asked<'a> {
         let own = CATALOG.by_name.get(command.name);
         let own = *own.expect("the catalog has every command of the table");
@@ -209,7 +210,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// What a client of another port asks for.
+    /// Describes an operation on another port.
     pub(crate) fn elsewhere(name: &str, keys: SmallVec<[(&'a [u8], Need); 4]>) -> Asked<'a> {
         let id = CATALOG.by_name.get(name);
         Asked {
@@ -221,7 +222,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// The name of what is asked for.
+    /// Returns the name of the command or operation.
     pub(crate) fn name(&self) -> &'static str {
         &CATALOG.entries[self.id].name
     }

@@ -1,10 +1,10 @@
-//! Classes of commands, by which users are allowed many at once: those of Redis, as it assigns
-//! them.
+//! Command classes, which grant many commands at once: the ACL categories of Redis with its
+//! assignments.
 
 use super::table::{Action, Command};
 
-/// The names of all classes, in the order in which Redis lists them. A command may belong to
-/// several; some have none here.
+/// The names of all classes, in Redis' order. A command may belong to several classes; some classes
+/// have no commands here.
 pub(crate) const NAMES: [&str; 21] = [
     "keyspace",
     "read",
@@ -34,7 +34,7 @@ pub(crate) const NAMES: [&str; 21] = [
 pub(crate) struct Classes(u32);
 
 impl Classes {
-    /// The class of a name, in capitals or not.
+    /// Returns the class of a name, ignoring case.
     pub(crate) fn named(name: &[u8]) -> Option<Classes> {
         let found = NAMES
             .iter()
@@ -42,7 +42,7 @@ impl Classes {
         found.map(|index| Classes(1 << index))
     }
 
-    /// Those of several names, which exist.
+    /// Returns the classes of several names. Each name must be valid.
     pub(super) fn of(names: &[&str]) -> Classes {
         names.iter().fold(Classes::default(), |all, name| {
             let one = Classes::named(name.as_bytes());
@@ -50,13 +50,13 @@ impl Classes {
         })
     }
 
-    /// Whether it shares a class with another set.
+    /// Returns whether the sets intersect.
     pub(crate) fn has(self, other: Classes) -> bool {
         self.0 & other.0 != 0
     }
 }
 
-/// The class of a group of the command table.
+/// Returns the class of a group in the command table.
 fn of_group(group: &str) -> &'static [&'static str] {
     match group {
         "string" => &["string"],
@@ -77,7 +77,7 @@ fn of_group(group: &str) -> &'static [&'static str] {
     }
 }
 
-/// What a command is besides what its group and its flags say.
+/// Returns the classes of a command in addition to those of its group and flags.
 fn besides(name: &str) -> &'static [&'static str] {
     match name {
         "lolwut" => &["read"],
@@ -93,7 +93,7 @@ fn besides(name: &str) -> &'static [&'static str] {
     }
 }
 
-/// The classes of a command. Those that have subcommands are slow, as in Redis, and no more.
+/// Returns the classes of a command. As in Redis, a command with subcommands is only slow.
 pub(super) fn of_command(command: &Command, has_subcommands: bool) -> Classes {
     let pace = if command.is_fast() { "fast" } else { "slow" };
     let mut names = vec![pace];
@@ -109,7 +109,7 @@ pub(super) fn of_command(command: &Command, has_subcommands: bool) -> Classes {
     Classes::of(&names)
 }
 
-/// The classes of a subcommand.
+/// Returns the classes of a subcommand.
 pub(super) fn of_subcommand(command: &Command, subcommand: &str) -> Classes {
     let mut names = vec!["slow"];
     names.extend(match (command.name, subcommand) {

@@ -1,4 +1,4 @@
-//! CLIENT: what is known of connections, and what is done to them.
+//! CLIENT: information about connections, and operations on them.
 
 use super::args::{integer, is};
 use super::connection::{set_name, unknown_subcommand};
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 type Done = Result<(), Failure>;
 
-/// What CLIENT LIST says of a connection of which nothing else is to be said.
+/// The flag of CLIENT LIST for a connection without any other.
 const NO_FLAG: &str = "N";
 
 const HELP: [&str; 17] = [
@@ -110,7 +110,7 @@ pub(super) fn client(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_
     Ok(())
 }
 
-/// A connection in one line.
+/// Formats a connection as one line.
 pub(crate) fn line(client: &Client) -> String {
     let age_ms = client.age_ms();
     let idle_ms = age_ms.saturating_sub(client.last_ms.load(Ordering::Relaxed));
@@ -134,8 +134,8 @@ pub(crate) fn line(client: &Client) -> String {
     let unread = load.unread.load(Ordering::Relaxed);
     let output = load.output.load(Ordering::Relaxed);
     let library = client.library.lock().clone();
-    // What is held beside buffers is a transaction's from MULTI on, and that of arguments and
-    // watched keys otherwise.
+    // After MULTI, the memory besides buffers belongs to the transaction; otherwise to arguments
+    // and watched keys.
     let (held, has_begun) = (load.queued.load(Ordering::Relaxed), queued >= 0);
     format!(
         "id={} addr={} laddr={} fd={} name={} age={} idle={} flags={flags} db={} sub=0 psub=0 ssub=0 multi={queued} \
@@ -162,14 +162,14 @@ pub(crate) fn line(client: &Client) -> String {
     )
 }
 
-/// The connections that speak the protocol of Redis.
+/// Returns the connections with the Redis protocol.
 fn redis_clients(session: &Session) -> Vec<Arc<Client>> {
     let mut all = session.shared.clients.list();
     all.retain(|client| client.language == Language::Redis);
     all
 }
 
-/// Whether a word of TYPE means the connections that there are: all are normal ones.
+/// Returns whether a TYPE argument selects the existing connections, all of which are normal.
 fn means_normal(word: &[u8]) -> Result<bool, Failure> {
     if is(word, "normal") {
         return Ok(true);
@@ -260,7 +260,7 @@ fn pause(session: &Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     Ok(())
 }
 
-/// What KILL's options say.
+/// The filters of KILL.
 struct Victims {
     id: Option<i64>,
     peer: Option<String>,
@@ -340,7 +340,7 @@ fn kill(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
         if is_itself && victims.skips_itself {
             continue;
         }
-        // This connection ends when its reply is sent.
+        // Close this connection after its reply is sent.
         if is_itself {
             session.is_ending = true;
         } else {

@@ -1,5 +1,5 @@
-//! Unions, intersections and differences of sets, in pages: members of all sets are in the order of
-//! their hashes, so that a page begins where the last one ended.
+//! Unions, intersections and differences of sets, computed in pages. The members of all sets are
+//! ordered by hash, so a page begins where the last one ended.
 
 use super::pages::PAGE;
 use crate::error::Failure;
@@ -10,10 +10,10 @@ use crate::store::{Direction, Store, Transaction};
 use crate::waits;
 use alluvium::{Keyspace, Snapshot};
 
-/// How many members are looked up in other sets at once.
+/// Number of members that are looked up in other sets at once.
 const AT_ONCE: usize = 1024;
 
-/// What is made of several sets.
+/// A set operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sum {
     Union,
@@ -21,12 +21,12 @@ pub(super) enum Sum {
     Difference,
 }
 
-/// Where sets are read: in a transaction, or as they were at one moment.
+/// The source of sets: a transaction or a snapshot.
 pub(super) trait Source {
-    /// Calls `next` with the keys of a range, in order, until it wants no more.
+    /// Calls `next` with the keys of a range in order, until it returns false.
     fn keys(&self, range: (InnerKey, InnerKey), next: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Failure>;
 
-    /// Returns which of some keys are there.
+    /// Returns which of the keys exist.
     fn which(&self, keys: &[InnerKey]) -> Result<Vec<bool>, Failure>;
 }
 
@@ -50,7 +50,7 @@ impl Source for Transaction<'_> {
     }
 }
 
-/// Everything as it was at one moment.
+/// A snapshot.
 struct Moment {
     data: Keyspace,
     snapshot: Snapshot,
@@ -77,27 +77,27 @@ impl Source for Moment {
     }
 }
 
-/// A walk through what several sets make.
+/// The state of a paged set operation.
 #[derive(Clone, Debug)]
 pub(super) struct Combination {
     sum: Sum,
     database: u8,
     sets: Vec<Collection>,
-    /// Where it goes on: what keys have behind their set's number.
+    /// Where it continues: the part of an element key after the set's number.
     from: Vec<u8>,
     is_over: bool,
 }
 
-/// Members, by what their keys have behind their set's number.
+/// Members, as the part of their keys after the set's number.
 type Page = Vec<Vec<u8>>;
 
-/// Returns the member of such a part of a key.
+/// Returns the member from such a part of a key.
 pub(super) fn member(part: &[u8]) -> &[u8] {
     part.get(size_of::<u64>()..).unwrap_or_default()
 }
 
 impl Combination {
-    /// Of some sets, of which those that are not there are empty.
+    /// Starts an operation on sets. Missing sets count as empty.
     pub(super) fn new(sum: Sum, database: u8, sets: &[Option<Collection>]) -> Combination {
         let has_all = sets.iter().all(Option::is_some);
         let is_over = match sum {
@@ -107,7 +107,7 @@ impl Combination {
         };
         let mut sets: Vec<Collection> = sets.iter().flatten().copied().collect();
         if sum == Sum::Intersection {
-            // The smallest is read; the others are asked.
+            // The smallest set is read; the members are looked up in the others.
             sets.sort_by_key(|set| set.count);
         }
         Combination {
@@ -119,7 +119,7 @@ impl Combination {
         }
     }
 
-    /// Returns the next members. None when there are no more; a page may be empty.
+    /// Returns the next page of members, which may be empty, or `None` at the end.
     pub(super) fn next_page(&mut self, source: &impl Source) -> Result<Option<Page>, Failure> {
         if self.is_over {
             return Ok(None);
@@ -132,7 +132,7 @@ impl Combination {
         .map(Some)
     }
 
-    /// Some members of a set from where the walk is on.
+    /// Returns some members of a set from the current position.
     fn some(&self, source: &impl Source, set: &Collection) -> Result<Page, Failure> {
         let whole = format::elements(self.database, set.number);
         let mut start = whole.clone();
@@ -147,7 +147,7 @@ impl Combination {
         Ok(page)
     }
 
-    /// Goes on behind a member.
+    /// Continues after a member.
     fn go_on_behind(&mut self, last: &[u8]) {
         self.from.clear();
         self.from.extend_from_slice(last);
@@ -156,7 +156,7 @@ impl Combination {
 
     fn union_page(&mut self, source: &impl Source) -> Result<Page, Failure> {
         let mut all = Page::new();
-        // Up to the least of the last members, all of every set is known.
+        // All sets are fully known up to the smallest of their last members.
         let mut known: Option<Vec<u8>> = None;
         for set in &self.sets {
             let page = self.some(source, set)?;
@@ -202,7 +202,7 @@ impl Combination {
     }
 }
 
-/// What several sets make, once it is known how many members that is.
+/// The rest of a set operation whose number of results is known.
 struct Rest {
     data: Keyspace,
     db: alluvium::Db,
@@ -210,7 +210,7 @@ struct Rest {
     moment: Option<Moment>,
 }
 
-/// Shows the members of a combination from its beginning on.
+/// Returns a tail that replies with all members of an operation.
 pub(super) fn tail(store: &Store, combination: Combination) -> Box<dyn Tail> {
     Box::new(Rest {
         data: store.data.clone(),

@@ -1,4 +1,4 @@
-//! The connection itself: who it is, which version it speaks, what is known of it.
+//! The connection itself: authentication, protocol version, properties.
 
 use super::args::{Options, integer, is};
 use super::keys::database;
@@ -52,7 +52,7 @@ pub(super) fn auth(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>)
     Ok(())
 }
 
-/// What HELLO says.
+/// The arguments of HELLO.
 pub(super) struct Greeting<'a> {
     pub(super) version: Version,
     /// A user and a password.
@@ -61,7 +61,7 @@ pub(super) struct Greeting<'a> {
 }
 
 impl<'a> Greeting<'a> {
-    /// Reads the arguments of HELLO from a client that speaks a version now.
+    /// Parses the arguments of HELLO. `now` is the current version.
     pub(super) fn read(args: Args<'a>, now: Version) -> Result<Greeting<'a>, Failure> {
         let mut version = now;
         if let Some(text) = args.get(1) {
@@ -93,7 +93,7 @@ impl<'a> Greeting<'a> {
         Ok(Greeting { version, login, name })
     }
 
-    /// Refuses a client that has not said who it is.
+    /// Refuses a client that is not authenticated.
     pub(super) fn check(&self, is_known: bool) -> Done {
         if is_known {
             return Ok(());
@@ -104,7 +104,7 @@ impl<'a> Greeting<'a> {
         ))
     }
 
-    /// Notes the version that was chosen, and replies in it.
+    /// Records the chosen version and replies in it.
     pub(super) fn reply(&self, client: &Client, reply: &mut Reply<'_>) {
         let number = if self.version == Version::Three { 3 } else { 2 };
         client.version.store(number, Ordering::Relaxed);
@@ -126,7 +126,7 @@ pub(super) fn hello(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>
     Ok(())
 }
 
-/// The reply to HELLO, in the version that was just chosen.
+/// Writes the reply to HELLO in the chosen version.
 fn describe(client: &Client, reply: &mut Reply<'_>, version: Version) {
     let mut out = Vec::new();
     let mut map = Reply::new(&mut out, version);
@@ -169,14 +169,14 @@ pub(super) fn reset(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_
     Ok(())
 }
 
-/// Takes back what a session has left elsewhere.
+/// Releases what a session holds elsewhere.
 pub(super) fn forget(session: &mut Session) {
     session.multi.end(&session.shared.store);
     session.interactive = None;
     session.client.queued.store(-1, Ordering::Relaxed);
 }
 
-/// Refuses a name that would make a line of CLIENT LIST unreadable.
+/// Refuses a name that would make a line of CLIENT LIST ambiguous.
 pub(super) fn check_name(name: &[u8]) -> Done {
     if !name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
         return Err(Failure::say(
@@ -192,7 +192,7 @@ pub(super) fn set_name(session: &Session, name: &[u8]) -> Done {
     Ok(())
 }
 
-/// What Redis says of a subcommand that is none, or has another number of arguments.
+/// Returns the error for an unknown subcommand or a wrong number of arguments, as Redis words it.
 pub(super) fn unknown_subcommand(command: &str, args: Args<'_>) -> Failure {
     Failure::Refused(Cow::Owned(format!(
         "ERR unknown subcommand or wrong number of arguments for '{}'. Try {} HELP.",

@@ -1,4 +1,4 @@
-//! What commands there are, and what values are like inside.
+//! COMMAND and OBJECT: descriptions of commands, and of the encoding of values.
 
 use super::args::is;
 use super::catalog;
@@ -56,10 +56,10 @@ pub(super) fn command(_session: &mut Session, args: Args<'_>, reply: &mut Reply<
     Ok(())
 }
 
-/// A subcommand and how many arguments it takes.
+/// A subcommand and its arity.
 type Part = (&'static str, i32);
 
-/// The command of a name, or of `command|subcommand`.
+/// Returns the command of a name, or of `command|subcommand`.
 fn named(name: &[u8]) -> Option<(&'static Command, Option<&'static Part>)> {
     let Some(at) = name.iter().position(|&byte| byte == b'|') else {
         return Some((names::find(name)?, None));
@@ -70,12 +70,12 @@ fn named(name: &[u8]) -> Option<(&'static Command, Option<&'static Part>)> {
     Some((command, Some(part)))
 }
 
-/// What names of a list must have in common.
+/// The filter of COMMAND LIST.
 enum Filter<'a> {
     None,
     Category(&'a [u8]),
     Pattern(Vec<u8>),
-    /// Of a module: there are none.
+    /// By module. There are none, so the filter matches nothing.
     Nothing,
 }
 
@@ -139,11 +139,11 @@ fn docs(args: Args<'_>, reply: &mut Reply<'_>) {
     }
 }
 
-/// Where a command's subcommand has its key, if any.
+/// The index of the key in subcommands that have one.
 const KEY_OF_SUBCOMMAND: u32 = 2;
 
-/// The command that arguments begin with, and its keys among them. What Redis finds wrong is found
-/// in its order: names, whether there can be keys, how many arguments, the keys themselves.
+/// Returns the command that the arguments begin with, and its keys. Errors are detected in Redis'
+/// order: the name, whether the command can have keys, the number of arguments, the keys.
 fn keys_of<'a>(args: Args<'a>) -> Result<(&'static Command, Vec<&'a [u8]>), Failure> {
     const UNKNOWN: Failure = Failure::say("ERR Invalid command specified");
     let command = names::find(args.at(0)).ok_or(UNKNOWN)?;
@@ -240,7 +240,7 @@ fn describe_part(command: &Command, (word, arity): &Part, reply: &mut Reply<'_>)
     reply.set(0);
 }
 
-/// All of a description but the subcommands.
+/// Writes a description except for the subcommands.
 fn begin(command: &Command, name: &str, arity: i32, reply: &mut Reply<'_>) {
     let flags = flags(command);
     reply.array(10);
@@ -257,12 +257,12 @@ fn begin(command: &Command, name: &str, arity: i32, reply: &mut Reply<'_>) {
     classes
         .iter()
         .for_each(|class| reply.simple(&format!("@{class}")));
-    // Hints, and where the keys are, as sets.
+    // Hints and key specifications, which are empty.
     reply.set(0);
     reply.set(0);
 }
 
-/// Up to how many elements, and how long ones, Redis keeps in one piece.
+/// Limits up to which Redis uses a compact encoding: elements, and bytes of an element.
 const LISTPACK_ELEMENTS: u64 = 128;
 const LISTPACK_BYTES: usize = 64;
 const INTSET_ELEMENTS: u64 = 512;
@@ -313,7 +313,7 @@ pub(super) fn object(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &
     Ok(())
 }
 
-/// How Redis would keep a collection. Here all are kept alike.
+/// Returns the encoding that Redis would use for a collection. Here all are stored alike.
 fn encoding(transaction: &Transaction<'_>, collection: &Collection) -> Result<&'static str, Failure> {
     let (small, large, most) = match collection.kind {
         Kind::List => return Ok("quicklist"),

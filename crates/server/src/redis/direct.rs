@@ -1,5 +1,5 @@
-//! Commands on keys without a connection: of the command line, through the same table, locks and
-//! transactions as those of clients.
+//! Execution of commands without a connection, for the command line, with the same command table,
+//! locks and transactions as for clients.
 
 use super::table::{self, Action, Command};
 use super::{names, subcommands};
@@ -8,7 +8,7 @@ use crate::resp::{Args, Reply, Version};
 use crate::store::{Mode, Store, Transaction, Wanted};
 use alluvium::WriteBatch;
 
-/// A command with the places of its arguments.
+/// A command with the positions of its arguments.
 struct Prepared {
     command: &'static Command,
     run: table::OnData,
@@ -22,9 +22,8 @@ impl Prepared {
     }
 }
 
-/// Executes commands in one commit, together with what `also` adds to it, and returns their
-/// replies. The first that is refused ends it: nothing has happened then, and its reply is the
-/// last.
+/// Executes commands in one commit, together with the changes that `also` adds, and returns their
+/// replies. If a command is refused, nothing is committed, and its reply is the last one.
 pub(crate) fn execute(
     store: &Store,
     database: u8,
@@ -35,7 +34,7 @@ pub(crate) fn execute(
     for words in commands {
         match prepare(words, database) {
             Ok(command) => prepared.push(command),
-            // As many replies stand before it as commands do.
+            // Empty replies for the commands before it.
             Err(text) => {
                 let mut replies = vec![Vec::new(); prepared.len()];
                 replies.push(error(&text));
@@ -55,7 +54,7 @@ pub(crate) fn execute(
             }
         }
         let held = store.locks.lock(wanted);
-        // Until the locks were held it may have been swapped (S24).
+        // The database may have been swapped before the locks were acquired (S24).
         if store.databases.number_of(database) == number {
             break (held, number);
         }
@@ -88,7 +87,7 @@ fn error(text: &str) -> Vec<u8> {
     out
 }
 
-/// Looks a command up, and checks how many arguments it has, and that it changes no other database.
+/// Looks up a command, and checks its number of arguments and that it changes no other database.
 fn prepare(words: &[Vec<u8>], database: u8) -> Result<Prepared, String> {
     let (mut bytes, mut places) = (Vec::new(), Vec::with_capacity(words.len()));
     for word in words {

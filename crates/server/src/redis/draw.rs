@@ -1,11 +1,11 @@
-//! Elements of hashes, sets and sorted sets that are drawn at random, each with the same chance.
+//! Uniform random sampling of elements of hashes, sets and sorted sets.
 //!
-//! Elements lie in the order of their hashes, which are spread evenly over 64 bits. That range is
-//! cut into windows that hold some elements on average. A window is drawn, and a number: if the
-//! window has an element of that number it is the one, otherwise both are drawn again. So all
-//! elements have the same chance, and as many are looked at whether there are a thousand or a
-//! billion. Where a good part of all is wanted, all are walked through once, and each is taken with
-//! the chance that it has of being among those that are still wanted.
+//! Elements are ordered by hash, and hashes are uniform over 64 bits. The range of hashes is
+//! divided into windows that contain a few elements on average. A window and an index are drawn. If
+//! the window has an element at that index, it is the result; otherwise both are drawn again. All
+//! elements therefore have the same probability, and the expected work does not depend on the size
+//! of the collection. If a large part of a collection is wanted, it is walked once, and each
+//! element is selected with its probability of being among those still wanted.
 
 use super::args::check_room;
 use crate::error::Failure;
@@ -15,21 +15,21 @@ use crate::resp::Reply;
 use crate::store::{Direction, Pair, Transaction};
 use std::collections::BTreeSet;
 
-/// How many elements a window holds on average, and how many it practically never exceeds.
+/// Average number of elements in a window, and a bound that is practically never exceeded.
 const EXPECTED: u64 = 16;
 const MOST: u64 = 40;
 
 /// Collections up to this size are one window.
 const SMALL: u64 = MOST;
 
-/// How often windows are drawn before the next element behind any place is taken: hashes that a
-/// client has chosen may all lie in few windows.
+/// Failed draws after which the next element after a random position is returned: hashes chosen by
+/// a client may be concentrated in few windows.
 const TRIES: usize = 200;
 
-/// To draw one element takes as long as to walk over this number of elements.
+/// Number of walked elements that take as long as one draw.
 const WALKED: u64 = 256;
 
-/// Where the elements that are drawn lie: those of a sorted set that have the scores.
+/// Returns the key range of the elements to draw from. For a sorted set these are its member keys.
 fn whole(transaction: &Transaction<'_>, collection: &Collection) -> (InnerKey, InnerKey) {
     let (database, number) = (transaction.database, collection.number);
     if collection.kind == Kind::SortedSet {
@@ -41,7 +41,7 @@ fn whole(transaction: &Transaction<'_>, collection: &Collection) -> (InnerKey, I
     (start, end)
 }
 
-/// The first key that an element of a place can have.
+/// Returns the smallest key of elements with this hash or a larger one.
 fn at(transaction: &Transaction<'_>, collection: &Collection, place: u64) -> InnerKey {
     match collection.kind {
         Kind::SortedSet => format::sorted_place_key(transaction.database, collection.number, place),
@@ -49,7 +49,7 @@ fn at(transaction: &Transaction<'_>, collection: &Collection, place: u64) -> Inn
     }
 }
 
-/// Draws one element, which may be drawn again: its key and its value.
+/// Draws one element, possibly one that was drawn before. Returns its key and value.
 fn one(transaction: &Transaction<'_>, collection: &Collection) -> Result<Option<Pair>, Failure> {
     let (whole, end) = whole(transaction, collection);
     let at = |place| at(transaction, collection, place);
@@ -89,7 +89,7 @@ fn one(transaction: &Transaction<'_>, collection: &Collection) -> Result<Option<
     }
 }
 
-/// Calls `each` with `count` elements, of which some may come more than once.
+/// Calls `each` with `count` elements, with repetitions.
 pub(super) fn with_repetitions(
     transaction: &Transaction<'_>,
     collection: &Collection,
@@ -136,7 +136,7 @@ fn walk(
     Ok(())
 }
 
-/// Calls `each` with `count` different elements, or with all if there are fewer.
+/// Calls `each` with `count` distinct elements, or with all if there are fewer.
 pub(super) fn different(
     transaction: &Transaction<'_>,
     collection: &Collection,
@@ -159,8 +159,8 @@ pub(super) fn different(
         });
     }
     let mut seen = BTreeSet::new();
-    // Where hashes are what a client has chosen it may take for ever to draw all: then some are
-    // missing, which the caller asks for again.
+    // With hashes chosen by a client, drawing every element could take too long. Then fewer are
+    // returned, and the caller asks for the rest.
     let mut tries = wanted.saturating_mul(TRIES as u64);
     while (seen.len() as u64) < wanted && tries > 0 {
         tries -= 1;
@@ -175,9 +175,9 @@ pub(super) fn different(
     Ok(())
 }
 
-/// Fails before much is drawn for a reply that is too long in any case.
+/// Fails early if a reply of this many elements would be too long in any case.
 pub(super) fn check_count(reply: &Reply<'_>, count: u64) -> Result<(), Failure> {
-    /// No bytes at all, as a reply.
+    /// The shortest element of a reply.
     const LEAST: u64 = b"$0\r\n\r\n".len() as u64;
     if count.saturating_mul(LEAST) > reply.most() as u64 {
         return Err(super::args::too_long(reply.most()));

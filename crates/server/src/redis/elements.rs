@@ -1,4 +1,4 @@
-//! Which elements the commands of a batch name, so that they are read together.
+//! Prefetching of the elements that the commands of a batch name.
 
 use super::table::Command;
 use crate::error::Failure;
@@ -7,7 +7,7 @@ use crate::model::{Collection, Kind};
 use crate::resp::Args;
 use crate::store::Transaction;
 
-/// Where a command names elements of its key: the first argument, and every how many.
+/// Where a command names elements of its key: the index of the first, and the step.
 struct Named {
     kind: Kind,
     first: usize,
@@ -15,9 +15,9 @@ struct Named {
 }
 
 impl Named {
-    /// Those of a command with these arguments, if it looks up any.
+    /// Returns where a command with these arguments names elements, if it looks any up.
     fn of(command: &Command, args: Args<'_>) -> Option<Named> {
-        // With no further ones.
+        // The step for a single element.
         let alone = args.len();
         let (kind, first, step) = match command.name {
             "hset" | "hmset" => (Kind::Hash, 2, 2),
@@ -26,7 +26,7 @@ impl Named {
             "sadd" | "srem" | "sismember" | "smismember" => (Kind::Set, 2, 1),
             "zscore" | "zmscore" | "zrem" => (Kind::SortedSet, 2, 1),
             "zincrby" => (Kind::SortedSet, 3, alone),
-            // Options stand before the scores and members: they come in pairs up to the end.
+            // Options precede the scores and members, which are pairs up to the end.
             "zadd" => (Kind::SortedSet, 3 + args.len() % 2, 2),
             _ => return None,
         };
@@ -34,13 +34,13 @@ impl Named {
     }
 }
 
-/// What a list will have left, at either end, of what the store has of it.
+/// The predicted ends of a list during a batch, in terms of its stored elements.
 struct Ends {
     number: u64,
-    /// The positions of those elements.
+    /// The range of stored elements that remain.
     head: i64,
     count: u64,
-    /// How many elements the commands before have added at the left and at the right.
+    /// Number of elements added on the left and on the right by earlier commands.
     added: (u64, u64),
 }
 
@@ -54,7 +54,7 @@ impl Ends {
         }
     }
 
-    /// Returns the position of the element that a command takes, if the store has it.
+    /// Returns the position of the stored element that a command pops, if it pops a stored one.
     fn pass(&mut self, command: &Command, args: Args<'_>) -> Option<i64> {
         let more = (args.len() as u64).saturating_sub(2);
         match command.name {
@@ -63,7 +63,7 @@ impl Ends {
             "lpop" if more == 0 => return self.take_left(),
             "rpop" if more == 0 => return self.take_right(),
             "llen" | "lindex" | "lset" | "lrange" | "lpos" => {}
-            // What others leave is not known beforehand.
+            // The effect of other commands is not predicted.
             _ => (self.count, self.added) = (0, (0, 0)),
         }
         None
@@ -96,7 +96,7 @@ impl Ends {
     }
 }
 
-/// Reads the elements that commands name, up to `most` of them, together.
+/// Prefetches the elements that commands name, at most `most` of them.
 pub(super) fn read_ahead<'a>(
     commands: impl Iterator<Item = &'a (&'static Command, Args<'a>)>,
     transaction: &mut Transaction<'_>,
@@ -106,8 +106,8 @@ pub(super) fn read_ahead<'a>(
     transaction.prefetch_elements(elements)
 }
 
-/// Returns the places of the elements that commands name, up to `most` of them; none if there are
-/// none to be read together.
+/// Returns the keys of the elements that commands name, at most `most` of them; empty if a common
+/// read is not worthwhile.
 fn named<'a>(
     commands: impl Iterator<Item = &'a (&'static Command, Args<'a>)>,
     transaction: &Transaction<'_>,
@@ -166,7 +166,8 @@ mod tests {
     use crate::redis::names;
     use crate::resp::{Limits, Parser, Requests};
 
-    /// What commands take of a list of three elements, from position 10 on.
+    /// Returns the predicted positions that commands pop from a list of three elements, from
+    /// position 10 on.
     fn taken(lines: &str) -> Vec<Option<i64>> {
         let list = Collection {
             kind: Kind::List,

@@ -1,4 +1,4 @@
-//! When keys expire.
+//! Expiry of keys.
 
 use super::args::{Options, integer, is};
 use super::texts::Texts;
@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 type Done = Result<(), Failure>;
 
-/// What a number of a command says about a moment.
+/// The unit and reference of an expiry time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     InSeconds,
@@ -19,7 +19,7 @@ pub(super) enum Unit {
 }
 
 impl Unit {
-    /// As an option of SET or GETEX says it.
+    /// Returns the unit of an option of SET or GETEX.
     pub(super) fn of_option(word: &[u8]) -> Option<Unit> {
         [
             ("EX", Unit::InSeconds),
@@ -31,7 +31,7 @@ impl Unit {
         .find_map(|(name, unit)| is(word, name).then_some(unit))
     }
 
-    /// Returns the moment in milliseconds since 1970. None if that is beyond all numbers.
+    /// Returns the time in milliseconds since 1970, or `None` on overflow.
     fn moment(self, value: i64, now_ms: u64) -> Option<i64> {
         let now_ms = i64::try_from(now_ms).ok()?;
         match self {
@@ -49,7 +49,7 @@ fn invalid(command: &str) -> Failure {
     )))
 }
 
-/// Returns a moment that a new value shall expire at; it must not lie in the past by itself.
+/// Returns the expiry time for a new value. The number must be positive.
 pub(super) fn moment(value: &[u8], unit: Unit, now_ms: u64, command: &str) -> Result<u64, Failure> {
     let value = integer(value)?;
     let moment = unit.moment(value, now_ms).filter(|_| value > 0);
@@ -58,7 +58,7 @@ pub(super) fn moment(value: &[u8], unit: Unit, now_ms: u64, command: &str) -> Re
         .ok_or_else(|| invalid(command))
 }
 
-/// Under which conditions EXPIRE does something.
+/// The conditions of EXPIRE.
 #[derive(Default)]
 struct Conditions {
     if_never: bool,
@@ -101,8 +101,8 @@ fn conditions(args: Args<'_>) -> Result<Conditions, Failure> {
 }
 
 impl Conditions {
-    /// Returns whether they hold, for a key that expires at `now` (0 for never) and shall expire at
-    /// `then`.
+    /// Returns whether the conditions hold for a key that expires at `now` (0 for never) and is to
+    /// expire at `then`.
     fn hold(&self, now: u64, then: i64) -> bool {
         let now = i64::try_from(now).unwrap_or(i64::MAX);
         let never = now == 0;
@@ -120,7 +120,7 @@ fn set_expiry(
     unit: Unit,
     command: &str,
 ) -> Done {
-    // In the order in which Redis complains.
+    // Errors are detected in Redis' order.
     let conditions = conditions(args)?;
     let value = integer(args.at(2))?;
     let now_ms = transaction.now_ms();
@@ -167,7 +167,7 @@ pub(super) fn persist(transaction: &mut impl Texts, args: Args<'_>, reply: &mut 
     Ok(())
 }
 
-/// Returns what TTL and its kin reply: -2 without a key, -1 without an expiry.
+/// Replies to TTL and related commands: -2 without a key, -1 without an expiry time.
 fn report(
     transaction: &mut impl Texts,
     args: Args<'_>,

@@ -1,4 +1,4 @@
-//! Hashes: a record for each field.
+//! Hashes: one record per field.
 
 use super::args::{Options, check_room, integer, is, name, wrong_number};
 use super::draw;
@@ -22,7 +22,7 @@ fn place(transaction: &Transaction<'_>, hash: &Collection, field: &[u8]) -> Inne
     format::member_key(transaction.database, hash.number, field)
 }
 
-/// Sets fields; how many are new.
+/// Sets fields and returns the number of new ones.
 fn set_all(transaction: &mut Transaction<'_>, args: Args<'_>, command: &str) -> Result<u64, Failure> {
     if !args.len().is_multiple_of(2) {
         return Err(wrong_number(command));
@@ -36,7 +36,7 @@ fn set_all(transaction: &mut Transaction<'_>, args: Args<'_>, command: &str) -> 
         .step_by(2)
         .map(|index| place(transaction, &hash, args.at(index)))
         .collect();
-    // A hash that is made now has no fields to look for.
+    // A new hash has no fields to look up.
     let there = match hash.count {
         0 => SmallVec::new(),
         _ => transaction.are_there(&places)?,
@@ -68,7 +68,7 @@ pub(super) fn hmset(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &m
     Ok(())
 }
 
-/// A hash and the value of one of its fields.
+/// Returns a hash and the value of one of its fields.
 fn field(
     transaction: &mut Transaction<'_>,
     key: &[u8],
@@ -82,7 +82,7 @@ fn field(
     Ok((Some(hash), value))
 }
 
-/// Sets one field of a hash that may have to be made.
+/// Sets one field of a hash, which is created if necessary.
 fn set_one(
     transaction: &mut Transaction<'_>,
     key: &[u8],
@@ -136,7 +136,7 @@ pub(super) fn hmget(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &m
         fields.iter().for_each(|_| reply.null());
         return Ok(());
     };
-    // Some at a time: a field may be named often, and its value be long.
+    // Read some at a time: a field may be named often and have a long value.
     let mut start = 0;
     while start < fields.len() {
         let at_once = AT_ONCE.min(transaction.store.sizes.most());
@@ -158,13 +158,13 @@ pub(super) fn hlen(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mu
     Ok(())
 }
 
-/// Writes something of all fields.
+/// Writes `what` of all fields.
 fn write_all(transaction: &Transaction<'_>, reply: &mut Reply<'_>, hash: &Collection, what: Show) -> Done {
     let whole = Stretch::whole(transaction.database, hash.number, hash.count);
     pages::write(transaction, reply, whole, what)
 }
 
-/// How many fields a hash has, to be told to a client.
+/// Returns the number of fields for a reply.
 fn count(hash: Option<&Collection>) -> usize {
     hash.map_or(0, |hash| usize::try_from(hash.count).unwrap_or(usize::MAX))
 }
@@ -244,7 +244,7 @@ pub(super) fn hincr_by_float(
 
 pub(super) fn hscan(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     let cursor = walks::cursor(args.at(2))?;
-    // As in Redis, options are read only where there is something to walk over.
+    // As in Redis, options are parsed only if the key exists.
     let Some(hash) = hash(transaction, args.at(1))? else {
         walks::begin(reply, 0, 0);
         return Ok(());
@@ -270,7 +270,7 @@ pub(super) fn hrandfield(transaction: &mut Transaction<'_>, args: Args<'_>, repl
         Some(word) if is(word, "WITHVALUES") && options.left() == 0 => true,
         Some(_) => return Err(Failure::SYNTAX),
     };
-    // Redis counts fields and values in the same number.
+    // Redis counts fields and values together in one integer.
     if with_values && count.is_some_and(|count| count.unsigned_abs() > i64::MAX as u64 / 2) {
         return Err(Failure::OUT_OF_RANGE);
     }
@@ -316,7 +316,7 @@ pub(super) fn hrandfield(transaction: &mut Transaction<'_>, args: Args<'_>, repl
         reply.array(head(hash.count));
         return write_all(transaction, reply, &hash, what);
     }
-    // How many are drawn is known when they are.
+    // The number of elements is known only after drawing.
     let mut body = Vec::new();
     let mut drawn = Reply::new(&mut body, reply.version()).at_most(reply.most());
     let mut many = 0;
@@ -329,7 +329,7 @@ pub(super) fn hrandfield(transaction: &mut Transaction<'_>, args: Args<'_>, repl
     Ok(())
 }
 
-/// How many elements a client wants to be drawn; negative if they may repeat.
+/// Parses the number of elements to draw; negative if repetitions are allowed.
 pub(super) fn random_count(text: &[u8]) -> Result<i64, Failure> {
     match integer(text)? {
         i64::MIN => Err(Failure::OUT_OF_RANGE),

@@ -1,5 +1,4 @@
-//! BEGIN, COMMIT and ABORT: what a connection sends in between is a transaction, and each command
-//! is answered at once.
+//! BEGIN, COMMIT and ABORT: interactive transactions, in which each command is answered at once.
 
 use super::args::{Options, integer, is};
 use super::asked::AskedCommands;
@@ -19,12 +18,11 @@ use std::time::{Duration, Instant};
 
 type Done = Result<(), Failure>;
 
-/// After how long a transaction is ended if it does not say otherwise, and what it may say at most,
-/// in milliseconds.
+/// Default and largest timeout of a transaction in milliseconds.
 const TIMEOUT_MS: u64 = 60_000;
 const MOST_TIMEOUT_MS: u64 = 600_000;
 
-/// Returns what the options of BEGIN say.
+/// Parses the options of BEGIN.
 fn options(args: Args<'_>) -> Result<TransactionOptions, Failure> {
     let mut chosen = TransactionOptions::new().timeout(Duration::from_millis(TIMEOUT_MS));
     let (mut has_isolation, mut has_concurrency, mut has_timeout) = (false, false, false);
@@ -63,17 +61,17 @@ fn timeout(text: &[u8]) -> Result<Duration, Failure> {
     }
 }
 
-/// A transaction that BEGIN has begun.
+/// A transaction begun with BEGIN.
 pub(super) struct Begun {
     interactive: Interactive,
-    /// What has written to it.
+    /// The commands that have written in it, with the permissions they needed.
     asked: AskedCommands,
-    /// Whether a command was refused: COMMIT writes nothing then.
+    /// Whether a command was refused, which makes COMMIT fail.
     has_failed: bool,
 }
 
 impl Begun {
-    /// A command was refused.
+    /// Records that a command was refused.
     pub(super) fn fail(&mut self) {
         self.has_failed = true;
     }
@@ -129,7 +127,7 @@ pub(super) fn abort(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_
     Ok(())
 }
 
-/// Returns whether a command may stand between BEGIN and COMMIT: whatever it reads and writes goes
+/// Returns whether a command is allowed between BEGIN and COMMIT: its reads and writes must all go
 /// through the transaction.
 fn runs_within(command: &Command) -> bool {
     match command.group {
@@ -166,14 +164,14 @@ fn runs_within(command: &Command) -> bool {
 }
 
 impl Session {
-    /// Returns how many bytes what BEGIN has begun takes.
+    /// Returns the memory of the transaction in bytes.
     pub(super) fn within_held(&self) -> usize {
         self.interactive
             .as_ref()
             .map_or(0, |begun| begun.interactive.held() + begun.asked.held())
     }
 
-    /// What is begun will not be written: a command of it was refused.
+    /// Makes the current transaction fail at EXEC or COMMIT, because a command was refused.
     pub(super) fn fail_transaction(&mut self) {
         self.multi.fail();
         if let Some(begun) = &mut self.interactive {
@@ -181,8 +179,8 @@ impl Session {
         }
     }
 
-    /// Ends the transaction where its EXEC or COMMIT was refused, as Redis does, and returns what
-    /// the client is told.
+    /// Ends the transaction whose EXEC or COMMIT was refused, as Redis does, and returns the error
+    /// for the client.
     pub(super) fn refused_end(&mut self, command: &Command, why: &str) -> Option<String> {
         match command.name {
             "exec" => {
@@ -201,8 +199,8 @@ impl Session {
         }
     }
 
-    /// Executes a command between BEGIN and COMMIT. One that fails has changed nothing. Where it
-    /// was refused rather than executed, COMMIT will write nothing.
+    /// Executes a command between BEGIN and COMMIT. A command that fails has changed nothing. If it
+    /// was refused before execution, COMMIT will fail.
     pub(super) fn run_within(&mut self, command: &'static Command, args: Args<'_>, output: &mut Vec<u8>) {
         let (start, before) = (output.len(), self.settings.reply_mode);
         let counted_as = command.counted_as(args);
@@ -237,7 +235,7 @@ impl Session {
             let text = no_room("the transaction", &self.shared.budget);
             return Err(Failure::Refused(Cow::Owned(text)));
         }
-        // A command that panics takes the transaction with it.
+        // A command that panics destroys the transaction.
         let mut begun = self.interactive.take().expect("BEGIN has begun it");
         let refusals = self.paging.refusals;
         let done = self.apply_within(command, args, &mut begun.interactive, output);

@@ -1,4 +1,4 @@
-//! Keys, whatever they hold.
+//! Commands on keys of any type.
 
 use super::args::{Options, integer, is, name};
 use super::texts::Texts;
@@ -35,7 +35,7 @@ pub(super) fn type_of(transaction: &mut impl Texts, args: Args<'_>, reply: &mut 
     Ok(())
 }
 
-/// What a key holds, apart from the transaction.
+/// The content of a key, independent of the transaction's borrow.
 enum Held {
     Text(Vec<u8>, u64),
     Collection(Collection),
@@ -55,8 +55,8 @@ fn move_to(transaction: &mut Transaction<'_>, from: &[u8], to: &[u8], held: Held
     match held {
         Held::Text(text, expires_ms) => transaction.overwrite_text(to, &[&text], expires_ms),
         Held::Collection(mut collection) => {
-            // Its elements lie under its number; the reaper, which lets it expire, must know its
-            // key.
+            // The elements stay under the collection's number. The reaper, which deletes them at
+            // expiry, must find the new key.
             let expires_ms = collection.expires_ms;
             transaction.unmark(from, collection.number);
             transaction.mark(to, collection.number);
@@ -113,8 +113,8 @@ pub(super) fn copy(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mu
     Ok(())
 }
 
-/// Whether COPY, as it is written, copies into another database than `here`. What cannot be read is
-/// refused by COPY itself.
+/// Returns whether a COPY command targets a database other than `here`. Invalid arguments are left
+/// to COPY itself.
 pub(super) fn copies_beyond(args: Args<'_>, here: u8) -> bool {
     let mut options = Options::new(args, 3);
     while let Some(word) = options.next() {
@@ -126,7 +126,7 @@ pub(super) fn copies_beyond(args: Args<'_>, here: u8) -> bool {
     false
 }
 
-/// MOVE: what a key of this database holds goes to another, unless that has the key.
+/// MOVE: moves a key to another database, unless the key exists there.
 pub(super) fn move_key(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     let key = args.at(1);
     let here = transaction.database;
@@ -146,7 +146,7 @@ pub(super) fn move_key(transaction: &mut Transaction<'_>, args: Args<'_>, reply:
     Ok(())
 }
 
-/// SWAPDB: two databases change places, for all clients at once.
+/// SWAPDB: swaps two databases for all clients at once.
 pub(super) fn swap_db(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     let number = |index, which: &'static str| match integer(args.at(index)) {
         Ok(_) => database(args.at(index)),
@@ -225,7 +225,7 @@ fn copy_elements(
     Ok(())
 }
 
-/// A database's number.
+/// Parses a database number.
 pub(super) fn database(text: &[u8]) -> Result<u8, Failure> {
     let number = integer(text)?;
     let number = u8::try_from(number).ok().filter(|&number| number < DATABASES);

@@ -1,4 +1,4 @@
-//! LATENCY: events that took long, and how long commands take.
+//! LATENCY: slow events, and latency histograms of commands.
 
 use super::args::is;
 use super::connection::unknown_subcommand;
@@ -82,8 +82,8 @@ fn event(shared: &Shared, name: &[u8]) -> Option<Event> {
     found.map(|(_, event)| event)
 }
 
-/// How long commands took, of those that were called: all, or those that are named, a name standing
-/// for its subcommands, too.
+/// Replies with the latency histograms of commands that were called: all, or the named ones. A name
+/// includes its subcommands.
 fn histogram(shared: &Shared, args: Args<'_>, reply: &mut Reply<'_>) {
     let is_wanted = |name: &str| {
         args.len() == 2
@@ -115,8 +115,7 @@ fn histogram(shared: &Shared, args: Args<'_>, reply: &mut Reply<'_>) {
     }
 }
 
-/// Returns the samples of an event: bars from the oldest to the newest, how long each took and how
-/// long ago.
+/// Draws the samples of an event as bars from oldest to newest, each with its duration and age.
 fn graph(event: &Event, now_s: u64) -> String {
     const WIDTH: u64 = 40;
     let most = event
@@ -137,7 +136,7 @@ fn graph(event: &Event, now_s: u64) -> String {
     text
 }
 
-/// Returns what was slow, and what can be done about it.
+/// Returns the slow events with advice.
 fn doctor(shared: &Shared) -> String {
     let threshold = shared.latencies.threshold_ms.load(Ordering::Relaxed);
     if threshold == 0 {

@@ -1,4 +1,4 @@
-//! What clients may take, as settings that CONFIG knows.
+//! Client limits, as settings of CONFIG.
 
 use super::admin::memory;
 use super::args::integer;
@@ -15,12 +15,12 @@ const BAD_CLASS: Failure = Failure::say(
 );
 const BAD_SECONDS: Failure = Failure::say("argument must be a number of seconds, or 0 for never");
 
-/// What all connections may hold together.
+/// Returns the memory limit of all connections.
 pub(super) fn client_memory(shared: &Shared) -> String {
     shared.budget.limit().to_string()
 }
 
-/// Returns a memory value, a percentage of the store's memory, or 0 for what it would be by itself.
+/// Sets the memory limit: a size, a percentage of the store's memory, or 0 for the default.
 pub(super) fn set_client_memory(shared: &Shared, text: &[u8]) -> Done {
     let bytes = match text.strip_suffix(b"%") {
         Some(digits) => {
@@ -38,7 +38,7 @@ pub(super) fn set_client_memory(shared: &Shared, text: &[u8]) -> Done {
     Ok(())
 }
 
-/// Returns how many bytes one connection may leave unread, in the words of Redis.
+/// Returns the limit on unread output of a connection, in Redis' syntax.
 pub(super) fn client_output(shared: &Shared) -> String {
     format!(
         "normal {} 0 0 slave 0 0 0 pubsub 0 0 0",
@@ -58,7 +58,7 @@ pub(super) fn set_client_output(shared: &Shared, text: &[u8]) -> Done {
         return Err(BAD_CLASS);
     }
     let bytes = usize::try_from(memory(hard)?).map_err(|_| BAD_CLASS)?;
-    // As in Redis, 0 is no limit of its own.
+    // As in Redis, 0 disables the limit.
     shared
         .config
         .set_max_output(if bytes == 0 { usize::MAX } else { bytes });
@@ -72,20 +72,20 @@ fn seconds(text: &[u8]) -> Result<u64, Failure> {
     seconds.map(|seconds| seconds as u64).ok_or(BAD_SECONDS)
 }
 
-/// After how many seconds an idle connection is closed.
+/// Returns the idle timeout in seconds.
 pub(super) fn idle_timeout(shared: &Shared) -> String {
     shared.config.idle_timeout().as_secs().to_string()
 }
 
 pub(super) fn set_idle_timeout(shared: &Shared, text: &[u8]) -> Done {
     shared.config.set_idle_timeout(seconds(text)?);
-    // The keeper sleeps until the next connection could be idle for long enough.
+    // Wake the keeper, which sleeps until the next connection could have been idle for long enough.
     shared.budget.call();
     Ok(())
 }
 
-/// After how many seconds of silence the system asks whether a peer is there; of connections that
-/// come from now on.
+/// Returns the silence before TCP keepalive probes in seconds. It applies to connections accepted
+/// from now on.
 pub(super) fn keepalive(shared: &Shared) -> String {
     shared.config.keepalive().as_secs().to_string()
 }

@@ -1,4 +1,4 @@
-//! MEMORY: what takes how much memory.
+//! MEMORY: memory usage of keys and of the store.
 
 use super::args::{integer, is};
 use super::connection::unknown_subcommand;
@@ -12,7 +12,7 @@ use crate::store::{DATABASES, Direction, Transaction};
 
 type Done = Result<(), Failure>;
 
-/// Elements that MEMORY USAGE looks at unless SAMPLES says how many.
+/// Default number of elements that MEMORY USAGE samples.
 const SAMPLES: u64 = 5;
 
 const HELP: [&str; 7] = [
@@ -70,12 +70,12 @@ fn usage(session: &Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     Ok(())
 }
 
-/// Returns the bytes of a collection's elements, from the mean of the first ones, or of all if
-/// their number is 0.
+/// Returns the size of a collection's elements in bytes, estimated from the first `samples` ones,
+/// or computed from all if that is 0.
 fn elements(transaction: &Transaction<'_>, collection: &Collection, samples: u64) -> Result<u64, Failure> {
     let start = format::elements(transaction.database, collection.number);
     let end = format::behind(&start);
-    // Each member of a sorted set stands there twice: by its name and by its score.
+    // A sorted set has two records per member: by member and by score.
     let places = match collection.kind {
         Kind::SortedSet => 2,
         Kind::List | Kind::Set | Kind::Hash => 1,
@@ -150,7 +150,7 @@ fn stats(shared: &Shared, reply: &mut Reply<'_>) {
     }
 }
 
-/// What the parts of the store take, a line each.
+/// Returns the memory of the parts of the store, one per line.
 fn parts(shared: &Shared) -> String {
     let stats = shared.store.db.stats();
     let memory = &stats.memory;

@@ -1,23 +1,22 @@
 //! The commands of Redis.
 //!
-//! *Knows*: which commands there are, what they ask of their arguments, what they read and write,
-//! what they reply.
+//! *Knows*: the commands, their arguments, their reads and writes, their replies.
 //!
-//! *Does not know*: sockets, the bytes of requests, how types lie in keys.
+//! *Does not know*: sockets, the bytes of requests, the encoding of types in keys.
 //!
-//! *Read in this order*: `table.rs` (all commands), `names.rs`, `texts.rs` (what the commands
-//! of strings work on), `session.rs` (one connection: from
-//! requests to batches), `batch.rs` (locks, one read, one commit), then `pages.rs` (long replies),
-//! then a file for each family: `strings.rs`, `keys.rs`, `expiry.rs`, `walks.rs`, `hashes.rs`,
-//! `sets.rs`, `lists/`, `sorted/`, `ordered.rs` (what Redis has not); `catalog.rs`, `classes.rs`
-//! and `permission.rs` (who may use them), `acl.rs`; `connection.rs`, `transactions.rs`,
-//! `interactive.rs` (BEGIN and COMMIT) and `asked.rs` (what COMMIT asks again),
-//! `admin.rs`, `saving.rs`, `clients.rs`, `info/`, `watching.rs` (MONITOR); `direct.rs` (commands
-//! without a connection); `cached/` (a connection to a cache).
+//! *Read in this order*: `table.rs` (all commands), `names.rs`, `texts.rs` (access of commands to
+//! strings), `session.rs` (one connection: from requests to batches), `batch.rs` (locks, one read,
+//! one commit), then `pages.rs` (long replies), then a file for each family: `strings.rs`,
+//! `keys.rs`, `expiry.rs`, `walks.rs`, `hashes.rs`, `sets.rs`, `lists/`, `sorted/`, `ordered.rs`
+//! (extensions to Redis); `catalog.rs`, `classes.rs` and `permission.rs` (permissions), `acl.rs`;
+//! `connection.rs`, `transactions.rs`, `interactive.rs` (BEGIN and COMMIT) and `asked.rs`
+//! (permissions checked again at COMMIT), `admin.rs`, `saving.rs`, `clients.rs`, `info/`,
+//! `watching.rs` (MONITOR); `direct.rs` (commands without a connection); `cached/` (a connection to
+//! a cache).
 //!
 //! Invariants:
 //!
-//! - **S11** A command that fails has written nothing: it looks at all its arguments first.
+//! - **S11** A command that fails has written nothing: it validates all its arguments first.
 
 mod acl;
 mod admin;

@@ -1,20 +1,19 @@
-//! Commands by their names. Every request asks for one, so that names are compared as words of
-//! eight bytes, in a table that a cheap hash leads into.
+//! Lookup of commands by name. Every request needs it, so names are compared in words of eight
+//! bytes, and the table is indexed by a cheap hash.
 
 use super::table::{Command, all};
 use std::sync::LazyLock;
 
-/// The slots of the table of names: more than twice as many as there are commands.
+/// Slots of the table, more than twice the number of commands.
 const SLOTS: usize = 1 << 10;
 
-/// The longest name that is looked for, in words of eight bytes.
+/// Longest name in words of eight bytes.
 const NAME_WORDS: usize = 3;
 
-/// A name in small letters, padded with zeros, in words.
+/// A lower-case name in words, padded with zeros.
 type Name = [u64; NAME_WORDS];
 
-/// All commands by name: the slot that the hash of a name says, or one of the next. Every request
-/// asks it.
+/// All commands by name: an open-addressing hash table with linear probing.
 static BY_NAME: LazyLock<Vec<Option<(Name, &'static Command)>>> = LazyLock::new(|| {
     let mut slots = vec![None; SLOTS];
     assert!(all().count() * 2 < SLOTS, "most names stand in their own slots");
@@ -29,7 +28,7 @@ static BY_NAME: LazyLock<Vec<Option<(Name, &'static Command)>>> = LazyLock::new(
     slots
 });
 
-/// A name in words, if it is not too long for any command. No name ends with a zero.
+/// Converts a name to words, unless it is too long for any command. No name ends with a zero.
 #[inline]
 fn folded(name: &[u8]) -> Option<Name> {
     let mut lower = [0; NAME_WORDS * 8];
@@ -40,7 +39,7 @@ fn folded(name: &[u8]) -> Option<Name> {
     (!is_padded).then(|| std::array::from_fn(|word| u64::from_ne_bytes(words[word])))
 }
 
-/// The slot where a name is looked for first.
+/// Returns the first slot to probe for a name.
 #[inline]
 fn slot_of(name: &Name) -> usize {
     const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -50,11 +49,11 @@ fn slot_of(name: &Name) -> usize {
     (mixed >> 54) as usize % SLOTS
 }
 
-/// The command of a name, in capitals or not.
+/// Returns the command of a name, ignoring case.
 pub(super) fn find(name: &[u8]) -> Option<&'static Command> {
     let name = folded(name)?;
     let mut slot = slot_of(&name);
-    // An empty slot ends the search, and most are empty.
+    // An empty slot ends the search, and most slots are empty.
     while let Some((found, command)) = &BY_NAME[slot] {
         if *found == name {
             return Some(command);

@@ -1,5 +1,5 @@
-//! Keys whose number is said before them, as in `ZUNION 2 a b`; and commands that pop from the
-//! first of several that has anything.
+//! Arguments with a number of keys before them, as in `ZUNION 2 a b`; and commands that pop from
+//! the first non-empty one of several keys.
 
 use super::args::{integer, is};
 use super::{lists, sorted};
@@ -10,7 +10,7 @@ use std::borrow::Cow;
 
 type Done = Result<(), Failure>;
 
-/// Returns the keys that follow their number at `at`, and where the rest begins.
+/// Returns the keys whose number is at index `at`, and the index after them.
 pub(super) fn keys_at<'a>(
     args: Args<'a>,
     at: usize,
@@ -31,7 +31,7 @@ pub(super) fn keys_at<'a>(
 
 const NO_KEYS: &str = "ERR numkeys should be greater than 0";
 
-/// The word behind the keys, and how many elements are wanted.
+/// Parses the arguments after the keys: a word, and the number of elements wanted.
 fn wish<'a>(args: Args<'a>, at: usize) -> Result<(&'a [u8], u64), Failure> {
     let word = args.get(at).ok_or(Failure::SYNTAX)?;
     let count = match args.len() - at {

@@ -1,4 +1,4 @@
-//! What Redis has not: ranges of keys, in order, and snapshots.
+//! Extensions to Redis: ranges of keys in order, and snapshots.
 
 use super::args::{Options, check_room, integer, is};
 use super::connection::unknown_subcommand;
@@ -12,10 +12,10 @@ use std::borrow::Cow;
 
 type Done = Result<(), Failure>;
 
-/// How many keys RANGE replies with when the client does not say how many.
+/// Default limit of RANGE in keys.
 const USUAL: i64 = 1000;
 
-/// One end of a range, in the words of ZRANGEBYLEX: `-`, `+`, `[key` or `(key`.
+/// One end of a range, in the syntax of ZRANGEBYLEX: `-`, `+`, `[key` or `(key`.
 enum End<'a> {
     Lowest,
     Highest,
@@ -39,7 +39,7 @@ fn behind(database: u8, key: &[u8]) -> InnerKey {
     inner
 }
 
-/// The records between two ends.
+/// Returns the record keys between two ends.
 fn bounds(database: u8, low: &[u8], high: &[u8]) -> Result<(InnerKey, InnerKey), Failure> {
     let (first, last) = format::records(database);
     let low = match end(low)? {
@@ -57,7 +57,7 @@ fn bounds(database: u8, low: &[u8], high: &[u8]) -> Result<(InnerKey, InnerKey),
     Ok((low, high))
 }
 
-/// Fails where keys have no order.
+/// Fails if keys are unordered.
 fn require_order(transaction: &Transaction<'_>, command: &str) -> Done {
     match transaction.store.records.are_hashed() {
         false => Ok(()),
@@ -94,7 +94,7 @@ fn walk(
         true => transaction.scan(start, end, direction),
         false => transaction.scan_keys(start, end, direction),
     };
-    // A negative limit is none, as with ZRANGE.
+    // As with ZRANGE, a negative limit means no limit.
     while most < 0 || (count as i64) < most {
         let Some((key, value)) = scan.next()? else {
             break;
@@ -138,8 +138,8 @@ pub(super) fn rev_range(transaction: &mut Transaction<'_>, args: Args<'_>, reply
     )
 }
 
-/// One record of the store, whatever the range holds, unless there may be collections, whose
-/// elements have to be found.
+/// Deletes a range with one range deletion, unless the database may have collections, whose
+/// elements must be found individually.
 pub(super) fn del_range(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     require_order(transaction, "DELRANGE")?;
     let (start, end) = bounds(transaction.database, args.at(1), args.at(2))?;

@@ -1,11 +1,11 @@
-//! Replies that are as long as a collection: read and written in pages, so that none of them is in
-//! memory whole.
+//! Replies as long as a collection, read and written in pages so that they are never in memory as a
+//! whole.
 //!
-//! The first page is written where the command is executed. Where there is more, and the client
-//! takes replies at once, the rest becomes a [`Tail`]: it shows the store as it is when the
-//! command's locks are let go, for an iterator stays at its place in the commit order, and is
-//! written page by page as the client takes it. Between MULTI and EXEC a reply is needed whole, and
-//! has to fit the limit of a client's output.
+//! The first page is written when the command is executed. If more follows and replies are
+//! delivered at once, the rest becomes a [`Tail`]: an iterator over the state of the store at the
+//! release of the command's locks, since an iterator reads a snapshot. It is written page by page
+//! as the client reads. Between MULTI and EXEC a reply is needed as a whole and must fit the limit
+//! of a client's output.
 
 use super::args::check_room;
 use crate::error::Failure;
@@ -15,21 +15,21 @@ use crate::store::{Direction, Transaction};
 use crate::waits;
 use alluvium::{Iter, Keyspace};
 
-/// About how long a page is.
+/// Approximate size of a page in bytes.
 pub(super) const PAGE: usize = 64 << 10;
 
-/// What a reply shows of each element.
+/// The part of each element that a reply contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Show {
-    /// The value: of lists, and of hashes for HVALS.
+    /// The value: of a list, or of a hash for HVALS.
     Value,
-    /// A set's member or a hash's field.
+    /// A member of a set or a field of a hash.
     Member,
     /// A field and its value.
     Pair,
-    /// A member from the order of scores.
+    /// A member, read in score order.
     Ranked,
-    /// The same with its score.
+    /// A member with its score, read in score order.
     Scored,
 }
 
@@ -55,7 +55,7 @@ impl Show {
     }
 }
 
-/// Elements that lie side by side: `count` of them behind the first `skip`.
+/// Consecutive elements: `count` of them after the first `skip`.
 #[derive(Clone, Debug)]
 pub(super) struct Stretch {
     pub(super) start: InnerKey,
@@ -66,7 +66,7 @@ pub(super) struct Stretch {
 }
 
 impl Stretch {
-    /// All elements of a list, a set or a hash.
+    /// Returns all elements of a list, a set or a hash.
     pub(super) fn whole(database: u8, number: u64, count: u64) -> Stretch {
         let start = format::elements(database, number);
         Stretch {
@@ -78,7 +78,7 @@ impl Stretch {
         }
     }
 
-    /// What is left behind an element.
+    /// Removes everything up to an element.
     fn behind(&mut self, key: &[u8]) {
         match self.direction {
             Direction::Forward => {
@@ -96,7 +96,7 @@ fn missing(left: u64) -> Failure {
     )))
 }
 
-/// Writes elements, whose number was written already.
+/// Writes elements. Their number has been written already.
 pub(super) fn write(
     transaction: &Transaction<'_>,
     reply: &mut Reply<'_>,
@@ -132,7 +132,7 @@ pub(super) fn write(
     Ok(())
 }
 
-/// The pages of a reply behind the first.
+/// The pages of a reply after the first.
 struct Pages {
     data: Keyspace,
     stretch: Stretch,

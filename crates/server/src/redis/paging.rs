@@ -1,5 +1,5 @@
-//! How much of a pipeline is answered at a time: replies are sent before the next ones are made,
-//! and one that does not fit into the memory of clients waits, or is refused.
+//! Flow control of a pipeline: replies are sent before further ones are produced, and a reply that
+//! does not fit into the memory of clients waits or is refused.
 
 use super::session::Session;
 use crate::net::{Budget, HIGH_WATER, SMALL_HOLDER};
@@ -7,31 +7,31 @@ use crate::resp::{Args, Reply};
 use crate::store::Sizes;
 use std::sync::atomic::Ordering;
 
-/// How many records the first batch of a connection reads at once, and the most that any does: what
-/// a batch reads is in memory together, however long it is.
+/// Records read by the first batch of a connection, and the most that any batch reads. All records
+/// of a batch are in memory together, whatever their size.
 const FIRST: usize = 16;
 const MOST: usize = 64;
 
-/// What a connection knows of the replies to its pipelines.
+/// Adaptive state of a connection, learnt from the replies to its pipelines.
 #[derive(Debug)]
 pub(super) struct Paging {
-    /// How many records a batch may read.
+    /// Number of records that a batch may read.
     records: usize,
-    /// How many commands of a batch were executed, if not all of them.
+    /// Number of executed commands of a batch that ended early.
     cut: Option<usize>,
-    /// How many requests from here on are executed one by one.
+    /// Number of upcoming requests to execute one by one.
     alone: usize,
-    /// How many commands of a batch were executed, if the others are to be executed one by one.
+    /// Number of executed commands of a batch whose other commands are to be executed one by one.
     divided: Option<usize>,
     /// Whether the next reply does not fit.
     is_full: bool,
     /// Whether replies that do not fit are refused instead of waiting for memory.
     pub(super) refuses: bool,
-    /// How many commands found no memory for what they need.
+    /// Number of commands that were refused for lack of memory.
     pub(super) refusals: u64,
-    /// The request to go on with.
+    /// The request to continue with.
     paused: Option<usize>,
-    /// How long the output was when requests began to be executed.
+    /// Length of the output when execution began.
     before: usize,
 }
 
@@ -52,19 +52,19 @@ impl Default for Paging {
 }
 
 impl Paging {
-    /// The request to begin with, now that the output is so long.
+    /// Returns the request to begin with. `output` is the current length of the output.
     pub(super) fn begin(&mut self, output: usize) -> usize {
         self.before = output;
         self.paused.take().unwrap_or(0)
     }
 
-    /// Whether requests that were read wait to be executed.
+    /// Returns whether parsed requests wait for execution.
     pub(super) fn is_paused(&self) -> bool {
         self.paused.is_some()
     }
 
-    /// Whether so much was replied that it is to be sent first; then `index` is the request to go
-    /// on with.
+    /// Returns whether replies should be sent before execution continues. If so, it will continue
+    /// at request `index`.
     pub(super) fn pauses(&mut self, index: usize, output: usize) -> bool {
         let has_enough = output.saturating_sub(self.before) > HIGH_WATER;
         if has_enough {
@@ -73,13 +73,13 @@ impl Paging {
         has_enough
     }
 
-    /// How many records the next batch may read.
+    /// Returns the number of records that the next batch may read.
     pub(super) fn most(&self, sizes: &Sizes) -> usize {
         self.records.min(sizes.most())
     }
 
-    /// Whether a batch of `all` commands ends behind the first `executed`, whose replies take
-    /// `bytes`.
+    /// Returns whether a batch of `all` commands must end after the first `executed`, whose replies
+    /// have `bytes` bytes.
     pub(super) fn cuts(&mut self, executed: usize, all: usize, bytes: usize) -> bool {
         if self.is_full {
             self.cut = Some(executed - 1);
@@ -89,45 +89,45 @@ impl Paging {
         self.cut.is_some()
     }
 
-    /// How many commands of a batch of `all` were executed.
+    /// Returns the number of executed commands in a batch of `all`.
     pub(super) fn executed(&self, all: usize) -> usize {
         self.cut.unwrap_or(all)
     }
 
-    /// Whether the reply to the last command was taken back, to be made again.
+    /// Returns whether the reply to the last command was discarded, to be produced again.
     pub(super) fn has_taken_back(&self) -> bool {
         self.is_full
     }
 
-    /// The last command is to be executed again once there is memory for what it needs.
+    /// Schedules the last command to be executed again when memory is available.
     pub(super) fn wait_for_room(&mut self) {
         self.is_full = true;
     }
 
-    /// The whole batch is to be executed again once there is space for what it reads.
+    /// Schedules the whole batch to be executed again when memory for its reads is available.
     pub(super) fn wait_before_all(&mut self) {
         (self.is_full, self.cut) = (true, Some(0));
     }
 
-    /// The batch failed as a whole.
+    /// Records that the batch failed as a whole.
     pub(super) fn forget_cut(&mut self) {
         self.cut = None;
         self.is_full = false;
     }
 
-    /// The batch failed, and some of its commands may not have the fault: the first `executed`
-    /// hold, and each of the `rest` is executed by itself.
+    /// Records that the batch failed because of a fault that may not affect all of its commands:
+    /// the first `executed` are final, and the `rest` are executed one by one.
     pub(super) fn divide(&mut self, executed: usize, rest: usize) {
         (self.divided, self.alone) = (Some(executed), rest);
     }
 
-    /// Whether the next command has no neighbours.
+    /// Returns whether the next command is executed alone.
     pub(super) fn is_alone(&self) -> bool {
         self.alone > 0
     }
 
-    /// Learns from a batch that began with the request `at` and had `all` commands: where to go on,
-    /// and whether that fits.
+    /// Adapts to the result of a batch of `all` commands that began at request `at`. Returns the
+    /// next request, and whether its reply fits.
     pub(super) fn learn(&mut self, at: usize, all: usize) -> (usize, Fits) {
         if let Some(executed) = self.divided.take() {
             return (at + executed, Fits::Yes);
@@ -156,7 +156,7 @@ pub(super) enum Fits {
     NotYet,
 }
 
-/// The error of what does not fit.
+/// Returns the error for something that does not fit into memory.
 pub(super) fn no_room(what: &str, budget: &Budget) -> String {
     format!(
         "OOM {what} does not fit into the memory of clients, {} bytes for all of them: divide it, or raise --client-memory \
@@ -166,12 +166,12 @@ pub(super) fn no_room(what: &str, budget: &Budget) -> String {
 }
 
 impl Session {
-    /// How long the reply to a command may be that only reads.
+    /// Returns the largest reply of a command that only reads.
     pub(super) fn reply_room(&self) -> usize {
         self.shared.budget.reply_room()
     }
 
-    /// Takes a reply back that does not fit in memory: it is made again when it does, or refused.
+    /// Discards a reply that does not fit into memory. It is produced again later, or refused.
     pub(super) fn take_back(&mut self, reply: &mut Reply<'_>, start: usize) {
         let bytes = reply.position() - start;
         reply.rewind(start);
@@ -186,12 +186,12 @@ impl Session {
         reply.error(&text);
     }
 
-    /// Whether a command that needs `bytes` of memory waits for them; else it is refused.
+    /// Returns whether a command waits for `bytes` of memory; otherwise it is refused.
     pub(super) fn may_wait_for(&self, bytes: usize) -> bool {
         bytes <= self.shared.budget.limit() && !self.paging.refuses
     }
 
-    /// Whether a command may be queued behind MULTI.
+    /// Returns whether memory permits queueing a command after MULTI.
     pub(super) fn has_room_in_queue(&self, args: Args<'_>) -> bool {
         let bytes = args.iter().map(<[u8]>::len).sum::<usize>();
         let budget = &self.shared.budget;
@@ -199,8 +199,8 @@ impl Session {
         self.multi.held() + self.within_held() + bytes <= SMALL_HOLDER || bytes <= free
     }
 
-    /// Whether one more key may be watched that takes `bytes` of memory. What is watched is charged
-    /// at the end of the turn, so what was added in this one counts as well.
+    /// Returns whether memory permits watching another key of `bytes` bytes. Watches added in this
+    /// turn are counted explicitly, because they are charged only at its end.
     pub(super) fn has_room_to_watch(&self, bytes: usize) -> bool {
         let budget = &self.shared.budget;
         let held = self.multi.held() + bytes;
@@ -209,7 +209,7 @@ impl Session {
         held <= SMALL_HOLDER || budget.used().saturating_add(more) <= budget.limit()
     }
 
-    /// Refuses the request that has begun, and passes over what comes of it.
+    /// Refuses the incomplete request and skips its remaining bytes.
     pub(super) fn refuse_begun(&mut self, output: &mut Vec<u8>) {
         self.is_ending |= !self.reader.skip_begun();
         self.fail_transaction();

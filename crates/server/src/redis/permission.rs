@@ -1,4 +1,4 @@
-//! Whether the user of a connection may do what it asks for, and what it is told if not; who it is.
+//! Permission checks of a connection's requests, their error messages, and authentication.
 
 use super::asked::AskedCommands;
 use super::catalog::Asked;
@@ -11,7 +11,7 @@ use crate::resp::Args;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Something that the user may not do.
+/// A denied access.
 #[derive(Debug)]
 pub(super) struct NotAllowed {
     command: &'static str,
@@ -19,7 +19,7 @@ pub(super) struct NotAllowed {
 }
 
 impl NotAllowed {
-    /// Returns what the client is told.
+    /// Returns the error message.
     pub(super) fn text(&self) -> String {
         match &self.why {
             Denied::Command => format!(
@@ -33,18 +33,17 @@ impl NotAllowed {
     }
 }
 
-/// What becomes of the connection that ends those of its own user.
+/// How to treat the current connection when the connections of its user are closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Own {
-    /// It ends once its reply is sent.
+    /// Close it after its reply is sent.
     Ends,
-    /// It goes on, so that the change can be taken back.
+    /// Keep it open, so that the change can be reverted.
     Stays,
 }
 
 impl Session {
-    /// Whether the user may execute a command, which is asked only of those who may not do
-    /// everything.
+    /// Checks whether the user may execute a command. Skipped for users that may do everything.
     pub(super) fn permit(&self, command: &Command, args: Args<'_>) -> Result<(), NotAllowed> {
         let asked = Asked::of(command, args);
         self.identity.user.check(&asked).map_err(|why| NotAllowed {
@@ -53,7 +52,7 @@ impl Session {
         })
     }
 
-    /// Notes what was denied, for ACL LOG.
+    /// Records a denial for ACL LOG.
     pub(super) fn note_denied(&self, denied: &NotAllowed) {
         let (reason, object) = match &denied.why {
             Denied::Command => (Reason::Command, denied.command.as_bytes().to_vec()),
@@ -78,8 +77,7 @@ impl Session {
         });
     }
 
-    /// Returns what is said of a command that was queued while the user might execute it, and may
-    /// not any more.
+    /// Returns the error for a queued command that the user may no longer execute.
     pub(super) fn no_longer_allowed(&self, command: &Command, args: Args<'_>) -> Option<String> {
         if self.identity.user.allows_all() {
             return None;
@@ -96,8 +94,8 @@ impl Session {
         ))
     }
 
-    /// Returns what COMMIT says if a command that has written to its transaction is not allowed any
-    /// more.
+    /// Returns COMMIT's error if a command that has written in the transaction is no longer
+    /// allowed.
     pub(super) fn first_denied(&self, asked: &AskedCommands) -> Option<String> {
         let (command, why, user) = asked.first_denied()?;
         let text = match &why {
@@ -120,7 +118,7 @@ impl Session {
         ))
     }
 
-    /// The connection says whose it is. A wrong password is answered late.
+    /// Authenticates the connection. The reply to a wrong password is delayed.
     pub(super) fn identify(&mut self, command: &[u8], user: &[u8], password: &[u8]) -> Result<(), Failure> {
         let (access, peer) = (&self.shared.access, self.client.peer.place());
         match self.identity.check(access, peer, (user, password)) {
@@ -138,13 +136,13 @@ impl Session {
         }
     }
 
-    /// From now on it is the connection of another user.
+    /// Changes the user of the connection.
     pub(super) fn become_user(&mut self, user: Arc<User>) {
         *self.client.user.lock() = Arc::clone(&user);
         self.identity.user = user;
     }
 
-    /// Ends the connections of users that are not let in any more; this one as its own.
+    /// Closes the connections of removed or disabled users; this connection as `own` specifies.
     pub(super) fn end_connections_of(&mut self, users: &[Arc<User>], own: Own) {
         if users.is_empty() {
             return;

@@ -1,5 +1,4 @@
-//! BGSAVE, SAVE and LASTSAVE: backups into the directory that `--backup-dir` or `CONFIG SET dir`
-//! names.
+//! BGSAVE, SAVE and LASTSAVE: backups into the directory set by `--backup-dir` or `CONFIG SET dir`.
 
 use super::session::Session;
 use crate::backups::Backups;
@@ -26,7 +25,7 @@ pub(super) fn bgsave(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_
     let turn = Backups::begin(&session.shared)?;
     std::thread::Builder::new()
         .name("alluvium-save".to_owned())
-        // How it went is noted and logged.
+        // The outcome is recorded and logged by `run`.
         .spawn(move || drop(turn.run()))
         .map_err(|error| Failure::Refused(Cow::Owned(format!("ERR no thread for it: {error}"))))?;
     reply.simple("Background saving started");

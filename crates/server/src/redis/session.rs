@@ -1,9 +1,8 @@
-//! One connection: requests are looked up, checked, and executed in batches; replies come in order
+//! One connection: requests are parsed, checked and executed in batches; replies are sent in order
 //! (S9).
 //!
-//! Its parts: `settings.rs` and `reply_mode.rs` (what the client has chosen), `identity.rs`,
-//! `reader.rs` (requests), `suspension.rs` (what it waits for), `activity.rs` (when it does
-//! something).
+//! Its parts: `settings.rs` and `reply_mode.rs` (choices of the client), `identity.rs`, `reader.rs`
+//! (requests), `suspension.rs` (reasons to wait), `activity.rs` (times of activity).
 
 mod activity;
 mod identity;
@@ -37,8 +36,8 @@ use std::task::{Context, Waker};
 use std::time::Instant;
 use suspension::Suspension;
 
-/// A reply that is longer is not held until it is due: no memory waits for a client. What it sends
-/// next waits all the same.
+/// Largest delayed reply that is held until it is due, in bytes. A longer one is sent at once to
+/// free its memory; later requests are delayed all the same.
 const MOST_HELD: usize = 64 << 10;
 
 /// The state of one connection.
@@ -48,35 +47,35 @@ pub(crate) struct Session {
     pub(super) settings: Settings,
     pub(super) identity: Identity,
     pub(super) multi: Multi,
-    /// What BEGIN has begun.
+    /// The transaction begun with BEGIN.
     pub(super) interactive: Option<Box<Begun>>,
     pub(super) paging: Paging,
-    /// What MONITOR shows it.
+    /// The feed of MONITOR.
     pub(super) feed: Option<Arc<Feed>>,
     pub(super) activity: Activity,
     pub(super) reader: RequestReader,
     suspension: Option<Suspension>,
-    /// The memory of what was waited for, until it is executed.
+    /// The memory charge of a completed read, held until the batch is executed.
     pub(super) reservation: Option<Reading>,
     pub(super) is_ending: bool,
     pub(super) wants_sync: bool,
 }
 
-/// Why a request is not executed.
+/// The reason for not executing a request.
 enum Refusal {
     Say(Cow<'static, str>),
     NotAllowed(NotAllowed),
 }
 
-/// What becomes of requests.
+/// How execution continues after a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flow {
     Done,
-    /// The rest waits for the store.
+    /// The rest waits for a read of the store.
     Wait,
-    /// The rest waits until the client has taken a part of a long reply.
+    /// The rest waits until the client has read a part of a long reply.
     PartialReply,
-    /// The rest has its turn once the replies are sent.
+    /// The rest continues after the replies have been sent.
     Send,
     /// The rest waits for memory of clients.
     OutOfMemory,
@@ -102,8 +101,8 @@ impl Session {
         }
     }
 
-    /// Executes requests in order, neighbours that may be executed together as a batch. Goes on
-    /// where it had to wait.
+    /// Executes requests in order, consecutive ones as a batch if possible. Resumes after a
+    /// suspension.
     fn execute(
         &mut self,
         requests: &Requests,
@@ -124,7 +123,7 @@ impl Session {
             index += 1;
             let command = match self.admit(args) {
                 Ok(command) => command,
-                // No command is called like that.
+                // No command has such a name.
                 Err(_) if is_http(args) => {
                     self.drop_http();
                     break;
@@ -170,8 +169,8 @@ impl Session {
         Flow::Done
     }
 
-    /// Executes a batch that begins with the request `at`. Returns the request that is next, or why
-    /// that is not executed now.
+    /// Executes a batch that begins at request `at`. Returns the next request, or the reason to
+    /// stop there.
     fn run_batch(
         &mut self,
         batch: &Batch<'_>,
@@ -200,7 +199,7 @@ impl Session {
         }
     }
 
-    /// Refuses a request before it is executed.
+    /// Refuses a request before execution.
     fn refuse_request(&mut self, args: Args<'_>, refusal: &Refusal, output: &mut Vec<u8>) {
         let text = match refusal {
             Refusal::Say(text) => Cow::Borrowed(&**text),
@@ -223,8 +222,8 @@ impl Session {
         self.reply(output, |reply| reply.error(&text));
     }
 
-    /// Ends a connection that speaks HTTP: a web page could make a browser send commands in a
-    /// request's body.
+    /// Closes a connection that sends HTTP, because a web page could make a browser send commands
+    /// in the body of a request.
     fn drop_http(&mut self) {
         self.is_ending = true;
         tracing::warn!(
@@ -233,8 +232,8 @@ impl Session {
         );
     }
 
-    /// Whether CLIENT PAUSE holds a command. What is queued for EXEC waits with it, and what was
-    /// written since BEGIN with COMMIT.
+    /// Returns whether CLIENT PAUSE suspends a command. Commands queued by MULTI wait with their
+    /// EXEC, and writes since BEGIN with their COMMIT.
     fn is_paused(&self, command: &Command, context: &Context<'_>) -> bool {
         let is_queued = self.multi.is_begun() && !command.runs_in_multi();
         let is_within = self.interactive.is_some() && matches!(command.action, Action::Data(_));
@@ -246,7 +245,7 @@ impl Session {
                 .holds(|| command.waits_for_writers(), context.waker())
     }
 
-    /// Executes a command of the connection or the server.
+    /// Executes a command on the connection or the server.
     fn run_alone(&mut self, (command, run): (&Command, OnSession), args: Args<'_>, output: &mut Vec<u8>) {
         let start = output.len();
         let Settings {
@@ -254,8 +253,8 @@ impl Session {
         } = self.settings;
         let counted_as = command.counted_as(args);
         self.client.set_last_command(counted_as);
-        // EXEC stands behind what it executes; one that says who it is may have to wait, and is
-        // executed later; who has said RESET watches no more.
+        // MONITOR shows EXEC after the commands it executes; authentication may be suspended and
+        // executed later; RESET ends the monitoring.
         let shows_first = command.is_seen() && !matches!(command.name, "auth" | "hello" | "reset");
         if shows_first {
             self.show(command, args);
@@ -279,7 +278,7 @@ impl Session {
         self.settings.reply_mode.apply(reply_mode, output, start);
     }
 
-    /// Whether a request can be executed with those before it.
+    /// Returns the command of a request if it can join the batch before it.
     pub(super) fn joins(&self, args: Args<'_>) -> Option<&'static Command> {
         if self.multi.is_begun() {
             return None;
@@ -288,7 +287,7 @@ impl Session {
         (matches!(command.action, Action::Data(_)) && command.joins_batches()).then_some(command)
     }
 
-    /// What a request asks for, if it may.
+    /// Returns the command of a request, if it is valid and allowed.
     fn admit(&self, args: Args<'_>) -> Result<&'static Command, Refusal> {
         let say = |text| Refusal::Say(Cow::Owned(text));
         let Some(command) = names::find(args.at(0)) else {
@@ -339,7 +338,7 @@ impl Session {
         });
     }
 
-    /// What others see of this connection.
+    /// Updates the properties that other connections see.
     fn note(&mut self, count: usize) {
         if count == 0 {
             return;
@@ -374,7 +373,7 @@ impl Protocol for Session {
         let mut context = Context::from_waker(waker);
         let flow = self.execute(&requests, input.bytes(), output, &mut context);
         if flow == Flow::OutOfMemory {
-            // A reply that was taken back has made it long.
+            // A discarded reply has made the buffer large.
             output.shrink_to_fit();
         }
         if self.feed.is_some() && !self.pushed(output, waker) {
@@ -430,7 +429,7 @@ impl Protocol for Session {
             return true;
         };
         feed.is_woken_by(waker);
-        // Nothing comes between the parts of a long reply.
+        // Nothing may be inserted between the parts of a long reply.
         self.is_in_reply() || feed.take(output)
     }
 
@@ -473,7 +472,7 @@ impl Drop for Session {
     }
 }
 
-/// Whether a request is a line of HTTP: `POST …` or `Host: …`, as Redis looks for them.
+/// Returns whether a request is a line of HTTP: `POST …` or `Host: …`, as Redis detects it.
 fn is_http(args: Args<'_>) -> bool {
     args.is(0, "post") || args.is(0, "host:")
 }

@@ -1,4 +1,4 @@
-//! Sets: a record without a value for each member.
+//! Sets: one record without a value per member.
 
 use super::args::{check_room, integer, name, too_long};
 use super::combine::{self, Combination, Sum, member};
@@ -16,8 +16,8 @@ use smallvec::SmallVec;
 type Done = Result<(), Failure>;
 type Members = Vec<Vec<u8>>;
 
-/// What a member that is drawn takes: here, in the reply, and where it is removed in the
-/// transaction and its batch; and beside its bytes.
+/// Memory of a drawn member: copies of its bytes (here, in the reply, and for removal in the
+/// transaction and its batch), and overhead.
 const COPIES: usize = 4;
 const PER_MEMBER: usize = 192;
 
@@ -34,7 +34,7 @@ fn has(transaction: &mut Transaction<'_>, set: &Collection, member: &[u8]) -> Re
     Ok(transaction.get(&place)?.is_some())
 }
 
-/// Which of some members a set has.
+/// Returns which of some members a set has.
 fn which<'a>(
     transaction: &mut Transaction<'_>,
     set: &Collection,
@@ -168,14 +168,14 @@ pub(super) fn smove(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &m
         Some(target) => target,
         None => transaction.new_collection(Kind::Set)?,
     };
-    // Who watches the target is told only if it has changed.
+    // Watchers of the target are notified only if it has changed.
     if add(transaction, &mut target, std::iter::once(member))? > 0 {
         transaction.save(to, &target);
     }
     Ok(())
 }
 
-/// Some different members, drawn, as many as a reply may have.
+/// Draws distinct members, as many as fit into a reply.
 fn drawn<'s>(
     transaction: &Transaction<'s>,
     set: &Collection,
@@ -197,7 +197,7 @@ fn drawn<'s>(
     Ok((members, working))
 }
 
-/// A number that must not be negative.
+/// Parses a number that must not be negative.
 pub(super) fn positive(text: &[u8]) -> Result<u64, Failure> {
     const ERROR: Failure = Failure::say("ERR value is out of range, must be positive");
     let number = integer(text).map_err(|_| ERROR)?;
@@ -269,7 +269,7 @@ pub(super) fn srandmember(transaction: &mut Transaction<'_>, args: Args<'_>, rep
 
 pub(super) fn sscan(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     let cursor = walks::cursor(args.at(2))?;
-    // As in Redis, options are read only where there is something to walk over.
+    // As in Redis, options are parsed only if the key exists.
     let Some(set) = set(transaction, args.at(1))? else {
         walks::begin(reply, 0, 0);
         return Ok(());
@@ -295,8 +295,8 @@ fn combination(transaction: &mut Transaction<'_>, keys: Args<'_>, sum: Sum) -> R
     Ok(Combination::new(sum, transaction.database, &sets))
 }
 
-/// Shows what several sets make. How many members that is must be known first: where they are more
-/// than a page, they are found once to be counted and once to be shown.
+/// Replies with the result of a set operation. The number of members must be known first: if they
+/// exceed a page, they are computed twice, to count and to send them.
 fn show(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>, sum: Sum) -> Done {
     let from_start = combination(transaction, args.from(1), sum)?;
     let mut walk = from_start.clone();

@@ -1,4 +1,4 @@
-//! Small commands that tools send: ROLE, WAIT, MODULE, LOLWUT.
+//! Minor commands that tools send: ROLE, WAIT, MODULE, LOLWUT.
 
 use super::args::integer;
 use super::connection::unknown_subcommand;
@@ -16,7 +16,7 @@ pub(super) fn role(session: &mut Session, _args: Args<'_>, reply: &mut Reply<'_>
     Ok(())
 }
 
-/// There are no replicas, so that nothing is waited for.
+/// There are no replicas, so WAIT returns at once.
 pub(super) fn wait(_session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     integer(args.at(1))?;
     let timeout =

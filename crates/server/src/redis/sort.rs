@@ -1,5 +1,5 @@
-//! SORT and SORT_RO: the elements of a list, a set or a sorted set in another order, or what other
-//! keys have for them.
+//! SORT and SORT_RO: sort the elements of a list, a set or a sorted set, by themselves or by values
+//! of other keys.
 
 use super::args::{Options, check_room, integer, is, name};
 use super::lists;
@@ -14,30 +14,30 @@ use std::ops::{ControlFlow, Range};
 
 type Done = Result<(), Failure>;
 
-/// What an element takes beside its bytes: its place here and in the order, an allocation, and its
-/// frame in the reply.
+/// Memory of an element besides its bytes: its entries here and in the order, an allocation, and
+/// its frame in the reply.
 const PER_ELEMENT: usize = 160;
 
-/// Whether a command may store what it has sorted.
+/// Whether a command may store its result.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Use {
     Stores,
     OnlyReads,
 }
 
-/// What stands for an element in BY and GET.
+/// A pattern of BY or GET.
 #[derive(Clone, Copy)]
 enum Pattern<'a> {
     /// The element itself.
     Element,
-    /// What a key has, a string or a field of a hash; the element stands between two parts of its
+    /// The value of a key or of a hash's field. The element is inserted between two parts of the
     /// name.
     Key {
         before: &'a [u8],
         behind: &'a [u8],
         field: Option<&'a [u8]>,
     },
-    /// A name without a place for the element: it stands for nothing.
+    /// A name without a placeholder, which yields nothing.
     Nothing,
 }
 
@@ -66,15 +66,15 @@ impl<'a> Pattern<'a> {
     }
 }
 
-/// What a command says.
+/// The arguments of the command.
 struct Wish<'a> {
-    /// What elements are ordered by, if it is not themselves.
+    /// The sort key, if it is not the element itself.
     by: Option<Pattern<'a>>,
-    /// Whether they stay in the order that they have.
+    /// Whether elements keep their order.
     is_unsorted: bool,
     is_text: bool,
     is_backward: bool,
-    /// How many are passed over, and how many are wanted; all if that is negative.
+    /// Number of elements to skip, and to return; all if negative.
     limit: (i64, i64),
     gets: Vec<Pattern<'a>>,
     stored: Option<&'a [u8]>,
@@ -117,7 +117,7 @@ impl<'a> Wish<'a> {
         Ok(wish)
     }
 
-    /// Which of a number of elements are wanted, in their order.
+    /// Returns the range of wanted elements.
     fn window(&self, count: u64) -> Range<u64> {
         let start = u64::try_from(self.limit.0).unwrap_or(0).min(count);
         let end = match u64::try_from(self.limit.1) {
@@ -128,23 +128,23 @@ impl<'a> Wish<'a> {
     }
 }
 
-/// Returns the key that a command stores what it has sorted in.
+/// Returns the key in which a command stores its result.
 pub(super) fn stored_key<'a>(args: Args<'a>) -> Option<&'a [u8]> {
     Wish::read(args, Use::Stores).ok()?.stored
 }
 
-/// Whether a command reads keys that its arguments do not name.
+/// Returns whether a command reads keys that are not among its arguments.
 pub(super) fn reads_other_keys(args: Args<'_>) -> bool {
     let is_key = |pattern: &Pattern<'_>| matches!(pattern, Pattern::Key { .. });
     Wish::read(args, Use::Stores)
         .is_ok_and(|wish| wish.by.as_ref().is_some_and(is_key) || wish.gets.iter().any(is_key))
 }
 
-/// What an element is ordered by.
+/// The sort key of an element.
 enum Weight {
     Number(f64),
     Text(Option<Vec<u8>>),
-    /// Itself, as text.
+    /// The element itself, as text.
     Itself,
 }
 
@@ -156,7 +156,7 @@ impl Weight {
     }
 }
 
-/// The order of two elements. Numbers that are equal leave it to the elements.
+/// Compares two elements. Elements with equal numbers are compared themselves.
 fn compare((one, one_weight): &(Vec<u8>, Weight), (other, other_weight): &(Vec<u8>, Weight)) -> Ordering {
     match (one_weight, other_weight) {
         (Weight::Number(one_number), Weight::Number(other_number)) => one_number
@@ -168,7 +168,7 @@ fn compare((one, one_weight): &(Vec<u8>, Weight), (other, other_weight): &(Vec<u
     }
 }
 
-/// What some elements stand for in a pattern.
+/// Evaluates a pattern for some elements.
 fn look_up(
     transaction: &Transaction<'_>,
     pattern: &Pattern<'_>,
@@ -212,7 +212,7 @@ fn look_up(
     Ok(found)
 }
 
-/// Elements that were gathered, and the memory that they take.
+/// Collected elements with their memory charge.
 struct Gathered<'s> {
     elements: Vec<Vec<u8>>,
     working: Working<'s>,
@@ -226,7 +226,7 @@ impl Gathered<'_> {
     }
 }
 
-/// Gathers the elements of a range of a collection's own order.
+/// Collects the elements of a range of a collection, in its order.
 fn gather<'s>(
     transaction: &Transaction<'s>,
     collection: &Collection,
@@ -270,7 +270,7 @@ fn gather<'s>(
     Ok(gathered)
 }
 
-/// Puts elements in order.
+/// Sorts the elements.
 fn order(transaction: &Transaction<'_>, wish: &Wish<'_>, gathered: &mut Gathered<'_>) -> Done {
     let elements = std::mem::take(&mut gathered.elements);
     let mut weighed = Vec::with_capacity(elements.len());
@@ -311,12 +311,12 @@ fn order(transaction: &Transaction<'_>, wish: &Wish<'_>, gathered: &mut Gathered
     Ok(())
 }
 
-/// How many elements are looked up at once.
+/// Returns the number of elements to look up at once.
 fn at_once(transaction: &Transaction<'_>) -> usize {
     AT_ONCE.min(transaction.store.sizes.most())
 }
 
-/// Calls `each` with everything that is wanted of some elements, in order.
+/// Calls `each` with the results of all GET patterns for some elements, in order.
 fn results(
     transaction: &Transaction<'_>,
     gets: &[Pattern<'_>],
@@ -332,7 +332,7 @@ fn results(
         let (some, others) = rest.split_at(rows);
         rest = others;
         if let [element] = some {
-            // One value after the other: there may be many, and long ones.
+            // Read one value at a time: there may be many long ones.
             for pattern in gets {
                 let mut values = look_up(transaction, pattern, &[element])?;
                 each(values.pop().flatten().as_deref())?;
@@ -353,7 +353,7 @@ fn results(
     Ok(())
 }
 
-/// Has a key hold a list of the results. Returns how many they are.
+/// Stores the results as a list. Returns their number.
 fn store(
     transaction: &mut Transaction<'_>,
     key: &[u8],
@@ -387,7 +387,7 @@ fn run(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>,
     if let Some(collection) = &collection
         && (wish.is_unsorted && stored.is_some() && collection.kind == Kind::Set)
     {
-        // A set has no order of its own that a list could keep.
+        // A set has no order that a stored list could keep, so its elements are sorted.
         (wish.is_unsorted, wish.is_text, wish.by) = (false, true, None);
     }
     let elements = match &collection {
@@ -414,7 +414,7 @@ fn run(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>,
     finish(transaction, &wish, stored, &elements, reply)
 }
 
-/// Shows what is wanted of some elements, or stores it.
+/// Replies with the results, or stores them.
 fn finish(
     transaction: &mut Transaction<'_>,
     wish: &Wish<'_>,

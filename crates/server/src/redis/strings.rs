@@ -10,10 +10,10 @@ use crate::store::{Store, Working};
 
 type Done = Result<(), Failure>;
 
-/// How many values are read at once, at most.
+/// Largest number of values read at once.
 pub(super) const AT_ONCE: usize = 64;
 
-/// The longest string.
+/// Longest string in bytes.
 const MAX_TEXT: usize = alluvium::MAX_VALUE - 16;
 
 pub(super) fn fits(bytes: usize) -> Done {
@@ -25,15 +25,14 @@ pub(super) fn fits(bytes: usize) -> Done {
     Ok(())
 }
 
-/// How many copies of a string are in memory while a command makes it longer: what was there, what
-/// it becomes, its record, and the batch that it is committed with.
+/// Copies of a string in memory while a command extends it: the old value, the new value, the
+/// record, and the batch of the commit.
 const COPIES: usize = 4;
 
-/// Takes memory for a string that becomes so long: clients have to have it, as for a SET of the
-/// same string.
+/// Charges memory for a string that grows to this size, as a SET of the same string would.
 ///
 /// # Errors
-/// It is longer than strings may be, or than clients have memory for.
+/// The string would exceed the longest string or the memory of clients.
 pub(super) fn room_to_grow(store: &Store, bytes: usize) -> Result<Working<'_>, Failure> {
     fits(bytes)?;
     let mut working = Working::new(store);
@@ -41,16 +40,16 @@ pub(super) fn room_to_grow(store: &Store, bytes: usize) -> Result<Working<'_>, F
     Ok(working)
 }
 
-/// A string that a command changes, or an empty one.
+/// A string that a command changes; empty if it does not exist.
 pub(super) struct Changed<M> {
     pub(super) text: Vec<u8>,
     pub(super) expires_ms: u64,
-    /// The memory for what it becomes.
+    /// The memory charge of the new value.
     _working: M,
 }
 
-/// Returns a copy of the string of a key, with memory for what it becomes: `grown` tells that
-/// length from the one that it has.
+/// Copies the string of a key, with a memory charge for the new value. `grown` computes the new
+/// length from the old one.
 pub(super) fn to_change<T: Texts>(
     transaction: &mut T,
     key: &[u8],
@@ -59,7 +58,7 @@ pub(super) fn to_change<T: Texts>(
     let memory = transaction.memory();
     let old = transaction.text(key)?;
     let old_len = old.as_ref().map_or(0, |text| text.len());
-    // Before anything is copied.
+    // Charge before copying.
     let working = T::room_to_grow(memory, grown(old_len).max(old_len))?;
     Ok(Changed {
         expires_ms: old.as_ref().map_or(0, |text| text.expires_ms),
@@ -100,7 +99,7 @@ pub(super) fn mget(transaction: &mut impl Texts, args: Args<'_>, reply: &mut Rep
     Ok(())
 }
 
-/// What SET's options say.
+/// The options of SET.
 #[derive(Default)]
 struct How {
     if_absent: bool,
@@ -208,7 +207,7 @@ pub(super) fn pset_ex(transaction: &mut impl Texts, args: Args<'_>, reply: &mut 
 /// A key and its new value.
 type Assignment<'a> = (&'a [u8], &'a [u8]);
 
-/// The pairs of MSET and MSETNX.
+/// Returns the pairs of MSET and MSETNX.
 fn pairs<'a>(args: Args<'a>, command: &str) -> Result<Vec<Assignment<'a>>, Failure> {
     if args.len().is_multiple_of(2) {
         return Err(wrong_number(command));
@@ -395,7 +394,7 @@ pub(super) fn decr_by(transaction: &mut impl Texts, args: Args<'_>, reply: &mut 
     add(transaction, args.at(1), by, reply)
 }
 
-/// The sum of two decimal numbers, or why there is none.
+/// Returns the sum of two decimal numbers, or an error.
 pub(super) fn float_sum(old: &[u8], by: &[u8]) -> Result<Vec<u8>, Failure> {
     double(by)?;
     double(old)?;

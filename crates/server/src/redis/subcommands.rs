@@ -1,10 +1,9 @@
-//! Commands whose first argument is a command, and what is said of one that does not exist or has
-//! another number of arguments.
+//! Commands with subcommands, and the errors for unknown subcommands and wrong numbers of
+//! arguments.
 
 use crate::resp::Args;
 
-/// The subcommands of a command, each with how many arguments it takes, as in the table of
-/// commands.
+/// The subcommands of a command with their arities, as in the command table.
 pub(super) type Subcommands = &'static [(&'static str, i32)];
 
 #[rustfmt::skip]
@@ -77,7 +76,7 @@ static MODULE: Subcommands = &[
 
 static SNAPSHOT: Subcommands = &[("create", 3), ("drop", 3), ("get", 4), ("list", 2)];
 
-/// Whether a number of arguments is what a command takes; at least as many, if that is negative.
+/// Returns whether a number of arguments matches an arity, which is a minimum if it is negative.
 pub(super) fn fits(arity: i32, count: usize) -> bool {
     let least = arity.unsigned_abs() as usize;
     if arity < 0 { count >= least } else { count == least }
@@ -99,19 +98,19 @@ pub(super) fn of(command: &str) -> Option<Subcommands> {
     })
 }
 
-/// Returns the subcommands of a command and their arguments, none if it has no subcommands.
+/// Returns the subcommands of a command; empty if it has none.
 pub(super) fn names(command: &str) -> Subcommands {
     of(command).unwrap_or_default()
 }
 
-/// Returns where a word is among a command's subcommands.
+/// Returns the index of a subcommand.
 pub(super) fn position(command: &str, word: &[u8]) -> Option<u16> {
     let mut names = names(command).iter();
     let position = names.position(|(name, _)| word.eq_ignore_ascii_case(name.as_bytes()));
     position.map(|position| position as u16)
 }
 
-/// What is wrong with a command's subcommand, if it has one, as Redis words it.
+/// Checks the subcommand of a command, if it has any. Errors are worded as in Redis.
 pub(super) fn check(command: &str, args: Args<'_>) -> Result<(), String> {
     let (Some(subcommands), Some(word)) = (of(command), args.get(1)) else {
         return Ok(());

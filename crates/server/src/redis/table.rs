@@ -1,5 +1,5 @@
-//! All commands: what each takes, touches and does. COMMAND reports from the same table that checks
-//! arguments.
+//! The table of all commands: arguments, keys, flags, functions. COMMAND reports from the same
+//! table that validates arguments.
 
 use super::{
     acl, admin, connection, describe, expiry, hashes, info, keys, lists, ordered, saving, sets, sorted,
@@ -15,71 +15,72 @@ use std::sync::LazyLock;
 pub(super) type OnData = fn(&mut Transaction<'_>, Args<'_>, &mut Reply<'_>) -> Result<(), Failure>;
 pub(super) type OnSession = fn(&mut Session, Args<'_>, &mut Reply<'_>) -> Result<(), Failure>;
 
-/// What a command works on.
+/// The function of a command.
 #[derive(Clone, Copy)]
 pub(super) enum Action {
-    /// Keys and values, in a transaction that others of its batch share.
+    /// Works on keys and values, in the transaction of its batch.
     Data(OnData),
-    /// The connection or the server.
+    /// Works on the connection or the server.
     Session(OnSession),
 }
 
-/// It writes; it locks its keys against all others.
+/// It writes, and locks its keys exclusively.
 const WRITE: u16 = 1;
-/// It reads more than records, or several that belong together: it locks its keys against writers.
+/// It reads more than records, or several that must be consistent, and locks its keys against
+/// writers.
 const LOCKED: u16 = 2;
-/// It does not read the records of its keys, as a rule.
+/// It usually does not read the records of its keys.
 const BLIND: u16 = 4;
-/// It is executed by itself.
+/// It is executed alone, not in a batch.
 const ALONE: u16 = 8;
-/// It locks everything.
+/// It locks all keys.
 const ALL: u16 = 16;
 /// An unauthenticated client may send it.
 const STRANGER: u16 = 32;
 /// It is executed, not queued, between MULTI and EXEC.
 const IN_MULTI: u16 = 64;
-/// It takes about the same time for small and large values.
+/// Its time does not depend much on the size of values.
 const FAST: u16 = 128;
-/// With more arguments than its keys it reaches into another database, and locks everything.
+/// With arguments besides its keys it may access another database, and locks all keys.
 const ELSEWHERE: u16 = 256;
 /// It is refused between MULTI and EXEC.
 const NOT_IN_MULTI: u16 = 512;
-/// It is for who runs the server; MONITOR does not show it.
+/// It is administrative. MONITOR does not show it.
 const ADMIN: u16 = 1024;
-/// Neither MONITOR nor SLOWLOG has it: what it executes is there already.
+/// Neither MONITOR nor SLOWLOG shows it, because the commands that it executes are shown.
 const UNSEEN: u16 = 2048;
-/// Its options may name a key to store in, and keys by a pattern; with these it locks everything.
+/// Its options may name a destination key, and keys by pattern. With these it locks all keys.
 const SORTS: u16 = 4096;
-/// It only looks at its keys, which does not count as a use of them.
+/// It inspects its keys only, which does not count as a use.
 const LOOKS: u16 = 8192;
-/// It changes other databases than that of its client.
+/// It changes databases other than the selected one.
 const ACROSS: u16 = 16384;
-/// It reaches the record of its one key as a collection alone, says nothing of its expiry, and
-/// walks over no records.
+/// It accesses the record of its only key as a collection, does not touch the expiry time, and does
+/// not walk over records.
 const KEEPS: u16 = 32768;
 
 /// A command.
 #[derive(Clone, Copy)]
 pub(super) struct Command {
     pub(super) name: &'static str,
-    /// How many arguments, the name included; at least as many, if negative.
+    /// Number of arguments including the name; a minimum if negative.
     pub(super) arity: i32,
     flags: u16,
-    /// The first key, the last (from the end, if negative), and how far they are apart; all 0 if
-    /// there are none. The last 0 alone means that the second says where the number of the keys
-    /// stands, behind the first key if that is not 0.
+    /// The first key, the last (from the end if negative), and the step; all 0 without keys. If
+    /// only the step is 0, the second number is the index of the argument that gives the number of
+    /// keys; a separate key precedes it if the first number is not 0.
     pub(super) keys: (i32, i32, i32),
     pub(super) group: &'static str,
     pub(super) summary: &'static str,
     pub(super) action: Action,
-    /// Its number among all that is counted.
+    /// Its index in the statistics.
     index: u16,
-    /// The number of its first subcommand, or 0.
+    /// Index of its first subcommand in the statistics, or 0.
     subcommands_at: u16,
 }
 
 impl Command {
-    /// Returns the number under which a call is counted: of the subcommand, if it has any.
+    /// Returns the index under which a call is counted: that of the subcommand, if any.
     #[inline]
     pub(super) fn counted_as(&self, args: Args<'_>) -> u16 {
         if self.subcommands_at == 0 {
@@ -91,7 +92,7 @@ impl Command {
         position.map_or(self.index, |position| self.subcommands_at + position)
     }
 
-    /// What is wrong with its subcommand, if it has subcommands.
+    /// Checks its subcommand, if it has subcommands.
     #[inline]
     pub(super) fn check_subcommand(&self, args: Args<'_>) -> Result<(), String> {
         match self.subcommands_at {
@@ -108,7 +109,7 @@ impl Command {
         self.has(ADMIN)
     }
 
-    /// Whether its keys count as used.
+    /// Returns whether it counts as a use of its keys.
     pub(super) fn uses_keys(&self) -> bool {
         !self.has(LOOKS)
     }
@@ -117,7 +118,7 @@ impl Command {
         !self.has(UNSEEN)
     }
 
-    /// Whether CLIENT PAUSE of writes holds it.
+    /// Returns whether CLIENT PAUSE WRITE suspends it.
     pub(super) fn waits_for_writers(&self) -> bool {
         self.has(WRITE) || matches!(self.name, "exec" | "commit")
     }
@@ -130,7 +131,7 @@ impl Command {
         self.flags & flag != 0
     }
 
-    /// Whether the record of its key may be kept decoded for the next command.
+    /// Returns whether the record of its key may be kept decoded for the next command.
     pub(super) fn keeps_record(&self) -> bool {
         self.has(KEEPS)
     }
@@ -161,12 +162,12 @@ impl Command {
             || (self.has(ELSEWHERE) && args.len() > 1 + self.keys.1.unsigned_abs() as usize)
     }
 
-    /// Whether it changes another database than `here`, as it is written.
+    /// Returns whether it changes a database other than `here`.
     pub(super) fn reaches_beyond(&self, args: Args<'_>, here: u8) -> bool {
         self.has(ACROSS) || (self.has(ELSEWHERE) && keys::copies_beyond(args, here))
     }
 
-    /// How it locks its keys.
+    /// Returns how it locks its keys.
     pub(super) fn mode(&self) -> Option<Mode> {
         match (self.has(WRITE), self.has(LOCKED)) {
             (true, _) => Some(Mode::Exclusive),
@@ -175,7 +176,8 @@ impl Command {
         }
     }
 
-    /// Whether it writes to its keys whatever they have, if none of them can have a collection.
+    /// Returns whether it writes its keys without reading them, provided that none may have a
+    /// collection.
     pub(super) fn is_blind(&self, args: Args<'_>) -> bool {
         self.has(BLIND) && (self.name != "set" || args.len() == 3)
     }
@@ -184,7 +186,7 @@ impl Command {
         !self.has(BLIND | ALONE)
     }
 
-    /// How many records are read for it beforehand.
+    /// Returns the number of records to prefetch for it.
     pub(super) fn records(&self, args: Args<'_>) -> usize {
         match args.len() {
             _ if !self.reads_records() => 0,
@@ -193,13 +195,13 @@ impl Command {
         }
     }
 
-    /// Its keys among its arguments.
+    /// Returns the keys among its arguments.
     pub(super) fn keys<'a>(&self, args: Args<'a>) -> Keys<'a> {
         let (first, last, step) = self.keys;
         let (alone, first, count, step) = match self.keys {
             (_, 1.., 0) => {
-                // Their number is said by an argument. One that is none has no keys: the command
-                // refuses it.
+                // An argument gives the number of keys. If it is invalid there are no keys; the
+                // command refuses it.
                 let said = number::integer(args.at(last as usize)).unwrap_or(0);
                 let most = args.len() as i64 - i64::from(last) - 1;
                 let count = if (0..=most).contains(&said) {
@@ -226,10 +228,10 @@ impl Command {
         }
     }
 
-    /// Looks at its keys among its arguments.
+    /// Calls `look` with each key among its arguments.
     #[inline]
     pub(super) fn each_key<'a>(&self, args: Args<'a>, mut look: impl FnMut(&'a [u8])) {
-        // Most commands have one key, behind their name.
+        // Most commands have one key after their name.
         if self.keys == ONE && !self.has(SORTS) {
             args.get(1).into_iter().for_each(look);
         } else {
@@ -237,18 +239,18 @@ impl Command {
         }
     }
 
-    /// Whether any of its arguments can be a key.
+    /// Returns whether any of its arguments can be a key.
     pub(super) fn may_have_keys(&self) -> bool {
         self.keys != NONE
     }
 
-    /// Whether an argument says how many keys there are.
+    /// Returns whether an argument gives the number of keys.
     pub(super) fn has_movable_keys(&self) -> bool {
         matches!(self.keys, (_, 1.., 0)) || self.has(SORTS)
     }
 
-    /// The first key, the last, and how far they are apart, as COMMAND INFO tells them: nothing of
-    /// those whose number is said.
+    /// Returns the first key, the last and the step for COMMAND INFO; zeros if an argument gives
+    /// the number of keys.
     pub(super) fn told_keys(&self) -> (i32, i32, i32) {
         match self.keys {
             (0, _, 0) => (0, 0, 0),
@@ -258,16 +260,16 @@ impl Command {
     }
 }
 
-/// The keys among the arguments of a command.
+/// An iterator over the keys among the arguments of a command.
 pub(super) struct Keys<'a> {
     args: Args<'a>,
-    /// Where a key stands that comes before the others, or 0.
+    /// Index of a separate key before the others, or 0.
     alone: usize,
-    /// Where the next one of the others stands, how many are left, and how far they are apart.
+    /// Index of the next key, the number of remaining keys, and the step.
     next: usize,
     left: usize,
     step: usize,
-    /// One that an option names, behind all others.
+    /// A destination key named by an option, which comes last.
     stored: Option<&'a [u8]>,
 }
 
@@ -286,7 +288,7 @@ impl<'a> Iterator for Keys<'a> {
             if key.is_some() {
                 return key;
             }
-            // There are fewer arguments than it takes.
+            // There are too few arguments.
             self.left = 0;
         }
         self.stored.take()
@@ -299,12 +301,12 @@ const TWO: (i32, i32, i32) = (1, 2, 1);
 const ALL_KEYS: (i32, i32, i32) = (1, -1, 1);
 const PAIRS: (i32, i32, i32) = (1, -1, 2);
 
-/// Keys whose number stands at an index.
+/// Keys whose number is at an index.
 const fn numbered(at: i32) -> (i32, i32, i32) {
     (0, at, 0)
 }
 
-/// The same behind the key that something is stored under.
+/// Keys whose number is at an index, after a destination key.
 const fn stored(at: i32) -> (i32, i32, i32) {
     (1, at, 0)
 }
@@ -354,7 +356,7 @@ const fn session(
     }
 }
 
-/// A command of the connection that names keys.
+/// A command of the connection that has keys.
 const fn with_keys(keys: (i32, i32, i32), command: &Command) -> Command {
     Command { keys, ..*command }
 }
@@ -564,7 +566,7 @@ static SERVER: &[Command] = &[
     with_keys(ALL_KEYS, &session("transactions", "watch", -2, IN_MULTI | FAST, transactions::watch, "Lets EXEC fail if a key is written to before.")),
 ];
 
-/// All commands, numbered, and the names under which calls are counted.
+/// All commands with their indexes, and the names under which calls are counted.
 static NUMBERED: LazyLock<(Vec<Command>, Vec<String>)> = LazyLock::new(|| {
     let tables = [STRINGS, KEYS, HASHES, SETS, LISTS, SORTED, SERVER];
     let mut commands: Vec<Command> = tables.into_iter().flatten().copied().collect();
@@ -589,7 +591,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Command> {
     NUMBERED.0.iter()
 }
 
-/// Returns the names under which calls are counted, in the order of their numbers.
+/// Returns the names under which calls are counted, by index.
 pub(crate) fn counted_names() -> &'static [String] {
     &NUMBERED.1
 }

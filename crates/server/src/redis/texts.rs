@@ -1,51 +1,51 @@
-//! Strings of keys as commands see and change them, wherever they are kept.
+//! Access of commands to strings, in a store or in a cache.
 
 use super::strings;
 use crate::error::Failure;
 use crate::model::{Entry, Text};
 use crate::store::{Store, Transaction, Working};
 
-/// Strings that commands read and write. Keys may hold something else, too.
+/// Reads and writes strings. Keys may also hold other types.
 pub(crate) trait Texts {
-    /// Where memory for a change comes from.
+    /// The source of memory for a change.
     type From;
-    /// Memory that is taken for a change.
+    /// The memory charge of a change.
     type Memory;
 
-    /// Returns the time of all that is done, in milliseconds since 1970.
+    /// Returns the time for all operations, in milliseconds since 1970.
     fn now_ms(&self) -> u64;
 
-    /// Returns how many values are read at once, at most.
+    /// Returns the largest number of values to read at once.
     fn at_once(&self) -> usize;
 
-    /// Returns what a key holds.
+    /// Returns the content of a key.
     fn entry(&mut self, key: &[u8]) -> Result<Option<Entry<'_>>, Failure>;
 
-    /// Returns the string that a key holds.
+    /// Returns the string of a key.
     fn text(&mut self, key: &[u8]) -> Result<Option<Text<'_>>, Failure>;
 
-    /// Reads what several keys hold at once, unless that was done.
+    /// Reads the content of several keys in one request, unless it was prefetched.
     fn fetch_records<'a>(&mut self, keys: impl ExactSizeIterator<Item = &'a [u8]>) -> Result<(), Failure>;
 
-    /// Reads what keys hold at once, in place of all that was read before.
+    /// Prefetches the content of keys, replacing everything prefetched before.
     fn fetch_these<'a>(&mut self, keys: impl Iterator<Item = &'a [u8]>) -> Result<(), Failure>;
 
-    /// The key holds this string and nothing else.
+    /// Sets a key to a string, whatever it held.
     fn set_text(&mut self, key: &[u8], parts: &[&[u8]], expires_ms: u64) -> Result<(), Failure>;
 
-    /// The same for a key that holds a string or nothing.
+    /// Sets a key to a string. The key must hold a string or nothing.
     fn overwrite_text(&mut self, key: &[u8], parts: &[&[u8]], expires_ms: u64) -> Result<(), Failure>;
 
-    /// Deletes a key. Returns whether it was there.
+    /// Deletes a key. Returns whether it existed.
     fn remove(&mut self, key: &[u8]) -> Result<bool, Failure>;
 
-    /// The key is gone at `expires_ms`, or never if that is 0. Returns whether it is there.
+    /// Sets the expiry time of a key; 0 for never. Returns whether the key exists.
     fn expire(&mut self, key: &[u8], expires_ms: u64) -> Result<bool, Failure>;
 
-    /// Returns where memory comes from.
+    /// Returns the source of memory.
     fn memory(&self) -> Self::From;
 
-    /// Takes memory for a string that becomes so long.
+    /// Charges memory for a string that grows to this size.
     fn room_to_grow(from: Self::From, bytes: usize) -> Result<Self::Memory, Failure>;
 }
 

@@ -1,19 +1,19 @@
-//! MULTI and EXEC: commands are queued, then executed as one batch, if no client has written to
-//! what was watched.
+//! MULTI and EXEC: commands are queued, then executed as one batch, unless a watched key was
+//! changed.
 //!
-//! EXEC holds the locks of all keys that were queued and watched, executes the commands one after
-//! another on what it reads under them, and commits one atomic batch. It does not begin a
-//! transaction of the store, as BEGIN does (`interactive.rs`), for three reasons. A batch is whole
-//! or absent already, and under the locks no other client writes to its keys, so that there is
-//! nothing to validate. WATCH is a flag that each writer of a watched key sets while it holds the
-//! key's lock: EXEC looks at it under the same lock, however long ago WATCH was. And replies are
-//! those of Redis: an EXEC without WATCH never fails for what others do.
+//! EXEC locks all queued and watched keys, executes the commands one after another under the locks,
+//! and commits one atomic batch. It does not use a transaction of the store, as BEGIN does
+//! (`interactive.rs`), for three reasons. First, a batch is already atomic, and under the locks no
+//! other client writes to its keys, so there is nothing to validate. Second, WATCH is a flag that
+//! each writer of a watched key sets while it holds the key's lock. EXEC checks the flag under the
+//! same lock, however long ago WATCH was. Third, replies match those of Redis: an EXEC without
+//! WATCH never fails because of other clients.
 //!
-//! With a transaction of the store each EXEC would keep a set of what it has read, in memory, and
-//! validate it at the commit. A conflict would run the queue again, behind the client's back and
-//! with other replies, or be an error that clients of Redis do not know. A transaction as old as
-//! WATCH would also hold back old versions while a client is silent. None of that would allow
-//! more: the locks give the same order of commands to all.
+//! With a transaction of the store, each EXEC would keep its read set in memory and validate it at
+//! the commit. A conflict would either run the queue again, unknown to the client and with
+//! different replies, or be an error that clients of Redis do not know. A transaction as old as
+//! WATCH would also retain old versions while a client is silent. It would not allow more
+//! concurrency: the locks already order the commands of all clients.
 
 use super::batch::Length;
 use super::keys;
@@ -31,7 +31,7 @@ use std::time::Instant;
 
 type Done = Result<(), Failure>;
 
-/// A command that waits for EXEC.
+/// A command queued by MULTI.
 struct Queued {
     command: &'static Command,
     bytes: Vec<u8>,
@@ -57,19 +57,19 @@ impl Queued {
     }
 }
 
-/// What a watched key takes beside its bytes, here and where writers look for it, about.
+/// Approximate memory of a watched key besides its bytes, here and in the table of watchers.
 const PER_WATCH: usize = 200;
 
-/// What a connection has begun with MULTI and WATCH.
+/// The state of MULTI and WATCH for a connection.
 #[derive(Default)]
 pub(super) struct Multi {
     queue: Option<Vec<Queued>>,
     bytes: usize,
     has_failed: bool,
-    /// Whether EXEC executes what was queued.
+    /// Whether EXEC is executing the queued commands.
     pub(super) is_executing: bool,
-    /// The watched keys by database, and when each expires, or 0: then it is written to without a
-    /// command.
+    /// The watched keys by database, each with its expiry time or 0. Expiry changes a key without
+    /// any command.
     watched: BTreeMap<(u8, Box<[u8]>), u64>,
     watched_bytes: usize,
     is_touched: Arc<AtomicBool>,
@@ -84,12 +84,12 @@ impl Multi {
         self.queue.as_ref().map_or(0, Vec::len)
     }
 
-    /// Bytes of memory that it takes.
+    /// Returns its memory in bytes.
     pub(super) fn held(&self) -> usize {
         self.bytes + self.watched_bytes
     }
 
-    /// A command could not be queued: EXEC will fail.
+    /// Makes EXEC fail, because a command could not be queued.
     pub(super) fn fail(&mut self) {
         self.has_failed |= self.is_begun();
     }
@@ -108,7 +108,7 @@ impl Multi {
         Ok(())
     }
 
-    /// Forgets everything.
+    /// Ends MULTI and WATCH.
     pub(super) fn end(&mut self, store: &Store) {
         self.queue = None;
         self.bytes = 0;
@@ -124,8 +124,8 @@ impl Multi {
         self.is_touched.store(false, Ordering::Release);
     }
 
-    /// Whether what is watched has changed. The locks of all that is watched are held, or were not
-    /// needed.
+    /// Returns whether a watched key has changed. The caller holds the locks of all watched keys,
+    /// or needs none.
     fn is_stale(&self, now_ms: u64) -> bool {
         let is_gone = |&expires_ms: &u64| expires_ms != 0 && expires_ms <= now_ms;
         self.is_touched.load(Ordering::Acquire) || self.watched.values().any(is_gone)
@@ -181,7 +181,7 @@ pub(super) fn watch(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>
                 .fetch_add(1, Ordering::Relaxed);
             return Err(Failure::Refused(Cow::Owned(text)));
         }
-        // First the watch, then the look: what is written in between is noticed.
+        // Watch first, then read: a write in between is noticed.
         let number = watch_locked(&store, database, key, &session.multi.is_touched);
         session.multi.watched_bytes += PER_WATCH + key.len();
         session.multi.watched.insert(place.clone(), 0);
@@ -193,14 +193,14 @@ pub(super) fn watch(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>
     Ok(())
 }
 
-/// Watches a key under its lock. Returns the number that its database is stored under.
+/// Watches a key under its lock. Returns the stored number of its database.
 fn watch_locked(store: &Store, database: u8, key: &[u8], is_touched: &Arc<AtomicBool>) -> u8 {
     loop {
         let number = store.databases.number_of(database);
         let mut wanted = Wanted::default();
         wanted.key(number, key, Mode::Shared);
         let _held = store.locks.lock(wanted);
-        // Until the lock was held the database may have been swapped (S24).
+        // The database may have been swapped before the lock was acquired (S24).
         if store.databases.number_of(database) == number {
             store.locks.watch(database, key, is_touched);
             return number;
@@ -237,7 +237,7 @@ fn execute(session: &mut Session, store: &Store, queue: &[Queued], reply: &mut R
     let held = loop {
         let numbers = store.databases.numbers();
         let held = store.locks.lock(wanted(session, queue, &numbers));
-        // Until the locks were held databases may have been swapped (S24).
+        // Databases may have been swapped before the locks were acquired (S24).
         if store.databases.numbers() == numbers {
             break held;
         }
@@ -249,7 +249,7 @@ fn execute(session: &mut Session, store: &Store, queue: &[Queued], reply: &mut R
         return Ok(());
     }
     let (mut output, mut working) = (Vec::new(), Working::new(store));
-    // What was queued is charged already, and most of what is written comes from there.
+    // The queued commands are charged already, and most of the written data comes from them.
     let (sent, mut charged) = (queue.iter().map(|queued| queued.bytes.len()).sum::<usize>(), 0);
     for queued in queue {
         let (command, args) = (queued.command, queued.args());
@@ -284,8 +284,8 @@ fn execute(session: &mut Session, store: &Store, queue: &[Queued], reply: &mut R
     Ok(())
 }
 
-/// The locks of all that was queued and watched, of databases that are stored under these numbers.
-/// Reads are locked, too: what a transaction reads belongs together.
+/// Returns the locks for all queued and watched keys, given the stored numbers of databases. Reads
+/// are locked, too, because the reads of a transaction must be consistent.
 fn wanted(session: &Session, queue: &[Queued], numbers: &[u8]) -> Wanted {
     let number_of = |database: u8| numbers[usize::from(database)];
     let mut wanted = Wanted::default();

@@ -1,9 +1,9 @@
 //! Walks over all keys, and over the elements of hashes, sets and sorted sets.
 //!
-//! Both go in an order that does not depend on what others write meanwhile, so that every element
-//! that is there all the time is met: keys in their own order, or in that of their hashes where
-//! they have none of their own, elements in the order of their hashes. An element's cursor is the
-//! hash to go on at; a key's is a number that stands for a key (`cursors.rs`).
+//! Both use an order that concurrent writes do not change, so every element that exists throughout
+//! is returned: keys in byte order, or by hash if they are hashed; elements by hash. The cursor of
+//! an element walk is the hash to continue at. The cursor of a key walk is a number that denotes a
+//! key (`cursors.rs`).
 
 use super::args::{Options, integer, is, too_long};
 use super::pages::PAGE;
@@ -18,7 +18,7 @@ use alluvium::{Iter, Snapshot, Unordered};
 
 type Done = Result<(), Failure>;
 
-/// What MATCH, COUNT and TYPE say.
+/// The options MATCH, COUNT and TYPE.
 pub(super) struct Wish<'a> {
     pub(super) pattern: Option<&'a [u8]>,
     pub(super) count: usize,
@@ -26,7 +26,7 @@ pub(super) struct Wish<'a> {
 }
 
 impl<'a> Wish<'a> {
-    /// Creates the options of a walk from an argument on.
+    /// Parses the options of a walk, starting at an argument.
     pub(super) fn new(args: Args<'a>, at: usize) -> Result<Wish<'a>, Failure> {
         let mut wish = Wish {
             pattern: None,
@@ -61,10 +61,10 @@ impl<'a> Wish<'a> {
     }
 }
 
-/// A walk replies with fewer elements than COUNT says when they take more than this.
+/// Size of a reply in bytes at which a walk stops before COUNT elements.
 const MOST_BYTES: usize = 1 << 20;
 
-/// Returns a cursor as it was sent.
+/// Parses a cursor.
 pub(super) fn cursor(text: &[u8]) -> Result<u64, Failure> {
     let text = std::str::from_utf8(text).ok();
     let plain = text.filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
@@ -73,14 +73,14 @@ pub(super) fn cursor(text: &[u8]) -> Result<u64, Failure> {
         .ok_or(Failure::say("ERR invalid cursor"))
 }
 
-/// A cursor and the head of what was found.
+/// Writes a cursor and the number of elements.
 pub(super) fn begin(reply: &mut Reply<'_>, cursor: u64, count: usize) {
     reply.array(2);
     reply.bulk(cursor.to_string().as_bytes());
     reply.array(count);
 }
 
-/// Returns where the records begin and end that may fit a pattern.
+/// Returns the range of records that may match a pattern.
 fn bounds(database: u8, pattern: Option<&[u8]>) -> (InnerKey, InnerKey) {
     let (mut start, mut end) = format::records(database);
     let prefix = pattern.map_or(&[][..], glob::literal_prefix);
@@ -130,16 +130,16 @@ pub(super) fn scan(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mu
     Ok(())
 }
 
-/// Returns the shortest key that is greater than the first of two and not greater than the second.
+/// Returns the shortest key that is greater than `last` and not greater than `next`.
 fn separator<'k>(last: &[u8], next: &'k [u8]) -> &'k [u8] {
     let common = last.iter().zip(next).take_while(|(a, b)| a == b).count();
     &next[..next.len().min(common + 1)]
 }
 
-/// How many keys that a walk has met are looked up at once, at most.
+/// Largest number of keys that a walk looks up at once.
 const LOOKED_UP: usize = 256;
 
-/// The same where keys have no order of their own.
+/// SCAN over hashed keys.
 fn scan_hashed(
     transaction: &mut Transaction<'_>,
     cursor: u64,
@@ -165,8 +165,8 @@ fn scan_hashed(
     Ok(())
 }
 
-/// The same in the transaction of a client: it shows all keys at once, for those that the
-/// transaction has written have no place among the hashes.
+/// SCAN over hashed keys in a client's transaction. It returns all keys at once, because keys
+/// written by the transaction have no position among the hashes.
 fn scan_all_hashed(transaction: &Transaction<'_>, wish: &Wish<'_>, reply: &mut Reply<'_>) -> Done {
     let (start, end) = format::records(transaction.database);
     let mut found = Vec::new();
@@ -181,8 +181,8 @@ fn scan_all_hashed(transaction: &Transaction<'_>, wish: &Wish<'_>, reply: &mut R
     Ok(())
 }
 
-/// Reads a record that a walk over keys has met. An empty one stands for the long record of a
-/// string: those of collections are short, and the store hands out none that has expired.
+/// Decodes a record from a walk over keys. An empty one stands for the long record of a string:
+/// records of collections are short, and the store does not return expired ones.
 pub(super) fn read(value: &[u8], now_ms: u64) -> Result<Option<Entry<'_>>, Failure> {
     if value.is_empty() {
         return Ok(Some(Entry::Text(Text::of(value, 0))));
@@ -190,7 +190,7 @@ pub(super) fn read(value: &[u8], now_ms: u64) -> Result<Option<Entry<'_>>, Failu
     Ok(Entry::read(Found::Borrowed(value), now_ms)?)
 }
 
-/// Calls `each` with every key that may fit a pattern, until it says stop.
+/// Calls `each` with every key that may match a pattern, until it asks to stop.
 fn each_key(
     transaction: &Transaction<'_>,
     pattern: Option<&[u8]>,
@@ -229,8 +229,8 @@ pub(super) fn keys(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mu
         listed.iter().for_each(|key| reply.bulk(key));
         return Ok(());
     }
-    // How many keys there are must be known first: where they are more than a page, they are looked
-    // at once to be counted and once to be shown.
+    // The number of keys must be known first: if they exceed a page, they are walked twice, to
+    // count and to send them.
     let snapshot = transaction.store.db.snapshot();
     let mut keys = Keys::new(transaction, pattern, &snapshot);
     while keys.next(|key| {
@@ -253,7 +253,7 @@ pub(super) fn keys(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mu
     Ok(())
 }
 
-/// Keys that fit a pattern, as they were at one moment.
+/// The keys of a snapshot that match a pattern.
 struct Keys {
     pattern: Vec<u8>,
     now_ms: u64,
@@ -263,7 +263,7 @@ struct Keys {
 /// A walk over records in a snapshot.
 enum Walk {
     Ordered(Box<Iter>),
-    /// None if the database has never had records.
+    /// `None` if the database never had records.
     Hashed(Option<Box<Unordered>>),
 }
 
@@ -316,7 +316,7 @@ impl Keys {
     }
 }
 
-/// Keys that are shown after they were counted.
+/// Keys to send after they were counted.
 struct RestOfKeys {
     keys: Keys,
     left: usize,
@@ -333,8 +333,8 @@ impl Tail for RestOfKeys {
                 return Ok(Progress::More);
             }
             let last = &mut self.last;
-            // What has expired since it was counted is not there any more, but a reply was
-            // announced: the key before stands for it once more.
+            // A key that has expired since it was counted is missing, but the length of the reply
+            // has been sent. Repeat the previous key in its place.
             self.keys.next(|key| {
                 last.clear();
                 last.extend_from_slice(key);
@@ -356,7 +356,7 @@ pub(super) fn size(transaction: &mut Transaction<'_>, _args: Args<'_>, reply: &m
     Ok(())
 }
 
-/// How many keys a database may have for all to be looked at when one is drawn.
+/// Number of keys up to which a random key is drawn from all of them.
 const DRAWN_FROM: usize = 512;
 
 pub(super) fn random_key(transaction: &mut Transaction<'_>, _args: Args<'_>, reply: &mut Reply<'_>) -> Done {
@@ -380,7 +380,7 @@ pub(super) fn random_key(transaction: &mut Transaction<'_>, _args: Args<'_>, rep
     Ok(())
 }
 
-/// Returns a place that is drawn between two keys, as if those between lay evenly.
+/// Returns a random key between two keys, as if keys were uniformly distributed.
 pub(super) fn place_between(database: u8, first: &[u8], last: &[u8]) -> InnerKey {
     let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
     let part = |key: &[u8]| {
@@ -393,7 +393,7 @@ pub(super) fn place_between(database: u8, first: &[u8], last: &[u8]) -> InnerKey
     from
 }
 
-/// Returns the first key behind a place that is drawn between the first and the last.
+/// Returns the first key after a random position between the first key and the last.
 fn drawn(transaction: &mut Transaction<'_>, first: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
     if transaction.store.records.are_hashed() {
         let mut random = [0; 16];
@@ -419,8 +419,8 @@ fn drawn(transaction: &mut Transaction<'_>, first: &[u8]) -> Result<Option<Vec<u
     Ok(None)
 }
 
-/// Some elements of a collection that are in the order of their places, from a place on: at least
-/// `count`, if there are as many, and all of the last place. Where to go on, or 0.
+/// Returns at least `count` elements in hash order from a position on, if there are as many,
+/// including all with the last hash; and the position to continue at, or 0.
 pub(super) fn some_elements(
     transaction: &Transaction<'_>,
     (start, end): (InnerKey, InnerKey),
@@ -442,14 +442,14 @@ pub(super) fn some_elements(
     Ok((0, found))
 }
 
-/// Returns a score as it stands in replies that know no doubles.
+/// Formats a score for replies without a type for floating-point numbers.
 pub(crate) fn score_text(score: f64) -> Vec<u8> {
     let mut text = Vec::with_capacity(24);
     number::write_double(&mut text, score);
     text
 }
 
-/// Returns a score as ZSCAN shows it: those that are integers with all their digits.
+/// Formats a score for ZSCAN: integers with all their digits.
 pub(super) fn scanned_score(score: f64) -> Vec<u8> {
     let mut text = Vec::with_capacity(24);
     if score.trunc() == score && score.abs() <= LARGEST_PLAIN {
@@ -460,5 +460,5 @@ pub(super) fn scanned_score(score: f64) -> Vec<u8> {
     text
 }
 
-/// Up to here Redis keeps integers as such.
+/// Largest magnitude up to which Redis formats integers exactly.
 const LARGEST_PLAIN: f64 = (i64::MAX / 2) as f64;

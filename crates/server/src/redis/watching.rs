@@ -1,4 +1,4 @@
-//! MONITOR and SHUTDOWN, and how commands are shown without their secrets.
+//! MONITOR and SHUTDOWN, and the redaction of secrets in displayed commands.
 
 use super::catalog;
 use super::session::Session;
@@ -13,10 +13,10 @@ use std::sync::atomic::Ordering;
 
 type Done = Result<(), Failure>;
 
-/// What stands in the place of a password.
+/// Replaces a password.
 const REDACTED: &[u8] = b"(redacted)";
 
-/// Returns which arguments of a command are secrets, or stand behind one: there may be another.
+/// Returns the arguments that are or may be secrets.
 fn secrets(command: &Command, args: Args<'_>) -> Range<usize> {
     match command.name {
         "auth" => 1..args.len(),
@@ -35,7 +35,7 @@ fn secrets(command: &Command, args: Args<'_>) -> Range<usize> {
     }
 }
 
-/// Returns the words of a command as others may see them.
+/// Returns the words of a command with secrets redacted.
 pub(super) fn words<'a>(
     command: &Command,
     args: Args<'a>,
@@ -48,7 +48,7 @@ pub(super) fn words<'a>(
 }
 
 impl Session {
-    /// Shows a command to those who said MONITOR, unless it is for who runs the server.
+    /// Sends a command to monitoring connections, unless it is administrative.
     pub(super) fn show(&self, command: &Command, args: Args<'_>) {
         if !self.shared.monitors.are_there() || catalog::is_administrative(command, args) {
             return;
@@ -69,7 +69,7 @@ pub(super) fn monitor(session: &mut Session, _args: Args<'_>, reply: &mut Reply<
     Ok(())
 }
 
-/// Writes what MONITOR has not shown yet.
+/// Writes the output of MONITOR that is still pending.
 pub(super) fn show_rest(session: &Session, reply: &mut Reply<'_>) {
     let mut lines = Vec::new();
     if let Some(feed) = &session.feed {
@@ -78,7 +78,7 @@ pub(super) fn show_rest(session: &Session, reply: &mut Reply<'_>) {
     reply.raw(&lines);
 }
 
-/// Ends what MONITOR has begun.
+/// Ends MONITOR for the connection.
 pub(super) fn stop_monitoring(session: &mut Session) {
     if let Some(feed) = session.feed.take() {
         session.shared.monitors.leave(&feed);

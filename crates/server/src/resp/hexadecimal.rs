@@ -1,21 +1,21 @@
 //! Hexadecimal numbers as C reads them: `0x1.8p3` is twelve.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-/// The digits of a mantissa that are kept: as many as 64 bits hold.
+/// Number of mantissa digits kept: as many as 64 bits hold.
 const DIGITS: u32 = 16;
 
-/// A number without its sign: a mantissa, times a power of two, and a little more if digits were
-/// dropped.
+/// The magnitude of a number: a mantissa times a power of two, plus a small remainder if digits
+/// were dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Hexadecimal {
     mantissa: u64,
     exponent: i64,
-    /// Whether a digit that is not zero was dropped behind the mantissa.
+    /// Whether a non-zero digit was dropped after the mantissa.
     has_more: bool,
 }
 
 impl Hexadecimal {
-    /// Reads what stands behind `0x`: digits with one point at most, then perhaps `p` and a power
+    /// Parses the text after `0x`: digits with at most one point, then optionally `p` and a power
     /// of two.
     pub(super) fn read(text: &[u8]) -> Option<Hexadecimal> {
         let end = text.iter().position(|byte| matches!(byte, b'p' | b'P'));
@@ -51,19 +51,18 @@ impl Hexadecimal {
         has_digits.then_some(number)
     }
 
-    /// Returns the nearest double, the even one of two: infinite or zero where the number is beyond
-    /// those.
+    /// Returns the nearest double, with ties to even. Overflow gives infinity, underflow zero.
     pub(super) fn to_double(self) -> f64 {
         if self.mantissa == 0 {
             return 0.0;
         }
         let zeros = self.mantissa.leading_zeros();
-        // The power of two of the first bit.
+        // The exponent of the first bit.
         let first = self.exponent.saturating_add(63 - i64::from(zeros));
         if first > 1023 {
             return f64::INFINITY;
         }
-        // A double below this has fewer bits.
+        // A subnormal double has fewer bits.
         let bits = 53 - (-1022_i64).saturating_sub(first).max(0);
         if bits < 0 {
             return 0.0;
@@ -71,13 +70,13 @@ impl Hexadecimal {
         let dropped = 64 - bits as u32;
         let wide = u128::from(self.mantissa << zeros);
         let rounded = self.round(wide, dropped) as u64;
-        // What rounding carries beyond the mantissa belongs to the exponent.
+        // A carry out of the mantissa increments the exponent.
         let biased = (first + 1022).max(0) as u64;
         f64::from_bits((biased << 52) + rounded)
     }
 
-    /// Returns the number times `scale`, which is below 2⁶⁴, as the nearest integer, the even one
-    /// of two; none if it has more than 127 bits.
+    /// Returns the number times `scale`, which must be below 2⁶⁴, rounded to the nearest integer
+    /// with ties to even. `None` if the result has more than 127 bits.
     pub(super) fn scaled(self, scale: u64) -> Option<u128> {
         let product = u128::from(self.mantissa) * u128::from(scale);
         if product == 0 {
@@ -92,7 +91,7 @@ impl Hexadecimal {
         }
     }
 
-    /// Returns a number without its last `bits` bits, rounded to the nearest.
+    /// Returns a number without its last `bits` bits, rounded to nearest.
     fn round(self, number: u128, bits: u32) -> u128 {
         if bits == 0 {
             return number;
@@ -108,8 +107,7 @@ impl Hexadecimal {
     }
 }
 
-/// Reads a power of two in decimal, with a sign or none. One that is too large for 64 bits is as
-/// large as they hold.
+/// Parses a power of two in decimal with an optional sign. Values out of range saturate at 64 bits.
 fn power_of_two(text: &[u8]) -> Option<i64> {
     let (sign, digits) = match text.split_first()? {
         (b'-', digits) => (-1, digits),
@@ -145,7 +143,7 @@ mod tests {
             ("0.0000000000000000000000000001p100", 1.0 / 4096.0),
             ("100000000000000000000000000p-104", 1.0),
             ("0p99999999999999999999", 0.0),
-            // Halves go to the even neighbour, what is more goes up.
+            // Ties are rounded to even, and anything above a tie is rounded up.
             ("1.00000000000008", 1.0),
             ("1.000000000000080000001", 1.0 + f64::EPSILON),
             ("1.00000000000018", 1.0 + 2.0 * f64::EPSILON),

@@ -1,7 +1,7 @@
-//! The codec of the Redis protocol: RESP2, RESP3, and commands typed by hand.
+//! The codec of the Redis protocol: RESP2, RESP3, and inline commands.
 //!
-//! *Knows*: how requests look on the wire, what is refused before it is one, how replies are
-//! written in either version.
+//! *Knows*: the wire format of requests, the limits on incomplete ones, the format of replies in
+//! both versions.
 //!
 //! *Does not know*: commands.
 //!
@@ -13,8 +13,8 @@
 //!           | WORD { BLANK WORD } LF                       what people type; words may stand in quotes
 //! ```
 //!
-//! Bytes from a socket are not trusted: nothing is allocated because a length says so, only because
-//! bytes have come.
+//! Input from a socket is not trusted: memory is allocated only for bytes that have arrived, never
+//! for a stated length.
 
 mod hexadecimal;
 pub mod number;

@@ -1,8 +1,8 @@
-//! Numbers as Redis reads and writes them.
+//! Parsing and formatting of numbers as in Redis.
 
 use super::hexadecimal::Hexadecimal;
 
-/// An integer as Redis reads it: decimal, no blanks, no plus, no leading zeros.
+/// Parses an integer as Redis does: decimal, without blanks, plus sign or leading zeros.
 #[must_use]
 pub fn integer(text: &[u8]) -> Option<i64> {
     let (is_negative, digits) = match text.split_first()? {
@@ -28,7 +28,7 @@ pub fn integer(text: &[u8]) -> Option<i64> {
     }
 }
 
-/// A double as Redis reads it: no blanks, `inf` in any spelling, never NaN.
+/// Parses a double as Redis does: without blanks, `inf` in any case, never NaN.
 #[must_use]
 pub fn double(text: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(text).ok()?;
@@ -53,7 +53,7 @@ pub fn double(text: &[u8]) -> Option<f64> {
     Some(sign * value)
 }
 
-/// What stands behind `0x`, if a text without its sign begins so.
+/// Returns the text after `0x`, if an unsigned number begins with it.
 fn behind_mark(text: &[u8]) -> Option<&[u8]> {
     match text {
         [b'0', b'x' | b'X', digits @ ..] => Some(digits),
@@ -61,7 +61,7 @@ fn behind_mark(text: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Whether any digit before the exponent is not zero.
+/// Returns whether the mantissa has a non-zero digit.
 fn mantissa_has_digits(text: &[u8]) -> bool {
     let is_not_zero = |byte: &u8| byte.is_ascii_hexdigit() && *byte != b'0';
     match behind_mark(text) {
@@ -76,8 +76,8 @@ fn mantissa_has_digits(text: &[u8]) -> bool {
     }
 }
 
-/// The end of a range of scores as Redis reads it: blanks may lead, nothing is zero, and what is
-/// too large is infinite.
+/// Parses a bound of a score range as Redis does: leading blanks are allowed, empty text is zero,
+/// and overflow gives infinity.
 #[must_use]
 pub fn bound(text: &[u8]) -> Option<f64> {
     if text.is_empty() {
@@ -89,7 +89,7 @@ pub fn bound(text: &[u8]) -> Option<f64> {
         .count();
     let text = &text[blanks..];
     double(text).or_else(|| {
-        // Only numbers beyond what a double can be are left.
+        // Only numbers out of the range of a double remain.
         let (sign, rest) = match text.split_first()? {
             (b'-', rest) => (-1.0, rest),
             (b'+', rest) => (1.0, rest),
@@ -108,7 +108,7 @@ fn is_of_number(byte: u8) -> bool {
     byte.is_ascii_digit() || matches!(byte, b'.' | b'e' | b'E' | b'+' | b'-')
 }
 
-/// A double as C's `%.17g` writes it, which Redis 7.0 uses for replies.
+/// Formats a double as C's `%.17g`, which Redis 7.0 uses for replies.
 pub fn write_double(out: &mut Vec<u8>, value: f64) {
     if value.is_infinite() {
         out.extend_from_slice(if value > 0.0 { b"inf" } else { b"-inf" });
@@ -118,7 +118,7 @@ pub fn write_double(out: &mut Vec<u8>, value: f64) {
         out.extend_from_slice(if value.is_sign_negative() { b"-0" } else { b"0" });
         return;
     }
-    // One digit, a point, sixteen digits, the exponent.
+    // One digit, a point, sixteen digits, an exponent.
     let scientific = format!("{value:.16e}");
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
@@ -160,7 +160,7 @@ pub fn write_double(out: &mut Vec<u8>, value: f64) {
     }
 }
 
-/// An integer in decimal.
+/// Formats an integer in decimal.
 pub fn write_integer(out: &mut Vec<u8>, value: i64) {
     let mut digits = [0; 20];
     let mut at = digits.len();
@@ -180,16 +180,16 @@ pub fn write_integer(out: &mut Vec<u8>, value: i64) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// How many decimals INCRBYFLOAT keeps.
+/// Number of decimals that INCRBYFLOAT keeps.
 const DECIMALS: u32 = 17;
 const ONE: i128 = 10i128.pow(DECIMALS);
 
-/// Numbers from this one on have more than the nineteen digits before the point that a long double
-/// tells apart.
+/// From this value on, a number has more than the nineteen integer digits that a long double
+/// distinguishes.
 const MOST_FIXED: i128 = ONE * 10i128.pow(19);
 
-/// A decimal number with seventeen places, which is what INCRBYFLOAT shows of the long doubles that
-/// Redis reckons with. Sums of decimals are exact.
+/// Parses a decimal number as a fixed-point value with seventeen decimals, the precision that
+/// INCRBYFLOAT shows of Redis' long doubles. Sums of such values are exact.
 fn fixed(text: &[u8]) -> Option<i128> {
     let (is_negative, digits) = match text.split_first()? {
         (b'-', digits) => (true, digits),
@@ -219,7 +219,7 @@ fn fixed(text: &[u8]) -> Option<i128> {
     Some(if is_negative { -value } else { value })
 }
 
-/// What INCRBYFLOAT makes of two numbers. None if that is not finite.
+/// Returns the sum of INCRBYFLOAT, or `None` if it is not finite.
 #[must_use]
 pub fn add_floats(left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
     if let (Some(left), Some(right)) = (fixed(left), fixed(right)) {

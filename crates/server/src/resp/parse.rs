@@ -1,26 +1,26 @@
-//! Requests out of bytes, as many as have come, from where the last call ended.
+//! An incremental parser of requests.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::number::integer;
 use std::fmt;
 use std::ops::Range;
 
-/// What a request may be at most.
+/// Limits on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of all its arguments.
     pub bytes: usize,
     /// Bytes of one argument.
     pub argument: usize,
-    /// How many arguments.
+    /// Number of arguments.
     pub arguments: usize,
-    /// Bytes of a line, an inline request or a length, that may come without its end. A line that
-    /// has an end by the time when there are more may be longer by what Redis receives at once.
+    /// Bytes of an incomplete line: an inline request or a length. A line that is complete when the
+    /// limit is reached may be longer, by up to what Redis receives at once.
     pub line: usize,
 }
 
 impl Limits {
-    /// What an unauthenticated client may send.
+    /// Limits for unauthenticated clients.
     pub const STRANGER: Limits = Limits {
         bytes: 64 << 10,
         argument: 16 << 10,
@@ -29,27 +29,27 @@ impl Limits {
     };
 }
 
-/// What is no request; the connection is of no use any more.
+/// A protocol error. The connection must be closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadRequest {
-    /// A line without an end.
+    /// A line that is too long.
     LongLine {
-        /// Of an inline request, or of a count or length.
+        /// Whether it is an inline request, a count or a length.
         what: &'static str,
     },
-    /// A number of arguments that cannot be.
+    /// An invalid number of arguments.
     Count,
-    /// A length of an argument that cannot be.
+    /// An invalid length of an argument.
     Length,
-    /// Something else where an argument's length should be.
+    /// A byte other than `$` before an argument's length.
     NoLength(u8),
-    /// A quote that does not end.
+    /// An unbalanced quote.
     Quotes,
-    /// More than an unauthenticated client may send.
+    /// A request that exceeds the limits for unauthenticated clients.
     Stranger(&'static str),
-    /// All arguments together are too long.
+    /// The total length of the arguments exceeds the limit.
     TooLong {
-        /// How long they may be.
+        /// The limit in bytes.
         most: usize,
     },
 }
@@ -69,37 +69,37 @@ impl fmt::Display for BadRequest {
     }
 }
 
-/// A request that has begun.
+/// An incomplete request.
 #[derive(Clone, Copy, Debug, Default)]
 struct Begun {
-    /// Arguments that are still to come.
+    /// Number of arguments that are missing.
     missing: usize,
-    /// Where the next one begins, counted from the beginning of the request.
+    /// Position of the next argument, relative to the request.
     at: usize,
     bytes: usize,
 }
 
-/// A request that was refused before all of it had come.
+/// A refused request whose bytes are being skipped.
 #[derive(Clone, Copy, Debug, Default)]
 struct Skip {
-    /// Bytes to pass over before the next length of an argument.
+    /// Bytes to skip before the next argument's length.
     left: usize,
-    /// Arguments whose length is still to come.
+    /// Arguments whose length has not arrived yet.
     missing: usize,
 }
 
-/// Reads requests out of a buffer that grows.
+/// A parser of requests in a growing buffer.
 #[derive(Debug, Default)]
 pub struct Parser {
     begun: Option<Begun>,
     skip: Option<Skip>,
-    /// How many bytes the request that has begun takes in all, as far as is known.
+    /// Total size of the incomplete request, as far as it is known.
     announced: usize,
-    /// Up to where a line was searched for its end, from the beginning of the request.
+    /// Position up to which the end of a line was searched, relative to the request.
     searched: usize,
 }
 
-/// Requests that were read, as places in the buffer that they were read from.
+/// Parsed requests, as positions in the buffer.
 #[derive(Debug, Default)]
 pub struct Requests {
     places: Vec<(usize, usize)>,
@@ -107,7 +107,7 @@ pub struct Requests {
     consumed: usize,
 }
 
-/// The arguments of one request, its name first.
+/// The arguments of a request, beginning with its name.
 #[derive(Clone, Copy)]
 pub struct Args<'a> {
     buffer: &'a [u8],
@@ -123,24 +123,24 @@ impl fmt::Debug for Args<'_> {
 }
 
 impl<'a> Args<'a> {
-    /// Places in a buffer that they are known to lie in.
+    /// Creates arguments from positions that must be within the buffer.
     pub(crate) fn new(buffer: &'a [u8], places: &'a [(usize, usize)]) -> Args<'a> {
         Args { buffer, places }
     }
 
-    /// How many there are, the name included.
+    /// Returns the number of arguments, including the name.
     #[must_use]
     pub fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// Whether there are none; no request is like that.
+    /// Returns whether there are no arguments. Every request has at least one.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
-    /// One of them; empty if there are not as many.
+    /// Returns an argument; empty if there are fewer arguments.
     #[must_use]
     pub fn at(&self, index: usize) -> &'a [u8] {
         let place = self.places.get(index);
@@ -149,13 +149,13 @@ impl<'a> Args<'a> {
             .unwrap_or_default()
     }
 
-    /// One of them.
+    /// Returns an argument, if it exists.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<&'a [u8]> {
         (index < self.len()).then(|| self.at(index))
     }
 
-    /// All of them.
+    /// Returns an iterator over the arguments.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &'a [u8]> + ExactSizeIterator + Clone + use<'a> {
         let buffer = self.buffer;
         self.places
@@ -163,7 +163,7 @@ impl<'a> Args<'a> {
             .map(move |&(start, end)| buffer.get(start..end).unwrap_or_default())
     }
 
-    /// All from one on.
+    /// Returns the arguments from an index on.
     #[must_use]
     pub fn from(&self, index: usize) -> Args<'a> {
         Args {
@@ -172,7 +172,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Where in their buffer they are, from the first to the last.
+    /// Returns the range of the buffer that the arguments span.
     #[inline]
     pub(crate) fn place(&self) -> Range<usize> {
         match (self.places.first(), self.places.last()) {
@@ -181,7 +181,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Whether one of them is a word, in capitals or not.
+    /// Compares an argument with a word, ignoring case.
     #[must_use]
     pub fn is(&self, index: usize, word: &str) -> bool {
         self.at(index).eq_ignore_ascii_case(word.as_bytes())
@@ -189,19 +189,19 @@ impl<'a> Args<'a> {
 }
 
 impl Requests {
-    /// How many are complete.
+    /// Returns the number of complete requests.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether none is.
+    /// Returns whether there are no complete requests.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The arguments of one of them, in the buffer that they were read from.
+    /// Returns the arguments of a request, given the buffer from which it was parsed.
     #[must_use]
     #[allow(
         clippy::indexing_slicing,
@@ -212,19 +212,19 @@ impl Requests {
         Args::new(buffer, &self.places[start..self.ends[index]])
     }
 
-    /// How many bytes of the buffer the complete ones take.
+    /// Returns the total length of the complete requests.
     #[must_use]
     pub fn consumed(&self) -> usize {
         self.consumed
     }
 
-    /// Bytes of memory that they take.
+    /// Returns their memory in bytes.
     #[must_use]
     pub fn memory(&self) -> usize {
         self.places.capacity() * size_of::<(usize, usize)>() + self.ends.capacity() * size_of::<usize>()
     }
 
-    /// Forgets the complete ones, whose bytes are gone from the beginning of the buffer.
+    /// Removes the complete requests, whose bytes have been removed from the buffer.
     pub fn forget(&mut self) {
         let done = self.ends.last().copied().unwrap_or(0);
         if done == self.places.len() {
@@ -244,26 +244,25 @@ impl Requests {
     }
 }
 
-/// How many bytes Redis receives at once.
+/// Bytes that Redis receives at once.
 const AT_ONCE: usize = 16 << 10;
 
-/// Places up to this number are kept for the next requests.
+/// Largest capacity for positions that is kept for the next requests.
 const KEPT_PLACES: usize = 4096;
 
-/// What was read at a place.
+/// The result of a parsing step.
 enum Step {
-    /// All of it, and how many bytes it takes.
+    /// Complete, with its length.
     Done(usize),
-    /// Only a part has come.
+    /// Incomplete.
     Wait,
 }
 
 impl Parser {
-    /// Reads all complete requests, but at most as many as make `most` of them. Quoted words are
-    /// decoded where they stand.
+    /// Parses complete requests until there are `most`. Quoted words are decoded in place.
     ///
     /// # Errors
-    /// What comes behind the requests that were read is none.
+    /// The input after the parsed requests is invalid.
     pub fn parse(
         &mut self,
         buffer: &mut [u8],
@@ -299,15 +298,15 @@ impl Parser {
         Ok(())
     }
 
-    /// How many bytes the request that has begun takes in all, as far as is known; 0 if none has,
-    /// or it is refused.
+    /// Returns the total size of the incomplete request, as far as it is known; 0 if there is none
+    /// or it has been refused.
     #[must_use]
     pub fn announced(&self) -> usize {
         self.announced
     }
 
-    /// Refuses the request that has begun: what was read of it is forgotten, and its bytes are
-    /// passed over as they come. Whether there is one.
+    /// Refuses the incomplete request: its parsed part is discarded, and the rest is skipped as it
+    /// arrives. Returns whether there was one.
     pub fn refuse(&mut self, requests: &mut Requests) -> bool {
         let Some(begun) = self.begun.take() else {
             return false;
@@ -323,7 +322,7 @@ impl Parser {
         true
     }
 
-    /// Passes over what has come of a refused request; whether all of it has.
+    /// Skips the bytes of a refused request that have arrived. Returns whether it is complete.
     fn pass_over(
         &mut self,
         buffer: &[u8],
@@ -360,9 +359,9 @@ impl Parser {
         Ok(true)
     }
 
-    /// The line that begins at `from`, without its end, and where the next one begins; both from
-    /// the beginning of the request. Nothing is a line that has a zero byte: Redis looks no further
-    /// for its end.
+    /// Returns the line that begins at `from`, without its end, and the position of the next line;
+    /// both are relative to the request. A line with a zero byte is treated as incomplete, because
+    /// Redis does not search beyond it.
     #[allow(
         clippy::indexing_slicing,
         reason = "what was searched lies within the request"
@@ -388,7 +387,7 @@ impl Parser {
                 } else {
                     end
                 };
-                // What stands behind the line may have to wait: then the line is read once more.
+                // If the bytes after the line are missing, the line is parsed again later.
                 self.searched = from;
                 Ok(Some((trimmed, end + 1)))
             }
@@ -459,7 +458,7 @@ impl Parser {
                 return Err(BadRequest::TooLong { most: limits.bytes });
             }
             if request.len() < body + length + 2 {
-                // The line is read once more with what comes.
+                // The line is parsed again when more bytes arrive.
                 (self.begun, self.searched) = (Some(begun), begun.at);
                 self.announced = body + length + 2;
                 return Ok(Step::Wait);
@@ -493,11 +492,11 @@ impl Parser {
     }
 }
 
-/// The digits of a header that are read in one go.
+/// Number of header digits that the fast path accepts.
 const USUAL_DIGITS: usize = 9;
 
-/// The number in a line that begins with `mark`, and how many bytes the line takes: if all of it
-/// has come, and it looks as clients write it. Any other line is read by `Parser::line`.
+/// Fast path: parses a complete line that begins with `mark` and has the form that clients usually
+/// send. Returns the number and the length of the line. `Parser::line` handles all other lines.
 #[inline]
 fn usual_header(line: &[u8], mark: u8, limits: &Limits) -> Option<(usize, usize)> {
     let (&first, digits) = line.split_first()?;
@@ -507,7 +506,7 @@ fn usual_header(line: &[u8], mark: u8, limits: &Limits) -> Option<(usize, usize)
     let mut value = 0;
     for (index, &byte) in digits.iter().enumerate().take(USUAL_DIGITS + 1) {
         match byte {
-            // No number but zero begins with a zero.
+            // A number other than zero has no leading zero.
             b'0'..=b'9' if index == 0 || value > 0 => value = 10 * value + usize::from(byte - b'0'),
             b'\r' if index > 0 && digits.get(index + 1) == Some(&b'\n') => return Some((value, index + 3)),
             _ => return None,
@@ -516,7 +515,7 @@ fn usual_header(line: &[u8], mark: u8, limits: &Limits) -> Option<(usize, usize)
     None
 }
 
-/// How long an argument is, as the line before it says.
+/// Parses the length of an argument from its header line.
 fn length(header: &[u8], limits: &Limits) -> Result<usize, BadRequest> {
     let length = match header.split_first() {
         Some((b'$', digits)) => integer(digits).ok_or(BadRequest::Length)?,
@@ -538,13 +537,13 @@ fn refusal(limits: &Limits, what: &'static str, otherwise: BadRequest) -> BadReq
     }
 }
 
-/// Whether a byte is blank to C.
+/// Returns whether a byte is white space in C.
 fn is_blank(byte: u8) -> bool {
     byte.is_ascii_whitespace() || byte == 0x0b
 }
 
-/// The next word of a line: where it begins and ends once it is decoded, and where the rest of the
-/// line begins. Words stand between any blanks, but only some of these end one without quotes.
+/// Parses the next word of a line: returns the start and the end of the decoded word, and the start
+/// of the rest. Any white space may precede a word, but only some of it ends an unquoted one.
 #[allow(
     clippy::indexing_slicing,
     reason = "the line ends within the buffer, and what is decoded is no longer"
@@ -577,8 +576,8 @@ fn word(buffer: &mut [u8], mut at: usize, end: usize) -> Result<Option<(usize, u
     Ok(Some((start, out, at)))
 }
 
-/// Decodes up to the closing quote; where the rest begins. What is decoded is never longer than
-/// what it stands for.
+/// Decodes up to the closing quote and returns the start of the rest. Decoded text is never longer
+/// than its source.
 #[allow(
     clippy::indexing_slicing,
     reason = "the line ends within the buffer, and what is decoded is no longer"

@@ -1,46 +1,46 @@
-//! Replies, in the version that the client has chosen.
+//! Encoding of replies in the client's protocol version.
 
 use super::number::{write_double, write_integer};
 use crate::error::Failure;
 use std::fmt;
 
-/// A version of the protocol.
+/// A protocol version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Version {
     /// RESP2.
     #[default]
     Two,
-    /// RESP3, which tells maps, sets, doubles and nulls apart.
+    /// RESP3, which has distinct maps, sets, doubles and nulls.
     Three,
 }
 
-/// How far a long reply has come.
+/// The progress of a long reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// There is more to be written.
+    /// More parts follow.
     More,
     Whole,
 }
 
-/// The rest of a long reply, which is written in parts as the client takes them.
+/// The rest of a long reply, which is written in parts as the client reads them.
 pub(crate) trait Tail: Send {
-    /// Begins: from now on it shows what is there now, whatever is written meanwhile. The locks of
-    /// what it shows are held.
+    /// Takes a snapshot: later writes do not affect the reply. The caller holds the locks of the
+    /// data.
     fn begin(&mut self);
 
-    /// Writes the next part, some tens of kilobytes as a rule.
+    /// Writes the next part, usually some tens of kilobytes.
     ///
     /// # Errors
-    /// The reply cannot be completed: its beginning was sent, so that only the end of the
-    /// connection can say so.
+    /// The reply cannot be completed. Its beginning has been sent, so the connection must be
+    /// closed.
     fn write(&mut self, reply: &mut Reply<'_>) -> Result<Progress, Failure>;
 }
 
-/// What becomes of long replies.
+/// How long replies are written.
 enum Length {
-    /// They are written whole.
+    /// As a whole.
     Whole,
-    /// They may have a tail.
+    /// In parts, with a tail for the rest.
     Parts(Option<Box<dyn Tail>>),
 }
 
@@ -62,7 +62,7 @@ impl fmt::Debug for Reply<'_> {
 }
 
 impl<'o> Reply<'o> {
-    /// To the end of a buffer.
+    /// Creates a reply at the end of a buffer.
     #[inline]
     pub fn new(out: &'o mut Vec<u8>, version: Version) -> Reply<'o> {
         Reply {
@@ -73,11 +73,12 @@ impl<'o> Reply<'o> {
         }
     }
 
-    /// Lets a long reply be written in parts: see [`Reply::go_on`].
+    /// Allows a long reply to be written in parts: see [`Reply::go_on`].
     #[inline]
     #[must_use]
     pub(crate) fn in_parts(self) -> Reply<'o> {
-        // Field by field: there is nothing to be dropped in a reply that has just begun.
+        // Rebuild the value field by field, which avoids drop code: a new reply has nothing to
+        // drop.
         Reply {
             out: self.out,
             version: self.version,
@@ -86,17 +87,17 @@ impl<'o> Reply<'o> {
         }
     }
 
-    /// Whether a long reply may be written in parts.
+    /// Returns whether a long reply may be written in parts.
     pub(crate) fn may_go_on(&self) -> bool {
         matches!(self.length, Length::Parts(None))
     }
 
-    /// What was written is the beginning of a reply; this writes the rest.
+    /// Sets the tail that writes the rest of the reply.
     pub(crate) fn go_on(&mut self, tail: Box<dyn Tail>) {
         self.length = Length::Parts(Some(tail));
     }
 
-    /// The rest of the reply, if there is one.
+    /// Returns the tail, if there is one.
     #[inline]
     pub(crate) fn into_tail(self) -> Option<Box<dyn Tail>> {
         match self.length {
@@ -105,7 +106,7 @@ impl<'o> Reply<'o> {
         }
     }
 
-    /// Lets the buffer have `most` bytes. Long replies look at [`Reply::most`] while they are
+    /// Limits the buffer to `most` bytes. Long replies check [`Reply::most`] while they are
     /// written.
     #[inline]
     #[must_use]
@@ -114,25 +115,25 @@ impl<'o> Reply<'o> {
         self
     }
 
-    /// How many bytes the buffer may have.
+    /// Returns the limit of the buffer in bytes.
     #[must_use]
     pub fn most(&self) -> usize {
         self.most
     }
 
-    /// The version that is written.
+    /// Returns the protocol version.
     #[must_use]
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// How long the buffer is.
+    /// Returns the length of the buffer.
     #[must_use]
     pub fn position(&self) -> usize {
         self.out.len()
     }
 
-    /// Takes back what was written behind a position.
+    /// Truncates the buffer to a position.
     pub fn rewind(&mut self, position: usize) {
         self.out.truncate(position);
     }
@@ -149,17 +150,17 @@ impl<'o> Reply<'o> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// A word of the protocol.
+    /// Writes a simple string.
     pub fn simple(&mut self, text: &str) {
         self.line(b'+', text.as_bytes());
     }
 
-    /// `OK`.
+    /// Writes `OK`.
     pub fn ok(&mut self) {
         self.out.extend_from_slice(b"+OK\r\n");
     }
 
-    /// An error, which begins with its kind. Line ends in it become blanks.
+    /// Writes an error, whose text begins with its kind. Line breaks become blanks.
     pub fn error(&mut self, text: &str) {
         self.out.push(b'-');
         let bytes = text.bytes().map(|byte| {
@@ -173,29 +174,29 @@ impl<'o> Reply<'o> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// An integer.
+    /// Writes an integer.
     pub fn integer(&mut self, value: i64) {
         self.header(b':', value);
     }
 
-    /// How many.
+    /// Writes a count.
     pub fn count(&mut self, value: usize) {
         self.integer(i64::try_from(value).unwrap_or(i64::MAX));
     }
 
-    /// 1 or 0.
+    /// Writes a boolean as 1 or 0.
     pub fn truth(&mut self, value: bool) {
         self.integer(i64::from(value));
     }
 
-    /// Bytes.
+    /// Writes a bulk string.
     pub fn bulk(&mut self, bytes: &[u8]) {
         self.header(b'$', bytes.len() as i64);
         self.out.extend_from_slice(bytes);
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// Bytes or nothing.
+    /// Writes a bulk string or null.
     pub fn bulk_or_null(&mut self, bytes: Option<&[u8]>) {
         match bytes {
             Some(bytes) => self.bulk(bytes),
@@ -203,7 +204,7 @@ impl<'o> Reply<'o> {
         }
     }
 
-    /// Text for people.
+    /// Writes text for people.
     pub fn verbatim(&mut self, text: &str) {
         if self.version == Version::Two {
             return self.bulk(text.as_bytes());
@@ -214,7 +215,7 @@ impl<'o> Reply<'o> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// A floating-point number.
+    /// Writes a double.
     pub fn double(&mut self, value: f64) {
         let mut text = Vec::with_capacity(24);
         write_double(&mut text, value);
@@ -224,7 +225,7 @@ impl<'o> Reply<'o> {
         }
     }
 
-    /// Nothing, where bytes could be.
+    /// Writes null in place of a bulk string.
     pub fn null(&mut self) {
         self.out.extend_from_slice(match self.version {
             Version::Two => b"$-1\r\n",
@@ -232,7 +233,7 @@ impl<'o> Reply<'o> {
         });
     }
 
-    /// Nothing, where an array could be.
+    /// Writes null in place of an array.
     pub fn null_array(&mut self) {
         self.out.extend_from_slice(match self.version {
             Version::Two => b"*-1\r\n",
@@ -240,12 +241,12 @@ impl<'o> Reply<'o> {
         });
     }
 
-    /// The head of an array: how many replies follow.
+    /// Writes the header of an array of `count` replies.
     pub fn array(&mut self, count: usize) {
         self.header(b'*', count as i64);
     }
 
-    /// The head of a map: how many pairs of replies follow.
+    /// Writes the header of a map of `count` pairs.
     pub fn map(&mut self, count: usize) {
         match self.version {
             Version::Two => self.array(2 * count),
@@ -253,7 +254,7 @@ impl<'o> Reply<'o> {
         }
     }
 
-    /// The head of a set: how many replies follow, of which none comes twice.
+    /// Writes the header of a set of `count` distinct replies.
     pub fn set(&mut self, count: usize) {
         match self.version {
             Version::Two => self.array(count),
@@ -261,7 +262,7 @@ impl<'o> Reply<'o> {
         }
     }
 
-    /// Replies that were written elsewhere, in the same version.
+    /// Appends replies that were encoded elsewhere in the same version.
     pub fn raw(&mut self, bytes: &[u8]) {
         self.out.extend_from_slice(bytes);
     }

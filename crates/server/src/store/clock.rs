@@ -1,24 +1,24 @@
-//! The time, which does not go back by less than a day.
+//! The server's time, which goes back only if the machine's clock is set back by more than a day.
 
 use parking_lot::Mutex;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How far behind the machine's clock may be for the time to wait for it, in milliseconds: as far
-/// as that of a store's readers may be.
+/// Largest setback of the machine's clock, in milliseconds, that is bridged. The readers of a store
+/// allow the same difference.
 pub(crate) const MOST_BEHIND_MS: u64 = 24 * 60 * 60 * 1000;
 
-/// Milliseconds since 1970 that never stand still: when the machine's clock is set back, time goes
-/// on by what really passes, until the clock has caught up. What has expired stays so.
+/// Milliseconds since 1970. When the machine's clock is set back, time continues at the rate of the
+/// monotonic clock until the machine's clock has caught up, so expired keys stay expired.
 ///
-/// A clock that is behind by more than a day was wrong before, or is wrong now. It is believed, and
-/// a warning tells of it.
+/// If the machine's clock is more than a day behind, it was wrong before or is wrong now. It is
+/// then believed, and a warning is logged.
 #[derive(Debug)]
 pub(crate) struct Clock {
     last: Mutex<(u64, Instant)>,
 }
 
 impl Clock {
-    /// Creates a clock that was at `mark` at least once.
+    /// Creates a clock that has already reached the time `mark`.
     pub(crate) fn new(mark: u64) -> Clock {
         Clock::started(mark, machine_ms(), Instant::now())
     }
@@ -29,7 +29,7 @@ impl Clock {
         }
     }
 
-    /// Returns the time now.
+    /// Returns the current time.
     pub(crate) fn now_ms(&self) -> u64 {
         self.at(machine_ms(), Instant::now())
     }
@@ -38,7 +38,7 @@ impl Clock {
         let mut last = self.last.lock();
         let passed = whole_ms(instant.saturating_duration_since(last.1));
         let now = not_behind(last.0.saturating_add(passed), machine);
-        // Fractions of a millisecond are not lost: the moment moves by whole ones only.
+        // Advance only by whole milliseconds, so that fractions are not lost.
         if now != last.0 {
             *last = (now, instant);
         }
@@ -46,7 +46,7 @@ impl Clock {
     }
 }
 
-/// Returns the later one of a time and the machine's, or the machine's if that is far behind.
+/// Returns the later of a time and the machine's, or the machine's if it is far behind.
 fn not_behind(time: u64, machine: u64) -> u64 {
     if time.saturating_sub(machine) > MOST_BEHIND_MS {
         return set_back(time, machine);
@@ -68,7 +68,7 @@ fn machine_ms() -> u64 {
     since.map_or(0, whole_ms)
 }
 
-/// Milliseconds of a time that a clock has passed, without the wide numbers that longer ones need.
+/// Returns a duration in whole milliseconds, computed without 128-bit arithmetic.
 fn whole_ms(time: Duration) -> u64 {
     time.as_secs()
         .saturating_mul(1000)
@@ -112,11 +112,11 @@ mod tests {
             now + MOST_BEHIND_MS + 1_000,
             "a day is waited for"
         );
-        // Set back once more, it is behind by more than a day.
+        // Set back once more, the clock is more than a day behind.
         let back = now - 1;
         assert_eq!(at(back, 1_000), back);
         assert_eq!(at(back + 10, 1_010), back + 10);
-        // From there on time goes on as before.
+        // From then on the time advances as usual.
         assert_eq!(at(back - 7_000, 2_010), back + 1_010);
     }
 }

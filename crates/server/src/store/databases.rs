@@ -1,24 +1,24 @@
-//! Which keys of the store belong to which database of clients: SWAPDB lets two of them change
-//! places at once, however many keys they have.
+//! The mapping of the clients' databases to prefixes in the store. SWAPDB exchanges two databases
+//! by changing the mapping, at a cost that does not depend on the number of keys.
 //!
-//! Keys stand under the number of a database. What clients call database 0 is stored under 0 until
-//! it is swapped with another; the store has the numbers of all databases, and this is the same in
-//! memory. It changes while all locks are held. Who holds a lock, or has read, looks whether the
-//! number is still that by which it chose its keys (S24).
+//! Each key is prefixed with a database number. Database 0 of the clients is stored under number 0
+//! until it is swapped. The mapping is kept in the store and in memory. It changes only while all
+//! locks are held. A command that has locked or read keys checks afterwards that the number by
+//! which it chose them is still current (S24).
 
 use super::DATABASES;
 use crate::model::format;
 use alluvium::{Keyspace, Result};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Under which numbers databases are stored: of each the number, in order.
+/// For each database, in order, the number that it is stored under.
 pub(crate) type Numbers = [u8; DATABASES as usize];
 
-/// The numbers of all databases, four bits each.
+/// The mapping, with four bits for each database.
 #[derive(Debug)]
 pub(crate) struct Databases(AtomicU64);
 
-/// Each database under its own number.
+/// The initial mapping: each database under its own number.
 const OWN: Numbers = {
     let mut numbers = [0; DATABASES as usize];
     let mut database = 0;
@@ -32,7 +32,7 @@ const OWN: Numbers = {
 const _: () = assert!(DATABASES as u32 * 4 == u64::BITS, "a number takes four bits");
 
 impl Databases {
-    /// What a store says; each is stored under its own number if it says nothing.
+    /// Loads the mapping of a store, or the initial one if the store has none.
     pub(crate) fn load(data: &Keyspace) -> Result<Databases> {
         let numbers = data.get(&format::databases_key()[..])?;
         Ok(Databases::of(&numbers_of(numbers.as_deref())))
@@ -44,19 +44,19 @@ impl Databases {
         databases
     }
 
-    /// The numbers of all databases.
+    /// Returns the whole mapping.
     pub(crate) fn numbers(&self) -> Numbers {
         let packed = self.0.load(Ordering::Acquire);
         std::array::from_fn(|database| (packed >> (4 * database)) as u8 & 15)
     }
 
-    /// The number that a database is stored under.
+    /// Returns the number that a database is stored under.
     #[inline]
     pub(crate) fn number_of(&self, database: u8) -> u8 {
         (self.0.load(Ordering::Acquire) >> (4 * database)) as u8 & 15
     }
 
-    /// From now on databases are stored under these numbers. All locks are held.
+    /// Changes the mapping. The caller holds all locks.
     pub(super) fn set(&self, numbers: &Numbers) {
         let packed = numbers
             .iter()
@@ -66,12 +66,12 @@ impl Databases {
     }
 }
 
-/// The numbers that a store says, or each its own.
+/// Decodes a stored mapping, or returns the initial one.
 pub(crate) fn numbers_of(stored: Option<&[u8]>) -> Numbers {
     stored.and_then(format::decode_databases).unwrap_or(OWN)
 }
 
-/// The database that is stored under a number.
+/// Returns the database that is stored under a number.
 pub(super) fn database_of(numbers: &Numbers, number: u8) -> u8 {
     let database = numbers.iter().position(|&other| other == number);
     database.map_or(number, |database| database as u8)
@@ -97,7 +97,7 @@ mod tests {
         }
         let stored = format::encode_databases(&numbers);
         assert_eq!(numbers_of(Some(&stored)), numbers);
-        // What no server has written counts for nothing.
+        // Data that no server has written is ignored.
         assert_eq!(numbers_of(Some(&[0; 16])), OWN);
         assert_eq!(numbers_of(Some(&stored[1..])), OWN);
     }

@@ -1,4 +1,4 @@
-//! Typed keys on top of a transaction.
+//! Operations on typed keys within a transaction.
 
 use super::lookups::Lookups;
 use super::transaction::Transaction;
@@ -7,7 +7,7 @@ use crate::model::format;
 use crate::model::{Collection, Entry, Kind, Text};
 
 impl Transaction<'_> {
-    /// Returns what a key holds.
+    /// Returns the content of a key.
     pub(crate) fn entry(&mut self, key: &[u8]) -> Result<Option<Entry<'_>>, Failure> {
         if self.keeping.has_any() {
             self.write_kept();
@@ -26,7 +26,7 @@ impl Transaction<'_> {
         Ok(entry)
     }
 
-    /// Reads the records of several keys at once, unless that was done.
+    /// Reads the records of several keys in one request, unless they have been prefetched.
     pub(crate) fn fetch_records<'a>(
         &mut self,
         keys: impl ExactSizeIterator<Item = &'a [u8]>,
@@ -38,13 +38,13 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Reads the records of keys at once, in place of all that was read before.
+    /// Prefetches the records of keys, replacing everything prefetched before.
     pub(crate) fn fetch_these<'a>(&mut self, keys: impl Iterator<Item = &'a [u8]>) -> Result<(), Failure> {
         let database = self.database;
         self.prefetch(keys.map(|key| format::record_key(database, key)).collect())
     }
 
-    /// Returns the string that a key holds.
+    /// Returns the string of a key.
     pub(crate) fn text(&mut self, key: &[u8]) -> Result<Option<Text<'_>>, Failure> {
         match self.entry(key)? {
             None => Ok(None),
@@ -53,7 +53,7 @@ impl Transaction<'_> {
         }
     }
 
-    /// Returns the collection of a kind that a key holds.
+    /// Returns the collection of a key, which must be of this kind.
     pub(crate) fn collection(&mut self, key: &[u8], kind: Kind) -> Result<Option<Collection>, Failure> {
         let collection = match self.kept(key) {
             Some(collection) => {
@@ -73,7 +73,7 @@ impl Transaction<'_> {
         Ok(Some(collection))
     }
 
-    /// The same, or an empty one that is not stored yet.
+    /// Returns the collection of a key, or an empty one that is not stored yet.
     pub(crate) fn collection_or_new(&mut self, key: &[u8], kind: Kind) -> Result<Collection, Failure> {
         match self.collection(key, kind)? {
             Some(collection) => Ok(collection),
@@ -81,7 +81,7 @@ impl Transaction<'_> {
         }
     }
 
-    /// Returns an empty collection.
+    /// Returns an empty collection with a new number.
     pub(crate) fn new_collection(&mut self, kind: Kind) -> Result<Collection, Failure> {
         Ok(Collection {
             kind,
@@ -94,8 +94,8 @@ impl Transaction<'_> {
         })
     }
 
-    /// Stores what is known of a collection whose elements have changed; without elements the key
-    /// is gone.
+    /// Stores the record of a collection whose elements have changed. Deletes the key if the
+    /// collection is empty.
     pub(crate) fn save(&mut self, key: &[u8], collection: &Collection) {
         if collection.count == 0 {
             self.forget_kept(key);
@@ -118,15 +118,14 @@ impl Transaction<'_> {
         self.touch(key);
     }
 
-    /// A key that has a collection has another one of the same kind from now on, which expires when
-    /// the old one would have.
+    /// Replaces the collection of a key by another one of the same kind, and keeps the expiry time.
     pub(crate) fn replace(&mut self, key: &[u8], old: &Collection, mut new: Collection) {
         self.drop_collection(key, old);
         self.set_expiry(key, &mut new, old.expires_ms);
         self.save(key, &new);
     }
 
-    /// Deletes what a collection has beside its record.
+    /// Deletes everything of a collection except its record.
     fn drop_collection(&mut self, key: &[u8], collection: &Collection) {
         if !collection.is_new {
             self.unmark(key, collection.number);
@@ -143,11 +142,11 @@ impl Transaction<'_> {
         }
     }
 
-    /// The key holds this string and nothing else. What it held is read only where that may be a
+    /// Sets a key to a string, whatever it held. The old content is read only if it may be a
     /// collection (S8).
     pub(crate) fn set_text(&mut self, key: &[u8], parts: &[&[u8]], expires_ms: u64) -> Result<(), Failure> {
-        // In the transaction of a client the string depends on what the key held: nothing else
-        // would tell its commit that the key has got a collection meanwhile.
+        // In a client's transaction, read the key: only this read lets the commit detect that the
+        // key has become a collection since.
         let may_hold = self.within.is_some() || self.store.marks.may_hold(self.database, key);
         if may_hold || self.has_own_collection(key) {
             self.clear(key)?;
@@ -157,24 +156,24 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// The same for a key that holds a string or nothing.
+    /// Sets a key to a string. The key must hold a string or nothing.
     pub(crate) fn overwrite_text(&mut self, key: &[u8], parts: &[&[u8]], expires_ms: u64) {
         let record = format::encode_text(parts, expires_ms);
         self.put(format::record_key(self.database, key), record, expires_ms);
         self.touch(key);
     }
 
-    /// Clears a key for something else: its elements go, its record is overwritten by the caller.
+    /// Deletes the elements of a key. The caller overwrites its record.
     fn clear(&mut self, key: &[u8]) -> Result<(), Failure> {
-        // An expired collection has elements, too; the reaper finds them by their expiry, which
-        // stays.
+        // An expired collection still has elements. The reaper finds them by their entry in the
+        // expiry index, which stays.
         if let Some(Entry::Collection(collection)) = self.entry(key)? {
             self.drop_collection(key, &collection);
         }
         Ok(())
     }
 
-    /// Deletes a key. Returns whether it was there.
+    /// Deletes a key. Returns whether it existed.
     pub(crate) fn remove(&mut self, key: &[u8]) -> Result<bool, Failure> {
         let collection = match self.entry(key)? {
             None => return Ok(false),
@@ -189,7 +188,7 @@ impl Transaction<'_> {
         Ok(true)
     }
 
-    /// The key is gone at `expires_ms`, or never if that is 0. Returns whether it is there.
+    /// Sets the expiry time of a key; 0 for never. Returns whether the key exists.
     pub(crate) fn expire(&mut self, key: &[u8], expires_ms: u64) -> Result<bool, Failure> {
         match self.entry(key)? {
             None => return Ok(false),
@@ -205,7 +204,7 @@ impl Transaction<'_> {
         Ok(true)
     }
 
-    /// Notes when a collection is gone, for the reaper.
+    /// Updates the expiry index, from which the reaper finds expired collections.
     pub(crate) fn set_expiry(&mut self, key: &[u8], collection: &mut Collection, expires_ms: u64) {
         if collection.expires_ms != 0 {
             let old = format::expiry_key(self.database, collection.expires_ms, collection.number);

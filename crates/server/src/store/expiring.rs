@@ -1,39 +1,41 @@
-//! How much will have expired when, so that its space comes back though no client writes.
+//! Estimates how much data has expired, so that its space is reclaimed even if no client writes.
 //!
-//! The store drops what has expired when it compacts what lies around it, which no write may ever
-//! bring about. So it is counted what is written to expire; when as much has expired as half of the
-//! store takes, the store is compacted as a whole. What was counted is forgotten when the server
-//! ends.
+//! The store drops expired data when it compacts the surrounding data, which may never happen
+//! without writes. Data written with an expiry time is therefore counted. When the expired bytes
+//! reach half of the store's size, the whole store is compacted. The counts are lost when the
+//! server stops.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
-/// Bytes that expire within this number of milliseconds of each other are counted together.
+/// Resolution of expiry times in milliseconds: data that expires in the same interval is counted
+/// together.
 const TOGETHER_MS: u64 = 4_000;
 
-/// The most counts that are kept: beyond, what expires last is counted together.
+/// Largest number of intervals. Beyond it, data is counted with a later interval that exists, or
+/// else with the last one.
 const MOST: usize = 4_096;
 
-/// With less than this it is not worth while.
+/// Expired bytes below which a compaction is not worthwhile.
 const LEAST: u64 = 1 << 20;
 
 #[derive(Debug, Default)]
 struct Counts {
-    /// Bytes and keys by when the last of them expire.
+    /// Bytes and keys by the interval in which they expire.
     due: BTreeMap<u64, (u64, u64)>,
     expired: u64,
-    /// Keys whose time has come, ever.
+    /// Keys whose expiry time has passed, in total.
     expired_keys: u64,
 }
 
-/// What was written to expire.
+/// Counts of data that was written with an expiry time.
 #[derive(Debug, Default)]
 pub(crate) struct Expiring {
     counts: Mutex<Counts>,
 }
 
 impl Expiring {
-    /// Bytes of a number of keys were written that expire then.
+    /// Counts written bytes and keys that expire at a time.
     pub(crate) fn note(&self, expires_ms: u64, bytes: u64, keys: u64) {
         let mut counts = self.counts.lock();
         let mut at = expires_ms / TOGETHER_MS;
@@ -47,8 +49,8 @@ impl Expiring {
         *due = (due.0 + bytes, due.1 + keys);
     }
 
-    /// Whether so much has expired that a store of `size` bytes is half empty. Counting begins
-    /// again then.
+    /// Returns whether the expired bytes reach half of a store of `size` bytes. If so, counting
+    /// starts again.
     pub(crate) fn is_much(
         &self,
         now_ms: u64,
@@ -70,13 +72,13 @@ impl Expiring {
 }
 
 impl Expiring {
-    /// Returns how many keys were written whose time has come. A key that was written again before,
-    /// or deleted, is among them.
+    /// Returns the number of expired keys, including keys that were overwritten or deleted before
+    /// they expired.
     pub(crate) fn expired_keys(&self) -> u64 {
         self.counts.lock().expired_keys
     }
 
-    /// Counts them from zero again.
+    /// Resets the number of expired keys.
     pub(crate) fn reset_expired_keys(&self) {
         self.counts.lock().expired_keys = 0;
     }

@@ -1,23 +1,22 @@
-//! When keys were last used, about: for OBJECT IDLETIME.
+//! Approximate times of the last use of keys, for OBJECT IDLETIME.
 //!
-//! Keys share slots by their hashes, so that the table is small whatever the number of keys. A slot
-//! has the time of the last use of any of its keys: a key is idle for at least as long as its slot
-//! says.
+//! Keys share slots by hash, so the table has a fixed size. A slot holds the time of the last use
+//! of any of its keys. A key has been idle for at least the idle time of its slot.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// How many slots there are.
+/// Number of slots.
 const SLOTS: usize = 1 << 16;
 
-/// When the keys of each slot were last used.
+/// The time of the last use of each slot.
 pub(crate) struct LastUses {
-    /// Seconds from `since_ms` on, and one more; 0 for never.
+    /// Seconds since `since_ms` plus 1; 0 for never.
     slots: Box<[AtomicU32]>,
     since_ms: u64,
 }
 
-/// A hash of which the upper bits are good. Every request asks for it; keys that are chosen to meet
-/// in a slot spoil the idle times of each other alone.
+/// A fast hash with well-distributed upper bits, because every request computes it. Keys chosen to
+/// collide only spoil each other's idle times.
 #[inline]
 fn hash(seed: u64, key: &[u8]) -> u64 {
     const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
@@ -33,7 +32,7 @@ fn hash(seed: u64, key: &[u8]) -> u64 {
 }
 
 impl LastUses {
-    /// Begins at a time: what was used before counts as used then.
+    /// Creates a table in which all earlier uses count as uses at `now_ms`.
     pub(crate) fn since(now_ms: u64) -> LastUses {
         LastUses {
             slots: (0..SLOTS).map(|_| AtomicU32::new(0)).collect(),
@@ -50,17 +49,18 @@ impl LastUses {
         u32::try_from(seconds).unwrap_or(u32::MAX - 1)
     }
 
-    /// Notes that a key is used.
+    /// Records the use of a key.
     pub(crate) fn note(&self, database: u8, key: &[u8], now_ms: u64) {
         let now = self.seconds(now_ms) + 1;
         let slot = self.slot(database, key);
-        // Most uses are of the same second: then the slot stays as it is, for all processors.
+        // Usually the slot already holds this second. Skip the store then, so that processors can
+        // share the cache line.
         if slot.load(Ordering::Relaxed) != now {
             slot.store(now, Ordering::Relaxed);
         }
     }
 
-    /// Returns for how many seconds a key was not used, at least.
+    /// Returns the seconds for which a key has been idle, at least.
     pub(crate) fn idle_s(&self, database: u8, key: &[u8], now_ms: u64) -> u32 {
         let last = self.slot(database, key).load(Ordering::Relaxed);
         self.seconds(now_ms).saturating_sub(last.saturating_sub(1))
@@ -83,7 +83,7 @@ mod tests {
             let slots: BTreeSet<u64> = (0..SLOTS as u64)
                 .map(|number| hash(0, name(number).as_bytes()) >> 48)
                 .collect();
-            // As many as random numbers would meet: 1 - 1/e.
+            // The number of slots hit by random hashes: a share of 1 - 1/e.
             assert!(slots.len() > SLOTS * 6 / 10, "{}: {}", name(0), slots.len());
         }
     }
@@ -99,7 +99,7 @@ mod tests {
             (0, 10)
         );
         assert_eq!(uses.idle_s(1, b"a", 18_100), 13);
-        // A clock that is behind makes nothing of it.
+        // A clock that is behind has no effect.
         uses.note(0, b"a", 0);
         assert_eq!(uses.idle_s(0, b"a", 4_000), 0);
     }

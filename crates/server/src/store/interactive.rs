@@ -1,10 +1,10 @@
-//! Transactions of clients, which span many requests: reads as of their begin, writes kept aside
-//! until the commit.
+//! Transactions of clients that span many requests: they read a snapshot taken at BEGIN, and buffer
+//! their writes until the commit.
 //!
-//! They are optimistic, so that no thread which serves connections waits for a client. Each command
-//! works on a [`Transaction`] within that of the client (`within.rs`), which takes over what the
-//! command has written once it has succeeded. What the server knows of collections in memory, which
-//! keys have any and the orders of large sorted sets, changes with the commit.
+//! They are optimistic, so no serving thread ever waits for a client. Each command runs in a
+//! [`Transaction`] nested in the client's transaction (`within.rs`), which adopts the writes of the
+//! command once it has succeeded. In-memory state about collections, namely which keys have
+//! collections and the orders of large sorted sets, is updated at the commit.
 
 use super::databases::{Numbers, database_of};
 use super::marks::MarkChanges;
@@ -19,43 +19,43 @@ use alluvium::{Durability, Error, TransactionOptions};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a write takes beside its key and its value, about; and a key that was read.
+/// Approximate memory of a write besides its key and value, and of a key in the read set, in bytes.
 const PER_WRITE: usize = 200;
 const PER_READ: usize = 96;
 
-/// Whether a transaction depends on the keys that a command has named.
+/// Whether the keys named by a command join the read set of the transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dependence {
-    /// They are remembered until the commit.
+    /// They are tracked until the commit.
     Tracked,
-    /// They are not.
+    /// They are not tracked.
     None,
 }
 
 /// A transaction of a client.
 pub(crate) struct Interactive {
     transaction: alluvium::Transaction,
-    /// Under which numbers databases were stored when it was begun.
+    /// The mapping of databases at BEGIN.
     numbers: Numbers,
-    /// The time of all that it does.
+    /// The time for all commands of the transaction.
     now_ms: u64,
-    /// How many keys it remembers at most as read.
+    /// Largest number of keys tracked as read.
     most_reads: usize,
     dependence: Dependence,
     reads: usize,
-    /// The records that it has written, and what each takes.
+    /// Records written, with the memory of each.
     written: BTreeMap<InnerKey, usize>,
-    /// The user's keys that it has written to, with the numbers of their databases.
+    /// User keys written to, with the numbers of their databases.
     touched: BTreeSet<(u8, Box<[u8]>)>,
     bytes: usize,
     expiring: Expiries,
-    /// Which keys get collections, and which lose theirs.
+    /// Keys that gain or lose collections.
     marks: MarkChanges,
-    /// The sorted sets whose orders change.
+    /// Sorted sets whose orders change.
     orders: BTreeSet<u64>,
 }
 
-/// What expires of what was written.
+/// Totals of written data with an expiry time.
 #[derive(Clone, Copy, Default)]
 struct Expiries {
     bytes: u64,
@@ -66,7 +66,7 @@ struct Expiries {
 impl Interactive {
     /// Begins a transaction.
     pub(crate) fn begin(store: &Store, options: &TransactionOptions, dependence: Dependence) -> Interactive {
-        // A database that is swapped from now on is a conflict (S24).
+        // Swapping a database after this point is a conflict (S24).
         let numbers = store.databases.numbers();
         Interactive {
             transaction: store.db.begin_with(options),
@@ -84,7 +84,7 @@ impl Interactive {
         }
     }
 
-    /// Returns what a command on a database reads and writes through.
+    /// Returns a nested transaction for a command on a database.
     pub(crate) fn part<'s>(&'s self, store: &'s Store, database: u8) -> Transaction<'s> {
         let number = self.numbers[usize::from(database)];
         let mut part = Transaction::new(store, number);
@@ -93,26 +93,26 @@ impl Interactive {
         part
     }
 
-    /// Returns about how many bytes of memory it takes.
+    /// Returns the approximate memory of the transaction in bytes.
     pub(crate) fn held(&self) -> usize {
         self.bytes + self.reads * PER_READ
     }
 
-    /// Notes how many keys a command has named.
+    /// Counts the keys that a command has named.
     pub(crate) fn note_reads(&mut self, keys: usize) {
         if self.dependence == Dependence::Tracked {
             self.reads = self.reads.saturating_add(keys).min(self.most_reads);
         }
     }
 
-    /// Takes over what a command has written, all of it or nothing.
+    /// Adopts the writes of a command, all or none.
     pub(crate) fn adopt(&mut self, store: &Store, changes: Changes) -> Result<(), Failure> {
         if changes.are_none() {
             return Ok(());
         }
         let savepoint = self.transaction.savepoint();
         if let Err(error) = self.write(store, &changes) {
-            // One that has ended has nothing to take back.
+            // A transaction that has ended has nothing to roll back.
             let _ = self.transaction.rollback_to(&savepoint);
             return Err(explained(error));
         }
@@ -131,7 +131,7 @@ impl Interactive {
         Ok(())
     }
 
-    /// Writes what a command has written: what it has left of each key.
+    /// Writes the final value of each key that a command has written.
     fn write(&mut self, store: &Store, changes: &Changes) -> alluvium::Result<()> {
         let (transaction, data) = (&mut self.transaction, &store.data);
         for (start, end) in &changes.ranges {
@@ -145,7 +145,7 @@ impl Interactive {
         };
         let is_in_order = |(key, _): &&(InnerKey, u64)| store.records.home(key) == Home::Ordered;
         for (key, expires_ms) in changes.keys.iter().filter(is_in_order) {
-            // Without a write of its own it lies in a range that was deleted later.
+            // A key without a write of its own was covered by a later range deletion.
             let value = writes.own(key).and_then(|own| own.value());
             match (value, moment(*expires_ms)) {
                 (Some(value), Some(until)) => transaction.put_until(data, key, value, until)?,
@@ -167,8 +167,8 @@ impl Interactive {
         }
     }
 
-    /// Commits, under the locks of all keys that were written to (S6): a command that has read such
-    /// a key and is about to write to it does so before, or has to read again.
+    /// Commits under the locks of all written keys (S6). A command that has read such a key and is
+    /// about to write to it either finishes first or has to read again.
     pub(crate) fn commit(self, store: &Store) -> Result<Outcome, Failure> {
         let mut wanted = Wanted::with_capacity(self.touched.len());
         for (number, key) in &self.touched {
@@ -210,13 +210,14 @@ fn conflict(key: &[u8]) -> String {
     )
 }
 
-/// What a client is told about an error of its transaction.
+/// Converts an error of a transaction to the message for its client.
 pub(crate) fn explained(error: Error) -> Failure {
     let text = match error {
         Error::Conflict { keyspace, key } if format::is_records_name(&keyspace) && !key.is_empty() => {
             conflict(&key)
         }
-        // A range of all keys begins where the key without a letter would be.
+        // A conflict on the range of all keys is reported at its start, which is the record key of
+        // an empty user key.
         Error::Conflict { key, .. } if !format::is_record(&key) || format::user_key(&key).is_empty() => {
             "CONFLICT another client has written to a collection or a range of keys since BEGIN: nothing is written, run \
              the transaction again"

@@ -1,52 +1,52 @@
-//! The record of a collection, decoded while commands that follow each other work on it.
+//! Keeps the decoded record of a collection while consecutive commands of a pipeline work on it.
 //!
-//! Each command of a pipeline on one collection reads its record and writes it. What it writes is
-//! for the next command, and for the commit: in between it need not be put together and taken
-//! apart. Only commands that reach the record as a collection see what is kept; before any other
-//! the record is written as ever ([`Transaction::settle`]).
+//! Each command of a pipeline on one collection reads and writes its record. Intermediate versions
+//! are seen only by the next command, so they need not be encoded and decoded. The kept record is
+//! used only by commands that access it as a collection. Before any other command it is written as
+//! usual ([`Transaction::settle`]).
 
 use super::transaction::Transaction;
 use crate::model::Collection;
 use crate::model::format::{self, InnerKey};
 
-/// The record that is kept, if any.
+/// The kept record, if any.
 #[derive(Debug, Default)]
 pub(super) struct Keeping {
     is_on: bool,
     record: Option<Kept>,
 }
 
-/// A record of a collection that its key has: it has elements, and has not expired.
+/// The record of an existing collection, which has elements and has not expired.
 #[derive(Debug)]
 struct Kept {
     place: InnerKey,
     collection: Collection,
-    /// Whether it differs from what is written.
+    /// Whether it differs from the written record.
     is_changed: bool,
 }
 
 impl Keeping {
-    /// Returns whether there is a record.
+    /// Returns whether a record is kept.
     pub(super) fn has_any(&self) -> bool {
         self.record.is_some()
     }
 }
 
 impl Transaction<'_> {
-    /// Keeps the record that the next commands work on. They reach it as a collection alone, and
-    /// say nothing of its expiry. A part of a client's transaction keeps nothing: each of its
-    /// commands is seen by the next one as it is written.
+    /// Starts to keep the record that the next commands work on. These commands access it only as a
+    /// collection and do not touch its expiry time. Within a client's transaction nothing is kept,
+    /// because each command must see the writes of the previous one in encoded form.
     pub(crate) fn keep_record(&mut self) {
         self.keeping.is_on = !self.is_within();
     }
 
-    /// Writes the record that was kept, and keeps none any more.
+    /// Writes the kept record and stops keeping records.
     pub(crate) fn settle(&mut self) {
         self.keeping.is_on = false;
         self.write_kept();
     }
 
-    /// Writes the record that is kept, if it has changed, and forgets it.
+    /// Writes the kept record if it has changed, and forgets it.
     pub(super) fn write_kept(&mut self) {
         if let Some(kept) = self.keeping.record.take()
             && kept.is_changed
@@ -56,22 +56,22 @@ impl Transaction<'_> {
         }
     }
 
-    /// Returns the collection of a key, if it is kept.
+    /// Returns the collection of a key if it is kept.
     pub(super) fn kept(&self, key: &[u8]) -> Option<Collection> {
         let kept = self.keeping.record.as_ref()?;
         let is_same = kept.place[0] == self.database && format::user_key(&kept.place) == key;
         is_same.then_some(kept.collection)
     }
 
-    /// Keeps what was read of a collection, if commands say so.
+    /// Keeps a collection that was read, if keeping is on.
     pub(super) fn keep_read(&mut self, key: &[u8], collection: &Collection) {
         if self.keeping.is_on {
             self.keep(key, collection, false);
         }
     }
 
-    /// Keeps what a collection is now. Returns whether it does: otherwise the record is to be
-    /// written.
+    /// Keeps a changed collection. Returns false if keeping is off; the caller must then write the
+    /// record.
     pub(super) fn keeps_changed(&mut self, key: &[u8], collection: &Collection) -> bool {
         if self.keeping.is_on {
             self.keep(key, collection, true);
@@ -79,7 +79,7 @@ impl Transaction<'_> {
         self.keeping.is_on
     }
 
-    /// Forgets the record of a key that has no collection any more.
+    /// Forgets the record of a deleted collection.
     pub(super) fn forget_kept(&mut self, key: &[u8]) {
         if self.kept(key).is_some() {
             self.keeping.record = None;
@@ -151,7 +151,7 @@ mod tests {
                 transaction.own_value(&place).is_some()
             };
             assert!(!written(&transaction, b"a"));
-            // Another key, and the same one of another database.
+            // Another key, and the same key in another database.
             let other = add(&mut transaction, b"b", 5);
             assert!(written(&transaction, b"a") && other != number);
             transaction.database = 1;
@@ -162,7 +162,7 @@ mod tests {
             assert!(transaction.entry(b"a").unwrap().is_some());
             add(&mut transaction, b"b", 1);
             transaction.keep_record();
-            // What has no elements left is gone, and what comes then is another one.
+            // A collection without elements is deleted, and the next one is new.
             let mut hash = transaction.collection(b"b", Kind::Hash).unwrap().unwrap();
             hash.count = 0;
             transaction.save(b"b", &hash);

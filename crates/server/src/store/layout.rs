@@ -1,15 +1,15 @@
-//! Whether a store keeps its keys in order or hashed: decided when a server opens it for the first
-//! time.
+//! The layout of a store's keys, ordered or hashed: decided when a server opens the store for the
+//! first time.
 //!
-//! It is noted as the version of the server's bytes, so that a program that knows nothing of hashed
-//! keys refuses the store.
+//! The layout is recorded as the format version, so a program that does not know hashed keys
+//! refuses the store.
 
 use crate::error::Error;
 use crate::model::format;
 use crate::options::KeyLayout;
 use alluvium::{Db, HashedOptions, Keyspace, KeyspaceOptions, Structure};
 
-/// Returns the keyspace of a name, if there is one.
+/// Returns a keyspace by name, if it exists.
 pub(crate) fn existing(db: &Db, name: &str) -> alluvium::Result<Option<Keyspace>> {
     match db.existing_keyspace(name) {
         Ok(keyspace) => Ok(Some(keyspace)),
@@ -18,13 +18,13 @@ pub(crate) fn existing(db: &Db, name: &str) -> alluvium::Result<Option<Keyspace>
     }
 }
 
-/// Returns whether a keyspace has no order.
+/// Returns whether a keyspace is unordered.
 pub(crate) fn is_hashed(keyspace: &Keyspace) -> bool {
     matches!(keyspace.options().structure, Structure::Hashed(_))
 }
 
-/// Returns how a hashed keyspace is made: with the index of those that the store has, since all of
-/// them share it.
+/// Returns the options for creating a hashed keyspace. They copy the index of the existing hashed
+/// keyspaces, because all of them share it.
 pub(super) fn hashed_options(db: &Db) -> KeyspaceOptions {
     let known = db.keyspaces().into_iter().find_map(|name| {
         let keyspace = db.existing_keyspace(&name).ok()?;
@@ -37,25 +37,25 @@ pub(super) fn hashed_options(db: &Db) -> KeyspaceOptions {
     KeyspaceOptions::new().structure(Structure::Hashed(options))
 }
 
-/// Returns whether a keyspace, which has an order, has no key before `end`.
+/// Returns whether an ordered keyspace has no key before `end`.
 fn is_empty(keyspace: &Keyspace, end: Option<&[u8]>) -> alluvium::Result<bool> {
     let first = keyspace.first()?;
     Ok(first.is_none_or(|(key, _)| end.is_some_and(|end| key[..] >= *end)))
 }
 
-/// What a server finds in a store before it changes anything.
+/// The layout that a server finds in a store before it changes anything.
 pub(super) struct Found {
     pub(super) layout: KeyLayout,
-    /// Whether no server has decided it before, or nothing was written since.
+    /// Whether the layout is still undecided, or nothing was written since.
     is_free: bool,
 }
 
-/// Looks how a store keeps its keys. One of which that was not decided, or that has none, is
-/// changed to what is `wished`.
+/// Determines the layout of a store. If it is undecided, or the store has no keys, the layout
+/// becomes `wished`.
 ///
 /// # Errors
-/// [`Error::InOrder`] if it keeps keys in order, and they are to be hashed;
-/// [`Error::SnapshotInOrder`] if it has kept some, which a snapshot may hold.
+/// [`Error::InOrder`] if the store has ordered keys and hashed ones are requested;
+/// [`Error::SnapshotInOrder`] if a snapshot may contain ordered keys.
 pub(super) fn decide(db: &Db, wished: KeyLayout) -> crate::Result<Found> {
     let data = existing(db, super::DATA)?;
     let version = match &data {
@@ -75,7 +75,7 @@ pub(super) fn decide(db: &Db, wished: KeyLayout) -> crate::Result<Found> {
             is_free: false,
         });
     }
-    // What is of databases stands before what is the server's.
+    // Data of the databases sorts before the server's own.
     if let Some(data) = &data
         && !is_empty(data, Some(&[super::DATABASES]))?
     {
@@ -91,7 +91,7 @@ pub(super) fn decide(db: &Db, wished: KeyLayout) -> crate::Result<Found> {
             keyspace: super::ITEMS,
         });
     }
-    // What has gone may be in a snapshot still.
+    // Deleted keys may still be in a snapshot.
     if (data.is_some() || items.is_some())
         && let Some((name, _)) = db.snapshots().into_iter().next()
     {
@@ -104,8 +104,8 @@ pub(super) fn decide(db: &Db, wished: KeyLayout) -> crate::Result<Found> {
 }
 
 impl Found {
-    /// Notes the decision, and returns the keyspace of memcached's items. If the process ends in
-    /// between, the next one does the rest.
+    /// Records the decision, and returns the keyspace of memcached's items. After a crash in
+    /// between, the next start completes it.
     pub(super) fn settle(&self, db: &Db, data: &Keyspace) -> crate::Result<Keyspace> {
         if self.layout == KeyLayout::AsStored {
             return Ok(db.keyspace(super::ITEMS)?);

@@ -1,8 +1,8 @@
-//! Locks of keys, and who watches them.
+//! Locks of keys, and WATCH.
 //!
-//! A pipeline holds the locks of all its keys until its commit is seen, so there are many more
-//! stripes than keys of a batch. Commands that write without having read, as SET does, do not keep
-//! each other out at all: whichever is committed later holds.
+//! A pipeline holds the locks of all its keys until its commit is visible, so there are many more
+//! stripes than keys in a batch. Blind writes, such as SET, do not exclude each other: the one that
+//! commits last wins.
 
 pub(crate) use alluvium::LockMode as Mode;
 use alluvium::{HeldLocks, LockSet, LockTable};
@@ -12,18 +12,18 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// How many stripes of keys there are.
+/// Number of lock stripes.
 const STRIPES: usize = 1 << 16;
 
-/// Connections that watch keys, by database and key: a flag of each, set when the key is written
-/// to.
+/// The watching connections of each watched key. Each connection has a flag that is set when the
+/// key is written to.
 type Watchers = HashMap<(u8, Box<[u8]>), Vec<Arc<AtomicBool>>>;
 
-/// The locks of all keys, and their watchers.
+/// The locks of all keys, and the watchers of keys.
 pub(crate) struct Locks {
     table: LockTable,
     watchers: Mutex<Watchers>,
-    /// How many watchers there are, so that writers need not look for them when there are none.
+    /// Number of watchers, so that writers can skip the lookup when there are none.
     watching: AtomicUsize,
 }
 
@@ -33,18 +33,18 @@ impl fmt::Debug for Locks {
     }
 }
 
-/// Locks that are held.
+/// A set of held locks.
 pub(crate) struct Held<'l> {
     locks: &'l Locks,
     _held: HeldLocks<'l>,
 }
 
-/// The keys that a thread wants to lock.
+/// The keys that a thread is going to lock.
 #[derive(Debug, Default)]
 pub(crate) struct Wanted(LockSet);
 
 impl Wanted {
-    /// None yet, with space for a number of keys.
+    /// Returns an empty set with capacity for `keys` keys.
     pub(crate) fn with_capacity(keys: usize) -> Wanted {
         Wanted(LockSet::with_capacity(keys))
     }
@@ -54,12 +54,12 @@ impl Wanted {
         self.0.key(u64::from(database), key, mode);
     }
 
-    /// Whether there are none.
+    /// Returns whether the set is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// All keys of all databases, exclusively.
+    /// Adds all keys of all databases, exclusively.
     pub(crate) fn everything(&mut self) {
         self.0.everything(Mode::Exclusive);
     }
@@ -74,7 +74,7 @@ impl Locks {
         }
     }
 
-    /// Waits for all locks that are wanted.
+    /// Waits for all locks of the set.
     #[inline]
     pub(crate) fn lock(&self, wanted: Wanted) -> Held<'_> {
         Held {
@@ -83,9 +83,8 @@ impl Locks {
         }
     }
 
-    /// From now on `is_touched` is set when the key of a database is written to. The key's lock is
-    /// held, so that no writer holds it while a watcher comes: one who comes later sees that there
-    /// are watchers.
+    /// Registers a flag that is set when the key is written to. The caller holds the key's lock, so
+    /// no writer holds it at the same time, and later writers see that there are watchers.
     pub(crate) fn watch(&self, database: u8, key: &[u8], is_touched: &Arc<AtomicBool>) {
         self.watching.fetch_add(1, Ordering::Relaxed);
         let mut watchers = self.watchers.lock();
@@ -93,7 +92,7 @@ impl Locks {
         flags.push(Arc::clone(is_touched));
     }
 
-    /// Takes a watch back.
+    /// Removes a watch.
     pub(crate) fn unwatch(&self, database: u8, key: &[u8], is_touched: &Arc<AtomicBool>) {
         let mut watchers = self.watchers.lock();
         let place = (database, Box::from(key));
@@ -108,22 +107,22 @@ impl Locks {
         }
     }
 
-    /// The keys of a database that connections watch. While all locks are held no more come.
+    /// Returns the watched keys of a database. While the caller holds all locks, none are added.
     pub(crate) fn watched(&self, database: u8) -> Vec<Box<[u8]>> {
         let watchers = self.watchers.lock();
         let keys = watchers.keys().filter(|(of, _)| *of == database);
         keys.map(|(_, key)| key.clone()).collect()
     }
 
-    /// Whether a connection may watch a key whose lock the caller holds. A watcher is counted under
-    /// the same lock.
+    /// Returns whether any key is watched. The caller holds the lock of the key it asks for;
+    /// watchers of the key are counted under the same lock.
     pub(crate) fn has_watchers(&self) -> bool {
         self.watching.load(Ordering::Relaxed) > 0
     }
 }
 
 impl Held<'_> {
-    /// Tells those who watch a key that is locked for writing.
+    /// Sets the flags of the watchers of a key that is locked for writing.
     pub(crate) fn touch(&self, database: u8, key: &[u8]) {
         if let Some(flags) = self.locks.watchers.lock().get(&(database, Box::from(key))) {
             flags.iter().for_each(|flag| flag.store(true, Ordering::Release));

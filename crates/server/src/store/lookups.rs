@@ -1,4 +1,4 @@
-//! What lookups of keys found, counted for each thread until its batch is done.
+//! Hits and misses of key lookups, counted for each thread until its batch is done.
 
 use super::Store;
 use std::cell::Cell;
@@ -8,7 +8,7 @@ thread_local! {
     static COUNTED: Cell<Lookups> = const { Cell::new(Lookups { found: 0, missed: 0 }) };
 }
 
-/// Lookups of keys, by what they found.
+/// Numbers of hits and misses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lookups {
     found: u64,
@@ -16,7 +16,7 @@ pub(crate) struct Lookups {
 }
 
 impl Lookups {
-    /// Counts a lookup that found a key.
+    /// Counts a hit.
     pub(super) fn found() {
         let Lookups { found, missed } = COUNTED.get();
         COUNTED.set(Lookups {
@@ -25,7 +25,7 @@ impl Lookups {
         });
     }
 
-    /// Counts one that found none.
+    /// Counts a miss.
     pub(super) fn missed() {
         let Lookups { found, missed } = COUNTED.get();
         COUNTED.set(Lookups {
@@ -34,17 +34,17 @@ impl Lookups {
         });
     }
 
-    /// Returns what this thread has counted.
+    /// Returns the counts of this thread.
     pub(crate) fn counted() -> Lookups {
         COUNTED.get()
     }
 
-    /// Forgets what was counted since `self` was returned, for a command that does more than read.
+    /// Discards what was counted since `self` was returned, for commands that also write.
     pub(crate) fn forget_since(self) {
         COUNTED.set(self);
     }
 
-    /// Adds what this thread has counted to what the store tells.
+    /// Adds the counts of this thread to those of the store.
     pub(crate) fn tell(store: &Store) {
         let counted = COUNTED.take();
         for (count, total) in [(counted.found, &store.hits), (counted.missed, &store.misses)] {

@@ -1,11 +1,12 @@
-//! Which keys may have collections, in memory: a SET of any other key deletes no elements, so that
-//! it needs no read (S8).
+//! An in-memory filter of the keys that may have collections. A SET of any other key need not
+//! delete elements and therefore needs no read (S8).
 //!
-//! For each collection there is a note in the store, written and deleted with it, that has the hash
-//! of its key. When the store is opened the notes are read into a table of hashes of 32 bits; from
-//! then on each commit changes both. A key whose hash is in the table may have a collection; of n
-//! collections one key of 2³² / n is suspected without reason, and read. Each takes 5 to 8 bytes.
-//! Beyond a part of the memory a database keeps no table: then all its keys are suspected.
+//! For each collection the store has a mark with the hash of its key, written and deleted with the
+//! collection. Opening the store loads the marks into a table of 32-bit hashes; afterwards each
+//! commit updates both. A key whose hash is in the table may have a collection. With n collections,
+//! one key in 2³² / n is a false positive, and is read. An entry occupies 5 to 8 bytes. A database
+//! whose table would exceed its share of the memory keeps none, and all its keys may have
+//! collections.
 
 use super::DATABASES;
 use crate::model::format;
@@ -14,14 +15,14 @@ use parking_lot::RwLock;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 
-/// How many tables a database has, so that those who look at one are not kept waiting by those who
-/// change another.
+/// Table shards for each database, so that readers do not wait for writers of other shards.
 const SHARDS: usize = 16;
 
-/// The slots of a table that is not empty, at least.
+/// Smallest size of a table that is not empty, in slots.
 const LEAST: usize = 16;
 
-/// Hashes with repetitions: slots, looked for from where the hash says on; 0 is an empty one.
+/// A multiset of hashes: open addressing with linear probing from the home slot. 0 marks an empty
+/// slot.
 #[derive(Debug, Default)]
 struct Table {
     slots: Vec<u32>,
@@ -37,7 +38,7 @@ impl Table {
         if at + 1 == self.slots.len() { 0 } else { at + 1 }
     }
 
-    /// How far a slot is behind another.
+    /// Returns the distance from one slot to another, going forward.
     fn distance(&self, from: usize, to: usize) -> usize {
         if to >= from {
             to - from
@@ -46,7 +47,7 @@ impl Table {
         }
     }
 
-    /// The slot that has a hash.
+    /// Returns the slot of a hash.
     fn find(&self, hash: u32) -> Option<usize> {
         if self.slots.is_empty() {
             return None;
@@ -69,7 +70,7 @@ impl Table {
         self.slots[at] = hash;
     }
 
-    /// Puts a hash in; how many bytes more the table takes.
+    /// Inserts a hash. Returns the growth of the table in bytes.
     fn insert(&mut self, hash: u32) -> usize {
         let before = self.slots.len();
         if (self.used + 1) * 5 > before * 4 {
@@ -85,14 +86,13 @@ impl Table {
         (self.slots.len() - before) * size_of::<u32>()
     }
 
-    /// Takes a hash out once.
+    /// Removes one occurrence of a hash.
     fn remove(&mut self, hash: u32) {
         let Some(mut hole) = self.find(hash) else {
             return;
         };
         self.used -= 1;
-        // What follows without a gap is looked for from its home on: it must not lie behind an
-        // empty slot.
+        // Move later entries of the run back, so that no empty slot separates them from their home.
         let mut at = self.behind(hole);
         while self.slots[at] != 0 {
             let home = self.home(self.slots[at]);
@@ -109,23 +109,23 @@ impl Table {
 /// The tables of a database.
 #[derive(Debug, Default)]
 struct Database {
-    /// How many collections there are.
+    /// Number of collections.
     count: AtomicI64,
-    /// Whether there are too many for tables.
+    /// Whether the database has too many collections for tables.
     is_over: AtomicBool,
     shards: [RwLock<Table>; SHARDS],
 }
 
-/// Which keys may have collections.
+/// The keys that may have collections, by hash.
 #[derive(Debug)]
 pub(crate) struct Marks {
     databases: [Database; DATABASES as usize],
-    /// The bytes that tables take and may take, all of them together.
+    /// Memory of all tables together, and its limit.
     bytes: AtomicUsize,
     most: usize,
 }
 
-/// The table of a key's hash and what stands there.
+/// Splits a key's hash into its shard and its entry.
 fn split(hash: u64) -> (usize, u32) {
     (hash as usize % SHARDS, ((hash >> 32) as u32).max(1))
 }
@@ -139,14 +139,14 @@ impl Marks {
         }
     }
 
-    /// Reads what the store knows.
+    /// Loads the marks of the store.
     pub(super) fn load(&self, data: &Keyspace) -> Result<()> {
         for database in 0..DATABASES {
             let (start, end) = format::collections(database);
             let mut notes = data.range(&start[..]..&end[..]);
             while let Some((_, value)) = notes.lend()? {
-                // A note that cannot be read is of no collection that this server has written: it
-                // is suspected to be of any key.
+                // An unreadable mark was not written by this server. It could belong to any key, so
+                // all keys of the database are treated as possible.
                 match format::decode_number(value) {
                     Ok(hash) => self.add(database, hash),
                     Err(_) => self.give_up(database),
@@ -156,7 +156,8 @@ impl Marks {
         Ok(())
     }
 
-    /// Whether a key may have a collection. It holds as long as the key's lock.
+    /// Returns whether a key may have a collection. The answer is valid while the key's lock is
+    /// held.
     pub(crate) fn may_hold(&self, database: u8, key: &[u8]) -> bool {
         self.has_any(database) && self.may_have_hash(database, format::place(key))
     }
@@ -164,11 +165,11 @@ impl Marks {
     fn may_have_hash(&self, database: u8, hash: u64) -> bool {
         let (shard, hash) = split(hash);
         let of = &self.databases[usize::from(database)];
-        // In this order: a table is emptied after it was said that there is none.
+        // The order matters: a table is emptied after `is_over` is set.
         of.shards[shard].read().find(hash).is_some() || of.is_over.load(Ordering::SeqCst)
     }
 
-    /// Whether any key of a database may have a collection.
+    /// Returns whether any key of a database may have a collection.
     pub(crate) fn has_any(&self, database: u8) -> bool {
         self.databases[usize::from(database)].count.load(Ordering::SeqCst) > 0
     }
@@ -193,7 +194,7 @@ impl Marks {
         of.count.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Keeps no tables of a database any more.
+    /// Stops keeping tables for a database.
     fn give_up(&self, database: u8) {
         let of = &self.databases[usize::from(database)];
         of.is_over.store(true, Ordering::SeqCst);
@@ -208,7 +209,7 @@ impl Marks {
         }
     }
 
-    /// A database has no collections. All locks are held.
+    /// Records that a database has no collections. The caller holds all locks.
     fn clear(&self, database: u8) {
         let of = &self.databases[usize::from(database)];
         self.empty(of);
@@ -217,7 +218,7 @@ impl Marks {
     }
 }
 
-/// A collection of a key, by the key's hash.
+/// A collection, with the hash of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Mark {
     database: u8,
@@ -225,7 +226,7 @@ struct Mark {
     hash: u64,
 }
 
-/// What a transaction changes.
+/// The changes of a transaction to the marks.
 #[derive(Debug, Default)]
 pub(super) struct MarkChanges {
     cleared: Vec<u8>,
@@ -242,7 +243,7 @@ impl MarkChanges {
         });
     }
 
-    /// Whether any key has got a collection.
+    /// Returns whether any key has gained a collection.
     pub(super) fn adds_any(&self) -> bool {
         !self.added.is_empty()
     }
@@ -253,7 +254,7 @@ impl MarkChanges {
             number,
             hash,
         };
-        // No other command knows what it has added itself.
+        // A mark that this transaction has added itself is not visible to other commands yet.
         if !self.added.remove(&mark) {
             self.removed.push(mark);
         }
@@ -266,7 +267,7 @@ impl MarkChanges {
         self.cleared.push(database);
     }
 
-    /// Takes over what a later command of the same transaction has changed.
+    /// Appends the changes of a later command in the same transaction.
     pub(super) fn then(&mut self, later: MarkChanges) {
         for database in later.cleared {
             self.clear(database);
@@ -277,21 +278,21 @@ impl MarkChanges {
         self.added.extend(later.added);
     }
 
-    /// Takes back what [`MarkChanges::before`] has done: there was no commit.
+    /// Reverts [`MarkChanges::before`] after a failed commit.
     pub(super) fn undo(&self, marks: &Marks) {
         for mark in &self.added {
             marks.remove(mark.database, mark.hash);
         }
     }
 
-    /// Before the commit: what is added is known.
+    /// Applies the additions, before the commit.
     pub(super) fn before(&self, marks: &Marks) {
         for mark in &self.added {
             marks.add(mark.database, mark.hash);
         }
     }
 
-    /// After it: what is gone is known no more.
+    /// Applies the removals, after the commit.
     pub(super) fn after(&self, marks: &Marks) {
         for mark in &self.removed {
             marks.remove(mark.database, mark.hash);
@@ -316,7 +317,7 @@ mod tests {
         let mut table = Table::default();
         let mut model: BTreeMap<u32, u32> = BTreeMap::new();
         for turn in 0..20_000 {
-            // Hashes that lie close together, and those of both ends, meet in the same slots.
+            // Hashes that are close together, and hashes at both ends, share slots.
             let hash = match random.u32(..3) {
                 0 => random.u32(1..40),
                 1 => u32::MAX - random.u32(..40),

@@ -1,36 +1,34 @@
-//! The store as commands see it: databases of typed keys, changed atomically.
+//! The store as commands see it: databases of typed keys with atomic changes.
 //!
-//! *Knows*: which keyspaces there are, locks of keys, transactions, numbers of collections, what
-//! becomes of collections that expire, and the memory that commands may take while they are
-//! executed.
+//! *Knows*: keyspaces, key locks, transactions, numbers of collections, expiry of collections, and
+//! the memory of commands during their execution.
 //!
 //! *Does not know*: protocols, connections, replies.
 //!
-//! *Read in this order*: `transaction.rs` (what a command reads and writes through), `entries.rs`
-//! (typed keys on top of it), `kept.rs` (records that pipelines work on), `scan.rs` (walks),
-//! `layout.rs`, `records.rs`, `own_records.rs` and
-//! `walking.rs` (records that have no order), `locks.rs`, `databases.rs` (SWAPDB),
-//! `interactive.rs` and `within.rs` (transactions of clients), `staging.rs` (collections larger
-//! than a commit), `order/` (ranks in sorted sets), `working.rs` (memory of commands), `marks.rs`
-//! (which keys may have collections), `upgrade.rs` (stores of earlier versions), `clock.rs`,
-//! `idle.rs`, `reaper.rs` with `expiring.rs`.
+//! *Read in this order*: `transaction.rs` (reads and writes of commands), `entries.rs` (typed keys
+//! on top of it), `kept.rs` (decoded records in pipelines), `scan.rs` (walks), `layout.rs`,
+//! `records.rs`, `own_records.rs` and `walking.rs` (unordered records), `locks.rs`, `databases.rs`
+//! (SWAPDB), `interactive.rs` and `within.rs` (transactions of clients), `staging.rs` (collections
+//! larger than a commit), `order/` (ranks in sorted sets), `working.rs` (memory of commands),
+//! `marks.rs` (keys that may have collections), `upgrade.rs` (stores of earlier versions),
+//! `clock.rs`, `idle.rs`, `reaper.rs` with `expiring.rs`.
 //!
 //! Invariants:
 //!
 //! - **S6** A command that writes to a user's key holds its lock from the first read that the write
-//!   depends on until the commit is seen: against all others, or, if it depends on none (a blind
-//!   write), against all but other blind writers.
-//! - **S7** What a command writes is one commit, together with what others of its batch write; so
-//!   is a whole MULTI. A batch that writes very much is committed in parts, each of whole commands.
-//!   Elements of a collection that is made may be written before, where no reader sees them
-//!   (`staging.rs`).
-//! - **S8** It is known, in the store and in memory, which keys may have collections (`marks.rs`):
-//!   a SET of any other needs no read. A key that has one is among them from before its commit is
-//!   seen until after that which deletes it, under the key's lock.
-//! - **S30** A record is in one keyspace: that of its database where keys are hashed, else with all
-//!   the rest. What a commit writes to both is one batch.
+//!   depends on until the commit is visible. The lock excludes all other commands, or, if the write
+//!   depends on no read (a blind write), all except other blind writers.
+//! - **S7** The writes of a command are one commit, together with those of other commands in its
+//!   batch; so are the writes of a whole MULTI. A very large batch is committed in parts, each
+//!   consisting of whole commands. Elements of a new collection may be written earlier, where no
+//!   reader sees them (`staging.rs`).
+//! - **S8** The store and the memory record which keys may have collections (`marks.rs`); a SET of
+//!   any other key needs no read. A key with a collection is recorded from before its commit is
+//!   visible until after the commit that deletes it, under the key's lock.
+//! - **S30** A record is in exactly one keyspace: that of its database if keys are hashed,
+//!   otherwise the common one. Writes of a commit to both are one batch.
 //! - **S24** A command works on the keys that its database has while the command holds its locks,
-//!   or, if it has none, that the database had when its keys were read.
+//!   or, if it holds none, that the database had when its keys were read.
 
 mod clock;
 mod databases;
@@ -90,61 +88,61 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use walking::Walks;
 
-/// How many databases SELECT chooses from.
+/// Number of Redis databases.
 pub(crate) const DATABASES: u8 = 16;
 
-/// The keyspace of everything that Redis clients have, but of records that have no order.
+/// The keyspace of all data of Redis clients, except records if they are hashed.
 pub(crate) const DATA: &str = "redis";
 
 /// The keyspace of memcached's items.
 pub(crate) const ITEMS: &str = "memcached";
 
-/// How many numbers of collections are reserved with one write.
+/// Collection numbers reserved by one write.
 const NUMBERS: u64 = 1 << 20;
 
-/// The part of the memory that may say which keys have collections; and that which may hold orders
-/// of sorted sets.
+/// Divisor for the share of the memory that marks of collections may use, and for the share of the
+/// orders of sorted sets.
 const SHARE: u64 = 64;
-/// What the acknowledgement of a write waits for.
+/// The durability at which a write is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Waits {
-    /// That the write survives the loss of power.
+    /// The write survives a loss of power.
     ForDisk,
-    /// That it survives the death of the process.
+    /// The write survives the death of the process.
     ForProcess,
 }
 
-/// The store with what the server adds to it.
+/// The store with the server's additions.
 pub(crate) struct Store {
     pub(crate) db: Db,
     pub(crate) data: Keyspace,
     pub(crate) items: Keyspace,
-    /// Where records are.
+    /// The keyspaces of records.
     pub(crate) records: Records,
-    /// Walks of SCAN over hashed records that may go on.
+    /// Walks of SCAN over hashed records that can be continued.
     pub(crate) walks: Walks,
     pub(crate) locks: Locks,
-    /// Where the keys of databases are (S24).
+    /// The mapping of databases (S24).
     pub(crate) databases: Databases,
     clock: Clock,
     pub(crate) expiring: Expiring,
-    /// Which keys may have collections (S8).
+    /// The keys that may have collections (S8).
     pub(crate) marks: Marks,
-    /// Where ranks in large sorted sets are found (S17).
+    /// Indexes of ranks in large sorted sets (S17).
     orders: Orders,
     numbers: Mutex<Range<u64>>,
     cas: AtomicU64,
     waits_for_disk: AtomicBool,
-    /// Where walks over all keys go on.
+    /// The positions of SCAN cursors.
     pub(crate) cursors: Cursors,
-    /// Keys that commands which only read have asked for and that were there, and not there.
+    /// Lookups by read-only commands: keys that existed, and keys that did not.
     pub(crate) hits: AtomicU64,
     pub(crate) misses: AtomicU64,
-    /// How long values are that are read.
+    /// The sizes of values that were read.
     pub(crate) sizes: Sizes,
-    /// When keys were last used.
+    /// Times of the last use of keys.
     pub(crate) uses: idle::LastUses,
-    /// The memory of clients, which commands take from while they are executed.
+    /// The memory budget of clients, which also covers commands in execution.
     pub(crate) budget: Arc<Budget>,
 }
 
@@ -160,8 +158,9 @@ impl Store {
     /// Opens the server's part of a store.
     ///
     /// # Errors
-    /// [`Error::InOrder`](crate::Error::InOrder), [`Error::Newer`](crate::Error::Newer), as the
-    /// store says.
+    /// [`Error::InOrder`](crate::Error::InOrder),
+    /// [`Error::SnapshotInOrder`](crate::Error::SnapshotInOrder),
+    /// [`Error::Newer`](crate::Error::Newer), and errors of the store.
     pub(crate) fn open(db: &Db, keys: KeyLayout) -> crate::Result<Store> {
         let found = layout::decide(db, keys)?;
         let data = db.keyspace(DATA)?;
@@ -180,8 +179,7 @@ impl Store {
         let marks = Marks::new(usize::try_from(most).unwrap_or(usize::MAX));
         marks.load(&data)?;
         let orders = Orders::new(usize::try_from(most).unwrap_or(usize::MAX));
-        // What CAS compares must differ from what it was in an earlier life, though a clock was
-        // set back.
+        // CAS values must differ from those of an earlier run, even if the clock was set back.
         let cas = latest_ms.max(clock.now_ms()) << 20;
         let uses = idle::LastUses::since(clock.now_ms());
         let db_durability = data.durability();
@@ -209,8 +207,8 @@ impl Store {
         })
     }
 
-    /// What many keys of a keyspace have, in their order, and the memory that they take until they
-    /// are done with. Others are let go on while this waits for the device.
+    /// Reads keys of a keyspace. Returns their values in order, and the memory charge to hold while
+    /// they are in use. Before waiting for the device it lets other clients be served.
     pub(crate) fn read_charged(
         &self,
         keyspace: &Keyspace,
@@ -223,7 +221,7 @@ impl Store {
         Ok((waits::wait_for(keyspace.multi_get_async(keys))?, reading))
     }
 
-    /// The same, for values that are done with at once.
+    /// Like [`Store::read_charged`], for values that are dropped at once.
     pub(crate) fn read_all(
         &self,
         keyspace: &Keyspace,
@@ -232,28 +230,29 @@ impl Store {
         Ok(self.read_charged(keyspace, keys)?.0)
     }
 
-    /// The same of one key.
+    /// Reads one key.
     pub(crate) fn read(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Value>> {
         Ok(self.read_all(keyspace, &[key])?.pop().flatten())
     }
 
-    /// Milliseconds since 1970, which do not go back by less than a day.
+    /// Returns the milliseconds since 1970. The time goes back only if the clock is set back by
+    /// more than a day.
     pub(crate) fn now_ms(&self) -> u64 {
         self.clock.now_ms()
     }
 
-    /// Whether commits are acknowledged when they are on the disk.
+    /// Returns whether writes are acknowledged only when they are on the disk.
     pub(crate) fn waits_for_disk(&self) -> bool {
         self.waits_for_disk.load(Ordering::Relaxed)
     }
 
-    /// Changes what acknowledgements wait for from now on.
+    /// Changes the durability at which writes are acknowledged.
     pub(crate) fn set_waits(&self, waits: Waits) {
         self.waits_for_disk
             .store(waits == Waits::ForDisk, Ordering::Relaxed);
     }
 
-    /// A number for a new collection (S4).
+    /// Returns the number for a new collection (S4).
     pub(crate) fn new_number(&self) -> Result<u64> {
         let mut numbers = self.numbers.lock();
         if numbers.is_empty() {
@@ -265,12 +264,12 @@ impl Store {
         Ok(numbers.next().expect("some were reserved"))
     }
 
-    /// What CAS compares: another one for every change.
+    /// Returns the next CAS value. Every change gets a new one.
     pub(crate) fn next_cas(&self) -> u64 {
         self.cas.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Notes the time, so that a later life does not fall behind it.
+    /// Records the time in the store, so that it does not go back after a restart.
     pub(crate) fn note_time(&self) -> Result<()> {
         let now = format::encode_number(self.now_ms());
         self.data.put(&format::time_key()[..], now)

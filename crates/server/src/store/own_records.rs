@@ -1,7 +1,7 @@
-//! What a transaction has written to hashed records and not committed yet.
+//! The uncommitted writes of a transaction to hashed records.
 //!
-//! It is kept by the places of records, as if they were in order. So a walk knows which of them it
-//! has to show beside those of the store, and a commit which keyspace each belongs to.
+//! They are kept by record key, as if records were ordered. A walk finds in them what to add to the
+//! records of the store, and a commit derives the keyspace of each record from its key.
 
 use super::records::{Home, Records};
 use super::transaction::moment;
@@ -10,34 +10,34 @@ use alluvium::{Keyspace, WriteBatch};
 use std::collections::BTreeMap;
 use std::time::SystemTime;
 
-/// What a record takes beside its bytes.
+/// Memory of a record besides its bytes.
 const PER_RECORD: usize = 96;
 
-/// What becomes of a record.
+/// The new state of a record.
 #[derive(Debug)]
 struct Own {
-    /// Nothing if it is deleted.
+    /// `None` if it is deleted.
     value: Option<Vec<u8>>,
     expires_ms: u64,
 }
 
-/// The records that a transaction has written.
+/// The records written by a transaction.
 #[derive(Debug, Default)]
 pub(crate) struct OwnRecords {
     writes: BTreeMap<InnerKey, Own>,
-    /// Databases of which everything was deleted before, by the numbers that they are stored under.
+    /// Databases that were emptied before these writes, by their stored numbers.
     emptied: Vec<u8>,
     bytes: usize,
 }
 
 impl OwnRecords {
-    /// The record has this value, until `expires_ms` if that is not 0.
+    /// Sets a record. It expires at `expires_ms`, or never if that is 0.
     pub(super) fn put(&mut self, place: InnerKey, value: Vec<u8>, expires_ms: u64) {
         let value = Some(value);
         self.insert(place, Own { value, expires_ms });
     }
 
-    /// The record is gone.
+    /// Deletes a record.
     pub(super) fn delete(&mut self, place: InnerKey) {
         let own = Own {
             value: None,
@@ -55,7 +55,7 @@ impl OwnRecords {
         }
     }
 
-    /// All records of a database are gone.
+    /// Deletes all records of a database.
     pub(super) fn empty(&mut self, database: u8) {
         self.writes.retain(|place, _| place.first() != Some(&database));
         let sizes = self
@@ -68,12 +68,13 @@ impl OwnRecords {
         }
     }
 
-    /// Returns whether all that the store has of a database is gone.
+    /// Returns whether all stored records of a database are deleted.
     pub(super) fn is_emptied(&self, database: u8) -> bool {
         self.emptied.contains(&database)
     }
 
-    /// Returns what it says of a record, or `None` if it says nothing: then the store is asked.
+    /// Returns the state of a record, or `None` if the transaction has not written it and the store
+    /// must be read.
     pub(super) fn own(&self, place: &[u8]) -> Option<Option<&[u8]>> {
         match self.writes.get(place) {
             Some(own) => Some(own.value.as_deref()),
@@ -84,19 +85,19 @@ impl OwnRecords {
         }
     }
 
-    /// Returns the records of a database that have values: user's keys and those values.
+    /// Returns the user keys and values of a database that were written and not deleted.
     pub(super) fn of(&self, database: u8) -> impl Iterator<Item = (&[u8], &[u8])> {
         let (start, end) = format::records(database);
         let own = self.writes.range(start..end);
         own.filter_map(|(place, own)| Some((format::user_key(place), own.value.as_deref()?)))
     }
 
-    /// Returns about how many bytes it takes.
+    /// Returns the approximate memory in bytes.
     pub(super) fn memory(&self) -> usize {
         self.bytes
     }
 
-    /// Puts all of it into a batch.
+    /// Adds all writes to a batch.
     pub(super) fn add_to(&self, batch: &mut WriteBatch, records: &Records) -> alluvium::Result<()> {
         self.each(records, |write| {
             match write {
@@ -109,7 +110,7 @@ impl OwnRecords {
         })
     }
 
-    /// Writes all of it within the transaction of a client.
+    /// Adds all writes to a client's transaction.
     pub(super) fn write_within(
         &self,
         transaction: &mut alluvium::Transaction,
@@ -123,7 +124,7 @@ impl OwnRecords {
         })
     }
 
-    /// Calls `write` with what is to be done, in an order in which it may be done.
+    /// Calls `write` for each operation, in a valid order of execution.
     fn each(
         &self,
         records: &Records,
@@ -155,7 +156,7 @@ impl OwnRecords {
     }
 }
 
-/// Something to be done.
+/// A write operation.
 enum Write<'w> {
     Empty(&'w Keyspace),
     Delete(&'w Keyspace, &'w [u8]),

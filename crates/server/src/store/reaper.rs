@@ -1,9 +1,9 @@
-//! What becomes of collections that have expired: a thread deletes their elements without being
-//! asked.
+//! A background thread that deletes the elements of expired collections.
 //!
-//! Strings expire in the store itself, which drops them when it compacts; it is told to when much
-//! has expired (`expiring.rs`). A collection's record does, too, but its elements would stay; so
-//! each collection that expires is listed by its time, and a thread goes through the list.
+//! The store itself expires strings and drops them in compactions. It is compacted when much has
+//! expired (`expiring.rs`). It also expires a collection's record, but not its elements. Each
+//! collection with an expiry time is therefore listed in an index by time, which a thread
+//! processes.
 
 use super::locks::{Mode, Wanted};
 use super::{DATABASES, Store, Transaction};
@@ -15,16 +15,16 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How often the list is looked at.
+/// Interval of checks of the index.
 const TICK: Duration = Duration::from_millis(500);
 
-/// After how many ticks the time is noted.
+/// Ticks between records of the time.
 const TICKS_PER_NOTE: u32 = 20;
 
-/// How many collections are deleted before others have a turn.
+/// Collections deleted in a row before other threads get a turn.
 const AT_ONCE: usize = 256;
 
-/// The thread that deletes what has expired.
+/// The thread that deletes expired collections.
 pub(crate) struct Reaper {
     state: Arc<(Mutex<bool>, Condvar)>,
     thread: JoinHandle<()>,
@@ -86,7 +86,7 @@ impl Store {
         Ok(())
     }
 
-    /// Deletes the elements of collections that have expired; how many collections.
+    /// Deletes the elements of expired collections. Returns the number of collections.
     pub(crate) fn reap(&self) -> Result<usize, Failure> {
         let mut count = 0;
         for database in (0..DATABASES).filter(|&database| self.marks.has_any(database)) {
@@ -109,7 +109,7 @@ impl Store {
         let Some(number) = format::expiring_number(listed) else {
             return Ok(false);
         };
-        // The holder of the lock before may have given it another time.
+        // Another command may have changed the expiry time before the lock was taken.
         if self.data.get(listed)?.is_none() {
             return Ok(false);
         }

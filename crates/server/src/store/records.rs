@@ -1,7 +1,7 @@
-//! Where the records of users' keys are: in order beside everything else, or hashed.
+//! The location of the records of user keys: ordered with all other data, or hashed.
 //!
-//! A store whose keys are hashed has a keyspace without order for each database. A key is found
-//! there with one read and less than a byte of memory; collections' elements stay in order.
+//! A store with hashed keys has an unordered keyspace for each database. A lookup there needs one
+//! read and less than one byte of memory per key. Elements of collections stay ordered.
 
 use super::databases::numbers_of;
 use super::layout::{existing, hashed_options};
@@ -13,26 +13,26 @@ use alluvium::{Db, Keyspace, Snapshot, Value};
 use smallvec::SmallVec;
 use std::sync::OnceLock;
 
-/// The keyspaces of records, where they have no order.
+/// The keyspaces of hashed records.
 #[derive(Debug)]
 pub(crate) struct Records {
     db: Db,
-    /// One for each number of a database, once anything was written to it. None of them where
-    /// records are in order.
+    /// One keyspace for each database number, created at the first write. `None` if records are
+    /// ordered.
     hashed: Option<[OnceLock<Keyspace>; DATABASES as usize]>,
 }
 
-/// In which keyspace an inner key is.
+/// The keyspace of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Home {
-    /// That of everything which is in order.
+    /// The keyspace of ordered data.
     Ordered,
-    /// That of the records of a database, by the number that it is stored under.
+    /// The keyspace of a database's hashed records, by the stored number of the database.
     Records(u8),
 }
 
 impl Records {
-    /// Of a store that has keys in a layout.
+    /// Opens the keyspaces of a store with this layout.
     pub(super) fn open(db: &Db, layout: KeyLayout) -> alluvium::Result<Records> {
         let mut hashed = None;
         if layout == KeyLayout::Hashed {
@@ -50,13 +50,13 @@ impl Records {
         })
     }
 
-    /// Returns whether records have no order.
+    /// Returns whether records are hashed.
     #[inline]
     pub(crate) fn are_hashed(&self) -> bool {
         self.hashed.is_some()
     }
 
-    /// Returns where an inner key is.
+    /// Returns the keyspace of a key.
     #[inline]
     pub(super) fn home(&self, inner: &[u8]) -> Home {
         match inner.first() {
@@ -67,13 +67,12 @@ impl Records {
         }
     }
 
-    /// Returns the keyspace that has the hashed records of a database; none if it has never had
-    /// any.
+    /// Returns the keyspace of a database's hashed records, or `None` if it was never created.
     pub(crate) fn existing(&self, database: u8) -> Option<&Keyspace> {
         self.hashed.as_ref()?.get(usize::from(database))?.get()
     }
 
-    /// Returns the same, and makes it if it is not there.
+    /// Returns the keyspace of a database's hashed records, and creates it if necessary.
     pub(super) fn space(&self, database: u8) -> alluvium::Result<&Keyspace> {
         let spaces = self
             .hashed
@@ -88,7 +87,7 @@ impl Records {
         Ok(space.get_or_init(|| made))
     }
 
-    /// Makes the keyspace that an inner key would be in, if it is not there.
+    /// Creates the keyspace of a key if necessary.
     pub(super) fn ensure(&self, inner: &[u8]) -> alluvium::Result<()> {
         if let Home::Records(database) = self.home(inner) {
             self.space(database)?;
@@ -102,7 +101,7 @@ impl Records {
     }
 }
 
-/// The keys that places have in their keyspace, which is the same for all.
+/// Converts keys to their form in the keyspace `home`.
 fn names<'k>(home: Home, places: impl Iterator<Item = &'k [u8]>) -> Vec<&'k [u8]> {
     let name = |place: &'k [u8]| match home {
         Home::Ordered => place,
@@ -111,15 +110,15 @@ fn names<'k>(home: Home, places: impl Iterator<Item = &'k [u8]>) -> Vec<&'k [u8]
     places.map(name).collect()
 }
 
-/// Records of one database, to be read from the keyspace that has them.
+/// Records of one database to read, with their keyspace.
 pub(crate) struct Gathered<'s, 'k> {
-    /// None if the database has never had any.
+    /// `None` if the database never had hashed records.
     pub(crate) space: Option<&'s Keyspace>,
     pub(crate) names: Vec<&'k [u8]>,
 }
 
 impl Store {
-    /// Returns where records of a database are, and their keys there.
+    /// Returns the keyspace of a database's records, and their keys in it.
     pub(crate) fn gather<'s, 'k>(&'s self, database: u8, places: &'k [InnerKey]) -> Gathered<'s, 'k> {
         let (space, home) = match self.records.are_hashed() {
             true => (self.records.existing(database), Home::Records(database)),
@@ -129,7 +128,7 @@ impl Store {
         Gathered { space, names }
     }
 
-    /// Returns about how many records a database has.
+    /// Returns the approximate number of records in a database.
     pub(crate) fn approximate_records(&self, database: u8) -> alluvium::Result<u64> {
         if self.records.are_hashed() {
             let space = self.records.existing(database);
@@ -139,7 +138,7 @@ impl Store {
         self.data.approximate_len_of(&start[..]..&end[..])
     }
 
-    /// Returns whether a database has any record.
+    /// Returns whether a database has any records.
     pub(crate) fn has_records(&self, database: u8) -> alluvium::Result<bool> {
         let first = match (self.records.are_hashed(), self.records.existing(database)) {
             (true, None) => None,
@@ -152,8 +151,8 @@ impl Store {
         Ok(first.is_some())
     }
 
-    /// Reads a record of a client's database in a snapshot. Databases may have changed places
-    /// since.
+    /// Reads a record of a client's database in a snapshot, by the mapping of databases at that
+    /// time.
     pub(crate) fn record_at(
         &self,
         at: &Snapshot,
@@ -169,8 +168,8 @@ impl Store {
         }
     }
 
-    /// What many places have, in their order, and the memory that it takes until it is done with:
-    /// see [`Store::read_charged`].
+    /// Reads keys, and returns their values in order with the memory charge to hold while they are
+    /// in use: see [`Store::read_charged`].
     pub(super) fn read_places(
         &self,
         places: &[impl AsRef<[u8]>],
@@ -196,7 +195,7 @@ impl Store {
         Ok((self.read_apart(places, read)?, reading))
     }
 
-    /// What many places have, in their order, read from each keyspace by `read`.
+    /// Reads keys with one call of `read` for each keyspace, and returns their values in order.
     pub(super) fn read_apart<E>(
         &self,
         places: &[impl AsRef<[u8]>],

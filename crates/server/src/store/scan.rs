@@ -1,4 +1,4 @@
-//! Walks over the store with a transaction's own writes laid over it.
+//! Walks over the store merged with a transaction's own writes.
 
 use super::transaction::Transaction;
 use super::vacancies::Vacancies;
@@ -11,29 +11,31 @@ use alluvium::{Iter, WriteSetIter};
 /// A key and its value.
 pub(crate) type Pair = (Vec<u8>, Vec<u8>);
 
-/// A key and its value, where the walk has them.
+/// A key and its value, borrowed from the walk.
 pub(crate) type LentPair<'w> = (&'w [u8], &'w [u8]);
 
-/// From which end.
+/// The direction of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     Forward,
     Backward,
 }
 
-/// The longest value that is shown of records in memory where long ones may come as empty ones.
+/// Longest value of an own write that is returned in full when long values may be replaced by empty
+/// ones.
 const SHORT: usize = 1 << 10;
 
-/// Which values a walk reads.
+/// The values that a walk reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Values {
     All,
-    /// Long ones may come as empty ones, which no record is: see [`Iter::without_long_values`].
+    /// Long values may be replaced by empty ones, which no record has: see
+    /// [`Iter::without_long_values`].
     Short,
 }
 
 impl Values {
-    /// Returns what a walk shows of a value in memory.
+    /// Returns the value as a walk presents it.
     pub(super) fn shown(self, value: &[u8]) -> &[u8] {
         match self {
             Values::Short if value.len() > SHORT => &[],
@@ -42,23 +44,23 @@ impl Values {
     }
 }
 
-/// Keys and values in order. What the transaction has written goes before what the store has.
+/// An ordered walk. The transaction's own writes override the store.
 pub(crate) struct Scan<'t> {
     walk: Walk<'t>,
     direction: Direction,
-    /// Where it looks, until it has found its first element, and who wants to know of it.
+    /// Until the first element is found: the range searched, and where to record it as empty.
     looks: Option<(&'t Vacancies, InnerKey, InnerKey)>,
-    /// What was lent last, where it had to be copied.
+    /// The last returned pair, if it had to be copied.
     lent: Option<Pair>,
     _may_wait: MayWait,
 }
 
 enum Walk<'t> {
-    /// Over the store alone: nothing was written.
+    /// Walks over the store; the transaction has no writes.
     Store(Box<Iter>),
-    /// Over the store with own writes.
+    /// Walks over the store merged with own writes.
     Own(Box<WriteSetIter<'t>>),
-    /// Over what the transaction of a client sees, with own writes.
+    /// Walks over a client's transaction merged with the writes of one command.
     Within(Box<WithinWalk<'t>>),
 }
 
@@ -103,7 +105,7 @@ impl<'t> Scan<'t> {
         }
     }
 
-    /// Returns the next key and its value, without copies where the store alone is walked over.
+    /// Returns the next pair. It is not copied if the walk is over the store alone.
     pub(crate) fn lend(&mut self) -> Result<Option<LentPair<'_>>, Failure> {
         if matches!(self.walk, Walk::Store(_)) {
             let Walk::Store(walk) = &mut self.walk else {
@@ -118,7 +120,7 @@ impl<'t> Scan<'t> {
         Ok(self.lent.as_ref().map(|(key, value)| (&key[..], &value[..])))
     }
 
-    /// Returns the next key and its value.
+    /// Returns the next pair.
     pub(crate) fn next(&mut self) -> Result<Option<Pair>, Failure> {
         let next = match (&mut self.walk, self.direction) {
             (Walk::Store(walk), Direction::Forward) => walk.next(),

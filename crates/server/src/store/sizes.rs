@@ -1,41 +1,41 @@
-//! How long values are: a batch reads no more at once than takes little memory, and none so much
-//! that the memory of clients would not have it.
+//! Statistics of value sizes, which limit how much a batch reads at once: little memory in general,
+//! and never more than the clients' memory has.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How long the values were that were read lately, and the longest since the store was opened.
+/// The longest value read recently, and the longest since the store was opened.
 #[derive(Debug, Default)]
 pub(crate) struct Sizes {
     longest: AtomicUsize,
     longest_ever: AtomicUsize,
-    /// How many bytes one batch may read, whatever was read lately; 0 for any number.
+    /// Largest number of bytes a batch may read, whatever was read recently; 0 for no limit.
     share: AtomicUsize,
 }
 
 impl Sizes {
-    /// What a batch reads beforehand, about.
+    /// Approximate target for the bytes prefetched by a batch.
     const AT_ONCE: usize = 1 << 20;
 
-    /// A value was so long.
+    /// Records the size of a value that was read.
     pub(crate) fn note(&self, bytes: usize) {
         if bytes > self.longest.load(Ordering::Relaxed) {
             self.longest.store(bytes, Ordering::Relaxed);
         }
     }
 
-    /// A value of a length is in the store. Unlike one that was read, it is not forgotten.
+    /// Records the size of a stored value. Unlike sizes of reads, it does not age.
     pub(crate) fn note_kept(&self, bytes: usize) {
         if bytes > SHORT && bytes > self.longest_ever.load(Ordering::Relaxed) {
             self.longest_ever.store(bytes, Ordering::Relaxed);
         }
     }
 
-    /// From now on one batch may read no more bytes.
+    /// Sets the largest number of bytes a batch may read.
     pub(crate) fn set_share(&self, bytes: usize) {
         self.share.store(bytes, Ordering::Relaxed);
     }
 
-    /// How many bytes a number of values may have; 0 where that is little.
+    /// Returns the largest total size that this number of values may have, or 0 if it is small.
     pub(crate) fn at_worst(&self, values: usize) -> usize {
         match self.longest_ever.load(Ordering::Relaxed).saturating_mul(values) {
             ..LITTLE => 0,
@@ -43,7 +43,7 @@ impl Sizes {
         }
     }
 
-    /// How many records are to be read at once.
+    /// Returns the number of records to read at once.
     pub(crate) fn most(&self) -> usize {
         let usual = Sizes::AT_ONCE / self.longest.load(Ordering::Relaxed).max(1);
         let share = self.share.load(Ordering::Relaxed);
@@ -54,7 +54,7 @@ impl Sizes {
         usual.min(at_worst).max(1)
     }
 
-    /// A second has passed: long replies count a little less.
+    /// Ages the recent maximum. Called once a second.
     pub(crate) fn age(&self) {
         let longest = self.longest.load(Ordering::Relaxed);
         self.longest.store(longest - longest / 16, Ordering::Relaxed);
@@ -64,7 +64,7 @@ impl Sizes {
 /// Reads of fewer bytes are not charged.
 const LITTLE: usize = 256 << 10;
 
-/// Values up to this size matter to no batch.
+/// Values up to this size are ignored.
 const SHORT: usize = 4 << 10;
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
-//! Collections that are too large for one commit: their elements are written under a new number in
-//! several, and the record that has the number is written last.
+//! Writing of collections that are too large for one commit: the elements are written under a new
+//! number in several commits, and the record with the number is written last.
 //!
-//! As long as no record has a number, no reader looks at what lies under it. With the first of
-//! these commits goes a note of the number, and the one that writes the record deletes the note: so
-//! a number with a note is garbage, which is deleted when that becomes clear, or when the store is
-//! opened next. What is short needs none of this, and goes with the rest of its transaction.
+//! Until a record refers to a number, no reader looks at its elements. The first of these commits
+//! also writes a mark of the number, and the commit that writes the record deletes the mark. A
+//! marked number is therefore garbage. Its elements are deleted as soon as the write is abandoned,
+//! or when the store is next opened. Short collections are not staged: they are written with the
+//! rest of their transaction.
 
 use super::transaction::Transaction;
 use super::{DATABASES, Store, Working};
@@ -13,31 +14,31 @@ use crate::model::format::{self, InnerKey};
 use alluvium::{Durability, Keyspace, WriteBatch};
 use std::borrow::Cow;
 
-/// What may be in memory of a collection that is being written.
+/// Memory for the pending elements of a collection, in bytes.
 const AT_ONCE: usize = 1 << 20;
 
-/// What a write takes beside its bytes.
+/// Memory of a write besides its bytes.
 const WRITE_BYTES: usize = 64;
 
-/// Where the elements of a new collection go.
+/// Writes the elements of a new collection.
 pub(crate) struct Staging<'s> {
     store: &'s Store,
     database: u8,
     number: u64,
     pending: Vec<(InnerKey, Vec<u8>)>,
     bytes: usize,
-    /// Whether the transaction deletes what lies under the number when it is committed: it has
-    /// deleted the whole database before.
+    /// Whether the commit of the transaction would delete the elements, because the transaction has
+    /// emptied the database before.
     is_deleted: bool,
-    /// Whether the transaction is a client's, whose writes all go with its commit.
+    /// Whether the transaction is a client's, all of whose writes belong to its commit.
     is_within: bool,
-    /// Those that were written already, with their note.
+    /// The elements that are already committed, with their mark.
     written: Option<Garbage<'s>>,
-    /// What is pending, and the batch that it is written with, once there is much.
+    /// The memory charge of pending elements and their batch, once it is significant.
     working: Option<Working<'s>>,
 }
 
-/// A number with a note: what lies under it is deleted unless a transaction takes it over.
+/// A marked number. Dropping it deletes its elements, unless a transaction has adopted them.
 struct Garbage<'s> {
     store: &'s Store,
     database: u8,
@@ -59,12 +60,12 @@ impl Drop for Garbage<'_> {
     }
 }
 
-/// Numbers that a transaction takes over when it is committed.
+/// The numbers that a transaction adopts when it is committed.
 #[derive(Default)]
 pub(super) struct Staged<'s>(Vec<Garbage<'s>>);
 
 impl Staged<'_> {
-    /// They are no garbage: the transaction was committed.
+    /// Keeps the elements under these numbers, because the transaction was committed.
     pub(super) fn keep(&mut self) {
         self.0.iter_mut().for_each(|garbage| garbage.is_kept = true);
         self.0.clear();
@@ -79,7 +80,7 @@ fn forget(batch: &mut WriteBatch, data: &Keyspace, database: u8, number: u64) ->
 }
 
 impl Store {
-    /// Deletes what was being written when an earlier life ended.
+    /// Deletes the elements of collections that were incomplete when an earlier run ended.
     pub(super) fn forget_staged(data: &Keyspace, db: &alluvium::Db) -> alluvium::Result<()> {
         for database in 0..DATABASES {
             let (start, end) = format::all_staged(database);
@@ -96,7 +97,7 @@ impl Store {
 }
 
 impl<'s> Staging<'s> {
-    /// For the elements of a number of a database.
+    /// Starts to write the elements of a number in a database.
     pub(crate) fn new(transaction: &Transaction<'s>, database: u8, number: u64) -> Staging<'s> {
         Staging {
             store: transaction.store,
@@ -111,7 +112,7 @@ impl<'s> Staging<'s> {
         }
     }
 
-    /// One more.
+    /// Adds an element.
     pub(crate) fn put(&mut self, key: InnerKey, value: Vec<u8>) -> Result<(), Failure> {
         self.bytes += key.len() + value.len() + WRITE_BYTES;
         self.pending.push((key, value));
@@ -156,7 +157,7 @@ impl<'s> Staging<'s> {
         Ok(())
     }
 
-    /// The transaction takes it over: a record with the number is written in it.
+    /// Hands the elements over to the transaction, which writes a record with the number.
     pub(crate) fn finish(mut self, transaction: &mut Transaction<'s>) -> Result<(), Failure> {
         if self.written.is_some() {
             self.write()?;
@@ -232,7 +233,7 @@ mod tests {
         stage(&transaction, 3).finish(&mut transaction).unwrap();
         transaction.commit(&held).unwrap();
         assert_eq!(count(&store), 40);
-        // As if the process had been killed.
+        // Simulate a kill.
         std::mem::forget(stage(&Transaction::new(&store, 0), 4));
         drop((transaction, held));
         db.abandon();

@@ -1,5 +1,5 @@
-//! What commands read and write through: the store with their own writes laid over it, committed as
-//! one.
+//! The transaction of a batch of commands: reads of the store merged with own writes, committed
+//! atomically.
 
 use super::databases::{Numbers, database_of};
 use super::kept::Keeping;
@@ -21,28 +21,27 @@ use smallvec::SmallVec;
 use std::cell::Cell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How far a lookup may be behind what was collected for it.
+/// Number of prefetched keys after the expected position in which a lookup searches.
 const AHEAD: usize = 16;
 
-/// The memory of batches up to this size is kept for the next one of the same thread. There may be
-/// as many threads as writers that wait.
+/// Largest batch, in bytes, whose memory a thread keeps for its next one. There may be as many
+/// threads as waiting writers.
 const KEPT_BATCH: usize = 64 << 10;
 
 thread_local! {
-    /// Batches that are empty, with the memory that they had.
+    /// An empty batch with its memory, for reuse.
     static SPARE: Cell<Option<Box<Blind>>> = const { Cell::new(None) };
 }
 
-/// Writes of commands that do not look at what is there, as they will be committed, in their order.
-/// No command reads them before.
+/// Writes of blind commands in order, ready for the commit. No command reads them before.
 struct Blind {
     batch: WriteBatch,
-    /// Where a record is put together.
+    /// Buffer for encoding a record.
     record: Vec<u8>,
 }
 
 impl Blind {
-    /// Returns an empty batch, with memory if this thread has kept any.
+    /// Returns an empty batch, with reused memory if this thread has some.
     fn spare() -> Box<Blind> {
         let new = || {
             Box::new(Blind {
@@ -64,47 +63,46 @@ pub(crate) enum Outcome {
 /// Reads and writes of one or several commands that take effect together. It sees its own writes.
 pub(crate) struct Transaction<'s> {
     pub(crate) store: &'s Store,
-    /// The number that the database is stored under which keys are of.
+    /// The stored number of the selected database.
     pub(crate) database: u8,
-    /// The number of the client whose commands they are, or 0: it holds the cursors of its walks.
+    /// The number of the client that sent the commands, or 0. It owns the cursors of its walks.
     pub(crate) client: u64,
-    /// Under which numbers databases are to be stored, if any were swapped.
+    /// The new mapping of databases, if any were swapped.
     swapped: Option<Box<Numbers>>,
-    /// The time of all that it does.
+    /// The time for all commands of the transaction.
     pub(crate) now_ms: u64,
     prefetched: Vec<(InnerKey, Option<Value>)>,
-    /// Where the next lookup of something prefetched probably is.
+    /// Expected position of the next lookup in `prefetched`.
     next: usize,
-    /// Elements that were read for commands to come, where the next of them probably is, and the
-    /// memory that they take.
+    /// Prefetched elements, the expected position of the next lookup, and their memory charge.
     elements: Vec<(InnerKey, Option<Value>)>,
     next_element: Cell<usize>,
     elements_reading: Option<Reading>,
-    /// Where writes go when no command reads them: in a transaction of commands that are all blind.
+    /// Writes of a transaction that consists of blind commands.
     blind: Option<Box<Blind>>,
-    /// Where they go otherwise; nothing as long as nothing was written.
+    /// Writes of any other transaction. `None` until the first write.
     pub(super) writes: Option<Box<WriteSet>>,
-    /// Where writes to records go, where those have no order.
+    /// Writes to records if these are hashed.
     pub(super) records: Option<Box<OwnRecords>>,
-    /// The record of the collection that commands work on.
+    /// The decoded record of the collection that commands work on.
     pub(super) keeping: Keeping,
-    /// Which keys have got collections, and which have lost theirs, if any.
+    /// Keys that have gained or lost collections, if any.
     marks: Option<Box<MarkChanges>>,
-    /// Orders of sorted sets that were asked for.
+    /// Orders of sorted sets that were read or changed.
     pub(super) orders: Vec<Open>,
-    /// Collections whose elements were written before.
+    /// Collections whose elements were committed in advance.
     pub(super) staged: Staged<'s>,
-    /// Where walks have found no elements, once there are writes.
+    /// Ranges in which walks have found no elements, maintained once there are writes.
     pub(super) vacancies: Vacancies,
-    /// The memory of what was read last.
+    /// The memory charge of the last read.
     reading: Cell<Option<Reading>>,
-    /// The transaction of a client that it is a part of, if any: what is read comes from there.
+    /// The client's transaction that this one is nested in, if any. Reads go through it.
     pub(super) within: Option<Box<Within<'s>>>,
-    /// User's keys that were written to, by the databases that clients know.
+    /// User keys written to, with the databases as clients know them.
     touched: Vec<(u8, Box<[u8]>)>,
-    /// How many bytes were written blindly.
+    /// Number of bytes written blindly.
     bytes: usize,
-    /// How many bytes expire, and when the last ones do.
+    /// Bytes and keys written with an expiry time, and the latest of these times.
     expiring: u64,
     expiring_keys: u64,
     last_expiry_ms: u64,
@@ -116,8 +114,8 @@ impl<'s> Transaction<'s> {
         Transaction::with(store, database, None)
     }
 
-    /// One for commands that overwrite whatever is there, and ask for nothing that they have
-    /// written: it does not see its own writes.
+    /// Creates a transaction for blind commands, which overwrite keys without reading. It does not
+    /// see its own writes.
     #[inline]
     pub(crate) fn blind(store: &'s Store, database: u8) -> Transaction<'s> {
         Transaction::with(store, database, Some(Blind::spare()))
@@ -154,7 +152,7 @@ impl<'s> Transaction<'s> {
         }
     }
 
-    /// About how many bytes its writes take.
+    /// Returns the approximate memory of its writes in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let records = self.records.as_ref().map_or(0, |records| records.memory());
         self.bytes + records + self.writes.as_ref().map_or(0, |writes| writes.memory())
@@ -169,15 +167,15 @@ impl<'s> Transaction<'s> {
         self.marks.get_or_insert_default()
     }
 
-    /// Reads the records of many keys at once, for commands to come. Their locks are held, or each
-    /// is read by one command alone.
+    /// Reads the records of many keys in one request, for later commands. Either the keys are
+    /// locked, or each is read by one command only.
     pub(crate) fn prefetch(&mut self, keys: Vec<InnerKey>) -> Result<(), Failure> {
         let values = self.read(&keys)?;
         self.has_read(keys, values);
         Ok(())
     }
 
-    /// These records were read for commands to come.
+    /// Stores prefetched records.
     pub(crate) fn has_read(&mut self, keys: Vec<InnerKey>, values: Vec<Option<Value>>) {
         for value in values.iter().flatten() {
             self.store.sizes.note_kept(value.len());
@@ -186,8 +184,8 @@ impl<'s> Transaction<'s> {
         self.next = 0;
     }
 
-    /// Returns the collection that a record has which was read beforehand. `from` is about where
-    /// that is among those, and moves on.
+    /// Returns the collection of a prefetched record. `from` is its expected position, which is
+    /// advanced.
     pub(crate) fn known_collection(&self, key: &[u8], from: &mut usize) -> Option<Collection> {
         let place = format::record_key(self.database, key);
         let mut ahead = self.prefetched.iter().skip(*from).take(AHEAD);
@@ -200,7 +198,7 @@ impl<'s> Transaction<'s> {
         }
     }
 
-    /// Reads elements at once, for commands to come. The locks of their keys are held.
+    /// Reads elements in one request, for later commands. The caller holds the locks of their keys.
     pub(crate) fn prefetch_elements(&mut self, places: Vec<InnerKey>) -> Result<(), Failure> {
         if places.is_empty() {
             return Ok(());
@@ -211,8 +209,7 @@ impl<'s> Transaction<'s> {
         Ok(())
     }
 
-    /// An element that was read beforehand, if it is near where the last one was: what the store
-    /// has of it.
+    /// Returns the stored value of a prefetched element if it is near the previous one.
     fn element(&self, key: &[u8]) -> Option<Option<&Value>> {
         let next = self.next_element.get();
         let mut ahead = self.elements.iter().skip(next).take(AHEAD);
@@ -221,13 +218,14 @@ impl<'s> Transaction<'s> {
         Some(self.elements[next + step].1.as_ref())
     }
 
-    /// Whether records were read beforehand.
+    /// Returns whether records were prefetched.
     pub(super) fn is_prefetched(&self) -> bool {
         !self.prefetched.is_empty()
     }
 
-    /// Returns where a prefetched key is, if it is the last one that was asked for or near it:
-    /// commands ask in the order in which keys were collected. Other keys are read once more.
+    /// Returns the position of a prefetched key if it is at or near the expected position. Commands
+    /// look keys up in the order in which they were collected. A key that is not found is read
+    /// again.
     fn prefetched(&mut self, key: &[u8]) -> Option<usize> {
         let ahead = self.prefetched.iter().skip(self.next).take(AHEAD);
         let step = ahead.into_iter().position(|(name, _)| **name == *key)?;
@@ -235,7 +233,7 @@ impl<'s> Transaction<'s> {
         Some(self.next)
     }
 
-    /// Whether the transaction itself says what a key has.
+    /// Returns the transaction's own write of a key, if any.
     fn own(&self, key: &[u8]) -> Option<Option<&[u8]>> {
         if self.is_hashed(key) {
             return self.records.as_ref()?.own(key);
@@ -243,23 +241,23 @@ impl<'s> Transaction<'s> {
         self.writes.as_ref()?.own(key).map(OwnWrite::value)
     }
 
-    /// Whether a key is the place of a record that has no order.
+    /// Returns whether a key is the key of a hashed record.
     #[inline]
     fn is_hashed(&self, key: &[u8]) -> bool {
         self.store.records.home(key) != Home::Ordered
     }
 
-    /// The value that the transaction itself has given a key.
+    /// Returns the value that the transaction itself has written to a key.
     pub(crate) fn own_value(&self, key: &[u8]) -> Option<&[u8]> {
         self.own(key).flatten()
     }
 
-    /// Whether what the store has of a key is in a range that was deleted.
+    /// Returns whether a key is in a range that the transaction has deleted.
     pub(super) fn is_deleted(&self, key: &[u8]) -> bool {
         self.writes.as_ref().is_some_and(|writes| writes.hides(key))
     }
 
-    /// Values of the store. The memory that long ones take is charged until the next ones are read.
+    /// Reads values from the store. The memory of long ones is charged until the next read.
     fn read(&self, keys: &[impl AsRef<[u8]>]) -> Result<Vec<Option<Value>>, Failure> {
         drop(self.reading.take());
         if let Some(within) = &self.within {
@@ -271,12 +269,12 @@ impl<'s> Transaction<'s> {
         Ok(values)
     }
 
-    /// From now on it has the memory that a read has taken for it.
+    /// Takes over the memory charge of a read.
     pub(crate) fn take_over(&mut self, reading: Option<Reading>) {
         self.reading.set(reading);
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub(crate) fn get(&mut self, key: &[u8]) -> Result<Option<Found<'_>>, Failure> {
         if self.own(key).is_some() {
             return Ok(self.own(key).flatten().map(Found::Borrowed));
@@ -290,7 +288,7 @@ impl<'s> Transaction<'s> {
         Ok(self.read(&[key])?.pop().flatten().map(Found::Owned))
     }
 
-    /// Whether keys have values, read at once.
+    /// Returns which keys have values, with one read.
     pub(crate) fn are_there(&self, keys: &[InnerKey]) -> Result<SmallVec<[bool; 4]>, Failure> {
         let (mut answers, mut unknown) = (SmallVec::new(), SmallVec::<[usize; 4]>::new());
         for (index, key) in keys.iter().enumerate() {
@@ -312,7 +310,7 @@ impl<'s> Transaction<'s> {
         Ok(answers)
     }
 
-    /// The values of many keys, read at once.
+    /// Returns the values of many keys, with one read.
     pub(crate) fn multi_get(&self, keys: &[InnerKey]) -> Result<Vec<Option<Vec<u8>>>, Failure> {
         let mut answers = Vec::with_capacity(keys.len());
         let mut unknown = Vec::new();
@@ -339,7 +337,7 @@ impl<'s> Transaction<'s> {
         Ok(answers)
     }
 
-    /// The key has this value, until `expires_ms` if that is not 0.
+    /// Sets the value of a key. It expires at `expires_ms`, or never if that is 0.
     pub(crate) fn put(&mut self, key: InnerKey, value: Vec<u8>, expires_ms: u64) {
         debug_assert!(
             !self.keeping.has_any() || !format::is_record(&key),
@@ -361,7 +359,7 @@ impl<'s> Transaction<'s> {
         }
     }
 
-    /// The user's key has this string, whatever it had.
+    /// Sets a user key to a string, whatever it held.
     pub(super) fn put_text(&mut self, key: &[u8], parts: &[&[u8]], expires_ms: u64) -> Result<(), Failure> {
         let place = format::record_key(self.database, key);
         let Some(blind) = &mut self.blind else {
@@ -382,7 +380,7 @@ impl<'s> Transaction<'s> {
             None => batch.put(space, name, &*record)?,
         };
         if record.capacity() > KEPT_BATCH {
-            // The batch waits with its copy, which is enough.
+            // The batch holds a copy of the record; free the buffer while waiting.
             *record = Vec::new();
         }
         self.bytes += bytes;
@@ -398,7 +396,7 @@ impl<'s> Transaction<'s> {
         }
     }
 
-    /// The key has no value.
+    /// Deletes a key.
     pub(crate) fn delete(&mut self, key: InnerKey) {
         debug_assert!(
             !self.keeping.has_any() || !format::is_record(&key),
@@ -414,7 +412,7 @@ impl<'s> Transaction<'s> {
         self.writes().delete(key);
     }
 
-    /// No key of the range has a value.
+    /// Deletes a range of keys.
     #[allow(
         clippy::needless_pass_by_value,
         reason = "callers make the keys for this call"
@@ -426,7 +424,7 @@ impl<'s> Transaction<'s> {
         self.writes().delete_range(start, Some(&end));
     }
 
-    /// Everything from `start` on and before `end`, in order.
+    /// Walks over the keys from `start` to `end`, exclusive.
     #[allow(
         clippy::needless_pass_by_value,
         reason = "callers make the keys for this call"
@@ -439,7 +437,7 @@ impl<'s> Transaction<'s> {
         scan::Scan::new(self, &start, &end, direction, scan::Values::All)
     }
 
-    /// The same where values do not matter, but for short ones.
+    /// Like the scan above, but long values may be replaced by empty ones.
     #[allow(
         clippy::needless_pass_by_value,
         reason = "callers make the keys for this call"
@@ -453,7 +451,7 @@ impl<'s> Transaction<'s> {
         scan::Scan::new(self, &start, &end, direction, scan::Values::Short)
     }
 
-    /// Notes that a key has a collection.
+    /// Marks a key as having a collection.
     pub(crate) fn mark(&mut self, key: &[u8], number: u64) {
         let hash = format::place(key);
         let note = format::collection_key(self.database, number);
@@ -462,33 +460,33 @@ impl<'s> Transaction<'s> {
         self.marks().add(database, number, hash);
     }
 
-    /// Notes that a key has that collection no longer.
+    /// Removes the mark of a key's collection.
     pub(crate) fn unmark(&mut self, key: &[u8], number: u64) {
         self.delete(format::collection_key(self.database, number));
         let database = self.database;
         self.marks().remove(database, number, format::place(key));
     }
 
-    /// Whether the transaction itself may have given a key a collection: others do not know of that
-    /// yet.
+    /// Returns whether this transaction may itself have given a key a collection, which is not
+    /// visible to other commands yet.
     pub(super) fn has_own_collection(&self, key: &[u8]) -> bool {
         let adds_any = self.marks.as_ref().is_some_and(|marks| marks.adds_any());
         adds_any && self.own_value(&format::record_key(self.database, key)).is_some()
     }
 
-    /// Takes what keys have got collections, or have lost theirs.
+    /// Takes the changes of marks.
     pub(super) fn take_marks(&mut self) -> MarkChanges {
         self.marks
             .take()
             .map_or_else(MarkChanges::default, |marks| *marks)
     }
 
-    /// Returns whether it is a part of the transaction of a client.
+    /// Returns whether it is nested in a client's transaction.
     pub(crate) fn is_within(&self) -> bool {
         self.within.is_some()
     }
 
-    /// Notes that a user's key was written to.
+    /// Records a write to a user key.
     pub(crate) fn touch(&mut self, key: &[u8]) {
         if let Some(within) = &mut self.within {
             within.touched(self.database, key);
@@ -498,7 +496,7 @@ impl<'s> Transaction<'s> {
         }
     }
 
-    /// The numbers that databases are stored under, as the transaction sees them.
+    /// Returns the mapping of databases as the transaction sees it.
     fn numbers(&self) -> Numbers {
         match &self.swapped {
             Some(numbers) => **numbers,
@@ -506,12 +504,12 @@ impl<'s> Transaction<'s> {
         }
     }
 
-    /// What clients call the database that the transaction is for.
+    /// Returns the database of the transaction as clients know it.
     pub(crate) fn client_database(&self) -> u8 {
         database_of(&self.numbers(), self.database)
     }
 
-    /// The number that a database is stored under, as the transaction sees it.
+    /// Returns the stored number of a database as the transaction sees it.
     #[inline]
     pub(crate) fn number_of(&self, database: u8) -> u8 {
         match &self.swapped {
@@ -520,8 +518,8 @@ impl<'s> Transaction<'s> {
         }
     }
 
-    /// Lets two databases change places, and tells those who watch keys that are in one of them.
-    /// All locks are held.
+    /// Swaps two databases and notifies the watchers of keys in either of them. The caller holds
+    /// all locks.
     pub(crate) fn swap(&mut self, one: u8, other: u8) -> Result<(), Failure> {
         let mut numbers = self.numbers();
         let (first, second) = (numbers[usize::from(one)], numbers[usize::from(other)]);
@@ -538,7 +536,8 @@ impl<'s> Transaction<'s> {
                 }
             }
         }
-        // What follows is for the database that it was for, wherever that is now.
+        // Later commands continue on the client's database, which is now stored under the other
+        // number.
         self.database = match now {
             _ if now == first => second,
             _ if now == second => first,
@@ -554,7 +553,7 @@ impl<'s> Transaction<'s> {
         Ok(())
     }
 
-    /// Deletes everything of a database. All locks are held.
+    /// Deletes everything in a database. The caller holds all locks.
     pub(crate) fn empty(&mut self, database: u8) -> Result<(), Failure> {
         let own = std::mem::replace(&mut self.database, database);
         let (start, end) = format::everything(database);
@@ -568,8 +567,8 @@ impl<'s> Transaction<'s> {
         emptied
     }
 
-    /// Deletes all records of a range of the database, and tells who watches a key that has one.
-    /// All locks are held.
+    /// Deletes all records in a range of the database, and notifies the watchers of deleted keys.
+    /// The caller holds all locks.
     pub(crate) fn empty_range(&mut self, start: InnerKey, end: InnerKey) -> Result<(), Failure> {
         let database = database_of(&self.numbers(), self.database);
         for key in self.store.locks.watched(database) {
@@ -582,12 +581,12 @@ impl<'s> Transaction<'s> {
         Ok(())
     }
 
-    /// Commits what was written, under the locks that are held for it (S6). The transaction is done
-    /// with then. Replies that depend on the disk wait for it elsewhere (S3).
+    /// Commits the writes, under the locks held for them (S6). The transaction must not be used
+    /// afterwards. Replies that must wait for the disk do so elsewhere (S3).
     #[inline]
     pub(crate) fn commit(&mut self, held: &Held<'_>) -> Result<Outcome, Failure> {
         self.write_kept();
-        // As it is after commands that only read.
+        // The usual case after read-only commands.
         let is_written = self.blind.is_some() || self.writes.is_some() || self.records.is_some();
         if !is_written && self.orders.is_empty() {
             return Ok(Outcome::Nothing);
@@ -595,7 +594,7 @@ impl<'s> Transaction<'s> {
         self.commit_with(held, |_| Ok(()))
     }
 
-    /// Commits the same together with what `also` adds.
+    /// Commits the writes together with the writes added by `also`.
     pub(crate) fn commit_with(
         &mut self,
         held: &Held<'_>,
@@ -611,8 +610,8 @@ impl<'s> Transaction<'s> {
             self.keep_orders();
             return Ok(Outcome::Nothing);
         }
-        // A SET that comes as soon as the locks are let go must find the marks, and none too few if
-        // this fails.
+        // A SET that follows the release of the locks must find the marks, and none may be missing
+        // if the commit fails.
         let marks = self.marks.take();
         if let Some(changes) = &marks {
             changes.before(&self.store.marks);
@@ -642,7 +641,7 @@ impl<'s> Transaction<'s> {
         Ok(Outcome::Committed)
     }
 
-    /// Puts what is to be committed into a batch.
+    /// Adds all writes to a batch.
     #[inline]
     fn collect(&self, batch: &mut WriteBatch) -> Result<(), Failure> {
         if let Some(writes) = &self.writes {
@@ -665,7 +664,7 @@ impl<'s> Transaction<'s> {
     }
 }
 
-/// When a value expires, if it does. Beyond what a moment can be is never.
+/// Returns the expiry time of a value, if it expires. A time that is out of range counts as never.
 pub(super) fn moment(expires_ms: u64) -> Option<SystemTime> {
     let until = UNIX_EPOCH.checked_add(Duration::from_millis(expires_ms));
     until.filter(|_| expires_ms != 0)

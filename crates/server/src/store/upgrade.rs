@@ -1,24 +1,24 @@
-//! Stores that an earlier version of the server has written.
+//! Upgrades stores written by an earlier version of the server.
 //!
-//! Version 1 does not note which keys have collections. All records are read once, in memory that
-//! does not depend on how many there are, and the notes are written. If that is interrupted it is
-//! begun again: the same notes are written, and the version only behind them.
+//! Version 1 has no marks of keys with collections. The upgrade reads all records once, in constant
+//! memory, and writes the marks. An interrupted upgrade is repeated: it writes the same marks
+//! again, and the version only after them.
 //!
-//! Version 2 does not know that databases can be swapped. Nothing is to be done for it. Version 4
-//! is not later than 3, but says where records are.
+//! Version 2 has no mapping of databases, which needs no conversion. Version 4 is not a successor
+//! of version 3 but denotes hashed records.
 
 use super::DATABASES;
 use crate::error::{Error, Result};
 use crate::model::format::{self, InnerKey, Record};
 use alluvium::{Db, Keyspace, WriteBatch};
 
-/// The first version that notes collections.
+/// The first version with marks of collections.
 const NOTES_SINCE: u64 = 2;
 
-/// How many notes are written at once.
+/// Number of marks written in one batch.
 const AT_ONCE: usize = 4096;
 
-/// Brings the store to the version of this program.
+/// Upgrades the store to the version of this program.
 pub(super) fn upgrade(db: &Db, data: &Keyspace) -> Result<()> {
     let version = match data.get(&format::version_key()[..])? {
         Some(value) => format::decode_number(&value).unwrap_or(u64::MAX),
@@ -42,7 +42,7 @@ pub(super) fn upgrade(db: &Db, data: &Keyspace) -> Result<()> {
     Ok(())
 }
 
-/// Notes that are written together.
+/// A batch of marks.
 struct Notes<'d> {
     db: &'d Db,
     data: &'d Keyspace,
@@ -68,7 +68,7 @@ impl Notes<'_> {
     }
 }
 
-/// Writes the notes of all collections of a database.
+/// Writes the marks of all collections in a database.
 fn note_collections(db: &Db, data: &Keyspace, database: u8) -> Result<()> {
     let walk = |(start, end): (InnerKey, InnerKey)| data.range(&start[..]..&end[..]);
     if walk(format::all_elements(database)).lend()?.is_none() {
@@ -86,8 +86,8 @@ fn note_collections(db: &Db, data: &Keyspace, database: u8) -> Result<()> {
             notes.add(collection.number, format::user_key(inner))?;
         }
     }
-    // The record of a collection that has expired may be gone already; its elements are there until
-    // the reaper deletes them.
+    // The record of an expired collection may be gone already, while its elements remain until the
+    // reaper deletes them.
     let mut expiries = walk(format::all_expiries(database));
     while let Some((inner, key)) = expiries.lend()? {
         if let Some(number) = format::expiring_number(inner) {

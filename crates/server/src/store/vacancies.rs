@@ -1,25 +1,24 @@
-//! Where a transaction has found no elements, among those that it has deleted itself.
+//! Ranges in which a transaction has found no elements because it has deleted them itself.
 //!
-//! A batch of commands that take what comes first, as ZPOPMIN does, walks each time over what the
-//! commands before have deleted: they are not committed yet, so that the store does not know. The
-//! locks of their keys are held, so that only the transaction itself changes what is there.
+//! A batch of commands that remove first elements, such as ZPOPMIN, would walk each time over the
+//! elements deleted by the commands before, since these deletions are not committed yet. The locks
+//! of the keys are held, so only the transaction itself changes the elements.
 
 use crate::model::format::{self, InnerKey};
 use std::cell::RefCell;
 
-/// How many ranges are remembered: for batches that take from several keys in turn.
+/// Number of remembered ranges, for batches that pop from several keys in turn.
 const MOST: usize = 8;
 
-/// Ranges of elements in which the transaction sees none.
+/// Ranges of element keys that are empty for the transaction.
 #[derive(Debug, Default)]
 pub(super) struct Vacancies {
-    /// First keys, and the first ones behind.
+    /// The first key of each range, and its exclusive end.
     ranges: RefCell<Vec<(InnerKey, InnerKey)>>,
 }
 
 impl Vacancies {
-    /// Returns where a walk from `start` on and before `end` finds its first element, and before
-    /// which its last one.
+    /// Shrinks the range of a walk by the empty ranges at both ends.
     pub(super) fn narrow(&self, start: &[u8], end: &[u8]) -> (InnerKey, InnerKey) {
         let (mut start, mut end): (InnerKey, InnerKey) = (start.into(), end.into());
         for (low, high) in &*self.ranges.borrow() {
@@ -33,8 +32,8 @@ impl Vacancies {
         (start, end)
     }
 
-    /// There are no elements from `start` on and before `end`. Only elements of one collection are
-    /// those of a key that is locked: others are not remembered.
+    /// Records that a range is empty. Ranges beyond one collection are ignored, because only the
+    /// elements of one collection are protected by the lock of its key.
     pub(super) fn note(&self, start: &[u8], end: &[u8]) {
         if start >= end || !format::are_of_one_collection(start, end) {
             return;
@@ -55,7 +54,7 @@ impl Vacancies {
         ranges.push((low, high));
     }
 
-    /// The transaction puts an element.
+    /// Updates the ranges for an element that the transaction writes.
     pub(super) fn fill(&mut self, key: &[u8]) {
         let ranges = self.ranges.get_mut();
         for (low, high) in &mut *ranges {
@@ -66,7 +65,7 @@ impl Vacancies {
         ranges.retain(|(low, high)| low < high);
     }
 
-    /// Anything may be anywhere.
+    /// Forgets all ranges.
     pub(super) fn clear(&mut self) {
         self.ranges.get_mut().clear();
     }
@@ -108,7 +107,7 @@ mod tests {
         assert_eq!(narrow(&vacancies, 58.0, 90.0).0, place(59.0));
         vacancies.clear();
         assert_eq!(narrow(&vacancies, 58.0, 90.0).0, place(58.0));
-        // Records are not locked by those that walk over them.
+        // Walks over records do not lock them.
         let (start, end) = format::records(0);
         vacancies.note(&start, &end);
         assert_eq!(vacancies.narrow(&start, &end), (start, end));

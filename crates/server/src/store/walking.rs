@@ -1,9 +1,9 @@
-//! Walks over the records of a database, whether or not they have an order.
+//! Walks over the records of a database, ordered or hashed.
 //!
-//! Where they have none a walk goes by the hashes of keys, which merges do not change: SCAN goes on
-//! behind the last key that it has met, and every key that is there all the time is met. To begin a
-//! walk costs a look at all keys that are only in memory, so walks of SCAN are kept for a moment.
-//! What such a walk meets is as old as the walk: SCAN looks each key up once more.
+//! A walk over hashed records follows the order of the key hashes, which merges do not change: SCAN
+//! continues after the last key that it has returned, and returns every key that exists throughout.
+//! Starting a walk requires a pass over all keys that are only in memory, so walks of SCAN are kept
+//! for a short time. A kept walk reads an old snapshot; SCAN therefore looks up each key again.
 
 use super::own_records::OwnRecords;
 use super::scan::{Direction, LentPair, Pair, Scan, Values};
@@ -15,32 +15,32 @@ use alluvium::{Unordered, Value};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 
-/// How many walks of SCAN are kept: each holds the keys that were only in memory when it began.
+/// Number of kept walks. Each holds the keys that were only in memory when it began.
 const KEPT: usize = 4;
 
-/// For how long, in milliseconds: the store keeps old versions for it.
+/// Lifetime of a kept walk in milliseconds, during which the store retains old versions for it.
 const KEPT_MS: u64 = 1_000;
 
-/// A walk over records, with a transaction's own writes laid over those of the store.
+/// A walk over records, merged with a transaction's own writes.
 pub(crate) struct RecordWalk<'t>(Way<'t>);
 
 enum Way<'t> {
     Ordered(Scan<'t>),
     Hashed {
-        /// What the transaction has written, which comes first.
+        /// The records written by the transaction, which come first.
         own: std::vec::IntoIter<Pair>,
         store: Option<Committed<'t>>,
         hidden: Hidden<'t>,
-        /// What was met last.
+        /// The last returned pair.
         lent: Option<Pair>,
         _may_wait: MayWait,
     },
 }
 
-/// Hashed records and their keys: those of the store, or what the transaction of a client sees.
+/// Hashed records of the store, or as seen by a client's transaction, with their keys.
 type Committed<'t> = Box<dyn Iterator<Item = alluvium::Result<(Vec<u8>, Value)>> + 't>;
 
-/// The records of the store that a transaction has written itself.
+/// Filters the stored records that the transaction has written itself.
 struct Hidden<'t> {
     records: Option<&'t OwnRecords>,
     database: u8,
@@ -54,7 +54,7 @@ impl Hidden<'_> {
 }
 
 impl RecordWalk<'_> {
-    /// Returns the next user's key and its record, which are borrowed until the next call.
+    /// Returns the next user key and its record, borrowed until the next call.
     pub(crate) fn lend(&mut self) -> Result<Option<LentPair<'_>>, Failure> {
         match &mut self.0 {
             Way::Ordered(scan) => {
@@ -84,18 +84,18 @@ impl RecordWalk<'_> {
     }
 }
 
-/// Some keys of a walk that goes on from call to call.
+/// A page of keys from a walk that spans several calls.
 #[derive(Debug)]
 pub(crate) struct Page {
-    /// User's keys, which may be gone meanwhile.
+    /// User keys, which may have been deleted since.
     pub(crate) keys: Vec<Vec<u8>>,
-    /// Where the walk goes on, or 0.
+    /// The cursor of the next page, or 0 at the end.
     pub(crate) next: u64,
 }
 
 impl Transaction<'_> {
-    /// Walks over the records between two places; where records have no order, over all of the
-    /// database. Long values may come as empty ones.
+    /// Walks over the records between two keys; if records are hashed, over the whole database.
+    /// Long values may be replaced by empty ones.
     pub(crate) fn walk_records(&self, start: InnerKey, end: InnerKey) -> Result<RecordWalk<'_>, Failure> {
         if !self.store.records.are_hashed() {
             return Ok(RecordWalk(Way::Ordered(self.scan_keys(
@@ -120,29 +120,29 @@ impl Transaction<'_> {
         }))
     }
 
-    /// The records of the database that the transaction itself has written. Long ones come as empty
-    /// ones.
+    /// Returns the records of the database that the transaction has written. Long values are
+    /// replaced by empty ones.
     fn own_pairs(&self) -> Vec<Pair> {
         let own = self.records.iter().flat_map(|records| records.of(self.database));
         own.map(|(key, record)| (key.to_vec(), Values::Short.shown(record).to_vec()))
             .collect()
     }
 
-    /// Whether the transaction has deleted all that the store has of the database.
+    /// Returns whether the transaction has deleted all stored records of the database.
     fn has_emptied(&self) -> bool {
         let is_emptied = |records: &OwnRecords| records.is_emptied(self.database);
         self.records.as_deref().is_some_and(is_emptied)
     }
 
-    /// A walk over what the store has of the database, unless the transaction has deleted all of
-    /// it.
+    /// Returns a walk over the stored records of the database, unless the transaction has deleted
+    /// them all.
     fn committed(&self) -> Option<Unordered> {
         let space = self.store.records.existing(self.database)?;
         (!self.has_emptied()).then(|| space.unordered().without_long_values())
     }
 
-    /// Draws a key of hashed records: that behind a place which is drawn evenly among the hashes.
-    /// None is met behind the last ones.
+    /// Draws a random key of hashed records: the next one from a uniformly drawn hash. Returns
+    /// `None` beyond the last hash.
     pub(crate) fn draw_hashed(&self, random: [u8; 16]) -> Result<Option<Vec<u8>>, Failure> {
         let _may_wait = waits::may_wait();
         let Some(walk) = self.committed() else {
@@ -152,7 +152,7 @@ impl Transaction<'_> {
         Ok(next.map(|(key, _)| key))
     }
 
-    /// Returns the place that a cursor of SCAN stands for.
+    /// Returns the position of a SCAN cursor.
     pub(crate) fn cursor_place(&self, cursor: u64) -> Result<Vec<u8>, Failure> {
         let cursors = &self.store.cursors;
         let place = cursors.place(self.client, self.database, cursor);
@@ -165,7 +165,7 @@ impl Transaction<'_> {
         store.cursors.keep(self.client, self.database, key, &store.budget)
     }
 
-    /// The walk that goes on at a cursor, which stands for a place.
+    /// Returns the walk of a cursor, which denotes `place`: a kept walk, or a new one.
     fn walk_from(&self, cursor: u64, place: Option<Vec<u8>>) -> Option<Kept> {
         if self.has_emptied() {
             return None;
@@ -192,12 +192,12 @@ impl Transaction<'_> {
         })
     }
 
-    /// The client and the database of a walk.
+    /// Returns the client and the database of a walk.
     fn whose(&self) -> (u64, u8) {
         (self.client, self.database)
     }
 
-    /// Returns what hashed records have, by their user's keys. Long values come as empty ones.
+    /// Returns the hashed records of user keys. Long values are replaced by empty ones.
     pub(crate) fn short_records(&self, names: &[Vec<u8>]) -> Result<Vec<Option<Vec<u8>>>, Failure> {
         let mut records: Vec<Option<Vec<u8>>> = Vec::with_capacity(names.len());
         let mut unknown = Vec::new();
@@ -221,7 +221,7 @@ impl Transaction<'_> {
         Ok(records)
     }
 
-    /// Returns about `count` keys of hashed records, from where a cursor says.
+    /// Returns about `count` keys of hashed records, starting at a cursor.
     pub(crate) fn some_keys(&self, cursor: u64, count: usize, most_bytes: usize) -> Result<Page, Failure> {
         let _may_wait = waits::may_wait();
         let database = self.database;
@@ -233,9 +233,9 @@ impl Transaction<'_> {
             keys: Vec::new(),
             next: 0,
         };
-        // Keys of the transaction have no place among the hashes: those that a walk finds when it
-        // begins come first. Of those which were there before, and are written again, it meets the
-        // old ones later.
+        // Keys written by the transaction have no position among the hashes, so the first page
+        // returns them all. A stored key that was also written by the transaction is skipped on the
+        // first page but may be repeated on later pages.
         let is_first = place.is_none();
         if is_first || self.has_emptied() {
             page.keys = self.own_pairs().into_iter().map(|(key, _)| key).collect();
@@ -268,13 +268,13 @@ impl Transaction<'_> {
     }
 }
 
-/// A walk of SCAN that may go on.
+/// A walk of SCAN that can be continued.
 struct Kept {
     whose: (u64, u8),
-    /// The number of the place where it goes on.
+    /// The cursor at which it continues.
     cursor: u64,
     began_ms: u64,
-    /// A key that it has met already.
+    /// A key that was read from the walk but not returned yet.
     first: Option<Vec<u8>>,
     walk: Unordered,
 }
@@ -292,14 +292,14 @@ impl Kept {
     }
 }
 
-/// Walks of SCAN that may go on without being begun again. Two scans of a client may be at one
-/// place, and have one cursor: where a client begins a scan, its earlier walks end, so that a scan
-/// never continues a walk that is older than itself and would miss keys.
+/// Walks of SCAN that can be continued without a restart. Two scans of a client may reach the same
+/// position and thus have the same cursor. When a client begins a scan, its earlier walks are
+/// dropped, so a scan never continues a walk that is older than itself, which would miss keys.
 #[derive(Default)]
 pub(crate) struct Walks(Mutex<VecDeque<Kept>>);
 
 impl Walks {
-    /// Takes the walk of a client that goes on at a cursor, if it was kept.
+    /// Takes the kept walk of a client at a cursor.
     fn take(&self, whose: (u64, u8), cursor: u64, now_ms: u64) -> Option<Kept> {
         let mut all = self.0.lock();
         let is_it = |kept: &Kept| kept.whose == whose && kept.cursor == cursor;
@@ -307,7 +307,7 @@ impl Walks {
         all.remove(at).filter(|kept| !kept.is_old(now_ms))
     }
 
-    /// Ends the walks of a client over a database.
+    /// Drops the walks of a client over a database.
     fn end(&self, whose: (u64, u8)) {
         self.0.lock().retain(|kept| kept.whose != whose);
     }
@@ -320,7 +320,7 @@ impl Walks {
         drop(oldest);
     }
 
-    /// Ends those that no client has gone on with.
+    /// Drops walks that were not continued in time.
     pub(crate) fn close_old(&self, now_ms: u64) {
         self.0.lock().retain(|kept| !kept.is_old(now_ms));
     }

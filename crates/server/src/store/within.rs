@@ -1,5 +1,5 @@
-//! The part of a command in the transaction of a client: what it reads and walks over, and what it
-//! has written.
+//! The context of a command within a client's transaction: reads and walks through that
+//! transaction, and the writes of the command.
 
 use super::Store;
 use super::marks::MarkChanges;
@@ -13,10 +13,10 @@ use alluvium::{TransactionIter, TransactionUnordered, Value, WriteSet};
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// What a command has in the transaction of a client.
+/// The context of a command within a client's transaction.
 pub(crate) struct Within<'s> {
     base: &'s alluvium::Transaction,
-    /// The keys that were written to, and when each expires.
+    /// Keys written to, each with its expiry time.
     wrote: Vec<(InnerKey, u64)>,
     ranges: Vec<(InnerKey, InnerKey)>,
     touched: Vec<(u8, Box<[u8]>)>,
@@ -39,11 +39,12 @@ impl<'s> Within<'s> {
         keys: &[impl AsRef<[u8]>],
     ) -> Result<Vec<Option<Value>>, Failure> {
         let _may_wait = waits::may_wait();
-        // Whatever it is, the command ends, and what it has written so far is dropped.
+        // After any error the command ends, and its writes are dropped.
         let values = match store.records.are_hashed() {
             false => self.base.multi_get(&store.data, keys)?,
             true => {
-                // It depends on keys that are not there, too, which only a keyspace can say.
+                // The transaction also depends on absent keys, which only an existing keyspace can
+                // track.
                 for key in keys {
                     store.records.ensure(key.as_ref())?;
                 }
@@ -54,7 +55,7 @@ impl<'s> Within<'s> {
         Ok(values)
     }
 
-    /// Walks over what the client's transaction sees, with the command's own writes.
+    /// Walks over the client's transaction merged with the command's own writes.
     pub(super) fn walk<'t>(
         &'t self,
         store: &Store,
@@ -87,13 +88,13 @@ impl<'s> Within<'s> {
     }
 
     /// Walks over the hashed records of a database as the client's transaction sees them. Long
-    /// values may come as empty ones.
+    /// values may be replaced by empty ones.
     pub(super) fn walk_hashed(
         &self,
         store: &Store,
         database: u8,
     ) -> Result<TransactionUnordered<'s>, Failure> {
-        // It depends on keys that are not there, too, which only a keyspace can say.
+        // The transaction also depends on absent keys, which only an existing keyspace can track.
         let walk = self.base.unordered(store.records.space(database)?);
         Ok(walk.without_long_values())
     }
@@ -106,25 +107,25 @@ impl<'s> Within<'s> {
         self.ranges.push((start.clone(), end.clone()));
     }
 
-    /// Notes that a user's key of a database, by its number, was written to.
+    /// Records a write to a user key in a database, given by its stored number.
     pub(super) fn touched(&mut self, number: u8, key: &[u8]) {
         self.touched.push((number, key.into()));
     }
 }
 
-/// A walk over what the transaction of a client sees, with the writes of one command.
+/// A walk over a client's transaction merged with the writes of one command.
 pub(crate) struct WithinWalk<'t> {
     base: TransactionIter<'t>,
-    /// What comes next of it, if that is known.
+    /// The next pair of the base walk, if it was read already.
     next: Option<Pair>,
     writes: Option<&'t WriteSet>,
-    /// The command's own keys and values, in the order of the walk.
+    /// The command's own pairs, in the direction of the walk.
     own: VecDeque<Pair>,
     direction: Direction,
 }
 
 impl WithinWalk<'_> {
-    /// Returns the next key and its value.
+    /// Returns the next pair.
     pub(super) fn next(&mut self) -> Result<Option<Pair>, Failure> {
         if self.next.is_none() {
             self.next = self.step()?;
@@ -140,7 +141,7 @@ impl WithinWalk<'_> {
         }
     }
 
-    /// Returns what comes next of the transaction and is neither overwritten nor deleted.
+    /// Returns the next pair of the base walk that the command has not overwritten or deleted.
     fn step(&mut self) -> Result<Option<Pair>, Failure> {
         loop {
             let next = match self.direction {
@@ -158,7 +159,7 @@ impl WithinWalk<'_> {
     }
 }
 
-/// What a command has written.
+/// The writes of a command.
 pub(crate) struct Changes {
     pub(super) writes: Option<Box<WriteSet>>,
     pub(super) records: Option<Box<OwnRecords>>,
@@ -166,12 +167,12 @@ pub(crate) struct Changes {
     pub(super) ranges: Vec<(InnerKey, InnerKey)>,
     pub(super) touched: Vec<(u8, Box<[u8]>)>,
     pub(super) marks: MarkChanges,
-    /// The sorted sets whose orders have changed.
+    /// Sorted sets whose orders have changed.
     pub(super) orders: Vec<u64>,
 }
 
 impl Changes {
-    /// Returns the value that a key is left with, if any.
+    /// Returns the final value of a key, if any.
     pub(super) fn value(&self, key: &[u8]) -> Option<&[u8]> {
         let record = self.records.as_ref().and_then(|records| records.own(key));
         match record {
@@ -187,7 +188,7 @@ impl Changes {
 }
 
 impl Transaction<'_> {
-    /// Returns what a command has written within the transaction of a client.
+    /// Returns the writes of a command within a client's transaction.
     pub(crate) fn into_changes(mut self) -> Changes {
         let orders = self.write_orders();
         let within = self
@@ -214,7 +215,7 @@ mod tests {
     use alluvium::Options;
     use std::collections::BTreeMap;
 
-    /// Keys of the test are strings of database 0.
+    /// Returns the key of a random string in database 0.
     fn key(random: &mut fastrand::Rng) -> InnerKey {
         format::record_key(0, format!("key {:02}", random.u8(..60)).as_bytes())
     }

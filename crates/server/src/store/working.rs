@@ -1,5 +1,5 @@
-//! Memory that a command takes while it is executed, beside its request and its reply: it counts
-//! within the memory of clients.
+//! Memory of a command in execution, besides its request and reply. It counts towards the memory of
+//! clients.
 
 use super::Store;
 use crate::error::Failure;
@@ -8,13 +8,14 @@ use crate::waits;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The first bytes of a command are not counted, so that short commands share no counter.
+/// Bytes that each command may use without a charge, so that short commands do not touch the shared
+/// counter.
 const FREE: usize = 64 << 10;
 
-/// Memory is taken in whole steps of this length.
+/// Granularity of charges in bytes.
 const STEP: usize = 64 << 10;
 
-/// The memory that a command has taken for what it gathers. Dropping it gives the memory back.
+/// The memory charge of data that a command collects. Dropping it releases the memory.
 #[derive(Debug)]
 pub(crate) struct Working<'s> {
     budget: &'s Budget,
@@ -23,7 +24,7 @@ pub(crate) struct Working<'s> {
 }
 
 impl<'s> Working<'s> {
-    /// Begins with nothing.
+    /// Creates an empty charge.
     pub(crate) fn new(store: &'s Store) -> Working<'s> {
         Working {
             budget: &store.budget,
@@ -32,11 +33,11 @@ impl<'s> Working<'s> {
         }
     }
 
-    /// Takes more bytes.
+    /// Charges further bytes.
     ///
     /// # Errors
-    /// [`Failure::NoRoom`] if all clients together would hold more than they may. The command has
-    /// changed nothing yet.
+    /// [`Failure::NoRoom`] if all clients together would exceed their limit. The command has not
+    /// changed anything yet.
     pub(crate) fn add(&mut self, bytes: usize) -> Result<(), Failure> {
         self.needed = self.needed.saturating_add(bytes);
         if self.needed <= FREE || self.needed <= self.taken {
@@ -54,8 +55,8 @@ impl<'s> Working<'s> {
 }
 
 impl<'s> Working<'s> {
-    /// Takes bytes whether they fit or not: a buffer that every command of a kind has, of a size
-    /// that no client chooses.
+    /// Charges bytes unconditionally, for a buffer that every command of a kind needs and whose
+    /// size no client controls.
     pub(crate) fn of_buffer(store: &'s Store, bytes: usize) -> Working<'s> {
         store.budget.take(bytes);
         Working {
@@ -74,7 +75,7 @@ impl Drop for Working<'_> {
     }
 }
 
-/// Memory that a read from the device has taken for long values. Dropping it gives the memory back.
+/// The memory charge of a device read of long values. Dropping it releases the memory.
 #[derive(Debug)]
 pub(crate) struct Reading {
     budget: Arc<Budget>,
@@ -82,12 +83,12 @@ pub(crate) struct Reading {
     from: From,
 }
 
-/// Where the memory of a read comes from.
+/// The source of the memory for a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum From {
-    /// That of clients.
+    /// The memory of clients.
     Clients,
-    /// A turn beside it.
+    /// A turn, in addition to the memory of clients.
     Turn,
 }
 
@@ -101,7 +102,7 @@ impl Drop for Reading {
     }
 }
 
-/// A write that is on its way. Dropping it lets others go on.
+/// A write in progress. Dropping it lets the next one start.
 #[derive(Debug)]
 pub(crate) struct Writing<'s> {
     budget: &'s Budget,
@@ -114,26 +115,27 @@ impl Drop for Writing<'_> {
     }
 }
 
-/// How long a reader that holds locks waits for its turn once no other reader comes to its end,
-/// before it reads all the same.
+/// Time without progress of other readers after which a reader that holds locks stops waiting for
+/// its turn and reads anyway.
 const TURN_TO_READ: Duration = Duration::from_secs(1);
 
-/// How long a long write waits for others, before it is written all the same.
+/// Time without progress of other writes after which a long write stops waiting for its turn and
+/// proceeds.
 const TURN: Duration = Duration::from_secs(10);
 
 impl Store {
-    /// Takes memory for a read of some values from the device: none is needed unless there are long
-    /// ones. None if clients have none left.
+    /// Charges memory for a device read of some values. Nothing is charged unless long values
+    /// exist. Returns `None` if the memory of clients is exhausted.
     pub(crate) fn room_to_read(&self, values: usize) -> Option<Reading> {
         let bytes = self.bytes_to_read(values);
         let has_room = bytes == 0 || self.budget.try_take(bytes);
         has_room.then(|| self.reading(bytes, From::Clients))
     }
 
-    /// Returns how much a read of some values takes.
+    /// Returns the memory for a read of some values.
     fn bytes_to_read(&self, values: usize) -> usize {
-        // A value is in memory as it was read and as it is replied. However long one is, two may be
-        // on their way.
+        // A value is in memory twice, as read and as reply. At least two reads can proceed whatever
+        // the size.
         let bytes = self.sizes.at_worst(values).saturating_mul(2);
         bytes.min(self.budget.limit() / 2)
     }
@@ -146,8 +148,9 @@ impl Store {
         }
     }
 
-    /// Waits for the turn of a write of some bytes: long ones are not copied for all clients at
-    /// once. None if it needs no turn, or has waited for long: it goes on then.
+    /// Waits until a write of this size may start, so that long writes are not copied for all
+    /// clients at once. Returns `None` if the write needs no turn or has waited too long; it
+    /// proceeds then.
     pub(crate) fn turn_to_write(&self, bytes: usize) -> Option<Writing<'_>> {
         if bytes <= FREE {
             return None;
@@ -160,9 +163,9 @@ impl Store {
         has_turn.then_some(Writing { budget, bytes })
     }
 
-    /// The same as [`Store::room_to_read`] for a command that cannot be begun again: where clients
-    /// hold too much it waits for its turn among such commands, and reads all the same once none of
-    /// them comes to its end.
+    /// Like [`Store::room_to_read`], for a command that cannot be restarted. If memory is
+    /// exhausted, it waits for its turn among such commands, and reads anyway if none of them
+    /// finishes in time.
     pub(super) fn wait_for_room_to_read(&self, values: usize) -> Option<Reading> {
         if let Some(reading) = self.room_to_read(values) {
             return Some(reading);

@@ -10,29 +10,29 @@ use alluvium::Keyspace;
 use serde_json::{Map, Value, json};
 use std::ops::Bound;
 
-/// Keys of a page.
+/// Default and largest number of keys per page.
 const PAGE: u64 = 50;
 const MOST_KEYS: u64 = 1000;
-/// Bytes of a value that a page of keys shows.
+/// Largest part of a value in a page of keys, in bytes.
 const MOST_SHOWN: u64 = 1 << 20;
-/// A page ends when this number of bytes was read for it.
+/// Bytes read for a page after which it ends.
 const PAGE_BYTES: usize = 8 << 20;
-/// Keys that have expired and are passed over for a page.
+/// Largest number of expired keys skipped for a page.
 const MOST_GONE: usize = 20_000;
-/// Bytes of a value in one answer.
+/// Default and largest part of a value in one answer, in bytes.
 const PIECE: u64 = 64 << 10;
 const MOST_PIECE: u64 = 1 << 20;
 /// Elements of a collection in one answer.
 const ELEMENTS: u64 = 100;
-/// Elements that are passed over before those of an answer.
+/// Largest number of elements skipped before those of an answer.
 const MOST_PASSED: u64 = 1_000_000;
 
-/// All keyspaces, with about how many keys they have and what they take.
+/// Returns all keyspaces with their approximate numbers of keys and sizes.
 pub(super) fn keyspaces(store: &Store) -> Result<Value, Refusal> {
     let mut list = Vec::new();
     for name in store.db.keyspaces() {
         let Ok(keyspace) = store.db.existing_keyspace(&name) else {
-            // Dropped meanwhile.
+            // The keyspace was dropped in the meantime.
             continue;
         };
         let mut object = Map::new();
@@ -59,7 +59,7 @@ fn databases(store: &Store) -> Result<Value, Refusal> {
     Ok(list.into())
 }
 
-/// The bounds that a request names, of keys of its scope.
+/// The bounds of a request, as keys of its scope.
 struct Bounds {
     low: Vec<u8>,
     high: Option<Vec<u8>>,
@@ -87,7 +87,7 @@ impl Bounds {
         }
         match query.bytes("after") {
             Some(after) if is_reverse => to(after.to_vec()),
-            // The first key behind another is the other with a zero byte.
+            // The successor of a key is the key with a zero byte appended.
             Some(after) => from([after, &[0]].concat()),
             None => {}
         }
@@ -99,7 +99,7 @@ impl Bounds {
     }
 }
 
-/// A page of keys, with what each of them holds.
+/// Returns a page of keys with their content.
 pub(super) fn keys(store: &Store, query: &Query) -> Result<Value, Refusal> {
     let scope = Scope::of(store, query)?;
     let bounds = Bounds::of(query);
@@ -151,10 +151,10 @@ pub(super) fn keys(store: &Store, query: &Query) -> Result<Value, Refusal> {
     Ok(json!({ "keys": list, "next": next }))
 }
 
-/// Keys and values, one after the other.
+/// A walk over keys and values.
 type Walk = Box<dyn Iterator<Item = alluvium::Result<(Vec<u8>, alluvium::Value)>>>;
 
-/// A walk over keys that have no order.
+/// Returns a walk over unordered keys.
 fn unordered(keyspace: &Keyspace, query: &Query) -> Result<Walk, Refusal> {
     let has_bounds = ["from", "to", "prefix"]
         .iter()
@@ -171,7 +171,7 @@ fn unordered(keyspace: &Keyspace, query: &Query) -> Result<Walk, Refusal> {
     })
 }
 
-/// A key, with as much of its value as is shown.
+/// Returns a key with the visible part of its value.
 fn entry(key: &[u8], described: &Described<'_>, shown: usize) -> Value {
     let mut object = json::bytes_object("key", key);
     facts(&mut object, described);
@@ -183,7 +183,7 @@ fn entry(key: &[u8], described: &Described<'_>, shown: usize) -> Value {
     object.into()
 }
 
-/// What is known of a value beside it.
+/// Adds the properties of a value.
 fn facts(object: &mut Map<String, Value>, described: &Described<'_>) {
     object.insert("type".to_owned(), described.kind.into());
     match described.holds {
@@ -209,7 +209,7 @@ fn no_such(key: &[u8]) -> Refusal {
     Refusal::missing(format!("there is no key \"{}\"", key.escape_ascii()))
 }
 
-/// A piece of a value, or elements of a collection.
+/// Returns a part of a value, or elements of a collection.
 pub(super) fn value(store: &Store, query: &Query) -> Result<Value, Refusal> {
     let scope = Scope::of(store, query)?;
     let (key, stored) = wanted(query, &scope)?;
@@ -241,7 +241,7 @@ pub(super) fn value(store: &Store, query: &Query) -> Result<Value, Refusal> {
     Ok(object.into())
 }
 
-/// A value as it is.
+/// Returns a whole value without encoding.
 pub(super) fn raw(store: &Store, query: &Query) -> Result<Vec<u8>, Refusal> {
     let scope = Scope::of(store, query)?;
     let (key, stored) = wanted(query, &scope)?;

@@ -1,17 +1,17 @@
-//! Tests that the page's colours can be told apart: WCAG 2.1, level AA.
+//! Tests of the contrast of the page's colours: WCAG 2.1, level AA.
 
 use std::collections::HashMap;
 
 const STYLE: &str = include_str!("assets/style.css");
 
-/// What text needs against its ground, and what lines and areas need.
+/// Required contrast ratios of text, and of lines and areas.
 const TEXT: f64 = 4.5;
 const GRAPHICS: f64 = 3.0;
 
 type Theme = HashMap<&'static str, [u8; 3]>;
 
-/// Returns the colours that the blocks of the style name, in their order: light, dark by the
-/// system, dark by choice.
+/// Returns the colours of the themes in the style sheet, in order: light, dark by system
+/// preference, dark by choice.
 fn themes() -> Vec<Theme> {
     let mut themes: Vec<Theme> = Vec::new();
     for line in STYLE.lines() {

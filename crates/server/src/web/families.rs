@@ -1,12 +1,12 @@
-//! Families of numbers, in the text format of Prometheus.
+//! Metric families in the text format of Prometheus.
 
 use alluvium::Distribution;
 use std::fmt::Write;
 
-/// Bounds that a histogram shows: one in this number of a distribution's.
+/// A histogram shows one of this number of the distribution's bounds.
 const COARSE: usize = 4;
 
-/// How a family of numbers changes.
+/// The type of a metric family.
 #[derive(Clone, Copy)]
 pub(super) enum Kind {
     Counter,
@@ -24,12 +24,12 @@ impl Kind {
     }
 }
 
-/// What was written so far.
+/// The text written so far.
 #[derive(Default)]
 pub(super) struct Text(String);
 
 impl Text {
-    /// Returns all of it.
+    /// Returns the complete text.
     pub(super) fn finish(self) -> String {
         self.0
     }
@@ -39,13 +39,13 @@ impl Text {
         let _ = writeln!(self.0, "# TYPE alluvium_{name} {}", kind.word());
     }
 
-    /// A family of one number.
+    /// Writes a family with one value.
     pub(super) fn one(&mut self, name: &str, kind: Kind, help: &str, value: f64) {
         self.family(name, kind, help);
         let _ = writeln!(self.0, "alluvium_{name} {value}");
     }
 
-    /// A family of several, told apart by a label.
+    /// Writes a family with several values, distinguished by a label.
     pub(super) fn each(&mut self, name: &str, kind: Kind, help: &str, label: &str, values: &[(&str, f64)]) {
         self.family(name, kind, help);
         for (word, value) in values {
@@ -53,12 +53,12 @@ impl Text {
         }
     }
 
-    /// A number of a family, with its labels as they stand in braces.
+    /// Writes a value of a family, with its labels as they appear in braces.
     pub(super) fn labelled(&mut self, name: &str, labels: &str, value: f64) {
         let _ = writeln!(self.0, "alluvium_{name}{{{labels}}} {value}");
     }
 
-    /// One of a family of histograms.
+    /// Writes one histogram of a family.
     pub(super) fn histogram(&mut self, name: &str, label: &str, word: &str, times: &Distribution) {
         let mut line = |bound: &str, count: u64| {
             let _ = writeln!(

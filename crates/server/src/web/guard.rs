@@ -1,4 +1,5 @@
-//! Who is answered: no client without the password, and no other site (S12).
+//! Access control for the web page: requires the password, and rejects requests of other sites
+//! (S12).
 
 use super::refusal::Refusal;
 use super::site::Site;
@@ -14,7 +15,7 @@ use smallvec::SmallVec;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// What every answer says to browsers.
+/// Security headers of every answer.
 const HEADERS: [(HeaderName, &str); 7] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -35,7 +36,7 @@ const HEADERS: [(HeaderName, &str); 7] = [
     ),
 ];
 
-/// Lets through whom it may, and puts the headers on what is answered.
+/// Middleware that rejects unauthorised requests and adds the security headers to every answer.
 pub(super) async fn guard(State(site): State<Arc<Site>>, request: Request, next: Next) -> Response {
     let answer = match judge(&site, &request) {
         Err(refusal) => Err(refusal.into_response()),
@@ -53,7 +54,7 @@ pub(super) async fn guard(State(site): State<Arc<Site>>, request: Request, next:
     response
 }
 
-/// Asks for the password.
+/// Returns the answer that asks for the password.
 fn ask() -> Response {
     let refusal = Refusal::new(
         StatusCode::UNAUTHORIZED,
@@ -63,8 +64,8 @@ fn ask() -> Response {
     ([(header::WWW_AUTHENTICATE, challenge)], refusal).into_response()
 }
 
-/// Finds out who asks, and whether that user may see what is asked for. A wrong password is
-/// answered late.
+/// Authenticates a request and checks the user's permissions. The answer to a wrong password is
+/// delayed.
 async fn admit(site: &Site, asker: Asker) -> Result<(), Response> {
     let access = &site.shared.access;
     let user = match asker.credentials {
@@ -97,8 +98,8 @@ async fn admit(site: &Site, asker: Asker) -> Result<(), Response> {
     })
 }
 
-/// The user of a name and a password. A name that no user has is as good as `default`: browsers ask
-/// for one.
+/// Returns the user of a name and a password. An unknown name counts as `default`, because browsers
+/// require some name.
 async fn log_in(site: &Site, peer: Peer, name: &[u8], password: &[u8]) -> Result<Arc<User>, Response> {
     let access = &site.shared.access;
     let name = access.find(name).map_or(&b"default"[..], |_| name);
@@ -111,7 +112,7 @@ async fn log_in(site: &Site, peer: Peer, name: &[u8], password: &[u8]) -> Result
     }
 }
 
-/// What a request says of who asks, and for what.
+/// The credentials and the target of a request.
 struct Asker {
     peer: Peer,
     credentials: Option<(Vec<u8>, Vec<u8>)>,
@@ -129,11 +130,11 @@ impl Asker {
     }
 }
 
-/// Where a request comes from.
+/// The origin of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct From(pub(super) Peer);
 
-/// What a user needs for seeing what is at a path; nothing for the page itself.
+/// Returns the permission that a path requires; `None` for the page itself.
 fn asked(path: &str) -> Option<Asked<'static>> {
     let part = match path {
         "/metrics" | "/api/stats" | "/api/history" | "/api/clients" | "/api/transactions"
@@ -146,7 +147,7 @@ fn asked(path: &str) -> Option<Asked<'static>> {
     Some(Asked { of_all, ..asked })
 }
 
-/// Refuses what another site may have made a browser send.
+/// Rejects requests that another site may have made a browser send.
 fn judge(site: &Site, request: &Request) -> Result<(), Refusal> {
     let headers = request.headers();
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
@@ -161,7 +162,7 @@ fn judge(site: &Site, request: &Request) -> Result<(), Refusal> {
             "the address names a host that this server does not know: use its IP address or localhost, or start the server with --web-name",
         ));
     }
-    // Browsers say when another site asks; a link to the page itself is fine.
+    // Browsers mark requests that another site has caused. Links to the page itself are allowed.
     let is_page = request.uri().path() == "/";
     if !is_page
         && headers
@@ -176,8 +177,8 @@ fn judge(site: &Site, request: &Request) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Whether a host is this server: an address that is written out, this machine, or a name that it
-/// was told. Any other name may be a stranger's who has made it point here.
+/// Returns whether a host denotes this server: an IP address, localhost, or a configured name. Any
+/// other name may belong to an attacker who has pointed it here (DNS rebinding).
 fn is_ours(host: &str, names: &[String]) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split_once(']').map_or("", |(name, _)| name),
@@ -189,7 +190,7 @@ fn is_ours(host: &str, names: &[String]) -> bool {
         || names.iter().any(|known| known.eq_ignore_ascii_case(name))
 }
 
-/// The name and the password of a request.
+/// Returns the name and the password of a request.
 fn credentials(headers: &HeaderMap) -> Option<(Vec<u8>, Vec<u8>)> {
     let text = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
     let (scheme, code) = text.split_once(' ')?;

@@ -1,5 +1,5 @@
-//! What the server and its store did in the last minutes: a row of rates and amounts for every
-//! second.
+//! The activity of the server and its store in the last minutes: a row of rates and amounts for
+//! every second.
 
 use crate::shared::Shared;
 use alluvium::{Distribution, Distributions, Purpose, Stats};
@@ -9,13 +9,13 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// Rows that are kept: ten minutes.
+/// Number of rows kept: ten minutes.
 const KEPT: usize = 600;
 
-/// A column of a row: its name, and its number, unless there was nothing of it.
+/// A column of a row: its name and value, or `None` without data.
 type Column = (&'static str, Option<f64>);
 
-/// Everything that is counted, at one moment.
+/// A snapshot of all counters.
 struct Moment {
     at: Instant,
     stats: Stats,
@@ -30,13 +30,13 @@ struct Moment {
 #[derive(Default)]
 struct Rows {
     last: Option<Moment>,
-    /// When, in milliseconds since 1970, and the columns.
+    /// For each row the time in milliseconds since 1970, and the columns.
     rows: VecDeque<(u64, Vec<Column>)>,
-    /// How many rows there were in all.
+    /// Number of rows ever recorded.
     count: u64,
 }
 
-/// The last minutes.
+/// The rows of the last minutes.
 #[derive(Default)]
 pub(super) struct History(Mutex<Rows>);
 
@@ -55,7 +55,7 @@ impl Moment {
         }
     }
 
-    /// Returns what was done from an earlier moment to this one, and what there is now.
+    /// Returns the rates between an earlier snapshot and this one, and the current amounts.
     fn row(&self, before: &Moment) -> Vec<Column> {
         let seconds = self.at.duration_since(before.at).as_secs_f64().max(1e-3);
         let mut row = self.operations(before, seconds).to_vec();
@@ -169,7 +169,7 @@ impl Moment {
     }
 }
 
-/// Returns how much a counter has grown.
+/// Returns the growth of a counter.
 fn more(now: u64, then: u64) -> u64 {
     now.saturating_sub(then)
 }
@@ -179,7 +179,7 @@ fn share(one: u64, other: u64) -> Option<f64> {
 }
 
 impl History {
-    /// Notes what was done since the last time.
+    /// Records the activity since the last call.
     pub(super) fn note(&self, shared: &Shared) {
         let now = Moment::now(shared);
         let mut rows = self.0.lock();
@@ -194,7 +194,7 @@ impl History {
         rows.last = Some(now);
     }
 
-    /// Returns the rows behind the first `after`, of those that are kept.
+    /// Returns the kept rows after the first `after` ones.
     pub(super) fn since(&self, after: u64) -> Value {
         let rows = self.0.lock();
         let first = rows.count - rows.rows.len() as u64;
@@ -211,7 +211,7 @@ impl History {
         json!({ "columns": columns, "next": rows.count, "rows": list })
     }
 
-    /// Returns the last row, by the names of its columns.
+    /// Returns the last row, by column name.
     pub(super) fn latest(&self) -> Value {
         let rows = self.0.lock();
         let Some((_, row)) = rows.rows.back() else {

@@ -1,4 +1,4 @@
-//! Bytes in JSON, and answers of it.
+//! JSON answers, and the encoding of bytes in JSON.
 
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
@@ -6,13 +6,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 
-/// Returns an answer.
+/// Returns a JSON answer.
 pub(super) fn answer(value: &Value) -> Response {
     let kind = HeaderValue::from_static("application/json");
     ([(header::CONTENT_TYPE, kind)], value.to_string()).into_response()
 }
 
-/// Adds bytes under a name as text, or, where they are none, under `name_base64`.
+/// Adds bytes as text under `name`, or, if they are not UTF-8, in base 64 under `name_base64`.
 pub(super) fn put_bytes(object: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
     match std::str::from_utf8(bytes) {
         Ok(text) => object.insert(name.to_owned(), text.into()),

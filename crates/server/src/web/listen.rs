@@ -1,4 +1,4 @@
-//! The thread that answers HTTP, and its connections.
+//! The thread that serves HTTP, and its connections.
 
 use super::guard::From;
 use super::history::History;
@@ -26,22 +26,22 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-/// Connections at once. Those of people and a monitor or two.
+/// Concurrent connections, enough for several people and a monitor.
 const CONNECTIONS: usize = 64;
 /// Threads that read the store.
 const READERS: usize = 4;
-/// How long a client has for the head of a request, or is idle.
+/// Time for a client to send the head of a request, and idle timeout.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long a client that is sent away has for hearing that.
+/// Time for a rejected client to receive the answer.
 const GOODBYE: Duration = Duration::from_secs(1);
-/// How long a connection lives. A client that takes an answer byte by byte is cut off.
+/// Lifetime of a connection, which cuts off clients that read very slowly.
 const LIFE: Duration = Duration::from_secs(600);
-/// Bytes of the head of a request, and of what is read and written at once.
+/// Largest head of a request, and size of read and write buffers, in bytes.
 const BUFFER: usize = 128 << 10;
-/// After an error of the system, such as too few file descriptors, no client is accepted for this
-/// long.
+/// Pause before accepting again after an error of the operating system, such as too few file
+/// descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How often what the store does is noted.
+/// Interval of activity records.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// How the page is served.
@@ -50,11 +50,11 @@ pub(crate) struct Setting {
     /// Names of this host besides its addresses.
     pub(crate) names: Vec<String>,
     pub(crate) tls: Option<Arc<ServerConfig>>,
-    /// How long connections have for taking their answers when the server stops.
+    /// Time for connections to receive their answers when the server stops.
     pub(crate) grace: Duration,
 }
 
-/// A listener that is being served.
+/// A running listener.
 #[derive(Debug)]
 pub(crate) struct Web {
     address: SocketAddr,
@@ -107,7 +107,7 @@ impl Web {
         self.address
     }
 
-    /// No client is accepted any more; what is being answered, is.
+    /// Stops accepting clients. Answers in progress are completed.
     pub(crate) fn stop(&self) {
         self.stop.send_replace(true);
     }
@@ -159,7 +159,7 @@ impl Serving {
                 }
             }
             noting.abort();
-            // All slots are free when all connections have ended.
+            // Wait until all slots are free, so all connections have ended.
             let all = slots.served.acquire_many(CONNECTIONS as u32);
             let _ = timeout(self.grace, all).await;
         });
@@ -217,7 +217,7 @@ impl Serving {
     }
 }
 
-/// Places for connections.
+/// Limits on the number of connections.
 struct Slots {
     served: Arc<Semaphore>,
     turned_away: Arc<Semaphore>,
@@ -232,8 +232,8 @@ impl Slots {
     }
 }
 
-/// Says that there are too many connections. What the client has sent is read first, or it would
-/// not hear the answer.
+/// Answers that there are too many connections. The request is read first, because closing with
+/// unread data would discard the answer.
 async fn turn_away(mut socket: TcpStream, _slot: OwnedSemaphorePermit) {
     let refused = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 5\r\nContent-Length: 0\r\n\r\n";
     let told = async {
@@ -241,18 +241,18 @@ async fn turn_away(mut socket: TcpStream, _slot: OwnedSemaphorePermit) {
         socket.write_all(refused).await?;
         socket.shutdown().await
     };
-    // Who does not listen has gone.
+    // A client that does not read in time is dropped.
     let _ = timeout(GOODBYE, told).await;
 }
 
-/// Notes what the store does, again and again.
+/// Records the activity periodically.
 async fn note(site: Arc<Site>) {
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         let site = Arc::clone(&site);
-        // A panic there is told by the thread that has it.
+        // The panicking thread reports its panic itself.
         let _ = tokio::task::spawn_blocking(move || site.history.note(&site.shared)).await;
     }
 }

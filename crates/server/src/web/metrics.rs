@@ -1,4 +1,4 @@
-//! The same numbers as text for Prometheus.
+//! The metrics of the server in the text format of Prometheus.
 
 use super::families::{Kind, Text};
 use super::{open, predicted};
@@ -8,7 +8,7 @@ use crate::shared::Shared;
 use alluvium::{Figure, Nature, Purpose, Unit};
 use std::sync::atomic::Ordering;
 
-/// Everything, in the text format of Prometheus.
+/// Returns all metrics in the text format of Prometheus.
 pub(super) fn text(shared: &Shared) -> String {
     let mut text = Text::default();
     server(shared, &mut text);
@@ -75,7 +75,7 @@ fn client_memory(shared: &Shared, text: &mut Text) {
     }
 }
 
-/// How the process, its disk and the server as a whole are.
+/// Writes the health of the process, its disk and the server.
 fn health(shared: &Shared, text: &mut Text) {
     use Kind::{Counter, Gauge};
     let findings = health::verdict(&Vitals::of(shared));
@@ -206,9 +206,9 @@ fn counted(shared: &Shared, text: &mut Text) {
     }
 }
 
-/// A family of the store's figures: its name, the label that tells its numbers apart, what it
-/// means, and for each word of the label the figures that are added up. Without a label it is one
-/// number, and its first figure says what it means.
+/// A metric family built from the store's figures: its name, the label that distinguishes its
+/// values, its help text, and for each label value the figures that are added up. Without a label
+/// it has one value, and the help text of its first figure.
 struct Family {
     name: &'static str,
     label: Option<(&'static str, &'static str)>,
@@ -236,7 +236,7 @@ const fn each(
     }
 }
 
-/// The store's figures by the names that Prometheus has for them.
+/// The families of the store's figures.
 #[rustfmt::skip]
 const FAMILIES: &[Family] = &[
     each("operations_total", "kind",
@@ -316,7 +316,7 @@ const FAMILIES: &[Family] = &[
     one("tree_runs", &[("", &["tree.runs"])]),
 ];
 
-/// What the store counts, from its list of figures.
+/// Writes the store's figures.
 fn store(shared: &Shared, text: &mut Text) {
     let figures = shared.store.db.stats().list();
     let find = |name: &str| figures.iter().find(|figure| figure.name == name);
@@ -327,7 +327,7 @@ fn store(shared: &Shared, text: &mut Text) {
             .flat_map(|(_, names)| *names)
             .find_map(|name| find(name))
         else {
-            // A ratio, while there is nothing to divide by.
+            // A ratio whose denominator is still zero.
             continue;
         };
         let value = |names: &[&str]| {
@@ -364,7 +364,7 @@ fn store(shared: &Shared, text: &mut Text) {
     );
 }
 
-/// What the device was asked for, by purpose.
+/// Writes the device's operations by purpose.
 fn device(figures: &[Figure], text: &mut Text) {
     for (name, of) in [
         ("device_reads_total", "reads"),
@@ -384,7 +384,7 @@ fn device(figures: &[Figure], text: &mut Text) {
     }
 }
 
-/// How long operations of the store took.
+/// Writes the latencies of store operations.
 fn durations(shared: &Shared, text: &mut Text) {
     let times = shared.store.db.distributions();
     text.family(
@@ -409,7 +409,7 @@ fn kind_of(figure: &Figure) -> Kind {
     }
 }
 
-/// Returns a value as Prometheus has it: times are in seconds.
+/// Converts a value to the base units of Prometheus: times to seconds.
 fn in_seconds(figure: &Figure) -> f64 {
     match figure.unit {
         Unit::Nanoseconds => figure.value / 1e9,

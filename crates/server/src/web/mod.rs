@@ -1,23 +1,22 @@
-//! A web page for people, JSON for programs and text for Prometheus, over HTTP. It only reads.
+//! A read-only HTTP interface: a web page for people, JSON for programs and text for Prometheus.
 //!
-//! *Knows*: who may ask, what is asked, how the server and its store are shown, what they did in
-//! the last minutes.
+//! *Knows*: authentication, queries, the presentation of the server and its store, their activity
+//! in the last minutes.
 //!
 //! *Does not know*: how commands change the store.
 //!
-//! *Read in this order*: `listen.rs` (the thread and its connections), `guard.rs` (who is refused),
-//! `site.rs` (what is where), `query.rs`, `refusal.rs`, `json.rs`; then what is answered:
-//! `history.rs`, `tree.rs`, `browse.rs` with `typed.rs`, `metrics.rs` with `families.rs` and
-//! `open.rs`;
-//! `assets/` is the page itself.
+//! *Read in this order*: `listen.rs` (the thread and its connections), `guard.rs` (access control),
+//! `site.rs` (routes), `query.rs`, `refusal.rs`, `json.rs`; then the answers: `history.rs`,
+//! `tree.rs`, `browse.rs` with `typed.rs`, `metrics.rs` with `families.rs` and `open.rs`; `assets/`
+//! is the page itself.
 //!
 //! Invariants:
 //!
-//! - **S12** No client without the password learns anything, and no page of another site either:
-//!   names of hosts that are not ours are refused, answers may not be read or framed by others, and
-//!   the page runs no script but its own.
-//! - **S13** A request takes memory within limits that do not depend on the store, but for one
-//!   value that is asked for as it is.
+//! - **S12** Neither a client without the password nor a page of another site learns anything:
+//!   unknown host names are refused, other sites may not read or frame answers, and the page runs
+//!   only its own scripts.
+//! - **S13** The memory of a request is bounded independently of the store, except for a single
+//!   value that is requested without encoding.
 
 mod browse;
 #[cfg(test)]

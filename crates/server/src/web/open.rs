@@ -1,9 +1,9 @@
-//! Figures of open transactions, and of what readers hold back.
+//! Metrics of open transactions, and of the versions retained for readers.
 
 use super::families::{Kind, Text};
 use crate::shared::Shared;
 
-/// Writes them for Prometheus.
+/// Writes the metrics for Prometheus.
 pub(super) fn write(shared: &Shared, text: &mut Text) {
     let stats = shared.store.db.stats();
     let transactions = &stats.transactions;

@@ -1,4 +1,4 @@
-//! What the store should cost by its model, and what was measured, for Prometheus.
+//! Costs predicted by the store's model next to measured ones, for Prometheus.
 
 use super::families::{Kind, Text};
 use crate::shared::Shared;

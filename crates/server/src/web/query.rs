@@ -1,14 +1,13 @@
-//! The words behind the question mark of an address. Their values are bytes, so that every key can
-//! be said.
+//! The query string of a URL. Values are bytes, so every key can be expressed.
 
 use super::refusal::Refusal;
 
-/// Names and values, as they were sent.
+/// Names and values in their order.
 #[derive(Debug, Default)]
 pub(super) struct Query(Vec<(Vec<u8>, Vec<u8>)>);
 
 impl Query {
-    /// Reads what stands behind the question mark.
+    /// Parses a query string.
     pub(super) fn parse(text: Option<&str>) -> Result<Query, Refusal> {
         let mut words = Vec::new();
         for word in text
@@ -22,7 +21,7 @@ impl Query {
         Ok(Query(words))
     }
 
-    /// Returns the value of a name, if it was said.
+    /// Returns the value of a parameter, if present.
     pub(super) fn bytes(&self, name: &str) -> Option<&[u8]> {
         let found = self.0.iter().find(|(known, _)| known == name.as_bytes());
         found.map(|(_, value)| &value[..])
@@ -45,13 +44,13 @@ impl Query {
             .map_err(|_| Refusal::bad(format!("{name} is {text:?}: a number was expected")))
     }
 
-    /// Returns whether a name was said, and not as `0`.
+    /// Returns whether a parameter is present and not `0`.
     pub(super) fn is_set(&self, name: &str) -> bool {
         self.bytes(name).is_some_and(|value| value != b"0")
     }
 }
 
-/// Returns the bytes from `%ff` and the like; a plus is a blank, as forms have it.
+/// Decodes percent escapes, and a plus as a blank, as in forms.
 fn decoded(text: &str) -> Result<Vec<u8>, Refusal> {
     let wrong = || Refusal::bad("a percent sign in the address is not followed by two hexadecimal digits");
     let mut bytes = Vec::with_capacity(text.len());

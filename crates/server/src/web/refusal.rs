@@ -1,9 +1,9 @@
-//! What is answered when something cannot be.
+//! Error answers.
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 
-/// An answer that is none.
+/// An error answer.
 #[derive(Debug)]
 pub(super) struct Refusal {
     status: StatusCode,
@@ -16,12 +16,12 @@ impl Refusal {
         Refusal { status, text }
     }
 
-    /// Returns the refusal of a request that makes no sense.
+    /// Returns the error for an invalid request.
     pub(super) fn bad(text: impl Into<String>) -> Refusal {
         Refusal::new(StatusCode::BAD_REQUEST, text)
     }
 
-    /// What was asked for is not there.
+    /// Returns the error for a missing object.
     pub(super) fn missing(text: impl Into<String>) -> Refusal {
         Refusal::new(StatusCode::NOT_FOUND, text)
     }

@@ -1,4 +1,4 @@
-//! What is where: the page and its parts, the answers for programs.
+//! Routes: the page and its files, and the answers for programs.
 
 use super::history::History;
 use super::query::Query;
@@ -19,10 +19,10 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Clients that are listed at most.
+/// Largest number of clients in a list.
 const MOST_CLIENTS: usize = 100;
 
-/// What all requests share.
+/// State shared by all requests.
 pub(super) struct Site {
     pub(super) shared: Arc<Shared>,
     /// Names of this host besides its addresses.
@@ -30,7 +30,7 @@ pub(super) struct Site {
     pub(super) history: History,
 }
 
-/// The page's own files: where, of what kind, and what is in them.
+/// The files of the page: path, content type, content.
 const FILES: [(&str, &str, &str); 8] = [
     ("/", "text/html; charset=utf-8", include_str!("assets/index.html")),
     (
@@ -66,7 +66,7 @@ const FILES: [(&str, &str, &str); 8] = [
     ),
 ];
 
-/// Who answers what.
+/// Returns the routes.
 pub(super) fn router(site: &Arc<Site>) -> Router {
     let mut router = Router::new();
     for (path, kind, text) in FILES {
@@ -104,7 +104,7 @@ pub(super) fn router(site: &Arc<Site>) -> Router {
 
 type Answer = Result<Response, Refusal>;
 
-/// Does what may wait for the device where others need not wait for it.
+/// Runs work that may wait for the device on a thread for blocking work.
 async fn blocking<T: Send + 'static>(
     site: Arc<Site>,
     work: impl FnOnce(&Site) -> Result<T, Refusal> + Send + 'static,
@@ -123,7 +123,7 @@ async fn json_of(
     site: Arc<Site>,
     work: impl FnOnce(&Site) -> Result<Value, Refusal> + Send + 'static,
 ) -> Answer {
-    // Made where no thread of the runtime waits for it: it may be long.
+    // Encode the answer there too, because it may be long.
     blocking(site, |site| Ok(json::answer(&work(site)?))).await
 }
 
@@ -183,12 +183,12 @@ async fn history(State(site): State<Arc<Site>>, RawQuery(query): RawQuery) -> An
     .await
 }
 
-/// What open transactions and snapshots hold back.
+/// Returns the open transactions and snapshots, and the versions that they retain.
 async fn transactions(State(site): State<Arc<Site>>) -> Answer {
     json_of(site, |site| Ok(held::report(&site.shared.store.db))).await
 }
 
-/// What the store should cost, beside what it does cost; null before a request was seen.
+/// Returns predicted and measured costs of the store; null before the first request.
 async fn forecast(State(site): State<Arc<Site>>) -> Answer {
     json_of(site, |site| {
         let shared = &site.shared;

@@ -1,4 +1,4 @@
-//! The tree's shape as JSON.
+//! The shape of the tree as JSON.
 
 use super::json;
 use crate::{paged, tiers};
@@ -6,14 +6,15 @@ use alluvium::{Db, KeyRange, OutlineKey, OutlineLayer, OutlineNode, OutlinePivot
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
-/// Pivots that are shown at most; beyond, leaves are only counted.
+/// Largest number of pivots shown. Beyond it, leaves are only counted.
 const MOST: usize = 5000;
-/// Pages of a file at most whose nodes are read for a page that is drawn every few seconds.
+/// Largest number of in-place pages whose nodes are read, because the page refreshes every few
+/// seconds.
 const MOST_READ: u64 = 4096;
-/// Runs of a tier that are shown at most: the largest.
+/// Largest number of runs shown per tier; the largest runs are chosen.
 const MOST_RUNS: usize = 100;
 
-/// Returns the tree of a store, and how pages are used that are written in place.
+/// Returns the tree of a store, and the statistics of in-place pages.
 pub(super) fn shape(db: &Db) -> Value {
     let outline = db.outline();
     let names = Names::of(db);
@@ -26,7 +27,7 @@ pub(super) fn shape(db: &Db) -> Value {
         "pivots": pivots(root),
         "root": node(root, &names, lowest),
     });
-    // Damage is what `check` and reads tell: the tree is shown without them.
+    // Damage is reported by `check` and by reads; show the tree without these pages.
     if let Ok(Some(pages)) = paged::outline_within(db, MOST_READ) {
         shape["pages"] = pages;
     }
@@ -37,7 +38,7 @@ pub(super) fn shape(db: &Db) -> Value {
     shape
 }
 
-/// What keyspaces are called.
+/// The names of keyspaces.
 struct Names(BTreeMap<u32, String>);
 
 impl Names {
@@ -47,7 +48,7 @@ impl Names {
         Names(numbered.collect())
     }
 
-    /// Returns a key of the tree: its keyspace, and the user's key.
+    /// Returns a key of the tree: its keyspace and the user's key.
     fn key(&self, key: &[u8]) -> Value {
         let (name, key) = match OutlineKey::of(key) {
             OutlineKey::Between(key) => return json::bytes_object("key", key).into(),

@@ -1,4 +1,4 @@
-//! Whose keys and values are looked at: a program's own bytes, Redis' types, memcached's items.
+//! Interpretation of keys and values: plain bytes, Redis types, memcached items.
 
 use super::json;
 use super::query::Query;
@@ -9,38 +9,38 @@ use crate::store::{DATABASES, Store};
 use alluvium::Keyspace;
 use serde_json::{Map, Value};
 
-/// The keys that a request is about.
+/// The keys that a request refers to.
 pub(super) struct Scope {
-    /// Where the keys are.
+    /// The keyspace of the keys.
     pub(super) keyspace: Keyspace,
-    /// Where elements of collections are.
+    /// The keyspace of the elements of collections.
     data: Keyspace,
     view: View,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum View {
-    /// Bytes as they are.
+    /// Plain bytes.
     Plain,
-    /// The keys of a database of Redis'.
+    /// The keys of a Redis database.
     Database(u8),
-    /// The same where keys are hashed: in a keyspace that has no others.
+    /// The hashed keys of a Redis database, in their own keyspace.
     Hashed(u8),
     /// Items of memcached.
     Items,
 }
 
-/// What a stored value is.
+/// An interpreted value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Described<'v> {
     pub(super) kind: &'static str,
     pub(super) holds: Holds<'v>,
-    /// When it is gone, in milliseconds since 1970; 0 means never.
+    /// Expiry time in milliseconds since 1970; 0 for never.
     pub(super) expires_ms: u64,
     pub(super) flags: Option<u32>,
 }
 
-/// What a key holds.
+/// The content of a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Holds<'v> {
     Bytes(&'v [u8]),
@@ -48,7 +48,7 @@ pub(super) enum Holds<'v> {
 }
 
 impl Scope {
-    /// Returns the keys that `keyspace`, `database` and `raw` name.
+    /// Returns the scope named by the parameters `keyspace`, `database` and `raw`.
     pub(super) fn of(store: &Store, query: &Query) -> Result<Scope, Refusal> {
         let name = query
             .text("keyspace")?
@@ -86,7 +86,7 @@ impl Scope {
         Ok(Scope { keyspace, data, view })
     }
 
-    /// Returns where a key of the scope is in its keyspace.
+    /// Returns the stored form of a key of the scope.
     pub(super) fn inner(&self, key: &[u8]) -> InnerKey {
         match self.view {
             View::Database(database) => format::record_key(database, key),
@@ -94,7 +94,7 @@ impl Scope {
         }
     }
 
-    /// Returns the first key behind all of the scope, if others can follow.
+    /// Returns the first stored key after the scope, if others can follow.
     pub(super) fn end(&self) -> Option<InnerKey> {
         match self.view {
             View::Database(database) => Some(format::records(database).1),
@@ -102,7 +102,7 @@ impl Scope {
         }
     }
 
-    /// Returns the key of the scope that is at a place of its keyspace.
+    /// Returns the key of the scope from its stored form.
     pub(super) fn key<'k>(&self, inner: &'k [u8]) -> &'k [u8] {
         match self.view {
             View::Database(_) => format::user_key(inner),
@@ -110,7 +110,7 @@ impl Scope {
         }
     }
 
-    /// Returns what a stored value is; none if it is gone already.
+    /// Interprets a stored value. Returns `None` if it has expired.
     pub(super) fn describe<'v>(
         &self,
         stored: &'v [u8],
@@ -150,7 +150,7 @@ impl Scope {
         Ok((!is_gone).then_some(described))
     }
 
-    /// Elements of a collection, some of them, and whether there are more.
+    /// Returns some elements of a collection, and whether there are more.
     pub(super) fn elements(
         &self,
         collection: &Collection,
@@ -195,7 +195,7 @@ fn element(kind: Kind, inner: &[u8], value: &[u8]) -> Map<String, Value> {
         Kind::SortedSet => {
             let (score, member) = format::scored_member_of(inner);
             let mut object = json::bytes_object("member", member);
-            // As text, for infinities are no JSON.
+            // As text, because JSON has no infinities.
             object.insert("score".to_owned(), score.to_string().into());
             object
         }

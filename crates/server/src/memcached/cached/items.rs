@@ -1,4 +1,4 @@
-//! Items of a cache, as commands see and change them.
+//! Access of commands to the items of a cache.
 
 use super::super::items::{Change, Items, Keeps};
 use crate::cached::{Content, Head};
@@ -14,7 +14,7 @@ pub(crate) struct Read {
     expires_ms: u64,
 }
 
-/// Returns the item that is stored as these bytes.
+/// Decodes a stored item.
 fn item(stored: &[u8], expires_ms: u64) -> Item<'_> {
     let (head, length) = Head::read(stored);
     Item {
@@ -33,17 +33,17 @@ impl Keeps for Read {
     }
 }
 
-/// Items of a cache at one moment.
+/// The items of a cache at one time.
 pub(crate) struct CachedItems<'c> {
     content: &'c Content,
     now_ms: u64,
     reply_room: usize,
-    /// Where an item is put together.
+    /// Buffer for encoding an item.
     stored: Vec<u8>,
 }
 
 impl<'c> CachedItems<'c> {
-    /// Replies that say what is there may have `reply_room` bytes.
+    /// Creates the access. Replies of reads are limited to `reply_room` bytes.
     pub(crate) fn new(content: &'c Content, now_ms: u64, reply_room: usize) -> CachedItems<'c> {
         CachedItems {
             content,
@@ -62,7 +62,7 @@ impl<'c> CachedItems<'c> {
         })
     }
 
-    /// Stores an item. Its key is locked.
+    /// Stores an item. The caller holds the lock of its key.
     pub(super) fn write(&mut self, key: &[u8], item: &Item<'_>) -> Result<(), Failure> {
         self.stored.clear();
         let head = Head {
@@ -74,14 +74,14 @@ impl<'c> CachedItems<'c> {
         head.write(&mut self.stored);
         self.stored.extend_from_slice(item.value);
         if self.content.write(key, &self.stored, item.expires_ms).is_err() {
-            // As memcached does: a client that meant to replace the old value shall not read it.
+            // As in memcached: a client that meant to replace the old value must not read it.
             self.content.delete(key);
             return Err(TOO_LARGE);
         }
         Ok(())
     }
 
-    /// Stores an item, whatever is there.
+    /// Stores an item, whatever the key held.
     pub(super) fn set(&mut self, key: &[u8], item: &Item<'_>) -> Result<(), Failure> {
         let _locked = self.content.lock(key);
         self.write(key, item)

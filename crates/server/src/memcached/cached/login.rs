@@ -1,4 +1,4 @@
-//! Who a client of a cache is: one that has said the password, if there is one.
+//! Authentication of a cache's client, if a password is required.
 
 use super::super::request::{self, Found};
 use super::super::session::{MOST_CREDENTIALS, UNKNOWN_INPUT};
@@ -11,13 +11,13 @@ use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::Duration;
 
-/// What is known of who a client is.
+/// The state of a client's authentication.
 pub(super) struct Login {
-    /// Whether the client has given the password, or need not.
+    /// Whether the client has authenticated or need not.
     pub(super) is_known: bool,
-    /// How many wrong ones were given.
+    /// Number of wrong passwords.
     strikes: u32,
-    /// Until when nothing is looked at, and what is sent then.
+    /// End of a login delay, and the reply to send then.
     pause: Option<(Duration, &'static str)>,
 }
 
@@ -30,7 +30,7 @@ impl Login {
         }
     }
 
-    /// Returns how a turn ends at once, because a pause goes on.
+    /// Returns how this turn ends if a login delay is still in force.
     pub(super) fn resume(&mut self, common: &Common, output: &mut Vec<u8>) -> Option<Served> {
         let (until, reply) = self.pause?;
         let delays = &common.access.delays;
@@ -45,8 +45,8 @@ impl Login {
         None
     }
 
-    /// Serves one request of a client that has not given the password: a `set` whatever its key,
-    /// whose value is the user's name, a blank and the password. Returns the bytes that it takes.
+    /// Serves one request of an unauthenticated client: a `set` of any key, whose value is the
+    /// user's name, a blank and the password. Returns the length of the request.
     pub(super) fn serve(
         &mut self,
         common: &Common,

@@ -2,9 +2,9 @@
 //!
 //! *Knows*: which requests are executed together, and how.
 //!
-//! *Does not know*: sockets; how an item lies in memory (`crate::cached`).
+//! *Does not know*: sockets; the layout of an item in memory (`crate::cached`).
 //!
-//! *Read in this order*: this file, `items.rs` (items as commands see them), `login.rs`,
+//! *Read in this order*: this file, `items.rs` (access of commands to items), `login.rs`,
 //! `stats.rs`.
 
 mod items;
@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
 
-/// How many requests are executed together at most. Long replies make it fewer.
+/// Largest number of requests that are executed together. Long replies lower it.
 const AT_ONCE: usize = 64;
 
 /// The state of one connection.
@@ -38,15 +38,16 @@ pub(crate) struct CachedSession {
     cached: Arc<Cached>,
     client: Arc<Client>,
     login: Login,
-    /// Bytes of a refused block that are still to come.
+    /// Bytes of a refused block that are still to be skipped.
     skipping: usize,
-    /// How many requests are executed together next.
+    /// Number of requests to execute together next.
     at_once: usize,
-    /// Whether the next request is refused if it must wait: it has waited for long.
+    /// Whether the next request is refused instead of waiting for memory, because it has waited too
+    /// long.
     refuses: bool,
 }
 
-/// How a request ends.
+/// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Replied,
@@ -65,15 +66,15 @@ impl CachedSession {
         }
     }
 
-    /// Returns whether the next request is not executed before clients hold less than they may: it
-    /// may have a long reply.
+    /// Returns whether a request must wait because clients hold too much memory and its reply may
+    /// be long.
     fn must_wait(&self, input: &[u8]) -> bool {
         let sets_only = input.starts_with(b"set ") || input.starts_with(b"ms ");
         self.cached.common.budget.is_full() && !sets_only
     }
 
-    /// Executes requests that `bytes` begin with, at most `left` of them. Returns how many they
-    /// were, and their bytes; or how the turn ends.
+    /// Executes at most `left` requests at the beginning of `bytes`. Returns their number and total
+    /// length, or how the turn ends.
     fn step(&mut self, bytes: &[u8], left: usize, output: &mut Vec<u8>) -> Result<(usize, usize), Served> {
         let most_block = self.most_block();
         let must_wait = self.must_wait(bytes);
@@ -115,15 +116,15 @@ impl CachedSession {
         }
     }
 
-    /// Consumes what was served, and what is to be skipped.
+    /// Consumes skipped bytes of a refused block.
     fn skip(&mut self, input: &mut Input) {
         let skipped = self.skipping.min(input.len());
         input.consume(skipped);
         self.skipping -= skipped;
     }
 
-    /// Executes requests in their order, until their replies are long. Neighbours that only get are
-    /// looked up together. Returns how many were executed.
+    /// Executes requests in order until their replies become long. Consecutive gets are looked up
+    /// together. Returns the number executed.
     fn run(&self, requests: &[Request<'_>], output: &mut Vec<u8>) -> usize {
         let Cached { common, content } = &*self.cached;
         let mut items = CachedItems::new(content, content.now_ms(), common.budget.reply_room());
@@ -162,7 +163,8 @@ impl CachedSession {
         at
     }
 
-    /// Executes requests that get an item each, until their replies are long. Returns how many.
+    /// Executes requests that get one item each, until their replies become long. Returns the
+    /// number executed.
     fn get(&self, requests: &[Request<'_>], output: &mut Vec<u8>) -> usize {
         let keys: SmallVec<[&[u8]; AT_ONCE]> = requests.iter().map(|request| request.word(1)).collect();
         let (mut done, mut hits, before) = (0, 0, output.len());
@@ -195,7 +197,7 @@ impl CachedSession {
         done
     }
 
-    /// Executes a request that is not about single items.
+    /// Executes a request that is not about individual items.
     fn run_alone(&self, request: &Request<'_>, output: &mut Vec<u8>) -> End {
         let start = output.len();
         let counters = &self.cached.common.counters;
@@ -227,7 +229,7 @@ impl CachedSession {
         Ok(End::Replied)
     }
 
-    /// Deletes all items, now or later.
+    /// Deletes all items, now or after a delay.
     fn flush(&self, request: &Request<'_>, output: &mut Vec<u8>) -> Result<(), Failure> {
         let Cached { common, content } = &*self.cached;
         let delay = text::flush_delay(request)?;
@@ -242,7 +244,7 @@ impl CachedSession {
         Ok(())
     }
 
-    /// Deletes all items if a client has asked for it and the time has come.
+    /// Deletes all items if a requested delay has passed.
     fn flush_if_due(&self) {
         let Cached { common, content } = &*self.cached;
         let due = common.flush_at.load(Ordering::Acquire);
@@ -257,7 +259,7 @@ impl CachedSession {
         }
     }
 
-    /// Refuses what is no request.
+    /// Answers an invalid request.
     fn refuse_bad(&self, error: &str, output: &mut Vec<u8>) {
         let counters = &self.cached.common.counters;
         counters.errors.fetch_add(1, Ordering::Relaxed);
@@ -265,7 +267,7 @@ impl CachedSession {
         output.extend_from_slice(b"\r\n");
     }
 
-    /// Refuses an item that is too long, and deletes the one that it would have replaced.
+    /// Refuses an item that is too long, and deletes the item it would have replaced.
     fn refuse_too_large(&self, request: &Request<'_>, output: &mut Vec<u8>) {
         let Cached { common, content } = &*self.cached;
         common.counters.errors.fetch_add(1, Ordering::Relaxed);
@@ -276,14 +278,14 @@ impl CachedSession {
         refuse(&Failure::say(text::TOO_LARGE), request, output);
     }
 
-    /// The longest block that is received: a longer one is refused before it has come.
+    /// Returns the longest accepted block in bytes. A longer one is refused before it arrives.
     fn most_block(&self) -> usize {
         let limits = &self.cached.common.config.limits;
         limits.request.min(self.cached.content.most_value_bytes())
     }
 }
 
-/// Returns how many bytes the first requests of a run take.
+/// Returns the total length of the first requests of a run.
 fn bytes_of(input: &[u8], most_block: usize, requests: usize) -> usize {
     match run::next(input, most_block, Most::requests(requests)) {
         Next::Run(found, taken) if found.len() == requests => taken,
@@ -291,13 +293,13 @@ fn bytes_of(input: &[u8], most_block: usize, requests: usize) -> usize {
     }
 }
 
-/// Returns whether a request gets one item, and nothing is wrong with it.
+/// Returns whether a request is a valid get of one item.
 fn is_plain_get(request: &Request<'_>) -> bool {
     let is_get = request.words.len() == 2 && matches!(request.word(0), b"get" | b"gets");
     is_get && request.word(1).len() <= MAX_KEY
 }
 
-/// Executes a `set`, if it is one with which nothing is wrong.
+/// Executes a request if it is a valid `set`.
 fn set(
     request: &Request<'_>,
     items: &mut CachedItems<'_>,

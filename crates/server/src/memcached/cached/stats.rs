@@ -1,4 +1,4 @@
-//! What a cache has done, in the words of memcached.
+//! `stats` for a cache.
 
 use super::super::request::Request;
 use super::super::stats::{Lines, VERSION, counted};
@@ -89,7 +89,7 @@ fn settings(cached: &Cached, lines: &mut Lines) {
     lines.line("binding_protocol", "ascii");
 }
 
-/// All items are shown as of one class.
+/// All items are reported as one slab class.
 fn items(cached: &Cached, lines: &mut Lines) {
     let figures = cached.content.figures();
     if figures.items == 0 {

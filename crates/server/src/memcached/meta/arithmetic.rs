@@ -1,4 +1,4 @@
-//! `ma`: items whose values are numbers.
+//! `ma`: arithmetic on items.
 
 use super::super::counts::{Counts, Direction, count};
 use super::super::items::{self, Change, Items};
@@ -7,7 +7,7 @@ use super::{BAD_DELTA, Done, Flags, Got, line, meta_key};
 use crate::error::Failure;
 use crate::model::format::{Item, encode_item};
 
-/// What an arithmetic command's letters say.
+/// The flags of an arithmetic command.
 struct Sum {
     wanted: Option<u64>,
     given: Option<u64>,

@@ -1,4 +1,4 @@
-//! Requests that are refused: that cannot be read, are too long, or have waited for memory.
+//! Refusal of requests that are invalid, too long, or have waited too long for memory.
 
 use super::super::items::StoredItems;
 use super::super::request::Request;
@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 impl Session {
-    /// Refuses a request that has waited for memory for what it reads, or executes it if it reads
-    /// nothing.
+    /// Refuses a request that has waited for memory for its reads, or executes it if it does not
+    /// read.
     pub(super) fn refuse_to_read(&mut self, request: &Request<'_>, output: &mut Vec<u8>) {
         let mut reads = false;
         run::accesses(request, false, |_, access| {
@@ -28,14 +28,14 @@ impl Session {
         self.refuse(&Failure::NoRoom { bytes }, request, output);
     }
 
-    /// Says what is wrong with a request that cannot be read.
+    /// Answers an invalid request.
     pub(super) fn refuse_unread(&self, error: &[u8], output: &mut Vec<u8>) {
         self.shared.counters.errors.fetch_add(1, Ordering::Relaxed);
         output.extend_from_slice(error);
         output.extend_from_slice(b"\r\n");
     }
 
-    /// Refuses an item that is too long, and deletes the one that it would have replaced.
+    /// Refuses an item that is too long, and deletes the item it would have replaced.
     pub(super) fn refuse_too_large(&mut self, request: &Request<'_>, output: &mut Vec<u8>) {
         let outdated = match run::outdated(request) {
             Some(key) => self.permit_items(request).and_then(|()| self.delete(&key)),
@@ -45,7 +45,7 @@ impl Session {
         self.refuse(&failure, request, output);
     }
 
-    /// Deletes an item, whatever it is.
+    /// Deletes an item without reading it.
     pub(super) fn delete(&mut self, key: &[u8]) -> Result<(), Failure> {
         let shared = Arc::clone(&self.shared);
         let mut wanted = Wanted::default();

@@ -1,4 +1,4 @@
-//! Long values of many clients take turns.
+//! Long values of many clients, which are written one at a time.
 
 use super::*;
 use crate::net::{Address, Budget, Language};
@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Ends the write of another client once this one waits for it.
+/// Ends another client's write once this one waits for it.
 struct Other {
     budget: Arc<Budget>,
     bytes: usize,
@@ -76,7 +76,7 @@ fn a_long_set_waits_until_others_are_written_and_a_short_one_does_not() {
     );
 }
 
-/// Executes requests; how many, and what is replied.
+/// Executes requests. Returns their number and the replies.
 fn replies(session: &mut Session, text: &str) -> (usize, String) {
     let Next::Run(requests, _) = run::next(text.as_bytes(), 1 << 20, Most::requests(9)) else {
         panic!("requests")
@@ -91,8 +91,8 @@ fn replies(session: &mut Session, text: &str) -> (usize, String) {
     (count, String::from_utf8(output).unwrap())
 }
 
-/// A lookup that finds no memory for what it reads is refused once it has waited long enough, and
-/// what is in front of it and needs none is executed.
+/// A lookup without memory for its reads is refused after a timeout, and the requests before it are
+/// executed.
 #[test]
 fn a_lookup_that_has_waited_for_memory_is_refused() {
     let place = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Which commands a cache has, and which function executes which.
+//! The commands of a cache, and the functions that execute them.
 
 use super::super::args::is;
 use super::super::table::Command;
@@ -13,13 +13,13 @@ use alluvium::cache::MAX_KEY_BYTES;
 
 type Done = Result<(), Failure>;
 
-/// What a cache does with keys.
+/// Executes a command on keys.
 pub(super) type OnTexts = fn(&mut CachedTexts<'_>, Args<'_>, &mut Reply<'_>) -> Done;
 
-/// What it does otherwise.
+/// Executes any other command.
 pub(super) type OnSession = fn(&mut CachedSession, Args<'_>, &mut Reply<'_>) -> Done;
 
-/// Returns what a command about strings does, if a cache has it.
+/// Returns the function of a command on strings, if a cache supports it.
 pub(super) fn on_texts(name: &str) -> Option<OnTexts> {
     Some(match name {
         "get" => |t, a, r| strings::get(t, a, r),
@@ -58,7 +58,7 @@ pub(super) fn on_texts(name: &str) -> Option<OnTexts> {
     })
 }
 
-/// Returns what another command does, if a cache has it.
+/// Returns the function of another command, if a cache supports it.
 pub(super) fn on_session(name: &str) -> Option<OnSession> {
     Some(match name {
         "ping" => connection::ping,
@@ -79,14 +79,14 @@ pub(super) fn on_session(name: &str) -> Option<OnSession> {
     })
 }
 
-/// Returns whether a cache has a command.
+/// Returns whether a cache supports a command.
 pub(super) fn has(name: &str) -> bool {
     on_texts(name).is_some() || on_session(name).is_some()
 }
 
-/// Refuses keys and values that a cache does not take, before any is stored (S11).
+/// Refuses keys and values that are too long for a cache, before any is stored (S11).
 pub(super) fn check(content: &Content, command: &Command, args: Args<'_>) -> Done {
-    // What is short enough for a key is for a value.
+    // Anything short enough for a key is also short enough for a value.
     if args.iter().all(|arg| arg.len() <= MAX_KEY_BYTES) {
         return Ok(());
     }
@@ -104,7 +104,7 @@ pub(super) fn check(content: &Content, command: &Command, args: Args<'_>) -> Don
     args.iter().try_for_each(|arg| fits(content, arg.len()))
 }
 
-/// What is said of a command that a cache does not have.
+/// Returns the error for a command that a cache does not support.
 pub(super) fn unknown(name: &[u8]) -> String {
     let shown = String::from_utf8_lossy(&name[..name.len().min(128)]);
     format!(
@@ -113,7 +113,7 @@ pub(super) fn unknown(name: &[u8]) -> String {
     )
 }
 
-/// Returns whether a subcommand is one of these.
+/// Returns whether the subcommand is `word`.
 pub(super) fn verb(args: Args<'_>, word: &str) -> bool {
     is(args.at(1), word)
 }

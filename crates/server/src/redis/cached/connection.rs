@@ -1,4 +1,4 @@
-//! The connection itself: who it is, which version it speaks, what is known of it.
+//! The connection itself: authentication, protocol version, properties.
 
 use super::super::args::{Options, integer, is, wrong_number};
 use super::super::clients::line;
@@ -39,7 +39,7 @@ pub(super) fn select(_session: &mut CachedSession, args: Args<'_>, reply: &mut R
     Ok(())
 }
 
-/// The connection says whose it is. A wrong password is answered late.
+/// Authenticates the connection. The reply to a wrong password is delayed.
 fn identify(session: &mut CachedSession, user: &[u8], password: &[u8]) -> Done {
     let access = &session.cached.common.access;
     match access.log_in(session.client.peer.place(), &mut session.strikes, user, password) {
@@ -109,7 +109,7 @@ pub(super) fn reset(session: &mut CachedSession, _args: Args<'_>, reply: &mut Re
     Ok(())
 }
 
-/// CLIENT, as far as libraries use it.
+/// CLIENT, to the extent that client libraries use it.
 pub(super) fn client(session: &mut CachedSession, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     let verb = args.at(1).to_ascii_uppercase();
     match (&verb[..], args.len()) {

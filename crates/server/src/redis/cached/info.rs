@@ -1,4 +1,4 @@
-//! INFO: what a cache is doing, in numbers.
+//! INFO for a cache.
 
 use super::super::args::is;
 use super::super::info::{REDIS_VERSION, human, line};
@@ -117,7 +117,7 @@ fn processor(_cached: &Cached, text: &mut String) {
     line(text, "used_cpu_user", seconds(times.user_us));
 }
 
-/// Items that memcached has set are keys, too.
+/// Items set by memcached clients count as keys, too.
 fn keyspace(cached: &Cached, text: &mut String) {
     let items = cached.content.figures().items;
     if items > 0 {

@@ -1,12 +1,11 @@
-//! The commands of Redis that a cache has: strings, their expiry, the connection.
+//! The Redis commands of a cache: strings, expiry, the connection.
 //!
-//! *Knows*: which commands there are, what each locks, how requests that get are looked up
-//! together.
+//! *Knows*: the supported commands, their locks, the batched lookup of GETs.
 //!
-//! *Does not know*: sockets; how an item lies in memory (`crate::cached`).
+//! *Does not know*: sockets; the layout of an item in memory (`crate::cached`).
 //!
-//! *Read in this order*: `commands.rs`, `session.rs` (one connection), `texts.rs` (what commands
-//! work on), `connection.rs`, `server.rs`, `info.rs`.
+//! *Read in this order*: `commands.rs`, `session.rs` (one connection), `texts.rs` (strings in the
+//! cache), `connection.rs`, `server.rs`, `info.rs`.
 
 mod commands;
 mod connection;

@@ -1,4 +1,4 @@
-//! The server itself: its commands, its settings, all of its keys.
+//! Server commands of a cache: settings, and operations on all keys.
 
 use super::super::args::integer;
 use super::super::connection::unknown_subcommand;
@@ -50,7 +50,7 @@ pub(super) fn command(_session: &mut CachedSession, args: Args<'_>, reply: &mut 
     Ok(())
 }
 
-/// Settings, by name.
+/// Returns the settings by name.
 fn settings(cached: &Cached) -> Vec<(&'static str, String)> {
     let Cached { common, content } = cached;
     vec![
@@ -67,7 +67,7 @@ fn settings(cached: &Cached) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// CONFIG: what programs ask for when they begin, and what may change meanwhile.
+/// CONFIG: the settings that clients read at startup, and those that can change.
 pub(super) fn config(session: &mut CachedSession, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
     let common = &session.cached.common;
     if verb(args, "GET") && args.len() > 2 {

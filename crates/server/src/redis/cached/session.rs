@@ -1,4 +1,4 @@
-//! One connection: requests are looked up and executed, neighbours that get together.
+//! One connection: parses and executes requests. Consecutive GETs are looked up together.
 
 use super::super::args::{is, wrong_number};
 use super::super::{names, subcommands, table::Command};
@@ -14,10 +14,10 @@ use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::Duration;
 
-/// How many GETs are looked up together at most.
+/// Largest number of GETs that are looked up together.
 const AT_ONCE: usize = 64;
 
-/// Replies of a GET that are longer are not looked up together with others.
+/// GETs with longer replies than this, in bytes, are looked up singly.
 const LONG: usize = 16 << 10;
 
 /// The state of one connection.
@@ -25,35 +25,36 @@ pub(crate) struct CachedSession {
     pub(super) cached: Arc<Cached>,
     pub(super) client: Arc<Client>,
     pub(super) version: Version,
-    /// Whether the client has given the password, or need not.
+    /// Whether the client has authenticated or need not.
     pub(super) is_known: bool,
-    /// How many wrong ones were given.
+    /// Number of wrong passwords.
     pub(super) strikes: u32,
-    /// When the reply to one is sent that was given just now.
+    /// Time at which the reply to a wrong password is due.
     pub(super) hold: Option<Duration>,
     pub(super) is_ending: bool,
     parser: Parser,
     requests: Requests,
-    /// What stopped the reading of requests, behind those that were read.
+    /// A parse error after the requests that were parsed.
     bad: Option<BadRequest>,
-    /// The request that is next among those that were read.
+    /// Index of the next request to execute.
     next: usize,
-    /// Until when nothing is executed, and what is sent then.
+    /// End of a login delay, and the reply to send then.
     pause: Option<(Duration, Vec<u8>)>,
-    /// How many GETs are looked up together next.
+    /// Number of GETs to look up together next.
     at_once: usize,
-    /// Whether the next request is refused if it must wait: it has waited for long.
+    /// Whether the next request is refused instead of waiting for memory, because it has waited too
+    /// long.
     refuses: bool,
 }
 
-/// Who shares a request's replies with whom.
+/// How execution continues.
 enum Next {
     Done,
-    /// The replies are sent first.
+    /// After the replies have been sent.
     Send,
-    /// Nothing happens until a pause is over.
+    /// After a login delay.
     Wait,
-    /// Nothing happens until others have taken their replies.
+    /// After memory of clients has been freed.
     Full,
 }
 
@@ -134,7 +135,7 @@ impl CachedSession {
         Next::Done
     }
 
-    /// Executes a command about strings, with the locks that it needs.
+    /// Executes a command on strings under the locks it needs.
     fn run(
         &self,
         texts: &mut CachedTexts<'_>,
@@ -155,14 +156,14 @@ impl CachedSession {
         }
     }
 
-    /// Returns whether a request is not executed before clients hold less than they may: it may
-    /// have a long reply.
+    /// Returns whether a request must wait because clients hold too much memory and its reply may
+    /// be long.
     fn must_wait(&self, args: Args<'_>) -> bool {
         let sets_only = is(args.at(0), "set") && args.len() == 3;
         self.cached.common.budget.is_full() && !sets_only
     }
 
-    /// Executes GETs of these keys, until their replies are long. Returns how many.
+    /// Executes GETs of these keys until their replies become long. Returns the number executed.
     fn get(&mut self, keys: &[&[u8]], output: &mut Vec<u8>) -> usize {
         let (version, before) = (self.version, output.len());
         let (mut done, mut hits, mut longest) = (0, 0, 0);
@@ -188,7 +189,7 @@ impl CachedSession {
         done
     }
 
-    /// Returns what a request asks for, if it may, or why not.
+    /// Returns the action of a request, or the reason for its refusal.
     fn admit(&self, args: Args<'_>) -> Result<Action, String> {
         let found = names::find(args.at(0)).filter(|command| commands::has(command.name));
         let Some(command) = found else {
@@ -208,7 +209,7 @@ impl CachedSession {
         Ok(Action::Session(run))
     }
 
-    /// Lets nothing of this connection happen until the answer to a wrong password is due.
+    /// Suspends the connection until the reply to a wrong password is due.
     fn hold_up(
         &mut self,
         until: Duration,
@@ -230,7 +231,7 @@ impl CachedSession {
         Reply::new(output, self.version).error(text);
     }
 
-    /// Returns how a turn ends at once, because a pause goes on.
+    /// Returns how this turn ends if a login delay is still in force.
     fn resume(&mut self, output: &mut Vec<u8>) -> Option<Served> {
         let (until, reply) = self.pause.take()?;
         let delays = &self.cached.common.access.delays;
@@ -252,7 +253,7 @@ impl CachedSession {
         }
     }
 
-    /// What others see of this connection.
+    /// Updates the properties that other connections see.
     fn note(&self, requests: &Requests, buffer: &[u8]) {
         let Some(last) = requests.len().checked_sub(1) else {
             return;
@@ -270,13 +271,13 @@ impl CachedSession {
     }
 }
 
-/// What a request asks for.
+/// The action of a request.
 enum Action {
     Texts(&'static Command, OnTexts),
     Session(commands::OnSession),
 }
 
-/// Returns the keys of the next requests that are GETs with which nothing is wrong.
+/// Returns the keys of the next requests as long as they are valid GETs.
 fn plain_gets<'a>(
     requests: &'a Requests,
     from: usize,

@@ -1,17 +1,17 @@
-//! Strings of a cache, as commands see and change them.
+//! Access of commands to the strings of a cache.
 
 use super::super::texts::Texts;
 use crate::cached::{Content, Head};
 use crate::error::Failure;
 use crate::model::{Entry, Text};
 
-/// Strings of a cache at one moment. Who changes any holds the locks of their keys.
+/// The strings of a cache at one time. Before a change, the caller locks the keys.
 pub(super) struct CachedTexts<'c> {
     content: &'c Content,
     now_ms: u64,
-    /// What was read last.
+    /// The last item that was read.
     read: Vec<u8>,
-    /// Where an item is put together.
+    /// Buffer for encoding an item.
     stored: Vec<u8>,
 }
 
@@ -83,7 +83,7 @@ impl<'c> Texts for CachedTexts<'c> {
         if self.content.read(key, &mut self.read).is_none() {
             return Ok(false);
         }
-        // Flags and the number that CAS compares stay, as when memcached touches it.
+        // Keep the flags and the CAS value, as memcached's touch does.
         self.content.write(key, &self.read, expires_ms)?;
         Ok(true)
     }
@@ -97,7 +97,7 @@ impl<'c> Texts for CachedTexts<'c> {
     }
 }
 
-/// Refuses a string that is longer than the cache takes.
+/// Refuses a string that is too long for the cache.
 pub(super) fn fits(content: &Content, bytes: usize) -> Result<(), Failure> {
     let most = content.most_value_bytes();
     if bytes > most {

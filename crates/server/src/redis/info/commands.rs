@@ -5,7 +5,7 @@ use crate::redis::counted_names;
 use crate::shared::Shared;
 use crate::tally::CommandFigures;
 
-/// Calls `each` for every command that was called or refused.
+/// Calls `each` for every command that was called or rejected.
 fn each_used(shared: &Shared, mut each: impl FnMut(&str, &CommandFigures)) {
     for (index, name) in (0..).zip(counted_names()) {
         let figures = shared.tally.of(index).figures();

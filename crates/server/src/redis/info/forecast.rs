@@ -1,4 +1,4 @@
-//! The section Forecast: what the store should cost by its model, beside what was measured.
+//! The section Forecast: costs predicted by the model next to measured ones.
 
 use super::line;
 use crate::shared::Shared;

@@ -1,9 +1,9 @@
-//! The section Keyspace: how many keys there are, how many expire, and when on average.
+//! The section Keyspace: the numbers of keys and of expiring keys, and the average time to live.
 //!
-//! A database of few keys is counted; of a larger one the store says about how many there are, and
-//! a sample of records from several places, drawn between the first key and the last, says how many
-//! of them expire. Where keys are hashed, the first records of a walk are such a sample, for hashes
-//! say nothing of what keys have.
+//! A small database is counted. For a larger one, the store estimates the number of keys, and the
+//! part that expires is estimated from a sample of records at several positions between the first
+//! key and the last. If keys are hashed, the first records of a walk are a fair sample, because
+//! hashes are independent of the content.
 
 use super::line;
 use crate::model::{Entry, Found, format};
@@ -11,14 +11,14 @@ use crate::redis::walks;
 use crate::shared::Shared;
 use crate::store::{DATABASES, Store};
 
-/// Up to this number of records all are looked at.
+/// Number of records up to which all are counted.
 const COUNTED: usize = 1024;
 
-/// Places of a sample, and records at each.
+/// Number of positions of a sample, and records read at each.
 const PLACES: usize = 8;
 const AT_EACH: usize = 64;
 
-/// What was seen of some records.
+/// Statistics of some records.
 #[derive(Debug, Default)]
 struct Seen {
     records: u64,
@@ -40,8 +40,8 @@ impl Seen {
         }
     }
 
-    /// Keys, keys that expire, and what these have left, if all records are as those that were
-    /// seen.
+    /// Returns the number of keys, the number of expiring keys, and their average time to live,
+    /// extrapolated to `all` records.
     fn of_all(&self, all: u64) -> (u64, u64, u64) {
         let share = |part: u64| (u128::from(all) * u128::from(part) / u128::from(self.records.max(1))) as u64;
         (share(self.keys), share(self.expires), self.mean_ttl_ms())
@@ -53,7 +53,7 @@ impl Seen {
     }
 }
 
-/// Looks at records from a place on; whether there were fewer than `most`.
+/// Reads records from a position on. Returns whether there were fewer than `most`.
 fn look(store: &Store, from: &[u8], end: &[u8], most: usize, seen: &mut Seen) -> alluvium::Result<bool> {
     let mut count = 0;
     for pair in store.data.range(from..end).take(most) {
@@ -64,7 +64,7 @@ fn look(store: &Store, from: &[u8], end: &[u8], most: usize, seen: &mut Seen) ->
     Ok(count < most)
 }
 
-/// The same as [`count`] of hashed keys.
+/// Like [`count`], for hashed keys.
 fn count_hashed(store: &Store, database: u8) -> alluvium::Result<(u64, u64, u64)> {
     let Some(space) = store.records.existing(database) else {
         return Ok((0, 0, 0));
@@ -79,7 +79,8 @@ fn count_hashed(store: &Store, database: u8) -> alluvium::Result<(u64, u64, u64)
     Ok(seen.of_all(space.approximate_len()?))
 }
 
-/// Keys, keys that expire, and the milliseconds that these have left on average.
+/// Returns the number of keys, the number of expiring keys, and their average time to live in
+/// milliseconds.
 fn count(store: &Store, database: u8) -> alluvium::Result<(u64, u64, u64)> {
     if store.records.are_hashed() {
         return count_hashed(store, database);

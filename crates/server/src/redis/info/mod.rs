@@ -1,8 +1,9 @@
-//! INFO: what the server and the store are doing, in numbers.
+//! INFO: statistics of the server and the store.
 //!
-//! *Knows*: which sections there are, and how their lines are called.
+//! *Knows*: the sections and the names of their fields.
 //!
-//! *Does not know*: how anything is counted; that is `tally.rs`, `sampler.rs` and the store.
+//! *Does not know*: how anything is counted; that is left to `tally.rs`, `sampler.rs` and the
+//! store.
 //!
 //! *Read in this order*: this file, `server.rs`, `stats.rs`, `commands.rs`, `keyspace.rs`,
 //! `forecast.rs`.
@@ -21,13 +22,13 @@ use crate::shared::Shared;
 use crate::waits;
 use std::fmt::Write;
 
-/// The version of Redis whose commands these are, for clients that ask.
+/// The Redis version reported to clients: that of the implemented commands.
 pub(super) const REDIS_VERSION: &str = "7.0.15";
 
-/// When a section is shown.
+/// When a section is included.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shown {
-    /// Unless others are asked for.
+    /// If no section is requested explicitly.
     ByDefault,
     /// With `all` and `everything`.
     WithAll,
@@ -62,7 +63,7 @@ static SECTIONS: [Section; 14] = [
     section("Forecast", Shown::WithEverything, forecast::forecast),
 ];
 
-/// Returns whether the words of INFO ask for a section.
+/// Returns whether the arguments of INFO select a section.
 fn is_wanted(section: &Section, args: Args<'_>) -> bool {
     let by_default = section.shown == Shown::ByDefault;
     args.len() == 1 && by_default
@@ -88,12 +89,12 @@ pub(super) fn info(session: &mut Session, args: Args<'_>, reply: &mut Reply<'_>)
     Ok(())
 }
 
-/// A line of a section.
+/// Writes a field of a section.
 pub(super) fn line(text: &mut String, name: &str, value: impl std::fmt::Display) {
     let _ = write!(text, "{name}:{value}\r\n");
 }
 
-/// Returns the bytes as people read them: `1.50M`.
+/// Formats a size for people: `1.50M`.
 pub(super) fn human(bytes: u64) -> String {
     let mut amount = bytes as f64;
     for unit in ["B", "K", "M", "G", "T"] {

@@ -5,7 +5,7 @@ use crate::process;
 use crate::shared::Shared;
 use std::sync::atomic::Ordering;
 
-/// Lines of Redis that are always zero here, since there is nothing of the kind.
+/// Fields of Redis that are always zero here, because the feature does not exist.
 const NOTHING: [&str; 26] = [
     "sync_full",
     "sync_partial_ok",

@@ -1,8 +1,8 @@
-//! Lists: a record for each element, at positions that lie side by side (S5).
+//! Lists: one record per element, at consecutive positions (S5).
 //!
 //! *Knows*: ends, indexes, searches.
 //!
-//! *Does not know*: how a position lies in a key; that is `model/format.rs`'s.
+//! *Does not know*: how a position is encoded in a key; that is left to `model/format.rs`.
 //!
 //! *Read in this order*: this file, then `rewrite.rs` (LINSERT and LREM, which move elements).
 
@@ -36,7 +36,7 @@ fn place(transaction: &Transaction<'_>, list: &Collection, position: i64) -> Inn
     format::position_key(transaction.database, list.number, position)
 }
 
-/// Where the elements of some indexes are.
+/// Returns the elements of a range of indexes as a stretch of keys.
 fn stretch(
     transaction: &Transaction<'_>,
     list: &Collection,
@@ -53,7 +53,8 @@ fn stretch(
     }
 }
 
-/// Calls `each` with the elements of some indexes and how many came before, until it wants no more.
+/// Calls `each` with the elements of a range of indexes and the number before each, until it
+/// returns false.
 pub(super) fn visit(
     transaction: &Transaction<'_>,
     list: &Collection,
@@ -127,11 +128,11 @@ pub(super) fn rpushx(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &
     push(transaction, args, reply, End::Right, true)
 }
 
-/// This number of elements is deleted one by one; more are deleted as a range.
+/// Up to this number of elements are deleted one by one; more are deleted as a range.
 const DELETED_SINGLY: u64 = 1000;
 
-/// Takes elements from an end, in the order in which they are taken: `each` gets them. The list is
-/// not saved.
+/// Removes elements from an end and passes them to `each` in order of removal. The caller saves the
+/// list.
 fn take(
     transaction: &mut Transaction<'_>,
     list: &mut Collection,
@@ -166,8 +167,8 @@ fn take(
     Ok(())
 }
 
-/// Takes an element from an end of a list that has any. It is looked up, as it may have been read
-/// with those of neighbouring commands.
+/// Removes an element from an end of a non-empty list. Looks it up by key, because it may have been
+/// prefetched with those of neighbouring commands.
 fn take_one(
     transaction: &mut Transaction<'_>,
     list: &mut Collection,
@@ -223,7 +224,7 @@ fn pop(
     pop_and_show(transaction, args.at(1), list, taken, end, reply)
 }
 
-/// Takes a number of elements from an end of a list, which has as many, and shows them.
+/// Removes elements from an end of a list that has at least as many, and replies with them.
 fn pop_and_show(
     transaction: &mut Transaction<'_>,
     key: &[u8],
@@ -232,7 +233,7 @@ fn pop_and_show(
     end: End,
     reply: &mut Reply<'_>,
 ) -> Done {
-    // What does not fit the reply is not taken: the command fails before it has changed anything.
+    // The command fails before it has changed anything if the reply becomes too long.
     take(transaction, &mut list, taken, end, |element| {
         reply.bulk(element);
         check_room(reply)
@@ -243,8 +244,8 @@ fn pop_and_show(
     Ok(())
 }
 
-/// Takes up to a number of elements from an end of a list and shows them behind its key; false if
-/// there is no such list.
+/// Removes up to a number of elements from an end of a list and replies with its key and the
+/// elements. Returns false if the list does not exist.
 pub(super) fn pop_from(
     transaction: &mut Transaction<'_>,
     key: &[u8],
@@ -293,7 +294,7 @@ pub(super) fn lrange(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &
     pages::write(transaction, reply, found, Show::Value)
 }
 
-/// The place of an index, which counts from the end if it is negative.
+/// Returns the key of the element at an index, which counts from the end if it is negative.
 fn at_index(transaction: &Transaction<'_>, list: &Collection, index: i64) -> Option<InnerKey> {
     let index = if index < 0 {
         index.checked_add_unsigned(list.count)?
@@ -305,7 +306,7 @@ fn at_index(transaction: &Transaction<'_>, list: &Collection, index: i64) -> Opt
 }
 
 pub(super) fn lindex(transaction: &mut Transaction<'_>, args: Args<'_>, reply: &mut Reply<'_>) -> Done {
-    // Without a list Redis does not look at the index.
+    // As in Redis, the index is parsed only if the list exists.
     let Some(list) = list(transaction, args.at(1))? else {
         reply.null();
         return Ok(());
@@ -390,7 +391,7 @@ pub(super) fn linsert(transaction: &mut Transaction<'_>, args: Args<'_>, reply: 
     Ok(())
 }
 
-/// What LPOS wants.
+/// The arguments of LPOS.
 struct Search {
     rank: i64,
     count: Option<usize>,

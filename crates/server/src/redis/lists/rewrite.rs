@@ -1,5 +1,5 @@
-//! LINSERT and LREM: what lies behind the place, or before it, moves. Where much moves the list is
-//! written again, under another number.
+//! LINSERT and LREM, which move the elements on one side of the place of change. If much would have
+//! to move, the list is rewritten under a new number.
 
 use super::{Done, place, stretch, visit};
 use crate::error::Failure;
@@ -8,13 +8,13 @@ use crate::model::format;
 use crate::store::{Direction, Staging, Transaction};
 use std::ops::{ControlFlow, Range};
 
-/// As many bytes of elements are moved where they are.
+/// Largest total size of elements that are moved in place, in bytes.
 const MOVED: usize = 1 << 20;
 
-/// What an element takes beside its bytes.
+/// Memory of an element besides its bytes.
 const ELEMENT_BYTES: usize = 64;
 
-/// The elements of some indexes, unless they are too many to be moved where they are.
+/// Returns the elements of a range of indexes, unless they are too large to be moved in place.
 fn few(
     transaction: &Transaction<'_>,
     list: &Collection,
@@ -36,7 +36,7 @@ fn few(
     Ok((bytes <= MOVED).then_some(found))
 }
 
-/// Stores elements at positions from one on.
+/// Stores elements at consecutive positions.
 fn put_all(transaction: &mut Transaction<'_>, list: &Collection, position: i64, elements: Vec<Vec<u8>>) {
     let mut position = position;
     for element in elements {
@@ -46,7 +46,7 @@ fn put_all(transaction: &mut Transaction<'_>, list: &Collection, position: i64, 
     }
 }
 
-/// A list that is written under another number.
+/// A list that is being rewritten under a new number.
 struct Copy<'s> {
     staging: Staging<'s>,
     new: Collection,
@@ -69,7 +69,7 @@ impl<'s> Copy<'s> {
         self.staging.put(place, element)
     }
 
-    /// The key has the copy in place of the list.
+    /// Replaces the list of the key by the copy.
     fn finish(self, transaction: &mut Transaction<'s>, key: &[u8], list: &Collection) -> Done {
         self.staging.finish(transaction)?;
         transaction.replace(key, list, self.new);
@@ -77,7 +77,7 @@ impl<'s> Copy<'s> {
     }
 }
 
-/// Puts an element before the one of an index; how many there are then.
+/// Inserts an element before an index. Returns the new length.
 pub(super) fn insert(
     transaction: &mut Transaction<'_>,
     key: &[u8],
@@ -124,14 +124,14 @@ pub(super) fn insert(
     Ok(list.count)
 }
 
-/// Elements that are equal to one and are removed: all from an index on, or the first ones of
-/// these.
+/// The elements to remove: those equal to a value, all from an index on or the first ones from
+/// there.
 struct Matches {
     count: u64,
     first: u64,
 }
 
-/// `count` of them from the beginning, from the end if it is negative, or all if it is 0.
+/// Finds `count` matches from the beginning, from the end if it is negative, or all if it is 0.
 fn matches(
     transaction: &Transaction<'_>,
     list: &Collection,
@@ -164,7 +164,7 @@ fn matches(
     let Some(first) = first else {
         return Ok(None);
     };
-    // From the end, the last one that was met is the first.
+    // In a backward search, the last match found has the lowest index.
     let first = match direction {
         Direction::Forward => first,
         Direction::Backward => list.count - 1 - last,
@@ -172,7 +172,7 @@ fn matches(
     Ok(Some(Matches { count: taken, first }))
 }
 
-/// Removes elements that are equal to one; how many.
+/// Removes elements equal to a value. Returns their number.
 pub(super) fn remove(
     transaction: &mut Transaction<'_>,
     key: &[u8],

@@ -1,4 +1,4 @@
-//! Whose a connection is, and what wrong passwords cost it.
+//! Authentication of a connection.
 
 use crate::access::{Access, Login, Peer, User};
 use std::sync::Arc;
@@ -6,16 +6,16 @@ use std::time::Duration;
 
 /// The user of a connection.
 pub(in crate::redis) struct Identity {
-    /// Whether the client has given a password, or needs none.
+    /// Whether the client has authenticated or need not.
     pub(in crate::redis) is_authenticated: bool,
     pub(in crate::redis) user: Arc<User>,
     failed_logins: u32,
-    /// When the reply to a wrong password is due, until the session takes it.
+    /// Time at which the reply to a wrong password is due, until the session takes it.
     delay: Option<Duration>,
 }
 
 impl Identity {
-    /// Returns that of a connection that has not given a password.
+    /// Returns the identity of a new connection.
     pub(in crate::redis) fn new(access: &Access) -> Identity {
         Identity {
             is_authenticated: access.is_open(),
@@ -25,8 +25,8 @@ impl Identity {
         }
     }
 
-    /// Returns the user that a name and a password from `peer` are those of. The reply to a wrong
-    /// password is delayed.
+    /// Authenticates a client at `peer` and returns the user. The reply to a wrong password is
+    /// delayed.
     pub(in crate::redis) fn check(
         &mut self,
         access: &Access,
@@ -42,7 +42,7 @@ impl Identity {
         }
     }
 
-    /// Returns when the reply to the last command is due, if it was a wrong password.
+    /// Returns the time at which the reply to the last command is due, if it was a wrong password.
     pub(super) fn take_delay(&mut self) -> Option<Duration> {
         self.delay.take()
     }

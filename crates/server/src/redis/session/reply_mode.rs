@@ -1,20 +1,20 @@
-//! Which replies a client wants: CLIENT REPLY.
+//! CLIENT REPLY: suppression of replies.
 
 /// Whether replies are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::redis) enum ReplyMode {
     On,
     Off,
-    /// The next command has no reply.
+    /// The reply to the next command is suppressed.
     SkipNext,
 }
 
 impl ReplyMode {
-    /// Discards the replies of a command, from `start` on, that the client does not want. `before`
-    /// is the mode that the command began with.
+    /// Discards the replies of a command, which begin at `start`, if they are suppressed. `before`
+    /// is the mode before the command.
     pub(in crate::redis) fn apply(&mut self, before: ReplyMode, output: &mut Vec<u8>, start: usize) {
         match before {
-            // CLIENT REPLY ON has a reply whatever the mode was.
+            // CLIENT REPLY ON is answered in any mode.
             ReplyMode::Off | ReplyMode::SkipNext if *self == ReplyMode::On => {}
             ReplyMode::Off => output.truncate(start),
             ReplyMode::SkipNext => {

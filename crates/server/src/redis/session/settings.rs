@@ -1,17 +1,17 @@
-//! What a client chooses for its connection.
+//! Per-connection settings that a client chooses.
 
 use super::reply_mode::ReplyMode;
 use crate::resp::Version;
 
-/// The choices of a client. RESET makes all of them the defaults again.
+/// The settings of a client. RESET restores the defaults.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::redis) struct Settings {
-    /// The database that SELECT names.
+    /// The selected database.
     pub(in crate::redis) database: u8,
-    /// The version of the protocol that HELLO names.
+    /// The protocol version chosen with HELLO.
     pub(in crate::redis) version: Version,
     pub(in crate::redis) reply_mode: ReplyMode,
-    /// Whether reads count as uses of keys. CLIENT NO-TOUCH changes it.
+    /// Whether reads count as uses of keys, as set by CLIENT NO-TOUCH.
     pub(in crate::redis) touches_keys: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What a connection waits for before it executes its next request.
+//! The reasons for which a connection suspends the execution of requests.
 
 use super::{Flow, Session};
 use crate::redis::batch::{Awaited, ReadResult};
@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// What keeps the request `next` from being executed: one thing at a time.
+/// The reason for which request `next` is not executed yet. At most one exists at a time.
 pub(super) enum Suspension {
     /// The reply to a wrong password is not due yet.
     LoginDelay {
@@ -15,25 +15,25 @@ pub(super) enum Suspension {
         reply: Vec<u8>,
         next: usize,
     },
-    /// CLIENT PAUSE.
+    /// CLIENT PAUSE is active.
     ClientPause { next: usize },
-    /// A batch of `count` requests reads. It may have another number when it is looked at again:
-    /// rules of users change.
+    /// A batch of `count` requests waits for a read. When it is resumed, its number may differ,
+    /// because users' rules may have changed.
     Read {
         awaited: Box<Awaited>,
         next: usize,
         count: usize,
     },
-    /// The client has not taken what was written of a long reply.
+    /// The client has not read the written part of a long reply.
     PartialReply { tail: Box<dyn Tail>, next: usize },
 }
 
-/// Where a session goes on: the next request; and if a batch had to wait, how many requests it had,
-/// and what it has read.
+/// Where a session continues: the next request; and after a suspended batch, its number of requests
+/// and the completed read.
 pub(super) type Resumed = (usize, Option<(usize, ReadResult)>);
 
 impl Session {
-    /// Returns where to go on after what the session waits for, or why it still has to wait.
+    /// Returns where to continue after a suspension, or the reason to keep waiting.
     pub(super) fn resume(
         &mut self,
         output: &mut Vec<u8>,
@@ -78,8 +78,8 @@ impl Session {
         }
     }
 
-    /// Writes a part of a long reply. What was sent of one that cannot be completed is no reply:
-    /// the connection ends.
+    /// Writes the next part of a long reply. If the reply cannot be completed, the connection is
+    /// closed, because its first part has been sent already.
     fn write_part(&mut self, mut tail: Box<dyn Tail>, next: usize, output: &mut Vec<u8>) -> Flow {
         match tail.write(&mut Reply::new(output, self.settings.version)) {
             Ok(Progress::Whole) => return Flow::Done,
@@ -92,7 +92,7 @@ impl Session {
         Flow::PartialReply
     }
 
-    /// Executes nothing until the reply to a wrong password is due.
+    /// Suspends execution until the reply to a wrong password is due.
     pub(super) fn delay(
         &mut self,
         until: Duration,
@@ -105,7 +105,7 @@ impl Session {
         self.suspend(Suspension::LoginDelay { until, reply, next })
     }
 
-    /// Executes nothing until what the session waits for is there.
+    /// Suspends execution.
     pub(super) fn suspend(&mut self, suspension: Suspension) -> Flow {
         assert!(
             self.suspension.is_none(),
@@ -115,7 +115,7 @@ impl Session {
         Flow::Wait
     }
 
-    /// Returns whether a reply was written in part.
+    /// Returns whether a long reply is written only in part.
     pub(super) fn is_in_reply(&self) -> bool {
         matches!(self.suspension, Some(Suspension::PartialReply { .. }))
     }

@@ -1,5 +1,5 @@
-//! Unions, intersections and differences of sorted sets; plain sets count as sorted ones whose
-//! scores are 1.
+//! Unions, intersections and differences of sorted sets. Plain sets count as sorted sets with all
+//! scores 1.
 
 use super::super::args::{Options, integer, is, name, too_long};
 use super::super::numbered;
@@ -13,18 +13,18 @@ use crate::resp::{Args, Reply};
 use crate::store::{Transaction, Working};
 use std::cmp::Ordering;
 
-/// What a member that is gathered takes beside its bytes: its place in a list that doubles as it
-/// grows, an allocation, and its frame and score in the reply.
+/// Memory of a collected member besides its bytes: its entry in a list that doubles as it grows, an
+/// allocation, and its frame and score in the reply.
 const PER_MEMBER: usize = 2 * size_of::<Scored>() + 16 + 48;
 
-/// What a command says: its sets with their weights, and how scores are joined.
+/// The arguments of a command: sets with weights, and the aggregation of scores.
 struct Wish {
     inputs: Inputs,
     aggregate: Aggregate,
     with_scores: bool,
 }
 
-/// Whether a command shows what it has made, or stores it.
+/// Whether a command replies with its result or stores it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Use {
     Shows,
@@ -32,8 +32,8 @@ enum Use {
 }
 
 impl Wish {
-    /// Reads what stands from the number of keys at `at` on. As in Redis, a key of another type is
-    /// found before a wrong option.
+    /// Parses the arguments from the number of keys at `at` on. As in Redis, a key of the wrong
+    /// type is reported before an invalid option.
     fn read(
         transaction: &mut Transaction<'_>,
         args: Args<'_>,
@@ -42,7 +42,7 @@ impl Wish {
         what_for: Use,
         none: &'static str,
     ) -> Result<Wish, Failure> {
-        // Redis says the one thing of a number that is none, and the other of zero.
+        // Redis reports different errors for an invalid number and for zero.
         integer(args.at(at))?;
         let (keys, rest) = numbered::keys_at(args, at, none)?;
         let mut inputs = Vec::with_capacity(keys.len());
@@ -80,7 +80,7 @@ impl Wish {
     }
 }
 
-/// A set or sorted set.
+/// Returns a set or sorted set.
 fn input(transaction: &mut Transaction<'_>, key: &[u8]) -> Result<Option<Collection>, Failure> {
     match transaction.entry(key)? {
         None => Ok(None),
@@ -91,8 +91,8 @@ fn input(transaction: &mut Transaction<'_>, key: &[u8]) -> Result<Option<Collect
     }
 }
 
-/// Shows what is made of the inputs, in the order of scores. As they are found in another order,
-/// all of it is in memory before, within the memory of clients.
+/// Replies with the result in score order. It is computed in hash order, so all of it is held in
+/// memory, charged to the clients' memory.
 fn show(transaction: &mut Transaction<'_>, wish: Wish, sum: Sum, reply: &mut Reply<'_>) -> Done {
     let mut working = Working::new(transaction.store);
     let (mut made, mut bytes): (Vec<Scored>, _) = (Vec::new(), reply.position());
@@ -101,12 +101,12 @@ fn show(transaction: &mut Transaction<'_>, wish: Wish, sum: Sum, reply: &mut Rep
         if bytes > reply.most() {
             return Err(too_long(reply.most()));
         }
-        // Once here, and once in the reply.
+        // One copy here, one in the reply.
         working.add(2 * member.len() + PER_MEMBER)?;
         made.push((member.to_vec(), score));
         Ok(Next::GoesOn)
     })?;
-    // -0 and 0 are one score; none is no number.
+    // -0 and 0 are equal, and no score is NaN.
     made.sort_by(|(one, score), (other, other_score)| {
         let by_score = score.partial_cmp(other_score).unwrap_or(Ordering::Equal);
         by_score.then(one.cmp(other))
@@ -115,7 +115,7 @@ fn show(transaction: &mut Transaction<'_>, wish: Wish, sum: Sum, reply: &mut Rep
     Ok(())
 }
 
-/// Has a key hold what is made of the inputs.
+/// Stores the result in a key.
 fn keep(transaction: &mut Transaction<'_>, key: &[u8], wish: Wish, sum: Sum, reply: &mut Reply<'_>) -> Done {
     let mut making = Making::new(transaction)?;
     visit(transaction, wish.inputs, sum, wish.aggregate, |member, score| {
@@ -158,7 +158,7 @@ sums! {
     zdiff, zdiff_store, Difference, "zdiff";
 }
 
-/// ZINTERCARD and SINTERCARD: the number of members that all have, counted up to a limit.
+/// ZINTERCARD and SINTERCARD: count the common members up to a limit.
 fn count_common(
     transaction: &mut Transaction<'_>,
     args: Args<'_>,
@@ -184,7 +184,8 @@ fn count_common(
     if count > args.len() - 2 {
         return Err(too_many);
     }
-    // As in Redis, ZINTERCARD finds a key of another type before a wrong option, SINTERCARD after.
+    // As in Redis, ZINTERCARD reports a key of the wrong type before an invalid option, SINTERCARD
+    // after it.
     let of_both = match kinds {
         Kinds::Sets => None,
         Kinds::SetsAndSorted => Some(sets_at(transaction, args, count, kinds)?),
@@ -215,7 +216,7 @@ fn count_common(
     Ok(())
 }
 
-/// The sets that stand behind their number.
+/// Returns the sets that follow their number.
 fn sets_at(
     transaction: &mut Transaction<'_>,
     args: Args<'_>,
@@ -233,7 +234,7 @@ fn sets_at(
     Ok(sets)
 }
 
-/// What a command takes.
+/// The types of keys that a command accepts.
 #[derive(Clone, Copy)]
 enum Kinds {
     Sets,

@@ -1,4 +1,4 @@
-//! Ends of ranges of scores and of members.
+//! Bounds of score ranges and of member ranges.
 
 use crate::error::Failure;
 use crate::model::Collection;
@@ -6,7 +6,7 @@ use crate::model::format::{self, InnerKey};
 use crate::resp::number;
 use crate::store::Transaction;
 
-/// Scores between two ends, as places in the order of scores.
+/// Returns the keys in score order between two bounds.
 pub(super) fn scores(
     transaction: &Transaction<'_>,
     set: &Collection,
@@ -27,14 +27,14 @@ pub(super) fn scores(
     (start, end)
 }
 
-/// A score that a range ends at.
+/// A bound of a score range.
 #[derive(Clone, Copy)]
 pub(super) struct ScoreEnd {
     score: f64,
     is_open: bool,
 }
 
-/// As it was sent: a number, or `(` and a number that does not belong to the range.
+/// Parses a bound: a number, or `(` and a number for an exclusive bound.
 pub(super) fn score_end(text: &[u8]) -> Result<ScoreEnd, Failure> {
     let (digits, is_open) = match text.split_first() {
         Some((b'(', rest)) => (rest, true),
@@ -44,7 +44,7 @@ pub(super) fn score_end(text: &[u8]) -> Result<ScoreEnd, Failure> {
     Ok(ScoreEnd { score, is_open })
 }
 
-/// A member that a range ends at.
+/// A bound of a member range.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum MemberEnd<'a> {
     Lowest,
@@ -53,7 +53,7 @@ pub(super) enum MemberEnd<'a> {
     Beside(&'a [u8]),
 }
 
-/// As it was sent: `-`, `+`, `[member` or `(member`.
+/// Parses a bound: `-`, `+`, `[member` or `(member`.
 pub(super) fn member_end(text: &[u8]) -> Result<MemberEnd<'_>, Failure> {
     match text.split_first() {
         Some((b'-', [])) => Ok(MemberEnd::Lowest),
@@ -65,7 +65,7 @@ pub(super) fn member_end(text: &[u8]) -> Result<MemberEnd<'_>, Failure> {
 }
 
 impl MemberEnd<'_> {
-    /// Returns whether a member is at or above this lower end.
+    /// Returns whether a member satisfies this lower bound.
     pub(super) fn is_below(self, member: &[u8]) -> bool {
         match self {
             MemberEnd::Lowest => true,
@@ -75,7 +75,7 @@ impl MemberEnd<'_> {
         }
     }
 
-    /// Returns whether a member is at or below this upper end.
+    /// Returns whether a member satisfies this upper bound.
     pub(super) fn is_above(self, member: &[u8]) -> bool {
         match self {
             MemberEnd::Lowest => false,

@@ -1,4 +1,4 @@
-//! ZADD and what else writes to single members.
+//! ZADD and other commands that write single members.
 
 use super::super::args::{double, is, name, wrong_number};
 use super::super::sets::positive;
@@ -11,7 +11,7 @@ use crate::store::{Direction, Transaction, Working};
 
 const NOT_A_NUMBER: Failure = Failure::say("ERR resulting score is not a number (NaN)");
 
-/// What ZADD's options say.
+/// The options of ZADD.
 #[derive(Default)]
 struct How {
     if_absent: bool,
@@ -22,7 +22,7 @@ struct How {
     adds: bool,
 }
 
-/// The options, and where the first score stands.
+/// Parses the options and returns the index of the first score.
 fn how(args: Args<'_>) -> Result<(How, usize), Failure> {
     let mut how = How::default();
     let mut at = 2;
@@ -69,7 +69,7 @@ fn how(args: Args<'_>) -> Result<(How, usize), Failure> {
 }
 
 impl How {
-    /// The new score of a member, if it gets one.
+    /// Returns the new score of a member, if it is to be set.
     fn new_score(&self, old: Option<f64>, given: f64) -> Result<Option<f64>, Failure> {
         let Some(old) = old else {
             return Ok((!self.if_present).then_some(given));
@@ -177,7 +177,7 @@ pub(in super::super) fn zrem(
     Ok(())
 }
 
-/// Takes up to a number of members from an end of a sorted set, if there is one.
+/// Pops up to a number of members from an end of a sorted set, if it exists.
 pub(in super::super) fn pop_some<'s>(
     transaction: &mut Transaction<'s>,
     key: &[u8],
@@ -214,7 +214,7 @@ fn pop(
         reply.array(0);
         return Ok(());
     }
-    // Without a count RESP3 has no pairs within the reply.
+    // Without a count, the RESP3 reply is flat.
     if count.is_none() && reply.version() == Version::Three {
         reply.array(2 * taken.len());
         for (member, score) in &taken {

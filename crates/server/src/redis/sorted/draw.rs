@@ -19,7 +19,8 @@ pub(in super::super) fn zrandmember(
         4 if is(args.at(3), "WITHSCORES") => true,
         _ => return Err(Failure::SYNTAX),
     };
-    // As in Redis: one number less can be negated, and with scores the reply has twice as many.
+    // As in Redis: the count must be negatable, and with scores the reply has twice as many
+    // elements.
     let least = if with_scores { -(i64::MAX / 2) } else { -i64::MAX };
     if count.is_some_and(|count| count < least || (with_scores && count > i64::MAX / 2)) {
         return Err(Failure::OUT_OF_RANGE);
@@ -61,7 +62,7 @@ pub(in super::super) fn zrandmember(
         reply.array(head(wanted));
         return draw::with_repetitions(transaction, &set, wanted, |pair| write(reply, pair));
     }
-    // How many are drawn is known when they are.
+    // The number of elements is known only after drawing.
     let mut body = Vec::new();
     let mut drawn = Reply::new(&mut body, reply.version()).at_most(reply.most());
     let mut many = 0;

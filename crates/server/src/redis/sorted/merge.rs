@@ -1,5 +1,5 @@
-//! Members of several sets, read in pages: those of sets and of sorted sets lie in the order of
-//! their hashes alike, so that a page begins where the last one ended.
+//! Paged reads of the members of several sets. Members of sets and of sorted sets are both ordered
+//! by hash, so a page begins where the last one ended.
 
 use super::Scored;
 use crate::error::Failure;
@@ -8,11 +8,11 @@ use crate::model::{Collection, Kind};
 use crate::store::{Direction, Transaction};
 use std::collections::VecDeque;
 
-/// Bytes of all pages together that are in memory at once, and members of one page.
+/// Memory of all pages together in bytes, and members per page.
 const BYTES: usize = 1 << 20;
 const MEMBERS: usize = 1024;
 
-/// What is made of several sorted sets.
+/// A set operation on sorted sets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Sum {
     Union,
@@ -20,7 +20,7 @@ pub(super) enum Sum {
     Difference,
 }
 
-/// What becomes of scores of one member.
+/// The aggregation of a member's scores.
 #[derive(Clone, Copy)]
 pub(super) enum Aggregate {
     Sum,
@@ -31,7 +31,7 @@ pub(super) enum Aggregate {
 impl Aggregate {
     fn of(self, one: f64, other: f64) -> f64 {
         match self {
-            // Infinities of both signs make nothing.
+            // The sum of opposite infinities is NaN and becomes 0.
             Aggregate::Sum => not_nan(one + other),
             Aggregate::Least => one.min(other),
             Aggregate::Most => one.max(other),
@@ -43,10 +43,10 @@ fn not_nan(score: f64) -> f64 {
     if score.is_nan() { 0.0 } else { score }
 }
 
-/// Sets, of which some are not there, and the weights of their scores.
+/// Sets, some of which may be missing, with the weights of their scores.
 pub(super) type Inputs = Vec<(Option<Collection>, f64)>;
 
-/// What the key of an element has before the hash of its member.
+/// Returns the part of an element key before the hash of the member.
 fn prefix(database: u8, set: &Collection) -> InnerKey {
     let mut prefix = format::sorted_place_key(database, set.number, 0);
     if set.kind == Kind::Set {
@@ -56,12 +56,12 @@ fn prefix(database: u8, set: &Collection) -> InnerKey {
     prefix
 }
 
-/// The member of what a key has behind that.
+/// Returns the member from the part of a key after that prefix.
 fn member(part: &[u8]) -> &[u8] {
     part.get(size_of::<u64>()..).unwrap_or_default()
 }
 
-/// The score of an element: those of plain sets count as 1.
+/// Returns the score of an element; 1 for plain sets.
 fn score_of(set: &Collection, value: &[u8]) -> Result<f64, Failure> {
     match set.kind {
         Kind::Set => Ok(1.0),
@@ -69,20 +69,20 @@ fn score_of(set: &Collection, value: &[u8]) -> Result<f64, Failure> {
     }
 }
 
-/// A walk over the members of one set, by what their keys have behind the set's number.
+/// A walk over the members of one set, by the part of their keys after the set's number.
 struct Walk {
     set: Collection,
     weight: f64,
     prefix: InnerKey,
     from: Vec<u8>,
-    /// Members that were read, with their weighted scores.
+    /// The current page: members with weighted scores.
     page: VecDeque<Scored>,
     bytes: usize,
     is_over: bool,
 }
 
 impl Walk {
-    /// Over a set, with the bytes of memory that it has for its page.
+    /// Starts a walk with a memory limit for its page, in bytes.
     fn new(database: u8, set: Collection, weight: f64, bytes: usize) -> Walk {
         Walk {
             set,
@@ -95,7 +95,7 @@ impl Walk {
         }
     }
 
-    /// Reads the next page, unless there is one.
+    /// Reads the next page if the current one is empty.
     fn fill(&mut self, transaction: &Transaction<'_>) -> Result<(), Failure> {
         if !self.page.is_empty() || self.is_over {
             return Ok(());
@@ -122,7 +122,7 @@ impl Walk {
     }
 }
 
-/// The scores that some members have in another set.
+/// Returns the scores of some members in another set.
 fn scores_in(
     transaction: &Transaction<'_>,
     set: &Collection,
@@ -140,7 +140,7 @@ fn scores_in(
     found.into_iter().map(score).collect()
 }
 
-/// Calls `each` with all that is made of some sets, in the order of hashes, until it wants no more.
+/// Calls `each` with the result of a set operation in hash order, until it asks to stop.
 pub(super) fn visit(
     transaction: &Transaction<'_>,
     mut sets: Inputs,
@@ -149,7 +149,7 @@ pub(super) fn visit(
     mut each: impl FnMut(&[u8], f64) -> Result<Next, Failure>,
 ) -> Result<(), Failure> {
     if sum != Sum::Difference {
-        // Scores are added from the smallest set to the largest, as in Redis.
+        // As in Redis, scores are added from the smallest set to the largest.
         sets.sort_by_key(|(set, _)| set.map_or(0, |set| set.count));
     }
     if sum == Sum::Union {
@@ -188,7 +188,7 @@ pub(super) fn visit(
     }
 }
 
-/// Whether more is wanted.
+/// Whether the visitor wants more.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
     GoesOn,

@@ -1,12 +1,12 @@
-//! Sorted sets: for each member a record with its score, and one in the order of the scores.
+//! Sorted sets: two records per member, one by member with its score, and one in score order.
 //!
-//! *Knows*: scores, ranks, and ranges of both and of members.
+//! *Knows*: scores, ranks, and ranges of scores, ranks and members.
 //!
-//! *Does not know*: how a score lies in a key; that is `model/format.rs`'s.
+//! *Does not know*: how a score is encoded in a key; that is left to `model/format.rs`.
 //!
-//! *Read in this order*: `change.rs` (ZADD and what else writes), `bounds.rs` (ends of ranges),
-//! `range.rs` (reading ranges), `rewrite.rs` (removing them), `read.rs` (what is asked of single
-//! members), `store.rs` (writing a new set), `algebra.rs` and `merge.rs` (what is made of several),
+//! *Read in this order*: `change.rs` (ZADD and other writes), `bounds.rs` (bounds of ranges),
+//! `range.rs` (reading ranges), `rewrite.rs` (removing ranges), `read.rs` (reads of single
+//! members), `store.rs` (writing a new set), `algebra.rs` and `merge.rs` (set operations),
 //! `draw.rs`.
 
 mod algebra;
@@ -55,7 +55,7 @@ fn score(transaction: &mut Transaction<'_>, set: &Collection, member: &[u8]) -> 
     }
 }
 
-/// Gives a member a score, in place of the one it has.
+/// Sets the score of a member.
 fn put(
     transaction: &mut Transaction<'_>,
     set: &mut Collection,
@@ -70,7 +70,7 @@ fn put(
         transaction.count_removed(set, &place)?;
     }
     let name = format::sorted_member_key(database, number, member);
-    // Minus zero is zero.
+    // Store minus zero as zero.
     transaction.put(name, format::encode_score(new + 0.0).to_vec(), 0);
     let place = format::score_key(database, number, new, member);
     transaction.put(place.clone(), Vec::new(), 0);
@@ -79,7 +79,7 @@ fn put(
     Ok(())
 }
 
-/// Removes a member that has a score.
+/// Removes a member, given its current score.
 fn remove(transaction: &mut Transaction<'_>, set: &mut Collection, member: &[u8], score: f64) -> Done {
     let (database, number) = (transaction.database, set.number);
     let place = format::score_key(database, number, score, member);
@@ -90,7 +90,7 @@ fn remove(transaction: &mut Transaction<'_>, set: &mut Collection, member: &[u8]
     Ok(())
 }
 
-/// Stores what is known of a set whose members have changed.
+/// Saves a set whose members have changed.
 fn save(transaction: &mut Transaction<'_>, key: &[u8], set: &mut Collection) -> Done {
     transaction.settle_order(set)?;
     transaction.save(key, set);

@@ -1,5 +1,5 @@
-//! Members by rank, by score, by their own order: read and counted. What is long is not read but
-//! found: where it lies, and how many there are.
+//! Ranges of members by rank, by score and by member: read or counted. A long range is not read but
+//! located: its position and its length.
 
 use super::super::args::{Options, integer, is, span, too_long};
 use super::super::pages::{self, PAGE, Show, Stretch};
@@ -12,7 +12,7 @@ use crate::resp::{Args, Reply, Version};
 use crate::store::{Direction, Transaction, Working};
 use std::ops::{ControlFlow, Range};
 
-/// Members and scores, or members alone.
+/// Replies with members, or with members and scores.
 pub(super) fn reply_scored(reply: &mut Reply<'_>, found: &[Scored], with_scores: bool) {
     let nests = with_scores && reply.version() == Version::Three;
     reply.array(if with_scores && !nests {
@@ -31,11 +31,11 @@ pub(super) fn reply_scored(reply: &mut Reply<'_>, found: &[Scored], with_scores:
     }
 }
 
-/// What was found.
+/// The members of a range.
 pub(super) enum Found {
-    /// Members that were read already: few, or such as do not lie side by side.
+    /// Members that were read: few, or not consecutive.
     Listed(Vec<Scored>),
-    /// Where they lie.
+    /// The location of consecutive members.
     Stretch(Stretch),
 }
 
@@ -48,7 +48,7 @@ impl Found {
     }
 }
 
-/// Calls `each` with the members of a stretch, until it wants no more.
+/// Calls `each` with the members of a stretch, until it returns false.
 pub(super) fn visit(
     transaction: &Transaction<'_>,
     stretch: &Stretch,
@@ -71,7 +71,7 @@ pub(super) fn visit(
     Ok(())
 }
 
-/// The members of a stretch, as long as they take no more than a page. None if they take more.
+/// Returns the members of a stretch, or `None` if they exceed a page.
 fn few(transaction: &Transaction<'_>, stretch: &Stretch) -> Result<Option<Vec<Scored>>, Failure> {
     let (mut found, mut bytes) = (Vec::new(), 0);
     visit(transaction, stretch, |member, score| {
@@ -86,7 +86,7 @@ fn few(transaction: &Transaction<'_>, stretch: &Stretch) -> Result<Option<Vec<Sc
     Ok((bytes <= PAGE).then_some(found))
 }
 
-/// Members by rank: where they lie.
+/// Locates members by rank.
 pub(super) fn by_rank(
     transaction: &mut Transaction<'_>,
     set: &Collection,
@@ -108,7 +108,7 @@ pub(super) fn by_rank(
     })
 }
 
-/// The first members from an end, as many as a reply may have.
+/// Reads the first members from an end, as many as fit into a reply.
 pub(super) fn first<'s>(
     transaction: &mut Transaction<'s>,
     set: &Collection,
@@ -135,15 +135,15 @@ pub(super) fn first<'s>(
     Ok((found, working))
 }
 
-/// What a member that is taken away takes: here, in the reply, and where its three records are
-/// removed in the transaction and its batch; and beside its bytes.
+/// Memory of a popped member: copies of its bytes (here, in the reply, and for the removal of its
+/// three records in the transaction and its batch), and overhead.
 const COPIES: usize = 6;
 const PER_MEMBER: usize = 384;
 
-/// More elements than this are not stepped over one by one in a set that is counted.
+/// Largest number of elements to step over one by one in a counted set.
 const STEPPED_OVER: u64 = 512;
 
-/// Members between two places of the order of scores: `count` of them behind the first `skip`.
+/// Locates members between two keys in score order: `count` of them after the first `skip`.
 fn between(
     transaction: &mut Transaction<'_>,
     set: &Collection,
@@ -182,7 +182,7 @@ fn between(
     Ok(Found::Stretch(by_rank(transaction, set, ranks, direction)?))
 }
 
-/// The first member of a set from an end, and its score.
+/// Returns the first member from an end, with its score.
 fn end_of(
     transaction: &Transaction<'_>,
     set: &Collection,
@@ -196,11 +196,11 @@ fn end_of(
     }))
 }
 
-/// Places of the order of scores.
+/// A range of keys in score order.
 type Places = (InnerKey, InnerKey);
 
-/// Where the members of a range of members lie. It is meant for sets whose scores are all equal; of
-/// others Redis takes the first stretch that fits, which is looked for.
+/// Locates a range of members by name. It is defined for sets with equal scores. In other sets
+/// Redis returns the first consecutive run that matches, and this function searches for it.
 fn member_places(
     transaction: &Transaction<'_>,
     set: &Collection,
@@ -249,7 +249,7 @@ fn member_places(
     Ok(start.map(|start| (start, end)))
 }
 
-/// How the ends of a range are meant.
+/// The interpretation of a range's bounds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum By {
     Rank,
@@ -257,7 +257,7 @@ pub(super) enum By {
     Member,
 }
 
-/// What ZRANGE and its kin want.
+/// The arguments of ZRANGE and related commands.
 pub(super) struct Wanted<'a> {
     by: By,
     direction: Direction,
@@ -281,7 +281,7 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// Of ZRANGESTORE.
+    /// Parses the arguments of ZRANGESTORE.
     pub(super) fn to_store(args: Args<'a>) -> Result<Wanted<'a>, Failure> {
         let ends = Wanted::with_ends_at(args, 3, By::Rank, Direction::Forward);
         let wanted = ends.read_from(args, 5, true)?;
@@ -291,7 +291,7 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// With the options behind the ends. ZRANGE alone says by what, and in which direction.
+    /// Parses the options after the bounds. Only ZRANGE has options for the kind and the direction.
     fn read(self, args: Args<'a>, says_by_what: bool) -> Result<Wanted<'a>, Failure> {
         self.read_from(args, 4, says_by_what)
     }
@@ -329,7 +329,7 @@ impl<'a> Wanted<'a> {
         Ok(self)
     }
 
-    /// The ends, lower one first: commands that go backward name the upper one first.
+    /// Returns the bounds, lower one first. Reverse commands name the upper one first.
     fn low_and_high(&self) -> (&'a [u8], &'a [u8]) {
         match self.direction {
             Direction::Forward => self.ends,
@@ -337,7 +337,7 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// How many to skip and how many to take.
+    /// Returns how many members to skip and to take.
     fn skip_and_count(&self) -> (u64, u64) {
         match self.limit {
             None => (0, u64::MAX),
@@ -349,7 +349,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// The ends of a range, read before anything is looked up.
+/// The parsed bounds, before anything is looked up.
 enum Ends<'a> {
     Ranks(i64, i64),
     Scores(ScoreEnd, ScoreEnd),
@@ -389,7 +389,7 @@ pub(super) fn find(
     }
 }
 
-/// How many members there are between two ends.
+/// Returns the number of members between two bounds.
 fn count(transaction: &mut Transaction<'_>, key: &[u8], wanted: &Wanted<'_>) -> Result<u64, Failure> {
     let (low, high) = wanted.ends;
     let ends = match wanted.by {

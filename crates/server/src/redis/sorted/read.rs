@@ -1,4 +1,4 @@
-//! What is asked of a set or of single members: scores, ranks, walks.
+//! Reads of a set or of single members: scores, ranks, walks.
 
 use super::super::walks::{self, Wish, scanned_score};
 use super::{Done, score, sorted_set};
@@ -53,7 +53,7 @@ pub(in super::super) fn zmscore(
     Ok(())
 }
 
-/// Returns how many members stand before one, from an end.
+/// Replies with the number of members before one, from an end.
 fn rank(
     transaction: &mut Transaction<'_>,
     args: Args<'_>,
@@ -101,7 +101,7 @@ pub(in super::super) fn zscan(
     reply: &mut Reply<'_>,
 ) -> Done {
     let cursor = walks::cursor(args.at(2))?;
-    // As in Redis, options are read only where there is something to walk over.
+    // As in Redis, options are parsed only if the key exists.
     let Some(set) = sorted_set(transaction, args.at(1))? else {
         walks::begin(reply, 0, 0);
         return Ok(());

@@ -1,4 +1,4 @@
-//! Ranges of members that are removed. Where they are many, those that stay are written under a new
+//! Removal of ranges of members. If many are removed, the remaining ones are rewritten under a new
 //! number.
 
 use super::super::pages::Stretch;
@@ -11,7 +11,7 @@ use crate::resp::{Args, Reply};
 use crate::store::{Counting, Direction, Staging, Transaction};
 use std::ops::ControlFlow;
 
-/// Removes the members of a stretch from a set that has others.
+/// Rewrites a set without the members of a stretch.
 fn without(transaction: &mut Transaction<'_>, key: &[u8], set: &Collection, stretch: &Stretch) -> Done {
     let (start, end) = ends(transaction, stretch)?;
     let mut new = transaction.new_collection(set.kind)?;
@@ -36,7 +36,7 @@ fn without(transaction: &mut Transaction<'_>, key: &[u8], set: &Collection, stre
     Ok(())
 }
 
-/// The first element of a stretch, and what is behind its last one.
+/// Returns the first key of a stretch, and the key after its last one.
 fn ends(transaction: &Transaction<'_>, stretch: &Stretch) -> Result<(InnerKey, InnerKey), Failure> {
     let mut scan = transaction.scan(stretch.start.clone(), stretch.end.clone(), stretch.direction);
     for _ in 0..stretch.skip {
@@ -58,14 +58,14 @@ fn ends(transaction: &Transaction<'_>, stretch: &Stretch) -> Result<(InnerKey, I
     Ok((start, end))
 }
 
-/// Members of this number of bytes are removed one by one; where there are more, those that stay
-/// are written again.
+/// Largest total size of members that are removed one by one, in bytes. Beyond it, the remaining
+/// members are rewritten.
 const REMOVED_SINGLY: usize = 2 << 20;
 
-/// What a member takes beside its bytes.
+/// Memory of a member besides its bytes.
 const MEMBER_BYTES: usize = 64;
 
-/// The members of a stretch, unless they are too many to be removed one by one.
+/// Returns the members of a stretch, unless they are too large to be removed one by one.
 fn few(transaction: &Transaction<'_>, stretch: &Stretch) -> Result<Option<Vec<Scored>>, Failure> {
     let (mut members, mut bytes) = (Vec::new(), 0);
     visit(transaction, stretch, |member, score| {

@@ -1,5 +1,4 @@
-//! Members that are written as a new sorted set: those of ZRANGESTORE, and what is made of several
-//! sets.
+//! Writing of a new sorted set, for ZRANGESTORE and set operations.
 
 use super::super::args::name;
 use super::Done;
@@ -11,7 +10,7 @@ use crate::resp::{Args, Reply};
 use crate::store::{Staging, Transaction};
 use std::ops::ControlFlow;
 
-/// A sorted set that is being made. No more than a part of it is in memory.
+/// A sorted set that is being written. Only a part of it is in memory.
 pub(super) struct Making<'s> {
     set: Collection,
     database: u8,
@@ -29,19 +28,19 @@ impl<'s> Making<'s> {
         })
     }
 
-    /// Adds a member that it does not have.
+    /// Adds a member that is not in the set yet.
     pub(super) fn add(&mut self, member: &[u8], score: f64) -> Done {
         let (database, number) = (self.database, self.set.number);
         let key = format::sorted_member_key(database, number, member);
         let place = format::score_key(database, number, score, member);
         self.set.count += 1;
-        // Minus zero is zero.
+        // Store minus zero as zero.
         self.staging
             .put(key, format::encode_score(score + 0.0).to_vec())?;
         self.staging.put(place, Vec::new())
     }
 
-    /// Has a key hold the members and nothing else. Returns how many they are.
+    /// Replaces the content of a key by the set. Returns the number of members.
     pub(super) fn finish(mut self, transaction: &mut Transaction<'s>, key: &[u8]) -> Result<u64, Failure> {
         self.staging.finish(transaction)?;
         transaction.remove(key)?;

@@ -1,15 +1,15 @@
-//! Orders of sorted sets in memory, as they are in the store, as many as fit.
+//! A cache of the orders of sorted sets, as committed in the store.
 
 use super::chunks::Chunks;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// An order that is kept.
+/// A cached order.
 #[derive(Debug)]
 struct Kept {
     chunks: Arc<Chunks>,
-    /// Whether it was asked for since the hand has passed.
+    /// The reference bit: set on access, cleared by the hand.
     is_used: bool,
 }
 
@@ -21,8 +21,8 @@ struct State {
     hand: u64,
 }
 
-/// Orders by their collections' numbers. Who holds a set's lock finds what the store has of it, or
-/// nothing.
+/// A CLOCK cache of orders by the numbers of their collections. For a caller that holds a set's
+/// lock, the cache has the committed order or nothing.
 #[derive(Debug)]
 pub(crate) struct Orders {
     state: Mutex<State>,
@@ -37,7 +37,7 @@ impl Orders {
         }
     }
 
-    /// Returns the order of a collection, to be read.
+    /// Returns the order of a collection for reading.
     pub(super) fn get(&self, number: u64) -> Option<Arc<Chunks>> {
         let mut state = self.state.lock();
         let kept = state.kept.get_mut(&number)?;
@@ -45,7 +45,7 @@ impl Orders {
         Some(Arc::clone(&kept.chunks))
     }
 
-    /// Returns the order of a collection, to be changed: it is gone from here until it is put back.
+    /// Removes and returns the order of a collection for changing. The caller puts it back.
     pub(super) fn take(&self, number: u64) -> Option<Arc<Chunks>> {
         let mut state = self.state.lock();
         let kept = state.kept.remove(&number)?;
@@ -53,7 +53,7 @@ impl Orders {
         Some(kept.chunks)
     }
 
-    /// Keeps an order that is as the store has it; others are evicted for it.
+    /// Caches a committed order and evicts others for it.
     pub(super) fn put(&self, number: u64, chunks: Arc<Chunks>) {
         let mut state = self.state.lock();
         let bytes = chunks.bytes();
@@ -75,7 +75,7 @@ impl Orders {
 }
 
 impl State {
-    /// Forgets an order that was not asked for lately: the hand goes round.
+    /// Evicts an order that was not used since the hand passed it.
     fn evict(&mut self) {
         loop {
             let next = self.kept.range_mut(self.hand.saturating_add(1)..).next();

@@ -1,56 +1,57 @@
-//! Chunks of an order with how many elements each has, in memory.
+//! The chunks of an order in memory, with the number of elements of each.
 //!
-//! A chunk begins at a *start*, the shortest bytes that are above all elements before it and not
-//! above its first one, and goes to the next one's. The first start is empty. Most chunks are
-//! between a half and the whole of a limit; the limit grows with the order, so that there are never
-//! very many of them.
+//! A chunk begins at a *start*, the shortest byte string that is above all elements before it and
+//! not above its first element, and ends at the next chunk's start. The first start is empty. Most
+//! chunks hold between half of a limit and the limit. The limit grows with the order, which bounds
+//! the number of chunks.
 
-/// The elements of a chunk, at most, as long as the order is not huge. Walking through half as many
-/// takes about a third of a millisecond; with shorter chunks, fewer of the changes of a batch would
-/// meet in one and be stored once.
+/// Smallest limit of a chunk's elements. Walking through half of them needs about a third of a
+/// millisecond. With shorter chunks, fewer changes of a batch would fall into one chunk and share
+/// one write of its count.
 pub(super) const LEAST_LIMIT: u64 = 4096;
 
-/// About how many chunks an order has at most, before they become larger.
+/// Approximate number of chunks from which the limit grows.
 const MOST_CHUNKS: u64 = 8192;
 
-/// Returns the elements of a chunk, at most.
+/// Returns the limit of a chunk's elements in an order of `count` elements.
 pub(super) fn limit(count: u64) -> u64 {
     LEAST_LIMIT.max(count / MOST_CHUNKS)
 }
 
-/// What is to be done with a chunk.
+/// What to do with a chunk after an insertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Advice {
     Nothing,
-    /// It has too many elements.
+    /// The chunk is too large: split it.
     Split(usize),
 }
 
-/// Chunks in their order.
+/// The chunks of an order, sorted by start.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Chunks {
     starts: Vec<Box<[u8]>>,
-    /// The first bytes of each, so that most comparisons need not look further.
+    /// The first bytes of each start, which decide most comparisons.
     heads: Vec<u64>,
     counts: Vec<u32>,
-    /// Which of them differ from what is stored.
+    /// Whether a chunk differs from the stored one.
     is_changed: Vec<bool>,
-    /// Stored ones that are gone.
+    /// Starts of stored chunks that were removed.
     gone: Vec<Box<[u8]>>,
     bytes: usize,
 }
 
-/// The bytes that a chunk takes beside those of its start.
+/// Memory of a chunk besides the bytes of its start.
 const CHUNK_BYTES: usize = size_of::<Box<[u8]>>() + size_of::<u64>() + size_of::<u32>() + 1 + 16;
 
-/// Returns the shortest bytes that are above `left` and not above `right`, which is above `left`.
+/// Returns the shortest byte string that is above `left` and not above `right`. `right` must be
+/// above `left`.
 pub(super) fn separator<'r>(left: &[u8], right: &'r [u8]) -> &'r [u8] {
     let common = left.iter().zip(right).take_while(|(a, b)| a == b).count();
     &right[..right.len().min(common + 1)]
 }
 
 impl Chunks {
-    /// Puts a chunk behind the last.
+    /// Appends a chunk.
     pub(super) fn push(&mut self, start: &[u8], count: u32) {
         let at = self.counts.len();
         self.insert(at, start, count, false);
@@ -64,7 +65,7 @@ impl Chunks {
         self.is_changed.insert(at, is_changed);
     }
 
-    /// All are to be stored.
+    /// Marks all chunks as changed.
     pub(super) fn change_all(&mut self) {
         self.is_changed.fill(true);
     }
@@ -89,7 +90,7 @@ impl Chunks {
         self.starts.get(at).map(|start| &**start)
     }
 
-    /// Returns the chunk that a place is in.
+    /// Returns the chunk that contains a position.
     pub(super) fn find(&self, place: &[u8]) -> usize {
         let own = head(place);
         let from = self.heads.partition_point(|&head| head < own);
@@ -98,12 +99,12 @@ impl Chunks {
         (from + of_these).saturating_sub(1)
     }
 
-    /// Returns how many elements stand before a chunk.
+    /// Returns the number of elements before a chunk.
     pub(super) fn before(&self, at: usize) -> u64 {
         sum(&self.counts[..at])
     }
 
-    /// Returns the chunk that has the element of a rank, and the element's rank in it.
+    /// Returns the chunk with the element of a rank, and the element's rank within it.
     pub(super) fn seek(&self, rank: u64) -> Option<(usize, u64)> {
         let mut left = rank;
         for (at, &count) in self.counts.iter().enumerate() {
@@ -115,7 +116,7 @@ impl Chunks {
         None
     }
 
-    /// One element more at a place.
+    /// Counts a new element at a position.
     pub(super) fn add(&mut self, place: &[u8], limit: u64) -> Advice {
         let at = self.find(place);
         self.counts[at] += 1;
@@ -127,8 +128,8 @@ impl Chunks {
         }
     }
 
-    /// One element less at a place. None if there is none to be less: what is stored does not count
-    /// right.
+    /// Counts a removed element at a position. Returns `None` if the chunk has no element, so the
+    /// stored counts are wrong.
     pub(super) fn remove(&mut self, place: &[u8], limit: u64) -> Option<()> {
         let at = self.find(place);
         self.counts[at] = self.counts[at].checked_sub(1)?;
@@ -145,7 +146,7 @@ impl Chunks {
         Some(())
     }
 
-    /// Joins a chunk with the next.
+    /// Merges a chunk with the next one.
     fn join(&mut self, at: usize) {
         let start = self.starts.remove(at + 1);
         self.heads.remove(at + 1);
@@ -157,7 +158,7 @@ impl Chunks {
         self.is_changed[at] = true;
     }
 
-    /// Cuts a chunk in two: `left` elements stand before `start`.
+    /// Splits a chunk at `start`; `left` elements are before it.
     pub(super) fn split(&mut self, at: usize, start: &[u8], left: u32) {
         let right = self.counts[at] - left;
         self.counts[at] = left;
@@ -165,21 +166,21 @@ impl Chunks {
         self.insert(at + 1, start, right, true);
     }
 
-    /// Returns what is to be stored: first the starts that are gone, then counts by their starts.
+    /// Returns the changes to store: removed starts first, then starts with their counts.
     pub(super) fn changes(&self) -> impl Iterator<Item = (&[u8], Option<u32>)> {
         let gone = self.gone.iter().map(|start| (&**start, None));
         let changed = (0..self.len()).filter(|&at| self.is_changed[at]);
         gone.chain(changed.map(|at| (&*self.starts[at], Some(self.counts[at]))))
     }
 
-    /// Everything is stored.
+    /// Marks everything as stored.
     pub(super) fn is_stored(&mut self) {
         self.gone.clear();
         self.is_changed.fill(false);
     }
 }
 
-/// Returns the first bytes, as a number that is ordered as they are.
+/// Returns the first bytes as a number with the same order.
 fn head(bytes: &[u8]) -> u64 {
     let first = bytes.iter().copied().chain(std::iter::repeat(0));
     first
@@ -203,7 +204,7 @@ mod tests {
         assert_eq!(separator(b"", b"xyz"), b"x");
     }
 
-    /// Splits as the store does, which reads the elements.
+    /// Splits as the store does, after reading the elements.
     fn add(chunks: &mut Chunks, model: &BTreeSet<Vec<u8>>, place: &[u8], limit: u64) {
         if let Advice::Split(at) = chunks.add(place, limit) {
             let of_chunk: Vec<&Vec<u8>> = model.iter().filter(|place| chunks.find(place) == at).collect();

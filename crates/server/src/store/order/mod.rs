@@ -1,27 +1,26 @@
-//! Ranks in sorted sets, in time that grows with the logarithm of their size: how many elements
-//! each chunk of the order has.
+//! Ranks in sorted sets in logarithmic time, from the number of elements in each chunk of the
+//! order.
 //!
-//! *Knows*: the counts that lie beside a set's elements, how they follow its changes, and how ranks
-//! come of them.
+//! *Knows*: the counts stored with a set's elements, how they follow its changes, and how ranks are
+//! computed from them.
 //!
-//! *Does not know*: commands, how places are encoded.
+//! *Does not know*: commands, the encoding of positions.
 //!
-//! *Read in this order*: `chunks.rs` (chunks in memory), `cache.rs` (which of them stay there),
-//! then this file.
+//! *Read in this order*: `chunks.rs` (chunks in memory), `cache.rs` (the cache of orders), then
+//! this file.
 //!
-//! A set with more than [`COUNTED_FROM`] members has a record for each stretch of some thousands of
-//! them in the order of scores, with their number. To be found, ranks need the counts before a
-//! chunk, which are in memory, and a walk through one chunk. A change of the set changes one count,
-//! in the same commit; what it does not know of chunks it reads from memory as well. So there are
-//! no levels above the chunks: a million members have some hundreds of chunks, which are summed up
-//! in less time than a level more would take to be read, and a set with more than thirty million
-//! members has larger chunks, not more of them. Lists need none of this, since their positions are
-//! numbers side by side; nor do hashes and sets, where no command asks for ranks and elements are
-//! drawn by their hashes.
+//! A set with more than [`COUNTED_FROM`] members has one count record for each chunk of some
+//! thousands of members in score order. To find a rank, the counts before a chunk are summed in
+//! memory, and one chunk is walked. A change of the set changes one count, in the same commit, and
+//! also finds the chunk in memory. No levels above the chunks are needed: a million members have
+//! some hundreds of chunks, which are summed in less time than it would take to read a further
+//! level, and a set with more than thirty million members has larger chunks instead of more chunks.
+//! Lists need no counts, because their positions are consecutive numbers; nor do hashes and sets,
+//! which have no rank commands and whose random elements are drawn by hash.
 //!
 //! Invariants:
 //!
-//! - **S17** The counts of a counted set are those of its elements, at every commit.
+//! - **S17** At every commit the counts of a counted set match its elements.
 
 mod cache;
 mod chunks;
@@ -37,13 +36,13 @@ use chunks::{Advice, Chunks, LEAST_LIMIT, limit, separator};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Sets with more members have counts: others are walked through.
+/// Sets with more members have counts; smaller ones are walked.
 const COUNTED_FROM: u64 = LEAST_LIMIT;
 
-/// Sets with fewer members have none any more.
+/// Sets that shrink below this size lose their counts.
 const COUNTED_TO: u64 = COUNTED_FROM / 4;
 
-/// An order that a transaction has looked at or changed.
+/// An order that a transaction has read or changed.
 #[derive(Debug)]
 pub(super) struct Open {
     database: u8,
@@ -52,19 +51,19 @@ pub(super) struct Open {
     is_changed: bool,
 }
 
-/// Where a walk begins that is to meet an element of some rank.
+/// The range of a walk that reaches an element of a given rank.
 #[derive(Debug)]
 pub(crate) struct Beginning {
     pub(crate) start: InnerKey,
     pub(crate) end: InnerKey,
-    /// How many elements it meets before.
+    /// Number of elements to skip first.
     pub(crate) skip: u64,
 }
 
-/// The counts of a set whose elements come in their order.
+/// Counts the elements of a set that are supplied in order.
 pub(crate) struct Counting {
     chunks: Chunks,
-    /// The elements of a chunk: it may grow.
+    /// Elements per chunk, below the limit so that chunks can grow.
     full: u64,
     start: InnerKey,
     count: u32,
@@ -72,7 +71,7 @@ pub(crate) struct Counting {
 }
 
 impl Counting {
-    /// Of a set with about this number of members.
+    /// Starts counting a set of about `count` members.
     pub(crate) fn new(count: u64) -> Counting {
         Counting {
             chunks: Chunks::default(),
@@ -83,7 +82,7 @@ impl Counting {
         }
     }
 
-    /// The next element, by its place in the order of scores.
+    /// Counts the next element, given its key in score order.
     pub(crate) fn add(&mut self, inner: &[u8]) {
         let place = format::score_place(inner);
         if u64::from(self.count) == self.full {
@@ -111,7 +110,8 @@ fn miscounted(set: &Collection) -> Failure {
 }
 
 impl Store {
-    /// Forgets the orders of sets that a client's transaction has changed, under their keys' locks.
+    /// Drops the cached orders of sets that a client's transaction has changed. The caller holds
+    /// the locks of their keys.
     pub(super) fn forget_orders<'a>(&self, numbers: impl IntoIterator<Item = &'a u64>) {
         for &number in numbers {
             drop(self.orders.take(number));
@@ -124,12 +124,12 @@ impl Transaction<'_> {
         format::scores(self.database, set.number)
     }
 
-    /// The index of an order among those that are open, read if it has to be.
+    /// Returns the index of a set's order in `orders`, after reading it if necessary.
     fn open_order(&mut self, set: &Collection) -> Result<usize, Failure> {
         if let Some(index) = self.orders.iter().position(|open| open.number == set.number) {
             return Ok(index);
         }
-        // What is kept is the newest, which the transaction of a client may not see.
+        // The cache has the newest order, which may be too new for a client's transaction.
         let kept = match self.is_within() {
             true => None,
             false => self.store.orders.get(set.number),
@@ -165,15 +165,16 @@ impl Transaction<'_> {
         let index = self.open_order(set)?;
         let open = &mut self.orders[index];
         if !open.is_changed {
-            // What others find there is what is committed; the last who has it needs no copy.
+            // Remove the order from the cache, which must hold committed orders only. If this was
+            // the last reference, no copy is made.
             drop(self.store.orders.take(set.number));
             open.is_changed = true;
         }
         Ok(Arc::make_mut(&mut open.chunks))
     }
 
-    /// A member was put at a place of the order, which is in its elements already; the set's count
-    /// is the old one.
+    /// Counts a member that was added at a position. The element is written already, but
+    /// `set.count` is still the old one.
     pub(crate) fn count_added(&mut self, set: &Collection, inner: &InnerKey) -> Result<(), Failure> {
         if !set.is_counted {
             return Ok(());
@@ -186,7 +187,7 @@ impl Transaction<'_> {
         }
     }
 
-    /// A member was removed from a place of the order.
+    /// Counts a member that was removed at a position.
     pub(crate) fn count_removed(&mut self, set: &Collection, inner: &InnerKey) -> Result<(), Failure> {
         if !set.is_counted {
             return Ok(());
@@ -197,7 +198,7 @@ impl Transaction<'_> {
         removed.ok_or_else(|| miscounted(set))
     }
 
-    /// Cuts a chunk in two that an element was just added to.
+    /// Splits a chunk after an element was added to it.
     fn split(&mut self, set: &Collection, at: usize, added: &InnerKey) -> Result<(), Failure> {
         let index = self.open_order(set)?;
         let chunks = &self.orders[index].chunks;
@@ -206,7 +207,7 @@ impl Transaction<'_> {
         let mut left = count / 2;
         let mut pair = None;
         if at + 1 == chunks.len() {
-            // Who only ever adds at the end leaves full chunks behind.
+            // A client that only appends leaves full chunks.
             let mut scan = self.scan(start.clone(), end.clone(), Direction::Backward);
             let last = scan.next()?;
             if last.as_ref().is_some_and(|(key, _)| key[..] == added[..]) {
@@ -232,7 +233,7 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Where a chunk begins and ends.
+    /// Returns the range of a chunk.
     fn chunk_bounds(&self, set: &Collection, chunks: &Chunks, at: usize) -> (InnerKey, InnerKey) {
         let (start, end) = self.scores(set);
         let place = |from: &[u8]| {
@@ -245,8 +246,8 @@ impl Transaction<'_> {
         (start, end)
     }
 
-    /// Gives a set that has grown its counts, and takes them from one that has shrunk. The caller
-    /// saves it.
+    /// Adds counts to a set that has grown, and removes them from one that has shrunk. The caller
+    /// saves the set.
     pub(crate) fn settle_order(&mut self, set: &mut Collection) -> Result<(), Failure> {
         if !set.is_counted && set.count > COUNTED_FROM {
             self.count_all(set)?;
@@ -259,13 +260,13 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// A set has no counts any more: it is gone, or they are.
+    /// Drops the order of a set that was deleted or has lost its counts.
     pub(super) fn forget_order(&mut self, number: u64) {
         self.orders.retain(|open| open.number != number);
         drop(self.store.orders.take(number));
     }
 
-    /// Counts all elements.
+    /// Counts all elements of a set.
     fn count_all(&mut self, set: &mut Collection) -> Result<(), Failure> {
         let mut counting = Counting::new(set.count);
         let (start, end) = self.scores(set);
@@ -277,7 +278,7 @@ impl Transaction<'_> {
         self.adopt(set, counting)
     }
 
-    /// Gives a set that is made its counts, if it is so large that it has any. The caller saves it.
+    /// Adds counts to a new set if it is large enough. The caller saves the set.
     pub(crate) fn adopt_order(&mut self, set: &mut Collection, counting: Counting) -> Result<(), Failure> {
         if set.count > COUNTED_FROM {
             self.adopt(set, counting)?;
@@ -300,7 +301,8 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// Lets ranks of a set be found quickly: counts it, if it is from before there were counts.
+    /// Makes ranks of a set fast to find: adds counts to a set that was written before counts
+    /// existed.
     pub(crate) fn ensure_counted(&mut self, key: &[u8], set: &mut Collection) -> Result<(), Failure> {
         if !set.is_counted && set.count > COUNTED_FROM {
             self.count_all(set)?;
@@ -310,7 +312,7 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    /// How many elements of a set stand before a place of the order of scores.
+    /// Returns the number of elements before a position in score order.
     pub(crate) fn rank(&mut self, set: &Collection, place: &InnerKey) -> Result<u64, Failure> {
         let (mut start, end) = self.scores(set);
         if *place >= end {
@@ -331,7 +333,7 @@ impl Transaction<'_> {
         Ok(before)
     }
 
-    /// Where a walk begins whose first element has a rank, counted from the lowest.
+    /// Returns a walk whose first element has a rank, counted from the lowest.
     pub(crate) fn beginning(
         &mut self,
         set: &Collection,
@@ -368,7 +370,7 @@ impl Transaction<'_> {
         })
     }
 
-    /// What is to be stored of orders: keys, and counts or nothing.
+    /// Returns the changes of orders to store: keys with counts, or with `None` for deletions.
     pub(super) fn order_changes(&self) -> impl Iterator<Item = (InnerKey, Option<u32>)> {
         let changed = self.orders.iter().filter(|open| open.is_changed);
         changed.flat_map(|open| {
@@ -379,8 +381,8 @@ impl Transaction<'_> {
         })
     }
 
-    /// Writes what is to be stored of orders: a part of the transaction of a client does so at its
-    /// end. Returns the sets whose orders have changed.
+    /// Writes the changes of orders, for a command within a client's transaction. Returns the sets
+    /// whose orders have changed.
     pub(super) fn write_orders(&mut self) -> Vec<u64> {
         let changes: Vec<_> = self.order_changes().collect();
         for (key, count) in changes {
@@ -393,7 +395,7 @@ impl Transaction<'_> {
         changed.map(|open| open.number).collect()
     }
 
-    /// What was read or changed is as the store has it now: others may use it.
+    /// Puts the orders into the cache after a commit.
     pub(super) fn keep_orders(&mut self) {
         if self.orders.is_empty() {
             return;
@@ -407,7 +409,7 @@ impl Transaction<'_> {
         }
     }
 
-    /// A database is emptied: its orders are gone.
+    /// Drops the orders of an emptied database.
     pub(super) fn forget_orders_of(&mut self, database: u8) {
         self.orders.retain(|open| open.database != database);
     }

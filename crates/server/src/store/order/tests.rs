@@ -1,5 +1,5 @@
-//! Random changes of sorted sets in transactions that are committed or not, with stores that are
-//! opened again in between: the counts are those of the elements.
+//! Random changes of sorted sets, in transactions that are committed or dropped, and with reopened
+//! stores in between: the counts match the elements.
 
 use super::*;
 use crate::model::Kind;
@@ -16,7 +16,7 @@ fn open(place: &Path) -> (Db, Store) {
     (db, store)
 }
 
-/// What a set has, by members.
+/// The expected content of a set: scores by member.
 type Model = BTreeMap<Vec<u8>, f64>;
 
 const KEY: &[u8] = b"z";
@@ -56,8 +56,8 @@ fn change(transaction: &mut Transaction<'_>, model: &mut Model, random: &mut fas
     transaction.save(KEY, &set);
 }
 
-/// Every record of a count says how many elements there are up to the next (S17); whether there are
-/// any.
+/// Checks that every count equals the number of elements up to the next one (S17). Returns whether
+/// there are any.
 fn check(store: &Store, model: &Model) -> bool {
     let mut transaction = Transaction::new(store, 0);
     let Some(set) = transaction.collection(KEY, Kind::SortedSet).unwrap() else {
@@ -117,7 +117,7 @@ fn counts_are_those_of_the_elements_whatever_happens() {
         for _ in 0..random.usize(1..3) {
             change(&mut transaction, &mut next, &mut random, grows);
         }
-        // Nothing of the others holds.
+        // Some transactions are dropped without a commit.
         if random.u8(..5) > 0 {
             transaction.commit(&held).unwrap();
             model = next;
@@ -129,7 +129,7 @@ fn counts_are_those_of_the_elements_whatever_happens() {
             uncounted += 1;
         }
         if random.u8(..25) == 0 {
-            // As if the process had been killed: nothing is written out.
+            // Simulate a kill: nothing is written at the end.
             db.abandon();
             drop((store, db));
             (db, store) = open(&place.path().join("store"));
