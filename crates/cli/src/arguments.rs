@@ -1,4 +1,4 @@
-//! The command line: what is common to all verbs, and which verbs there are.
+//! The command line: the options common to all verbs, and the list of verbs.
 
 use crate::exit::TABLE;
 use crate::sizes::{self, Bytes};

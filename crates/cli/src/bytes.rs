@@ -1,4 +1,4 @@
-//! Bytes that people type and read: as they are, in hexadecimal, or in base 64.
+//! Bytes on the command line and in output: unencoded, in hexadecimal, or in base 64.
 
 use crate::exit::{Exit, failure};
 use anyhow::Result;
@@ -21,13 +21,12 @@ pub struct Encoding {
 }
 
 impl Encoding {
-    /// Returns the bytes that an argument means.
+    /// Decodes an argument.
     pub(crate) fn read(self, text: &OsStr) -> Result<Vec<u8>> {
         self.decode(text.as_bytes())
     }
 
-    /// Returns the bytes that a text means. Blanks around it do not count where they cannot be part
-    /// of it.
+    /// Decodes a text. Surrounding blanks are ignored if the encoding does not allow them.
     pub(crate) fn decode(self, text: &[u8]) -> Result<Vec<u8>> {
         let wrong = |why: &dyn std::fmt::Display| {
             let text = text.escape_ascii().to_string();
@@ -56,7 +55,7 @@ impl Encoding {
         !self.hex && !self.base64
     }
 
-    /// Returns the bytes for a line of text: as chosen, or with what is not printable escaped.
+    /// Encodes bytes for a line of text: in the chosen encoding, or with unprintable bytes escaped.
     pub(crate) fn show(self, bytes: &[u8]) -> String {
         if self.hex {
             hex::encode(bytes)
@@ -68,8 +67,8 @@ impl Encoding {
     }
 }
 
-/// Text as it is; a backslash, control characters, and what is no text as in `\n`, `\\`, `\x1b`.
-/// Never a tab or a line end.
+/// Escapes a backslash, control characters, and bytes that are not UTF-8, as in `\n`, `\\`, `\x1b`.
+/// The result contains no tab or line end.
 pub(crate) fn escape(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -80,7 +79,7 @@ pub(crate) fn escape(bytes: &[u8]) -> String {
                 '\r' => text.push_str("\\r"),
                 '\t' => text.push_str("\\t"),
                 c if c.is_ascii_control() => text.push_str(&format!("\\x{:02x}", c as u32)),
-                // Others that a terminal might obey.
+                // Other characters that a terminal might interpret.
                 c if c.is_control() => {
                     let mut bytes = [0; 4];
                     for byte in c.encode_utf8(&mut bytes).bytes() {
@@ -97,7 +96,7 @@ pub(crate) fn escape(bytes: &[u8]) -> String {
     text
 }
 
-/// Returns the bytes that [`escape`] has made this text of. Also `\"` is read, as in quotes.
+/// Reverses [`escape`]. Also accepts `\"`, for use within quotes.
 pub(crate) fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -127,7 +126,8 @@ pub(crate) fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
-/// A field of a JSON object: `"name":"text"`, or `"name_base64":"…"` where the bytes are no text.
+/// Writes a field of a JSON object: `"name":"text"`, or `"name_base64":"…"` if the bytes are not
+/// UTF-8.
 pub(crate) fn json_field(out: &mut impl Write, name: &str, bytes: &[u8]) -> io::Result<()> {
     match std::str::from_utf8(bytes) {
         Ok(text) => {
@@ -139,7 +139,7 @@ pub(crate) fn json_field(out: &mut impl Write, name: &str, bytes: &[u8]) -> io::
     }
 }
 
-/// A key and its value as a JSON object on a line.
+/// Writes a key and its value as a JSON object on one line.
 pub(crate) fn json_record(out: &mut impl Write, key: &[u8], value: Option<&[u8]>) -> io::Result<()> {
     out.write_all(b"{")?;
     json_field(out, "key", key)?;

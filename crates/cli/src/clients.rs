@@ -1,4 +1,4 @@
-//! What clients of a server may take, as flags of `serve`.
+//! Limits for clients of a server, as flags of `serve`.
 
 use crate::exit::{Exit, failure};
 use crate::sizes::{self, Bytes};
@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::Args;
 use std::time::Duration;
 
-/// The least memory that all clients may have together.
+/// Smallest memory limit for all clients together.
 const LEAST_MEMORY: u64 = 1 << 20;
 
 /// What clients may take.
@@ -39,8 +39,7 @@ pub struct ClientLimits {
 }
 
 impl ClientLimits {
-    /// Returns the options of a server with these limits, whose store has so much memory if that is
-    /// said.
+    /// Converts the limits to options of a server. `memory` is the memory of the store, if given.
     pub(crate) fn options(&self, memory: Option<u64>) -> Result<ServerOptions> {
         let client_memory = self.client_memory.map(|memory| memory.0);
         if let Some(bytes) = client_memory {

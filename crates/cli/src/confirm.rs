@@ -1,4 +1,4 @@
-//! Questions before something is lost that cannot be had again.
+//! Confirmation of irreversible operations.
 
 use crate::exit::{Exit, failure};
 use anyhow::Result;
@@ -14,7 +14,7 @@ pub struct Consent {
 }
 
 impl Consent {
-    /// Goes on if --yes was given, or if the answer on the terminal is yes. `loss` says what will
+    /// Succeeds if --yes was given or the user confirms on the terminal. `loss` describes what will
     /// be lost.
     pub(crate) fn ask(self, loss: &str) -> Result<()> {
         if self.yes {

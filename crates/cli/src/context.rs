@@ -1,4 +1,4 @@
-//! What every verb is given: where the store is, and how it answers.
+//! The context of every verb: the location of the store, and the form of the output.
 
 use crate::arguments::Arguments;
 use crate::exit::{self, Exit, failure};
@@ -11,19 +11,19 @@ use anyhow::{Context as _, Error, Result};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What is common to all verbs.
+/// The options common to all verbs.
 #[derive(Clone, Debug)]
 pub(crate) struct Context {
     pub(crate) path: PathBuf,
     pub(crate) form: Form,
     pub(crate) memory: Option<u64>,
-    /// Whether the store takes what was measured of its device.
+    /// Whether the store uses the measured costs of its device.
     pub(crate) takes_measured: bool,
     /// Further directories of the store.
     pub(crate) tiers: Vec<Tier>,
 }
 
-/// Who reads what is printed.
+/// The audience of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Text,
@@ -45,7 +45,7 @@ impl Context {
         self.form == Form::Json
     }
 
-    /// Returns how the store is opened.
+    /// Returns the options for opening the store.
     pub(crate) fn options(&self) -> Options {
         let mut options = match self.takes_measured {
             true => Options::new().measured_device(),
@@ -65,7 +65,7 @@ impl Context {
         format!("opening the store in {}", self.path.display())
     }
 
-    /// Refuses a file in the place of a directory, and less memory than a store works with.
+    /// Checks that the path is a directory if it exists, and that the memory is sufficient.
     pub(crate) fn check(&self) -> Result<()> {
         if self.path.exists() && !self.path.is_dir() {
             let text = format!(
@@ -85,20 +85,20 @@ impl Context {
         Ok(())
     }
 
-    /// Opens a store that is there, or connects to the process that has it open.
+    /// Opens an existing store, or connects to the process that has it open.
     pub(crate) fn open(&self) -> Result<Store> {
         self.check_store()?;
         self.or_served(self.open_own())
     }
 
-    /// The same for reading: it is opened for reading only where nothing can be written, which is
-    /// said.
+    /// Opens an existing store for reading, or connects to the process that has it open. A store
+    /// that cannot be written to is opened read-only, with a note.
     pub(crate) fn open_to_read(&self) -> Result<Store> {
         self.check_store()?;
         self.or_served(self.open_own_to_read())
     }
 
-    /// The same, or creates a store if there is none.
+    /// Opens or creates a store, or connects to the process that has it open.
     pub(crate) fn open_or_create(&self) -> Result<Store> {
         self.check()?;
         self.or_served(self.options().open(&self.path).with_context(|| self.what()))
@@ -123,7 +123,7 @@ impl Context {
             Ok(db) => db,
             Err(other) => {
                 let other = Error::new(other).context(self.what());
-                // What is in the way of writing says more, unless a server can be asked.
+                // The error of opening for writing is more specific, unless a server can be asked.
                 let is_busy = exit::classify(&other) == Exit::Busy;
                 return Err(if is_busy { other } else { error });
             }
@@ -135,14 +135,14 @@ impl Context {
         Ok(db)
     }
 
-    /// Returns the store that was opened, or the process that has it open already.
+    /// Returns the opened store, or connects to the process that has it open.
     fn or_served(&self, opened: Result<Db>) -> Result<Store> {
         let error = match opened {
             Ok(db) => return Ok(Store::own(db)),
             Err(error) => error,
         };
-        // What is in the way of opening it, as a directory of it that is gone, need not be in the
-        // way of a process that has it open.
+        // An error of opening, such as a missing directory, need not affect a process that already
+        // has the store open.
         match Client::connect(&self.path) {
             Ok(client) => Ok(Store::served(client)),
             Err(refused) if exit::classify(&error) == Exit::Busy => Err(busy(error, &refused)),
@@ -163,7 +163,7 @@ impl Context {
     }
 }
 
-/// Why a store can neither be opened nor be managed where it is open.
+/// Returns the error for a store that can neither be opened nor be managed through its process.
 fn busy(error: Error, refused: &io::Error) -> Error {
     let why = match refused.kind() {
         io::ErrorKind::PermissionDenied => {
@@ -177,7 +177,7 @@ fn busy(error: Error, refused: &io::Error) -> Error {
     error.context(why)
 }
 
-/// Returns what cannot be done with a store that another process has open.
+/// Returns the error for an operation that requires exclusive access to the store.
 pub(crate) fn not_while_open(error: Error, verb: &str, way: &str) -> Error {
     if exit::classify(&error) != Exit::Busy {
         return error;
@@ -185,10 +185,10 @@ pub(crate) fn not_while_open(error: Error, verb: &str, way: &str) -> Error {
     error.context(format!("{verb} needs the store for itself: {way}"))
 }
 
-/// Refuses a directory for a copy that holds something already.
+/// Refuses a target directory that is not empty.
 pub(crate) fn vacant(directory: &Path) -> Result<()> {
     let Ok(mut entries) = directory.read_dir() else {
-        // What is in the way is said when it is written to.
+        // The error is reported when the directory is written to.
         return Ok(());
     };
     if entries.next().is_none() {

@@ -1,4 +1,4 @@
-//! What a script learns from the exit code, and a person from the last line.
+//! Exit codes and error messages.
 
 use crate::screen;
 use alluvium::{Error, ErrorKind};
@@ -6,17 +6,17 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
-/// How a command ended.
+/// The exit code of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// It did what was asked.
+    /// Success.
     Done = 0,
-    /// What was asked for is not there: a key, a keyspace.
+    /// The requested key or keyspace does not exist.
     NotFound = 1,
-    /// The command line makes no sense.
+    /// The command line is invalid.
     Usage = 2,
-    /// Something failed that has no code of its own.
+    /// Any other failure.
     Failed = 3,
     /// The input has rows that cannot be imported.
     BadRows = 4,
@@ -26,13 +26,13 @@ pub enum Exit {
     Busy = 6,
     /// The disk is full.
     Full = 7,
-    /// Another transaction was in the way.
+    /// The transaction conflicts with another one.
     Conflict = 8,
-    /// It was stopped by Ctrl-C or a signal.
+    /// The command was stopped by Ctrl-C or a signal.
     Interrupted = 130,
 }
 
-/// The same for `--help`.
+/// The exit codes as shown by `--help`.
 pub(crate) const TABLE: &str = "\
 Exit codes:
     0  done
@@ -52,7 +52,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// A failure whose code is not to be guessed from its cause.
+/// An error with an explicit exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
@@ -67,14 +67,14 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Returns an error with its exit code.
+/// Creates an error with an exit code.
 #[must_use]
 pub fn failure(exit: Exit, text: impl Into<String>) -> anyhow::Error {
     let text = text.into();
     anyhow::Error::new(Failure { exit, text })
 }
 
-/// Says what went wrong, once, and which code that is.
+/// Prints an error and returns its exit code.
 pub(crate) fn report(error: &anyhow::Error) -> Exit {
     let exit = classify(error);
     if exit != Exit::Done {
@@ -83,7 +83,7 @@ pub(crate) fn report(error: &anyhow::Error) -> Exit {
     exit
 }
 
-/// Returns an error and its causes, each once: some say their causes themselves.
+/// Formats an error with its causes. A cause that is already contained in the text is not repeated.
 pub(crate) fn sentence(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain() {
@@ -99,8 +99,7 @@ pub(crate) fn sentence(error: &anyhow::Error) -> String {
     text
 }
 
-/// Returns the error of the library in the words of the command line, if it says what to write in a
-/// program.
+/// Rephrases an error of the library in terms of the command line, if its text refers to the API.
 fn in_flags(error: &Error) -> Option<String> {
     Some(match error {
         Error::NoSuchKeyspace { name } => {
@@ -130,7 +129,7 @@ fn in_flags(error: &Error) -> Option<String> {
     })
 }
 
-/// Why nothing can be written where the store is, if that is the error.
+/// Returns the reason if the error means that the store's location is not writable.
 pub(crate) fn cannot_write(error: &anyhow::Error) -> Option<&'static str> {
     let error = error.chain().find_map(|cause| cause.downcast_ref::<Error>())?;
     match (error, error.kind()) {

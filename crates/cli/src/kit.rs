@@ -1,5 +1,5 @@
-//! Output, errors and signals of `alluvium`, and the processes in which `alluvium bench` measures
-//! engines, for other programs of this project.
+//! Exports for other programs of this project: output, errors and signals of `alluvium`, and the
+//! processes in which `alluvium bench` measures engines.
 
 use crate::exit;
 use anyhow::Result;
@@ -11,9 +11,10 @@ pub use crate::sizes::{Bytes, parse};
 pub use crate::stop::listen;
 pub use crate::verbs::bench::{Screen, cap_or_none, run_child, usage};
 
-/// Runs a program, prints the error that it ends with, and returns its exit code.
+/// Runs a program, prints its error, and returns its exit code.
 ///
-/// The allocator is told to return freed memory to the system, because a store counts its memory.
+/// Configures the allocator to return freed memory to the operating system, because a store
+/// accounts for its memory.
 #[must_use]
 pub fn program(run: impl FnOnce() -> Result<Exit>) -> ExitCode {
     alluvium_device::heap::give_freed_memory_back();

@@ -1,4 +1,4 @@
-//! The log on standard error: what happens in the background is said as well.
+//! The log on standard error, which reports events of background work.
 
 use alluvium_server::LogLevel;
 use std::sync::LazyLock;
@@ -6,29 +6,29 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::Interest;
 use tracing::{Event, Metadata, Subscriber};
 
-/// How much is printed. `serve` lets clients change it.
+/// The log level. `serve` lets clients change it.
 static LEVEL: LazyLock<LogLevel> = LazyLock::new(LogLevel::warning);
 
-/// Returns the level of this process.
+/// Returns the log level of this process.
 pub(crate) fn level() -> LogLevel {
     LEVEL.clone()
 }
 
-/// From now on events are printed.
+/// Starts to print events.
 pub(crate) fn begin() {
     let lines = tracing_subscriber::fmt()
         .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
         .with_writer(std::io::stderr)
         .with_ansi(false)
         .finish();
-    // It fails where a program that calls `main` prints events already.
+    // Fails if a program that calls `main` has installed its own subscriber.
     let _ = tracing::subscriber::set_global_default(Gate {
         lines,
         level: level(),
     });
 }
 
-/// Lets events through that the level admits at the moment.
+/// A filter that admits events by the current level.
 struct Gate<S> {
     lines: S,
     level: LogLevel,
@@ -37,7 +37,7 @@ struct Gate<S> {
 impl<S: Subscriber> Subscriber for Gate<S> {
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
         self.lines.register_callsite(metadata);
-        // The level may be another the next time.
+        // The level may change between events.
         Interest::sometimes()
     }
 

@@ -1,4 +1,4 @@
-//! The binary `alluvium`; everything is in the library beside it.
+//! The binary `alluvium`; all code is in the library of this crate.
 
 use std::process::ExitCode;
 

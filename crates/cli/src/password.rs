@@ -1,4 +1,4 @@
-//! The password that a flag, a file or the environment gives.
+//! The password from a flag, a file or the environment.
 
 use crate::exit::{Exit, failure};
 use anyhow::{Context as _, Result};
@@ -6,13 +6,13 @@ use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 
-/// The environment variable that holds the password when no flag gives one.
+/// The environment variable of the password, used if no flag gives one.
 const VARIABLE: &str = "ALLUVIUM_PASSWORD";
 
-/// The longest first line of a file with a secret.
+/// Longest first line of a file with a secret, in bytes.
 const MOST_LINE: u64 = 64 << 10;
 
-/// Returns the password of a flag, else of a file, else of the environment.
+/// Returns the password from a flag, else from a file, else from the environment.
 ///
 /// # Errors
 /// The file cannot be read, or its first line or the variable is empty.
@@ -24,12 +24,12 @@ pub(crate) fn given(flag: Option<&str>, file: Option<&Path>) -> Result<Option<St
     }
 }
 
-/// The secret of a file that a flag names: its first line, which must not be empty.
+/// Returns the secret in a file named by a flag: its first line, which must not be empty.
 pub(crate) fn first_line(flag: &str, path: &Path) -> Result<String> {
     let file = std::fs::File::open(path).with_context(|| format!("reading {}", path.display()))?;
     let refused = |why: &str| failure(Exit::Usage, format!("{flag} {}: {why}", path.display()));
     let mut line = String::new();
-    // A file may be a pipe, and a device has no end.
+    // A file may be a pipe, and a device may be endless.
     let read = BufReader::new(file.take(MOST_LINE)).read_line(&mut line);
     read.with_context(|| format!("reading {}", path.display()))?;
     if line.len() as u64 == MOST_LINE && !line.ends_with('\n') {
@@ -43,8 +43,8 @@ pub(crate) fn first_line(flag: &str, path: &Path) -> Result<String> {
     }
 }
 
-/// The password of a variable. One that is empty is taken for a mistake: it would let every client
-/// in.
+/// Returns the password in the variable. An empty one is refused as a mistake, because it would let
+/// every client in.
 fn from_variable(value: Option<OsString>) -> Result<Option<String>> {
     let refused = |why: &str| failure(Exit::Usage, format!("{VARIABLE} {why}"));
     match value.map(OsString::into_string) {

@@ -1,15 +1,15 @@
-//! Files that hold what is in a store: their owner alone may read them.
+//! Files with data of a store, readable only by their owner.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// The mode of a new file. The process' file mode creation mask may take more away.
+/// The mode of a new file. The umask may restrict it further.
 const MODE: u32 = 0o600;
 
-/// Opens a file to be written, which is made for its owner alone if it is not there. One that is
-/// there keeps its mode.
+/// Opens a file for writing. A new file is accessible only to its owner; an existing one keeps its
+/// mode.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .create(true)
@@ -19,7 +19,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// Empties a file, or makes one for its owner alone.
+/// Truncates a file, or creates one that is accessible only to its owner.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
     let file = open(path)?;
     // A device or a pipe has no length.
@@ -29,7 +29,7 @@ pub(crate) fn create(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Replaces what is in a file, or makes one for its owner alone.
+/// Replaces the content of a file, or creates one that is accessible only to its owner.
 pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     create(path)?.write_all(bytes)
 }

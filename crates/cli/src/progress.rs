@@ -1,20 +1,21 @@
-//! Bars for long jobs: how far, how fast, how much longer. Hidden where no person looks.
+//! Progress bars of long jobs: position, speed, remaining time. Hidden unless on a terminal.
 
 use crate::sizes;
 use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use std::fmt;
 use std::time::Duration;
 
-/// How often a bar is drawn, in times a second.
+/// Redraws per second, and the interval of animation.
 const RATE: u8 = 8;
 const TICK: Duration = Duration::from_millis(250);
 
-/// Returns a bar of bytes; without a total it only says how many and how fast.
+/// Returns a bar for bytes. Without a total it shows only the amount and the speed.
 pub(crate) fn bytes(what: &str, total: Option<u64>) -> ProgressBar {
     bytes_from(what, total, 0)
 }
 
-/// A bar of a job that goes on behind a number of bytes: how fast it is says what it does now.
+/// Returns a bar for a job that continues after `first` bytes, which do not count towards the
+/// speed.
 pub(crate) fn bytes_from(what: &str, total: Option<u64>, first: u64) -> ProgressBar {
     let target = ProgressDrawTarget::stderr_with_hz(RATE);
     let bar = ProgressBar::with_draw_target(total, target)
@@ -30,7 +31,7 @@ pub(crate) fn bytes_from(what: &str, total: Option<u64>, first: u64) -> Progress
     let speed = move |state: &ProgressState| per_second(state.pos(), first, state.elapsed());
     let style = style
         .with_key("rate", move |state: &ProgressState, out: &mut dyn fmt::Write| {
-            // What cannot be drawn is drawn the next time.
+            // Drawing errors are ignored; the bar is drawn again soon.
             let _ = write!(out, "{}/s", sizes::human(speed(state)));
         })
         .with_key("left", move |state: &ProgressState, out: &mut dyn fmt::Write| {
@@ -45,7 +46,7 @@ pub(crate) fn bytes_from(what: &str, total: Option<u64>, first: u64) -> Progress
     bar
 }
 
-/// Returns a bar of a job that takes about as many milliseconds; `what` it does changes.
+/// Returns a bar for a job of about this many milliseconds, whose message `what` changes.
 pub(crate) fn milliseconds(total: u64) -> ProgressBar {
     let target = ProgressDrawTarget::stderr_with_hz(RATE);
     let bar = ProgressBar::with_draw_target(Some(total), target);
@@ -54,7 +55,7 @@ pub(crate) fn milliseconds(total: u64) -> ProgressBar {
     bar
 }
 
-/// How many bytes a second a job does that began behind a number of bytes.
+/// Returns the speed in bytes per second of a job that began after `first` bytes.
 pub(crate) fn per_second(position: u64, first: u64, elapsed: Duration) -> u64 {
     (position.saturating_sub(first) as f64 / elapsed.as_secs_f64().max(1e-3)) as u64
 }

@@ -1,4 +1,4 @@
-//! Which keys a verb is about.
+//! The range of keys that a verb works on.
 
 use crate::bytes::Encoding;
 use anyhow::Result;
@@ -19,7 +19,7 @@ pub struct Range {
     pub to: Option<OsString>,
 }
 
-/// The same in bytes: from the first on and before the second, if there is one.
+/// The range in bytes: from the first bound, inclusive, to the second, exclusive, if there is one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Bounds {
     pub(crate) from: Vec<u8>,
@@ -45,7 +45,7 @@ impl Range {
     }
 }
 
-/// Returns the least key that is greater than all that begin with these bytes, if there is one.
+/// Returns the smallest key greater than all keys with this prefix, if it exists.
 pub(crate) fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
     let kept = prefix.iter().rposition(|&byte| byte != 0xff)?;
     let mut end = prefix[..=kept].to_vec();

@@ -1,4 +1,4 @@
-//! The web page of a server, here or elsewhere, that is asked for its figures.
+//! A client of a server's web page, which requests figures.
 
 use crate::exit::{Exit, failure};
 use crate::password;
@@ -12,9 +12,9 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How long the server has for an answer.
+/// Time limit for an answer.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The longest answer, in bytes.
+/// Largest answer in bytes.
 const LONGEST: u64 = 64 << 20;
 
 /// Which server a command asks in the place of the store's own process, and as whom.
@@ -33,7 +33,7 @@ pub struct Elsewhere {
 }
 
 impl Elsewhere {
-    /// Returns the server, if one is named.
+    /// Returns the named server, if any.
     pub(crate) fn remote(&self) -> Result<Option<Remote>> {
         let Some(url) = &self.server else {
             return Ok(None);
@@ -46,7 +46,7 @@ impl Elsewhere {
     }
 }
 
-/// A server that answers.
+/// The web page of a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Remote {
     /// Host and port.
@@ -54,16 +54,16 @@ pub(crate) struct Remote {
     login: Login,
 }
 
-/// What a client tells the server about itself.
+/// The credentials of a client.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Login {
-    /// The user's name; `default` if none is given.
+    /// The name of the user. Defaults to `default`.
     pub(crate) user: Option<String>,
     pub(crate) password: Option<String>,
 }
 
 impl Login {
-    /// The header that says so; nothing where there is no password.
+    /// Returns the authorisation header; empty without a password.
     fn header(&self) -> String {
         let Some(password) = &self.password else {
             return String::new();
@@ -74,14 +74,14 @@ impl Login {
     }
 }
 
-/// An answer: its status and its bytes.
+/// An HTTP answer: its status and body.
 struct Answer {
     status: u16,
     body: Vec<u8>,
 }
 
 impl Remote {
-    /// The server at an address such as `http://127.0.0.1:7070`.
+    /// Returns the server at an address such as `http://127.0.0.1:7070`.
     pub(crate) fn at(url: &str, login: Login) -> Result<Remote> {
         let authority = url.strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
         let authority = authority.filter(|rest| !rest.is_empty() && !rest.contains('/'));
@@ -116,7 +116,7 @@ impl Remote {
         parse(&all).ok_or_else(|| anyhow!("what answers at {} is no server of Alluvium's", self.url()))
     }
 
-    /// An answer in JSON.
+    /// Requests an answer in JSON.
     pub(crate) fn json(&self, path: &str) -> Result<Value> {
         let answer = self.get(path)?;
         let value: Option<Value> = serde_json::from_slice(&answer.body).ok();
@@ -144,7 +144,7 @@ impl Remote {
     }
 }
 
-/// An answer of which all has come; none if it is cut short, or is no HTTP.
+/// Parses a complete answer. Returns `None` if it is incomplete or not HTTP.
 fn parse(all: &[u8]) -> Option<Answer> {
     let end = memchr::memmem::find(all, b"\r\n\r\n")?;
     let mut lines = std::str::from_utf8(&all[..end]).ok()?.split("\r\n");

@@ -1,5 +1,5 @@
-//! What is printed, and where: data to standard output, everything else to standard error; colours
-//! and columns for terminals only.
+//! Output: data goes to standard output, everything else to standard error. Colours and aligned
+//! columns are for terminals only.
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
@@ -13,7 +13,7 @@ pub(crate) const DIM: Style = Style::new().dimmed();
 pub(crate) const KEY: Style = AnsiColor::Cyan.on_default();
 const BAD: Style = AnsiColor::Red.on_default().bold();
 
-/// Standard output: buffered, whatever it is.
+/// Buffered standard output.
 #[derive(Debug)]
 pub struct Output {
     inner: BufWriter<StdoutLock<'static>>,
@@ -39,12 +39,12 @@ impl Output {
         }
     }
 
-    /// Returns whether a person looks at it.
+    /// Returns whether the output is a terminal.
     pub(crate) fn is_terminal(&self) -> bool {
         self.is_terminal
     }
 
-    /// Returns the text in a style where styles are wanted.
+    /// Applies a style if the output is coloured.
     pub(crate) fn styled(&self, style: Style, text: &str) -> String {
         if self.is_coloured {
             format!("{style}{text}{style:#}")
@@ -57,10 +57,10 @@ impl Output {
         writeln!(self.inner, "{text}")
     }
 
-    /// A JSON value on a line of its own; spread over several for people.
+    /// Writes a JSON value on one line, or indented on a terminal.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// I/O errors.
     pub fn json(&mut self, value: &Value) -> Result<()> {
         if self.is_terminal {
             serde_json::to_writer_pretty(&mut self.inner, value)?;
@@ -70,11 +70,11 @@ impl Output {
         Ok(self.inner.write_all(b"\n")?)
     }
 
-    /// Rows whose columns stand below each other on a terminal, and are separated by tabs
-    /// elsewhere. The first row names the columns; it is for people alone.
+    /// Writes rows with aligned columns on a terminal, and separated by tabs otherwise. The first
+    /// row names the columns and is written on terminals only.
     ///
     /// # Errors
-    /// When they cannot be written.
+    /// I/O errors.
     pub fn table(&mut self, head: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
         if !self.is_terminal {
             for row in rows {
@@ -118,18 +118,18 @@ impl Write for Output {
     }
 }
 
-/// Returns whether a character is seen where it is printed. Marks above and below others are.
+/// Returns whether a character is visible when printed. Combining marks count as invisible.
 fn is_seen(c: char) -> bool {
     match c {
         ' '..='~' | '\n' | '\t' => true,
-        // A blank of no width, which joins no letters, counts as a mark.
+        // The zero-width non-joiner counts as a mark.
         '\u{200c}' => false,
         c => ["x", c.encode_utf8(&mut [0; 4])].concat().escape_debug().count() == 2,
     }
 }
 
-/// Returns a message in which characters that are not seen, or that a terminal obeys, are written
-/// with their numbers, as in `\u{feff}`.
+/// Replaces characters that are invisible or that a terminal interprets by their code points, as in
+/// `\u{feff}`.
 fn visible(text: &str) -> Cow<'_, str> {
     if text.chars().all(is_seen) {
         return Cow::Borrowed(text);
@@ -147,16 +147,16 @@ fn visible(text: &str) -> Cow<'_, str> {
 fn on_stderr(style: Style, word: &str, text: &str) {
     let mut stderr = anstream::stderr().lock();
     let text = visible(text);
-    // Where it cannot be written, nothing can be done about it.
+    // A failure to write cannot be reported.
     let _ = writeln!(stderr, "{style}{word}{style:#}{text}");
 }
 
-/// An error, on standard error.
+/// Writes an error to standard error.
 pub(crate) fn complain(text: &str) {
     on_stderr(BAD, "alluvium: ", text);
 }
 
-/// What a person wants to know and a program does not, on standard error.
+/// Writes a note for people to standard error.
 pub fn note(text: &str) {
     on_stderr(DIM, "", text);
 }

@@ -1,4 +1,4 @@
-//! Sizes and durations as people write them.
+//! Sizes and durations in human-readable form.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bytes(pub u64);
 
-/// Reads `4096`, `64K`, `512M`, `2G`, `1.5GiB`, all of them powers of two.
+/// Parses `4096`, `64K`, `512M`, `2G`, `1.5GiB`. All units are powers of two.
 ///
 /// # Errors
-/// Why the text is no size.
+/// The reason why the text is not a size.
 pub fn parse(text: &str) -> Result<Bytes, String> {
     let text = text.trim();
     let digits = text
@@ -44,7 +44,7 @@ pub fn parse(text: &str) -> Result<Bytes, String> {
         .ok_or_else(|| format!("{text:?} is no size: write a number and a unit, as in 512M"))
 }
 
-/// Reads `90s`, `15m`, `12h`, `30d`, `250ms`.
+/// Parses `90s`, `15m`, `12h`, `30d`, `250ms`.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -65,7 +65,7 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
         .ok_or_else(wrong)
 }
 
-/// Returns a number of bytes for people: three figures and a unit.
+/// Formats a number of bytes with three digits and a unit.
 pub(crate) fn human(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if bytes < 1024 {
@@ -87,7 +87,7 @@ pub(crate) fn human(bytes: u64) -> String {
     format!("{amount:.digits$} {}", UNITS[unit])
 }
 
-/// Returns a count for people, its digits in groups of three.
+/// Formats a count with digits in groups of three.
 pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);

@@ -1,5 +1,5 @@
-//! Sorting on several threads: one reads and fills chunks, others sort and write them; then one
-//! merges, and another writes what comes out.
+//! Sorting with several threads: one reads and fills chunks, others sort and write them; then one
+//! merges, and another writes the output.
 
 use crate::exit::{Exit, failure};
 use crate::stop;
@@ -10,22 +10,23 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// How much is written at once, in bytes.
+/// Size of an output write in bytes.
 const AT_ONCE: usize = 1 << 20;
-/// Pieces of output that wait to be written.
+/// Number of output buffers that wait to be written.
 const WAITING: usize = 4;
 
-/// A sort on several threads.
+/// A sort with several threads.
 pub(crate) struct Job<'s> {
     pub(crate) spool: &'s Spool,
     pub(crate) threads: usize,
-    /// Whether records are lines, which get their ends again.
+    /// Whether records are lines, whose line ends are restored.
     pub(crate) is_lines: bool,
-    /// The flag that says how much memory there is.
+    /// The flag for the memory limit, for error messages.
     pub(crate) flag: &'s str,
 }
 
-/// Returns an error of the sorter with its exit code; `flag` says how much memory there is.
+/// Converts an error of the sorter to one with an exit code. `flag` is the flag for the memory
+/// limit.
 pub(crate) fn told(error: SortError, flag: &str) -> anyhow::Error {
     match &error {
         error if error.is_full() => failure(Exit::Full, error.to_string()),
@@ -42,7 +43,7 @@ pub(crate) fn told(error: SortError, flag: &str) -> anyhow::Error {
     }
 }
 
-/// Fills chunks, and hands the full ones on.
+/// Fills chunks and passes full ones on.
 pub(crate) struct Chunks<'j> {
     spool: &'j Spool,
     flag: &'j str,
@@ -51,7 +52,7 @@ pub(crate) struct Chunks<'j> {
 }
 
 impl Chunks<'_> {
-    /// The most bytes of a record.
+    /// Returns the largest record in bytes.
     pub(crate) fn longest(&self) -> usize {
         self.spool.options().longest_record()
     }
@@ -72,8 +73,8 @@ impl Chunks<'_> {
     fn push(&mut self, to: impl Fn(&mut Chunk) -> alluvium_storage::sort::Result<Pushed>) -> Result<()> {
         let flag = self.flag;
         if to(&mut self.chunk).map_err(|error| told(error, flag))? == Pushed::Full {
-            // The next chunk is begun when another thread has taken this one: so much memory is
-            // in use at most.
+            // The next chunk begins only after another thread has taken this one, which bounds the
+            // memory.
             let full = std::mem::replace(&mut self.chunk, self.spool.chunk());
             (self.full)(full)?;
             let pushed = to(&mut self.chunk).map_err(|error| told(error, self.flag))?;
@@ -84,7 +85,7 @@ impl Chunks<'_> {
 }
 
 impl Job<'_> {
-    /// Sorts what `feed` pushes. What fits into one chunk stays in memory.
+    /// Sorts what `feed` pushes into runs. Data that fits into one chunk stays in memory.
     pub(crate) fn runs(&self, feed: impl FnOnce(&mut Chunks<'_>) -> Result<()>) -> Result<Vec<Spooled>> {
         if self.threads == 1 {
             let mut runs = Vec::new();
@@ -106,7 +107,7 @@ impl Job<'_> {
                 .map(|_| scope.spawn(move || self.work(receiver)))
                 .collect();
             let mut send = |chunk| {
-                // A worker that has failed says why when it is joined.
+                // A failed worker reports its error when it is joined.
                 sender
                     .send(chunk)
                     .map_err(|_| anyhow!("a thread that sorts has ended"))
@@ -131,7 +132,7 @@ impl Job<'_> {
         })
     }
 
-    /// Fills chunks; returns the last one.
+    /// Fills chunks and returns the last one.
     fn fed(
         &self,
         feed: impl FnOnce(&mut Chunks<'_>) -> Result<()>,
@@ -147,7 +148,7 @@ impl Job<'_> {
         Ok(chunks.chunk)
     }
 
-    /// Sorts and writes chunks until no more come.
+    /// Sorts and writes chunks until there are no more.
     fn work(&self, chunks: &Mutex<Receiver<Chunk>>) -> Result<Vec<Spooled>> {
         let mut runs = Vec::new();
         let result = loop {
@@ -159,7 +160,7 @@ impl Job<'_> {
             }
         };
         if result.is_err() {
-            // The thread that fills must not wait for one that is gone: what comes is dropped.
+            // Drain the channel, so that the filling thread does not block on a failed worker.
             while chunks
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
@@ -184,12 +185,12 @@ impl Job<'_> {
         Ok(runs)
     }
 
-    /// Merges until all that is left is one stream.
+    /// Merges until one stream is left.
     pub(crate) fn merged(&self, inputs: Vec<Spooled>) -> Result<Merge> {
         self.few(inputs)?.finish().map_err(|error| told(error, self.flag))
     }
 
-    /// Merges until the rest can be merged at once.
+    /// Merges until the rest can be merged in one pass.
     fn few(&self, inputs: Vec<Spooled>) -> Result<Passes> {
         let mut passes = self.spool.passes(inputs);
         while let Some(group) = passes.group() {
@@ -199,7 +200,7 @@ impl Job<'_> {
         Ok(passes)
     }
 
-    /// Merges, and has the output written. Returns how many records and bytes that were.
+    /// Merges, and writes the output. Returns the number of records and bytes.
     pub(crate) fn merge(
         &self,
         inputs: Vec<Spooled>,
@@ -223,7 +224,7 @@ impl Job<'_> {
             let writing = scope.spawn(move || -> Result<()> {
                 for piece in pieces {
                     out.write_all(&piece).context("writing the output")?;
-                    // Without a use for it, it is dropped.
+                    // A buffer that cannot be reused is dropped.
                     let _ = back.try_send(piece);
                 }
                 out.flush().context("writing the output")
@@ -237,7 +238,7 @@ impl Job<'_> {
         })
     }
 
-    /// Merges into pieces. When the thread that writes them is gone, it says why.
+    /// Merges into output buffers. If the writing thread has ended, it reports the reason.
     fn pieces(
         &self,
         passes: Passes,

@@ -1,6 +1,6 @@
-//! Ctrl-C: the first asks a job to stop at the next place where nothing is lost, the second ends
-//! the process at once. A job that may wait for others ends by itself if it comes to no such place
-//! for a time.
+//! Ctrl-C: the first one asks a job to stop at the next point where nothing is lost, the second one
+//! ends the process at once. A job that may block ends by itself if it does not reach such a point
+//! in time.
 
 use crate::Exit;
 use crate::screen;
@@ -12,13 +12,13 @@ use std::time::Duration;
 
 static ASKED: AtomicUsize = AtomicUsize::new(0);
 
-/// How long a job that was asked to stop may wait for its input, or for space on a full disk.
+/// Time that a job may block on its input or on a full disk after it was asked to stop.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// From now on Ctrl-C, SIGTERM and SIGHUP ask the job to stop.
+/// Makes Ctrl-C, SIGTERM and SIGHUP ask the job to stop.
 ///
 /// # Errors
-/// When the system hands no signals out.
+/// The signal handlers cannot be installed.
 pub fn listen() -> Result<()> {
     ctrlc::set_handler(|| {
         if ASKED.fetch_add(1, Ordering::Relaxed) > 0 {
@@ -28,15 +28,15 @@ pub fn listen() -> Result<()> {
     .context("asking for signals")
 }
 
-/// The same for a server, which goes on when its terminal goes away: SIGHUP asks it nothing.
+/// Like [`listen`], for a server, which ignores SIGHUP: it outlives its terminal.
 pub(crate) fn listen_as_server() -> Result<()> {
     listen()?;
     alluvium_device::hangups::ignore_hangups();
     Ok(())
 }
 
-/// The same for a job that loses nothing wherever it ends, and may wait for long: it ends soon
-/// after the first signal.
+/// Like [`listen`], for a job that can be interrupted anywhere without loss and may block for long:
+/// it ends soon after the first signal.
 pub(crate) fn listen_impatiently() -> Result<()> {
     ctrlc::set_handler(|| match ASKED.fetch_add(1, Ordering::Relaxed) {
         0 => drop(std::thread::spawn(|| {
@@ -53,13 +53,13 @@ fn end() -> ! {
     std::process::exit(Exit::Interrupted as i32);
 }
 
-/// Whether the job is to stop.
+/// Returns whether the job was asked to stop.
 pub(crate) fn asked() -> bool {
     ASKED.load(Ordering::Relaxed) > 0
 }
 
-/// Hears how far a job has come that changes nothing until it is done, and ends the process when it
-/// is told to stop.
+/// Returns a callback for the progress of a job that changes nothing until it is done. The callback
+/// ends the process if a stop was requested.
 pub(crate) fn or<'b>(
     bar: &'b ProgressBar,
     said: &'b str,

@@ -1,5 +1,5 @@
-//! The store that a verb works on: opened by this process, or by another that is asked over its
-//! socket. Verbs do not tell the two apart.
+//! The store of a verb: opened by this process, or by another process that is asked over its
+//! socket. Verbs do not distinguish the two.
 
 use crate::exit::{Exit, failure};
 use crate::range::Bounds;
@@ -17,7 +17,7 @@ use std::cell::{Cell, RefCell};
 /// A store.
 pub(crate) struct Store {
     backend: Backend,
-    /// Whether something was changed that is to be durable when the verb ends.
+    /// Whether a change was made that must be durable when the verb ends.
     has_changed: Cell<bool>,
 }
 
@@ -26,24 +26,24 @@ enum Backend {
     Served(RefCell<Client>),
 }
 
-/// What is said when Ctrl-C ends the waiting for a job of another process.
+/// The message when Ctrl-C ends the wait for a job of another process.
 const GOES_ON: &str =
     "it is not waited for any more; the process that has the store open goes on with it to its end";
 
-/// Elements of a key of Redis clients, as [`Reply::Elements`] has them.
+/// Elements of a key of Redis clients, as in [`Reply::Elements`].
 pub(crate) type Elements = [(Vec<u8>, Vec<u8>)];
 
-/// Whose store it is.
+/// The process that has the store open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holder {
-    /// This process has it open.
+    /// This process.
     Us,
-    /// Another process has it open.
+    /// Another process.
     Others,
 }
 
 impl Store {
-    /// Returns the store that this process has open.
+    /// Returns a store opened by this process.
     pub(crate) fn own(db: Db) -> Store {
         let session = Box::new(RefCell::new(Session::new(&db)));
         Store {
@@ -52,7 +52,7 @@ impl Store {
         }
     }
 
-    /// Returns the store that another process has open.
+    /// Returns a store opened by another process.
     pub(crate) fn served(client: Client) -> Store {
         Store {
             backend: Backend::Served(RefCell::new(client)),
@@ -60,7 +60,7 @@ impl Store {
         }
     }
 
-    /// Returns the memory of the store, if this process has it open.
+    /// Returns the memory budget of the store, if this process has it open.
     pub(crate) fn memory(&self) -> Option<u64> {
         match &self.backend {
             Backend::Own(db, _) => Some(db.stats().memory.budget),
@@ -75,7 +75,7 @@ impl Store {
         }
     }
 
-    /// Asks for an operation, and hands the parts of its answer to `hear`.
+    /// Requests an operation and passes the parts of its answer to `hear`.
     pub(crate) fn ask(&self, request: &Request, hear: &mut dyn FnMut(Reply) -> Result<()>) -> Result<()> {
         let mut failed = None;
         let mut heard = |reply| {
@@ -97,7 +97,7 @@ impl Store {
         }
     }
 
-    /// Returns the error in the words of the command line.
+    /// Rephrases an error in terms of the command line.
     fn explained(&self, error: Error) -> anyhow::Error {
         match error {
             Error::Store(alluvium::Error::NoSuchKeyspace { name }) => {
@@ -112,7 +112,8 @@ impl Store {
             }
             Error::Store(error) => error.into(),
             Error::Told { kind, text } => failure(exit_of(kind), text),
-            // In words alone: a closed pipe means elsewhere that none reads what is printed.
+            // Convert to text, because a broken pipe elsewhere means that the reader of the output
+            // has gone.
             Error::Connection(error) => failure(
                 Exit::Failed,
                 format!(
@@ -123,13 +124,13 @@ impl Store {
         }
     }
 
-    /// Returns whether a server keeps keys of Redis clients in it.
+    /// Returns whether the store contains keys of Redis clients.
     fn is_of_server(&self) -> bool {
         self.keyspaces()
             .is_ok_and(|all| all.iter().any(|keyspace| keyspace["name"] == "redis"))
     }
 
-    /// Says that a keyspace holds records of a server, if it does.
+    /// Notes that a keyspace contains the records of a server, if it does.
     pub(crate) fn tell_of_raw(&self, keyspace: &str) {
         if keyspace != "memcached" && is_of_server(keyspace) {
             screen::note(&format!(
@@ -138,13 +139,13 @@ impl Store {
         }
     }
 
-    /// Asks for an operation that changes something and answers nothing.
+    /// Requests a change that has no reply.
     pub(crate) fn change(&self, request: &Request) -> Result<()> {
         self.has_changed.set(true);
         self.ask(request, &mut |_| Ok(()))
     }
 
-    /// Returns the one reply of an operation.
+    /// Returns the single reply of an operation.
     fn one<T>(&self, request: &Request, read: impl Fn(Reply) -> Option<T>) -> Result<T> {
         let mut found = None;
         self.ask(request, &mut |reply| {
@@ -156,7 +157,7 @@ impl Store {
         })
     }
 
-    /// Returns the one reply of an operation that changes something: yes or no.
+    /// Returns the boolean reply of an operation that changes data.
     pub(crate) fn is_changed(&self, request: &Request) -> Result<bool> {
         self.has_changed.set(true);
         self.one(request, |reply| match reply {
@@ -173,7 +174,7 @@ impl Store {
         serde_json::from_str(&text).context("reading the answer")
     }
 
-    /// Returns the number that answers an operation.
+    /// Returns the numeric reply of an operation.
     pub(crate) fn number(&self, request: &Request) -> Result<u64> {
         self.one(request, |reply| match reply {
             Reply::Number(number) => Some(number),
@@ -188,9 +189,9 @@ impl Store {
         })
     }
 
-    /// Does a long job while a bar shows how far it is; its last reply. Ctrl-C ends it with
-    /// `stopped`, and this process with it where the job cannot be stopped and changes nothing
-    /// until it is done; another process goes on with it.
+    /// Runs a long job with a progress bar and returns its last reply. Ctrl-C ends it with the
+    /// message `stopped`. If the job cannot be interrupted and changes nothing until it is done,
+    /// this process ends at once; another process continues the job.
     pub(crate) fn work(&self, request: &Request, bar: &ProgressBar, stopped: &str) -> Result<Reply> {
         let mut last = None;
         let done = self.ask(request, &mut |reply| {
@@ -220,7 +221,7 @@ impl Store {
         last.ok_or_else(|| anyhow!("the job has ended without an answer"))
     }
 
-    /// All keyspaces, each as an object.
+    /// Returns all keyspaces as JSON objects.
     pub(crate) fn keyspaces(&self) -> Result<Vec<Value>> {
         match self.json(&Request::Keyspaces)? {
             Value::Array(all) => Ok(all),
@@ -232,12 +233,12 @@ impl Store {
         Ok(self.keyspaces()?.iter().any(|keyspace| keyspace["name"] == name))
     }
 
-    /// Fails unless there is such a keyspace.
+    /// Fails unless the keyspace exists.
     pub(crate) fn existing(&self, name: &str) -> Result<()> {
         self.values(name, &[]).map(|_| ())
     }
 
-    /// Makes sure that there is such a keyspace. Returns whether it was created for that.
+    /// Creates the keyspace unless it exists. Returns whether it was created.
     pub(crate) fn wanted(&self, name: &str) -> Result<bool> {
         self.is_changed(&Request::EnsureKeyspace(name.to_owned()))
     }
@@ -269,12 +270,12 @@ impl Store {
         Ok(self.values(keyspace, &[key.to_vec()])?.pop().flatten())
     }
 
-    /// Applies all changes or none.
+    /// Applies all changes atomically.
     pub(crate) fn write(&self, changes: Vec<Change>) -> Result<()> {
         self.change(&Request::Write(changes))
     }
 
-    /// Hands keys and values in order to `each`.
+    /// Passes keys and values in order to `each`.
     pub(crate) fn scan(
         &self,
         scan: Scan,
@@ -283,7 +284,7 @@ impl Store {
         self.pairs(&Request::Scan(scan), each)
     }
 
-    /// Hands the keys and values that a request returns to `each`.
+    /// Passes the keys and values of a request's replies to `each`.
     pub(crate) fn pairs(
         &self,
         request: &Request,
@@ -295,7 +296,7 @@ impl Store {
         })
     }
 
-    /// Hands keys of Redis clients to `key`, and what each holds to `elements`, part by part.
+    /// Passes keys of Redis clients and their elements to `hear`, part by part.
     pub(crate) fn typed(&self, request: Redis, hear: &mut dyn FnMut(Typed) -> Result<()>) -> Result<()> {
         self.ask(&Request::Redis(request), &mut |reply| match reply {
             Reply::Key(key) => hear(Typed::Key(key)),
@@ -304,13 +305,14 @@ impl Store {
         })
     }
 
-    /// Executes commands of Redis, all or none; their replies. One that is refused is an error.
+    /// Executes Redis commands atomically and returns their replies. A refused command is an error.
     pub(crate) fn execute(&self, database: u8, commands: Vec<Vec<Vec<u8>>>) -> Result<Vec<Vec<u8>>> {
         let executed = self.try_execute(database, commands, Vec::new())?;
         executed.map_err(|(_, why)| failure(Exit::Failed, why))
     }
 
-    /// The same together with other changes; of a command that is refused, which it is, and why.
+    /// Executes Redis commands together with other changes. For a refused command, returns its
+    /// index and the reason.
     pub(crate) fn try_execute(
         &self,
         database: u8,
@@ -335,7 +337,7 @@ impl Store {
         Ok(Ok(replies))
     }
 
-    /// Closes the store, so that the next opening is fast; or sees to it that what was changed is
+    /// Closes the store, which makes the next opening fast, or makes changes in another process
     /// durable.
     pub(crate) fn close(self) -> Result<()> {
         match self.backend {
@@ -352,19 +354,19 @@ impl Store {
     }
 }
 
-/// What became of commands: their replies; or the number of the one that was refused, and why.
+/// The replies of commands, or the index of a refused command with the reason.
 pub(crate) type Executed = std::result::Result<Vec<Vec<u8>>, (usize, String)>;
 
-/// A part of what keys of Redis clients hold.
+/// A part of the content of Redis keys.
 #[derive(Debug)]
 pub(crate) enum Typed {
     /// The next key.
     Key(RedisKey),
-    /// Elements of it.
+    /// Elements of the last key.
     Elements(Vec<(Vec<u8>, Vec<u8>)>),
 }
 
-/// Returns a walk over part of a keyspace.
+/// Returns a walk over a range of a keyspace.
 pub(crate) fn walk(keyspace: &str, bounds: Bounds, direction: Direction, what: What) -> Scan {
     Scan {
         keyspace: keyspace.to_owned(),

@@ -1,4 +1,4 @@
-//! A tier of a store as the command line has it: a path, and what may follow it.
+//! A tier on the command line: a path with an optional limit.
 
 use crate::sizes;
 use std::path::PathBuf;
@@ -8,11 +8,12 @@ use std::path::PathBuf;
 pub struct Tier {
     /// The directory.
     pub path: PathBuf,
-    /// The most bytes that it may take.
+    /// Capacity limit in bytes.
     pub max_bytes: Option<u64>,
 }
 
-/// Reads `PATH` and `PATH,bytes=4T`. A path may have commas: only what ends like that is a limit.
+/// Parses `PATH` or `PATH,bytes=4T`. The path may contain commas, except at its end in the form of
+/// a limit.
 pub(crate) fn parse(text: &str) -> Result<Tier, String> {
     let (path, max_bytes) = match text.rsplit_once(",bytes=") {
         Some((path, size)) => (path, Some(sizes::parse(size)?.0)),

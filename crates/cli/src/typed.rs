@@ -1,5 +1,4 @@
-//! Keys of Redis clients as people and programs read them: with their types, their elements, and
-//! when they expire.
+//! Keys of Redis clients in readable form: types, elements, expiry.
 
 use crate::bytes::{self, Encoding};
 use crate::exit::{Exit, failure};
@@ -23,14 +22,14 @@ pub struct Database {
     pub redis_db: Option<u8>,
 }
 
-/// When a key expires, for people.
+/// Formats the time until a key expires.
 fn until(expires_ms: u64) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let left_s = (expires_ms / 1000).saturating_sub(now.as_secs());
     format!("expires in {left_s} s")
 }
 
-/// Prints keys of Redis clients as they come, on lines for people or as JSON.
+/// Prints keys of Redis clients as text or JSON.
 pub(crate) struct Printer<'o> {
     out: &'o mut Output,
     encoding: Encoding,
@@ -57,18 +56,18 @@ impl<'o> Printer<'o> {
         }
     }
 
-    /// Returns where it prints.
+    /// Returns the underlying output.
     pub(crate) fn out(&mut self) -> &mut Output {
         self.out
     }
 
-    /// Prints keys alone, with their types.
+    /// Prints only keys and their types.
     pub(crate) fn keys_only(mut self) -> Printer<'o> {
         self.has_values = false;
         self
     }
 
-    /// The next key, which is there.
+    /// Begins the next key, which must exist.
     pub(crate) fn key(&mut self, key: &RedisKey) -> Result<()> {
         self.end()?;
         let Some(kind) = key.kind else { return Ok(()) };
@@ -98,7 +97,7 @@ impl<'o> Printer<'o> {
         Ok(())
     }
 
-    /// Elements of the last key.
+    /// Prints elements of the current key.
     pub(crate) fn elements(&mut self, elements: &Elements) -> Result<()> {
         let Some(open) = &mut self.open else { return Ok(()) };
         for (first, second) in elements {
@@ -118,7 +117,7 @@ impl<'o> Printer<'o> {
         Ok(())
     }
 
-    /// Ends the last key.
+    /// Ends the current key.
     pub(crate) fn end(&mut self) -> Result<()> {
         if let Some(open) = self.open.take()
             && self.is_json
@@ -154,7 +153,7 @@ fn json_end(kind: RedisKind) -> &'static [u8] {
     }
 }
 
-/// Bytes in a list: text, or an object where they are none.
+/// Writes bytes in a JSON list: as a string, or as an object if they are not UTF-8.
 fn json_bytes(out: &mut dyn Write, bytes: &[u8]) -> io::Result<()> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Ok(serde_json::to_writer(out, text)?),
@@ -186,7 +185,7 @@ fn json_element(
         RedisKind::SortedSet => {
             out.write_all(b"[")?;
             json_bytes(out, first)?;
-            // Infinity is no number of JSON.
+            // JSON has no infinities.
             let score = String::from_utf8_lossy(second);
             match score.parse::<f64>().is_ok_and(f64::is_finite) {
                 true => write!(out, ",{score}]"),
@@ -196,13 +195,13 @@ fn json_element(
     }
 }
 
-/// The most elements in one command of an export.
+/// Largest number of elements in one command of an export.
 const AT_ONCE: usize = 512;
 
 /// Writes keys of Redis clients to an export.
 pub(crate) struct Writer {
     format: Format,
-    /// For formats that only say keys and values.
+    /// The writer for formats of plain keys and values.
     rows: Box<dyn WriteRows>,
     open: Option<(RedisKey, RedisKind, u64)>,
 }
@@ -220,7 +219,7 @@ impl Writer {
         self.rows.begin(out)
     }
 
-    /// The next key.
+    /// Begins the next key.
     pub(crate) fn key(&mut self, out: &mut dyn Write, key: RedisKey) -> Result<()> {
         self.end_key(out)?;
         let Some(kind) = key.kind else { return Ok(()) };
@@ -229,7 +228,7 @@ impl Writer {
                 json_head(out, &key, kind)?;
                 out.write_all(json_open(kind))?;
             }
-            // What the key may hold where this is read goes.
+            // Delete what the key may hold when the export is imported.
             Format::Redis if kind != RedisKind::String => command(out, &[b"DEL", &key.key])?,
             Format::Redis => {}
             format if kind != RedisKind::String => {
@@ -247,7 +246,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Elements of the last key.
+    /// Writes elements of the current key.
     pub(crate) fn elements(&mut self, out: &mut dyn Write, elements: &Elements) -> Result<()> {
         let Some((key, kind, count)) = &mut self.open else {
             return Ok(());
@@ -312,7 +311,7 @@ fn words<'e>(key: &'e [u8], kind: RedisKind, elements: &'e Elements) -> Vec<&'e 
     words
 }
 
-/// A command as clients send it.
+/// Writes a command in the wire format of requests.
 fn command(out: &mut dyn Write, words: &[&[u8]]) -> io::Result<()> {
     write!(out, "*{}\r\n", words.len())?;
     for word in words {

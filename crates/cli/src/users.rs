@@ -1,4 +1,4 @@
-//! The file of users that `serve` reads, and that ACL SAVE writes.
+//! The file of users that `serve` loads and ACL SAVE writes.
 
 use crate::private;
 use alluvium_server::UserFile;
@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// A file of users.
+/// The path of the file.
 #[derive(Debug)]
 pub(crate) struct Users(PathBuf);
 
@@ -25,15 +25,14 @@ impl UserFile for Users {
         fs::read(&self.0)
     }
 
-    /// Writes it beside the file, which then takes its place, with the mode of the file that was
-    /// there.
+    /// Writes a temporary file and renames it over the old one, with the mode of the old one.
     fn write(&self, text: &[u8]) -> io::Result<()> {
-        // A link stays one: what it leads to is replaced.
+        // Preserve a symbolic link by replacing its target.
         let path = fs::canonicalize(&self.0).unwrap_or_else(|_| self.0.clone());
         let mut name = path.as_os_str().to_owned();
         name.push(".partial");
         let partial = PathBuf::from(name);
-        // It is not there, unless a process died while it wrote; its mode is nothing to go by.
+        // A leftover of a killed process must not determine the mode.
         let _ = fs::remove_file(&partial);
         let mut file = private::create(&partial)?;
         let written = file.write_all(text).and_then(|()| {

@@ -1,15 +1,15 @@
-//! What rows say, in memory that is used again for the next.
+//! The changes described by rows, in a reusable buffer.
 
 use std::ops::Range;
 
-/// One change of a key.
+/// A change of one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<'a> {
-    /// The key has this value, for a number of milliseconds if that is said.
+    /// Sets a value, optionally with a time to live in milliseconds.
     Put(&'a [u8], &'a [u8], Option<u64>),
-    /// The key has no value.
+    /// Deletes the key.
     Delete(&'a [u8]),
-    /// A command of Redis, as clients send it.
+    /// A Redis command in the wire format of requests.
     Command(&'a [u8]),
 }
 
@@ -20,7 +20,7 @@ enum Kept {
     Command(Range<usize>),
 }
 
-/// The changes that rows ask for.
+/// A list of changes.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     bytes: Vec<u8>,
@@ -28,31 +28,31 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// None.
+    /// Creates an empty list.
     #[must_use]
     pub fn new() -> Changes {
         Changes::default()
     }
 
-    /// Forgets them.
+    /// Removes all changes. Keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.list.clear();
     }
 
-    /// Returns how many there are.
+    /// Returns the number of changes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Returns whether there are none.
+    /// Returns whether the list is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// Forgets all but the first `len`.
+    /// Keeps only the first `len` changes.
     pub fn truncate(&mut self, len: usize) {
         if let Some(Kept::Put(first, ..) | Kept::Delete(first) | Kept::Command(first)) = self.list.get(len) {
             self.bytes.truncate(first.start);
@@ -60,7 +60,7 @@ impl Changes {
         }
     }
 
-    /// Takes all but the first `len` away.
+    /// Splits off the changes after the first `len`.
     #[must_use]
     pub fn split_off(&mut self, len: usize) -> Changes {
         let mut rest = Changes::new();
@@ -81,35 +81,35 @@ impl Changes {
         start..self.bytes.len()
     }
 
-    /// One more: the key has this value.
+    /// Appends a change that sets a value.
     pub fn put(&mut self, key: &[u8], value: &[u8]) {
         self.put_for(key, value, None);
     }
 
-    /// One more: the key has this value for a number of milliseconds.
+    /// Appends a change that sets a value with a time to live in milliseconds.
     pub fn put_for(&mut self, key: &[u8], value: &[u8], ms: Option<u64>) {
         let (key, value) = (self.keep(key), self.keep(value));
         self.list.push(Kept::Put(key, value, ms));
     }
 
-    /// One more: the key has no value.
+    /// Appends a change that deletes a key.
     pub fn delete(&mut self, key: &[u8]) {
         let key = self.keep(key);
         self.list.push(Kept::Delete(key));
     }
 
-    /// One more: a command of Redis is executed, as clients send it.
+    /// Appends a Redis command in the wire format of requests.
     pub fn command(&mut self, bytes: &[u8]) {
         let bytes = self.keep(bytes);
         self.list.push(Kept::Command(bytes));
     }
 
-    /// All of them, in their order.
+    /// Returns an iterator over the changes in order.
     pub fn iter(&self) -> impl Iterator<Item = Change<'_>> {
         self.iter_from(0)
     }
 
-    /// All behind the first ones, in their order.
+    /// Returns an iterator over the changes after the first ones.
     pub fn iter_from(&self, first: usize) -> impl Iterator<Item = Change<'_>> {
         self.list.iter().skip(first).map(|kept| match kept {
             Kept::Put(key, value, ms) => {

@@ -1,7 +1,7 @@
-//! JSON Lines: an object on each line.
+//! JSON Lines: one object per line.
 //!
-//! A value that is no text is kept as it stands in the line: the digits of a number, the order of
-//! an object's names, blanks.
+//! A value that is not a string keeps its text: the digits of a number, the order of an object's
+//! names, blanks.
 
 use super::lines::one_line;
 use super::source::without_end;
@@ -13,17 +13,17 @@ use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-/// How an object becomes a key and a value.
+/// How an object is converted to a key and a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// It has a field `key` and a field `value`, or `key_base64` and `value_base64`, as the writer
-    /// makes them.
+    /// Objects with the fields `key` and `value`, or `key_base64` and `value_base64`, as the writer
+    /// produces them.
     Pairs,
-    /// The key is made of fields, and the value is a field, or the line as it stands.
+    /// The key is made from fields by a template. The value is a field, or the whole line.
     Fields(Template, Option<String>),
 }
 
-/// Reads JSON Lines.
+/// A reader of JSON Lines.
 #[derive(Clone, Debug)]
 pub struct JsonReader {
     shape: Shape,
@@ -37,15 +37,15 @@ impl JsonReader {
     }
 }
 
-/// How many bytes of what is no JSON an error shows.
+/// Bytes of invalid JSON that an error shows.
 const SHOWN: usize = 20;
 
-/// The fields of an object by their names, each as the text that stands in the line. Of fields with
-/// one name the last one counts.
+/// The fields of an object by name, each with its text in the line. Of duplicate fields the last
+/// one counts.
 type Fields<'l> = BTreeMap<String, &'l RawValue>;
 
-/// Returns the fields of the object that `text` is. Numbers are not read: a double has 53 bits, and
-/// numbers with one value may have several texts.
+/// Parses the fields of an object. Numbers are not converted: a double has only 53 bits, and a
+/// number may have several texts.
 fn object(text: &[u8]) -> Result<Fields<'_>, String> {
     serde_json::from_slice(text).map_err(|error| {
         let rest = &text[error.column().saturating_sub(1).min(text.len())..];
@@ -57,13 +57,12 @@ fn object(text: &[u8]) -> Result<Fields<'_>, String> {
     })
 }
 
-/// Returns whether a value is a text.
+/// Returns whether a value is a string.
 fn is_text(value: &RawValue) -> bool {
     value.get().starts_with('"')
 }
 
-/// Returns the bytes that the field `name` means: a text's own, and of any other value the JSON
-/// that stands in the line.
+/// Returns the bytes of a field: the content of a string, or the JSON text of any other value.
 fn bytes(name: &str, value: &RawValue) -> Result<Vec<u8>, String> {
     if !is_text(value) {
         return Ok(value.get().as_bytes().to_vec());
@@ -73,8 +72,8 @@ fn bytes(name: &str, value: &RawValue) -> Result<Vec<u8>, String> {
         .map_err(|error| format!("the text of the field {name:?} cannot be read: {error}"))
 }
 
-/// Returns the bytes of a field; `a.b` is the field `b` of the object in `a`, unless there is a
-/// field of that whole name.
+/// Returns the bytes of a field. `a.b` is the field `b` of the object in `a`, unless a field with
+/// that whole name exists.
 fn field(object: &Fields<'_>, path: &str) -> Result<Vec<u8>, String> {
     if let Some(found) = object.get(path) {
         return bytes(path, found);
@@ -83,7 +82,7 @@ fn field(object: &Fields<'_>, path: &str) -> Result<Vec<u8>, String> {
     bytes(path, value)
 }
 
-/// Returns the value at the end of a path of names.
+/// Returns the value at the end of a path.
 fn inner<'l>(object: &Fields<'l>, path: &str) -> Option<&'l RawValue> {
     let mut steps = path.split('.');
     let mut value = *object.get(steps.next()?)?;
@@ -93,7 +92,7 @@ fn inner<'l>(object: &Fields<'l>, path: &str) -> Option<&'l RawValue> {
     Some(value)
 }
 
-/// One side of a pair: `name`, or `name_base64`.
+/// Returns the key or value of a pair, from `name` or `name_base64`.
 fn side(object: &Fields<'_>, name: &str) -> Result<Vec<u8>, String> {
     let other = format!("{name}_base64");
     match (object.get(name), object.get(&other)) {
@@ -145,12 +144,12 @@ impl ReadRows for JsonReader {
     }
 }
 
-/// Writes JSON Lines.
+/// A writer of JSON Lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JsonWriter {
-    /// Objects of keys and values.
+    /// Writes objects with a key and a value.
     Pairs,
-    /// Values that are objects.
+    /// Writes values, which must be objects.
     Values,
 }
 

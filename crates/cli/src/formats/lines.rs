@@ -1,22 +1,22 @@
-//! Plain lines: a key on each, or a key, a separator and a value.
+//! Plain lines: each has a key, or a key, a separator and a value.
 
 use super::mark::Opening;
 use super::source::without_end;
 use super::{Changes, Next, ReadRows, Source, WriteRows, broken};
 use std::io::{self, Write};
 
-/// What of a record is on a line.
+/// The parts of a record on a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parts {
-    /// The key. Its value is empty.
+    /// The key. The value is empty.
     Key,
-    /// The key, then this, then the value.
+    /// The key, this separator, and the value.
     Both(Vec<u8>),
-    /// The value alone: for writing only.
+    /// The value. For writing only.
     Value,
 }
 
-/// Lines.
+/// A reader and writer of lines.
 #[derive(Clone, Debug)]
 pub struct Lines {
     parts: Parts,
@@ -24,7 +24,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Lines with these parts.
+    /// Creates a reader or writer for lines with these parts.
     #[must_use]
     pub fn new(parts: Parts) -> Lines {
         Lines {
@@ -57,7 +57,7 @@ impl ReadRows for Lines {
     }
 }
 
-/// Refuses what would not be one line.
+/// Refuses bytes that contain a line end.
 pub(crate) fn one_line(what: &str, bytes: &[u8]) -> io::Result<()> {
     if memchr::memchr(b'\n', bytes).is_some() {
         let shown = crate::bytes::escape(&bytes[..bytes.len().min(60)]);
@@ -84,8 +84,8 @@ impl WriteRows for Lines {
             Parts::Both(separator) => {
                 one_line("key", key)?;
                 one_line("value", value)?;
-                // The first separator of the line must be this one, even where its end looks like
-                // its beginning.
+                // The first occurrence of the separator in the line must be this one, even if the
+                // end of the key resembles its beginning.
                 let line = [key, separator].concat();
                 if memchr::memmem::find(&line, separator) != Some(key.len()) {
                     let shown = crate::bytes::escape(key);

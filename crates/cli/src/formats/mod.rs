@@ -1,20 +1,21 @@
-//! Formats of import and export: how rows are found in a stream of bytes, and how keys and values
-//! become one.
+//! Formats of import and export: finding rows in a stream of bytes, and writing keys and values as
+//! rows.
 //!
 //! *Knows*: CSV, TSV, JSON Lines, plain lines, length-prefixed binary, Redis protocol; which bytes
-//! are one row, and what it says.
+//! form a row, and what the row means.
 //!
-//! *Does not know*: stores. A row becomes [`Changes`]; the reader applies them.
+//! *Does not know*: stores. A row is converted to [`Changes`], which the caller applies.
 //!
-//! *Read in this order*: `source.rs` (bytes as they come), `changes.rs` (what rows say), `lines.rs`
-//! (the simplest format), then any; `template.rs` (keys made of fields), `mark.rs` (the mark of the
-//! byte order).
+//! *Read in this order*: `source.rs` (buffered input), `changes.rs` (the meaning of rows),
+//! `lines.rs` (the simplest format), then any; `template.rs` (keys made from fields), `mark.rs`
+//! (the byte order mark).
 //!
 //! Invariants:
 //!
-//! - **C5** A reader that begins at the offset where another stopped says what the other would have
-//!   said.
-//! - **C6** What a writer has written, its reader reads byte for byte, or the writer refuses it.
+//! - **C5** A reader that begins at the offset where another one stopped returns the same rows as
+//!   the other would have.
+//! - **C6** The reader of a format restores what its writer has written byte for byte, or the
+//!   writer refuses the record.
 
 pub mod binary;
 pub mod changes;
@@ -52,7 +53,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Its name, as it is typed.
+    /// Returns the name of the format on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -65,7 +66,7 @@ impl Format {
         }
     }
 
-    /// Returns what a file's name says.
+    /// Returns the format of a file name's extension.
     #[must_use]
     pub fn of_file(path: &Path) -> Option<Format> {
         match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
@@ -80,54 +81,54 @@ impl Format {
     }
 }
 
-/// What came next in a stream.
+/// The next element of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// A row; what it says stands in the [`Changes`].
+    /// A row. Its changes were added to the [`Changes`].
     Row,
-    /// A row that says nothing that can be used, and why. Its bytes are behind it.
+    /// An invalid row and the reason. Parsing continues after its bytes.
     Bad(String),
-    /// The end.
+    /// The end of the stream.
     End,
 }
 
-/// Finds rows in a stream. When it returns, the bytes of the row are at the beginning of the
-/// source: the caller takes them away.
+/// A parser of rows. When it returns, the bytes of the row are at the beginning of the source, and
+/// the caller consumes them.
 pub trait ReadRows {
-    /// Finds the next row: `row` is set to how many bytes it takes, or, with an error, to the place
-    /// of what is wrong. What it says is added to `changes`.
+    /// Finds the next row and adds its changes to `changes`. Sets `row` to the length of the row,
+    /// or, in case of an error, to the position of the fault.
     ///
     /// # Errors
-    /// As the source says, or when nothing that follows can be understood.
+    /// Errors of the source, or a fault after which nothing can be parsed.
     fn next(&mut self, source: &mut Source, row: &mut usize, changes: &mut Changes) -> io::Result<Next>;
 }
 
-/// Writes keys and values as rows.
+/// A writer of keys and values as rows.
 pub trait WriteRows {
-    /// What stands before the first row.
+    /// Writes what precedes the first row.
     ///
     /// # Errors
-    /// As `out` says.
+    /// Errors of `out`.
     fn begin(&mut self, _out: &mut dyn Write) -> io::Result<()> {
         Ok(())
     }
 
-    /// A row.
+    /// Writes a row.
     ///
     /// # Errors
-    /// As `out` says; [`io::ErrorKind::InvalidData`] if the format cannot say it.
+    /// Errors of `out`; [`io::ErrorKind::InvalidData`] if the format cannot represent the record.
     fn row(&mut self, out: &mut dyn Write, key: &[u8], value: &[u8]) -> io::Result<()>;
 
-    /// What stands behind the last row.
+    /// Writes what follows the last row.
     ///
     /// # Errors
-    /// As `out` says.
+    /// Errors of `out`.
     fn end(&mut self, _out: &mut dyn Write) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// Returns the error of a stream in which nothing more can be understood.
+/// Returns the error of a stream in which nothing more can be parsed.
 pub(crate) fn broken(why: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why.into())
 }

@@ -1,5 +1,5 @@
-//! Redis protocol: commands as clients send them and as `redis-cli --pipe` takes them. Those are
-//! understood that set or delete plain values without asking what there is.
+//! Redis protocol: commands as clients send them and as `redis-cli --pipe` accepts them. Only
+//! commands that set or delete plain values unconditionally are supported.
 
 use super::{Changes, Next, ReadRows, Source, WriteRows, broken};
 use alluvium::{MAX_KEY, MAX_VALUE};
@@ -7,10 +7,10 @@ use alluvium_server::resp::{Limits, Parser, Requests};
 use std::io::{self, Write};
 use std::ops::Range;
 
-/// The most words of a command.
+/// Largest number of words in a command.
 const MAX_WORDS: usize = 1 << 20;
 
-/// What a command that was typed by hand may be at most: as long as any row.
+/// Limits of an inline command: those of any row.
 const LINE: Limits = Limits {
     bytes: usize::MAX,
     argument: usize::MAX,
@@ -18,14 +18,14 @@ const LINE: Limits = Limits {
     line: usize::MAX,
 };
 
-/// Reads and writes commands.
+/// A reader and writer of commands.
 #[derive(Clone, Debug, Default)]
 pub struct Redis {
-    /// The words of a command, by their places in the source; in `typed` if it was typed by hand.
+    /// The words of a command, as ranges of the source, or of `typed` for an inline command.
     words: Vec<Range<usize>>,
-    /// The words of a command that was typed by hand, one behind the other, without their quotes.
+    /// The decoded words of an inline command, concatenated.
     typed: Option<Vec<u8>>,
-    /// Whether commands are taken as they are.
+    /// Whether all commands are accepted unchanged.
     takes_all: bool,
 }
 
@@ -36,8 +36,8 @@ impl Redis {
         Redis::default()
     }
 
-    /// Returns a reader that takes all commands, as [`Change::Command`](super::Change::Command),
-    /// for who executes them.
+    /// Returns a reader that accepts all commands, as [`Change::Command`](super::Change::Command),
+    /// for callers that execute them.
     #[must_use]
     pub fn of_commands() -> Redis {
         Redis {
@@ -46,7 +46,8 @@ impl Redis {
         }
     }
 
-    /// Returns a line that begins at `at`: where it ends, without and with its line end.
+    /// Finds the line that begins at `at`. Returns the positions of its end without and with the
+    /// line end.
     fn line(source: &mut Source, at: usize) -> io::Result<Option<(usize, usize)>> {
         let mut seen = at;
         loop {
@@ -67,7 +68,8 @@ impl Redis {
         }
     }
 
-    /// Returns the number on the line at `at`, behind a sign; and where the next line begins.
+    /// Parses the number after `sign` on the line at `at`. Returns it with the start of the next
+    /// line.
     fn number(source: &mut Source, at: usize, sign: u8, most: usize) -> io::Result<(usize, usize)> {
         let Some((end, next)) = Self::line(source, at)? else {
             return Err(broken(
@@ -90,12 +92,12 @@ impl Redis {
         }
     }
 
-    /// Finds the words of the command at the beginning of the source. `row` is set to how many
-    /// bytes the command takes, none at the end.
+    /// Finds the words of the command at the beginning of the source. Sets `row` to the length of
+    /// the command, or to 0 at the end.
     ///
     /// # Errors
-    /// As the source says, or when nothing that follows can be understood. The inner result is what
-    /// is wrong with this command alone.
+    /// Errors of the source, or a fault after which nothing can be parsed. The inner result is an
+    /// error of this command only.
     fn command(&mut self, source: &mut Source, row: &mut usize) -> io::Result<Result<(), String>> {
         self.words.clear();
         self.typed = None;
@@ -110,7 +112,7 @@ impl Redis {
         Ok(Ok(()))
     }
 
-    /// Finds the words of a command that begins with their number; how many bytes it takes.
+    /// Finds the words of a command with a word count. Returns its length in bytes.
     fn counted(&mut self, source: &mut Source) -> io::Result<usize> {
         let (words, mut at) = Self::number(source, 0, b'*', MAX_WORDS)?;
         for _ in 0..words {
@@ -131,8 +133,7 @@ impl Redis {
         Ok(at)
     }
 
-    /// Finds the words of a command that was typed by hand, as a server does: words may stand in
-    /// quotes.
+    /// Finds the words of an inline command by the rules of a server, which allow quotes.
     fn inline(&mut self, source: &mut Source, row: &mut usize) -> io::Result<Result<(), String>> {
         let (end, next) = match Self::line(source, 0)? {
             Some(found) => found,
@@ -159,7 +160,7 @@ impl Redis {
         Ok(Ok(()))
     }
 
-    /// Returns the words that were found.
+    /// Returns the words found.
     fn found<'w>(&'w self, source: &'w Source) -> Vec<&'w [u8]> {
         let bytes = self.typed.as_deref().unwrap_or(source.rest());
         self.words.iter().map(|word| &bytes[word.clone()]).collect()
@@ -173,7 +174,7 @@ fn number(word: &[u8]) -> Result<u64, String> {
         .ok_or_else(|| format!("\"{}\" is no time", crate::bytes::escape(word)))
 }
 
-/// What a command says.
+/// Converts a command to changes.
 fn apply(words: &[&[u8]], changes: &mut Changes) -> Result<(), String> {
     let Some((name, rest)) = words.split_first() else {
         return Ok(());
@@ -239,7 +240,7 @@ impl ReadRows for Redis {
     }
 }
 
-/// Returns a command as clients send it.
+/// Encodes a command in the wire format of requests.
 #[must_use]
 pub fn encode(words: &[&[u8]]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
@@ -251,7 +252,7 @@ pub fn encode(words: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-/// Returns the words of a command that [`encode`] has written.
+/// Decodes a command that [`encode`] has written.
 #[must_use]
 pub fn decode(bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut words = Vec::new();
@@ -266,7 +267,7 @@ pub fn decode(bytes: &[u8]) -> Vec<Vec<u8>> {
     words
 }
 
-/// Returns the number on the first line, and what is behind it.
+/// Returns the number on the first line, and the rest.
 fn line(bytes: &[u8]) -> (Option<usize>, &[u8]) {
     let Some(end) = memchr::memmem::find(bytes, b"\r\n") else {
         return (None, &[]);

@@ -1,31 +1,32 @@
-//! Bytes as they come: a window over a file or a pipe that grows until a row is in it.
+//! Buffered input: a window over a file or a pipe that grows until it contains a row.
 
 use super::broken;
 use super::mark::MARK;
 use std::fmt;
 use std::io::{self, Read};
 
-/// How much is read at once.
+/// Size of a read in bytes.
 const CHUNK: usize = 1 << 18;
 
-/// So much of what was taken away last is remembered, to tell whether another stream begins alike.
+/// Number of consumed bytes that are remembered, to check later whether another stream begins in
+/// the same way.
 pub const TAIL: usize = 4096;
 
-/// The longest row: twice what fits into the store, for quotes and escapes.
+/// Longest row in bytes: twice the largest record, to allow for quotes and escapes.
 pub const MAX_ROW: usize = 2 * (alluvium::MAX_KEY + alluvium::MAX_VALUE);
 
-/// A stream of bytes.
+/// A buffered stream of bytes.
 pub struct Source {
     reader: Box<dyn Read + Send>,
     buffer: Vec<u8>,
     start: usize,
     end: usize,
-    /// Where `start` is in the stream.
+    /// Position of `start` in the stream.
     offset: u64,
     is_over: bool,
-    /// The longest row.
+    /// Longest row in bytes.
     longest: usize,
-    /// The last bytes that were taken away and are not in the buffer any more.
+    /// The last consumed bytes that are no longer in the buffer.
     tail: Vec<u8>,
 }
 
@@ -38,7 +39,7 @@ impl fmt::Debug for Source {
 }
 
 impl Source {
-    /// A stream, of which a number of bytes was taken away already.
+    /// Creates a source for a stream of which `offset` bytes have been consumed already.
     #[must_use]
     pub fn new(reader: Box<dyn Read + Send>, offset: u64) -> Source {
         Source {
@@ -53,30 +54,29 @@ impl Source {
         }
     }
 
-    /// Refuses rows longer than this, as long as that is less than [`MAX_ROW`]: a row stands in
-    /// memory whole.
+    /// Limits rows to this length, at most [`MAX_ROW`]. A row is held in memory as a whole.
     #[must_use]
     pub fn longest(mut self, bytes: usize) -> Source {
         self.longest = bytes.min(MAX_ROW);
         self
     }
 
-    /// Returns where in the stream it is.
+    /// Returns the position in the stream.
     #[must_use]
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Returns what has been read and not been taken away.
+    /// Returns the buffered bytes that are not consumed yet.
     #[must_use]
     pub fn rest(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
 
-    /// Reads more. Returns whether there was any.
+    /// Reads more. Returns false at the end of the stream.
     ///
     /// # Errors
-    /// As the stream says; when a row does not end.
+    /// Errors of the stream; a row that is too long.
     pub fn fill(&mut self) -> io::Result<bool> {
         if self.is_over {
             return Ok(false);
@@ -100,7 +100,7 @@ impl Source {
             (self.start, self.end) = (0, self.end - self.start);
         }
         if self.buffer.len() < self.end + CHUNK {
-            // Twice as much each time, so that a long row is not copied again and again.
+            // Double the buffer, to limit the copying of a long row.
             let wanted = (self.end * 2).min(self.longest + 2 * CHUNK).max(self.end + CHUNK);
             self.buffer.resize(wanted, 0);
         }
@@ -115,7 +115,7 @@ impl Source {
         }
     }
 
-    /// At least a number of bytes, unless the stream ends before.
+    /// Buffers at least this number of bytes, unless the stream ends before.
     ///
     /// # Errors
     /// As [`Source::fill`].
@@ -124,15 +124,14 @@ impl Source {
         Ok(self.rest())
     }
 
-    /// Takes bytes away.
+    /// Consumes bytes.
     pub fn take(&mut self, bytes: usize) {
         assert!(bytes <= self.end - self.start, "only what was read is taken away");
         self.start += bytes;
         self.offset += bytes as u64;
     }
 
-    /// Takes the mark of the byte order away, if the stream begins with one. Returns whether it
-    /// does.
+    /// Consumes the byte order mark, if the stream begins with it. Returns whether it does.
     ///
     /// # Errors
     /// As [`Source::fill`].
@@ -144,7 +143,7 @@ impl Source {
         Ok(is_there)
     }
 
-    /// Returns what was taken away last, up to [`TAIL`] bytes.
+    /// Returns the last consumed bytes, up to [`TAIL`].
     #[must_use]
     pub fn tail(&self) -> Vec<u8> {
         let taken = &self.buffer[self.start.saturating_sub(TAIL)..self.start];
@@ -152,7 +151,8 @@ impl Source {
         [before, taken].concat()
     }
 
-    /// The bytes up to the next line end and with it, or to the end of the stream: none there.
+    /// Returns the bytes up to and including the next line end, or up to the end of the stream;
+    /// empty at the end.
     ///
     /// # Errors
     /// As [`Source::fill`].
@@ -170,7 +170,7 @@ impl Source {
     }
 }
 
-/// A line without its end.
+/// Returns a line without its line end.
 #[must_use]
 pub fn without_end(line: &[u8]) -> &[u8] {
     line.strip_suffix(b"\n").unwrap_or(line)

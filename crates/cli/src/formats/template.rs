@@ -1,26 +1,27 @@
-//! Keys that are made of fields: `name`, or `{country}/{city}`.
+//! Templates of keys made from fields: `name`, or `{country}/{city}`.
 
-/// How a key is made of a row's fields.
+/// The template of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     text: String,
     parts: Vec<Part>,
 }
 
-/// A piece of a key.
+/// A part of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// These bytes.
+    /// Literal bytes.
     Text(Vec<u8>),
-    /// The bytes of this field.
+    /// The content of a field.
     Field(String),
 }
 
 impl Template {
-    /// Reads a template: a field's name, or text with names in braces; `{{` and `}}` are braces.
+    /// Parses a template: a field's name, or text with names in braces. `{{` and `}}` stand for
+    /// braces.
     ///
     /// # Errors
-    /// A sentence that says what is wrong.
+    /// A description of the fault.
     pub fn parse(text: &str) -> Result<Template, String> {
         if text.is_empty() {
             return Err(
@@ -72,13 +73,13 @@ impl Template {
         })
     }
 
-    /// Returns the text that it was read from.
+    /// Returns the text of the template.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Its pieces, in their order.
+    /// Returns its parts in order.
     #[must_use]
     pub fn parts(&self) -> &[Part] {
         &self.parts

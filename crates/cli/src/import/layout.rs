@@ -1,5 +1,5 @@
-//! The layout of the table that a keyspace was imported from, so that its values can be written as
-//! they were.
+//! The layout of the table that a keyspace was imported from, kept so that its values can be
+//! exported in the same form.
 
 use super::PROGRESS;
 use crate::formats::Format;
@@ -12,20 +12,20 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
-/// The version of what is kept.
+/// Version of the stored layout.
 const VERSION: u64 = 1;
 
-/// How a table of CSV was laid out, and which part of its rows the values are.
+/// The layout of a CSV table, and the part of its rows that is stored as values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     pub(crate) format: Format,
     pub(crate) separator: u8,
     pub(crate) head: Head,
-    /// The column that values are; none if they are whole rows.
+    /// The column of the values; `None` if they are whole rows.
     pub(crate) column: Option<String>,
 }
 
-/// Under this key the layout of a keyspace is kept.
+/// Returns the key that stores the layout of a keyspace.
 pub(crate) fn layout_key(keyspace: &str) -> Vec<u8> {
     format!("layout\0{keyspace}").into_bytes()
 }
@@ -52,7 +52,7 @@ impl Layout {
         })
     }
 
-    /// From JSON; none if something is missing.
+    /// Parses a layout from JSON. Returns `None` if a field is missing.
     fn read(value: &Value) -> Option<Layout> {
         if value["version"] != VERSION {
             return None;
@@ -80,12 +80,12 @@ impl Layout {
     }
 }
 
-/// Returns the prefix of everything that is remembered of imports into a keyspace, but its layout.
+/// Returns the key prefix of the stored progress of imports into a keyspace.
 fn progress_prefix(keyspace: &str) -> Vec<u8> {
     format!("progress\0{keyspace}\0").into_bytes()
 }
 
-/// Forgets what imports have left about a keyspace that is dropped.
+/// Deletes the import data of a dropped keyspace.
 pub(crate) fn forget(store: &Store, keyspace: &str) -> Result<()> {
     if !store.has_keyspace(PROGRESS)? {
         return Ok(());
@@ -94,7 +94,7 @@ pub(crate) fn forget(store: &Store, keyspace: &str) -> Result<()> {
     store.write(changes.collect())
 }
 
-/// Moves what imports have left about a keyspace to its new name.
+/// Moves the import data of a renamed keyspace.
 pub(crate) fn rename(store: &Store, from: &str, to: &str) -> Result<()> {
     if !store.has_keyspace(PROGRESS)? {
         return Ok(());
@@ -113,7 +113,7 @@ pub(crate) fn rename(store: &Store, from: &str, to: &str) -> Result<()> {
     Ok(())
 }
 
-/// Returns a change of what is remembered of imports.
+/// Returns a change of the import data.
 pub(super) fn set(key: Vec<u8>, value: Option<Vec<u8>>) -> Change {
     Change {
         keyspace: PROGRESS.to_owned(),
@@ -123,7 +123,7 @@ pub(super) fn set(key: Vec<u8>, value: Option<Vec<u8>>) -> Change {
     }
 }
 
-/// Returns the keys of what imports have left about a keyspace.
+/// Returns the keys of a keyspace's import data.
 fn keys(store: &Store, keyspace: &str) -> Result<Vec<Vec<u8>>> {
     let prefix = progress_prefix(keyspace);
     let bounds = Bounds {

@@ -1,14 +1,13 @@
-//! An import: rows of a stream into a keyspace, with a place in the store that says how far it is.
+//! An import: loads the rows of a stream into a keyspace, and records its progress in the store.
 //!
-//! *Knows*: how rows become blocks on one thread and are written on another, the progress that is
-//! committed with them, bad rows, how to go on after a kill.
+//! *Knows*: a pipeline of two threads that converts rows to blocks and writes blocks, the progress
+//! committed with each block, invalid rows, continuation after a kill.
 //!
-//! *Does not know*: what a format's bytes mean; what is shown meanwhile.
+//! *Does not know*: the meaning of a format's bytes; the display of progress.
 //!
-//! *Read in this order*: `progress.rs` (what is remembered), `layout.rs` (what a table looked
-//! like), `rejects.rs`, `seen.rs` (keys that came before),
-//! `parser.rs` (rows to blocks), `writer.rs` (blocks into the store), `sorted.rs` (rows in any
-//! order first), this file.
+//! *Read in this order*: `progress.rs` (stored progress), `layout.rs` (the layout of a table),
+//! `rejects.rs`, `seen.rs` (detection of duplicate keys), `parser.rs` (rows to blocks), `writer.rs`
+//! (blocks into the store), `sorted.rs` (sorting rows first), this file.
 
 pub(crate) mod layout;
 mod parser;
@@ -33,20 +32,20 @@ use std::sync::mpsc::sync_channel;
 use std::thread;
 use writer::Writer;
 
-/// Blocks that wait to be written: each is about a megabyte.
+/// Number of blocks that wait to be written, of about a megabyte each.
 const WAITING: usize = 4;
 
-/// Where an import goes.
+/// An import job.
 pub(crate) struct Job<'a> {
     writer: Writer<'a>,
 }
 
-/// How an import ended that did not fail.
+/// The outcome of an import without an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Everything is in the store.
+    /// All rows are in the store.
     Complete,
-    /// It was told to stop; the same command goes on.
+    /// It was stopped. The same command continues it.
     Stopped,
 }
 
@@ -63,12 +62,12 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Imports until the end, or until it is asked to stop; `moved` hears where in the input it is.
-    /// How far it is then, and how it ended: what stands before an error is in the store.
+    /// Imports until the end or a stop. `moved` is called with the position in the input. Returns
+    /// the progress and the result; the rows before an error are in the store.
     pub(crate) fn run(mut self, parser: Parser, moved: impl Fn(u64)) -> (Saved, Result<End>) {
         let name = parser.name.clone();
         let mut saved = parser.saved.clone();
-        // Before anything was imported, there is nothing to go on behind.
+        // A new import has no progress to build on.
         self.writer.saved = (saved.rows > 0).then(|| saved.clone());
         let ended = thread::scope(|scope| {
             let (sender, blocks) = sync_channel(WAITING);
@@ -84,7 +83,7 @@ impl<'a> Job<'a> {
                 }
                 self.writer.settle()
             };
-            // The blocks' end is gone when this fails, and the parser stops.
+            // If writing fails, the receiver is dropped, which stops the parser.
             let written = write();
             let parsed = parsing
                 .join()
@@ -94,8 +93,8 @@ impl<'a> Job<'a> {
         (saved, ended)
     }
 
-    /// The same with rows that are sorted by their keys first; `first` is how far an earlier import
-    /// of the same input came.
+    /// Like `run`, but sorts the rows by key first. `first` is the progress of an earlier import of
+    /// the same input.
     pub(crate) fn run_sorted(
         mut self,
         parser: Parser,
@@ -109,7 +108,7 @@ impl<'a> Job<'a> {
     }
 }
 
-/// Says what was being done with an input when writing failed.
+/// Adds the context of an input to an error of writing.
 fn behind(error: Error, name: &str, what: impl Fn() -> String) -> Error {
     if error.is::<Failure>() {
         return error.context(name.to_owned());

@@ -1,4 +1,4 @@
-//! Rows of a stream to blocks that are written at once.
+//! Converts the rows of a stream to blocks, each of which is written at once.
 
 use super::progress::{self, Saved};
 use super::seen::Seen;
@@ -9,45 +9,45 @@ use crate::stop;
 use alluvium::{MAX_KEY, MAX_VALUE};
 use anyhow::Result;
 
-/// A block is full when it has this number of bytes.
+/// Size of a full block in bytes.
 pub(super) const FULL: usize = 1 << 20;
-/// What a row may write at most: the progress fits beside it.
+/// Largest row in bytes. It leaves space for the progress in the same commit.
 pub(super) const MAX_WRITTEN: usize = MAX_VALUE - (64 << 10);
-/// What a change costs beside its key and value, about.
+/// Approximate overhead of a change besides its key and value, in bytes.
 pub(super) const EXTRA: usize = 32;
 
-/// What is in the store of the rows before one that ends the import.
+/// What the store contains of the rows before a fault that ends the import.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Kept {
     /// All of them.
     #[default]
     Before,
-    /// None: they are sorted first.
+    /// None, because they are sorted first.
     Nothing,
 }
 
-/// Reads rows.
+/// A parser of rows.
 pub(crate) struct Parser {
     pub(crate) source: Source,
     pub(crate) reader: Box<dyn ReadRows + Send>,
-    /// Where rows go that cannot be imported; without it they end the import.
+    /// The file for invalid rows. Without it an invalid row ends the import.
     pub(crate) rejects: Option<Rejects>,
     pub(crate) saved: Saved,
-    /// How the input is called in messages.
+    /// The name of the input for messages.
     pub(crate) name: String,
     pub(crate) format: Format,
-    /// Whether blocks say of which line each change is.
+    /// Whether blocks record the line of each change.
     pub(crate) keeps_lines: bool,
     pub(crate) kept: Kept,
     seen: Seen,
 }
 
-/// What rows say that are written together, and how far the import is then.
+/// Changes that are written together, and the progress after them.
 #[derive(Debug, Default)]
 pub(super) struct Block {
     pub(super) changes: Changes,
     pub(super) bytes: usize,
-    /// The line of each change's row if that is kept, and the line before all of them.
+    /// The line of each change, if recorded, and the line before all of them.
     pub(super) lines: Vec<u64>,
     pub(super) begins_behind: u64,
     pub(super) saved: Saved,
@@ -55,20 +55,21 @@ pub(super) struct Block {
     pub(super) is_last: bool,
 }
 
-/// In which order keys come.
+/// The order of a block's keys.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) enum Order {
-    /// There are none.
+    /// There are no keys.
     #[default]
     Empty,
-    /// Each is above the one before: from the first to the last. Each has a value, for ever.
+    /// Strictly ascending, from the first key to the last. Every change sets a value without an
+    /// expiry time.
     Ascending(Vec<u8>, Vec<u8>),
-    /// Any.
+    /// Any order.
     Any,
 }
 
 impl Order {
-    /// Notes a change behind the others.
+    /// Updates the order for a further change.
     pub(super) fn note(&mut self, change: Change<'_>) {
         let Change::Put(key, _, None) = change else {
             *self = Order::Any;
@@ -87,7 +88,7 @@ impl Order {
 }
 
 impl Parser {
-    /// A parser that compares keys with those before them in about a number of bytes of memory.
+    /// Creates a parser that detects duplicate keys in about `bytes` bytes of memory.
     pub(crate) fn new(
         source: Source,
         reader: Box<dyn ReadRows + Send>,
@@ -99,7 +100,7 @@ impl Parser {
         let (name, format) = input;
         let mut seen = Seen::new(memory);
         seen.duplicates = saved.duplicates;
-        // Of an import that goes on, the keys of earlier rows are not known.
+        // The keys of rows imported earlier are unknown.
         seen.is_partial = saved.is_partial || saved.rows > 0;
         Parser {
             source,
@@ -114,11 +115,11 @@ impl Parser {
         }
     }
 
-    /// Reads until the end, or until it is asked to stop; each block is handed to `send`, which
-    /// says whether more is wanted.
+    /// Parses until the end or a stop. Each block is passed to `send`, which returns whether to
+    /// continue.
     ///
     /// # Errors
-    /// As the input says. What stands before has been sent.
+    /// Errors of the input. The rows before the error have been sent.
     pub(super) fn run(mut self, send: &dyn Fn(Block) -> bool) -> Result<End> {
         let mut block = Block {
             begins_behind: self.saved.lines,
@@ -163,7 +164,7 @@ impl Parser {
         }
     }
 
-    /// Returns what became of the rows before the one that ends the import.
+    /// Returns a description of what became of the rows before a fault.
     fn kept(&self) -> &'static str {
         match (self.kept, self.saved.rows) {
             (Kept::Nothing, _) | (_, 0) => "nothing is imported",
@@ -171,8 +172,8 @@ impl Parser {
         }
     }
 
-    /// The line of what stands `at` bytes behind the beginning of the source. Line ends
-    /// before a row of CSV belong to the row before.
+    /// Returns the line number at `at` bytes after the beginning of the source. Line ends before a
+    /// row of CSV belong to the row before.
     fn line(&self, at: usize) -> u64 {
         let is_table = matches!(self.format, Format::Csv | Format::Tsv);
         let (before, behind) = self.source.rest().split_at(at);
@@ -183,7 +184,7 @@ impl Parser {
         self.saved.lines + 1 + memchr::memchr_iter(b'\n', before).count() as u64 + blank
     }
 
-    /// The same, for people.
+    /// Returns the position for messages.
     fn place(&self, at: usize) -> String {
         if self.format == Format::Binary {
             return format!(
@@ -195,8 +196,8 @@ impl Parser {
         format!("{}, line {}", self.name, self.line(at))
     }
 
-    /// Counts a row whose changes begin at `mark`, or says why it cannot be imported. What does not
-    /// fit beside others gets a block of its own.
+    /// Counts a row whose changes begin at `mark`, or returns the reason why it cannot be imported.
+    /// A row that does not fit into the current block gets its own.
     fn admit(
         &mut self,
         block: &mut Block,
@@ -208,7 +209,7 @@ impl Parser {
             let (key, value) = match change {
                 Change::Put(key, value, _) => (key, value.len()),
                 Change::Delete(key) => (key, 0),
-                // The server says what is too long.
+                // The server checks the lengths.
                 Change::Command(bytes) => (&[][..], bytes.len()),
             };
             if key.len() > MAX_KEY {
@@ -239,7 +240,7 @@ impl Parser {
             match change {
                 Change::Put(key, ..) => self.seen.put(key),
                 Change::Delete(key) => self.seen.delete(key),
-                // Whether it adds to a key or replaces it, its server knows.
+                // Only the server knows whether the command extends or replaces a key.
                 Change::Command(_) => {}
             }
         }
@@ -250,7 +251,7 @@ impl Parser {
         Ok(None)
     }
 
-    /// A bad row goes to the file for such, or ends the import.
+    /// Writes an invalid row to the file of rejects, or ends the import.
     fn reject(
         &mut self,
         block: &mut Block,
@@ -279,8 +280,8 @@ impl Parser {
         Err(failure(Exit::BadRows, text))
     }
 
-    /// Sends a block with how far the import is when it is in the store, and begins another one;
-    /// whether the receiver wants more.
+    /// Sends a block with the progress that holds after it, and begins a new block. Returns whether
+    /// the receiver wants more.
     fn send(&mut self, block: &mut Block, send: &dyn Fn(Block) -> bool) -> Result<bool> {
         if let Some(rejects) = &mut self.rejects {
             self.saved.rejects_bytes = rejects.kept()?;

@@ -1,4 +1,4 @@
-//! How far an import is, remembered in the store itself.
+//! The progress of imports, stored in the store itself.
 
 use super::layout::Layout;
 use crate::exit::{Exit, failure};
@@ -9,17 +9,17 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use twox_hash::XxHash3_64;
 
-/// The keyspace in which imports remember how far they are.
+/// The keyspace of import progress.
 pub(crate) const PROGRESS: &str = "alluvium.imports";
 
-/// The version of what is remembered.
+/// Version of the stored progress.
 const VERSION: u64 = 2;
 
-/// Which import it is: of what, into which keyspace.
+/// The identity of an import: its input and its target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) keyspace: String,
-    /// The file's whole path, or `-`.
+    /// The absolute path of the file, or `-`.
     pub(crate) input: String,
 }
 
@@ -29,44 +29,45 @@ impl Identity {
     }
 }
 
-/// What is remembered.
+/// The stored progress.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Saved {
-    /// The options that decide what a row means.
+    /// The options that determine the meaning of rows.
     pub(crate) options: String,
-    /// All before this place of the input is in the store.
+    /// Position in the input up to which all rows are in the store.
     pub(crate) offset: u64,
     pub(crate) rows: u64,
     pub(crate) lines: u64,
     pub(crate) rejected: u64,
-    /// How long the file of rejected rows was.
+    /// Length of the file of rejects.
     pub(crate) rejects_bytes: u64,
-    /// A fingerprint of the bytes before the place, and how many they are.
+    /// A fingerprint of the bytes before the position, and their number.
     pub(crate) tail: u64,
     pub(crate) tail_bytes: u64,
-    /// How many keys earlier rows have put already, and whether each was compared with all of them.
+    /// Number of rows with a key of an earlier row, and whether some rows were compared with only a
+    /// part of the earlier ones.
     pub(crate) duplicates: u64,
     pub(crate) is_partial: bool,
-    /// How the input is laid out, if it is a table.
+    /// The layout of a table.
     pub(crate) layout: Option<Layout>,
-    /// Rows that are being loaded all at once, if any.
+    /// A load in progress, if any.
     pub(crate) pending: Option<Box<Pending>>,
 }
 
-/// A load that takes effect at once, as it is remembered before that: whether it has taken effect,
-/// one of its keys tells.
+/// An atomic load, as recorded before it takes effect. The value of one of its keys shows whether
+/// it has taken effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pending {
     /// The key.
     pub(crate) key: Vec<u8>,
-    /// Fingerprints of its value before, if it had one, and after.
+    /// Fingerprints of its value before the load, if it had one, and after the load.
     pub(crate) before: Option<u64>,
     pub(crate) after: u64,
-    /// How far the import is when it has taken effect.
+    /// The progress after the load.
     pub(crate) then: Saved,
 }
 
-/// Tells bytes from others.
+/// Returns a hash of the bytes.
 pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot(bytes)
 }
@@ -109,7 +110,7 @@ impl Saved {
         Saved::read(&value).ok_or_else(wrong)
     }
 
-    /// From JSON; none if something is missing.
+    /// Parses the progress from JSON. Returns `None` if a field is missing.
     fn read(value: &Value) -> Option<Saved> {
         if value["version"] != VERSION {
             return None;
@@ -144,8 +145,7 @@ impl Saved {
         })
     }
 
-    /// Returns how far the import really is: where rows were being loaded all at once, what the
-    /// store holds tells whether that was done.
+    /// Resolves a pending load: the content of the store shows whether it has taken effect.
     pub(crate) fn settled(mut self, store: &Store, keyspace: &str) -> Result<Saved> {
         let Some(pending) = self.pending.take() else {
             return Ok(self);
@@ -153,12 +153,12 @@ impl Saved {
         let now = store
             .value(keyspace, &pending.key)?
             .map(|value| fingerprint(&value));
-        // Where the key says nothing, the rows are loaded again: they are the same.
+        // If the key does not tell, the rows are loaded again with the same result.
         let is_done = now == Some(pending.after) && pending.before != now;
         Ok(if is_done { pending.then } else { self })
     }
 
-    /// Refuses to go on with other options.
+    /// Refuses to continue with different options.
     pub(crate) fn fits(&self, options: &str) -> Result<()> {
         if self.options == options {
             return Ok(());
@@ -171,7 +171,7 @@ impl Saved {
         Err(failure(Exit::Usage, text))
     }
 
-    /// Refuses an input that is not the one of which an earlier import has sorted all rows.
+    /// Refuses an input that differs from the one an earlier import has sorted.
     pub(crate) fn is_same_input(&self, earlier: &Saved) -> Result<()> {
         let of = |saved: &Saved| (saved.offset, saved.lines, saved.tail, saved.tail_bytes);
         if of(self) == of(earlier) {
@@ -185,7 +185,7 @@ impl Saved {
         Err(failure(Exit::Failed, text))
     }
 
-    /// Refuses to go on in an input that does not begin with what was imported.
+    /// Refuses to continue in an input whose beginning differs from what was imported.
     pub(crate) fn continues(&self, tail: &[u8]) -> Result<()> {
         if tail.len() as u64 == self.tail_bytes && fingerprint(tail) == self.tail {
             return Ok(());

@@ -1,5 +1,4 @@
-//! The file for rows that cannot be imported: their bytes, so that it can be corrected and imported
-//! itself.
+//! The file of rejected rows: a copy of their bytes, which can be corrected and imported.
 
 use crate::{private, screen};
 use anyhow::{Context, Result};
@@ -7,10 +6,10 @@ use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// This number is reported one by one.
+/// Number of rejected rows that are reported individually.
 const REPORTED: u64 = 10;
 
-/// Rejected rows.
+/// The file of rejected rows.
 #[derive(Debug)]
 pub(crate) struct Rejects {
     path: PathBuf,
@@ -21,8 +20,7 @@ pub(crate) struct Rejects {
 }
 
 impl Rejects {
-    /// Opens the file as it was when a number of its bytes was remembered; the rest of it goes
-    /// away.
+    /// Opens the file and truncates it to a recorded length.
     pub(crate) fn open(path: &Path, bytes: u64) -> Result<Rejects> {
         let what = || format!("opening {} for rejected rows", path.display());
         let mut file = private::open(path).with_context(what)?;
@@ -48,7 +46,7 @@ impl Rejects {
             .with_context(|| format!("writing to {}", self.path.display()))
     }
 
-    /// What the input begins with, so that the file can be imported as it is.
+    /// Writes the header of the input, so that the file can be imported itself.
     pub(crate) fn header(&mut self, header: &[u8]) -> Result<()> {
         if self.bytes == 0 {
             self.write(header)
@@ -57,7 +55,7 @@ impl Rejects {
         }
     }
 
-    /// One more, with what is said about it.
+    /// Adds a row, with the reason for its rejection.
     pub(crate) fn add(&mut self, why: &str, row: &[u8]) -> Result<()> {
         self.added += 1;
         if self.added <= REPORTED {
@@ -69,13 +67,13 @@ impl Rejects {
         self.write(row)
     }
 
-    /// Everything is on the disk; how long the file is now.
+    /// Syncs the file and returns its length.
     pub(crate) fn kept(&mut self) -> Result<u64> {
         if !self.is_synced {
             let what = || format!("writing to {}", self.path.display());
             self.file.flush().with_context(what)?;
             match self.file.get_ref().sync_data() {
-                // Nothing is kept there that could be lost.
+                // The target does not support syncing and stores nothing.
                 Err(error) if error.kind() == ErrorKind::InvalidInput => {}
                 synced => synced.with_context(what)?,
             }

@@ -1,16 +1,16 @@
-//! Which keys an input has had already, in bounded memory.
+//! Detection of duplicate keys in an input, in bounded memory.
 
 use super::progress::fingerprint;
 use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Bytes that a fingerprint takes in the set, about.
+/// Approximate memory of a fingerprint in the set, in bytes.
 const EACH: usize = 16;
-/// The least number of keys that are compared.
+/// Smallest capacity of the set.
 const LEAST: usize = 1 << 16;
 
-/// Fingerprints are spread evenly already.
+/// A hasher that uses fingerprints directly, because they are uniform already.
 #[derive(Default)]
 struct Plain(u64);
 
@@ -28,18 +28,18 @@ impl Hasher for Plain {
     }
 }
 
-/// Keys that were there. Of keys that ascend, the last says that they are new; of others their
-/// fingerprints do, as many as fit.
+/// The keys seen so far. Ascending keys are known to be new by comparison with the greatest one.
+/// Other keys are compared by fingerprint, for as many as fit.
 #[derive(Default)]
 pub(super) struct Seen {
     greatest: Option<Vec<u8>>,
-    /// Whether the greatest key has a value.
+    /// Whether the greatest key was put and not deleted.
     is_greatest_put: bool,
     fingerprints: HashSet<u64, BuildHasherDefault<Plain>>,
     most: usize,
-    /// How many keys came that an earlier row has put.
+    /// Number of keys that an earlier row had put.
     pub(super) duplicates: u64,
-    /// Whether a key was compared with some of the earlier ones only.
+    /// Whether some keys were compared with only a part of the earlier ones.
     pub(super) is_partial: bool,
 }
 
@@ -52,7 +52,7 @@ impl std::fmt::Debug for Seen {
 }
 
 impl Seen {
-    /// Remembers keys in about a number of bytes.
+    /// Creates a set that uses about `bytes` bytes.
     pub(super) fn new(bytes: usize) -> Seen {
         Seen {
             most: (bytes / EACH).max(LEAST),
@@ -60,7 +60,7 @@ impl Seen {
         }
     }
 
-    /// Notes a key that a row puts.
+    /// Records a key that a row puts.
     pub(super) fn put(&mut self, key: &[u8]) {
         let order = self
             .greatest
@@ -88,7 +88,7 @@ impl Seen {
         self.duplicates += u64::from(!is_new);
     }
 
-    /// Notes a key that a row deletes: a row that puts it later puts a new one.
+    /// Records a key that a row deletes. A later put of the key is not a duplicate.
     pub(super) fn delete(&mut self, key: &[u8]) {
         self.fingerprints.remove(&fingerprint(key));
         if self.greatest.as_deref() == Some(key) {
@@ -96,7 +96,7 @@ impl Seen {
         }
     }
 
-    /// Returns whether the fingerprint is new.
+    /// Adds the fingerprint of a key. Returns whether it is new.
     fn remember(&mut self, key: &[u8]) -> bool {
         let fingerprint = fingerprint(key);
         if self.fingerprints.len() < self.most {
@@ -137,7 +137,7 @@ mod tests {
         }
         assert_eq!((seen.duplicates, seen.is_partial), (197, false));
         assert!(seen.fingerprints.len() <= LEAST);
-        // A late key may have come before: it is not said that all is known.
+        // A late key that is not remembered may be a duplicate: the result is marked as partial.
         seen.put(&(2 * LEAST as u32).to_be_bytes());
         assert!(seen.is_partial);
         seen.put(&7u32.to_be_bytes());

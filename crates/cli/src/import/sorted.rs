@@ -1,5 +1,5 @@
-//! Rows in any order: sorted by their keys in bounded memory first, and then written in order, so
-//! that they are loaded. Of rows with one key the last one counts.
+//! Imports rows in any order: sorts them by key in bounded memory, then loads them in order. Of
+//! several rows with the same key the last one counts.
 
 use super::parser::{Block, EXTRA, FULL, MAX_WRITTEN, Parser};
 use super::progress::Saved;
@@ -19,9 +19,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
-/// The flag that says how much memory a sort has.
+/// The flag for the memory of a sort.
 const FLAG: &str = "--sort-memory";
-/// What the names of temporary files begin with, in the moment in which they have one.
+/// Prefix of the names of temporary files, which are unlinked at once.
 const NAME: &str = "alluvium-import";
 /// One thread reads, another one sorts and writes.
 const MOST_THREADS: usize = 2;
@@ -33,18 +33,18 @@ pub(crate) struct Sorting {
     directory: PathBuf,
 }
 
-/// What the input said.
+/// The result of reading the input.
 #[derive(Default)]
 struct Read {
-    /// How far it was read.
+    /// The progress of reading.
     saved: Saved,
-    /// What went wrong while rows were handed over.
+    /// The error of passing rows on.
     failed: Option<Error>,
 }
 
 impl Sorting {
-    /// Prepares a sort in bounded memory, of an input of `total` bytes if that is known: space for
-    /// its temporary files is taken now, unless all of it fits into memory.
+    /// Prepares a sort in bounded memory, for an input of `total` bytes if known. Reserves space
+    /// for temporary files, unless all data fits into memory.
     pub(crate) fn new(directory: &Path, memory: u64, total: Option<u64>) -> Result<Sorting> {
         let threads = available_parallelism().map_or(1, usize::from).min(MOST_THREADS);
         let memory = memory / threads as u64;
@@ -72,7 +72,7 @@ impl Sorting {
         Ok(sorting)
     }
 
-    /// Takes space for temporary files with these bytes of records.
+    /// Reserves space for temporary files with this number of bytes.
     fn claim(&self, bytes: u64) -> Result<()> {
         let claimed = self.spool.claim(bytes);
         claimed.map_err(|error| match error.is_full() {
@@ -97,7 +97,7 @@ impl Sorting {
         }
     }
 
-    /// Reads all rows into sorted runs. Returns how far the input was read, and how that ended.
+    /// Reads all rows into sorted runs. Returns the progress of reading, and how it ended.
     fn read(&self, parser: Parser, bar: &ProgressBar) -> Result<(Saved, Vec<Spooled>, End)> {
         let said = RefCell::new(Read::default());
         let mut end = End::Stopped;
@@ -130,8 +130,8 @@ impl Sorting {
         Ok((said.into_inner().saved, runs, end))
     }
 
-    /// Imports all rows. `first` is how far an earlier import of the same input came. Returns how
-    /// far it is then, and how it ended.
+    /// Imports all rows. `first` is the progress of an earlier import of the same input. Returns
+    /// the progress, and how it ended.
     pub(super) fn run(
         &self,
         writer: Writer<'_>,
@@ -163,14 +163,14 @@ impl Sorting {
     }
 }
 
-/// Sorted rows on their way into the store.
+/// The loading of sorted rows.
 struct Loading<'w> {
     writer: Writer<'w>,
-    /// What is remembered of the whole input.
+    /// The progress of reading the whole input.
     input: Saved,
-    /// How many keys an earlier import has written.
+    /// Number of keys that an earlier import has written.
     skipped: u64,
-    /// How far it is.
+    /// The current progress.
     saved: Saved,
     name: String,
 }
@@ -195,7 +195,7 @@ impl Loading<'_> {
             block.order.note(Change::Put(record.key(), record.value(), None));
             block.bytes += bytes;
         }
-        // Of the rows that the input has, each key's last one was written.
+        // Of each key only the last row was written, so all other rows are duplicates.
         self.input.duplicates = self.input.rows.saturating_sub(keys);
         self.input.is_partial = false;
         block.is_last = true;
@@ -205,7 +205,7 @@ impl Loading<'_> {
         Ok(End::Complete)
     }
 
-    /// Writes a block, with which a number of rows are in the store.
+    /// Writes a block, after which `rows` rows are in the store.
     fn write(&mut self, mut block: Block, rows: u64) -> Result<()> {
         block.saved = Saved {
             rows,

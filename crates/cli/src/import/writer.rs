@@ -1,10 +1,10 @@
-//! Blocks into the store, in order: as batches, or, while keys ascend, straight into runs.
+//! Writes blocks in order: as batches, or, while keys ascend, directly into runs.
 //!
-//! A batch is a commit of rows together with how far the import is. Rows in the order of their keys
-//! are loaded (`Keyspace::begin_ingest`): written once, at the speed of the device, and in effect
-//! all at once. A load is a commit of its own, so what it will have done is remembered before it
-//! takes effect ([`Pending`]); an import that goes on after a kill looks whether it has. It is done
-//! again otherwise, and only what it says anyway is written again.
+//! A batch commits rows together with the progress. Rows in key order are loaded instead
+//! (`Keyspace::begin_ingest`): they are written once, at the speed of the device, and take effect
+//! atomically. A load is a separate commit, so its result is recorded before it takes effect
+//! ([`Pending`]). An import that continues after a kill checks whether the load has taken effect,
+//! and otherwise repeats it, which writes the same data again.
 
 use super::layout::{Layout, layout_key, set};
 use super::parser::{Block, Order};
@@ -18,42 +18,41 @@ use anyhow::Result;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Rows are loaded once this number of bytes came in order.
+/// Number of bytes in ascending order after which rows are loaded.
 const ENOUGH: usize = 2 << 20;
-/// Every time the order breaks, twice as many are needed, up to this number.
+/// That number doubles whenever the order breaks, up to this limit.
 const MOST_ENOUGH: usize = 256 << 20;
-/// A load takes effect when it has this number of bytes, or this age: what is done again after a
-/// kill.
+/// Size and age at which a load takes effect. They limit what is repeated after a kill.
 const LOAD: usize = 512 << 20;
 const LOAD_AGE: Duration = Duration::from_secs(3);
 
-/// Writes blocks.
+/// A writer of blocks.
 pub(super) struct Writer<'a> {
     store: &'a Store,
     to: To,
     identity: Identity,
-    /// What is to be known of the table once there are rows of it.
+    /// The layout of the table, to be stored with its first rows.
     layout: Option<Layout>,
     uniqueness: Uniqueness,
     load: Option<Load>,
-    /// The last key, while keys ascend, and how many bytes did.
+    /// The last key while keys ascend, and the number of ascending bytes.
     last: Option<Vec<u8>>,
     ascended: usize,
     enough: usize,
-    /// How far the import is in the store.
+    /// The progress recorded in the store.
     pub(super) saved: Option<Saved>,
 }
 
-/// Where rows go.
+/// The target of an import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum To {
-    /// Into a keyspace, as they are.
+    /// A keyspace; rows are stored unchanged.
     Keyspace(String),
-    /// Into a database, as Redis clients would write them.
+    /// A Redis database; rows are written as clients would.
     Database(u8),
 }
 
-/// What happens to a row whose key has a value already.
+/// How to treat a row whose key already has a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Uniqueness {
     /// It replaces the value.
@@ -62,16 +61,16 @@ pub(crate) enum Uniqueness {
     Refused,
 }
 
-/// Whether a block's keys are all above those before it.
+/// Whether all keys of a block are greater than those before it.
 #[derive(PartialEq, Eq)]
 enum Follows {
     Yes,
     No,
 }
 
-/// Rows that are being loaded.
+/// A load in progress.
 struct Load {
-    /// How many records the store was given.
+    /// Number of records passed to the store.
     records: u64,
     bytes: usize,
     since: Instant,
@@ -101,7 +100,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Keys are known to ascend: rows are loaded from the first on.
+    /// Announces that keys ascend, so rows are loaded from the first one on.
     pub(super) fn expect_order(&mut self) {
         self.enough = 1;
     }
@@ -140,8 +139,8 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Refuses a block in which a row puts a key that has a value: in the store, or of a row before
-    /// it.
+    /// Refuses a block with a row whose key already has a value, in the store or from an earlier
+    /// row.
     fn refuse_duplicates(&self, block: &Block) -> Result<()> {
         let key_of = |change| match change {
             Change::Put(key, ..) | Change::Delete(key) => key,
@@ -174,7 +173,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Notes whether keys still ascend.
+    /// Updates whether keys still ascend.
     fn follow(&mut self, block: &Block) -> Follows {
         match &block.order {
             Order::Empty => Follows::Yes,
@@ -202,7 +201,7 @@ impl<'a> Writer<'a> {
         self.ascended = 0;
     }
 
-    /// Loads a block behind others.
+    /// Adds a block to the current load.
     fn load(&mut self, keyspace: &str, block: &Block) -> Result<()> {
         let mut load = match self.load.take() {
             Some(load) => load,
@@ -236,7 +235,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// What is being loaded takes effect.
+    /// Makes the current load take effect.
     pub(super) fn settle(&mut self) -> Result<()> {
         let (Some(load), To::Keyspace(keyspace)) = (self.load.take(), &self.to) else {
             return Ok(());
@@ -268,7 +267,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Remembers how far the import is, or forgets it.
+    /// Records the progress, or deletes it.
     fn remember(&self, saved: Option<&Saved>) -> Result<()> {
         self.store.write(vec![self.progress(saved)])
     }
@@ -277,8 +276,7 @@ impl<'a> Writer<'a> {
         set(self.identity.key(), saved.map(Saved::encode))
     }
 
-    /// Commits a block together with how far the import is then; nothing is left to be remembered
-    /// after the last.
+    /// Commits a block together with the progress. The last block deletes the progress.
     fn batch(&mut self, block: &Block) -> Result<()> {
         let progress = self.progress((!block.is_last).then_some(&block.saved));
         match &self.to {
@@ -321,7 +319,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Returns the command that makes a change in a database.
+/// Converts a change to a Redis command.
 fn command(change: Change<'_>) -> Vec<Vec<u8>> {
     match change {
         Change::Put(key, value, None) => vec![b"SET".to_vec(), key.to_vec(), value.to_vec()],
@@ -342,7 +340,7 @@ mod tests {
     use super::*;
     use crate::formats::Changes;
 
-    /// A block of a number of rows with keys from `first` on.
+    /// Returns a block of `rows` rows with keys from `first` on.
     fn block(first: u32, rows: u32) -> Block {
         let mut changes = Changes::new();
         for number in first..first + rows {
@@ -397,10 +395,10 @@ mod tests {
         for first in 0..8 {
             writer.take(&block(first * 1000, 1000)).expect("there is room");
         }
-        // What is being loaded is not there yet, and so is not said to be.
+        // The load is not visible yet, and the progress does not include it.
         assert_eq!(keyspace.get(7999u32.to_be_bytes()).expect("it is read"), None);
         assert!(remembered().offset < 8000);
-        // An earlier key comes: what was loaded takes effect first.
+        // An earlier key arrives: the load takes effect first.
         writer.take(&block(500, 10)).expect("there is room");
         assert_eq!(remembered().offset, 510);
         assert!(

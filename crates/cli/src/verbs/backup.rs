@@ -1,4 +1,4 @@
-//! `backup` and `restore`: whole copies of a store.
+//! `backup` and `restore`: complete copies of a store.
 
 use crate::Exit;
 use crate::context::{self, Context};
@@ -54,10 +54,10 @@ pub struct Restore {
     pub from: PathBuf,
 }
 
-/// What is said when the user stops it.
+/// The message when the user stops it.
 const INCOMPLETE: &str = "stopped: what was copied is no store; the same command starts from the beginning";
 
-/// Returns a bar that shows how far a job has come.
+/// Returns a callback that updates a bar with the progress of a job.
 pub(crate) fn follow(bar: &ProgressBar) -> impl FnMut(Progress) + '_ {
     move |progress| {
         let message = match progress.stage {
@@ -73,7 +73,7 @@ pub(crate) fn follow(bar: &ProgressBar) -> impl FnMut(Progress) + '_ {
     }
 }
 
-/// Returns the bytes of a path as every process understands it.
+/// Returns the bytes of an absolute path, which means the same in every process.
 fn absolute(path: &Path) -> Result<Vec<u8>> {
     let path = std::path::absolute(path).with_context(|| format!("finding {}", path.display()))?;
     Ok(path.as_os_str().as_bytes().to_vec())

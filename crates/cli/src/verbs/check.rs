@@ -1,4 +1,4 @@
-//! `check`: whether the store is whole.
+//! `check`: verifies the integrity of the store.
 
 use crate::Exit;
 use crate::context::Context;
@@ -94,7 +94,7 @@ impl Check {
     }
 }
 
-/// Prints what was found, a line each.
+/// Prints the findings, one per line.
 fn list(
     out: &mut Output,
     found: &[String],
@@ -117,7 +117,7 @@ fn list(
     Ok(())
 }
 
-/// Says what was read, structure by structure.
+/// Prints what was read, for each structure.
 fn tell(read: &Value) {
     let number = |of: &Value, name: &str| of[name].as_u64().unwrap_or_default();
     let structures = read["structures"].as_array().into_iter().flatten();

@@ -1,4 +1,4 @@
-//! `compact`: everything rewritten now.
+//! `compact`: rewrites all data now.
 
 use crate::context::Context;
 use crate::exit::Exit;
@@ -31,8 +31,8 @@ impl Compact {
         let stopped = "stopped: what is not done yet stays as it was, run it again to finish";
         let compacted = store.work(&Request::Compact, &bar, stopped);
         if compacted.is_err() && stop::asked() && store.holder() == Holder::Us {
-            // The work stands in the middle of a step; the log and the last checkpoint hold
-            // everything.
+            // An interrupted compaction loses nothing: the log and the last checkpoint contain all
+            // data.
             store.change(&Request::Sync)?;
         }
         let compacted = compacted?;

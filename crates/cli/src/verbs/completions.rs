@@ -1,4 +1,4 @@
-//! `completions`: what a shell offers when Tab is pressed.
+//! `completions`: prints shell completion scripts.
 
 use crate::Exit;
 use crate::arguments::Arguments;

@@ -1,4 +1,4 @@
-//! `delete`: keys, or all keys of a range.
+//! `delete`: deletes keys or a range of keys.
 
 use crate::Exit;
 use crate::bytes::{self, Encoding};
@@ -24,7 +24,7 @@ Examples:
 
 The exit code is 1 if one of the keys is not there (not with --force); the others are deleted.";
 
-/// How many keys of Redis clients are deleted in one commit.
+/// Number of Redis keys deleted in one commit.
 const AT_ONCE: u64 = 1000;
 
 /// Delete keys, or all keys of a range.
@@ -75,7 +75,7 @@ impl Delete {
         Ok(exit)
     }
 
-    /// Says that a key is not there.
+    /// Reports that a key does not exist.
     fn missing(key: &[u8], place: &str) {
         screen::complain(&format!("there is no key {:?} in {place}", bytes::escape(key)));
     }
@@ -134,7 +134,7 @@ impl Delete {
         Ok(exit)
     }
 
-    /// Deletes keys of Redis clients, a number of them in one commit: clients are not held up long.
+    /// Deletes a range of Redis keys in several commits, so that clients are not blocked for long.
     fn typed_range(&self, store: &Store, database: u8, mut bounds: Bounds) -> Result<Exit> {
         self.ask(&bounds, &format!("database {database}"))?;
         if bounds.from.is_empty() && bounds.to.is_none() {

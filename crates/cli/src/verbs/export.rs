@@ -1,4 +1,4 @@
-//! `export`: keys and values to a file.
+//! `export`: writes keys and values to a file.
 
 use super::import::{field_separator, format_of};
 use crate::Exit;
@@ -40,7 +40,7 @@ What is exported is the store of one moment, in the order of the keys; when a va
 with --redis-db alone, as jsonl and redis. A file appears under its name \
 when it is complete; one that is there already is replaced with --yes, or after a question.";
 
-/// How often the bar and Ctrl-C are looked at, in records or parts of them.
+/// Number of records or parts of records between checks of the bar and Ctrl-C.
 const LOOK: u64 = 1024;
 
 /// Write keys and values to a file, or to standard output.
@@ -74,7 +74,7 @@ pub struct Export {
     pub consent: Consent,
 }
 
-/// What is exported, and how.
+/// The exported rows and their form.
 struct Rows<'s> {
     store: &'s Store,
     keyspace: &'s str,
@@ -84,7 +84,7 @@ struct Rows<'s> {
     writer: Box<dyn WriteRows>,
 }
 
-/// Where an export goes.
+/// The destination of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum To {
     Output,
@@ -93,12 +93,12 @@ enum To {
     File,
 }
 
-/// How many records and bytes went out.
+/// The number of records and bytes written.
 #[derive(Clone, Copy, Debug, Default)]
 struct Written {
     rows: u64,
     bytes: u64,
-    /// Parts of them, for looking now and then whether it is to end.
+    /// Number of parts, for periodic checks.
     looks: u64,
 }
 
@@ -203,8 +203,8 @@ impl Export {
         })
     }
 
-    /// Writes values as the table that they were imported from, or as one column where they are no
-    /// rows.
+    /// Returns a writer for values: as the table they were imported from, or as one column if they
+    /// are not rows.
     fn values_writer(&self, format: Format, header: Header, layout: Option<Layout>) -> Result<CsvWriter> {
         let chosen = field_separator(format, self.separator.as_deref())?;
         let Some(layout) = layout else {
@@ -226,7 +226,7 @@ impl Export {
 
     /// Returns the layout of the table that the keyspace was imported from.
     fn layout(&self, store: &Store) -> Result<Option<Layout>> {
-        // Without imports there is no such keyspace.
+        // Without imports the keyspace does not exist.
         if !store.has_keyspace(PROGRESS)? {
             return Ok(None);
         }
@@ -234,7 +234,7 @@ impl Export {
         kept.map(|kept| Layout::decode(&kept)).transpose()
     }
 
-    /// Returns where the rows go. A file that is there already is not replaced unasked.
+    /// Determines the destination. An existing file is not replaced without confirmation.
     fn destination(&self) -> Result<To> {
         if self.file.as_os_str() == "-" {
             return Ok(To::Output);
@@ -254,7 +254,7 @@ impl Export {
         Ok(To::File)
     }
 
-    /// Into a pipe or a device, which keeps its place.
+    /// Exports to a pipe or a device, which is written in place.
     fn to_device(&self, rows: Rows<'_>, bar: &ProgressBar) -> Result<Written> {
         let what = || format!("writing to {}", self.file.display());
         let file = File::options().write(true).open(&self.file).with_context(what)?;
@@ -264,7 +264,7 @@ impl Export {
         Ok(written)
     }
 
-    /// Into a file beside it, which then takes its name.
+    /// Exports to a temporary file next to the target, which is then renamed.
     fn to_file(&self, rows: Rows<'_>, bar: &ProgressBar) -> Result<Written> {
         let partial = beside(&self.file);
         let what = || format!("writing {}", partial.display());
@@ -277,8 +277,8 @@ impl Export {
             Ok(written)
         });
         if written.is_err() {
-            // Half of it is of no use; if it cannot be removed, it is not under the file's name at
-            // least.
+            // A partial file is useless. If it cannot be removed, at least it does not have the
+            // file's name.
             let _ = fs::remove_file(&partial);
         }
         written
@@ -292,7 +292,7 @@ fn beside(file: &Path) -> PathBuf {
 }
 
 impl Rows<'_> {
-    /// Writes all of them.
+    /// Writes all records.
     fn copy(self, out: &mut dyn Write, bar: &ProgressBar) -> Result<Written> {
         let scan = walk(self.keyspace, self.bounds, Direction::Forward, What::Pairs);
         let mut written = Written::default();
@@ -328,7 +328,7 @@ impl Rows<'_> {
 }
 
 impl Written {
-    /// Counts bytes, and ends the export when it is told to stop.
+    /// Counts bytes, and ends the export if a stop was requested.
     fn count(&mut self, bytes: usize, bar: &ProgressBar) -> Result<()> {
         self.bytes += bytes as u64;
         self.looks += 1;

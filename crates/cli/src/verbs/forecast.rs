@@ -1,12 +1,13 @@
-//! What a store predicts of itself beside what it measures, what it has chosen, and what was
-//! changed while it was open: for `stats`.
+//! The parts of `stats` that are not lists of numbers: predictions next to measurements, choices,
+//! and changes made since the store was opened.
 
 use crate::screen::{BOLD, Output};
 use crate::verbs::advise::moment;
 use serde_json::Value;
 use std::io;
 
-/// Prints a group of `stats` that is no list of numbers. Returns whether it is one of these.
+/// Prints a group of `stats` that is not a list of numbers. Returns whether the group is one of
+/// these.
 pub(super) fn print(out: &mut Output, group: &str, said: &Value) -> io::Result<bool> {
     match group {
         "forecast" => forecast(out, said)?,

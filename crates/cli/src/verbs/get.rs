@@ -1,4 +1,4 @@
-//! `get`: the values of keys.
+//! `get`: prints the values of keys.
 
 use crate::Exit;
 use crate::bytes::{self, Encoding};
@@ -97,7 +97,7 @@ impl Get {
         store.typed(request, &mut |part| {
             match part {
                 Typed::Key(key) if key.kind.is_none() => missing.push(key.key),
-                // A single string is written as a single value is.
+                // Print a single string in the same way as a single value.
                 Typed::Key(key) if is_plain && key.kind == Some(RedisKind::String) => text = Some(key.key),
                 Typed::Key(_) if self.output.is_some() => return Err(Get::no_bytes()),
                 Typed::Key(key) => printer.key(&key)?,

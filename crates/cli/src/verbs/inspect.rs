@@ -1,4 +1,4 @@
-//! `inspect`: a drawing of the tree, and what a run of it is.
+//! `inspect`: draws the tree and describes runs.
 
 use crate::bytes::escape;
 use crate::context::Context;
@@ -75,7 +75,7 @@ impl Inspect {
     }
 }
 
-/// Returns the bytes of a field, as they are shown.
+/// Formats a field of bytes.
 fn shown(of: &Value, name: &str) -> String {
     let text = of[name].as_str().map(|text| text.as_bytes().to_vec());
     let bytes = text.or_else(|| STANDARD.decode(of[format!("{name}_base64")].as_str()?).ok());

@@ -1,4 +1,4 @@
-//! `keyspaces`: which there are, and what they are created with.
+//! `keyspaces`: lists, creates, drops and renames keyspaces.
 
 use crate::Exit;
 use crate::bytes;
@@ -110,7 +110,7 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// Its name, as it is typed and shown.
+    /// Returns the name on the command line and in output.
     fn name(self) -> &'static str {
         match self {
             Codec::None => "none",

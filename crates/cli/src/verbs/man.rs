@@ -1,4 +1,4 @@
-//! `man`: the manual pages.
+//! `man`: writes the manual pages.
 
 use crate::Exit;
 use crate::arguments::Arguments;

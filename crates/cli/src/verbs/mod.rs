@@ -1,8 +1,8 @@
-//! The verbs, a file for each: what it takes, and what it does.
+//! The verbs: one file for each, with its options and its implementation.
 //!
-//! *Knows*: which verb does what, and how it says so.
+//! *Knows*: the behaviour and the output of each verb.
 //!
-//! *Does not know*: formats of import and export, how an import goes on after a kill.
+//! *Does not know*: formats of import and export, continuation of an import after a kill.
 //!
 //! *Read in this order*: `get.rs`, the simplest; then any.
 
@@ -39,7 +39,7 @@ use crate::arguments::{Arguments, Verb};
 use crate::context::Context;
 use anyhow::Result;
 
-/// Does what a command line says.
+/// Executes a command line.
 pub(crate) fn run(arguments: Arguments) -> Result<Exit> {
     let context = Context::new(&arguments);
     match arguments.verb {

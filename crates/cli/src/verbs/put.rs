@@ -1,4 +1,4 @@
-//! `put`: a key's value.
+//! `put`: sets the value of a key.
 
 use crate::Exit;
 use crate::bytes::{self, Encoding};
@@ -118,7 +118,7 @@ impl Put {
         Ok(true)
     }
 
-    /// Gives a key of Redis clients a string.
+    /// Sets a key of Redis clients to a string.
     fn put_string(&self, store: &Store, database: u8, key: &[u8], value: Vec<u8>) -> Result<bool> {
         let mut words = vec![b"SET".to_vec(), key.to_vec(), value];
         if let Some(ms) = self.expires_in_ms() {

@@ -1,4 +1,4 @@
-//! `repair`: what can be saved of a damaged store.
+//! `repair`: recovers what is possible of a damaged store.
 
 use super::backup::follow;
 use crate::Exit;
@@ -41,7 +41,7 @@ impl Repair {
             return Err(failure(Exit::NotFound, text));
         }
         if !self.yes {
-            // A real repair does not stop in the middle.
+            // A repair that writes must not be interrupted.
             stop::listen()?;
         }
         let bar = progress::bytes("checking", Some(0));

@@ -1,4 +1,4 @@
-//! `scan`: keys and values in order.
+//! `scan`: prints keys and values in order.
 
 use crate::Exit;
 use crate::bytes::{self, Encoding};
@@ -158,7 +158,7 @@ impl Scan {
     }
 }
 
-/// Ends the walk when it is told to stop.
+/// Ends the walk if a stop was requested.
 fn interrupted() -> Result<()> {
     match stop::asked() {
         true => Err(failure(Exit::Interrupted, "stopped")),

@@ -1,4 +1,4 @@
-//! `serve`: the store for Redis and memcached clients, and a web page.
+//! `serve`: serves the store to Redis and memcached clients, and a web page.
 
 use crate::Exit;
 use crate::clients::ClientLimits;
@@ -35,7 +35,7 @@ Examples:
 
 Ctrl-C or SIGTERM ends it: what has been received is answered, and the store is closed. SIGHUP does not.";
 
-/// How often it is looked whether a signal has come.
+/// Interval of checks for a signal.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Serve the store to clients that speak the Redis or the memcached protocol, with a web page that
@@ -134,7 +134,7 @@ pub struct Serve {
     pub limits: ClientLimits,
 }
 
-/// Says in flags what the server refuses.
+/// Rephrases an error of the server in terms of flags.
 fn in_flags(serve: &Serve, error: alluvium_server::Error) -> anyhow::Error {
     match error {
         alluvium_server::Error::Unprotected { address } => failure(
@@ -180,7 +180,7 @@ fn in_flags(serve: &Serve, error: alluvium_server::Error) -> anyhow::Error {
     }
 }
 
-/// Says in flags what the server refuses of datagrams.
+/// Rephrases an error of the datagram ports in terms of flags.
 fn in_flags_of_datagrams(error: alluvium_server::Error) -> anyhow::Error {
     match error {
         alluvium_server::Error::Unprotected { address } => failure(
@@ -194,7 +194,7 @@ fn in_flags_of_datagrams(error: alluvium_server::Error) -> anyhow::Error {
     }
 }
 
-/// An address, or none.
+/// A listening address, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listen(pub Option<SocketAddr>);
 
@@ -260,7 +260,7 @@ impl From<Eviction> for Policy {
     }
 }
 
-/// Lets other commands manage the store while it is served. Without that it is served all the same.
+/// Lets other commands manage the store while it is served. A failure does not prevent serving.
 fn manage(server: &Server, directory: &Path) {
     if let Err(error) = server.manage(directory) {
         screen::note(&format!(
@@ -320,10 +320,10 @@ impl Serve {
         Ok(Exit::Done)
     }
 
-    /// Serves a cache until a signal comes.
+    /// Serves a cache until a signal arrives.
     fn run_cache(&self, context: &Context, bytes: Bytes, options: ServerOptions) -> Result<Exit> {
         self.check_cache(context)?;
-        // Before signals are waited for: who is to write the key into a pipe may not come.
+        // Read the key before waiting for signals: it may come from a pipe that never delivers it.
         let datagrams = match self.datagrams {
             Some(Listen(Some(address))) => Some(self.datagram_options(address)?),
             _ => None,
@@ -362,7 +362,7 @@ impl Serve {
         Ok(Exit::Done)
     }
 
-    /// Refuses what a cache could not use, or would not be used by.
+    /// Refuses options that do not apply to a cache, and a cache that no client could reach.
     fn check_cache(&self, context: &Context) -> Result<()> {
         let of_stores = [
             ("--tier", !context.tiers.is_empty()),
@@ -390,7 +390,7 @@ impl Serve {
     }
 
     fn datagram_options(&self, address: SocketAddr) -> Result<DatagramOptions> {
-        // Not that of ALLUVIUM_PASSWORD, which is for the other protocols.
+        // Not from ALLUVIUM_PASSWORD, which is the password of the other protocols.
         let key = match &self.datagram_key_file {
             Some(file) => Some(password::first_line("--datagram-key-file", file)?),
             None => None,
@@ -405,7 +405,7 @@ impl Serve {
         })
     }
 
-    /// The flag that an address was given by, before it.
+    /// Returns the flag that gave an address, followed by a blank.
     fn flag_of(&self, address: SocketAddr) -> &'static str {
         let flags = [
             ("--redis ", self.redis),
@@ -463,7 +463,7 @@ impl Serve {
         })
     }
 
-    /// Says where it can be reached, now that it can.
+    /// Prints the addresses, once clients can connect.
     fn announce(
         &self,
         context: &Context,

@@ -1,4 +1,4 @@
-//! `stats`: what the store holds and what it takes.
+//! `stats`: prints the content and the resource usage of the store.
 
 use super::{forecast, watch};
 use crate::Exit;
@@ -103,7 +103,7 @@ fn print(context: &Context, numbers: &Value) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Prints what was asked of each keyspace: a sample of it since the store was opened.
+/// Prints the workload of each keyspace: a sample since the store was opened.
 fn print_workload(out: &mut Output, seen: &Value) -> Result<()> {
     let seen = seen.as_object().into_iter().flatten();
     for (number, (keyspace, what)) in seen.enumerate() {
@@ -126,7 +126,7 @@ fn print_workload(out: &mut Output, seen: &Value) -> Result<()> {
     Ok(())
 }
 
-/// What a server says of the store that it has open, in the same groups.
+/// Prints the figures of a server's store in the same groups.
 fn served(context: &Context, server: &Remote) -> Result<Exit> {
     let said = server.json("/api/stats")?;
     let figure = |name: &str| said["figures"][name].as_f64().unwrap_or_default() as u64;
@@ -186,7 +186,7 @@ fn served(context: &Context, server: &Remote) -> Result<Exit> {
     print(context, &numbers)
 }
 
-/// A number for people: bytes with a unit, others in groups of three digits.
+/// Formats a number: bytes with a unit, others with digits in groups of three.
 fn shown(name: &str, value: &Value) -> String {
     match value.as_u64() {
         Some(bytes) if name.ends_with("_bytes") => human(bytes),

@@ -1,4 +1,4 @@
-//! `tiers`: the directories of a store, added, drained and used again.
+//! `tiers`: lists, adds and drains the directories of a store.
 
 use crate::Exit;
 use crate::context::Context;

@@ -1,4 +1,4 @@
-//! `transactions`: what is open, and what it holds back.
+//! `transactions`: lists open transactions and the versions they retain.
 
 use crate::Exit;
 use crate::context::Context;
@@ -127,7 +127,7 @@ fn snapshot(info: &Value) -> Vec<String> {
     ]
 }
 
-/// What is kept for a reader, in words.
+/// Describes what is retained for a reader.
 fn held(commits: Option<u64>) -> String {
     match commits {
         None | Some(0) => "nothing".to_owned(),
@@ -136,7 +136,7 @@ fn held(commits: Option<u64>) -> String {
     }
 }
 
-/// An age for people.
+/// Formats an age.
 fn age(ms: u64) -> String {
     let age = Duration::from_millis(ms);
     match age.as_secs() {

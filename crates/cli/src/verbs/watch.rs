@@ -1,4 +1,4 @@
-//! `stats --watch`: what a store is doing, looked at again and again.
+//! `stats --watch`: displays the activity of a store periodically.
 
 use super::stats::Stats;
 use crate::Exit;
@@ -16,16 +16,16 @@ use std::io::Write;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether it is to end.
+/// Interval of checks for a stop.
 const NAP: Duration = Duration::from_millis(50);
-/// The width of the longest bar, in characters.
+/// Length of the longest bar in characters.
 const BAR: usize = 24;
 
-/// What is known at one moment.
+/// A snapshot of all figures.
 struct Look {
     at: Instant,
     figures: BTreeMap<String, f64>,
-    /// Of the last second, where a server counts it.
+    /// Latencies of the last second, if a server counts them.
     recent: Value,
     levels: Vec<Level>,
     title: String,
@@ -43,11 +43,11 @@ struct Level {
     running: u64,
 }
 
-/// What is looked at.
+/// The source of the figures.
 pub(super) enum Watched {
     /// The store in the directory.
     Store(Store),
-    /// A server elsewhere.
+    /// A remote server.
     Server(Remote),
 }
 
@@ -56,7 +56,7 @@ pub(super) fn run(verb: &Stats, watched: &Watched) -> Result<Exit> {
     let mut out = Output::new();
     let is_page = out.is_terminal();
     if is_page {
-        // Another screen, which goes when this ends, without a cursor.
+        // Switch to the alternate screen and hide the cursor.
         write!(out, "\x1b[?1049h\x1b[?25l")?;
     }
     let shown = show(verb, watched, &mut out, is_page);
@@ -86,7 +86,7 @@ fn show(verb: &Stats, watched: &Watched, out: &mut Output, is_page: bool) -> Res
         }
         let now = look()?;
         if is_page {
-            // Over what was there; the rest of each line and of the screen is cleared.
+            // Overwrite the old content, and clear the rest of each line and of the screen.
             write!(
                 out,
                 "\x1b[H{}\x1b[J",
@@ -184,7 +184,7 @@ fn add_up(node: &Value, depth: usize, levels: &mut Vec<Level>) {
     }
 }
 
-/// Two looks, and what lies between them.
+/// Two snapshots, for differences between them.
 struct Between<'a> {
     before: &'a Look,
     now: &'a Look,
@@ -193,7 +193,7 @@ struct Between<'a> {
     page: String,
 }
 
-/// The page.
+/// Renders the page.
 fn frame(before: &Look, now: &Look, out: &Output) -> String {
     let mut between = Between {
         before,
@@ -262,7 +262,7 @@ impl Between<'_> {
             ("commits", "commit", ["latency.commit", "latency.durable_commit"]),
             ("reads", "read", ["latency.multi_get", "latency.get"]),
         ] {
-            // A server knows the last second; otherwise it is since the store was opened.
+            // A server counts the last second; otherwise show latencies since the store was opened.
             let known = all
                 .into_iter()
                 .find(|kind| self.figure(&format!("{kind}.timed")) > 0.0);
@@ -358,7 +358,7 @@ fn bar(part: f64) -> String {
     "█".repeat((part.clamp(0.0, 1.0) * BAR as f64).round() as usize)
 }
 
-/// A time for people.
+/// Formats a duration.
 fn duration(ns: f64) -> String {
     for (unit, size) in [("s", 1e9), ("ms", 1e6), ("µs", 1e3)] {
         if ns >= size {

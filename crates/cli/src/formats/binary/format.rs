@@ -1,4 +1,4 @@
-//! The bytes of an export in which keys and values stand behind their lengths, version 1.
+//! The format of length-prefixed exports, version 1.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -18,28 +18,28 @@
 //!              the value
 //! ```
 //!
-//! Integers are little-endian. A stream without its end was cut short.
+//! Integers are little-endian. A stream without an end marker is incomplete.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-/// What a stream begins with.
+/// The magic bytes at the start of a stream.
 pub const MAGIC: [u8; 8] = *b"ALLUVKV\x01";
-/// Bytes before a record's key.
+/// Length of a record's header in bytes.
 pub const HEAD: usize = 8;
-/// Stands where a key's length would.
+/// Marks the end in place of a key's length.
 const END: u32 = u32::MAX;
-/// Bytes of the end.
+/// Length of the end marker in bytes.
 pub const END_LEN: usize = 12;
 
-/// What stands at a place of a stream.
+/// The header of a record, or the end marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Head {
     /// A record, with the lengths of its key and its value.
     Record(usize, usize),
-    /// The end, and how many records came before.
+    /// The end, with the number of records before it.
     End(u64),
 }
 
-/// The head of a record.
+/// Encodes the header of a record.
 #[must_use]
 pub fn encode_head(key: u32, value: u32) -> [u8; HEAD] {
     let mut head = [0; HEAD];
@@ -48,7 +48,7 @@ pub fn encode_head(key: u32, value: u32) -> [u8; HEAD] {
     head
 }
 
-/// The end of a stream.
+/// Encodes the end marker.
 #[must_use]
 pub fn encode_end(records: u64) -> [u8; END_LEN] {
     let mut end = [0xff; END_LEN];
@@ -56,7 +56,7 @@ pub fn encode_end(records: u64) -> [u8; END_LEN] {
     end
 }
 
-/// What begins here; nothing if too few bytes are there.
+/// Decodes a header or the end marker. Returns `None` if more bytes are needed.
 #[must_use]
 pub fn decode_head(bytes: &[u8]) -> Option<Head> {
     let (key, rest) = bytes.split_first_chunk::<4>()?;

@@ -1,6 +1,6 @@
-//! Keys and values behind their lengths: the fastest format, and the one that can say everything.
+//! Length-prefixed keys and values: the fastest format, which can represent all data.
 //!
-//! *Knows*: where a record ends, and whether the stream is whole.
+//! *Knows*: where a record ends, and whether the stream is complete.
 //!
 //! *Does not know*: what the bytes mean.
 //!
@@ -13,7 +13,7 @@ use alluvium::{MAX_KEY, MAX_VALUE};
 use format::{END_LEN, HEAD, Head, MAGIC, decode_head, encode_end, encode_head};
 use std::io::{self, Write};
 
-/// Reads and writes.
+/// A reader and writer of the binary format.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Binary {
     records: u64,
@@ -26,7 +26,7 @@ impl Binary {
         Binary::default()
     }
 
-    /// A reader behind a number of records.
+    /// Creates a reader positioned after a number of records.
     #[must_use]
     pub fn behind(records: u64) -> Binary {
         Binary { records }

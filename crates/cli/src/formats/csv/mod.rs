@@ -1,15 +1,15 @@
-//! CSV and TSV: fields between separators, in quotes where they must be.
+//! CSV and TSV: fields between separators, quoted where necessary.
 //!
-//! *Knows*: where a row ends, what its fields are, how fields become a key and a value, and how
-//! rows are written again.
+//! *Knows*: where a row ends, its fields, the conversion of fields to a key and a value, the
+//! writing of rows.
 //!
 //! *Does not know*: stores; where a table's layout is kept.
 //!
 //! *Read in this order*: `parse.rs` (one row), `read.rs` (rows to keys and values), `write.rs`,
 //! this file.
 //!
-//! A row ends with `\n`, `\r\n` or `\r`. Blank lines between rows say nothing. A quote opens a
-//! field only at its beginning; inside, a quote is doubled.
+//! A row ends with `\n`, `\r\n` or `\r`. Blank lines between rows are ignored. A quote opens a
+//! quoted field only at the beginning of the field; within it, a quote is doubled.
 
 mod parse;
 mod read;
@@ -24,30 +24,30 @@ use super::{Source, broken};
 use parse::{Fields, Found};
 use std::io;
 
-/// What becomes the value of a row.
+/// The value made from a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// This column.
+    /// The content of a column.
     Column(String),
-    /// The row as it stands, so that it can be written again byte for byte.
+    /// The row without changes, so that it can be exported byte for byte.
     Row,
     /// A JSON object with all columns.
     Json,
 }
 
-/// How rows of CSV become keys and values.
+/// How rows are converted to keys and values.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What stands between fields.
+    /// The field separator.
     pub separator: u8,
-    /// The key.
+    /// The template of the key.
     pub key: Template,
-    /// The value; if not chosen, the other column where there are two, and the row where there are
-    /// more.
+    /// The value. Defaults to the other column of a table with two columns, and otherwise to the
+    /// whole row.
     pub value: Option<Value>,
 }
 
-/// What ends a row.
+/// The end of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LineEnd {
     /// `\n`.
@@ -60,10 +60,10 @@ pub enum LineEnd {
 }
 
 impl LineEnd {
-    /// All of them.
+    /// All line ends.
     pub const ALL: [LineEnd; 3] = [LineEnd::Lf, LineEnd::CrLf, LineEnd::Cr];
 
-    /// Its bytes.
+    /// Returns its bytes.
     #[must_use]
     pub fn bytes(self) -> &'static [u8] {
         match self {
@@ -73,7 +73,7 @@ impl LineEnd {
         }
     }
 
-    /// The line end that these bytes begin with; none at the end of a stream.
+    /// Returns the line end at the beginning of the bytes; `None` at the end of a stream.
     fn of(bytes: &[u8]) -> Option<LineEnd> {
         match bytes {
             [b'\r', b'\n', ..] => Some(LineEnd::CrLf),
@@ -84,21 +84,21 @@ impl LineEnd {
     }
 }
 
-/// What the first row of a table says about the others.
+/// The layout of a table, from its first row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
-    /// The header as it stands, without its line end; none if the first row is data.
+    /// The header without its line end; `None` if the first row is data.
     pub header: Option<Vec<u8>>,
-    /// How many columns there are.
+    /// Number of columns.
     pub columns: usize,
-    /// What ends rows.
+    /// The line end of rows.
     pub line_end: LineEnd,
 }
 
-/// Takes the header of a stream away, and says what it is.
+/// Consumes the header of a stream and returns the layout.
 ///
 /// # Errors
-/// As the source says, or when there is no header.
+/// Errors of the source, or a missing header.
 pub fn header(source: &mut Source, separator: u8) -> io::Result<Head> {
     let mark = if source.take_mark()? { MARK } else { b"" };
     let (mut fields, mut fault) = (Fields::default(), 0);
@@ -120,11 +120,11 @@ pub fn header(source: &mut Source, separator: u8) -> io::Result<Head> {
     }
 }
 
-/// Returns what the first row says if it is data. Only the mark of the byte order is taken away; an
-/// empty stream has no columns.
+/// Returns the layout from a first row that is data. Consumes only the byte order mark. An empty
+/// stream has no columns.
 ///
 /// # Errors
-/// As the source says.
+/// Errors of the source.
 pub fn first_row(source: &mut Source, separator: u8) -> io::Result<Head> {
     source.take_mark()?;
     let (mut fields, mut fault) = (Fields::default(), 0);
@@ -152,22 +152,22 @@ fn names(header: &[u8], separator: u8) -> io::Result<Vec<String>> {
     (0..fields.len()).map(name).collect()
 }
 
-/// What a writer of CSV writes.
+/// What a CSV writer writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rows {
-    /// Keys and values, below the header `key,value`.
+    /// Keys and values, with the header `key,value`.
     Pairs,
-    /// Values that are fields, in one column of this name.
+    /// One column of values, with this name.
     Fields(String, LineEnd),
-    /// Values that are rows, their fields between these separators, below this header.
+    /// Values that are whole rows with this separator, with the layout of their table.
     Table(u8, Head),
 }
 
-/// Whether there is a header.
+/// Whether a header is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Header {
-    /// There is.
+    /// It is written.
     Written,
-    /// There is none.
+    /// It is omitted.
     Left,
 }

@@ -1,23 +1,23 @@
-//! One row of CSV: where it ends, and where its fields are.
+//! Parses one row of CSV: its end, and its fields.
 
 use super::{Source, broken};
 use std::borrow::Cow;
 use std::io;
 use std::ops::Range;
 
-/// The fields of a row, by their places in the bytes that were parsed.
+/// The fields of a row, as ranges of the parsed bytes.
 #[derive(Debug, Default)]
 pub(super) struct Fields {
     fields: Vec<Field>,
-    /// The row without blank lines before it and without its line end.
+    /// The row without preceding blank lines and its line end.
     pub(super) row: Range<usize>,
 }
 
 #[derive(Clone, Debug)]
 struct Field {
-    /// Between the quotes, if there are any.
+    /// The content, without the enclosing quotes.
     place: Range<usize>,
-    /// Whether quotes in it are doubled.
+    /// Whether it contains doubled quotes.
     is_doubled: bool,
 }
 
@@ -26,7 +26,7 @@ impl Fields {
         self.fields.len()
     }
 
-    /// Returns the bytes of a field of the row that begins the bytes.
+    /// Returns a field of the row at the beginning of the bytes.
     pub(super) fn get<'a>(&self, bytes: &'a [u8], index: usize) -> Cow<'a, [u8]> {
         let Field { place, is_doubled } = &self.fields[index];
         let field = &bytes[place.clone()];
@@ -36,7 +36,7 @@ impl Fields {
         let mut plain = Vec::with_capacity(field.len());
         let mut start = 0;
         for at in memchr::memchr_iter(b'"', field) {
-            // The second of two quotes ends nothing.
+            // Skip the second of two quotes.
             if at >= start {
                 plain.extend_from_slice(&field[start..=at]);
                 start = at + 2;
@@ -51,23 +51,23 @@ impl Fields {
     }
 }
 
-/// What stands at the beginning of a stream.
+/// What is at the beginning of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// A row and its length in bytes, with its line end and blank lines before it.
+    /// A row and its length in bytes, including preceding blank lines and the line end.
     Row(usize),
-    /// A row and its length in bytes whose fields cannot be told apart, and why.
+    /// A malformed row, its length in bytes, and the error.
     Bad(usize, String),
-    /// No row any more, only blank lines and their length in bytes.
+    /// The end of the stream after this number of bytes of blank lines.
     End(usize),
 }
 
-/// Bytes that may grow at their end.
+/// A buffer that can be extended at its end.
 pub(super) trait Window {
-    /// Returns what is there.
+    /// Returns the buffered bytes.
     fn rest(&self) -> &[u8];
 
-    /// Reads more. Returns whether there was any.
+    /// Reads more. Returns false at the end of the stream.
     fn fill(&mut self) -> io::Result<bool>;
 }
 
@@ -100,7 +100,7 @@ fn byte(window: &mut impl Window, at: usize) -> io::Result<Option<u8>> {
     Ok(Some(window.rest()[at]))
 }
 
-/// Returns the first place from `at` on where `find` finds something.
+/// Returns the first position from `at` on that `find` accepts.
 fn place(
     window: &mut impl Window,
     mut at: usize,
@@ -117,8 +117,8 @@ fn place(
     }
 }
 
-/// Finds a row that stands whole in memory, on one line that ends with `\n` and without quotes: how
-/// many bytes it takes. None says nothing about what is there.
+/// Fast path: finds a row that is completely buffered, has no quotes and ends with `\n`. Returns
+/// its length, or `None` if the row needs the general parser.
 pub(super) fn plain(separator: u8, rest: &[u8], fields: &mut Fields) -> Option<usize> {
     let end = memchr::memchr(b'\n', rest).filter(|&end| end > 0)?;
     let line = &rest[..end];
@@ -135,8 +135,8 @@ pub(super) fn plain(separator: u8, rest: &[u8], fields: &mut Fields) -> Option<u
     Some(end + 1)
 }
 
-/// Finds a row. Where the stream ends inside quotes, `fault` is the place of the quote that opens
-/// them.
+/// Finds a row. If the stream ends inside quotes, sets `fault` to the position of the opening
+/// quote.
 pub(super) fn row(
     separator: u8,
     window: &mut impl Window,
@@ -185,7 +185,7 @@ pub(super) fn row(
     Ok(Found::Row(at))
 }
 
-/// Finds the end of the quoted field at `at`: the place behind its closing quote.
+/// Returns the position after the closing quote of the quoted field at `at`.
 fn quoted(
     window: &mut impl Window,
     opening: usize,
@@ -214,10 +214,10 @@ fn quoted(
     }
 }
 
-/// Finds the fields of bytes that are one row and nothing else.
+/// Parses bytes that must be exactly one row.
 ///
 /// # Errors
-/// A sentence that says what else it is.
+/// A description of the content if it is not one row.
 pub(super) fn whole(separator: u8, mut bytes: &[u8], fields: &mut Fields) -> Result<(), String> {
     let all = bytes.len();
     match row(separator, &mut bytes, fields, &mut 0) {

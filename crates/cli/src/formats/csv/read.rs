@@ -1,4 +1,4 @@
-//! Rows of CSV to keys and values.
+//! Reads rows of CSV as keys and values.
 
 use super::super::template::Part;
 use super::super::{Changes, Next, ReadRows};
@@ -6,7 +6,7 @@ use super::parse::{self, Fields, Found};
 use super::{Head, Options, Source, Value, broken, names};
 use std::io;
 
-/// A piece of a key, by the place of its column.
+/// A part of a key, with the index of its column.
 #[derive(Clone, Debug)]
 enum Piece {
     Text(Vec<u8>),
@@ -20,7 +20,7 @@ enum Wanted {
     Json,
 }
 
-/// Reads CSV.
+/// A reader of CSV.
 #[derive(Debug)]
 pub struct CsvReader {
     separator: u8,
@@ -32,11 +32,11 @@ pub struct CsvReader {
 }
 
 impl CsvReader {
-    /// Creates a reader whose source stands behind the header; without a header, columns have
-    /// numbers from one on.
+    /// Creates a reader. Its source must be positioned after the header. Without a header, columns
+    /// are numbered from 1.
     ///
     /// # Errors
-    /// When a column that is named is not there.
+    /// A named column does not exist.
     pub fn new(options: &Options, head: &Head) -> io::Result<CsvReader> {
         let names = match &head.header {
             Some(header) => names(header, options.separator)?,
@@ -44,7 +44,7 @@ impl CsvReader {
         };
         let is_empty = names.is_empty();
         let find = |name: &str| {
-            // Of an input without rows, nothing is ever looked for.
+            // In an input without rows, no column is looked up.
             let known = names.iter().position(|known| known == name);
             known.or(is_empty.then_some(0)).ok_or_else(|| {
                 broken(format!(
@@ -76,7 +76,7 @@ impl CsvReader {
         })
     }
 
-    /// Returns the column that values are, if they are not whole rows.
+    /// Returns the column of the values, unless they are whole rows.
     #[must_use]
     pub fn value_column(&self) -> Option<&str> {
         match self.value {

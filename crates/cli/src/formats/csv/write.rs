@@ -1,4 +1,4 @@
-//! Keys and values to rows of CSV.
+//! Writes keys and values as rows of CSV.
 
 use super::super::WriteRows;
 use super::super::mark::{MARK, Opening};
@@ -6,7 +6,7 @@ use super::parse::{self, Fields};
 use super::{Head, Header, LineEnd, Rows, broken, names};
 use std::io::{self, Write};
 
-/// Writes CSV.
+/// A writer of CSV.
 #[derive(Debug)]
 pub struct CsvWriter {
     separator: u8,
@@ -20,7 +20,7 @@ impl CsvWriter {
     /// Creates a writer.
     ///
     /// # Errors
-    /// When the header of a table is no row.
+    /// The header of a table is not a valid row.
     pub fn new(separator: u8, rows: Rows, header: Header) -> io::Result<CsvWriter> {
         if let Rows::Table(
             from,
@@ -47,7 +47,7 @@ impl CsvWriter {
         }
     }
 
-    /// A row of a table: as it stands, or with other separators.
+    /// Writes a row of a table, unchanged or with another separator.
     fn table(&mut self, out: &mut dyn Write, key: &[u8], row: &[u8]) -> io::Result<()> {
         let Rows::Table(from, head) = &self.rows else {
             unreachable!("only tables have rows");
@@ -67,7 +67,7 @@ impl CsvWriter {
         self.copy(out, from, row)
     }
 
-    /// The row whose fields were found.
+    /// Writes a row whose fields have been parsed.
     fn copy(&mut self, out: &mut dyn Write, from: u8, row: &[u8]) -> io::Result<()> {
         if from == self.separator {
             return self.opening.write(out, row);
@@ -83,11 +83,11 @@ impl CsvWriter {
     }
 }
 
-/// A field of a row of a number of fields, in quotes where it must be.
+/// Writes a field, quoted if necessary, of a row of `fields` fields.
 fn write_field(out: &mut dyn Write, separator: u8, field: &[u8], fields: usize) -> io::Result<()> {
     let is_plain = memchr::memchr3(b'"', b'\r', b'\n', field).is_none()
         && memchr::memchr(separator, field).is_none()
-        // A blank line says nothing, and a mark of the byte order at the beginning is none.
+        // A blank line would be ignored, and a leading byte order mark removed.
         && !(fields == 1 && field.is_empty())
         && !field.starts_with(MARK);
     if is_plain {
@@ -97,7 +97,7 @@ fn write_field(out: &mut dyn Write, separator: u8, field: &[u8], fields: usize) 
     let mut start = 0;
     for at in memchr::memchr_iter(b'"', field) {
         out.write_all(&field[start..=at])?;
-        // The same quote once more, before what follows.
+        // Write the quote a second time, before the text after it.
         start = at;
     }
     out.write_all(&field[start..])?;
@@ -109,7 +109,7 @@ impl WriteRows for CsvWriter {
         if self.header == Header::Left {
             return Ok(());
         }
-        // What begins with the mark is a header, which keeps it, or stands in quotes.
+        // With a header, a leading mark belongs to the header or is quoted.
         let is_bare = matches!(&self.rows, Rows::Table(_, Head { header: None, .. }));
         if !is_bare {
             self.opening.written();

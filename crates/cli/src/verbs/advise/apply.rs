@@ -1,5 +1,5 @@
-//! `advise --apply`: has the process that has the store open change itself and watch what comes of
-//! it.
+//! `advise --apply`: makes the process that has the store open apply a change and observe its
+//! effect.
 
 use super::seen::Seen;
 use super::{Advise, SAW_NOTHING};
@@ -14,10 +14,10 @@ use serde_json::Value;
 use std::io::Write;
 use std::time::Duration;
 
-/// How often the store is asked what became of the change.
+/// Interval of queries for the outcome of a change.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Reads a share: `0.25` or `25%`, from nothing to three quarters; in thousandths.
+/// Parses a share: `0.25` or `25%`, from zero to three quarters. Returns thousandths.
 pub(super) fn share(text: &str) -> Result<u32, String> {
     let text = text.trim();
     let number = match text.strip_suffix('%') {
@@ -33,7 +33,7 @@ pub(super) fn share(text: &str) -> Result<u32, String> {
 }
 
 impl Advise {
-    /// Applies the store's own advice, or a share that the command line says.
+    /// Applies the store's own advice, or the share on the command line.
     pub(super) fn apply(&self, context: &Context) -> Result<Exit> {
         if self.asks_what_if() {
             let text =
@@ -67,7 +67,8 @@ impl Advise {
     }
 }
 
-/// Waits until the change is kept or taken back, or Ctrl-C: the store goes on watching by itself.
+/// Waits until the change is kept or reverted, or for Ctrl-C. The store continues to observe by
+/// itself.
 fn watched(context: &Context, store: &Store, mut change: Value) -> Result<Value> {
     if !context.is_json() {
         screen::note(&format!(
@@ -83,7 +84,7 @@ fn watched(context: &Context, store: &Store, mut change: Value) -> Result<Value>
             let ours = all.iter().rev().find(|one| one["began_ms"] == *began);
             ours.cloned()
         });
-        // More changes came since than the store remembers.
+        // The store has forgotten the change because of many later ones.
         let Some(found) = found else {
             break;
         };

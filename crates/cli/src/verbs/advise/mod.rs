@@ -1,14 +1,14 @@
-//! `advise`: which structure and settings would cost a store least, and whether a change is worth
-//! it.
+//! `advise`: finds the structure and settings with the lowest cost for a store, and whether a
+//! change is worthwhile.
 //!
-//! *Knows*: how a store's record and the command line make a question, how choices are ranked, and
-//! when a gain is none.
+//! *Knows*: how a question is formed from a store's record and the command line, the ranking of
+//! choices, and when a gain is insignificant.
 //!
-//! *Does not know*: how costs come about (`alluvium_model::structures`), and how requests are
-//! watched (`alluvium::Db::workload`).
+//! *Does not know*: how costs are computed (`alluvium_model::structures`), and how requests are
+//! observed (`alluvium::Db::workload`).
 //!
-//! *Read in this order*: this file, `seen.rs` (what the store saw), `rank.rs` (choices, regret,
-//! verdict), `show.rs` (people and programs), `apply.rs` (changes while a server runs).
+//! *Read in this order*: this file, `seen.rs` (the observed workload), `rank.rs` (choices, regret,
+//! verdict), `show.rs` (output), `apply.rs` (changes to a running server).
 
 mod apply;
 mod rank;
@@ -43,7 +43,7 @@ Examples:
 The store is asked what it has seen since it was opened: a sample of its requests. A process that only opens it for \
 this command has seen nothing; say the mix then.";
 
-/// What is said of a store that there is nothing to advise for.
+/// The message for a store without an observed workload.
 const SAW_NOTHING: &str = "the store has seen no request since it was opened";
 
 /// Rank structures and settings by what they would cost for what the store has seen.
@@ -74,7 +74,7 @@ pub struct Advise {
     pub memory_factor: Option<f64>,
 }
 
-/// Reads a factor: `2`, `2x`, `0.5`.
+/// Parses a factor: `2`, `2x`, `0.5`.
 fn factor(text: &str) -> Result<f64, String> {
     let found = number(text.trim().trim_end_matches('x'))?;
     match found > 0.0 {
@@ -106,7 +106,7 @@ impl Advise {
             .map(|seen| seen.drifts(&workload))
             .unwrap_or_default();
         if self.data.is_some() || self.memory_factor.is_some() {
-            // What was measured is no answer to "what if".
+            // Measurements do not apply to a hypothetical workload.
             seen.iter_mut().for_each(|seen| seen.beside.clear());
         }
         let advice = rank::of(&workload, &machine, &drifts)?;
@@ -119,7 +119,7 @@ impl Advise {
         Ok(Exit::Done)
     }
 
-    /// Returns whether the command line describes another workload or machine than the store's.
+    /// Returns whether the command line describes a hypothetical workload or machine.
     fn asks_what_if(&self) -> bool {
         let of = &self.question;
         let numbers = [of.keys, of.key_bytes, of.value_bytes, of.skew, of.scan_records];
@@ -133,7 +133,7 @@ impl Advise {
             || self.keyspace.is_some()
     }
 
-    /// Refuses a keyspace that the store does not have.
+    /// Refuses a keyspace that does not exist.
     fn require_keyspace(&self, keyspaces: &Value) -> Result<()> {
         let Some(wanted) = &self.keyspace else {
             return Ok(());
@@ -150,7 +150,7 @@ impl Advise {
         Err(failure(Exit::NotFound, text))
     }
 
-    /// Returns what the store has seen, unless the command line says all that is needed.
+    /// Returns the observed workload, unless the command line specifies everything.
     fn seen(&self, context: &Context) -> Result<Option<Seen>> {
         if let Some(trace) = &self.trace {
             return Seen::of_trace(trace).map(Some);

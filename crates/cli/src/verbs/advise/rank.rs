@@ -1,32 +1,32 @@
-//! Choices in the order of their costs, what each would cost too much if the workload drifts, and
-//! whether any is worth a change.
+//! Ranks choices by cost, with the regret of each if the workload drifts, and decides whether a
+//! change is worthwhile.
 
 use crate::verbs::model::question::refused;
 use alluvium_model::structures::{Cost, Machine, Structure, Workload};
 use anyhow::Result;
 
-/// A choice.
+/// A choice of structure and settings.
 #[derive(Clone, Debug)]
 pub(super) struct Choice {
     pub(super) cost: Cost,
-    /// By how much it is dearer than the best choice for some hour's workload, at most, as a share.
+    /// Largest relative excess over the best choice, over all hours of the workload.
     pub(super) regret: f64,
-    /// Whether it is what a store has unless told otherwise.
+    /// Whether it is the default of a store.
     pub(super) is_usual: bool,
 }
 
-/// What is advised.
+/// The advice.
 #[derive(Clone, Debug)]
 pub(super) struct Advice {
-    /// The cheapest first.
+    /// All choices, cheapest first.
     pub(super) choices: Vec<Choice>,
     pub(super) verdict: String,
-    /// Whether to leave the store as it is.
+    /// Whether the advice is to change nothing.
     pub(super) leaves_it: bool,
 }
 
-/// Ranks all choices for a workload. Those without order of keys are some only where nothing that
-/// was seen asks for it.
+/// Ranks all choices for a workload. Unordered structures are included only if no observed workload
+/// has scans.
 pub(super) fn of(workload: &Workload, machine: &Machine, drifts: &[Workload]) -> Result<Advice> {
     let mut all = drifts.iter().chain([workload]);
     let needs_order = all.any(|workload| workload.operations.scans > 0.0);
@@ -70,8 +70,9 @@ pub(super) fn of(workload: &Workload, machine: &Machine, drifts: &[Workload]) ->
     })
 }
 
-/// Returns whether to leave what there is, and why. A gain counts if the best choice costs less at
-/// its dearest than the usual one in the middle, in all that was seen.
+/// Decides whether to change nothing, and why. A change is advised only if the 90th percentile of
+/// the best choice's predicted cost is below the middle estimate of the default's, and its regret
+/// is not larger.
 fn verdict(best: &Choice, usual: &Choice) -> (bool, String) {
     if best.is_usual {
         return (

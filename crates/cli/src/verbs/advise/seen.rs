@@ -1,4 +1,4 @@
-//! What a store or a trace says that was seen, as a workload; and how far that has drifted.
+//! The observed workload of a store or a trace, and its drift.
 
 use crate::exit::{Exit, failure};
 use alluvium_bench::workload::trace;
@@ -11,24 +11,24 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
-/// Requests of an hour below which it says nothing of drift.
+/// Number of requests below which an hour is ignored for drift.
 const ENOUGH: f64 = 1000.0;
 
-/// Where a workload was seen.
+/// The source of a workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    /// In a keyspace of a store.
+    /// A keyspace of a store.
     Keyspace(String),
-    /// In a recorded trace.
+    /// A recorded trace.
     Trace(String),
 }
 
-/// What was seen of a workload, and what the store measures.
+/// An observed workload, and measurements of the store.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub(super) source: Source,
-    /// By hour, oldest first: when it began, in milliseconds since 1970, and what was asked. Of a
-    /// trace, its parts.
+    /// Operations by hour, oldest first, with the start in milliseconds since 1970. For a trace,
+    /// its parts.
     pub(super) hours: Vec<(u64, Operations)>,
     pub(super) total: Operations,
     key_bytes: f64,
@@ -36,14 +36,14 @@ pub(super) struct Seen {
     scan_records: f64,
     skew: f64,
     keys: f64,
-    /// The share of writes in the order of keys.
+    /// Share of the writes that are in key order.
     pub(super) in_order: f64,
     pub(super) memory_bytes: f64,
-    /// What the store itself predicts, beside what it measures.
+    /// Predictions of the store with their measurements.
     pub(super) beside: Vec<Beside>,
 }
 
-/// A quantity that a store predicts, and measures.
+/// A predicted and measured quantity.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Beside {
     pub(super) what: String,
@@ -56,8 +56,8 @@ fn figure(value: &Value, name: &str) -> f64 {
     value[name].as_f64().unwrap_or(0.0)
 }
 
-/// Returns operations as one hour, or all, of a keyspace's record says them. Of puts, `inserts` are
-/// new keys.
+/// Parses the operations of one hour, or of all, from a keyspace's record. `inserts` is the share
+/// of puts with new keys.
 fn operations(of: &Value, inserts: f64) -> Operations {
     let puts = figure(of, "puts");
     Operations {
@@ -71,8 +71,8 @@ fn operations(of: &Value, inserts: f64) -> Operations {
 }
 
 impl Seen {
-    /// Returns what a store's numbers say of a keyspace, or of that with the most requests. A
-    /// server's hashed keys are one unless one of their keyspaces is asked for.
+    /// Parses the record of a keyspace, or of the one with the most requests. The hashed keyspaces
+    /// of a server are combined, unless one of them is named.
     pub(super) fn of(numbers: &Value, keyspace: Option<&str>) -> Option<Seen> {
         let mut all = numbers["workload"].as_object()?.clone();
         let mut keyspace = keyspace.map(str::to_owned);
@@ -91,7 +91,7 @@ impl Seen {
             return None;
         }
         let (key_bytes, value_bytes) = (figure(seen, "key_bytes").max(1.0), figure(seen, "value_bytes"));
-        // How many keys there are, and which share of puts is of new ones, the store itself tells.
+        // The store itself reports the number of keys and the share of puts with new keys.
         let (keys, inserts) = (figure(seen, "keys").max(2.0), figure(seen, "new_keys"));
         let hours = seen["hours"].as_array().into_iter().flatten();
         let hours = hours.map(|hour| (hour["began_ms"].as_u64().unwrap_or(0), operations(hour, inserts)));
@@ -125,7 +125,7 @@ impl Seen {
         }
     }
 
-    /// Returns the workload as each hour with enough requests had it: how far it has drifted.
+    /// Returns the workload of each hour with enough requests, which shows the drift.
     pub(super) fn drifts(&self, workload: &Workload) -> Vec<Workload> {
         let hours = self.hours.iter().filter(|(_, hour)| hour.total() >= ENOUGH);
         hours
@@ -137,23 +137,22 @@ impl Seen {
     }
 }
 
-/// The keyspaces of a server's hashed keys, one for each database, and the name of their sum.
+/// Prefix of the keyspaces with a server's hashed keys, and the name of their combination.
 const HASHED: &str = "redis.keys.";
 const SUM: &str = "redis.keys.*";
 
-/// Returns whether this is the name of the sum of a server's hashed keys.
+/// Returns whether a name denotes the combination.
 pub(super) fn is_sum(name: &str) -> bool {
     name == SUM
 }
 
-/// Returns whether a keyspace has a server's hashed keys.
+/// Returns whether a keyspace contains a server's hashed keys.
 pub(super) fn is_of_sum(name: &str) -> bool {
     name.starts_with(HASHED) && is_of_server(name)
 }
 
-/// Puts the sum of the keyspaces with a server's hashed keys in their place, if there are several:
-/// counts are added up, of the rest it is the mean, by how many requests or keys each stands for.
-/// Returns its name.
+/// Replaces several keyspaces with a server's hashed keys by their combination: counts are added,
+/// other figures are averaged, weighted by requests or keys. Returns its name.
 fn add_up(all: &mut Map<String, Value>) -> Option<String> {
     let names: Vec<String> = all.keys().filter(|name| is_of_sum(name)).cloned().collect();
     let parts: Vec<Value> = names.iter().filter_map(|name| all.remove(name)).collect();
@@ -162,7 +161,7 @@ fn add_up(all: &mut Map<String, Value>) -> Option<String> {
         [one] => one.clone(),
         _ => sum(&parts),
     };
-    // A single one keeps its name: what the store predicts is told under that.
+    // A single one keeps its name, under which the store reports predictions.
     let name = match &names[..] {
         [name] => name.clone(),
         _ => SUM.to_owned(),
@@ -213,7 +212,7 @@ fn add(sum: &mut Map<String, Value>, more: &Value) {
     }
 }
 
-/// Returns what a store predicts of a keyspace, beside what it measures.
+/// Returns the predictions of the store for a keyspace, with their measurements.
 fn beside(numbers: &Value, keyspace: &str) -> Vec<Beside> {
     let forecast = &numbers["forecast"];
     if forecast["keyspace"] != keyspace {
@@ -232,7 +231,7 @@ fn beside(numbers: &Value, keyspace: &str) -> Vec<Beside> {
 }
 
 impl Seen {
-    /// Returns what a recorded trace does. Sizes are not in it.
+    /// Returns the workload of a recorded trace. A trace has no sizes.
     pub(super) fn of_trace(path: &Path) -> Result<Seen> {
         if path.is_dir() {
             let text = format!(
@@ -358,7 +357,7 @@ mod tests {
         let mut numbers = numbers();
         let workload = numbers["workload"].as_object_mut().unwrap();
         workload.insert("redis.keys.0".to_owned(), one(3000, 100, 50.0, 0.9));
-        // Alone it has fewer requests than another keyspace, and keeps its name.
+        // A single hashed keyspace with fewer requests than another keyspace keeps its name.
         numbers["workload"]["large"]["total"]["hits"] = 20_000.into();
         let seen = |numbers: &Value, name: Option<&str>| Seen::of(numbers, name).unwrap();
         assert_eq!(seen(&numbers, None).source, Source::Keyspace("large".to_owned()));

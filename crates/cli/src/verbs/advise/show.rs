@@ -1,4 +1,4 @@
-//! Advice for people and for programs.
+//! Advice as text and as JSON.
 
 use super::rank::Advice;
 use super::seen::{Seen, Source};
@@ -8,8 +8,8 @@ use alluvium_model::structures::{Cost, Machine, Workload};
 use serde_json::{Value, json};
 use std::io;
 
-/// Returns a date and an hour in UTC, from milliseconds since 1970 (Gregorian calendar, counted in
-/// eras of 400 years that begin in March).
+/// Formats a time in milliseconds since 1970 as date and hour in UTC (Gregorian calendar, counted
+/// in eras of 400 years that begin in March).
 pub(crate) fn moment(ms: u64) -> String {
     let (hours, minutes) = (ms / 3_600_000, ms / 60_000 % 60);
     let days = hours / 24 + 719_468;
@@ -27,7 +27,7 @@ pub(crate) fn moment(ms: u64) -> String {
     format!("{year}-{month:02}-{day:02} {:02}:{minutes:02} UTC", hours % 24)
 }
 
-/// Returns over which hours a store was watched.
+/// Describes the hours over which a store was observed.
 fn hours(seen: &Seen) -> String {
     let name = match &seen.source {
         Source::Trace(file) => {

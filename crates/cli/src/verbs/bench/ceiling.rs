@@ -1,4 +1,4 @@
-//! `bench ceiling`: what a cache of a number of records can answer at best.
+//! `bench ceiling`: the best hit rate of a cache of a given number of records.
 
 use super::usage;
 use crate::Exit;

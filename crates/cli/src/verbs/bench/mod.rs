@@ -1,9 +1,8 @@
-//! `bench`: workloads on Alluvium and on the engines and servers that it is compared with.
+//! `bench`: runs workloads on Alluvium and on the engines and servers that it is compared with.
 //!
-//! *Knows*: what may be asked for on the command line, and what of it is said while it goes on and
-//! in the end.
+//! *Knows*: the command line, and the output during a run and at its end.
 //!
-//! *Does not know*: how anything is measured; that is `alluvium_bench`.
+//! *Does not know*: how anything is measured; that is left to `alluvium_bench`.
 //!
 //! *Read in this order*: this file (YCSB), `sweep.rs`, `trace.rs`, `transactions.rs`, `server.rs`,
 //! `ceiling.rs`, `reports.rs` (comparisons, tables).
@@ -187,12 +186,12 @@ pub struct Ycsb {
     pub common: Common,
 }
 
-/// The program that has the other engines.
+/// The program with the other engines.
 const RIVALS: &str = "alluvium-rivals";
 
 impl Bench {
     pub(crate) fn run(self, context: &Context) -> Result<Exit> {
-        // Who counts in memory has nothing to put in order: it ends at once.
+        // A run that only counts in memory needs no cleanup and ends at once.
         if !matches!(
             self.what,
             What::Child | What::TransactionsChild | What::Ceiling(_)
@@ -216,13 +215,13 @@ impl Bench {
     }
 }
 
-/// Runs the job that the runner writes to standard input, on one of Alluvium's own engines.
+/// Runs the job on standard input with one of Alluvium's own engines.
 #[must_use]
 pub fn run_child() -> Exit {
     ended(run::child(&OWN))
 }
 
-/// Returns how a child has ended.
+/// Converts the exit code of a child.
 fn ended(code: ExitCode) -> Exit {
     if code == ExitCode::SUCCESS {
         Exit::Done
@@ -262,7 +261,7 @@ impl Ycsb {
     }
 }
 
-/// Returns the cap of a process if none is given: a quarter of the data.
+/// Returns the default memory cap of a process: a quarter of the data.
 fn default_cap(data: u64) -> u64 {
     (data / 4).max(64 << 20)
 }
@@ -282,7 +281,7 @@ impl Common {
         }
     }
 
-    /// Returns the options of engines.
+    /// Returns the options of the chosen engines.
     fn options(&self) -> Result<Vec<EngineOption>> {
         let is_asked = |option: &&EngineOption| self.engines.contains(&option.engine);
         if let Some(option) = self.engine_options.iter().find(|option| !is_asked(option)) {
@@ -299,7 +298,7 @@ impl Common {
         Ok(library.chain(self.engine_options.iter().cloned()).collect())
     }
 
-    /// Returns whether processes are capped.
+    /// Returns the memory cap of processes.
     fn cap(&self, bytes: u64) -> Cap {
         if self.no_cap {
             return Cap::None;
@@ -374,7 +373,7 @@ impl Common {
     }
 }
 
-/// Refuses values that are longer than what is measured.
+/// Refuses values that are too long to be measured.
 fn require_short(value_bytes: usize) -> Result<()> {
     let most = alluvium_bench::workload::values::MOST;
     if value_bytes <= most {
@@ -385,8 +384,7 @@ fn require_short(value_bytes: usize) -> Result<()> {
     )))
 }
 
-/// Returns a cap by a control group; none where the system has no control groups for us, which is
-/// said.
+/// Returns a cap by a control group, or none, with a note, if control groups are not available.
 #[must_use]
 pub fn cap_or_none(bytes: u64) -> Cap {
     match cgroup::try_cap(bytes) {
@@ -400,7 +398,7 @@ pub fn cap_or_none(bytes: u64) -> Cap {
     }
 }
 
-/// The report where it is wanted.
+/// Writes the report to its destination.
 fn publish(context: &Context, file: Option<&Path>, report: &Report) -> Result<Exit> {
     let mut out = Output::new();
     if context.is_json() && file.is_none() {
@@ -427,10 +425,10 @@ fn publish(context: &Context, file: Option<&Path>, report: &Report) -> Result<Ex
     ))
 }
 
-/// Runs what was ordered.
+/// Runs the measurements.
 fn measure(orders: &Orders) -> Result<Report> {
     for engine in &orders.engines {
-        // Before the first is measured it is known that there is every other.
+        // Check that all engines are available before the first is measured.
         Screen.command(engine)?;
     }
     report(&orders.job.directory, described(orders), orders.files, || {
@@ -439,7 +437,7 @@ fn measure(orders: &Orders) -> Result<Report> {
     })
 }
 
-/// Says what will be done in a directory, does it, and makes a report of what came of it.
+/// Describes and performs a measurement in a directory, and makes a report of it.
 fn report(
     directory: &Path,
     described: Vec<(&'static str, String)>,
@@ -454,7 +452,7 @@ fn report(
     }
     let outcome = run();
     if files == Files::Removed && !was_there {
-        // Only if it is empty.
+        // Succeeds only if the directory is empty.
         let _ = std::fs::remove_dir(directory);
     }
     let outcome = outcome?;
@@ -475,7 +473,7 @@ fn report(
     Ok(Report::new(machine, described, outcome))
 }
 
-/// Returns what was ordered, for people.
+/// Describes the orders for people.
 fn described(orders: &Orders) -> Vec<(&'static str, String)> {
     let job = &orders.job;
     let data = job.records * job.record_bytes();
@@ -514,7 +512,7 @@ fn described(orders: &Orders) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The runner on a terminal: prints progress, and finds the program that measures an engine.
+/// A runner on a terminal: prints progress, and finds the program that measures an engine.
 #[derive(Debug)]
 pub struct Screen;
 
@@ -531,7 +529,7 @@ impl Runner for Screen {
     }
 }
 
-/// The words by which programs are asked for their engines, and started as the child of one.
+/// The arguments by which a program lists its engines and runs as the child of one.
 struct Children {
     what: &'static str,
     engines: &'static str,
@@ -544,7 +542,7 @@ const CHILDREN: Children = Children {
     child: "child",
 };
 
-/// The same of studies, none of which is this program's own.
+/// The arguments of studies, none of which is built into this program.
 const STUDIES: Children = Children {
     what: "study",
     engines: "studies",
@@ -552,7 +550,7 @@ const STUDIES: Children = Children {
 };
 
 impl Children {
-    /// Returns the program that is the child for an engine: this one for its own.
+    /// Returns the program of an engine: this program for its own engines.
     fn command(&self, engine: &str, is_own: bool) -> Result<Command> {
         if is_own {
             let mut command = Command::new(std::env::current_exe().context("looking for this program")?);
@@ -627,7 +625,7 @@ impl Listener for Screen {
     }
 }
 
-/// Returns the program with the other engines: beside this one, or in PATH.
+/// Returns the program with the other engines: next to this one, or in PATH.
 fn rivals() -> Option<PathBuf> {
     let beside = std::env::current_exe().ok();
     let beside = beside

@@ -1,4 +1,4 @@
-//! `bench compare` and `bench table`: reports that are there already.
+//! `bench compare` and `bench table`: work on existing reports.
 
 use super::usage;
 use crate::Exit;

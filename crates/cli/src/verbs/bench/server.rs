@@ -1,5 +1,5 @@
-//! `bench server`: sets and gets by many connections, on Alluvium's server and on those that it is
-//! compared with.
+//! `bench server`: sets and gets over many connections, on Alluvium's server and on the servers
+//! that it is compared with.
 
 use super::{Screen, publish, report, usage};
 use crate::Exit;
@@ -78,13 +78,13 @@ pub struct Verb {
     pub file: Option<PathBuf>,
 }
 
-/// The most connections of a client: each has a port.
+/// Largest number of connections of a client, each of which needs a port.
 const MOST_CONNECTIONS: usize = 50_000;
 
-/// The most requests that a connection has under way.
+/// Largest number of outstanding requests of a connection.
 const MOST_DEPTH: usize = 1 << 16;
 
-/// The least memory that servers are told to use, if no flag says it.
+/// Smallest default for the memory of servers.
 const LEAST_MEMORY: u64 = 1 << 30;
 
 impl Verb {
@@ -155,7 +155,7 @@ impl Verb {
     }
 }
 
-/// Returns what was ordered, for people.
+/// Describes the orders for people.
 fn described(orders: &Orders) -> Vec<(&'static str, String)> {
     let record = (KEY_BYTES + orders.value_bytes) as u64;
     let depths: Vec<String> = orders.depths.iter().map(usize::to_string).collect();

@@ -1,4 +1,4 @@
-//! `bench sweep`: one thing changes from point to point.
+//! `bench sweep`: varies one parameter from point to point.
 
 use super::{Common, measure, publish, usage};
 use crate::Exit;
@@ -62,7 +62,7 @@ impl Verb {
             match (measure(&orders), &mut whole) {
                 (Ok(report), Some(whole)) => whole.add(report),
                 (Ok(report), None) => whole = Some(report),
-                // What the points before have measured stands.
+                // Keep the measurements of the points before.
                 (Err(error), Some(whole)) if !stop::asked() => whole.failures.push(Failure {
                     engine: point.name,
                     repetition: 1,

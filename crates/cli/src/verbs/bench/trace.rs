@@ -1,4 +1,4 @@
-//! `bench trace`: operations in a file.
+//! `bench trace`: operations recorded in a file.
 
 use super::{Common, default_cap, measure, publish, usage};
 use crate::Exit;

@@ -1,5 +1,5 @@
-//! `bench transactions`: transactions by many clients at once, on Alluvium and on the engines that
-//! it is compared with.
+//! `bench transactions`: concurrent transactions of many clients, on Alluvium and on the engines
+//! that it is compared with.
 
 use super::{Children, Screen, cap_or_none, publish, report, usage};
 use crate::Exit;
@@ -68,7 +68,7 @@ pub struct Verb {
     pub file: Option<PathBuf>,
 }
 
-/// The cap if no flag says it: the thesis gave all engines a cache of this size.
+/// Default memory cap: the thesis gave all engines a cache of this size.
 const MEMORY: u64 = 1 << 30;
 
 impl Verb {
@@ -76,7 +76,7 @@ impl Verb {
         let orders = self.orders(context)?;
         let runner = Transactional(Screen);
         for engine in &orders.engines {
-            // Before the first is measured it is known that there is every other.
+            // Check that all engines are available before the first is measured.
             runner.command(engine)?;
         }
         let report = report(&self.directory, described(&orders), Files::Removed, || {
@@ -119,7 +119,7 @@ impl Verb {
     }
 }
 
-/// Returns what was ordered, for people.
+/// Describes the orders for people.
 fn described(orders: &Orders) -> Vec<(&'static str, String)> {
     let job = &orders.job;
     let phases: Vec<&str> = job.phases.iter().map(|phase| phase.name.as_str()).collect();
@@ -138,14 +138,14 @@ fn described(orders: &Orders) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The words of this kind of run.
+/// The arguments of this kind of run.
 const CHILDREN: Children = Children {
     what: "engine",
     engines: "transactional-engines",
     child: "transactions-child",
 };
 
-/// Says what happens, and knows who is the child for whom.
+/// A runner that prints progress and finds the programs of engines.
 struct Transactional(Screen);
 
 impl Runner for Transactional {

@@ -1,4 +1,4 @@
-//! What an import reads: a file, a device or standard input.
+//! The input of an import: a file, a device or standard input.
 
 use super::Import;
 use crate::exit::{Exit, failure};
@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 
 impl Import {
-    /// Returns the stream, its length if that is known, and its name for later.
+    /// Opens the input. Returns it with its length, if known, and its name for the stored progress.
     pub(super) fn input(&self) -> Result<(Input, Option<u64>, String)> {
         if self.file.as_os_str() == "-" {
             return Ok((Input::Pipe, None, "-".to_owned()));
@@ -36,7 +36,7 @@ impl Import {
     }
 }
 
-/// Where the bytes come from.
+/// The source of the bytes.
 pub(super) enum Input {
     Pipe,
     Device(File),
@@ -44,7 +44,7 @@ pub(super) enum Input {
 }
 
 impl Input {
-    /// Returns the stream at the place up to which it was imported, if it is the same.
+    /// Positions the stream after the imported part, if its content is the same.
     pub(super) fn at(self, saved: &Saved) -> Result<Source> {
         let before = saved.offset - saved.tail_bytes.min(saved.offset);
         let mut reader: Box<dyn Read + Send> = match self {

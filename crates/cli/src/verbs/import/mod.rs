@@ -1,12 +1,11 @@
-//! `import`: the rows of a file into the store.
+//! `import`: loads the rows of a file into the store.
 //!
-//! *Knows*: what is typed, what is read, what is said of it.
+//! *Knows*: the command line, the input, the messages.
 //!
-//! *Does not know*: how rows become commits, and how far an import is; that is in `import/` beside
-//! the verbs.
+//! *Does not know*: how rows become commits, and the progress of an import; both are in the folder
+//! `import/`.
 //!
-//! *Read in this order*: this file, `input.rs` (where bytes come from), `sort.rs` (rows in any
-//! order).
+//! *Read in this order*: this file, `input.rs` (the input), `sort.rs` (sorting rows first).
 
 mod input;
 mod sort;
@@ -109,7 +108,7 @@ pub enum ValueAs {
     Json,
 }
 
-/// Returns the separator of fields, one byte.
+/// Returns the field separator, one byte.
 pub(crate) fn field_separator(format: Format, chosen: Option<&str>) -> Result<u8> {
     match (chosen.map(str::as_bytes), format) {
         (Some([byte]), _) if !matches!(byte, b'"' | b'\n' | b'\r') => Ok(*byte),
@@ -122,7 +121,7 @@ pub(crate) fn field_separator(format: Format, chosen: Option<&str>) -> Result<u8
     }
 }
 
-/// Returns the format that was chosen, or that a file's name says.
+/// Returns the chosen format, or the one of the file name.
 pub(crate) fn format_of(chosen: Option<Format>, file: &Path) -> Result<Format> {
     chosen.or_else(|| Format::of_file(file)).ok_or_else(|| {
         let text = format!(
@@ -133,23 +132,22 @@ pub(crate) fn format_of(chosen: Option<Format>, file: &Path) -> Result<Format> {
     })
 }
 
-/// Part of the memory, as one of this number, in which keys of earlier rows are remembered.
+/// Divisor of the memory for the share that remembers keys of earlier rows.
 const SEEN: u64 = 8;
-/// The least length that a row may have, in bytes.
+/// Smallest limit on the length of a row, in bytes.
 const LEAST_ROW: u64 = 16 << 20;
 
-/// Part of the memory that keys are remembered in while another process has the store open, and how
-/// much that is taken to be.
+/// The memory assumed for that share if another process has the store open.
 const MEMORY: u64 = 256 << 20;
 
-/// What an import has created for itself.
+/// The keyspaces that an import has created.
 struct Created {
     keyspace: Option<String>,
     has_places: bool,
 }
 
 impl Created {
-    /// Makes sure that there is what an import writes to.
+    /// Creates what an import writes to, unless it exists.
     fn for_import(store: &Store, to: &To) -> Result<Created> {
         let keyspace = match to {
             To::Keyspace(name) => store.wanted(name)?.then(|| name.clone()),
@@ -159,7 +157,7 @@ impl Created {
         Ok(Created { keyspace, has_places })
     }
 
-    /// Removes what was created for an import that has not imported a row.
+    /// Drops what was created for an import that has not imported any row.
     fn undo(&self, store: &Store) -> Result<()> {
         if let Some(name) = &self.keyspace {
             store.change(&Request::DropKeyspace(name.clone()))?;
@@ -171,8 +169,8 @@ impl Created {
     }
 }
 
-/// Makes sure that no other import of the same input is under way: not by a command that was killed
-/// either, whose last rows another process may still be writing.
+/// Ensures that no other import of the same input is running, including a killed one whose last
+/// rows another process may still be writing.
 fn claim(store: &Store, identity: &Identity) -> Result<()> {
     match store.is_changed(&Request::Claim(identity.key()))? {
         true => Ok(()),
@@ -189,7 +187,7 @@ fn seen_bytes(store: &Store, context: &Context) -> usize {
     usize::try_from(memory / SEEN).unwrap_or(usize::MAX)
 }
 
-/// Says that an import was stopped, if it was; how the command ends.
+/// Returns the exit code, with a note if the import was stopped.
 fn told_exit(end: End, saved: &Saved) -> Exit {
     match end {
         End::Stopped => {
@@ -211,15 +209,14 @@ impl Import {
         let (reader, total, input) = self.input()?;
         stop::listen_impatiently()?;
         let (to, identity) = self.target(input);
-        // A store that is not there yet is created when it is clear that there is something to
-        // import.
+        // Create a new store only when there is something to import.
         let store = match context.path.exists() {
             true => Some(context.open_or_create()?),
             false => None,
         };
         store.iter().try_for_each(|store| claim(store, &identity))?;
         let first = self.earlier(store.as_ref(), &identity, format)?;
-        // What is sorted is read from its beginning, and how far an import is counts its keys.
+        // A sorted input is read from its beginning, and the progress counts keys.
         let mut saved = match self.sort.sort {
             true => Saved {
                 options: first.options.clone(),
@@ -245,7 +242,7 @@ impl Import {
         };
         let job = self.job(&store, &to, identity, &saved);
         let memory = match &sorting {
-            // Which keys came before is known of sorted ones in any case.
+            // A sort detects duplicate keys anyway.
             Some(_) => 0,
             None => seen_bytes(&store, context),
         };
@@ -268,7 +265,7 @@ impl Import {
             true => created.undo(&store),
             false => Ok(()),
         };
-        // Whatever became of it: what was committed is kept by closing in order.
+        // In any case, close the store properly to keep what was committed.
         let closed = store.close();
         let end = ended?;
         undone.and(closed)?;
@@ -280,7 +277,7 @@ impl Import {
         Ok(told_exit(end, &saved))
     }
 
-    /// Returns where rows go, and which import that is of an input.
+    /// Returns the target, and the identity of the import.
     fn target(&self, input: String) -> (To, Identity) {
         let (to, keyspace) = match self.database.redis_db {
             Some(database) => (To::Database(database), format!("--redis-db {database}")),
@@ -289,7 +286,8 @@ impl Import {
         (to, Identity { keyspace, input })
     }
 
-    /// What an import that did not fail has done, of which this run did what is behind the first.
+    /// Reports the result of an import. This run imported the difference between the two states in
+    /// `done`.
     fn tell(&self, context: &Context, end: End, done: (&Saved, &Saved), took: Duration) -> Result<()> {
         let (first, saved) = done;
         if context.is_json() {
@@ -326,7 +324,7 @@ impl Import {
         Ok(())
     }
 
-    /// Refuses options that mean nothing for a format, before anything is done.
+    /// Refuses options that do not apply to a format.
     fn check(&self, format: Format) -> Result<()> {
         let is_table = matches!(format, Format::Csv | Format::Tsv);
         let is_json = format == Format::Jsonl;
@@ -361,7 +359,7 @@ impl Import {
         Ok(())
     }
 
-    /// Everything of the command line that decides what a row means, as it is typed.
+    /// Returns all options that determine the meaning of rows, as on the command line.
     fn options(&self, format: Format) -> String {
         let mut text = format!("--format {}", format.name());
         let value_as = self.value_as.map(|value| match value {
@@ -391,8 +389,8 @@ impl Import {
         text
     }
 
-    /// Returns how far an earlier import of the same input is. One that has no row stands in no
-    /// other's way.
+    /// Returns the progress of an earlier import of the same input. An earlier one without rows is
+    /// ignored.
     fn earlier(&self, store: Option<&Store>, identity: &Identity, format: Format) -> Result<Saved> {
         let options = self.options(format);
         let begun = Saved {
@@ -429,14 +427,14 @@ impl Import {
         };
         let layout = match to {
             To::Keyspace(_) => saved.layout.clone(),
-            // Values of Redis clients are no rows of a table.
+            // Values of Redis clients are not rows of a table.
             To::Database(_) => None,
         };
         Job::new(store, to.clone(), identity, layout, uniqueness)
     }
 
-    /// Returns the file for rejected rows, if there is one. `first` is what an earlier import has
-    /// done, `saved` where reading begins.
+    /// Opens the file of rejects, if requested. `first` is the progress of an earlier import,
+    /// `saved` the position where reading begins.
     fn rejects(&self, first: &Saved, saved: &Saved) -> Result<Option<Rejects>> {
         let Some(path) = self.rejects.as_deref() else {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! `import --sort`: where rows are sorted before they are written, and in how much memory.
+//! `import --sort`: options for sorting rows before they are written.
 
 use crate::Exit;
 use crate::exit::failure;
@@ -9,7 +9,7 @@ use anyhow::Result;
 use clap::Args;
 use std::path::{Path, PathBuf};
 
-/// Memory for sorting, if not chosen.
+/// Default memory for sorting.
 const MEMORY: u64 = 256 << 20;
 
 /// How rows are sorted.
@@ -28,7 +28,7 @@ pub struct Sort {
 }
 
 impl Sort {
-    /// Prepares the sort, if one is asked for, of an input of `total` bytes.
+    /// Prepares the sort, if requested, for an input of `total` bytes.
     pub(super) fn begin(&self, format: Format, store: &Path, total: Option<u64>) -> Result<Option<Sorting>> {
         if !self.sort {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! What writes: `build`, `update`, `convert`.
+//! The writing subcommands: `build`, `update`, `convert`.
 
 use super::{Kind, place, records, told};
 use crate::context::Context;
@@ -14,7 +14,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// Memory for sorting, if not chosen.
+/// Default memory for sorting.
 const MEMORY: u64 = 512 << 20;
 
 fn memory(context: &Context) -> usize {
@@ -139,7 +139,7 @@ impl Convert {
     }
 }
 
-/// Says what was done.
+/// Reports the result.
 fn say(context: &Context, what: &str, records: u64, started: Instant) -> Result<Exit> {
     let took = started.elapsed();
     if context.is_json() {

@@ -1,11 +1,11 @@
-//! `index`: data at rest that is found by hash.
+//! `index`: static data that is looked up by hash.
 //!
-//! *Knows*: what is typed, and how files of records are read.
+//! *Knows*: the command line, and the reading of files of records.
 //!
-//! *Does not know*: how records are hashed and found; that is the crate `hashes`.
+//! *Does not know*: how records are hashed and found; that is left to the crate `hashes`.
 //!
-//! *Read in this order*: this file, `records.rs` (files of records), `change.rs` (what writes),
-//! `read.rs` (what reads).
+//! *Read in this order*: this file, `records.rs` (files of records), `change.rs` (writing
+//! subcommands), `read.rs` (reading subcommands).
 
 mod change;
 mod read;
@@ -87,7 +87,7 @@ impl Index {
     }
 }
 
-/// Where an index is: its directory, and its name there.
+/// Returns the directory of an index and its name in it.
 fn place(path: &Path) -> Result<(Arc<FileDirectory>, String)> {
     let name = path.file_name().and_then(|name| name.to_str());
     let Some(name) = name else {
@@ -102,7 +102,7 @@ fn place(path: &Path) -> Result<(Arc<FileDirectory>, String)> {
     Ok((Arc::new(directory), name.to_owned()))
 }
 
-/// Returns an error of an index with its exit code.
+/// Converts an error of an index to one with an exit code.
 fn told(error: IndexError) -> anyhow::Error {
     match error {
         error if error.is_full() => failure(Exit::Full, error.to_string()),

@@ -1,4 +1,4 @@
-//! What reads: `get`, `stat`.
+//! The reading subcommands: `get`, `stat`.
 
 use super::{place, told};
 use crate::bytes::Encoding;

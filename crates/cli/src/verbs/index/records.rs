@@ -1,4 +1,4 @@
-//! Files of records of one length.
+//! Files of fixed-length records.
 
 use crate::exit::{Exit, failure};
 use crate::stop;
@@ -8,12 +8,12 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 
-/// How much is read at once, in bytes.
+/// Size of a read in bytes.
 const AT_ONCE: usize = 1 << 20;
-/// How often the bar and Ctrl-C are looked at, in records.
+/// Number of records between checks of the bar and Ctrl-C.
 const LOOK: u64 = 4096;
 
-/// Reads a file of records of `bytes` each; `-` is standard input.
+/// Reads a file of records of `bytes` bytes each; `-` is standard input.
 pub(super) fn each(
     path: &Path,
     bytes: usize,
@@ -51,7 +51,7 @@ pub(super) fn each(
     }
 }
 
-/// Fills a record, as far as there is something.
+/// Fills a record as far as the input reaches. Returns the number of bytes.
 fn fill(reader: &mut impl Read, record: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < record.len() {

@@ -1,8 +1,8 @@
-//! `model`: what structures cost for a workload, without any store.
+//! `model`: predicts the cost of structures for a workload, without a store.
 //!
-//! *Knows*: which workloads may be asked for, and how costs are shown.
+//! *Knows*: the possible workloads, and the display of costs.
 //!
-//! *Does not know*: how costs come about (`alluvium_model::structures`).
+//! *Does not know*: how costs are computed (`alluvium_model::structures`).
 //!
 //! *Read in this order*: this file, `question.rs` (the command line), `table.rs` (answers).
 

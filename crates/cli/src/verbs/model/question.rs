@@ -1,4 +1,4 @@
-//! A workload and a machine from the command line.
+//! The workload and the machine on the command line.
 
 use crate::Exit;
 use crate::exit::failure;
@@ -43,7 +43,7 @@ pub struct Question {
     pub endurance: Option<Bytes>,
 }
 
-/// Reads a number that is one.
+/// Parses a number.
 pub(crate) fn number(text: &str) -> Result<f64, String> {
     let parsed = text.parse::<f64>().ok();
     let wrong = || format!("{text:?} is no number: write one as in 250 or 1e8");
@@ -87,7 +87,7 @@ fn mix(text: &str) -> Result<Operations, String> {
 }
 
 impl Question {
-    /// Returns the workload: what is said here, and else what `seen` says.
+    /// Returns the workload: values from the command line, and otherwise those of `seen`.
     pub(crate) fn workload(&self, seen: Workload) -> Result<Workload> {
         let workload = Workload {
             keys: self.keys.unwrap_or(seen.keys),
@@ -101,7 +101,7 @@ impl Question {
         workload.checked().map_err(refused)
     }
 
-    /// Returns the machine: what is said here, and else what a store has.
+    /// Returns the machine: values from the command line, and otherwise those of a store.
     pub(crate) fn machine(&self, store: &Path, memory_bytes: f64) -> Result<Machine> {
         let usual = Machine::default();
         let machine = Machine {
@@ -118,12 +118,12 @@ impl Question {
     }
 }
 
-/// Returns a refused number as an error of the command line.
+/// Converts a refused parameter to an error of the command line.
 pub(crate) fn refused(bad: BadParameter) -> Error {
     failure(Exit::Usage, bad.to_string())
 }
 
-/// Returns a device by its name, or by what was measured of it.
+/// Returns the profile of a device, by its name or from a file of measurements.
 fn device(name: &str) -> Result<alluvium::DeviceProfile> {
     let is_meant = |known: &str| known.replace(' ', "-").eq_ignore_ascii_case(name);
     if let Some((_, profile)) = PROFILES.iter().find(|(known, _)| is_meant(known)) {

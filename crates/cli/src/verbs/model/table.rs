@@ -1,11 +1,11 @@
-//! Costs as a table for people, and as JSON for programs.
+//! Costs as a table and as JSON.
 
 use crate::screen::{BOLD, Output};
 use alluvium_model::structures::{Band, Cost, Machine, Workload};
 use serde_json::{Value, json};
 use std::io;
 
-/// Returns what was asked, in words.
+/// Describes the question.
 pub(crate) fn asked(workload: &Workload, machine: &Machine) -> Vec<String> {
     let all = &workload.operations;
     let percent = |count: f64| 100.0 * count / all.total();
@@ -41,7 +41,7 @@ pub(crate) fn asked(workload: &Workload, machine: &Machine) -> Vec<String> {
     ]
 }
 
-/// Returns bytes with a unit.
+/// Formats a number of bytes with a unit.
 pub(crate) fn size(bytes: f64) -> String {
     crate::sizes::human(bytes.clamp(0.0, 1.8e19) as u64)
 }
@@ -50,7 +50,7 @@ fn band(band: &Band) -> String {
     format!("{:.2} ({:.2}–{:.2})", band.middle, band.p10, band.p90)
 }
 
-/// Prints costs, in their order.
+/// Prints costs in order.
 pub(crate) fn print(out: &mut Output, costs: &[Cost]) -> io::Result<()> {
     let title = format!(
         "{:22} {:>20} {:>9} {:>18} {:>18} {:>8} {:>6} {:>20}  {}",
@@ -119,7 +119,7 @@ pub(crate) fn json_of(cost: &Cost) -> Value {
     })
 }
 
-/// Returns what was asked, as JSON.
+/// Returns the question as JSON.
 pub(crate) fn question_json(workload: &Workload, machine: &Machine) -> Value {
     let all = &workload.operations;
     json!({

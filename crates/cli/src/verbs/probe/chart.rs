@@ -1,26 +1,26 @@
-//! Bars of characters: what was measured, and a mark where a fit says.
+//! Bar charts of characters: measurements, with a mark at the value of the fit.
 
 use crate::verbs::probe::plural;
 use alluvium_base::measured::{Issue, Measured, Order, Point};
 use alluvium_model::probe::{Conclusions, Costs, Parallelism};
 
-/// How many characters the longest bar has.
+/// Length of the longest bar in characters.
 const WIDTH: f64 = 48.0;
 
-/// A chart of bars.
+/// A bar chart.
 pub(super) struct Chart {
     pub(super) title: String,
     pub(super) bars: Vec<Bar>,
 }
 
-/// One bar: its name, what was measured, and what the fit says.
+/// A bar: its name, the measurement, and the value of the fit.
 pub(super) struct Bar {
     pub(super) name: String,
     pub(super) value: f64,
     pub(super) fit: Option<f64>,
 }
 
-/// Returns the charts of reads and of writes: throughput over size, and over requests under way.
+/// Returns the charts of reads and of writes: throughput by size, and by queue depth.
 pub(super) fn charts(measured: &Measured, conclusions: &Conclusions) -> Vec<Chart> {
     let mut charts = Vec::new();
     for costs in [&conclusions.reads, &conclusions.writes] {
@@ -33,7 +33,7 @@ pub(super) fn charts(measured: &Measured, conclusions: &Conclusions) -> Vec<Char
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// Returns the mean over rounds of what `of` says of a point, for all points that are wanted.
+/// Returns the mean of `of` over all rounds, for each wanted point.
 fn means(
     measured: &Measured,
     is_wanted: impl Fn(Point) -> bool,
@@ -90,7 +90,7 @@ fn over_depth(measured: &Measured, costs: &Costs) -> Chart {
         |window| window.undisturbed_bytes_per_s() / MIB,
     );
     let fit = costs.parallel.as_ref().ok();
-    // The pure model: as many times what one adds as are served together.
+    // The pure model: throughput grows with the queue depth up to the parallelism of the device.
     let of_fit = |depth: f64| {
         let fit = fit?;
         match costs.parallelism {
@@ -120,7 +120,7 @@ fn over_depth(measured: &Measured, costs: &Costs) -> Chart {
     }
 }
 
-/// Returns a power of two of bytes in few characters.
+/// Formats a power of two in few characters.
 fn short(bytes: u64) -> String {
     match bytes {
         ..1_048_576 => format!("{}K", bytes >> 10),
@@ -128,7 +128,7 @@ fn short(bytes: u64) -> String {
     }
 }
 
-/// Returns the lines of a chart, below its title.
+/// Returns the lines of a chart without its title.
 pub(super) fn lines(chart: &Chart) -> Vec<String> {
     let values = chart.bars.iter().flat_map(|bar| [Some(bar.value), bar.fit]);
     let most = values.flatten().fold(0.0, f64::max).max(f64::MIN_POSITIVE);
@@ -150,7 +150,7 @@ pub(super) fn lines(chart: &Chart) -> Vec<String> {
     chart.bars.iter().map(line).collect()
 }
 
-/// Returns a number with three figures.
+/// Formats a number with three digits.
 pub(super) fn figures(value: f64) -> String {
     match value.abs() {
         100.0.. => format!("{value:.0}"),

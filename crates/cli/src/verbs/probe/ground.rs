@@ -1,4 +1,4 @@
-//! Which places a probe refuses, in the words of the command line.
+//! Checks the location of a probe, with errors in terms of the command line.
 
 use crate::Exit;
 use crate::exit::failure;
@@ -10,14 +10,14 @@ use alluvium_device::probe::{LEAST_SPACE, Place, place_of};
 use anyhow::Result;
 use std::path::Path;
 
-/// A place that can be measured.
+/// A location that can be measured.
 #[derive(Debug)]
 pub(super) struct Ground {
     pub(super) place: Place,
     pub(super) space_bytes: u64,
 }
 
-/// Looks at a directory's file system.
+/// Examines the file system of a directory.
 pub(super) fn look(path: &Path, network: bool, space: Option<Bytes>) -> Result<Ground> {
     let place = place_of(path).map_err(|error| refused(path, error))?;
     if place.medium == Medium::Network && !network {
@@ -33,7 +33,7 @@ pub(super) fn look(path: &Path, network: bool, space: Option<Bytes>) -> Result<G
     Ok(Ground { place, space_bytes })
 }
 
-/// Returns how large the file is.
+/// Returns the size of the file.
 fn space_of(path: &Path, free: u64, asked: Option<Bytes>) -> Result<u64> {
     if free < 2 * LEAST_SPACE {
         return Err(full(path, free));
@@ -57,7 +57,7 @@ fn space_of(path: &Path, free: u64, asked: Option<Bytes>) -> Result<u64> {
     Ok(asked)
 }
 
-/// Returns the error of a place without space.
+/// Returns the error for a location without enough space.
 pub(super) fn full(path: &Path, free: u64) -> anyhow::Error {
     let text = format!(
         "{} has {} free, and a probe needs {} and leaves as much: free some space, or name another directory",
@@ -68,7 +68,7 @@ pub(super) fn full(path: &Path, free: u64) -> anyhow::Error {
     failure(Exit::Full, text)
 }
 
-/// Returns an error of the device in the words of the command line.
+/// Rephrases an error of the device in terms of the command line.
 pub(super) fn refused(path: &Path, error: Error) -> anyhow::Error {
     let path = path.display();
     match error {

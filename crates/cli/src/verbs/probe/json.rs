@@ -1,4 +1,4 @@
-//! Conclusions for programs.
+//! Conclusions as JSON.
 
 use alluvium_base::DeviceProfile;
 use alluvium_base::cost::AccessKind;
@@ -8,7 +8,7 @@ use alluvium_model::probe::{Advice, Conclusions, Costs, Parallelism, SHARES};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
-/// Returns all of them, and the samples.
+/// Returns all conclusions and samples.
 pub(super) fn of(path: &Path, measured: &Measured, conclusions: &Conclusions) -> Value {
     let processor = conclusions.processor;
     json!({

@@ -1,4 +1,4 @@
-//! Samples beside a store: `probe.txt`.
+//! Samples stored next to a store: `probe.txt`.
 
 use crate::Exit;
 use crate::exit::failure;
@@ -10,12 +10,12 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Returns whether a directory has a store.
+/// Returns whether a directory contains a store.
 pub(super) fn is_store(path: &Path) -> bool {
     path.join("superblock").exists()
 }
 
-/// Keeps samples: the file is the old one or the new one, whatever happens.
+/// Stores samples atomically: after a failure the file is either the old or the new one.
 pub(super) fn write(path: &Path, measured: &Measured) -> Result<()> {
     let (file, new) = (path.join(FILE), path.join(format!("{FILE}.new")));
     let written = private::write(&new, &format::encode(measured))
@@ -25,7 +25,7 @@ pub(super) fn write(path: &Path, measured: &Measured) -> Result<()> {
     written.with_context(|| format!("keeping the samples in {}", file.display()))
 }
 
-/// Reads what was kept.
+/// Reads stored samples.
 pub(super) fn read(path: &Path) -> Result<Measured> {
     let file = path.join(FILE);
     if file.exists() {
@@ -41,7 +41,7 @@ pub(super) fn read(path: &Path) -> Result<Measured> {
 /// Reads samples from a file.
 pub(super) fn read_file(file: &Path) -> Result<Measured> {
     let mut bytes = Vec::new();
-    // One byte more than there may be tells that there is more.
+    // Read one byte beyond the limit, to detect a file that is too long.
     let read = File::open(file).and_then(|open| open.take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes));
     read.with_context(|| format!("reading {}", file.display()))?;
     format::decode(&bytes).map_err(|bad| failure(Exit::Damaged, format!("{}: {bad}", file.display())))

@@ -1,13 +1,13 @@
-//! `probe`: what the device under a directory costs.
+//! `probe`: measures the costs of the device under a directory.
 //!
-//! *Knows*: what may be asked for on the command line, which places are refused, where the samples
-//! are kept, and how conclusions are shown.
+//! *Knows*: the command line, the accepted locations, the storage of samples, and the display of
+//! conclusions.
 //!
-//! *Does not know*: how requests are measured (`alluvium_device::probe`), and what follows from
-//! that (`alluvium_model::probe`).
+//! *Does not know*: how requests are measured (`alluvium_device::probe`), and the conclusions from
+//! them (`alluvium_model::probe`).
 //!
-//! *Read in this order*: this file, `ground.rs` (which places are refused), `keep.rs` (samples
-//! beside a store), `text.rs`, `chart.rs` and `svg.rs` (people), `json.rs` (programs).
+//! *Read in this order*: this file, `ground.rs` (accepted locations), `keep.rs` (stored samples),
+//! `text.rs`, `chart.rs` and `svg.rs` (for people), `json.rs` (for programs).
 
 mod chart;
 mod ground;
@@ -75,12 +75,12 @@ pub struct Probe {
     pub stored: bool,
 }
 
-/// Returns whether samples are kept in a directory.
+/// Returns whether samples are stored in a directory.
 pub(super) fn is_kept(store: &Path) -> bool {
     store.join(alluvium_model::probe::format::FILE).exists()
 }
 
-/// Reads what was kept: in a directory, or in a file.
+/// Reads stored samples from a directory or a file.
 pub(super) fn read_kept(path: &Path) -> Result<Measured> {
     let is_file = path.is_file();
     let directory = path.parent().filter(|_| is_file).unwrap_or(path);
@@ -152,7 +152,7 @@ impl Probe {
     }
 }
 
-/// Returns what is measured, for the bar.
+/// Returns the message of the bar for a part of the measurement.
 fn doing(part: Part) -> String {
     match part {
         Part::Fill => "writing the file".to_owned(),
@@ -162,7 +162,7 @@ fn doing(part: Part) -> String {
     }
 }
 
-/// Returns requests in words.
+/// Describes a kind of request.
 fn named(point: Point) -> String {
     let order = match point.order {
         Order::Random => "random ",
@@ -180,7 +180,7 @@ fn named(point: Point) -> String {
     )
 }
 
-/// Returns what requests of a kind are called.
+/// Returns the plural name of a kind of request.
 fn plural(kind: AccessKind) -> &'static str {
     match kind {
         AccessKind::Read => "reads",

@@ -1,4 +1,4 @@
-//! The costs as SVG: times over sizes, and throughputs over requests under way, with their fits.
+//! The costs as SVG: times by size, and throughput by queue depth, with their fits.
 
 use super::plural;
 use alluvium_base::cost::AccessKind;
@@ -24,7 +24,7 @@ fn colour(kind: AccessKind) -> RGBColor {
     }
 }
 
-/// What is drawn of reads, or of writes: samples as circles, and a line of the fit.
+/// The data of reads or of writes: samples as circles, and a line for the fit.
 struct Series {
     kind: AccessKind,
     samples: Vec<(f64, f64)>,
@@ -34,7 +34,7 @@ struct Series {
 /// Draws both charts side by side.
 ///
 /// # Errors
-/// When they cannot be drawn, which is when nothing was measured.
+/// Drawing fails, which happens only without measurements.
 pub(super) fn draw(measured: &Measured, conclusions: &Conclusions) -> Result<String> {
     let both = [&conclusions.reads, &conclusions.writes];
     let mut svg = String::new();
@@ -96,7 +96,7 @@ fn over_depth(measured: &Measured, costs: &Costs) -> Series {
     }
 }
 
-/// Returns points of a line between the first and the last sample, close on a logarithmic axis.
+/// Returns points of a curve between the first and the last sample, dense on a logarithmic axis.
 fn along(samples: &[(f64, f64)], of: impl Fn(f64) -> f64) -> Vec<(f64, f64)> {
     const STEPS: u32 = 96;
     let Some((least, most)) = range(samples.iter().map(|&(x, _)| x)) else {

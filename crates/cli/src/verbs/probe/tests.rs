@@ -1,4 +1,4 @@
-//! From requests to conclusions, on devices whose costs are known.
+//! The whole probe, from requests to conclusions, on simulated devices with known costs.
 
 use super::{chart, json, svg};
 use alluvium_base::cost::{Access, CostClock, CostFault};
@@ -38,8 +38,8 @@ struct Noisy {
 }
 
 impl Noisy {
-    /// Returns a number around one, with a standard deviation of 3 %: the sum of twelve even draws
-    /// is nearly normal.
+    /// Returns a random number around 1 with a standard deviation of 3 %. The sum of twelve uniform
+    /// draws is almost normally distributed.
     fn noise(&mut self) -> f64 {
         let sum: f64 = (0..12).map(|_| self.rng.f64()).sum();
         1.0 + 0.03 * (sum - 6.0)
@@ -103,7 +103,7 @@ fn a_simulated_ssd_is_found_again_behind_noise_of_three_percent() {
         assert!((knee - servers as f64).abs() <= 0.2, "{knee}, not {servers}");
         let fit = costs.parallel.as_ref().unwrap();
         assert!(fit.goodness.r_squared > 0.98, "{fit:?}");
-        // Claim C1: times within 14 %, where the DAM is wrong by nearly P.
+        // Claim C1: times within 14 %, while the DAM is wrong by a factor of almost P.
         assert!(fit.worst_time < 0.14 && fit.worst_time_dam > servers as f64 - 1.5);
     }
 }
@@ -113,7 +113,7 @@ fn throttled(disk: &HardDisk) -> Conclusions {
     let directory = ThrottledDirectory::new(Arc::new(MemoryDirectory::new()), Box::new(affine));
     let plan = Plan {
         rounds: 1,
-        // As little as there is: what is essential takes its time.
+        // The shortest time: the essential measurements still take theirs.
         ..plan(1)
     };
     let watch = ProcessWatch::new();
@@ -125,8 +125,8 @@ fn throttled(disk: &HardDisk) -> Conclusions {
 fn a_throttled_disk_is_found_again() {
     let disk = HITACHI_1TB_2009;
     let mut alphas = Vec::new();
-    // It works in real time: where all processors are wanted, it is woken too late. Then it is
-    // measured again.
+    // The device works in real time. On a busy machine it is woken too late, and the measurement is
+    // repeated.
     for _ in 0..5 {
         let found = throttled(&disk);
         let fitted = found.reads.affine.as_ref().unwrap();

@@ -1,4 +1,4 @@
-//! Conclusions for people.
+//! Conclusions as text.
 
 use super::chart::{self, figures};
 use super::plural;
@@ -44,7 +44,7 @@ pub(super) fn print(
     Ok(())
 }
 
-/// Lines with a name before the first.
+/// Prints lines with a name before the first.
 fn section(out: &mut Output, name: &str, lines: &[String]) -> io::Result<()> {
     for (at, line) in lines.iter().enumerate() {
         let name = if at == 0 { name } else { "" };

@@ -1,4 +1,4 @@
-//! From the bytes of the inputs to chunks of records.
+//! Reads the inputs of a sort into chunks of records.
 
 use super::open;
 use crate::exit::{Exit, failure};
@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Instant;
 
-/// How much is read at once, in bytes.
+/// Size of a read in bytes.
 const AT_ONCE: usize = 1 << 20;
 
-/// Reads inputs.
+/// A reader of inputs.
 pub(super) struct Feed<'b> {
     record_bytes: Option<usize>,
     limiter: Option<Limiter>,
@@ -33,7 +33,7 @@ impl<'b> Feed<'b> {
         }
     }
 
-    /// Reads all inputs, one after the other.
+    /// Reads all inputs in order.
     pub(super) fn all(mut self, files: &[PathBuf], chunks: &mut Chunks<'_>) -> Result<()> {
         for file in files {
             self.one(file, chunks)?;
@@ -75,7 +75,7 @@ impl<'b> Feed<'b> {
             return Ok(());
         }
         match self.record_bytes {
-            // The last line needs no end.
+            // The last line needs no line end.
             None => chunks.push_line(&buffer[..filled]),
             Some(bytes) => Err(failure(
                 Exit::Failed,
@@ -87,8 +87,8 @@ impl<'b> Feed<'b> {
         }
     }
 
-    /// Takes the whole records of a buffer up to `end`, of which those up to `seen` hold no line
-    /// end. Returns how many bytes they had.
+    /// Pushes the complete records of a buffer up to `end`. The part up to `seen` is known to
+    /// contain no line end. Returns the number of bytes consumed.
     fn take(
         &self,
         buffer: &[u8],
@@ -114,7 +114,7 @@ impl<'b> Feed<'b> {
         Ok(at)
     }
 
-    /// Counts what was read, and waits as long as --rate asks for.
+    /// Counts bytes read, and waits to respect --rate.
     fn pace(&mut self, bytes: usize) -> Result<()> {
         self.bar.inc(bytes as u64);
         if let Some(limiter) = &mut self.limiter {

@@ -1,9 +1,9 @@
-//! `sort`: lines or records of one length, more than memory holds.
+//! `sort`: sorts lines or fixed-length records that exceed the memory.
 //!
-//! *Knows*: what is typed, what is read and written, which thread does which step.
+//! *Knows*: the command line, the input and the output.
 //!
-//! *Does not know*: how runs are written and merged; that is the sorter's, in the crate `storage`.
-//! Which thread does what is in `sorting.rs`.
+//! *Does not know*: how runs are written and merged; that is left to the sorter in the crate
+//! `storage`. The division into threads is in `sorting.rs`.
 //!
 //! *Read in this order*: this file, `feed.rs` (from bytes to chunks).
 
@@ -36,12 +36,12 @@ Lines are compared byte by byte, as `LC_ALL=C sort` does. Records with equal key
 goes to temporary files, which have no names: nothing is left of them, however the command ends. A file appears under the name of --output when it is \
 complete; it may be the input itself.";
 
-/// Memory for records, if not chosen.
+/// Default memory for records.
 const MEMORY: u64 = 512 << 20;
 const MEMORY_FLAG: &str = "--memory";
-/// More threads than that find nothing to do.
+/// Further threads would be idle.
 const MOST_THREADS: usize = 8;
-/// What the names of temporary files begin with, in the moment in which they have one.
+/// Prefix of the names of temporary files, which are unlinked at once.
 const NAME: &str = "alluvium-sort";
 
 /// Sort lines, or records of one length, that need not fit into memory.
@@ -150,7 +150,7 @@ impl Sort {
         }
     }
 
-    /// The bytes of all inputs, if they are files.
+    /// Returns the total size of all inputs, if they are files.
     fn total(&self) -> Option<u64> {
         let bytes = |file: &PathBuf| {
             let metadata = file.metadata().ok()?;
@@ -159,7 +159,7 @@ impl Sort {
         self.files.iter().map(bytes).sum()
     }
 
-    /// The directory of temporary files.
+    /// Returns the directory of temporary files.
     fn directory(&self) -> Result<FileDirectory> {
         let beside = || {
             let parent = self.output.parent()?;
@@ -183,7 +183,7 @@ impl Sort {
         FileDirectory::open(&path).with_context(what)
     }
 
-    /// Gives a job what it writes to: standard output, or a file that gets its name at the end.
+    /// Opens the output for a job: standard output, or a file that gets its name at the end.
     fn write(&self, job: &mut dyn FnMut(&mut (dyn Write + Send)) -> Result<()>) -> Result<()> {
         let is_special = self.output.metadata().is_ok_and(|metadata| !metadata.is_file());
         if self.output.as_os_str() == "-" {
@@ -206,7 +206,7 @@ impl Sort {
             fs::rename(&partial, &self.output).with_context(|| format!("naming {}", self.output.display()))
         });
         if written.is_err() {
-            // Half of it is of no use; if it cannot be removed, it has another name at least.
+            // A partial file is useless. If it cannot be removed, at least it has another name.
             let _ = fs::remove_file(&partial);
         }
         written

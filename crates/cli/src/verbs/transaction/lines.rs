@@ -1,4 +1,4 @@
-//! Where the lines of a script come from.
+//! Reading of the lines of a script.
 
 use crate::Exit;
 use crate::exit::failure;
@@ -8,10 +8,10 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
-/// The longest line, in bytes: a key and a value of which every byte is escaped, and the rest.
+/// Longest line in bytes: a key and a value with every byte escaped, and some overhead.
 const LONGEST: usize = (MAX_KEY + MAX_VALUE) * 4 + (1 << 16);
 
-/// The lines of a script, with their numbers.
+/// The numbered lines of a script.
 pub(super) struct Lines {
     reader: Box<dyn BufRead>,
     name: String,
@@ -43,12 +43,12 @@ impl Lines {
         })
     }
 
-    /// Returns whether opening it once more gives the same lines.
+    /// Returns whether the script can be read a second time with the same lines.
     pub(super) fn can_be_read_twice(&self) -> bool {
         self.is_file
     }
 
-    /// Reads the next line, without its end.
+    /// Reads the next line without its end.
     pub(super) fn next(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
         let mut line = Vec::new();
         let most = LONGEST as u64 + 1;

@@ -1,11 +1,11 @@
-//! `transaction`: a script of operations, done together.
+//! `transaction`: executes a script of operations atomically.
 //!
-//! *Knows*: what stands in a script, and how what was done is said.
+//! *Knows*: the syntax of a script, and the report of its execution.
 //!
 //! *Does not know*: how a transaction works, and which process has the store open.
 //!
-//! *Read in this order*: this file, `script.rs` (what a line asks for), `lines.rs` (where lines
-//! come from), `said.rs` (what is printed).
+//! *Read in this order*: this file, `script.rs` (parsing of lines), `lines.rs` (reading of lines),
+//! `said.rs` (output).
 
 mod lines;
 mod said;
@@ -90,7 +90,7 @@ pub enum Level {
     Snapshot,
 }
 
-/// What a script has come to.
+/// The state of a script in execution.
 struct Running<'a> {
     store: &'a Store,
     new: NewTransaction,
@@ -120,7 +120,7 @@ impl RunScript {
         };
         let mut saying = Saying::new(context, self.encoding);
         let ran = running.all(&mut lines, &mut saying);
-        // What was done is said, whatever came then.
+        // Report what was done, whatever happened after it.
         saying.flush()?;
         ran?;
         store.close()?;
@@ -145,7 +145,7 @@ impl RunScript {
         }
     }
 
-    /// Reads all lines, so that nothing is done if one of them cannot be read.
+    /// Parses all lines first, so that nothing is executed if one is invalid.
     fn check(&self, mut lines: Lines) -> Result<()> {
         while let Some((number, line)) = lines.next()? {
             if let Err(why) = script::parse(&line, self.encoding, &self.keyspace) {
@@ -158,7 +158,7 @@ impl RunScript {
 }
 
 impl Running<'_> {
-    /// Does all lines. What is open then is rolled back.
+    /// Executes all lines. Rolls back a transaction that is open at the end.
     fn all(&mut self, lines: &mut Lines, saying: &mut Saying) -> Result<()> {
         let mut last = 0;
         while let Some((number, line)) = lines.next()? {
@@ -230,7 +230,7 @@ impl Running<'_> {
         }
     }
 
-    /// Ends the open transaction. It has ended also if that fails.
+    /// Ends the open transaction. It has ended even if this fails.
     fn end(&mut self, step: &Step) -> Result<()> {
         self.open = None;
         let request = Request::InTransaction(step.clone());
@@ -242,7 +242,7 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// Returns the error with its line, and says what stays of what was done.
+    /// Adds to an error its line, and which of the transactions remain committed.
     fn failed(&self, number: u64, error: &anyhow::Error) -> anyhow::Error {
         let stays = match self.has_committed {
             true => "the transaction was rolled back, those before it stay committed",

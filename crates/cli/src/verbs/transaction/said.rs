@@ -1,4 +1,4 @@
-//! What is printed of a script: a line of text, or an object, for each operation.
+//! The output of a script: a line of text, or a JSON object, for each operation.
 
 use crate::bytes::{Encoding, json_field};
 use crate::context::Context;
@@ -7,7 +7,7 @@ use alluvium_server::control::Step;
 use anyhow::Result;
 use std::io::Write;
 
-/// Says what was done.
+/// Prints what was executed.
 pub(super) struct Saying {
     out: Output,
     encoding: Encoding,
@@ -27,13 +27,14 @@ impl Saying {
         Ok(self.out.flush()?)
     }
 
-    /// A line of text behind its number in the script.
+    /// Prints a line of text after the line number in the script.
     fn text(&mut self, number: u64, text: &str) -> Result<()> {
         let number = self.out.styled(DIM, &format!("{number}:"));
         Ok(self.out.line(&format!("{number} {text}"))?)
     }
 
-    /// An object; `fields` writes what follows the operation, each field behind a comma.
+    /// Prints a JSON object. `fields` writes the fields after the operation, each preceded by a
+    /// comma.
     fn object(
         &mut self,
         number: u64,
@@ -52,7 +53,7 @@ impl Saying {
         }
     }
 
-    /// The value of a key.
+    /// Prints the value of a key.
     pub(super) fn value(
         &mut self,
         number: u64,
@@ -79,7 +80,7 @@ impl Saying {
         }
     }
 
-    /// A key and its value that a scan found.
+    /// Prints a pair found by a scan.
     pub(super) fn pair(&mut self, number: u64, keyspace: &str, key: &[u8], value: &[u8]) -> Result<()> {
         match self.is_json {
             true => self.object(number, "scan", |out| {
@@ -100,13 +101,13 @@ impl Saying {
         self.out.styled(KEY, &self.encoding.show(key))
     }
 
-    /// An operation that was done; of a scan, how many keys it found.
+    /// Prints a completed operation; for a scan, with the number of keys found.
     pub(super) fn done(&mut self, number: u64, step: &Step, keys: u64) -> Result<()> {
         if self.is_json {
             return self.done_object(number, step, keys);
         }
         match step {
-            // Its value is its answer.
+            // The value has been printed already.
             Step::Get { .. } | Step::Commit | Step::Rollback => Ok(()),
             Step::Put { key, value, .. } => {
                 let (key, bytes) = (self.key(key), value.len());
@@ -160,7 +161,7 @@ impl Saying {
         }
     }
 
-    /// The end of a transaction.
+    /// Prints the end of a transaction.
     pub(super) fn ended(&mut self, number: u64, step: &Step, transaction: u64) -> Result<()> {
         let (operation, said) = match step {
             Step::Commit => ("commit", "committed"),
@@ -177,7 +178,7 @@ impl Saying {
         }
     }
 
-    /// The script has ended within a transaction.
+    /// Prints that the script has ended within a transaction.
     pub(super) fn unfinished(&mut self, last: u64) -> Result<()> {
         match self.is_json {
             true => self.object(last, "rollback", |out| {
@@ -188,7 +189,7 @@ impl Saying {
     }
 }
 
-/// A field behind a comma.
+/// Writes a field preceded by a comma.
 fn field(out: &mut Output, name: &str, bytes: &[u8]) -> std::io::Result<()> {
     out.write_all(b",")?;
     json_field(out, name, bytes)

@@ -1,4 +1,4 @@
-//! Lines of a script: what each asks for.
+//! Parsing of the lines of a script.
 
 use crate::bytes::{Encoding, unescape};
 use alluvium_server::control::{Direction, ReadPurpose, Scan, Step, What};
@@ -7,18 +7,18 @@ use alluvium_server::control::{Direction, ReadPurpose, Scan, Step, What};
 const OPERATIONS: &str = "use, get, get-for-update, put, delete, delete-range, scan, savepoint, rollback-to, \
                           commit, rollback";
 
-/// What a line asks for.
+/// A parsed line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Line {
-    /// Nothing: it is empty, or a comment.
+    /// An empty line or a comment.
     Blank,
-    /// The keyspace of the lines that follow.
+    /// Sets the default keyspace of later lines.
     Use(String),
     /// An operation.
     Step(Step),
 }
 
-/// Reads a line. `keyspace` is the one that it is about if it names none.
+/// Parses a line. `keyspace` is the default keyspace.
 pub(super) fn parse(line: &[u8], encoding: Encoding, keyspace: &str) -> Result<Line, String> {
     let words = split(line)?;
     let Some((first, rest)) = words.split_first() else {
@@ -27,7 +27,7 @@ pub(super) fn parse(line: &[u8], encoding: Encoding, keyspace: &str) -> Result<L
     if let Some(read) = operation(first, rest, encoding, keyspace) {
         return read;
     }
-    // Another keyspace, for this line alone.
+    // A keyspace for this line only.
     let named = rest.split_first().and_then(|(second, rest)| {
         let read = name(first).and_then(|keyspace| operation(second, rest, encoding, &keyspace).transpose());
         read.transpose()
@@ -41,7 +41,7 @@ pub(super) fn parse(line: &[u8], encoding: Encoding, keyspace: &str) -> Result<L
     }
 }
 
-/// Returns what an operation with its words asks for; none if there is no such operation.
+/// Parses an operation with its arguments. Returns `None` if the operation is unknown.
 fn operation(
     word: &[u8],
     rest: &[Vec<u8>],
@@ -99,7 +99,7 @@ fn operation(
     })
 }
 
-/// The first key of a range, and the key behind its last.
+/// The first key of a range, and its exclusive end.
 type Bounds = (Vec<u8>, Option<Vec<u8>>);
 
 fn deleted(keyspace: String, (from, to): Bounds) -> Step {
@@ -139,8 +139,8 @@ fn name(word: &[u8]) -> Result<String, String> {
     text.map_err(|_| "names of keyspaces and savepoints are text in UTF-8".to_owned())
 }
 
-/// Splits a line into words. Blanks separate them, except in double quotes; `\` begins an escape as
-/// `scan` prints it, and a word that begins with `#` a comment.
+/// Splits a line into words. Blanks separate words, except in double quotes. `\` begins an escape
+/// as printed by `scan`, and a word beginning with `#` starts a comment.
 fn split(line: &[u8]) -> Result<Vec<Vec<u8>>, String> {
     let is_blank = |byte: &u8| byte.is_ascii_whitespace();
     let mut words = Vec::new();
@@ -166,7 +166,7 @@ fn split(line: &[u8]) -> Result<Vec<Vec<u8>>, String> {
     Ok(words)
 }
 
-/// Returns where the quote ends.
+/// Returns the position of the closing quote.
 fn closing(text: &[u8]) -> Option<usize> {
     let mut is_escaped = false;
     text.iter().position(|&byte| {
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(read("rivers put Elbe 1"), put("rivers", b"Elbe", b"1"));
         assert_eq!(read("\"my rivers\" put Elbe 1"), put("my rivers", b"Elbe", b"1"));
         assert_eq!(read("use get"), Ok(Line::Use("get".to_owned())));
-        // The first word is an operation wherever it can be one.
+        // The first word is interpreted as an operation if possible.
         assert!(read("get put a b").is_err());
     }
 
@@ -260,7 +260,7 @@ mod tests {
             let line: Vec<u8> = (0..random.usize(..9))
                 .flat_map(|_| parts[random.usize(..parts.len())].to_vec())
                 .collect();
-            // Read or refused, without a panic.
+            // Accepted or refused, without a panic.
             let _ = parse(&line, Encoding::default(), "default");
         }
     }
