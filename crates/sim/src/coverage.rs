@@ -1,10 +1,10 @@
-//! Named counters that say which interesting situations a run has met.
+//! Named counters of the interesting situations that a run has reached.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Counters by name; clones share them.
+/// Counters by name. Clones share the counters.
 ///
 /// ```
 /// let coverage = alluvium_sim::Coverage::new();
@@ -18,7 +18,7 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// No counters.
+    /// Creates an empty set of counters.
     #[must_use]
     pub fn new() -> Coverage {
         Coverage::default()
@@ -29,12 +29,12 @@ impl Coverage {
         self.add(name, 1);
     }
 
-    /// Counts a situation `times` times; with zero the name is listed all the same.
+    /// Counts a situation `times` times. With zero the name is still listed.
     pub fn add(&self, name: &'static str, times: u64) {
         *self.counts.lock().entry(name).or_default() += times;
     }
 
-    /// All counters, by name.
+    /// Returns all counters by name.
     #[must_use]
     pub fn counts(&self) -> BTreeMap<&'static str, u64> {
         self.counts.lock().clone()

@@ -1,34 +1,33 @@
-//! What a run is told from outside.
+//! Settings of runs from environment variables.
 
-/// A number that an environment variable sets, or another one when it is not set.
+/// Returns the number in an environment variable, or `otherwise` if it is not set.
 ///
 /// ```
 /// assert_eq!(alluvium_sim::environment::number("ALLUVIUM_SIM_A_NAME_THAT_NOBODY_SETS", 7), 7);
 /// ```
 ///
 /// # Panics
-/// When it is set to something else.
+/// If it is set to something else.
 #[must_use]
 pub fn number(name: &str, otherwise: u64) -> u64 {
     wanted(name).unwrap_or(otherwise)
 }
 
-/// The number that an environment variable sets, if it is set.
+/// Returns the number in an environment variable, or `None` if it is not set.
 ///
 /// # Panics
-/// When it is set to something else.
+/// If it is set to something else.
 #[must_use]
 pub fn wanted(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
 }
 
-/// Returns how many images a test judges: as many as its own number says, unless
-/// `ALLUVIUM_SIM_POINTS` is set. A plain number there replaces the test's own one; `x10` stands for
-/// ten times the test's own.
+/// Returns the number of images that a test judges: `own`, unless `ALLUVIUM_SIM_POINTS` is set. A
+/// plain number there replaces `own`; `x10` means ten times `own`.
 ///
 /// # Panics
-/// When it is set to something else.
+/// If it is set to something else.
 #[must_use]
 pub fn points(own: u64) -> u64 {
     let Ok(text) = std::env::var("ALLUVIUM_SIM_POINTS") else {
@@ -37,8 +36,8 @@ pub fn points(own: u64) -> u64 {
     sized(&text, own).unwrap_or_else(|| panic!("ALLUVIUM_SIM_POINTS is a number, or x and a number"))
 }
 
-/// Returns the first of two amounts of work, or the second where `ALLUVIUM_TESTS=all` asks for
-/// every part of each test: the gate tries some, `.ci/nightly` all of them.
+/// Returns `gate`, or `all` if `ALLUVIUM_TESTS=all` requests every part of each test. The gate runs
+/// a selection, `.ci/nightly` runs all.
 ///
 /// ```
 /// use alluvium_sim::environment::effort;
@@ -47,7 +46,7 @@ pub fn points(own: u64) -> u64 {
 /// ```
 ///
 /// # Panics
-/// When the variable is set to something else.
+/// If the variable is set to something else.
 #[must_use]
 pub fn effort<T>(gate: T, all: T) -> T {
     match std::env::var("ALLUVIUM_TESTS").as_deref() {
@@ -57,7 +56,7 @@ pub fn effort<T>(gate: T, all: T) -> T {
     }
 }
 
-/// Returns the number that `text` stands for where the test's own one is `own`.
+/// Returns the number that `text` denotes, for a test whose default is `own`.
 fn sized(text: &str, own: u64) -> Option<u64> {
     match text.strip_prefix('x') {
         Some(times) => Some(own.saturating_mul(times.parse().ok()?)),

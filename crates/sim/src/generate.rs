@@ -1,9 +1,9 @@
-//! Draws the steps of a run from a seed: commits over a small and a large key space, and what a
-//! store does besides.
+//! Draws the steps of a run from a seed: commits over a small and a large key space, and the other
+//! operations of a store.
 //!
-//! Keys come from three circles: a handful that is written again and again, a few dozen, and a wide
-//! range that makes the store grow. Values are mostly small and sometimes several pages; no two
-//! commits write the same value, so that what is found after a crash names the commit it came from.
+//! Keys come from three circles: a handful that is overwritten constantly, a few dozen, and a wide
+//! range that makes the store grow. Values are mostly small and sometimes several pages long. No
+//! two commits write the same value, so that a value found after a crash identifies its commit.
 
 use crate::reference::{Durability, Write};
 use crate::story::Step;
@@ -12,61 +12,61 @@ use alluvium_device::simulated::Survival;
 use fastrand::Rng;
 use std::ops::RangeInclusive;
 
-/// What a user or a background worker does to a store of keys and values. Stories with more of
-/// their own wrap it.
+/// An operation of a user or a background worker on a key-value store. Stories with further
+/// operations wrap it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Commits one write, or a batch of them.
     Commit {
         /// The writes, in order.
         writes: Vec<Write>,
-        /// When it is to be acknowledged.
+        /// The durability at which it is to be acknowledged.
         durability: Durability,
     },
-    /// Makes everything so far durable.
+    /// Makes all commits so far durable.
     Sync,
-    /// Makes a version durable.
+    /// Makes a checkpoint.
     Checkpoint,
-    /// A slice of background work; the number chooses among several.
+    /// Runs a slice of background work; the number selects the kind.
     Background(u32),
     /// Reads one key.
     Get(Vec<u8>),
 }
 
-/// How often each thing happens, relative to the others, and how large things are.
+/// Relative frequencies of operations, and sizes of keys and values.
 #[derive(Clone, Debug)]
 pub struct Mix {
-    /// Single puts.
+    /// Frequency of single puts.
     pub put: u32,
-    /// Single deletes.
+    /// Frequency of single deletes.
     pub delete: u32,
-    /// Batches of puts and deletes.
+    /// Frequency of batches of puts and deletes.
     pub batch: u32,
-    /// Syncs.
+    /// Frequency of syncs.
     pub sync: u32,
-    /// Checkpoints.
+    /// Frequency of checkpoints.
     pub checkpoint: u32,
-    /// Background slices.
+    /// Frequency of background slices.
     pub background: u32,
-    /// Reads.
+    /// Frequency of reads.
     pub get: u32,
-    /// Closing and opening.
+    /// Frequency of closing and reopening.
     pub reopen: u32,
-    /// Crashes after which the run goes on.
+    /// Frequency of crashes after which the run continues.
     pub crash: u32,
     /// Weights of the durabilities `Memory`, `Process` and `Disk`.
     pub durabilities: [u32; 3],
-    /// How many keys the hot, the middle and the wide circle have.
+    /// Number of keys in the hot, the middle and the wide circle.
     pub circles: [u32; 3],
     /// Weights of the three circles.
     pub circle_weights: [u32; 3],
-    /// Writes in a batch.
+    /// Number of writes in a batch.
     pub batch_len: RangeInclusive<usize>,
-    /// Bytes of an ordinary value.
+    /// Length of an ordinary value in bytes.
     pub value_len: RangeInclusive<usize>,
-    /// Bytes of a large value; one in [`Mix::large_every`] is large.
+    /// Length of a large value in bytes; one in [`Mix::large_every`] values is large.
     pub large_len: RangeInclusive<usize>,
-    /// How rare large values are.
+    /// One in this many values is large; with zero, none is.
     pub large_every: u32,
 }
 
@@ -105,8 +105,9 @@ fn weighted(random: &mut Rng, weights: &[u32]) -> usize {
     0
 }
 
-/// Returns a value that names its origin: no two (`origin`, `key`) give the same one of eight bytes
-/// or more. Half of it repeats, so that codecs have something to do.
+/// Returns a value that identifies its origin: two different pairs (`origin`, `key`) give different
+/// values, if these have eight bytes or more. Part of the value repeats, so that compression is
+/// exercised.
 #[must_use]
 pub fn value(origin: u64, key: &[u8], len: usize) -> Vec<u8> {
     let mut random = Rng::with_seed(seeded(origin, key));
@@ -170,7 +171,8 @@ impl Mix {
         }
     }
 
-    /// Returns a commit of as many writes as `puts` has entries, each a put or a delete.
+    /// Returns a commit with one write for each entry of `puts`: a put if it is true, otherwise a
+    /// delete.
     fn commit(&self, random: &mut Rng, puts: Vec<bool>, origin: u64) -> Step<Action> {
         let durability = match weighted(random, &self.durabilities) {
             0 => Durability::Memory,
@@ -191,7 +193,7 @@ impl Mix {
         })
     }
 
-    /// Returns a key: short and hot, or longer and rarer.
+    /// Draws a key: short and hot, or longer and rarer.
     fn key(&self, random: &mut Rng) -> Vec<u8> {
         let circle = weighted(random, &self.circle_weights);
         let number = random.u32(0..self.circles[circle].max(1));
@@ -203,7 +205,7 @@ impl Mix {
     }
 }
 
-/// One way to crash, all of them equally likely.
+/// Draws a survival mode; all are equally likely.
 #[must_use]
 pub fn any_survival(random: &mut Rng) -> Survival {
     let all = Survival::ALL;

@@ -1,8 +1,8 @@
-//! The tests that every structure runs on its stories: crashes, repetition, mistakes that must be
-//! found, faults.
+//! The tests that every structure runs on its stories: crashes, repetition, planted mistakes,
+//! faults.
 //!
-//! A structure writes its [`Story`] and says how far runs go; everything else is here, also what
-//! the environment asks:
+//! A structure provides its [`Story`] and the length of runs. Everything else is here, including
+//! the handling of environment variables:
 //!
 //! | variable | meaning |
 //! |---|---|
@@ -13,7 +13,7 @@
 //! | `ALLUVIUM_SIM_RUNS` | runs of which the traces are compared |
 //! | `ALLUVIUM_SIM_FAULT_SEEDS` | seeds of fault campaigns, and then every call fails |
 //!
-//! [`replay`] has two more, for one failure.
+//! [`replay`] has two more variables, for a single failure.
 
 use crate::environment::{effort, number, points, wanted};
 use crate::saboteur::Sabotage;
@@ -23,25 +23,24 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Instant;
 
-/// From this many images on, a test is a large exploration and must have met every situation that
-/// matters.
+/// From this number of images on, a test is a large exploration and must have met every required
+/// situation.
 pub const LARGE: u64 = 200_000;
 
-/// Images within which a planted mistake must be found.
+/// Number of images within which a planted mistake must be found.
 const FOUND_WITHIN: u64 = 20_000;
 
 /// Crash tests of a structure.
 #[derive(Clone, Debug)]
 pub struct Crashes {
-    /// How far each run goes.
+    /// The length and density of each run.
     pub settings: Settings,
-    /// The command that runs the test which calls [`Crashes::survive`], for the line that replays a
-    /// finding.
+    /// The command of the test that calls [`Crashes::survive`], for replay lines.
     pub command: &'static str,
-    /// Images judged over all stories, unless the environment says otherwise. Each test has a
-    /// number of its own, with which it takes about ten seconds at most.
+    /// Images judged over all stories, unless the environment sets a number. Each test has a number
+    /// with which it takes about ten seconds at most.
     pub points: u64,
-    /// Images that may be judged to make the finding of a planted mistake small.
+    /// Images that may be judged to minimise the finding of a planted mistake.
     pub effort: u64,
     /// Situations that a large exploration must have met.
     pub must_meet: &'static [&'static str],
@@ -49,14 +48,14 @@ pub struct Crashes {
     pub least_met: u64,
 }
 
-/// What a survey of all stories came to.
+/// The result of exploring all stories.
 #[derive(Clone, Debug, Default)]
 pub struct Survey {
-    /// Different images judged, summed over the stories.
+    /// Distinct images judged, summed over the stories.
     pub distinct: u64,
     /// How often each situation was met.
     pub met: BTreeMap<&'static str, u64>,
-    /// Whether the exploration is large, so that rare situations must be in it.
+    /// Whether the exploration is large, so that rare situations must have been met.
     pub is_large: bool,
 }
 
@@ -65,11 +64,11 @@ impl Crashes {
         Campaign::new(story).settings(settings).command(self.command)
     }
 
-    /// Crashes each story and judges what is left, as many images as the environment asks for.
+    /// Crashes each story and judges the recovery of as many images as the environment requests.
     ///
     /// # Panics
-    /// When a story does not survive, with the command that replays it; when a large exploration
-    /// has not met what it must.
+    /// If a story does not survive, with the command that replays it; or if a large exploration has
+    /// not met a required situation.
     pub fn survive<S: Story + Debug>(&self, stories: impl IntoIterator<Item = S>) -> Survey {
         let stories: Vec<S> = stories.into_iter().collect();
         assert!(!stories.is_empty(), "a test has a story");
@@ -105,11 +104,11 @@ impl Crashes {
         survey
     }
 
-    /// Runs each story twice from the same seeds, the second time on another thread; in the gate,
-    /// the first story.
+    /// Runs each story twice with the same seeds, the second time on another thread. The gate runs
+    /// only the first story.
     ///
     /// # Panics
-    /// When the two did not do the same (X1).
+    /// If the traces differ (X1).
     pub fn repeat<S: Story + Clone + Debug>(&self, stories: impl IntoIterator<Item = S>, runs: u64) {
         let runs = number("ALLUVIUM_SIM_RUNS", runs);
         for story in stories.into_iter().take(effort(1, usize::MAX)) {
@@ -117,16 +116,17 @@ impl Crashes {
                 let campaign = self.campaign(story.clone(), self.settings.clone());
                 campaign.points(u64::MAX).runs(runs).run().tally.trace
             };
-            // On a thread of its own: nothing may depend on which thread it is.
+            // On a separate thread: nothing may depend on the thread.
             let other = std::thread::scope(|scope| scope.spawn(trace).join().expect("no panic"));
             assert_eq!(trace(), other, "{story:?}");
         }
     }
 
-    /// Finds the mistake in each of these stories, and replays it; in the gate, in the first two.
+    /// Finds the planted mistake in each of these stories and replays it. The gate runs only the
+    /// first two.
     ///
     /// # Panics
-    /// When a story survives, or its replay line finds something else.
+    /// If a story survives, or if its replay line finds something else.
     pub fn find_mistakes<S: Story + Clone + Debug>(
         &self,
         stories: impl IntoIterator<Item = S>,
@@ -137,11 +137,11 @@ impl Crashes {
             .collect()
     }
 
-    /// Plants each of these bugs under a story that is right, finds it, and replays it; in the
-    /// gate, the first two.
+    /// Plants each of these bugs under a correct story, finds it and replays it. The gate plants
+    /// only the first two.
     ///
     /// # Panics
-    /// When the story survives a bug, or the replay line finds something else.
+    /// If the story survives a bug, or if the replay line finds something else.
     pub fn find_bugs<S: Story + Clone + Debug>(&self, story: &S, bugs: &[Sabotage]) {
         for bug in bugs.iter().take(effort(2, usize::MAX)) {
             let settings = Settings {
@@ -170,16 +170,15 @@ impl Crashes {
     }
 }
 
-/// Tests of a structure on devices that fail.
+/// Tests of a structure on failing devices.
 #[derive(Clone, Debug)]
 pub struct Faults {
-    /// How far each run goes.
+    /// The length and density of each run.
     pub settings: Settings,
-    /// The command that runs the test which calls [`Faults::survive`], for the line that replays a
-    /// finding.
+    /// The command of the test that calls [`Faults::survive`], for replay lines.
     pub command: &'static str,
-    /// One call in this many fails, and in the gate one in four times as many, unless the
-    /// environment asks for more seeds: then each does.
+    /// One call in this number fails; in the gate, one in four times this number. If the
+    /// environment sets the number of seeds, every call fails.
     pub every: u64,
 }
 
@@ -190,10 +189,10 @@ impl Faults {
             .command(self.command)
     }
 
-    /// Lets the calls of each story fail, one in each run.
+    /// Makes the calls of each story fail, one call per run.
     ///
     /// # Panics
-    /// When a story does not survive, with the command that replays it.
+    /// If a story does not survive, with the command that replays it.
     pub fn survive<S: Story + Debug>(&self, stories: impl IntoIterator<Item = S>) {
         let seeds = wanted("ALLUVIUM_SIM_FAULT_SEEDS");
         let every = match seeds {
@@ -212,10 +211,10 @@ impl Faults {
         }
     }
 
-    /// Reports the failed syncs of each of these files as successes, and finds that.
+    /// Reports failed syncs of each of these files as successes, and checks that this is found.
     ///
     /// # Panics
-    /// When the story survives it.
+    /// If the story survives.
     pub fn find_acknowledged_failures<S: Story + Clone>(&self, story: &S, files: &[&'static str]) {
         for file in files {
             let settings = Settings {

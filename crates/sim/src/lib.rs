@@ -1,22 +1,22 @@
-//! Simulation: operation generator, reference model, crash driver, shrinker. It knows contracts,
-//! not engines.
+//! Simulation: operation generator, reference model, crash driver, shrinker. The crate depends on
+//! contracts, not on engines.
 //!
-//! *Knows*: what a store of keys and values promises, how a machine may die, and how to try many
-//! ways of dying.
+//! *Knows*: the promises of a key-value store, the ways in which a machine may crash, and how to
+//! explore many crashes.
 //!
-//! *Does not know*: any engine. A system under test comes as a [`Story`].
+//! *Does not know*: any engine. A system under test is provided as a [`Story`].
 //!
-//! *Read in this order*: [`story`] (what a system must offer), [`mod@reference`] (what a crash may
-//! leave), [`generate`] and [`ops`] (steps from a seed), [`harness`] (the tests that every
-//! structure runs), [`driver`] (crashes, and devices that fail), `shrink` (small failures),
-//! [`replay`] (one line), [`environment`], [`saboteur`] (planted bugs, for tests of tests),
-//! [`coverage`], [`Part`] (several directories under one crash).
+//! *Read in this order*: [`story`] (interface of the system under test), [`mod@reference`] (allowed
+//! states after a crash), [`generate`] and [`ops`] (steps from a seed), [`harness`] (tests that
+//! every structure runs), [`driver`] (crashes and failing devices), `shrink` (minimised failures),
+//! [`replay`] (one-line replay), [`environment`], [`saboteur`] (planted bugs, for tests of tests),
+//! [`coverage`], [`Part`] (several directories that crash together).
 //!
 //! Invariants:
 //!
-//! - **X1** A run is a function of its story, its settings and its seed: the same again gives the
-//!   same trace.
-//! - **X2** Whatever is found comes with one line that replays it.
+//! - **X1** A run is a function of its story, its settings and its seed: equal inputs give equal
+//!   traces.
+//! - **X2** Every finding has a single line that replays it.
 
 pub mod coverage;
 pub mod driver;

@@ -1,4 +1,4 @@
-//! The writes of a commit to an ordered store, and what they come to for the ledger.
+//! The writes of a commit to an ordered store, and their effect as the ledger records it.
 
 use crate::reference::Write;
 use crate::story::Trouble;
@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 /// One write of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Gives a key a value.
+    /// Sets the value of a key.
     Put {
         /// The key.
         key: Vec<u8>,
-        /// Its value from then on.
+        /// The new value.
         value: Vec<u8>,
     },
     /// Removes a key.
@@ -19,25 +19,24 @@ pub enum Op {
         /// The key.
         key: Vec<u8>,
     },
-    /// Appends to the value of a key; a key without one begins with an empty value.
+    /// Appends to the value of a key. An absent key starts with an empty value.
     Merge {
         /// The key.
         key: Vec<u8>,
         /// The bytes to append.
         operand: Vec<u8>,
     },
-    /// Removes every key of a range.
+    /// Removes all keys of a range.
     DeleteRange {
         /// The first key of the range.
         start: Vec<u8>,
-        /// The first key behind it.
+        /// The end of the range, exclusive.
         end: Vec<u8>,
     },
 }
 
-/// Returns what each key that a commit touches has after it, given what a system shows before it:
-/// `get` reads one key, `keys` lists those from a first key up to a last one, which is not among
-/// them.
+/// Returns the value after a commit of each key that it writes to, given the contents before it:
+/// `get` reads one key, `keys` lists the keys from its first argument up to its second, exclusive.
 ///
 /// ```
 /// use alluvium_sim::ops::{Op, outcome};
@@ -49,7 +48,7 @@ pub enum Op {
 /// ```
 ///
 /// # Errors
-/// What `get` and `keys` say.
+/// Errors of `get` and `keys`.
 pub fn outcome(
     ops: &[Op],
     get: impl Fn(&[u8]) -> Result<Option<Vec<u8>>, Trouble>,

@@ -1,11 +1,11 @@
-//! Several directories made of one: a crash strikes all of them at the same moment.
+//! Several directories inside one, which crash together.
 
 use alluvium_device::forward::ForwardDirectory;
 use alluvium_device::{Device, Directory, FileOptions, Lock, Result};
 use std::sync::Arc;
 
-/// The files of a directory whose names begin alike, as a directory of its own. A sync makes the
-/// names of all parts durable; counters and space are those of the whole.
+/// A directory that consists of the files of another directory with a common name prefix. A sync
+/// makes the names of all parts durable; counters and space are those of the whole directory.
 ///
 /// ```
 /// use alluvium_device::{Directory, FileOptions, memory::MemoryDirectory};
@@ -25,10 +25,10 @@ pub struct Part {
 }
 
 impl Part {
-    /// Returns the part of a directory whose names begin with `prefix`.
+    /// Returns the part of a directory with the names that begin with `prefix`.
     ///
     /// # Panics
-    /// When the prefix is empty.
+    /// If the prefix is empty.
     #[must_use]
     pub fn of(whole: &Arc<dyn Directory>, prefix: &'static str) -> Part {
         assert!(!prefix.is_empty(), "a part has names of its own");

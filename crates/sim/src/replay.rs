@@ -1,73 +1,72 @@
-//! The one line that replays a failure: which story, which seed, which of its steps, and which
-//! crashes.
+//! The one-line description that replays a failure: story, seed, steps and crashes.
 //!
 //! ```text
 //! ALLUVIUM_SIM="story=toy seed=17 steps=0-3,7 path=123:none:ab12/4:random:77" \
 //!     cargo test -p alluvium-sim -- toy
 //! ```
 //!
-//! `path` lists the crashes: before which device operation of its life, what survived, and the seed
-//! of the image. The first life is the run; each image begins the next one. `-` is a failure
-//! without a crash. `fault` names a device fault.
+//! `path` lists the crashes. Each has the device operation of its life before which it happens, the
+//! survival mode, and the seed of the image. The first life is the run; each image begins the next
+//! one. `-` is a failure without a crash. `fault` describes a device fault.
 
 use alluvium_device::Operation;
 use alluvium_device::simulated::{Failure, Fault, SimDirectory, Survival};
 use std::fmt;
 use std::str::FromStr;
 
-/// The variable that a test reads its target from.
+/// The environment variable with the target of a replay.
 pub const VARIABLE: &str = "ALLUVIUM_SIM";
 
-/// When this variable is set, every device operation is printed: for looking at a replay.
+/// If this variable is set, every device operation is printed, to study a replay.
 pub const LOUD: &str = "ALLUVIUM_SIM_LOUD";
 
-/// One crash: a life ended before one of its device operations.
+/// A crash: a life that ends before one of its device operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Turn {
-    /// The operation of that life, counted from 0; one past the last for a crash after the last
-    /// step.
+    /// The operation of the life, counted from 0. One past the last operation means a crash after
+    /// the last step.
     pub call: u64,
-    /// What survived.
+    /// The survival mode: the part of the data that survives.
     pub survival: Survival,
     /// The seed of the image.
     pub seed: u64,
 }
 
-/// A fault of a device, at one call.
+/// A device fault at one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FaultAt {
-    /// Which operation fails.
+    /// The operation that fails.
     pub operation: Operation,
-    /// How.
+    /// The kind of failure.
     pub kind: FaultKind,
-    /// Which call of that operation fails, counted from 1.
+    /// The call of this operation that fails, counted from 1.
     pub call: u64,
     /// Whether later calls fail as well.
     pub lasting: FaultLasting,
 }
 
-/// How a call fails.
+/// The kind of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FaultKind {
-    /// EIO.
+    /// `EIO`.
     Io,
     /// No space.
     Full,
-    /// The disk has as many bytes as [`FaultAt::call`] says; the operation does not matter.
+    /// The disk has [`FaultAt::call`] bytes; the operation is ignored.
     Capacity,
 }
 
-/// How long a fault lasts.
+/// The duration of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FaultLasting {
-    /// One call.
+    /// One call fails.
     Once,
-    /// Every later call too.
+    /// All later calls fail, too.
     Sticky,
 }
 
 impl FaultAt {
-    /// Makes a machine fail so.
+    /// Injects the fault into a machine.
     pub fn plant(&self, machine: &SimDirectory) {
         let failure = match self.kind {
             FaultKind::Io => Failure::Io,
@@ -82,22 +81,22 @@ impl FaultAt {
     }
 }
 
-/// Everything that a replay needs besides the code.
+/// Everything that a replay needs in addition to the code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// The story's name.
+    /// Name of the story.
     pub story: String,
     /// The seed of the run.
     pub seed: u64,
-    /// The steps that are done, by their place in what the story generates.
+    /// The steps to run, as indices into the steps that the story generates.
     pub steps: Vec<usize>,
-    /// The crashes, the first one first.
+    /// The crashes in order.
     pub path: Vec<Turn>,
-    /// The fault of the device, if any.
+    /// The device fault, if any.
     pub fault: Option<FaultAt>,
 }
 
-/// The operations that can be made to fail, and their names in a line.
+/// The operations that can be made to fail, with their names in a replay line.
 pub const FALLIBLE: [(Operation, &str); 11] = [
     (Operation::Read, "read"),
     (Operation::Write, "write"),
@@ -128,7 +127,7 @@ fn survival_name(survival: Survival) -> &'static str {
     }
 }
 
-/// Numbers as ranges: `0-3,7`.
+/// Writes numbers as ranges: `0-3,7`.
 fn write_ranges(f: &mut fmt::Formatter<'_>, numbers: &[usize]) -> fmt::Result {
     if numbers.is_empty() {
         return f.write_str("-");
@@ -186,7 +185,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// Why a line is no target.
+/// The reason why a line is not a valid target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadTarget(String);
 
@@ -282,11 +281,10 @@ impl FromStr for Target {
     }
 }
 
-/// Returns the target that the environment asks for. While there is one, nothing else is run, in
-/// whichever story it is.
+/// Returns the target named by the environment. If there is one, no story runs anything else.
 ///
 /// # Panics
-/// When the variable is set to something that is no target: better than testing something else.
+/// If the variable is not a valid target, instead of testing something else.
 #[must_use]
 pub fn requested() -> Option<Target> {
     let line = std::env::var(VARIABLE).ok()?;

@@ -1,23 +1,23 @@
-//! Makes a finding small: fewer steps, fewer crashes, a simpler survival.
+//! Minimises a finding: fewer steps, fewer crashes, a simpler survival mode.
 //!
-//! What fails lies in the last step that is kept, so a candidate with fewer steps is tried with
-//! every device operation of its last step as the crash point, and a few seeds each (delta
-//! debugging after Zeller and Hildebrandt 2002 over the steps before it). Any finding counts: a
-//! smaller history that fails in another way is as good.
+//! The failure occurs in the last step, so a candidate with fewer steps is tried with every device
+//! operation of its last step as the crash point, and with a few seeds for each. The steps before
+//! it are minimised by delta debugging (Zeller and Hildebrandt 2002). Any failure of a candidate
+//! counts, even a different one.
 
 use crate::driver::{Bad, Explorer, Finding, Plan, Settings, kept};
 use crate::replay::Turn;
 use crate::story::{Step, Story};
 use alluvium_device::simulated::Survival;
 
-/// How many candidates are tried at most.
+/// Maximum number of candidates to try.
 const CANDIDATES: u32 = 300;
 
-/// How many images of one candidate are judged at most.
+/// Maximum number of images to judge for each candidate.
 const POINTS: u64 = 3000;
 
-/// Returns the seeds with which the crash at this depth of a path is tried: its own, and at the end
-/// of the path some more.
+/// Returns the seeds to try for the crash at this depth of a path: its original seed, and some more
+/// at the end of the path.
 pub(crate) fn seeds_at(path: &[Turn], depth: usize) -> Vec<u64> {
     let more = if depth + 1 == path.len() { 10 } else { 0 };
     path.get(depth)
@@ -27,8 +27,8 @@ pub(crate) fn seeds_at(path: &[Turn], depth: usize) -> Vec<u64> {
         .collect()
 }
 
-/// Returns the smallest failing run that was found, starting from run `seed`, which fails with
-/// `bad`; at most `effort` images are judged for it.
+/// Returns the smallest failing run that is found, starting from run `seed`, which fails with
+/// `bad`. Judges at most `effort` images.
 pub(crate) fn shrink<S: Story>(story: &S, settings: &Settings, seed: u64, effort: u64, bad: Bad) -> Finding {
     let all = story.steps(seed, settings.steps);
     let places: Vec<usize> = (0..all.len().min(bad.step + 1)).collect();
@@ -55,14 +55,15 @@ struct Shrinker<'a, S: Story> {
     settings: &'a Settings,
     seed: u64,
     all: Vec<Step<S::Action>>,
-    /// The steps that are kept, and what they come to.
+    /// The steps of the best candidate, and its failure.
     best: (Vec<usize>, Bad),
     left: u32,
     points: u64,
 }
 
 impl<S: Story> Shrinker<'_, S> {
-    /// Tries some steps, crashing as in `path`; keeps them when something is found.
+    /// Tries a subset of the steps with the crashes in `path`. If it fails, it becomes the best
+    /// candidate.
     fn try_steps(&mut self, places: Vec<usize>, path: &[Turn]) -> bool {
         if self.left == 0 || self.points == 0 {
             return false;
@@ -88,7 +89,7 @@ impl<S: Story> Shrinker<'_, S> {
         let mut chunk = self.best.0.len() / 2;
         while chunk > 0 {
             let mut at = 0;
-            // The last step stays: it is the one that fails.
+            // The last step is kept, because it fails.
             while at + 1 < self.best.0.len() {
                 let mut places = self.best.0.clone();
                 let end = (at + chunk).min(places.len() - 1);

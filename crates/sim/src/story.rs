@@ -1,4 +1,4 @@
-//! What a system must offer to be simulated: the one trait, and the words it uses.
+//! The interface of a system under simulation: the [`Story`] trait and its types.
 
 use crate::Coverage;
 use crate::reference::{Contents, Durability, Reference, Write};
@@ -14,82 +14,84 @@ use std::sync::Arc;
 pub enum Step<A> {
     /// An action of the story.
     Do(A),
-    /// The store is closed and opened.
+    /// Closes and reopens the store.
     Reopen,
-    /// Process or machine die; the run goes on with what they left.
+    /// Crashes the process or the machine. The run continues with the surviving data.
     Crash(Survival),
 }
 
-/// A system under test, with what is done to it.
+/// A system under test, and the operations on it.
 ///
-/// A story is stateless: everything that changes lives in its `System`, in the directory and in the
-/// ledger. It must be deterministic: the same seed gives the same steps, and the same steps the
-/// same device calls.
+/// A story is stateless: all mutable state is in its `System`, in the directory and in the ledger.
+/// It must be deterministic: the same seed gives the same steps, and the same steps give the same
+/// device calls.
 pub trait Story: Send + Sync + 'static {
-    /// What a user, or a background worker, may do.
+    /// An operation of a user or of a background worker.
     type Action: Clone + fmt::Debug + Send + Sync;
     /// An open store.
     type System;
 
-    /// A short name, for replay lines.
+    /// Returns a short name for replay lines.
     fn name(&self) -> &'static str;
 
-    /// The steps of a run. A step must make sense without the ones before it: the shrinker leaves
-    /// some out.
+    /// Returns the steps of a run. A step must be valid without the steps before it, because the
+    /// shrinker omits some.
     fn steps(&self, seed: u64, count: usize) -> Vec<Step<Self::Action>>;
 
-    /// Creates a store in a directory that holds none (or what an interrupted creation left).
+    /// Creates a store in a directory that contains none, or the remains of an interrupted
+    /// creation.
     ///
     /// # Errors
-    /// What went wrong.
+    /// Any error of the system.
     fn create(&self, world: &World) -> Result<Self::System, Trouble>;
 
     /// Opens the store.
     ///
     /// # Errors
-    /// [`Cause::NotAStore`] when its creation was never finished, or what else went wrong.
+    /// [`Cause::NotAStore`] if its creation was never finished, or any other error of the system.
     fn open(&self, world: &World) -> Result<Self::System, Trouble>;
 
-    /// Does one action, telling the ledger of each commit before it begins and when it is answered.
+    /// Performs one action. Reports each commit to the ledger before it begins and when it is
+    /// answered.
     ///
     /// # Errors
-    /// What went wrong. The ledger must have been told what became of the commit (in doubt, or
+    /// Any error of the system. The ledger must know the outcome of the commit (in doubt, or
     /// withdrawn).
     fn apply(&self, system: &mut Self::System, action: &Self::Action, world: &World) -> Result<(), Trouble>;
 
-    /// Everything that a scan shows.
+    /// Returns all pairs that a scan returns.
     ///
     /// # Errors
-    /// What went wrong.
+    /// Any error of the system.
     fn contents(&self, system: &mut Self::System) -> Result<Contents, Trouble>;
 
-    /// Walks every structure and returns what is wrong with it, a sentence each.
+    /// Checks every structure. Returns one sentence per finding.
     ///
     /// # Errors
-    /// What went wrong while walking.
+    /// Errors that prevent the check.
     fn check(&self, system: &mut Self::System) -> Result<Vec<String>, Trouble>;
 
-    /// Closes the store in order.
+    /// Closes the store regularly.
     ///
     /// # Errors
-    /// What went wrong.
+    /// Any error of the system.
     fn close(&self, system: Self::System, world: &World) -> Result<(), Trouble>;
 }
 
-/// What a story works with.
+/// The environment of a story.
 #[derive(Clone, Debug)]
 pub struct World {
-    /// Where the store lives. Everything that a story does to a device goes through it.
+    /// The store's directory. All device operations of a story must go through it.
     pub directory: Arc<dyn Directory>,
-    /// Where commits are noted.
+    /// The record of commits.
     pub ledger: Ledger,
-    /// Where interesting situations are counted.
+    /// The counters of interesting situations.
     pub coverage: Coverage,
-    /// The seed of the run: the same whenever the store is opened again.
+    /// The seed of the run. It does not change when the store is reopened.
     pub seed: u64,
 }
 
-/// Where a story notes its commits; clones share it.
+/// The record of a story's commits. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     state: Arc<Mutex<State>>,
@@ -116,10 +118,10 @@ impl Ledger {
         self.state.lock()
     }
 
-    /// A commit begins: from now on a crash may leave it. Returns its number.
+    /// Notes that a commit begins: from now on a crash may leave it. Returns its number.
     ///
     /// # Panics
-    /// When the action withdrew a commit before: an action begins no commit after a refused one.
+    /// If the action has already withdrawn a commit: it must not begin another after a refused one.
     pub fn begin(&self, writes: &[Write]) -> usize {
         let mut state = self.state();
         assert_eq!(
@@ -129,53 +131,53 @@ impl Ledger {
         state.reference.begin(writes)
     }
 
-    /// The system answered that commit `number` holds.
+    /// Notes that the system acknowledged commit `number`.
     pub fn acknowledge(&self, number: usize, durability: Durability) {
         self.state().reference.acknowledge(number, durability);
     }
 
-    /// The system answered with an error that leaves open what became of commit `number`.
+    /// Notes that the system returned an error that leaves the outcome of commit `number` open.
     pub fn doubt(&self, number: usize) {
         self.state().reference.doubt(number);
     }
 
-    /// The system refused commit `number` before it changed anything.
+    /// Notes that the system refused commit `number` without any change.
     pub fn withdraw(&self, number: usize) {
         self.state().withdrawn = Some(number);
     }
 
-    /// The system answered that every commit up to `number` is durable.
+    /// Notes that the system reported every commit up to `number` as durable.
     pub fn cover(&self, number: usize) {
         self.state().reference.cover(number);
     }
 
-    /// What the system is in the middle of from now on, if anything: crashes meanwhile are counted
-    /// under this name.
+    /// Sets the current activity of the system, if any. Crashes during it are counted under this
+    /// name.
     pub fn amid(&self, what: Option<&'static str>) {
         self.state().amid = what;
     }
 
-    /// What the system is in the middle of.
+    /// Returns the current activity of the system.
     pub(crate) fn under_way(&self) -> Option<&'static str> {
         self.state().amid
     }
 
-    /// The number of the newest commit.
+    /// Returns the number of the newest commit.
     #[must_use]
     pub fn newest(&self) -> usize {
         self.state().reference.newest()
     }
 
-    /// Whether a read of `key` that answered `value` is right.
+    /// Returns whether a read of `key` may return `value`.
     #[must_use]
     pub fn reads(&self, key: &[u8], value: Option<&[u8]>) -> bool {
         self.state().reference.reads(key, value)
     }
 
-    /// Compares what a read of `key` answered with the reference.
+    /// Checks the result of a read of `key` against the reference.
     ///
     /// # Errors
-    /// When the answer is wrong.
+    /// If the result is wrong.
     pub fn expect(&self, key: &[u8], value: Option<&[u8]>) -> Result<(), Trouble> {
         if self.reads(key, value) {
             return Ok(());
@@ -183,11 +185,11 @@ impl Ledger {
         Err(Trouble::wrong(format!("a read of {}", key.escape_ascii())))
     }
 
-    /// Notes what became of commit `number`: it holds, it was refused without a change, or it is in
+    /// Notes the outcome of commit `number`: it holds, it was refused without a change, or it is in
     /// doubt.
     ///
     /// # Errors
-    /// The answer's own.
+    /// The error in `answer`.
     pub fn answer(
         &self,
         number: usize,
@@ -202,12 +204,12 @@ impl Ledger {
         answer
     }
 
-    /// Looks at the reference.
+    /// Calls `look` with the reference.
     pub fn with<R>(&self, look: impl FnOnce(&Reference) -> R) -> R {
         look(&self.state().reference)
     }
 
-    /// Removes a withdrawn commit, once every crash before its refusal was judged.
+    /// Removes a withdrawn commit, after every crash before its refusal was judged.
     pub(crate) fn settle(&self) {
         let mut state = self.state();
         if let Some(number) = state.withdrawn.take() {
@@ -216,37 +218,37 @@ impl Ledger {
     }
 }
 
-/// What kind of error a system answered with.
+/// The kind of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
     /// The disk is full; nothing was changed.
     Full,
     /// The device failed.
     Device,
-    /// The device of a part failed, without which the system goes on: writes are acknowledged
-    /// after it as before.
+    /// A device failed without which the system continues to acknowledge writes.
     Part,
-    /// Refused because of an earlier failure, until the store is opened again.
+    /// Refused because of an earlier failure, until the store is reopened.
     Poisoned,
-    /// What was read is not what was written, and the system noticed.
+    /// The system detected that data on disk is damaged.
     Damaged,
-    /// The directory holds no store.
+    /// The directory contains no store.
     NotAStore,
-    /// An answer that is wrong and was not noticed, or a broken rule: always a bug of the system.
+    /// A wrong result that the system did not detect, or a violated rule: always a bug of the
+    /// system.
     Wrong,
 }
 
 /// An error of the system under test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
-    /// What kind.
+    /// The kind of the error.
     pub cause: Cause,
-    /// What it said.
+    /// The message.
     pub text: String,
 }
 
 impl Trouble {
-    /// An error of a kind.
+    /// Creates an error of a kind.
     pub fn new(cause: Cause, text: impl fmt::Display) -> Trouble {
         Trouble {
             cause,
@@ -254,7 +256,8 @@ impl Trouble {
         }
     }
 
-    /// Sorts an error by its kind. A refusal is a bug: a story asks only for what can be done.
+    /// Converts an error by its kind. A refusal counts as a bug, because a story requests only
+    /// valid operations.
     pub fn of(kind: ErrorKind, text: impl fmt::Display) -> Trouble {
         let cause = match kind {
             ErrorKind::Full => Cause::Full,
@@ -267,7 +270,7 @@ impl Trouble {
         Trouble::new(cause, text)
     }
 
-    /// A wrong answer.
+    /// Creates the error for a wrong result.
     pub fn wrong(text: impl fmt::Display) -> Trouble {
         Trouble::new(Cause::Wrong, text)
     }

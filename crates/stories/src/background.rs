@@ -1,5 +1,5 @@
-//! Work in the background: incorporation, maintenance, checkpoints, reclaim. Each is done by slices
-//! and interrupted at will.
+//! Background work: flushes, maintenance, checkpoints, reclaim. Each runs in slices and may be
+//! interrupted at any slice.
 
 use crate::database::{Database, Pairs, Sealed, Snapshot};
 use crate::flaw::Flaw;
@@ -16,25 +16,25 @@ use alluvium_storage::Result;
 use alluvium_storage::extents::{Class, ReclaimLimit};
 use std::sync::Arc;
 
-/// A slice of a reclaim.
+/// Limits of one slice of reclaiming.
 const RECLAIM: ReclaimLimit = ReclaimLimit {
     extents: 64,
     operations: 2,
 };
-/// Steps of a quiet hour.
+/// Maximum number of steps in a rest period.
 const QUIET: usize = 40;
-/// Records of a slice when the caller waits for the end.
+/// Records per slice when the caller waits for completion.
 const ALL: usize = 100_000;
 
 impl<S: Subject> Database<S> {
-    /// Tells the ledger what the store is in the middle of, within an action or between two.
+    /// Tells the ledger the current activity of the store, within an action or between two.
     pub(crate) fn enter(&self, world: &World, what: Option<&'static str>) {
         let is_maintaining = self.steps.iter().any(Option::is_some);
         let between = is_maintaining.then_some("crash between slices of maintenance");
         world.ledger.amid(what.or(between));
     }
 
-    /// Seals a memtable that is full.
+    /// Seals the memtable if it is full.
     pub(crate) fn seal_full(&mut self, world: &World) -> Result<()> {
         if self.filled < self.subject.layout().memtable_bytes {
             return Ok(());
@@ -42,7 +42,7 @@ impl<S: Subject> Database<S> {
         self.seal(world)
     }
 
-    /// Seals the memtable. The one that was sealed before becomes part of the structure first.
+    /// Seals the memtable. The previously sealed one is flushed first.
     pub(crate) fn seal(&mut self, world: &World) -> Result<()> {
         if self.flaw == Flaw::DropsTheMemtable {
             self.sealed = None;
@@ -70,13 +70,14 @@ impl<S: Subject> Database<S> {
         Ok(())
     }
 
-    /// Lets versions be folded that neither the snapshot nor a later reader can tell apart.
+    /// Lets maintenance merge versions that neither the snapshot nor a later reader can
+    /// distinguish.
     fn raise_horizon(&self) {
         let snapshot = self.snapshot.as_ref().map(|snapshot| snapshot.at);
         self.home.horizon.raise_past(snapshot, self.last());
     }
 
-    /// Does a slice of the incorporation of the sealed memtable.
+    /// Runs a slice of the flush of the sealed memtable.
     fn poll_incorporation(&mut self, records: usize, world: &World) -> Result<()> {
         self.raise_horizon();
         self.enter(world, Some("crash in an incorporation"));
@@ -100,8 +101,8 @@ impl<S: Subject> Database<S> {
             Progress::Done => incorporation.publish().map(|()| true),
         });
         match result {
-            // The list names it until the next one is sealed: readers know that the structure has
-            // it.
+            // The stack lists the memtable until the next one is sealed: readers see that the
+            // structure already contains it.
             Ok(true) => {
                 self.sealed = None;
                 world.coverage.hit("incorporation");
@@ -115,7 +116,7 @@ impl<S: Subject> Database<S> {
         Ok(())
     }
 
-    /// Does a slice of one of two steps of maintenance.
+    /// Runs a slice of one of the two maintenance steps.
     fn poll_step(&mut self, which: usize, records: usize, world: &World) -> Result<()> {
         self.raise_horizon();
         self.enter(world, Some("crash in maintenance"));
@@ -147,7 +148,7 @@ impl<S: Subject> Database<S> {
         Ok(())
     }
 
-    /// Makes a generation durable. When `sealing`, it holds every commit, and `covered` is the
+    /// Makes a generation durable. If `sealing`, it contains every commit, and `covered` is the
     /// number of the newest.
     pub(crate) fn checkpoint(&mut self, sealing: bool, covered: usize, world: &World) -> Result<()> {
         if sealing {
@@ -218,13 +219,13 @@ impl<S: Subject> Database<S> {
         Ok(is_asked)
     }
 
-    /// Does what is due in a quiet hour, and what the structure thinks worth it, up to a number of
-    /// steps.
+    /// Runs all due maintenance, and maintenance that the structure considers worthwhile, for a
+    /// bounded number of steps.
     fn rest(&mut self, world: &World) -> Result<()> {
         for turn in 0..QUIET {
             self.poll_step(turn % 2, ALL, world)?;
             if self.steps.iter().all(Option::is_none) && !self.request_maintenance(world)? {
-                // Nothing is due but, perhaps, what a step finds out when it is begun.
+                // Nothing is due, except work that a step may detect when it begins.
                 self.poll_step(0, ALL, world)?;
             }
         }
@@ -241,8 +242,8 @@ impl<S: Subject> Database<S> {
         Ok(())
     }
 
-    /// Begins or ends a read of the present state: it must find the state unchanged, both by the
-    /// walk that was held meanwhile and by a new one.
+    /// Begins or ends a read of the present state. At its end, the state must be unchanged, both
+    /// for the scan that was kept open and for a new one.
     fn toggle_snapshot(&mut self, world: &World) -> std::result::Result<(), Trouble> {
         let everything = KeyRange::everything();
         if self.snapshot.is_none() {
@@ -271,7 +272,7 @@ impl<S: Subject> Database<S> {
         ))
     }
 
-    /// Reads some records more of a snapshot.
+    /// Reads some more records of a snapshot.
     fn read_on(&mut self, records: usize) -> std::result::Result<(), Trouble> {
         let Some(snapshot) = &mut self.snapshot else {
             return Ok(());
@@ -285,7 +286,7 @@ impl<S: Subject> Database<S> {
         Ok(())
     }
 
-    /// Counts what the structure did in an action, and tells the ledger what is still under way.
+    /// Counts the structure's work in an action, and tells the ledger what is still in progress.
     pub(crate) fn count(&mut self, world: &World) {
         self.enter(world, None);
         let figures = self.subject.figures(&self.dictionary);
@@ -306,7 +307,8 @@ impl<S: Subject> Database<S> {
         self.count_space(world);
     }
 
-    /// Counts space that is taken. Once it exceeds what the files ever held, some was used again.
+    /// Counts allocated space. Once the total exceeds the largest size of the files, some space was
+    /// reused.
     fn count_space(&mut self, world: &World) {
         let usage = self.store().usage().0.total();
         let taken = usage.live_extent_bytes + usage.provisional_bytes + usage.dead_bytes;

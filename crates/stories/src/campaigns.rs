@@ -1,12 +1,12 @@
-//! How far the runs of a structure's stories go.
+//! Length of the runs of a structure's stories.
 
 use alluvium_sim::Settings;
 use alluvium_sim::harness::{Crashes, Faults};
 
-/// Returns crash tests that judge `points` images. Runs are long and have few crash points: it
-/// takes some hundred steps until a structure has several levels.
+/// Returns crash tests that judge `points` images. Runs are long and have few crash points, because
+/// a structure has several levels only after some hundred steps.
 ///
-/// `command` runs the test, for the line that replays a finding.
+/// `command` is the command of the test, for replay lines.
 #[must_use]
 pub fn crashes(command: &'static str, points: u64, must_meet: &'static [&'static str]) -> Crashes {
     Crashes {
@@ -25,7 +25,7 @@ pub fn crashes(command: &'static str, points: u64, must_meet: &'static [&'static
     }
 }
 
-/// Returns tests on devices that fail, of which every `every`-th call of each sort fails in turn.
+/// Returns tests on failing devices, in which one in `every` calls of each kind fails, one per run.
 #[must_use]
 pub fn faults(command: &'static str, every: u64) -> Faults {
     Faults {

@@ -1,8 +1,8 @@
 //! A small database: a log, memtables, and the structure below them.
 //!
-//! A commit is one record of the log, with a sequence number for each of its writes; then its
-//! writes go into the memtable. The memtable is sealed when it has grown enough, and becomes part
-//! of the structure by slices. Until that has ended, readers look into it.
+//! A commit is one log record, with a sequence number for each of its writes; its writes are then
+//! applied to the memtable. The memtable is sealed when it is full and flushed to the structure in
+//! slices. Readers search it until the flush has ended.
 
 use crate::flaw::Flaw;
 use crate::format::{decode, encode};
@@ -26,10 +26,11 @@ use alluvium_storage::{Directories, Result, log};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Bytes of a memtable: far more than makes it full, since a log that is replayed fills one.
+/// Capacity of a memtable in bytes: far more than the size at which it is sealed, because a
+/// replayed log goes into a single memtable.
 const MEMTABLE_BYTES: usize = 1 << 20;
 
-/// A memtable that takes no more writes.
+/// A sealed memtable.
 pub(crate) struct Sealed {
     pub(crate) memtable: Arc<Memtable>,
     pub(crate) base: Sequence,
@@ -37,7 +38,7 @@ pub(crate) struct Sealed {
     pub(crate) incorporation: Option<Box<dyn Incorporate>>,
 }
 
-/// A state that a slow reader reads, and what was there when it was taken.
+/// A slow reader's state, and its contents when it was taken.
 pub(crate) struct Snapshot {
     pub(crate) at: Sequence,
     pub(crate) pairs: Pairs,
@@ -47,19 +48,19 @@ pub(crate) struct Snapshot {
 
 pub(crate) type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What is known of the space that was taken since the store was opened.
+/// Space allocated since the store was opened.
 #[derive(Debug, Default)]
 pub(crate) struct Space {
-    /// Bytes in extents that are not free, when last looked at.
+    /// Bytes in extents that were not free at the last count.
     pub(crate) taken: u64,
-    /// All bytes that were ever taken, at least.
+    /// Lower bound of all bytes ever allocated.
     pub(crate) ever: u64,
-    /// The largest that the files were.
+    /// Largest size of the files so far.
     pub(crate) file: u64,
 }
 
-/// An open database. Its fields are dropped in their order: what is under way goes before the
-/// structure, and the structure before the store.
+/// An open database. The order of the fields is the order of their destruction: running work before
+/// the structure, and the structure before the store.
 pub struct Database<S: Subject> {
     pub(crate) steps: [Option<Box<dyn Step>>; 2],
     pub(crate) sealed: Option<Sealed>,
@@ -70,21 +71,22 @@ pub struct Database<S: Subject> {
     pub(crate) home: Home,
     pub(crate) subject: S,
     pub(crate) flaw: Flaw,
-    /// Whether an ingest was attached that no durable generation holds.
+    /// Whether an ingest was attached that is in no durable generation.
     pub(crate) is_unlogged: bool,
     pub(crate) memtable: Arc<Memtable>,
-    /// The memtable holds what was committed above this.
+    /// The memtable contains the commits above this sequence number.
     pub(crate) base: Sequence,
     pub(crate) stack: Arc<Stack>,
     /// Bytes of keys and values in the memtable.
     pub(crate) filled: u64,
-    /// The sequence of the next write.
+    /// The sequence number of the next write.
     pub(crate) next: Sequence,
-    /// The last sequence of each commit since the store was opened, and its number in the ledger.
+    /// The last sequence number of each commit since the store was opened, and its number in the
+    /// ledger.
     pub(crate) commits: Vec<(Sequence, usize)>,
-    /// The structure's counters when last looked at.
+    /// The structure's counters at the last count.
     pub(crate) figures: Vec<(&'static str, u64)>,
-    /// Whether a step of maintenance has ended since then.
+    /// Whether a maintenance step has ended since then.
     pub(crate) has_maintained: bool,
     pub(crate) space: Space,
 }
@@ -134,7 +136,7 @@ impl<S: Subject> Database<S> {
         ))
     }
 
-    /// Opens the superblock, replays the log from the cut, and opens the structure.
+    /// Opens the store, replays the log above the cut, and opens the structure.
     pub(crate) fn open(
         story: &StructureStory<S>,
         directories: Directories,
@@ -221,17 +223,17 @@ impl<S: Subject> Database<S> {
         &self.home.store
     }
 
-    /// Returns the last sequence that was committed.
+    /// Returns the last committed sequence number.
     pub(crate) fn last(&self) -> Sequence {
         self.next - 1
     }
 
-    /// Returns the steps of maintenance that were begun and have not ended.
+    /// Returns the maintenance steps in progress.
     pub(crate) fn under_way(&self) -> Vec<&dyn Step> {
         self.steps.iter().flatten().map(|step| &**step).collect()
     }
 
-    /// Appends one commit to the log, then writes it into the memtable.
+    /// Appends a commit to the log, then applies it to the memtable.
     pub(crate) fn commit(&mut self, ops: &[Op], durability: Durability) -> Result<()> {
         let durability = match self.flaw {
             Flaw::AcknowledgesEarly if durability == Durability::Disk => Durability::Process,
@@ -267,14 +269,14 @@ impl<S: Subject> Database<S> {
         self.subject.get(&self.dictionary, &self.stack, key)
     }
 
-    /// Begins a walk over a range for a reader at `at`.
+    /// Begins a scan of a range for a reader at `at`.
     pub(crate) fn scan(&self, range: &KeyRange, direction: Direction, at: Sequence) -> Box<dyn Scan> {
         let stack: Arc<dyn Memtables> = Arc::<Stack>::clone(&self.stack);
         let range = range.clone();
         self.subject.walk(&self.dictionary, stack, range, direction, at)
     }
 
-    /// Returns everything within a range, by one walk; an error in words when it is out of order.
+    /// Returns all pairs of a range, by one scan. Returns a message if they are out of order.
     pub(crate) fn walk(
         &self,
         range: &KeyRange,
@@ -298,7 +300,7 @@ impl<S: Subject> Database<S> {
         Ok(Ok(pairs))
     }
 
-    /// Returns everything within a range, by a walk in each direction; an error in words when they
+    /// Returns all pairs of a range, by a scan in each direction. Returns a message if the results
     /// differ or are out of order.
     pub(crate) fn walk_each_way(&self, range: &KeyRange) -> Result<std::result::Result<Pairs, String>> {
         let mut all = None;

@@ -1,19 +1,19 @@
-//! Mistakes of a structure's caller, each of which the simulator must find.
+//! Mistakes of a structure's caller. The simulator must find each of them.
 
-/// A mistake that a caller of a structure could make.
+/// A mistake of a structure's caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
-    /// There is none.
+    /// No mistake.
     Right,
-    /// Space that maintenance gave up is used again before the generation without it is durable.
+    /// Space that maintenance freed is reused before the generation without it is durable.
     ReusesEarly,
-    /// The log is released before the generation that holds its records is durable.
+    /// The log is released before the generation that contains its records is durable.
     ReleasesTheLogFirst,
-    /// A memtable is said to hold one commit more than it does.
+    /// A memtable's cut is one too high.
     CutsTooHigh,
-    /// A memtable is said to hold one write less than it does: replayed, a merge counts twice.
+    /// A memtable's cut is one too low: after a replay, a merge counts twice.
     CutsTooLow,
-    /// A sealed memtable is let go before its incorporation has ended, once another is sealed.
+    /// A sealed memtable is dropped before its flush has ended, when the next one is sealed.
     DropsTheMemtable,
     /// Deletes are not replayed.
     ForgetsDeletes,
@@ -21,8 +21,8 @@ pub enum Flaw {
     ForgetsRangeDeletes,
     /// The first record after the cut is not replayed.
     ReplaysOneLess,
-    /// No checkpoint follows an ingest, though no log has its records.
+    /// No checkpoint follows an ingest, although the log does not have its records.
     LeavesIngestsToTheLog,
-    /// `Disk` is answered at `Process`.
+    /// Commits at `Disk` are acknowledged when they have reached `Process`.
     AcknowledgesEarly,
 }

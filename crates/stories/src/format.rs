@@ -1,4 +1,4 @@
-//! A commit as a record of the log.
+//! Encoding of a commit as a log record.
 //!
 //! ```text
 //! record of the log, all integers little-endian:
@@ -7,7 +7,7 @@
 //!      4     …  each: kind (1), length of the key (2), length of the operand (4), key, operand
 //! ```
 //!
-//! A range delete's operand is its end.
+//! The operand of a range delete is the end of its range.
 
 use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_sim::ops::Op;

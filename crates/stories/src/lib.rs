@@ -1,22 +1,21 @@
-//! One crash story for every structure: a small database over the contract of a dictionary.
+//! The crash story that every structure shares: a small database over the dictionary contract.
 //!
 //! *Knows*: the contract in `alluvium_dictionary`, how a store logs commits and seals memtables,
 //! and the mistakes that a caller of a structure could make.
 //!
-//! *Does not know*: any structure. A test of a structure implements [`Subject`].
+//! *Does not know*: any structure. A structure's test implements [`Subject`].
 //!
-//! *Read in this order*: [`Subject`] (what a structure's test supplies), [`StructureStory`] (what
-//! the simulator runs), `database.rs` (log, memtables and the structure), `background.rs`
-//! (incorporation, maintenance, checkpoints, reclaim), `root.rs`, `load.rs` (ingests), `steps.rs`
-//! (how a run is drawn), `format.rs` (records of the log), [`Flaw`] (planted mistakes),
-//! `campaigns.rs` (how far runs go).
+//! *Read in this order*: [`Subject`] (provided by a structure's test), [`StructureStory`] (run by
+//! the simulator), `database.rs` (log, memtables and the structure), `background.rs` (flushes,
+//! maintenance, checkpoints, reclaim), `root.rs`, `load.rs` (ingests), `steps.rs` (steps of a run),
+//! `format.rs` (log records), [`Flaw`] (planted mistakes), `campaigns.rs` (length of runs).
 //!
-//! This is a crate of its own, and no part of `sim`: `storage` is tested with `sim`, so `sim`
-//! cannot use `dictionary`, which uses `storage`.
+//! This is a separate crate, not part of `sim`: `storage` is tested with `sim`, so `sim` cannot
+//! depend on `dictionary`, which uses `storage`.
 //!
 //! Invariants:
 //!
-//! - **Z1** A story does the same whenever it runs from the same seed.
+//! - **Z1** A story is deterministic: the same seed gives the same run.
 
 mod background;
 mod campaigns;

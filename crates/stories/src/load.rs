@@ -1,5 +1,5 @@
-//! Ingests: records that are written beside the structure and become part of it as one commit. A
-//! checkpoint makes them durable at once, for no log has them.
+//! Ingests: records are written outside the log and memtables, and attached to the structure as one
+//! commit. A checkpoint makes them durable at once, because they are not in the log.
 
 use crate::database::Database;
 use crate::flaw::Flaw;
@@ -12,16 +12,16 @@ use alluvium_sim::generate::value;
 use alluvium_sim::{Durability, Trouble, World, Write};
 use alluvium_storage::Result;
 
-/// An ingest, and what it has taken.
+/// A running ingest and its records.
 pub(crate) struct Load {
     ingest: Box<dyn Ingest>,
     taken: Vec<Write>,
-    /// The number of the last key.
+    /// The number of its last key.
     last: u32,
 }
 
 impl<S: Subject> Database<S> {
-    /// Does a slice of an ingest: it takes records, is attached, or is dropped.
+    /// Runs a slice of an ingest: adds records, or attaches or drops it.
     pub(crate) fn load_more(&mut self, choice: u32, world: &World) -> std::result::Result<(), Trouble> {
         match ((choice >> 5) % 8, self.load.take()) {
             (0, Some(_)) => {
@@ -65,8 +65,8 @@ impl<S: Subject> Database<S> {
         Ok(())
     }
 
-    /// Attaches an ingest. Every commit before it becomes part of the structure first, and a
-    /// checkpoint follows. A record of the log has its place among the commits.
+    /// Attaches an ingest. All earlier commits are flushed to the structure first, and a checkpoint
+    /// follows. An empty log record reserves its sequence number.
     fn attach(&mut self, load: Load, world: &World) -> std::result::Result<(), Trouble> {
         let Load {
             mut ingest, taken, ..
@@ -102,8 +102,8 @@ impl<S: Subject> Database<S> {
         ingest.attach(self.last())
     }
 
-    /// Makes a generation durable if an ingest was attached that none holds. No record of the log
-    /// may follow before.
+    /// Makes a generation durable if an ingest was attached that is in none. No further log record
+    /// may be written before.
     pub(crate) fn log_again(&mut self, covered: usize, world: &World) -> Result<()> {
         if self.is_unlogged {
             self.checkpoint(true, covered, world)?;

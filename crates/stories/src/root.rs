@@ -1,11 +1,11 @@
-//! The root of the structure in the superblock: there while it fits, else in nodes of its own.
+//! The root of the structure: in the superblock if it fits, otherwise in separate nodes.
 
 use alluvium_dictionary::blob::{Blob, Root};
 use alluvium_storage::store::Store;
 use alluvium_storage::superblock::MAX_PAYLOAD;
 use alluvium_storage::{Place, Result, Structure};
 
-/// Keeps the root of the durable generation.
+/// The root of the durable generation.
 #[derive(Debug, Default)]
 pub(crate) struct RootKeeper {
     /// The nodes of the newest root, if it is too long for the superblock.
@@ -15,7 +15,8 @@ pub(crate) struct RootKeeper {
 }
 
 impl RootKeeper {
-    /// Reads the root of a store's durable generation. There is none before the first checkpoint.
+    /// Reads the root of a store's durable generation. A store has none before the first
+    /// checkpoint.
     pub(crate) fn open(store: &Store) -> Result<RootKeeper> {
         let payload = store.superblock().payload;
         if payload.is_empty() {
@@ -35,8 +36,8 @@ impl RootKeeper {
         })
     }
 
-    /// Returns the payload of a superblock that names `root`. What it needs is written, and what
-    /// the root before needed is given up.
+    /// Returns the superblock payload that names `root`. Writes the nodes that it needs, and
+    /// releases those of the previous root.
     pub(crate) fn keep(&mut self, store: &Store, root: &[u8]) -> Result<Vec<u8>> {
         let mut payload = Root::Here(root).encode();
         let mut apart = None;

@@ -1,4 +1,4 @@
-//! Memtables above a structure, as a store keeps them.
+//! The memtables above a structure, as a store manages them.
 
 use alluvium_base::Sequence;
 use alluvium_dictionary::contract::{Lookup, Reader as _};
@@ -16,7 +16,8 @@ use std::sync::Arc;
 pub struct Stack(Mutex<MemtableList>);
 
 impl Stack {
-    /// Replaces the list. The memtables come newest first, each with the commit that it lies above.
+    /// Replaces the list. The memtables are listed newest first, each with its base: it contains
+    /// only commits above the base.
     pub fn set<'m>(&self, memtables: impl IntoIterator<Item = (&'m Arc<Memtable>, Sequence)>) {
         let entry = |(memtable, base): (&Arc<Memtable>, _)| MemtableEntry {
             memtable: Arc::clone(memtable),
@@ -25,7 +26,7 @@ impl Stack {
         *self.0.lock() = Arc::new(memtables.into_iter().map(entry).collect());
     }
 
-    /// Looks keys up in the memtables and the structure.
+    /// Looks up keys in the memtables and the structure.
     ///
     /// # Errors
     /// I/O errors; damage.

@@ -1,31 +1,31 @@
-//! The steps of a run: what users and the background do, drawn from a seed.
+//! The steps of a run, drawn from a seed: operations of users and of the background.
 
 use alluvium_sim::generate::{Action as Plain, Mix, value};
 use alluvium_sim::ops::Op;
 use alluvium_sim::{Durability, Step, Write};
 use fastrand::Rng;
 
-/// What users and the background do.
+/// An operation of a user or of the background.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Commits some writes together.
+    /// Commits several writes atomically.
     Commit {
         /// The writes, in order.
         ops: Vec<Op>,
-        /// When the commit is acknowledged.
+        /// The durability at which the commit is acknowledged.
         durability: Durability,
     },
-    /// Makes everything so far durable.
+    /// Makes all commits so far durable.
     Sync,
-    /// Makes a generation durable that holds every commit.
+    /// Makes a durable generation that contains every commit.
     Checkpoint,
-    /// Does a slice of background work; the number chooses among several.
+    /// Runs a slice of background work; the number selects the kind.
     Background(u32),
     /// Reads one key.
     Get(Vec<u8>),
 }
 
-/// Draws many writes and much background work: what is rare is what happens in deep levels.
+/// A mix with many writes and much background work: rare situations occur in deep levels.
 fn mix() -> Mix {
     Mix {
         put: 16,
@@ -44,7 +44,7 @@ fn mix() -> Mix {
     }
 }
 
-/// Turns the steps of a mix into those of the story. `commit` gets the number of the step.
+/// Converts the steps of a mix to those of the story. `commit` receives the index of the step.
 fn convert(
     plain: Vec<Step<Plain>>,
     mut commit: impl FnMut(usize, Vec<Write>) -> Vec<Op>,
@@ -75,8 +75,8 @@ fn convert(
     steps
 }
 
-/// Draws a run whose keys are scattered. Some puts of the mix become merges, some deletes range
-/// deletes.
+/// Draws a run with scattered keys. Some puts of the mix become merges, and some deletes become
+/// range deletes.
 ///
 /// ```
 /// use alluvium_stories::steps::scattered;
@@ -111,11 +111,11 @@ pub fn scattered(seed: u64, count: usize) -> Vec<Step<Action>> {
     convert(mix().steps(seed, count), commit, |key| key)
 }
 
-/// Stretches of the key space that are written in turn.
+/// Number of stretches of the key space, which are written in turn.
 const STRETCHES: u64 = 8;
-/// Keys of a stretch.
+/// Number of keys of a stretch.
 const KEYS: u32 = 400;
-/// Commits to a stretch before the next one's turn.
+/// Number of commits to a stretch before the next one's turn.
 const TURN: usize = 6;
 
 /// Returns a key of a stretch.
@@ -123,8 +123,8 @@ fn key_of(stretch: u64, number: u32) -> Vec<u8> {
     format!("{stretch:02}/{number:06}").into_bytes()
 }
 
-/// Draws a run that commits to neighbouring keys: these leave leaves that merges can take over
-/// unread. There is a range delete or a merge among them now and then.
+/// Draws a run whose commits write neighbouring keys, so that merges can reuse leaves without
+/// reading them. It occasionally contains a range delete or a merge.
 #[must_use]
 pub fn neighbours(seed: u64, count: usize) -> Vec<Step<Action>> {
     let mix = Mix {
@@ -139,7 +139,7 @@ pub fn neighbours(seed: u64, count: usize) -> Vec<Step<Action>> {
         ..mix()
     };
     let random = std::cell::RefCell::new(Rng::with_seed(!seed));
-    // One run in four folds; leaves with operands are never taken over.
+    // One run in four contains many merges; leaves with operands are never reused.
     let merges = if seed.is_multiple_of(4) { 12 } else { 400 };
     let (mut commits, mut cursor) = (0, 0);
     let commit = |index: usize, writes: Vec<Write>| {
@@ -164,7 +164,7 @@ pub fn neighbours(seed: u64, count: usize) -> Vec<Step<Action>> {
                     value: value(seed ^ (index as u64) << 20, &key, old.len().max(9)),
                     key,
                 },
-                // Deletes of keys that were written before, and of ranges among them.
+                // Deletes of keys that were written before, and of ranges with such keys.
                 None if draw < 8 => {
                     let from = random.u32(..KEYS);
                     Op::DeleteRange {

@@ -15,23 +15,23 @@ use alluvium_storage::store::StoreOptions;
 use alluvium_storage::{Directories, Error, log};
 use std::sync::Arc;
 
-/// Every how many openings everything is checked; at the others the trunk alone is.
+/// One in this many openings checks everything; the others check only the trunk.
 const EVERYTHING: u64 = 4;
 
 /// A structure in a small database, under the crash driver.
 #[derive(Clone, Copy, Debug)]
 pub struct StructureStory<S> {
-    /// The name of the story, for replay lines.
+    /// Name of the story, for replay lines.
     pub name: &'static str,
     /// The structure.
     pub subject: S,
-    /// The mistake that the database makes.
+    /// The planted mistake of the database.
     pub flaw: Flaw,
-    /// How many tiers there are: 1 or 2.
+    /// Number of tiers: 1 or 2.
     pub tiers: u8,
 }
 
-/// Turns an error of the store into what the simulator knows.
+/// Converts an error of the store to one of the simulator.
 #[must_use]
 pub fn trouble(error: Error) -> Trouble {
     if error.failing_tier().is_some() {
@@ -41,7 +41,7 @@ pub fn trouble(error: Error) -> Trouble {
 }
 
 impl<S: Subject> StructureStory<S> {
-    /// Creates a story on one tier, without a mistake.
+    /// Creates a story on one tier, without a planted mistake.
     pub fn new(name: &'static str, subject: S) -> StructureStory<S> {
         StructureStory {
             name,
@@ -51,7 +51,7 @@ impl<S: Subject> StructureStory<S> {
         }
     }
 
-    /// Returns the story with a mistake.
+    /// Returns the story with a planted mistake.
     #[must_use]
     pub fn with_flaw(self, flaw: Flaw) -> StructureStory<S> {
         StructureStory { flaw, ..self }
@@ -86,8 +86,8 @@ impl<S: Subject> StructureStory<S> {
                 stored_bytes: 0,
                 segment_bytes: 8 << 10,
                 reserve_bytes: 16 << 10,
-                // One, so that the death of the process leaves a prefix of the commits: what a
-                // merge or a range delete comes to depends on those before it.
+                // A single lane, so that the death of the process leaves a prefix of the commits:
+                // the effect of a merge or a range delete depends on earlier commits.
                 lanes: 1,
                 access: layout.access,
                 identity: 7,
@@ -96,7 +96,7 @@ impl<S: Subject> StructureStory<S> {
         }
     }
 
-    /// Returns the directories of the tiers. Each of two is a part of the one that crashes.
+    /// Returns the directories of the tiers. Two tiers are parts of the one directory that crashes.
     fn directories(&self, world: &World) -> Directories {
         match self.tiers {
             1 => Arc::clone(&world.directory).into(),
@@ -106,7 +106,7 @@ impl<S: Subject> StructureStory<S> {
     }
 }
 
-/// Returns what the writes of a commit come to, for the ledger.
+/// Returns the effect of a commit's writes, for the ledger.
 fn expect<S: Subject>(database: &Database<S>, ops: &[Op]) -> Result<Vec<Write>, Trouble> {
     let keys = |start: &[u8], end: &[u8]| {
         let range = KeyRange::new(start, Some(end));
@@ -132,7 +132,7 @@ fn commit<S: Subject>(
     let number = ledger.begin(&writes);
     let mut result = database.commit(ops, durability);
     if result.as_ref().is_err_and(Error::is_full) {
-        // A checkpoint frees log. It holds everything but this commit.
+        // A checkpoint frees log. It contains everything except this commit.
         world.coverage.hit("log full");
         result = database
             .checkpoint(true, number - 1, world)
@@ -193,7 +193,8 @@ impl<S: Subject> Story for StructureStory<S> {
     }
 
     fn contents(&self, database: &mut Database<S>) -> Result<Contents, Trouble> {
-        // Each way in turn: a walk is the dearer half of what an image costs.
+        // Alternate the direction instead of using all: a scan is most of the cost of judging an
+        // image.
         let directions = self.subject.directions();
         let direction = directions[database.next as usize % directions.len()];
         let pairs = database.walk(&KeyRange::everything(), direction, database.last());

@@ -1,4 +1,4 @@
-//! What the test of a structure supplies.
+//! The interface that a structure's test implements.
 
 use crate::stack::Stack;
 use crate::steps::{Action, scattered};
@@ -17,14 +17,14 @@ use alluvium_storage::{Result, extents::Class};
 use std::fmt;
 use std::sync::Arc;
 
-/// How the store of a story is laid out.
+/// Layout of a story's store.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
     /// How the log is written.
     pub access: Access,
-    /// Bytes of keys and values after which a memtable is sealed.
+    /// Bytes of keys and values at which a memtable is sealed.
     pub memtable_bytes: u64,
-    /// Bytes of data that are planned to be on the first of several tiers.
+    /// Planned bytes of data on the first of several tiers.
     pub planned_bytes: Option<u64>,
 }
 
@@ -38,7 +38,7 @@ impl Default for Layout {
     }
 }
 
-/// A structure under test: how it is made and opened, and what only it has.
+/// A structure under test: its creation and opening, and its specific features.
 pub trait Subject: Clone + fmt::Debug + Send + Sync + 'static {
     /// The structure.
     type Dictionary: Lookup;
@@ -49,13 +49,13 @@ pub trait Subject: Clone + fmt::Debug + Send + Sync + 'static {
     /// A full disk; I/O errors.
     fn create(&self, home: Home) -> Result<Self::Dictionary>;
 
-    /// Opens the structure that a checkpoint made durable.
+    /// Opens the structure from the root that a checkpoint made durable.
     ///
     /// # Errors
     /// I/O errors; damage.
     fn open(&self, home: Home, root: &[u8], cut: Sequence) -> Result<Self::Dictionary>;
 
-    /// Begins a walk over a range for a reader at `at`.
+    /// Begins a scan of a range for a reader at `at`.
     fn walk(
         &self,
         dictionary: &Self::Dictionary,
@@ -65,18 +65,18 @@ pub trait Subject: Clone + fmt::Debug + Send + Sync + 'static {
         at: Sequence,
     ) -> Box<dyn Scan>;
 
-    /// Begins to write records beside the structure.
+    /// Begins an ingest.
     ///
     /// # Errors
     /// I/O errors.
     fn ingest(&self, dictionary: &Self::Dictionary) -> Result<Box<dyn Ingest>>;
 
-    /// Returns how the store is laid out.
+    /// Returns the layout of the store.
     fn layout(&self) -> Layout {
         Layout::default()
     }
 
-    /// Returns how records are kept. Merges append.
+    /// Returns the record rules. Merges append.
     fn schema(&self) -> Arc<dyn Schema> {
         let rules = KeyspaceRules {
             operator: Some(Arc::new(Append)),
@@ -85,12 +85,12 @@ pub trait Subject: Clone + fmt::Debug + Send + Sync + 'static {
         Arc::new(OneKeyspace::new(rules))
     }
 
-    /// Returns the directions in which a walk can go.
+    /// Returns the directions that a scan supports.
     fn directions(&self) -> &'static [Direction] {
         &[Direction::Forward, Direction::Backward]
     }
 
-    /// Returns what a walk is ordered by before the key.
+    /// Returns the primary sort key of a scan, which precedes the key itself.
     fn rank(&self, dictionary: &Self::Dictionary, key: &[u8]) -> u64 {
         let _ = (dictionary, key);
         0
@@ -101,7 +101,8 @@ pub trait Subject: Clone + fmt::Debug + Send + Sync + 'static {
         scattered(seed, count)
     }
 
-    /// Prepares a structure that was created or opened. `next` is the sequence of the next write.
+    /// Prepares a structure that was created or opened. `next` is the sequence number of the next
+    /// write.
     fn prepare(&self, dictionary: &Self::Dictionary, next: Sequence) {
         let _ = (dictionary, next);
     }
@@ -114,7 +115,7 @@ pub trait Subject: Clone + fmt::Debug + Send + Sync + 'static {
         read(dictionary, stack, key)
     }
 
-    /// Asks for maintenance that is worth doing though none is due. Returns whether there is any.
+    /// Requests maintenance that is worthwhile although none is due. Returns whether there is any.
     ///
     /// # Errors
     /// I/O errors.
@@ -123,22 +124,22 @@ pub trait Subject: Clone + fmt::Debug + Send + Sync + 'static {
         Ok(false)
     }
 
-    /// Returns counters of what the structure has done since it was opened. Coverage counts by how
-    /// much each has grown.
+    /// Returns counters of the structure's work since it was opened. Coverage counts their
+    /// increase.
     fn figures(&self, dictionary: &Self::Dictionary) -> Vec<(&'static str, u64)> {
         let _ = dictionary;
         Vec::new()
     }
 
-    /// Returns the situations that the structure is in. Coverage counts them after each step of
-    /// maintenance.
+    /// Returns the situations that the structure is in. Coverage counts them after each maintenance
+    /// step.
     fn situations(&self, dictionary: &Self::Dictionary) -> Vec<&'static str> {
         let _ = dictionary;
         Vec::new()
     }
 }
 
-/// Reads one key by a lookup that waits.
+/// Reads one key by a blocking lookup.
 ///
 /// # Errors
 /// I/O errors; damage.
@@ -149,11 +150,11 @@ pub fn read<D: Lookup>(dictionary: &D, stack: &Stack, key: &[u8]) -> Result<Opti
     Ok(gather.finish())
 }
 
-/// [`Subject::walk`] and [`Subject::ingest`] of a structure whose keys have an order.
+/// [`Subject::walk`] and [`Subject::ingest`] for structures with ordered keys.
 pub mod in_order {
     use super::*;
 
-    /// Begins a walk over a range for a reader at `at`.
+    /// Begins a scan of a range for a reader at `at`.
     pub fn walk<D: Ordered<Scan: 'static>>(
         dictionary: &D,
         memtables: Arc<dyn Memtables>,
@@ -164,7 +165,7 @@ pub mod in_order {
         Box::new(dictionary.scan(memtables, range, direction, at, 0))
     }
 
-    /// Begins to write records beside the structure.
+    /// Begins an ingest.
     ///
     /// # Errors
     /// I/O errors.

@@ -1,4 +1,4 @@
-//! Many runs, on several threads, and what came of them.
+//! Campaigns: many runs on several threads, and their results.
 
 use super::{Bad, Explorer, Finding, Plan, Settings, Tally};
 use crate::replay::{Target, requested};
@@ -10,8 +10,7 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Runs a story on one seed after the other until enough images were judged, or until something is
-/// found.
+/// Runs a story for one seed after the other until enough images are judged or a failure is found.
 pub struct Campaign<S: Story> {
     story: S,
     settings: Settings,
@@ -23,20 +22,20 @@ pub struct Campaign<S: Story> {
     test: String,
 }
 
-/// What a campaign came to.
+/// The result of a campaign.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// What was counted.
+    /// Counts of runs and images.
     pub tally: Tally,
-    /// The story's own counters and the driver's.
+    /// Coverage counters of the story and of the driver.
     pub coverage: BTreeMap<&'static str, u64>,
-    /// The first thing found, as small as it could be made, with the command that replays it.
+    /// The first failure, minimised, with the command that replays it.
     pub finding: Option<Finding>,
     test: String,
 }
 
 impl<S: Story> Campaign<S> {
-    /// A campaign of 20,000 points on one thread, from seed 1.
+    /// Creates a campaign of 20,000 crash points on one thread, from seed 1.
     #[must_use]
     pub fn new(story: S) -> Self {
         Campaign {
@@ -51,32 +50,32 @@ impl<S: Story> Campaign<S> {
         }
     }
 
-    /// How far each run goes.
+    /// Sets the length and density of each run.
     #[must_use]
     pub fn settings(self, settings: Settings) -> Self {
         Campaign { settings, ..self }
     }
 
-    /// The seed of the first run; the next ones follow.
+    /// Sets the seed of the first run. Later runs use the following seeds.
     #[must_use]
     pub fn first_seed(self, first_seed: u64) -> Self {
         Campaign { first_seed, ..self }
     }
 
-    /// Ends when this many images were judged.
+    /// Sets the number of judged images after which the campaign ends.
     #[must_use]
     pub fn points(self, points: u64) -> Self {
         Campaign { points, ..self }
     }
 
-    /// Ends after this many runs at the latest.
+    /// Sets the maximum number of runs.
     #[must_use]
     pub fn runs(self, runs: u64) -> Self {
         Campaign { runs, ..self }
     }
 
-    /// Runs on this many threads. The result does not depend on it, but for how far the last runs
-    /// go beyond the aim.
+    /// Sets the number of threads. The result does not depend on it, except for the number of
+    /// images beyond the limit.
     #[must_use]
     pub fn workers(self, workers: usize) -> Self {
         Campaign {
@@ -85,13 +84,14 @@ impl<S: Story> Campaign<S> {
         }
     }
 
-    /// How many images may be judged to make a finding small; 100,000 otherwise, some seconds.
+    /// Sets the number of images that may be judged to minimise a failure. The default is 100,000,
+    /// which takes some seconds.
     #[must_use]
     pub fn effort(self, effort: u64) -> Self {
         Campaign { effort, ..self }
     }
 
-    /// The command that runs this campaign, for the line that replays a finding:
+    /// Sets the command that runs this campaign, for the replay line of a failure:
     /// `cargo test -p alluvium-sim -- toy`.
     #[must_use]
     pub fn command(self, command: &str) -> Self {
@@ -101,8 +101,8 @@ impl<S: Story> Campaign<S> {
         }
     }
 
-    /// Runs. When the environment names a target, only that is run, and nothing if it is another
-    /// story's.
+    /// Runs the campaign. If the environment names a target of this story, only that is replayed;
+    /// if it names a target of another story, nothing is run.
     pub fn run(&self) -> Report {
         match requested() {
             Some(target) if target.story == self.story.name() && target.fault.is_none() => {
@@ -143,7 +143,7 @@ impl<S: Story> Campaign<S> {
         }
     }
 
-    /// Follows one target.
+    /// Replays one target.
     pub fn replay(&self, target: &Target) -> Report {
         let count = target.steps.last().map_or(0, |last| last + 1);
         let all = self.story.steps(target.seed, count);
@@ -160,8 +160,8 @@ impl<S: Story> Campaign<S> {
         }
     }
 
-    /// How many runs to make side by side: as many as are likely to be missing, one for each worker
-    /// at least and four at most.
+    /// Returns how many runs to start next: as many as are probably needed, at least one and at
+    /// most four for each worker.
     fn next_wave(&self, so_far: &Tally) -> u64 {
         let workers = self.workers as u64;
         let missing = self.points - so_far.points;
@@ -169,7 +169,7 @@ impl<S: Story> Campaign<S> {
         likely.clamp(workers, workers * 4)
     }
 
-    /// Some runs side by side, in the order of their seeds.
+    /// Runs `count` seeds on all workers. Returns the results in the order of the seeds.
     fn wave(&self, first: u64, count: u64) -> Vec<Run> {
         let next = AtomicUsize::new(0);
         let done = Mutex::new(Vec::new());
@@ -216,7 +216,7 @@ struct Run {
     bad: Option<(u64, Bad)>,
 }
 
-/// Returns the steps that a target keeps, each with its place.
+/// Returns the steps that a target keeps, each with its index in the story.
 pub(crate) fn kept<A: Clone>(all: &[Step<A>], places: &[usize]) -> Vec<(usize, Step<A>)> {
     let kept = places
         .iter()
@@ -225,8 +225,10 @@ pub(crate) fn kept<A: Clone>(all: &[Step<A>], places: &[usize]) -> Vec<(usize, S
 }
 
 impl Report {
+    /// Fails if there is a finding.
+    ///
     /// # Panics
-    /// When something was found, with the command that replays it.
+    /// If there is a finding, with the command that replays it.
     pub fn expect_clean(&self) {
         if let Some(line) = self.replay_line() {
             let text = self.finding.as_ref().map_or("", |finding| &finding.text);
@@ -234,15 +236,14 @@ impl Report {
         }
     }
 
-    /// Returns the command that replays what was found.
+    /// Returns the command that replays the finding.
     #[must_use]
     pub fn replay_line(&self) -> Option<String> {
         let target = &self.finding.as_ref()?.target;
         Some(format!("{}=\"{target}\" {}", crate::replay::VARIABLE, self.test))
     }
 
-    /// Returns a table of what was counted, `elapsed` being the time it took on all threads
-    /// together.
+    /// Returns a table of all counts. `elapsed` is the time summed over all threads.
     #[must_use]
     pub fn table(&self, elapsed: Duration) -> String {
         let tally = &self.tally;

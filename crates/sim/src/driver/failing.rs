@@ -1,5 +1,4 @@
-//! One run on a device that fails at one call, and everything that must hold meanwhile and
-//! afterwards.
+//! A run on a device of which one call fails, with checks during and after the failure.
 
 use super::life::{Creation, Life, Where};
 use super::panics::watch;
@@ -14,16 +13,16 @@ use alluvium_device::Operation;
 use alluvium_device::simulated::{SimDirectory, Survival};
 use std::sync::Arc;
 
-/// The space of a disk that is not to be full.
+/// A disk size that is never exhausted.
 pub(super) const AMPLE: u64 = 1 << 44;
 
-/// How many steps a store does that was opened again after a fault.
+/// Number of steps of a store that is reopened after a fault.
 const SECOND_LIFE: usize = 8;
 
-/// What a faulty run knows about its fault.
+/// State of a run with a fault.
 struct Failing {
     fault: FaultAt,
-    /// An error reached the caller, after which nothing may be acknowledged.
+    /// Whether an error has reached the caller after which nothing may be acknowledged.
     refuses: bool,
 }
 
@@ -32,7 +31,7 @@ impl Failing {
         self.fault.kind == FaultKind::Capacity && trouble.cause == Cause::Full || machine.faults_hit() > 0
     }
 
-    /// Returns whether a failure of this kind ends all writing.
+    /// Returns whether a failure of this kind must end all writes.
     fn ends_writing(&self) -> bool {
         self.fault.kind == FaultKind::Io
             && matches!(
@@ -41,19 +40,19 @@ impl Failing {
             )
     }
 
-    /// Returns whether a failure of this kind is allowed to end all writing: space is allocated
-    /// before it is written to, so a full disk at a write is a broken promise of the file system.
+    /// Returns whether a failure of this kind may end all writes: space is allocated before it is
+    /// written to, so a full disk during a write is a broken promise of the file system.
     fn may_end_writing(&self) -> bool {
         self.fault.kind == FaultKind::Full && self.fault.operation == Operation::Write
     }
 
-    /// Returns whether reads fail too.
+    /// Returns whether reads fail, too.
     fn blinds(&self) -> bool {
         self.fault.lasting == FaultLasting::Sticky
             && matches!(self.fault.operation, Operation::Read | Operation::Open)
     }
 
-    /// Whether an error may look like this.
+    /// Fails unless the fault explains this error.
     fn explains(&self, machine: &SimDirectory, trouble: &Trouble) -> Result<(), String> {
         let allowed = match trouble.cause {
             Cause::Full => self.fault.kind != FaultKind::Io,
@@ -70,7 +69,7 @@ impl Failing {
 }
 
 impl<S: Story> Explorer<'_, S> {
-    /// Does the steps on a machine that fails. Returns whether the fault was met.
+    /// Runs the steps on a failing machine. Returns whether the fault occurred.
     pub(super) fn run_failing(
         &mut self,
         steps: &[(usize, Step<S::Action>)],
@@ -106,7 +105,8 @@ impl<S: Story> Explorer<'_, S> {
         Ok(met)
     }
 
-    /// The first call may fail already; then creating again, without the fault, must work.
+    /// Creates the store. The first attempt may fail because of the fault; then creation or opening
+    /// without the fault must succeed.
     fn create_failing(&mut self, life: &mut Life<S>, failing: &Failing) -> Result<(), Bad> {
         let at = Where { step: 0, path: &[] };
         for _ in 0..2 {
@@ -131,7 +131,7 @@ impl<S: Story> Explorer<'_, S> {
         Err(at.bad("creating", "it fails without a fault, after one that failed"))
     }
 
-    /// Removes the fault and opens the directory again.
+    /// Removes the fault and reopens the directory.
     fn heal(&self, life: &mut Life<S>) {
         life.machine.clear_faults();
         life.machine.set_capacity(AMPLE);
@@ -189,7 +189,8 @@ impl<S: Story> Explorer<'_, S> {
         }
     }
 
-    /// Closing and opening, which may fail; then opening without the fault must work.
+    /// Closes and reopens the store. Both may fail because of the fault; then opening without the
+    /// fault must succeed.
     fn reopen_failing(
         &mut self,
         life: &mut Life<S>,
@@ -248,7 +249,8 @@ impl<S: Story> Explorer<'_, S> {
         }
     }
 
-    /// Everything that a store shows. A read may meet the fault; after it, reads must go on.
+    /// Reads the whole contents of a store. The first attempt may fail because of the fault; the
+    /// next must succeed.
     fn read_failing(
         &self,
         life: &Life<S>,
@@ -274,7 +276,7 @@ impl<S: Story> Explorer<'_, S> {
         Err(at.bad("reading", why))
     }
 
-    /// Compares everything that the open store shows with the reference.
+    /// Compares the contents of the open store with the reference.
     fn verify_failing(&self, life: &mut Life<S>, failing: &Failing, number: usize) -> Result<(), Bad> {
         let at = Where {
             step: number,
@@ -292,7 +294,7 @@ impl<S: Story> Explorer<'_, S> {
             .map_err(|violation| at.bad("the store is wrong after an error", violation))
     }
 
-    /// After a full disk writing goes on by itself.
+    /// After a full disk has space again, writes must succeed without reopening.
     fn resume(&mut self, life: &mut Life<S>, failing: &Failing, last: usize) -> Result<(), Bad> {
         life.machine.clear_faults();
         life.machine.set_capacity(AMPLE);
@@ -317,9 +319,9 @@ impl<S: Story> Explorer<'_, S> {
         self.verify(life, last)
     }
 
-    /// The store is opened again on the same boot, as after every failure, acknowledges more, and
-    /// then the power is lost: what a failed sync has left in the page cache only must not be taken
-    /// for durable.
+    /// Reopens the store without a reboot, as a user would after a failure, has it acknowledge more
+    /// commits, and then cuts the power. This detects a store that takes data in the page cache for
+    /// durable after a failed sync.
     fn judge_second_life(&mut self, life: &Life<S>, last: usize) -> Result<(), Bad> {
         let seed = seeded(self.seed, b"second life");
         let first = Turn {
@@ -375,7 +377,7 @@ impl<S: Story> Explorer<'_, S> {
         Ok(())
     }
 
-    /// Whatever dies now, what was acknowledged comes back.
+    /// Checks that acknowledged commits survive every kind of crash after the fault.
     fn judge_ends(&mut self, life: &mut Life<S>, last: usize) -> Result<(), Bad> {
         let ledger = life.world.ledger.clone();
         for (call, survival) in Survival::ALL.into_iter().enumerate() {

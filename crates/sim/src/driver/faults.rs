@@ -1,9 +1,9 @@
-//! Devices that fail: every call of every kind, once and for good, and disks of every size.
+//! Failing devices: every call of every kind, once and permanently, and disks of many sizes.
 //!
-//! What must hold (R8, R9): an error and no panic. Reads go on and are right. After a failed write
-//! or sync nothing is acknowledged any more. A full disk is no such failure: once it has free
-//! space, writing goes on by itself. What was acknowledged before survives every crash that
-//! follows.
+//! Required behaviour (R8, R9): an error and no panic. Reads continue and are correct. After a
+//! failed write or sync nothing more is acknowledged. A full disk is not such a failure: when space
+//! is free again, writes succeed without reopening. Commits acknowledged before the fault survive
+//! every later crash.
 
 use super::{Explorer, Finding, Plan, Settings};
 use crate::replay::{FALLIBLE, FaultAt, FaultKind, FaultLasting, requested};
@@ -12,7 +12,7 @@ use alluvium_device::Operation;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// How many sizes of disk are tried in a run.
+/// Number of disk sizes tried for each run.
 const CAPACITIES: u64 = 48;
 
 /// Runs a story once for every call that can fail.
@@ -25,22 +25,22 @@ pub struct FaultCampaign<S: Story> {
     test: String,
 }
 
-/// What a fault campaign came to.
+/// The result of a fault campaign.
 #[derive(Debug, Default)]
 pub struct FaultReport {
-    /// Faulty runs, by what failed.
+    /// Number of runs with a fault, by the kind of fault.
     pub cases: BTreeMap<String, u64>,
     /// Images judged after faults.
     pub points: u64,
-    /// The story's own counters.
+    /// Coverage counters of the story.
     pub coverage: BTreeMap<&'static str, u64>,
-    /// The first thing found.
+    /// The first failure.
     pub finding: Option<Finding>,
     test: String,
 }
 
 impl<S: Story> FaultCampaign<S> {
-    /// A campaign over one seed, every call.
+    /// Creates a campaign over one seed, in which every call fails in turn.
     #[must_use]
     pub fn new(story: S) -> Self {
         FaultCampaign {
@@ -56,13 +56,13 @@ impl<S: Story> FaultCampaign<S> {
         }
     }
 
-    /// How far each run goes.
+    /// Sets the length and density of each run.
     #[must_use]
     pub fn settings(self, settings: Settings) -> Self {
         FaultCampaign { settings, ..self }
     }
 
-    /// Runs `runs` seeds, from `first_seed` on.
+    /// Sets the seeds: `runs` of them, from `first_seed` on.
     #[must_use]
     pub fn seeds(self, first_seed: u64, runs: u64) -> Self {
         FaultCampaign {
@@ -72,7 +72,7 @@ impl<S: Story> FaultCampaign<S> {
         }
     }
 
-    /// Lets every `every`-th call fail instead of each.
+    /// Makes only every `every`-th call fail.
     #[must_use]
     pub fn every(self, every: u64) -> Self {
         FaultCampaign {
@@ -81,7 +81,7 @@ impl<S: Story> FaultCampaign<S> {
         }
     }
 
-    /// The command that runs this campaign, for replay lines.
+    /// Sets the command that runs this campaign, for replay lines.
     #[must_use]
     pub fn command(self, command: &str) -> Self {
         FaultCampaign {
@@ -90,7 +90,8 @@ impl<S: Story> FaultCampaign<S> {
         }
     }
 
-    /// Runs. When the environment names a faulty run of this story, only that is done.
+    /// Runs the campaign. If the environment names a run with a fault of this story, only that is
+    /// replayed.
     pub fn run(&self) -> FaultReport {
         let mut report = FaultReport {
             test: self.test.clone(),
@@ -143,7 +144,7 @@ impl<S: Story> FaultCampaign<S> {
         }
     }
 
-    /// One faulty run. Returns whether the fault was met, and nothing was found.
+    /// Runs one fault. Returns whether the fault occurred and there was no finding.
     fn case(&self, report: &mut FaultReport, seed: u64, places: &[usize], fault: FaultAt) -> bool {
         if report.finding.is_some() {
             return false;
@@ -172,7 +173,7 @@ impl<S: Story> FaultCampaign<S> {
         }
     }
 
-    /// Returns the space that a run without faults takes.
+    /// Returns the disk space that a run without faults uses.
     fn space_of(&self, seed: u64, places: &[usize]) -> Option<u64> {
         let all = self.story.steps(seed, places.len());
         let steps = super::kept(&all, places);
@@ -189,7 +190,7 @@ impl<S: Story> FaultCampaign<S> {
     }
 }
 
-/// Everything that can fail.
+/// Returns all kinds of failure.
 fn failures() -> impl Iterator<Item = (Operation, FaultKind, FaultLasting)> {
     let full = [Operation::Grow, Operation::Create, Operation::Write];
     let io = FALLIBLE.iter().map(|(operation, _)| (*operation, FaultKind::Io));
@@ -200,14 +201,16 @@ fn failures() -> impl Iterator<Item = (Operation, FaultKind, FaultLasting)> {
 }
 
 impl FaultReport {
-    /// Faulty runs in all.
+    /// Returns the total number of runs with a fault.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.cases.values().sum()
     }
 
+    /// Fails if there is a finding.
+    ///
     /// # Panics
-    /// When something was found, with the command that replays it.
+    /// If there is a finding, with the command that replays it.
     pub fn expect_clean(&self) {
         if let Some(finding) = &self.finding {
             let variable = crate::replay::VARIABLE;
@@ -218,7 +221,7 @@ impl FaultReport {
         }
     }
 
-    /// Returns a table of what was counted.
+    /// Returns a table of all counts.
     #[must_use]
     pub fn table(&self) -> String {
         let mut out = String::new();

@@ -1,5 +1,4 @@
-//! One life of a store: it is created or came back from a crash, does steps, and is watched
-//! meanwhile.
+//! The life of a store: from creation or recovery through its steps, observed by a probe.
 
 use super::panics::watch;
 use super::probe::{Choice, Probe, died};
@@ -13,17 +12,17 @@ use alluvium_base::checksum::seeded;
 use alluvium_device::simulated::{SimDirectory, Survival};
 use std::sync::Arc;
 
-/// A store that is open (but while it is being reopened), and the machine under it.
+/// A store (open except during a reopening) and its machine.
 pub(super) struct Life<S: Story> {
     pub(super) machine: SimDirectory,
     pub(super) world: World,
     pub(super) system: Option<S::System>,
     pub(super) probe: Probe,
-    /// The crashes that led here.
+    /// The crashes before this life.
     pub(super) path: Vec<Turn>,
 }
 
-/// Which step of the run it is about, and which crashes came before.
+/// The location of an event: the step of the run, and the crashes before it.
 pub(super) struct Where<'a> {
     pub(super) step: usize,
     pub(super) path: &'a [Turn],
@@ -36,7 +35,7 @@ impl Where<'_> {
 }
 
 impl<S: Story> Explorer<'_, S> {
-    /// Does the steps on a new machine. Each step comes with its place in what the story generates.
+    /// Runs the steps on a new machine. Each step has its index in the story.
     pub(crate) fn run(&mut self, steps: &[(usize, Step<S::Action>)]) -> Result<(), Bad> {
         self.tally.runs += 1;
         let machine = SimDirectory::new(self.seed);
@@ -87,7 +86,7 @@ impl<S: Story> Explorer<'_, S> {
         }
     }
 
-    /// Does one step. `number` counts the steps of the run, `index` is the step's place in the
+    /// Runs one step. `number` counts the steps of the run, `index` is the step's index in the
     /// story.
     pub(super) fn step(
         &mut self,
@@ -129,9 +128,8 @@ impl<S: Story> Explorer<'_, S> {
         }
     }
 
-    /// Compares everything that the open store shows with the reference. What it reads are crash
-    /// points as well, of the life as it is: a step that follows, and may begin with a crash, must
-    /// not find them unjudged.
+    /// Compares the contents of the open store with the reference. Its reads are crash points of
+    /// the present life, too; they are judged here, because the next step may be a crash.
     pub(super) fn verify(&mut self, life: &mut Life<S>, number: usize) -> Result<(), Bad> {
         let at = Where {
             step: number,
@@ -176,7 +174,7 @@ impl<S: Story> Explorer<'_, S> {
         self.verify(life, number)
     }
 
-    /// Machine or process die; the life goes on with what is left.
+    /// Crashes the machine or the process. The life continues with the image.
     fn crash(
         &mut self,
         life: &mut Life<S>,
@@ -191,7 +189,7 @@ impl<S: Story> Explorer<'_, S> {
         life.machine.clear_hook();
         life.machine.crash();
         let system = life.system.take();
-        // What the dying store still tries fails like every operation of a dead machine.
+        // Operations of the dying store fail, as on a dead machine.
         let dropped = watch(|| drop(system));
         let at = Where {
             step: number,
@@ -228,7 +226,7 @@ impl<S: Story> Explorer<'_, S> {
         Ok(())
     }
 
-    /// The last look at a life, and a crash after its last operation.
+    /// Ends a life: verifies it a last time, and crashes it after its last operation.
     pub(super) fn end(&mut self, mut life: Life<S>, number: usize) -> Result<(), Bad> {
         self.verify(&mut life, number)?;
         life.probe.finish(&life.machine);
@@ -249,8 +247,8 @@ impl<S: Story> Explorer<'_, S> {
         }
     }
 
-    /// Revives every image taken since the last time. `opening` is the crash that the life is just
-    /// coming back from.
+    /// Revives every image taken since the last call. `opening` is the crash that the life is
+    /// recovering from.
     pub(super) fn judge_points(
         &mut self,
         life: &mut Life<S>,
@@ -278,7 +276,7 @@ impl<S: Story> Explorer<'_, S> {
     }
 }
 
-/// Whether the caller was told that the store exists.
+/// Whether the caller has been told that the store exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Creation {
     UnderWay,

@@ -1,20 +1,20 @@
-//! The crash driver: runs a story on a simulated machine, ends its life at chosen device
-//! operations, and judges what every image of that moment comes back as.
+//! The crash driver: runs a story on a simulated machine, crashes it at chosen device operations,
+//! and judges the recovery of every resulting image.
 //!
-//! *Knows*: lives, images, recoveries within recoveries, and the reference they are judged by.
+//! *Knows*: lives, images, crashes during recovery, and the reference model.
 //!
-//! *Does not know*: what the story stores.
+//! *Does not know*: the data that the story stores.
 //!
-//! *Read in this order*: this file (what can be set, what is counted), `probe.rs` (taking images),
-//! `life.rs` (one run), `revive.rs` (one image), `campaign.rs` (many runs), `failing.rs` (one run
-//! on a device that fails), `faults.rs` (all of them).
+//! *Read in this order*: this file (settings and counts), `probe.rs` (taking images), `life.rs`
+//! (one run), `revive.rs` (one image), `campaign.rs` (many runs), `failing.rs` (one run on a
+//! failing device), `faults.rs` (many of these).
 //!
 //! Invariants:
 //!
-//! - **V1** Everything is drawn from the seed of the run: the same seed and settings give the same
-//!   images and the same trace.
-//! - **V2** An image is judged by what had been promised when it was taken, not by what happened
-//!   later.
+//! - **V1** All choices are drawn from the seed of the run: equal seeds and settings give equal
+//!   images and traces.
+//! - **V2** An image is judged by the promises made before it was taken, independently of later
+//!   events.
 
 mod campaign;
 mod failing;
@@ -39,25 +39,25 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
 
-/// How far a run goes.
+/// The length and density of a run.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Steps of a run.
+    /// Steps per run.
     pub steps: usize,
-    /// Device operations of the run from one crash point to the next, on average.
+    /// Mean number of device operations between two crash points of the run.
     pub point_every: u32,
-    /// With how many survivals each crash point is tried, at most five.
+    /// Number of survival modes tried at each crash point, at most five.
     pub survivals: usize,
-    /// How deep recoveries are crashed: 0 for not at all.
+    /// Maximum depth of crashes during recovery; 0 for none.
     pub depth: usize,
-    /// Device operations of a recovery from one crash point to the next, on average.
+    /// Mean number of device operations between two crash points of a recovery.
     pub nested_every: u32,
-    /// Images from one that is used on after its recovery, for [`Settings::second_life_steps`] more
-    /// steps, to the next, on average.
+    /// One in this many images is used for [`Settings::second_life_steps`] more steps after its
+    /// recovery, on average.
     pub second_life_every: u32,
-    /// How many steps a second life has.
+    /// Number of steps of a second life.
     pub second_life_steps: usize,
-    /// Steps from one comparison of everything with the reference to the next.
+    /// Number of steps between two comparisons of all contents with the reference.
     pub verify_every: usize,
     /// A bug planted between the story and its device.
     pub sabotage: Option<Sabotage>,
@@ -89,26 +89,26 @@ impl Settings {
     }
 }
 
-/// What is counted over runs.
+/// Counts over runs.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// Runs begun.
+    /// Number of runs.
     pub runs: u64,
     /// Images opened and judged.
     pub points: u64,
-    /// Images not opened because an equal one had been judged under equal promises.
+    /// Images not opened, because an equal one was judged under equal promises.
     pub repeats: u64,
-    /// Images judged by how many crashes led to them: one, two, three…
+    /// Judged images by the number of crashes that led to them: one, two, three…
     pub by_depth: Vec<u64>,
     /// Device operations of the runs.
     pub operations: u64,
-    /// A sum of everything that was done: equal for equal seeds.
+    /// A hash of everything that was done: equal for equal seeds.
     pub trace: u64,
     pub(crate) distinct: HashSet<u64>,
 }
 
 impl Tally {
-    /// Different images among those judged.
+    /// Returns the number of distinct images among the judged ones.
     #[must_use]
     pub fn distinct(&self) -> u64 {
         self.distinct.len() as u64
@@ -134,12 +134,12 @@ impl Tally {
     }
 }
 
-/// Something that must not happen, and how to get there.
+/// A failure, and how to reproduce it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// How to get there.
+    /// How to reproduce it.
     pub target: Target,
-    /// What happened.
+    /// Description of the failure.
     pub text: String,
 }
 
@@ -155,10 +155,10 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What a life reports, without its place yet.
+/// A failure of a life, without its target.
 #[derive(Debug)]
 pub(crate) struct Bad {
-    /// The step of the run during which it happened.
+    /// The step of the run during which it occurred.
     pub(crate) step: usize,
     /// The crashes before it.
     pub(crate) path: Vec<Turn>,
@@ -175,18 +175,19 @@ impl Bad {
     }
 }
 
-/// What an explorer tries.
+/// The crash points of a run.
 #[derive(Clone, Debug)]
 pub(crate) enum Plan {
-    /// Samples points as the settings say.
+    /// Samples crash points according to the settings.
     Sample,
-    /// Follows one path.
+    /// Follows one path of crashes.
     Follow(Vec<Turn>),
-    /// Tries every operation of the last step with the survivals of a path, and several seeds.
+    /// Tries every operation of the last step as a crash point, with the survival modes of a path
+    /// and several seeds.
     LastStep(Vec<Turn>),
 }
 
-/// One run of a story and everything that comes of it.
+/// A run of a story with all its crashes.
 pub(crate) struct Explorer<'a, S: Story> {
     pub(crate) story: &'a S,
     pub(crate) settings: &'a Settings,
@@ -194,11 +195,11 @@ pub(crate) struct Explorer<'a, S: Story> {
     pub(crate) seed: u64,
     pub(crate) coverage: Coverage,
     pub(crate) tally: Tally,
-    /// How many images are judged at most.
+    /// Maximum number of images to judge.
     pub(crate) limit: u64,
-    /// The most space that a faulty run took.
+    /// The largest disk usage of a run with a fault.
     space: u64,
-    /// Images already judged, with what was promised.
+    /// Hashes of the judged images and their promises.
     judged: HashSet<u64>,
 }
 
@@ -217,7 +218,7 @@ impl<'a, S: Story> Explorer<'a, S> {
         }
     }
 
-    /// Returns which operations of a life at `depth` are crash points.
+    /// Returns the crash points of a life at `depth`.
     fn choice(&self, depth: usize, seed: u64) -> Choice {
         match &self.plan {
             Plan::Sample if depth == 0 => Choice::of_run(self.settings, seed),

@@ -1,4 +1,4 @@
-//! A panic of the system under test is a finding, not the end of the harness.
+//! Panics of the system under test become findings and do not end the harness.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
@@ -11,7 +11,7 @@ thread_local! {
 
 static INSTALL: Once = Once::new();
 
-/// Panics on a watched thread are kept, all others are reported as before.
+/// Records panics on watched threads. All other panics are reported as before.
 fn install() {
     let previous = take_hook();
     set_hook(Box::new(move |info| {
@@ -22,11 +22,11 @@ fn install() {
     }));
 }
 
-/// Runs `f` and answers with its panic, place and text, as an error.
+/// Runs `f`. Returns a panic as an error, with its location and message.
 pub(crate) fn watch<T>(f: impl FnOnce() -> T) -> Result<T, String> {
     INSTALL.call_once(install);
     WATCHED.set(WATCHED.get() + 1);
-    // What a panic leaves half done is dropped with the system under test.
+    // Unwind safety: state that a panic left incomplete is dropped with the system under test.
     let result = catch_unwind(AssertUnwindSafe(f));
     WATCHED.set(WATCHED.get() - 1);
     result.map_err(|_| LAST.with_borrow(|last| last.replace('\n', " ")))

@@ -1,4 +1,4 @@
-//! Watches the device operations of one life and takes images before those that are chosen.
+//! Observes the device operations of one life, and takes images before the chosen ones.
 
 use super::Settings;
 use crate::reference::{Crash, View};
@@ -10,12 +10,12 @@ use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A moment at which the life is ended, with what it leaves.
+/// A crash point, with the image that the crash leaves.
 pub(super) struct Point {
     pub(super) turn: Turn,
     pub(super) view: Arc<View>,
     pub(super) image: SimDirectory,
-    /// What the story said it was in the middle of.
+    /// The activity that the story was in the middle of, if it has reported one.
     pub(super) amid: Option<&'static str>,
 }
 
@@ -25,7 +25,7 @@ impl Point {
     }
 }
 
-/// Returns what dies for this to survive.
+/// Returns the crash that leaves this survival mode.
 pub(super) fn died(survival: Survival) -> Crash {
     match survival {
         Survival::Process => Crash::PROCESS,
@@ -33,16 +33,16 @@ pub(super) fn died(survival: Survival) -> Crash {
     }
 }
 
-/// Which operations are crash points, and with which survivals.
+/// The crash points, with their survival modes.
 #[derive(Clone, Debug)]
 pub(super) enum Choice {
-    /// None.
+    /// No operation.
     Nothing,
-    /// One in `every`, each with `survivals` survivals; drawn from `seed`.
+    /// One in `every` operations, each with `survivals` survival modes. Drawn from `seed`.
     Sampled { seed: u64, every: u32, survivals: usize },
-    /// This one.
+    /// Exactly this one.
     Only(Turn),
-    /// All within a range of calls, each with one survival and an image for each seed.
+    /// All operations within a range of calls, each with one survival mode and one image per seed.
     Within {
         calls: Range<u64>,
         survival: Survival,
@@ -107,14 +107,14 @@ struct State {
     trace: u64,
 }
 
-/// The watcher of one life, across the machines that it runs on.
+/// The observer of one life, across the machines that it runs on.
 #[derive(Clone)]
 pub(super) struct Probe {
     state: Arc<Mutex<State>>,
 }
 
 impl Probe {
-    /// Creates a probe whose points are judged by what `view` promises, for as long as there is no
+    /// Creates a probe. Its crash points are judged by the promises in `view` until there is a
     /// ledger.
     pub(super) fn new(choice: Choice, view: Arc<View>) -> Probe {
         Probe {
@@ -129,17 +129,17 @@ impl Probe {
         }
     }
 
-    /// From now on the ledger says what is promised.
+    /// Takes the promises from this ledger from now on.
     pub(super) fn follow(&self, ledger: Option<Ledger>) {
         self.state.lock().ledger = ledger;
     }
 
-    /// From now on other operations are crash points.
+    /// Changes the choice of crash points.
     pub(super) fn choose(&self, choice: Choice) {
         self.state.lock().choice = choice;
     }
 
-    /// Watches a machine.
+    /// Observes a machine.
     pub(super) fn watch(&self, machine: &SimDirectory) {
         let state = Arc::clone(&self.state);
         let loud = std::env::var_os(crate::replay::LOUD).is_some();
@@ -159,22 +159,22 @@ impl Probe {
         });
     }
 
-    /// The moment after the last operation so far is one to crash at, too.
+    /// Offers the moment after the last operation as a crash point.
     pub(super) fn finish(&self, machine: &SimDirectory) {
         self.state.lock().meet(machine, 0);
     }
 
-    /// Returns how many operations there were.
+    /// Returns the number of operations so far.
     pub(super) fn calls(&self) -> u64 {
         self.state.lock().calls
     }
 
-    /// Returns a sum of all operations, in order.
+    /// Returns a hash of all operations, in order.
     pub(super) fn trace(&self) -> u64 {
         self.state.lock().trace
     }
 
-    /// Returns the points taken since the last call.
+    /// Returns the crash points taken since the last call.
     pub(super) fn take(&self) -> Vec<Point> {
         std::mem::take(&mut self.state.lock().points)
     }

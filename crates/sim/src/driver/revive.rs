@@ -1,5 +1,5 @@
-//! One image: it is opened, read, checked and judged; its recovery is crashed in turn; and some
-//! images live on.
+//! Revival of one image: it is opened, read, checked and judged. Its recovery is crashed in turn,
+//! and some images are used further.
 
 use super::life::{Creation, Life, Where};
 use super::panics::watch;
@@ -13,20 +13,20 @@ use alluvium_device::simulated::{SimDirectory, Survival};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-/// What an image is judged by.
+/// The conditions by which an image is judged.
 pub(super) struct Case {
     pub(super) view: Arc<View>,
     pub(super) crash: Crash,
     pub(super) creation: Creation,
-    /// The crashes that led to it, the last one made the image.
+    /// The crashes that led to it. The last one made the image.
     pub(super) path: Vec<Turn>,
     pub(super) step: usize,
-    /// What the story was in the middle of.
+    /// The activity that the story was in the middle of.
     pub(super) amid: Option<&'static str>,
 }
 
 impl<S: Story> Explorer<'_, S> {
-    /// Opens an image and judges what it shows.
+    /// Opens an image and judges its contents.
     pub(super) fn revive(
         &mut self,
         reference: &Reference,
@@ -90,8 +90,8 @@ impl<S: Story> Explorer<'_, S> {
         Ok(())
     }
 
-    /// Returns whether no equal image was judged by equal promises. Equal images after a `kill -9`
-    /// may differ in what is durable.
+    /// Returns whether no equal image was judged by equal promises. Images after a `kill -9` also
+    /// differ by their call, because equal contents may differ in durability.
     fn is_new(&mut self, case: &Case, turn: &Turn, image: &SimDirectory) -> bool {
         if self.tally.points >= self.limit {
             return false;
@@ -112,7 +112,7 @@ impl<S: Story> Explorer<'_, S> {
         true
     }
 
-    /// Everything that a store shows, after a walk over all of its structures.
+    /// Returns the contents of a store, after a check of its structures.
     pub(super) fn inspect(
         &self,
         system: &mut S::System,
@@ -132,7 +132,7 @@ impl<S: Story> Explorer<'_, S> {
         }
     }
 
-    /// Crashes within the recovery just done.
+    /// Judges crashes within the recovery that was just done.
     fn judge_nested(
         &mut self,
         life: &mut Life<S>,
@@ -158,7 +158,7 @@ impl<S: Story> Explorer<'_, S> {
         Ok(())
     }
 
-    /// After an interrupted creation, creating must work, and give an empty store.
+    /// After an interrupted creation, creating again must succeed and give an empty store.
     fn create_again(&mut self, life: &Life<S>, step: usize) -> Result<(), Bad> {
         life.machine.clear_hook();
         let at = Where {
@@ -180,7 +180,7 @@ impl<S: Story> Explorer<'_, S> {
         ))
     }
 
-    /// The store is used again after its recovery, and may crash again meanwhile.
+    /// Uses the store further after its recovery. It may crash again.
     fn live_on(&mut self, mut life: Life<S>, after: Reference, seed: u64, step: usize) -> Result<(), Bad> {
         self.coverage.hit("second life");
         let ledger = Ledger::on(after);

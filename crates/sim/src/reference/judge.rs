@@ -1,20 +1,20 @@
-//! What a crash may leave, judged exactly.
+//! Exact judgement of the state after a crash.
 //!
-//! After a *power loss* the store is a prefix of the commit order that reaches at least to the last
-//! durable commit. After the death of the *process* everything acknowledged at `Process` or better
-//! is there, and of the rest (in flight, or acknowledged at `Memory`) each commit is there or not,
-//! on its own, whole. After the death of a process and then, before the store was open again, of
-//! the machine: a prefix of what the first could leave.
+//! After a *power loss*, the store is a prefix of the commit order that includes at least the last
+//! durable commit. After the death of the *process*, every commit acknowledged at `Process` or
+//! better is present; each other commit (in flight, or acknowledged at `Memory`) is present or
+//! absent as a whole, independently of the others. After the death of a process followed by a power
+//! loss before the store was reopened: a prefix of a state that the first could leave.
 //!
-//! Whether *some* allowed set of commits explains what was found is decided greedily, from the
-//! newest commit to the oldest: a commit whose keys all read as it wrote them (those that a newer
-//! kept commit wrote aside) is kept. Keeping it only takes conditions away from older commits, so
-//! the greedy choice is exact.
+//! A greedy algorithm decides whether *some* allowed set of commits explains the contents, from the
+//! newest commit to the oldest: a commit is kept if all its keys read as it wrote them, except keys
+//! overwritten by newer kept commits. Keeping a commit only removes conditions from older commits,
+//! so the greedy choice is exact.
 
 use super::{Contents, Durability, Reference, Status, View, Violation};
 use std::collections::BTreeSet;
 
-/// What died since the store was last open.
+/// The crashes since the store was last open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Crash {
     process: bool,
@@ -22,27 +22,27 @@ pub struct Crash {
 }
 
 impl Crash {
-    /// Nothing: the store is running, or was closed and opened.
+    /// No crash: the store is running, or was closed and reopened.
     pub const NONE: Crash = Crash {
         process: false,
         power: false,
     };
-    /// The process: `kill -9`.
+    /// Death of the process: `kill -9`.
     pub const PROCESS: Crash = Crash {
         process: true,
         power: false,
     };
-    /// The machine.
+    /// Power loss of the machine.
     pub const POWER: Crash = Crash {
         process: false,
         power: true,
     };
 
-    /// This, and then another before the store was open again.
+    /// Returns this crash followed by another before the store was reopened.
     #[must_use]
     pub fn then(self, next: Crash) -> Crash {
-        // A power loss leaves a prefix; a process that dies in the recovery after it has nothing of
-        // its own to lose.
+        // A power loss leaves a prefix; a process that dies during the recovery from it has nothing
+        // further to lose.
         let process = self.process || (next.process && !self.power);
         Crash {
             process,
@@ -50,28 +50,28 @@ impl Crash {
         }
     }
 
-    /// Returns whether the machine died.
+    /// Returns whether there was a power loss.
     #[must_use]
     pub fn is_power_loss(self) -> bool {
         self.power
     }
 }
 
-/// Which commits explain what was found.
+/// The commits that explain the contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Survivors {
     pub(crate) kept: Vec<bool>,
 }
 
 impl Survivors {
-    /// Returns how many commits survived.
+    /// Returns the number of surviving commits.
     #[must_use]
     pub fn count(&self) -> usize {
         self.kept.iter().filter(|&&kept| kept).count()
     }
 }
 
-/// What is required of a commit below the cut.
+/// The requirement for a commit below the cut.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Claim {
     Must,
@@ -79,19 +79,19 @@ enum Claim {
 }
 
 impl Reference {
-    /// Judges what a scan found after `crash`.
+    /// Judges the contents found by a scan after `crash`.
     ///
     /// # Errors
-    /// A [`Violation`] that says which promise was broken, when no allowed set of commits explains
-    /// it.
+    /// A [`Violation`] that describes the broken promise, if no allowed set of commits explains the
+    /// contents.
     pub fn judge(&self, crash: Crash, found: &Contents) -> Result<Survivors, Violation> {
         self.judge_at(&self.view(), crash, found)
     }
 
-    /// Judges what a scan found after a `crash` that came when `view` was taken.
+    /// Judges the contents found by a scan after a `crash` at the moment of `view`.
     ///
     /// # Errors
-    /// As [`Reference::judge`].
+    /// As for [`Reference::judge`].
     pub fn judge_at(&self, view: &View, crash: Crash, found: &Contents) -> Result<Survivors, Violation> {
         let newest = view.newest();
         let lowest = if crash.power { view.durable } else { newest };
@@ -111,7 +111,7 @@ impl Reference {
         Err(Violation::describe(self, view, crash, found))
     }
 
-    /// Returns the commits up to `cut` that explain `found`, when an allowed set of them does.
+    /// Returns an allowed set of commits up to `cut` that explains `found`, if there is one.
     fn explain(&self, view: &View, crash: Crash, cut: usize, found: &Contents) -> Option<Vec<bool>> {
         let must = |number: usize| view.claim(crash, number) == Claim::Must;
         let free = (1..=cut).find(|&number| !must(number)).unwrap_or(cut + 1);
@@ -145,7 +145,7 @@ impl View {
         let must = match self.statuses[number - 1] {
             Status::InDoubt => false,
             _ if number <= self.durable => true,
-            // After a power loss alone there are no holes below the cut.
+            // A power loss alone leaves no holes below the cut.
             Status::InFlight => !crash.process && crash.power,
             Status::Acknowledged(Durability::Memory) => !crash.process,
             Status::Acknowledged(_) => true,

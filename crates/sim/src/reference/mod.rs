@@ -1,19 +1,19 @@
-//! The reference model: which commits there were, what was promised about each, and therefore what
-//! a crash may leave.
+//! The reference model: the commits, the promises made for each, and the states that a crash may
+//! therefore leave.
 //!
-//! *Knows*: keys, values (by digest), the order of commits, and at which durability each was
+//! *Knows*: keys, values (by digest), the order of commits, and the durability at which each was
 //! acknowledged.
 //!
 //! *Does not know*: files, devices, or how the system under test keeps its promises.
 //!
-//! *Read in this order*: this file (history), `judge.rs` (what is allowed), `verdict.rs` (what to
-//! say when it is not).
+//! *Read in this order*: this file (history), `judge.rs` (allowed states), `verdict.rs`
+//! (description of violations).
 //!
 //! Invariants:
 //!
 //! - **R1** Commits are numbered from 1 in commit order; `state(n)` is the map after the first `n`
-//!   of them, and `state(0)` is the base, which is never lost.
-//! - **R2** `durable` never falls: commits up to it survive everything but a fault of the hardware.
+//!   commits, and `state(0)` is the base, which is never lost.
+//! - **R2** `durable` never decreases: commits up to it survive everything except a hardware fault.
 
 mod judge;
 mod verdict;
@@ -25,14 +25,14 @@ use alluvium_base::checksum;
 use alluvium_base::checksum::seeded;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a caller was promised about a commit, weakest first.
+/// The durability of an acknowledged commit, weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Durability {
-    /// Applied; any crash may lose it.
+    /// The commit is applied; any crash may lose it.
     Memory,
-    /// Survives the death of the process.
+    /// The commit survives the death of the process.
     Process,
-    /// Survives the death of the machine.
+    /// The commit survives power loss.
     Disk,
 }
 
@@ -41,39 +41,38 @@ pub enum Durability {
 pub struct Write {
     /// The key.
     pub key: Vec<u8>,
-    /// The new value, or nothing for a delete.
+    /// The new value, or `None` for a delete.
     pub value: Option<Vec<u8>>,
 }
 
-/// How far a commit came.
+/// The progress of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Status {
-    /// Begun, and the caller has no answer yet.
+    /// Begun; the caller has no answer yet.
     InFlight,
-    /// The caller was told that it holds.
+    /// The caller was told that the commit holds.
     Acknowledged(Durability),
-    /// The caller was told of an error that leaves open what became of it.
+    /// The caller was told of an error that leaves open whether the commit holds.
     InDoubt,
 }
 
-/// What had been promised at one moment of the history, to judge a crash at that moment after the
-/// history went on.
+/// The promises at one moment of the history. A crash at that moment can be judged by it later.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct View {
     pub(crate) durable: usize,
-    /// One a commit that had begun.
+    /// One entry for each commit that had begun.
     pub(crate) statuses: Vec<Status>,
 }
 
 impl View {
-    /// Returns how many commits had begun.
+    /// Returns the number of commits that had begun.
     #[must_use]
     pub fn newest(&self) -> usize {
         self.statuses.len()
     }
 
-    /// The same, but that only the first `number` commits are durable: for damage that a store
-    /// cannot tell from a commit that never reached the disk.
+    /// Returns the same view, except that only the first `number` commits are durable: for damage
+    /// that a store cannot distinguish from a commit that never reached the disk.
     #[must_use]
     pub fn durable_up_to(self, number: usize) -> View {
         View {
@@ -85,20 +84,20 @@ impl View {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Commit {
-    /// One entry a key: the last write of the batch wins.
+    /// One entry per key: the last write of the batch wins.
     pub(crate) writes: BTreeMap<Vec<u8>, Option<u64>>,
     pub(crate) status: Status,
 }
 
-/// A map as it was found: digests of values, and a hash of the whole.
+/// The contents of a store as found: digests of values, and a hash of the whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
     pub(crate) pairs: BTreeMap<Vec<u8>, u64>,
     pub(crate) hash: u64,
 }
 
-/// Returns a pair's share in the hash of a map. Shares are added, so that a change costs two of
-/// them, not a walk.
+/// Returns the contribution of a pair to the hash of a map. Contributions are added, so that a
+/// change updates the hash in constant time.
 fn share(key: &[u8], value: u64) -> u64 {
     seeded(value, key)
 }
@@ -113,7 +112,7 @@ impl Contents {
     /// Adds a pair.
     ///
     /// # Errors
-    /// The key, when it was added before: a scan must not show a key twice.
+    /// The key, if it was added before: a scan must not return a key twice.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<(), Vec<u8>> {
         let value = checksum(value);
         if self.pairs.insert(key.to_vec(), value).is_some() {
@@ -123,19 +122,19 @@ impl Contents {
         Ok(())
     }
 
-    /// Returns how many pairs there are.
+    /// Returns the number of pairs.
     #[must_use]
     pub fn len(&self) -> usize {
         self.pairs.len()
     }
 
-    /// Returns whether there are none.
+    /// Returns whether there are no pairs.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pairs.is_empty()
     }
 
-    /// Returns a hash of all pairs, whatever order they were added in.
+    /// Returns a hash of all pairs, independent of the order in which they were added.
     #[must_use]
     pub fn hash(&self) -> u64 {
         self.hash
@@ -160,7 +159,7 @@ impl Contents {
 #[derive(Clone, Debug)]
 pub struct Reference {
     pub(crate) commits: Vec<Commit>,
-    /// Every version of every key, by the number of its commit; number 0 is the base.
+    /// All versions of each key, by the number of the commit; number 0 is the base.
     pub(crate) versions: BTreeMap<Vec<u8>, Vec<(usize, Option<u64>)>>,
     /// `prefixes[n]` is the hash of `state(n)`.
     pub(crate) prefixes: Vec<u64>,
@@ -174,7 +173,7 @@ impl Default for Reference {
 }
 
 impl Reference {
-    /// Creates an empty store.
+    /// Creates the history of an empty store.
     #[must_use]
     pub fn new() -> Reference {
         Self::on_base(Contents::new())
@@ -219,10 +218,10 @@ impl Reference {
         number
     }
 
-    /// The caller was told that commit `number` holds.
+    /// Notes that the caller was told that commit `number` holds.
     ///
     /// # Panics
-    /// When there is no such commit in flight: a bug of the story.
+    /// If no such commit is in flight, which is a bug of the story.
     pub fn acknowledge(&mut self, number: usize, durability: Durability) {
         let commit = &mut self.commits[number - 1];
         assert_eq!(
@@ -236,16 +235,16 @@ impl Reference {
         }
     }
 
-    /// The caller was told of an error that leaves open whether commit `number` holds.
+    /// Notes that the caller was told of an error that leaves open whether commit `number` holds.
     pub fn doubt(&mut self, number: usize) {
         self.commits[number - 1].status = Status::InDoubt;
     }
 
-    /// The caller was told that the newest commit was refused before anything changed: it must
-    /// never be seen.
+    /// Notes that the caller was told that the newest commit was refused before any change: it must
+    /// never become visible.
     ///
     /// # Panics
-    /// When `number` is not the newest commit.
+    /// If `number` is not the newest commit.
     pub fn withdraw(&mut self, number: usize) {
         assert_eq!(
             number,
@@ -263,13 +262,13 @@ impl Reference {
         }
     }
 
-    /// A sync, or a durable checkpoint, has covered every commit up to `number`.
+    /// Notes that a sync or a durable checkpoint covers every commit up to `number`.
     pub fn cover(&mut self, number: usize) {
         assert!(number <= self.commits.len(), "commit {number} was never begun");
         self.durable = self.durable.max(number);
     }
 
-    /// Returns what is promised now.
+    /// Returns the present promises.
     #[must_use]
     pub fn view(&self) -> View {
         View {
@@ -278,20 +277,20 @@ impl Reference {
         }
     }
 
-    /// Returns how many commits there are: the number of the newest.
+    /// Returns the number of commits, which is the number of the newest one.
     #[must_use]
     pub fn newest(&self) -> usize {
         self.commits.len()
     }
 
-    /// Returns how many commits were acknowledged.
+    /// Returns the number of acknowledged commits.
     #[must_use]
     pub fn acknowledged(&self) -> usize {
         let acknowledged = |commit: &&Commit| matches!(commit.status, Status::Acknowledged(_));
         self.commits.iter().filter(acknowledged).count()
     }
 
-    /// Returns the newest commit that must survive the death of the machine.
+    /// Returns the newest commit that must survive power loss.
     #[must_use]
     pub fn durable(&self) -> usize {
         self.durable
@@ -304,8 +303,8 @@ impl Reference {
         versions.get(newer.checked_sub(1)?)?.1
     }
 
-    /// Returns whether a read of `key` that answers `value` is right now. What a commit in doubt
-    /// wrote may be read or not.
+    /// Returns whether a read of `key` may now return `value`. Writes of commits in doubt may be
+    /// visible or not.
     #[must_use]
     pub fn reads(&self, key: &[u8], value: Option<&[u8]>) -> bool {
         let value = value.map(checksum);
@@ -318,7 +317,7 @@ impl Reference {
         value.is_none()
     }
 
-    /// Returns the keys that a scan shows now, in order.
+    /// Returns the keys that a scan returns now, in order.
     #[must_use]
     pub fn keys(&self) -> Vec<&[u8]> {
         let live = self
@@ -328,14 +327,14 @@ impl Reference {
         live.map(|(key, _)| &key[..]).collect()
     }
 
-    /// Returns the history after a crash from which the store came back with `found`, `survivors`
-    /// being the judge's answer, and `view` what had been promised when it came.
+    /// Returns the history after a crash and a recovery with the contents `found`. `survivors` is
+    /// the result of the judgement, and `view` has the promises at the moment of the crash.
     ///
-    /// What was found after a power loss was read from disk, so it becomes the base: losing it
-    /// later would be a loss. What was found after the death of a process may still be in the page
-    /// cache: those commits keep their numbers' order and must survive the next death of a process,
-    /// and only what was durable must survive a power loss. A commit that need not have survived,
-    /// and of which later ones have overwritten everything, leaves open whether it did.
+    /// Contents found after a power loss were read from disk, so they become the base: they must
+    /// not be lost later. Contents found after the death of a process may exist only in the page
+    /// cache: these commits keep their order and must survive another death of the process, but
+    /// only the durable ones must survive a power loss. If a commit need not have survived and
+    /// later commits have overwritten all its keys, it is unknown whether it did.
     #[must_use]
     pub fn after(&self, view: &View, crash: Crash, survivors: &Survivors, found: &Contents) -> Reference {
         if crash.is_power_loss() {
@@ -369,8 +368,8 @@ impl Reference {
         next
     }
 
-    /// Of each commit, whether any key shows it: none of the later ones that were kept wrote to
-    /// that.
+    /// Returns for each commit whether any key shows its write, that is, whether it has a key to
+    /// which no later kept commit wrote.
     fn seen(&self, view: &View, survivors: &Survivors) -> Vec<bool> {
         let mut overwritten: BTreeSet<&[u8]> = BTreeSet::new();
         let mut seen = vec![false; view.newest()];

@@ -149,7 +149,7 @@ fn what_was_read_after_a_power_loss_must_stay_and_what_was_read_after_a_kill_nee
     assert!(after_kill.judge(Crash::PROCESS, &first).is_err());
 }
 
-/// The naive twin: tries every subset of commits that the rules allow.
+/// A naive judge: tries every subset of commits that the rules allow.
 fn allowed_by_enumeration(reference: &Reference, crash: Crash, found: &Contents) -> bool {
     let n = reference.newest();
     (0..1u32 << n).any(|mask| {
@@ -201,7 +201,7 @@ fn the_judge_agrees_with_trying_every_subset() {
                 _ => {}
             }
         }
-        // A subset of the commits, mostly; sometimes with one key spoiled.
+        // Mostly a subset of the commits; sometimes with one wrong key.
         let mut contents = Contents::new();
         let mut state = BTreeMap::new();
         for commit in &reference.commits {
@@ -247,7 +247,7 @@ fn whether_a_commit_survived_that_later_ones_overwrote_is_open() {
     let all = found(&[("x", "1"), ("y", "1"), ("z", "1")]);
     let survivors = reference.judge(Crash::PROCESS, &all).unwrap();
     let after = reference.after(&reference.view(), Crash::PROCESS, &survivors, &all);
-    // The machine dies too, and takes the last commit.
+    // The power is lost, too, and with it the last commit.
     let judge = |pairs: &[(&str, &str)]| after.judge(Crash::POWER, &found(pairs));
     assert!(
         judge(&[("x", "1"), ("a", "1"), ("y", "1")]).is_ok(),

@@ -1,24 +1,24 @@
-//! What to say when no allowed history explains what was found.
+//! Description of a violation, when no allowed history explains the contents.
 
 use super::{Contents, Crash, Reference, Status, View};
 use std::fmt;
 use std::fmt::Write as _;
 
-/// How many keys a violation names.
+/// Maximum number of keys named by a violation.
 const NAMED_KEYS: usize = 4;
 
-/// Which promise was broken, as far as the contents show it.
+/// The kind of broken promise, as far as the contents show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Wrong {
-    /// A commit that had to survive is gone.
+    /// A commit that had to survive is missing.
     Lost,
-    /// Some writes of one batch are there and others are not.
+    /// Only some writes of a batch are present.
     HalfBatch,
-    /// A key that a surviving commit had deleted is back.
+    /// A key that a surviving commit deleted is present.
     Reappeared,
-    /// A commit is missing while a later one is there.
+    /// A commit is missing although a later one is present.
     Hole,
-    /// A value that was never written to that key.
+    /// A key has a value that was never written to it.
     Foreign,
 }
 
@@ -37,9 +37,9 @@ impl fmt::Display for Wrong {
 /// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which promise.
+    /// The kind of promise.
     pub wrong: Wrong,
-    /// The keys and commits concerned, in words.
+    /// The affected keys and commits, in words.
     pub details: String,
 }
 
@@ -88,7 +88,7 @@ fn differing<'a>(reference: &'a Reference, prefix: usize, found: &'a Contents) -
         .collect()
 }
 
-/// Returns the allowed prefix from which the fewest keys differ.
+/// Returns the allowed prefix with the fewest differing keys.
 fn nearest_prefix(reference: &Reference, view: &View, crash: Crash, found: &Contents) -> usize {
     let lowest = if crash.is_power_loss() {
         view.durable
@@ -110,8 +110,8 @@ fn classify(reference: &Reference, view: &View, nearest: usize, found: &Contents
     if reference.prefixes[..view.durable.max(nearest)].contains(&found.hash) {
         return Wrong::Lost;
     }
-    // A commit of which one key reads as written, and another as it was before, though nothing
-    // later touched either.
+    // A commit of which one key reads as written and another does not, although no later commit
+    // wrote to either.
     for (index, commit) in reference.commits.iter().enumerate() {
         let number = index + 1;
         let untouched = |key: &[u8]| {
@@ -145,7 +145,7 @@ fn classify(reference: &Reference, view: &View, nearest: usize, found: &Contents
     {
         return Wrong::Reappeared;
     }
-    // What is missing although something later is there, and was not durable: a hole.
+    // Something is missing although a later write is present, and it was not durable: a hole.
     let numbers = found
         .pairs
         .iter()
@@ -161,7 +161,7 @@ fn classify(reference: &Reference, view: &View, nearest: usize, found: &Contents
     Wrong::Lost
 }
 
-/// Returns the newest commit that wrote this value to that key.
+/// Returns the newest commit that wrote this value to this key.
 fn number_of(reference: &Reference, key: &[u8], value: Option<u64>) -> Option<usize> {
     let mut versions = reference.versions.get(key)?.iter().rev();
     versions
@@ -169,7 +169,7 @@ fn number_of(reference: &Reference, key: &[u8], value: Option<u64>) -> Option<us
         .map(|(number, _)| *number)
 }
 
-/// Returns where a value of a key comes from, in words.
+/// Returns the origin of a key's value, in words.
 fn origin(reference: &Reference, view: &View, key: &[u8], value: Option<u64>) -> String {
     let Some(versions) = reference.versions.get(key) else {
         return "a key that was never written".to_owned();

@@ -1,4 +1,4 @@
-//! A file with a bug. Requests of a batch are done one after the other, each as the bug has it.
+//! A file with a planted bug. The requests of a batch are performed one after the other.
 
 use super::{Held, Sabotage, Shared};
 use alluvium_base::Purpose;
@@ -18,15 +18,15 @@ pub(super) struct SabotagedFile {
     pub(super) shared: Arc<Shared>,
 }
 
-/// What becomes of a write.
+/// The effect of a write.
 enum Fate {
-    /// It takes place, at an offset.
+    /// It is written at this offset.
     At(u64),
-    /// It takes place but for its end.
+    /// It is written without its last block.
     Torn,
     /// It is dropped.
     Dropped,
-    /// It waits.
+    /// It is delayed.
     Held,
 }
 
@@ -135,7 +135,7 @@ impl SabotagedFile {
     }
 }
 
-/// A sync of a file or of a part of its mapping, as the bug has it.
+/// Syncs a file or a part of its mapping, modified by the bug.
 fn sync(
     shared: &Shared,
     file: &Arc<dyn Device>,

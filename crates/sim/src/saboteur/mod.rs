@@ -1,11 +1,11 @@
-//! Plants bugs at the seam between a store and its devices, for tests of tests: a harness that lets
-//! one of these pass would let the same mistake inside the store pass.
+//! Plants bugs between a store and its devices, for tests of tests: a harness that does not detect
+//! one of these bugs would not detect the same mistake inside the store.
 //!
 //! *Knows*: the contract of a directory and its files, and how to break it.
 //!
-//! *Does not know*: what a file holds; it tells files apart by their names.
+//! *Does not know*: the contents of files; it identifies files by their names.
 //!
-//! *Read in this order*: this file (the bugs, and directories that have them), `device.rs` (files).
+//! *Read in this order*: this file (the bugs, and sabotaged directories), `device.rs` (files).
 
 mod device;
 
@@ -16,48 +16,49 @@ use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A bug. Files are chosen by a part of their name; the empty text chooses all of them.
+/// A planted bug. It affects files whose name contains the given text; the empty text matches all
+/// files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sabotage {
     /// Syncs of these files, and of their mappings, do nothing.
     SkipSync(&'static str),
     /// Syncs of the directory do nothing.
     SkipDirectorySync,
-    /// A sync of these files takes place only when the next one is asked for.
+    /// A sync of these files is performed only when the next one is requested.
     DelaySync(&'static str),
-    /// A barrier out of order: a sync of `file` takes place after the next write to `before`.
+    /// A barrier out of order: a sync of `file` is performed only after the next write to `before`.
     SyncAfterWrite {
-        /// The files whose sync is late.
+        /// The files whose sync is delayed.
         file: &'static str,
-        /// The files whose write should have come later.
+        /// The files whose write should come after the sync.
         before: &'static str,
     },
-    /// Only this many first writes to each of these files take place.
+    /// Only this number of writes to each of these files are performed.
     OnlyFirstWrites(&'static str, u32),
-    /// Every second write to these files is dropped: a second copy that is never there.
+    /// Every second write to these files is dropped: a second copy is never written.
     DropSecondCopy(&'static str),
-    /// Whatever is written over in these files keeps its older bytes: a stale slot.
+    /// Overwrites in these files are dropped, so that the old bytes remain: a stale slot.
     LoseRewrites(&'static str),
-    /// Writes to `file` that belong into the slots whose offset has a bit of `mask` go to the slot
-    /// without it, so that the same slot is overwritten each time.
+    /// A write to `file` at an offset with a bit of `mask` goes to the offset without this bit, so
+    /// that the same slot is overwritten each time.
     WrongSlot {
-        /// The files written wrongly.
+        /// The affected files.
         file: &'static str,
-        /// The bits of the offset that tell the slots apart.
+        /// The bits of the offset that distinguish the slots.
         mask: u64,
     },
-    /// These files are never shortened, though the caller is told so.
+    /// Truncation of these files is reported as successful but not performed.
     SkipTruncate(&'static str),
     /// A failed sync of these files is reported as a success.
     AcknowledgeFailedSync(&'static str),
-    /// Writes and syncs of these files wait until after the next hole is punched, or file shortened
-    /// or removed, anywhere: what they should have freed first is gone too early.
+    /// Writes and syncs of these files are delayed until the next time that any hole is punched or
+    /// any file is shortened or removed: data is freed before the writes that replace it.
     FreeBeforeWrite(&'static str),
-    /// Holes in these files reach one block of this many bytes further on.
+    /// Holes in these files are longer by this number of bytes.
     PunchWide(&'static str, u64),
-    /// Removed files stay.
+    /// Removed files are not removed.
     SkipRemove,
-    /// The last sector of every write of more than one to these files is dropped.
+    /// Writes of several sectors to these files lose their last sector.
     TearWrites(&'static str),
 }
 
@@ -67,7 +68,7 @@ impl Sabotage {
     }
 }
 
-/// A directory with a bug.
+/// A directory with a planted bug.
 ///
 /// ```
 /// use alluvium_device::{Directory, FileOptions, simulated::SimDirectory};
@@ -86,7 +87,7 @@ pub struct Saboteur {
     shared: Arc<Shared>,
 }
 
-/// What all files of a sabotaged directory know together.
+/// State shared by all files of a sabotaged directory.
 #[derive(Debug)]
 struct Shared {
     bug: Sabotage,
@@ -95,24 +96,24 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Writes seen, by file.
+    /// Number of writes so far, by file.
     writes: BTreeMap<String, u32>,
-    /// Places written in this life.
+    /// Offsets written in this life.
     written: BTreeSet<(String, u64)>,
-    /// Requests that wait for their wrong moment.
+    /// Delayed requests.
     held: Vec<Held>,
 }
 
 #[derive(Debug)]
 struct Held {
     file: Arc<dyn Device>,
-    /// Bytes to write at an offset, or nothing for a sync.
+    /// The offset and bytes of a write, or `None` for a sync.
     write: Option<(u64, Vec<u8>)>,
     purpose: alluvium_base::Purpose,
 }
 
 impl Shared {
-    /// Lets go of everything held back.
+    /// Performs all delayed requests.
     fn release(&self) -> Result<()> {
         let held = std::mem::take(&mut self.state.lock().held);
         for held in held {
@@ -127,7 +128,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Something was freed.
+    /// Notes that space was freed.
     fn freed(&self) -> Result<()> {
         match self.bug {
             Sabotage::FreeBeforeWrite(_) => self.release(),
@@ -137,7 +138,7 @@ impl Shared {
 }
 
 impl Saboteur {
-    /// `inner`, with a bug.
+    /// Returns `inner` with a planted bug.
     #[must_use]
     pub fn wrap(inner: Arc<dyn Directory>, bug: Sabotage) -> Arc<dyn Directory> {
         let state = Mutex::default();

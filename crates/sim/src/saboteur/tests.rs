@@ -5,7 +5,7 @@ use alluvium_device::memory::MemoryDirectory;
 
 const FILE: &str = "slots";
 
-/// A sabotaged directory, a file of eight blocks in it, and the same file without the bug.
+/// Returns a sabotaged directory, a file of eight blocks in it, and the same file without the bug.
 fn file(bug: Sabotage) -> (Arc<dyn Directory>, Arc<dyn Device>, Arc<dyn Device>) {
     let honest = Arc::new(MemoryDirectory::new());
     let directory = Saboteur::wrap(Arc::clone(&honest) as Arc<dyn Directory>, bug);

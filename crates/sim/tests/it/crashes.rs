@@ -1,4 +1,5 @@
-//! The crash driver on the toy: what is right survives everything, and what is wrong is found.
+//! The crash driver on the toy store: correct stores survive everything, and planted mistakes are
+//! found.
 
 use crate::toy::{Flaw, ToyStory};
 use alluvium_sim::harness::Crashes;

@@ -1,4 +1,4 @@
-//! The faults driver on the toy.
+//! The fault driver on the toy store.
 
 use crate::toy::{Flaw, ToyStory};
 use alluvium_sim::harness::Faults;

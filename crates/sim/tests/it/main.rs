@@ -1,4 +1,4 @@
-//! The harness on a store small enough to be seen through at a glance.
+//! The harness on a store that is small enough to be understood completely.
 
 mod crashes;
 mod faults;

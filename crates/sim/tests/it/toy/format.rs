@@ -1,4 +1,4 @@
-//! The bytes of the toy store. All integers little-endian.
+//! The encoding of the toy store. All integers are little-endian.
 //!
 //! ```text
 //! slot, and journal record:
@@ -16,7 +16,7 @@ use alluvium_base::checksum::seeded;
 
 pub(crate) const HEADER: usize = 32;
 
-/// What a block of bytes is for: the seed of its checksum.
+/// The use of a block: the seed of its checksum.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
     Slot = 1,
@@ -53,7 +53,8 @@ pub(crate) fn encode(kind: Kind, block: &Block) -> Vec<u8> {
     bytes
 }
 
-/// The block at the start of `bytes`, and how long it is; nothing when there is none.
+/// Decodes the block at the start of `bytes`. Returns it with its length, or `None` if there is no
+/// valid block.
 pub(crate) fn decode(kind: Kind, bytes: &[u8]) -> Option<(Block, usize)> {
     let len = HEADER + Reader::new(bytes.get(28..)?).u32().ok()? as usize;
     let bytes = bytes.get(..len)?;

@@ -1,10 +1,11 @@
-//! The toy store: a map in memory, a journal of what was committed since the last snapshot, and two
-//! slots in which snapshots alternate. With [`Flaw`]s, the mistakes that such a store invites.
+//! The toy store: a map in memory, a journal of the commits since the last snapshot, and two slots
+//! in which snapshots alternate. [`Flaw`]s plant mistakes that are typical of such a store.
 //!
 //! A snapshot goes to the slot of the older generation and is synced before the journal starts
-//! over; records name the generation that they continue. Recovery makes what it read durable, names
-//! too, before it writes anything (a slot read from the page cache may be the only good one), and
-//! starts a new generation, since behind the journal's end there may be stale records.
+//! over; records name the generation that they continue. Recovery first makes everything that it
+//! has read durable, including file names, before it writes anything (a slot read from the page
+//! cache may be the only good one). It then starts a new generation, because stale records may
+//! follow the end of the journal.
 
 mod format;
 
@@ -25,19 +26,19 @@ pub(crate) enum Flaw {
     None,
     /// Recovery does not sync what it read before it overwrites the other slot.
     TrustsThePageCache,
-    /// Recovery goes on behind the journal's end, in the same generation.
+    /// Recovery continues after the journal's end, in the same generation.
     GoesOnBehindTheEnd,
     /// The journal starts over before the slot is synced.
     JournalFirst,
     /// Records do not name their generation, so old ones are replayed.
     ForgetsGenerations,
-    /// A batch is written as one record a write.
+    /// A batch is written as one record per write.
     SplitsBatches,
     /// Deletes are not written to the journal.
     ForgetsDeletes,
     /// Acknowledges at `Disk` without a sync.
     AcknowledgesEarly,
-    /// Goes on after a failed write or sync.
+    /// Continues after a failed write or sync.
     IgnoresErrors,
     /// Panics when the journal is full.
     Panics,
@@ -56,7 +57,7 @@ pub(crate) struct Toy {
     generation: u64,
     sequence: u64,
     tail: u64,
-    /// Commits at `Memory` that are not written yet.
+    /// Commits at `Memory` that are not yet written.
     waiting: Vec<Vec<u8>>,
     poisoned: bool,
 }
@@ -262,7 +263,7 @@ impl Toy {
         Ok(())
     }
 
-    /// After a failure nothing is accepted any more.
+    /// Runs `work`, unless a previous call has failed: after a failure nothing is accepted.
     fn guarded<T>(&mut self, work: impl FnOnce(&mut Toy) -> Result<T, Trouble>) -> Result<T, Trouble> {
         if self.poisoned && self.flaw != Flaw::IgnoresErrors {
             return Err(Trouble::new(Cause::Poisoned, "an earlier write failed"));
