@@ -1,4 +1,4 @@
-//! Requests, batches of them, and the ticket that waits for a batch.
+//! I/O requests, batches of requests, and the ticket that waits for a batch.
 
 use crate::{Buffer, Error, Result};
 use alluvium_base::Purpose;
@@ -6,36 +6,36 @@ use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// One thing to do to a file.
+/// One I/O request to a file.
 #[derive(Debug)]
 pub enum Request {
     /// Fill the buffer from `offset`.
     Read {
-        /// The first byte in the file.
+        /// Offset in the file, in bytes.
         offset: u64,
-        /// The memory to fill; its length is the request's.
+        /// The memory to fill; its length is the length of the request.
         buffer: Buffer,
-        /// What the read is for.
+        /// Purpose of the read.
         purpose: Purpose,
     },
-    /// Write the buffer at `offset`, inside the file's length.
+    /// Write the buffer at `offset`, within the file's length.
     Write {
-        /// The first byte in the file.
+        /// Offset in the file, in bytes.
         offset: u64,
-        /// The bytes to write; its length is the request's.
+        /// The bytes to write; their number is the length of the request.
         buffer: Buffer,
-        /// What the write is for.
+        /// Purpose of the write.
         purpose: Purpose,
     },
-    /// Make durable every write that had completed when this was submitted (invariant D3).
+    /// Make every write durable that had completed when this request was submitted (invariant D3).
     Sync {
-        /// What the sync is for.
+        /// Purpose of the sync.
         purpose: Purpose,
     },
 }
 
 impl Request {
-    /// Returns what the request is for.
+    /// Returns the purpose of the request.
     #[must_use]
     pub fn purpose(&self) -> Purpose {
         match self {
@@ -46,17 +46,17 @@ impl Request {
     }
 }
 
-/// What became of a request: its buffer back, and how it went.
+/// The outcome of a request: its buffer and its result.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The request's buffer, absent for a sync.
+    /// The request's buffer; absent for a sync.
     pub buffer: Option<Buffer>,
-    /// How it went. After a failed read the buffer's content is unspecified.
+    /// The result. After a failed read the contents of the buffer are unspecified.
     pub result: Result<()>,
 }
 
 impl Outcome {
-    /// Returns the buffer of a request that went well.
+    /// Returns the buffer of a successful request.
     ///
     /// # Errors
     /// The request's error.
@@ -69,7 +69,7 @@ impl Outcome {
     }
 }
 
-/// Requests that are handed to a device together.
+/// Requests that are submitted to a device together.
 ///
 /// ```
 /// use alluvium_base::Purpose;
@@ -90,7 +90,7 @@ impl Batch {
         Batch::default()
     }
 
-    /// Creates an empty batch with space for `capacity` requests.
+    /// Creates an empty batch with capacity for `capacity` requests.
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Batch {
         Batch {
@@ -127,52 +127,53 @@ impl Batch {
         self
     }
 
-    /// Returns how many requests there are.
+    /// Returns the number of requests.
     #[must_use]
     pub fn len(&self) -> usize {
         self.requests.len()
     }
 
-    /// Returns whether there are none.
+    /// Returns whether the batch has no requests.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }
 
-    /// Returns the requests, for the implementations of `Device`.
+    /// Returns the requests, for implementations of `Device`.
     #[must_use]
     pub fn into_requests(self) -> Vec<Request> {
         self.requests
     }
 }
 
-/// Waits for a batch. Outcomes come in the order of the batch's requests.
+/// A handle for waiting for a batch. Outcomes are in the order of the batch's requests.
 ///
-/// A ticket may move between threads. Dropping it abandons the outcomes, not the requests
-/// (invariant D1).
+/// A ticket may move between threads. Dropping it discards the outcomes but does not cancel the
+/// requests (invariant D1).
 #[derive(Debug)]
 pub struct Ticket {
     shared: Arc<InFlight>,
 }
 
-/// The device's side of a [`Ticket`]: implementations complete requests here, each once.
+/// The device's side of a [`Ticket`]. Implementations complete each request here exactly once.
 #[derive(Debug)]
 pub struct InFlight {
     pending: AtomicUsize,
     outcomes: Mutex<Vec<Option<Outcome>>>,
     completed: Condvar,
-    /// Which part of the device carries the batch, for devices that have several.
+    /// Index of the part of the device that carries the batch, for devices with several parts.
     home: usize,
 }
 
 impl InFlight {
-    /// Creates a record for `requests` requests, none of them complete.
+    /// Creates a record of `requests` incomplete requests.
     #[must_use]
     pub fn new(requests: usize) -> Arc<InFlight> {
         InFlight::at(requests, 0)
     }
 
-    /// The same, carried by part `home` of the device; [`Ticket::home`] gives it back.
+    /// Creates a record for a batch carried by part `home` of the device, which [`Ticket::home`]
+    /// returns.
     #[must_use]
     pub(crate) fn at(requests: usize, home: usize) -> Arc<InFlight> {
         Arc::new(InFlight {
@@ -186,7 +187,7 @@ impl InFlight {
     /// Completes request `index`.
     ///
     /// # Panics
-    /// When it was completed before: a bug of the implementation.
+    /// If the request is already complete: a bug of the implementation.
     pub fn complete(&self, index: usize, outcome: Outcome) {
         let mut outcomes = self.outcomes.lock();
         let previous = outcomes[index].replace(outcome);
@@ -202,7 +203,7 @@ impl InFlight {
         }
     }
 
-    /// Returns the ticket that waits for this record.
+    /// Returns a ticket that waits for this record.
     #[must_use]
     pub fn ticket(self: &Arc<Self>) -> Ticket {
         Ticket {
@@ -212,7 +213,7 @@ impl InFlight {
 }
 
 impl Ticket {
-    /// Returns a ticket of a batch whose outcomes are known already.
+    /// Returns a ticket of a batch whose outcomes are already known.
     #[must_use]
     pub fn ready(outcomes: Vec<Outcome>) -> Ticket {
         Ticket {
@@ -225,17 +226,17 @@ impl Ticket {
         }
     }
 
-    /// Returns whether every request is complete. It asks only memory: `Device::poll` makes
+    /// Returns whether every request is complete. This only reads memory; `Device::poll` makes
     /// progress.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.shared.pending.load(Ordering::Acquire) == 0
     }
 
-    /// Returns the outcomes, in the order of the requests.
+    /// Returns the outcomes in request order.
     ///
     /// # Panics
-    /// When the ticket is not complete: wait for it first.
+    /// If the ticket is not complete: wait for it first.
     #[must_use]
     pub fn take(self) -> Vec<Outcome> {
         assert!(
@@ -249,13 +250,13 @@ impl Ticket {
             .collect()
     }
 
-    /// Returns the buffers of a batch in which every request went well.
+    /// Returns the buffers of a batch in which every request succeeded.
     ///
     /// # Errors
     /// The first error among the outcomes.
     ///
     /// # Panics
-    /// When the ticket is not complete.
+    /// If the ticket is not complete.
     pub fn take_buffers(self) -> std::result::Result<Vec<Buffer>, Error> {
         let mut buffers = Vec::new();
         for outcome in self.take() {
@@ -265,27 +266,27 @@ impl Ticket {
         Ok(buffers)
     }
 
-    /// Returns a second ticket of the same batch, to wait with. The outcomes go to the ticket that
-    /// takes them first.
+    /// Returns a second ticket of the same batch for waiting. The ticket that calls `take` first
+    /// receives the outcomes.
     #[must_use]
     pub fn another(&self) -> Ticket {
         self.shared.ticket()
     }
 
-    /// Returns how many requests are not complete.
+    /// Returns the number of incomplete requests.
     pub(crate) fn pending(&self) -> usize {
         self.shared.pending.load(Ordering::Acquire)
     }
 
     /// Returns the part of the device that carries the batch. One thread can wait for all tickets
-    /// with the same home: waiting for one ([`Device::wait_some`](crate::Device::wait_some))
-    /// completes the others, too.
+    /// with the same home: waiting for one of them
+    /// ([`Device::wait_some`](crate::Device::wait_some)) also completes the others.
     #[must_use]
     pub fn home(&self) -> usize {
         self.shared.home
     }
 
-    /// Sleeps until the batch is complete, for devices whose own threads complete it.
+    /// Blocks until the batch is complete, for devices whose own threads complete it.
     pub(crate) fn block(&self) {
         let mut outcomes = self.shared.outcomes.lock();
         while !self.is_complete() {
@@ -293,7 +294,7 @@ impl Ticket {
         }
     }
 
-    /// Returns whether this ticket waits for `in_flight`, for the implementations of `Device`.
+    /// Returns whether this ticket waits for `in_flight`, for implementations of `Device`.
     #[must_use]
     pub fn waits_for(&self, in_flight: &Arc<InFlight>) -> bool {
         Arc::ptr_eq(&self.shared, in_flight)

@@ -1,4 +1,4 @@
-//! Memory that a device may read and write: aligned, and kept alive by its owner.
+//! Aligned memory for device I/O, kept alive by its owner.
 
 use crate::slabs::{self, SLAB};
 use crate::{BLOCK, BUFFER_ALIGNMENT};
@@ -10,10 +10,10 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Exclusive, aligned memory for one request.
+/// Exclusively owned, aligned memory for one request.
 ///
-/// A buffer either owns heap memory or borrows a part of a larger region (a cache's arena) that it
-/// keeps alive.
+/// A buffer either owns heap memory or borrows part of a larger region, such as a cache's arena,
+/// that it keeps alive.
 ///
 /// ```
 /// use alluvium_device::Buffer;
@@ -27,9 +27,9 @@ pub struct Buffer {
     memory: Memory,
 }
 
-/// Buffers of more bytes are not the allocator's, which would keep what dozens of streams have used
-/// for a moment, in each thread: they are pieces of slabs, and those that are larger than a slab
-/// memory of their own from the system.
+/// Buffers above this size bypass the allocator, which would retain the memory of dozens of
+/// short-lived streams in each thread. They are pieces of slabs; buffers larger than a slab are
+/// mapped directly from the system.
 const LARGE: usize = 128 << 10;
 
 enum Memory {
@@ -47,17 +47,17 @@ unsafe impl Send for Buffer {}
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
-    /// Memory of `len` zero bytes, aligned to [`BUFFER_ALIGNMENT`]. The process ends when the
-    /// system has none; where an error can be returned, see [`Buffer::try_zeroed`].
+    /// Creates a buffer of `len` zero bytes, aligned to [`BUFFER_ALIGNMENT`]. Aborts the process if
+    /// the system is out of memory; use [`Buffer::try_zeroed`] where an error can be returned.
     ///
     /// # Panics
-    /// When `len` is zero or not a multiple of [`BLOCK`].
+    /// If `len` is zero or not a multiple of [`BLOCK`].
     #[must_use]
     pub fn zeroed(len: usize) -> Buffer {
         Buffer::try_zeroed(len).unwrap_or_else(|| handle_alloc_error(layout(len)))
     }
 
-    /// The same, or nothing when the system has no memory.
+    /// Creates a buffer of `len` zero bytes, or returns `None` if the system is out of memory.
     ///
     /// # Panics
     /// As [`Buffer::zeroed`].
@@ -86,8 +86,8 @@ impl Buffer {
         })
     }
 
-    /// Returns a buffer holding `bytes`, zero-padded to a multiple of [`BLOCK`] (of at least one
-    /// block).
+    /// Creates a buffer holding `bytes`, zero-padded to a multiple of [`BLOCK`] and to at least one
+    /// block.
     #[must_use]
     pub fn padded(bytes: &[u8]) -> Buffer {
         let mut buffer = Buffer::zeroed(bytes.len().max(1).next_multiple_of(BLOCK as usize));
@@ -95,7 +95,7 @@ impl Buffer {
         buffer
     }
 
-    /// Returns a part of a larger region, which `keeper` keeps alive.
+    /// Creates a buffer from part of a larger region, which `keeper` keeps alive.
     ///
     /// # Safety
     /// `start..start + len` is initialised memory inside what `keeper` owns, aligned to [`BLOCK`],
@@ -110,13 +110,13 @@ impl Buffer {
         }
     }
 
-    /// Returns the first byte's address, for the implementations of `Device`.
+    /// Returns the address of the first byte, for implementations of `Device`.
     #[must_use]
     pub fn as_ptr(&self) -> *const u8 {
         self.start.as_ptr()
     }
 
-    /// Returns the first byte's address, for the implementations of `Device`.
+    /// Returns the address of the first byte, for implementations of `Device`.
     #[must_use]
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
         self.start.as_ptr()
@@ -127,7 +127,8 @@ fn layout(len: usize) -> Layout {
     Layout::from_size_align(len, BUFFER_ALIGNMENT).expect("the length of a buffer fits the machine")
 }
 
-/// Fresh pages, zeroed when they are first touched; nothing when the system has none.
+/// Maps fresh pages, which are zeroed on first touch. Returns `None` if the system is out of
+/// memory.
 fn map(len: usize) -> Option<NonNull<u8>> {
     let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
     // SAFETY: the address is the system's choice, so that nothing that is in use is replaced.
@@ -177,15 +178,15 @@ impl fmt::Debug for Buffer {
     }
 }
 
-/// A long-lived region of memory whose parts will be used as buffers again and again, so that an
-/// implementation may register it with the kernel once.
+/// A long-lived memory region whose parts are reused as buffers, so that an implementation may
+/// register it with the kernel once.
 #[derive(Clone)]
 pub struct MemoryRegion {
-    /// The first byte.
+    /// Address of the first byte.
     pub start: NonNull<u8>,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub len: usize,
-    /// What keeps the memory alive while it is registered.
+    /// Keeps the memory alive while it is registered.
     pub keeper: Arc<dyn Any + Send + Sync>,
 }
 

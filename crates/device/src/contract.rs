@@ -9,48 +9,48 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 
-/// Whether requests go through the operating system's page cache.
+/// Whether requests use the operating system's page cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Caching {
-    /// Past it (`O_DIRECT`): offsets and lengths are multiples of [`BLOCK`](crate::BLOCK). Where a
-    /// file system refuses, the implementation falls back to buffered and says so in
-    /// [`Directory::notes`].
+    /// Bypasses the page cache (`O_DIRECT`): offsets and lengths are multiples of
+    /// [`BLOCK`](crate::BLOCK). Where the file system refuses direct I/O, the implementation falls
+    /// back to buffered I/O and adds a note to [`Directory::notes`].
     Direct,
-    /// Through it. Only such files can be mapped.
+    /// Uses the page cache. Only buffered files can be mapped.
     Buffered,
 }
 
-/// What a file is opened for.
+/// The access mode of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
-    /// Reading only; every change fails with [`Error::ReadOnly`](crate::Error::ReadOnly).
+    /// Read-only; every change fails with [`Error::ReadOnly`](crate::Error::ReadOnly).
     ReadOnly,
     /// Reading and writing.
     ReadWrite,
 }
 
-/// How a file is opened.
+/// Options for opening a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileOptions {
-    /// Through the page cache or past it.
+    /// Whether requests use the page cache.
     pub caching: Caching,
-    /// For reading or for writing too.
+    /// Access mode.
     pub access: Access,
 }
 
 impl FileOptions {
-    /// Direct, for reading and writing: what pages use.
+    /// Direct and writable, as used for pages.
     pub const DIRECT: FileOptions = FileOptions {
         caching: Caching::Direct,
         access: Access::ReadWrite,
     };
-    /// Buffered, for reading and writing: what the log uses.
+    /// Buffered and writable, as used for the log.
     pub const BUFFERED: FileOptions = FileOptions {
         caching: Caching::Buffered,
         access: Access::ReadWrite,
     };
 
-    /// The same, for reading only.
+    /// Returns these options with read-only access.
     #[must_use]
     pub fn read_only(self) -> FileOptions {
         FileOptions {
@@ -60,28 +60,28 @@ impl FileOptions {
     }
 }
 
-/// Names one boot of one machine: equal while the machine has not been restarted, so that what the
-/// page cache held is still there.
+/// Identifies one boot of one machine. While the id is unchanged, the page cache has kept its
+/// contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BootId(pub [u8; 16]);
 
 /// Space on a file system, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// What an unprivileged process may still allocate.
+    /// Bytes that an unprivileged process may still allocate.
     pub free: u64,
-    /// The file system's size.
+    /// Size of the file system.
     pub total: u64,
 }
 
-/// An exclusive claim on a directory, given back when dropped (and by the operating system when the
-/// process dies).
+/// An exclusive or shared lock on a directory. It is released when dropped, and by the operating
+/// system when the process dies.
 pub struct Lock {
     _held: Box<dyn Any + Send + Sync>,
 }
 
 impl Lock {
-    /// Creates a lock that is given back when `held` is dropped.
+    /// Creates a lock that is released when `held` is dropped.
     #[must_use]
     pub fn new(held: impl Any + Send + Sync) -> Lock {
         Lock {
@@ -96,124 +96,123 @@ impl fmt::Debug for Lock {
     }
 }
 
-/// A directory of files: what a store's path names.
+/// A directory of files, such as the one at a store's path.
 ///
-/// Names are plain file names, without separators. Changes of names are durable after
+/// Names are plain file names without separators. Changes to names are durable after
 /// [`Directory::sync`] (D7).
 ///
-/// No method has a default: a directory that forwards to another could miss it.
+/// No method has a default implementation: a forwarding directory could forget to override it.
 pub trait Directory: Send + Sync + fmt::Debug {
     /// Creates an empty file.
     ///
     /// # Errors
-    /// `AlreadyExists`, or as the operating system says.
+    /// `AlreadyExists`, or I/O errors.
     fn create(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>>;
 
-    /// Opens a file that exists.
+    /// Opens an existing file.
     ///
     /// # Errors
-    /// `NotFound`, `PermissionDenied`, or as the operating system says.
+    /// `NotFound`, `PermissionDenied`, or I/O errors.
     fn open(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>>;
 
-    /// Renames a file, replacing what has the new name, atomically. Open handles stay valid.
+    /// Renames a file atomically, replacing any file called `to`. Open handles stay valid.
     ///
     /// # Errors
-    /// `NotFound`, or as the operating system says.
+    /// `NotFound`, or I/O errors.
     fn rename(&self, from: &str, to: &str) -> Result<()>;
 
     /// Removes a file. Open handles stay valid until dropped.
     ///
     /// # Errors
-    /// `NotFound`, or as the operating system says.
+    /// `NotFound`, or I/O errors.
     fn remove(&self, name: &str) -> Result<()>;
 
     /// Returns the names of all files, sorted.
     ///
     /// # Errors
-    /// As the operating system says.
+    /// I/O errors.
     fn list(&self) -> Result<Vec<String>>;
 
-    /// Makes every change of names so far durable.
+    /// Makes all earlier changes to names durable.
     ///
     /// # Errors
-    /// As the operating system says. Poisons the directory like D4: later creates, renames, removes
-    /// and syncs fail.
+    /// I/O errors. They poison the directory as in D4: later creates, renames, removes and syncs
+    /// fail.
     fn sync(&self) -> Result<()>;
 
-    /// Takes the exclusive lock with this name, creating its file.
+    /// Acquires the exclusive lock called `name`, creating its file.
     ///
     /// # Errors
-    /// `Locked` when another process, or another handle in this one, has it.
+    /// `Locked` when another process or another handle of this process holds the lock.
     fn lock(&self, name: &str) -> Result<Lock>;
 
-    /// Takes the lock with this name, shared with others that take it by this call. On a read-only
-    /// file system where the lock's file does not exist, it succeeds: no process can hold the lock
-    /// there.
+    /// Acquires the lock called `name` in shared mode. On a read-only file system where the lock's
+    /// file does not exist, the call succeeds: no process can hold the lock there.
     ///
     /// # Errors
-    /// `Locked` when another holder has the lock exclusively.
+    /// `Locked` when the lock is held exclusively.
     fn lock_shared(&self, name: &str) -> Result<Lock>;
 
-    /// Returns the space on the file system.
+    /// Returns the free and total space of the file system.
     ///
     /// # Errors
-    /// As the operating system says.
+    /// I/O errors.
     fn space(&self) -> Result<Space>;
 
-    /// Returns which boot of which machine this is.
+    /// Identifies the current boot of the machine.
     fn boot_id(&self) -> BootId;
 
-    /// Returns whether the directory was removed since it was opened.
+    /// Returns whether the directory was removed after it was opened.
     fn is_removed(&self) -> bool;
 
-    /// Returns what was counted for all files of this directory, by purpose.
+    /// Returns the I/O counters of all files of this directory, by purpose.
     fn counters(&self) -> &Counters;
 
-    /// Returns what a user should know about how the directory works here, a sentence each
+    /// Returns remarks for users on how the directory works on this system, one sentence each
     /// ("O_DIRECT is refused by …").
     fn notes(&self) -> Vec<String>;
 
-    /// Offers a region whose parts will be used as buffers, so that it may be registered with the
-    /// kernel. A hint: it changes speed only.
+    /// Offers a memory region whose parts will be used as buffers, so that the implementation may
+    /// register it with the kernel. This is a hint and affects only speed.
     ///
-    /// Registering makes every page of the region resident and pins it until the directory and its
-    /// files are dropped: a region must not be given back to the operating system in parts
-    /// (`madvise`) meanwhile, because requests would go on using the old pages.
+    /// Registration makes every page of the region resident and pins it until the directory and its
+    /// files are dropped. Until then no part of the region may be returned to the operating system
+    /// (`madvise`), because requests would keep using the old pages.
     fn register_memory(&self, region: MemoryRegion);
 
-    /// Returns a path or another name of the place, for error texts.
+    /// Returns a path or another description of the location, for error messages.
     fn describe(&self) -> String;
 }
 
-/// One file: aligned blocks, read and written in batches.
+/// One file of aligned blocks, read and written in batches.
 ///
-/// Only methods that are made of others have a default: a file that forwards to another could miss
-/// any other.
+/// Only methods that are composed of other methods have a default implementation: a forwarding file
+/// could forget to override any other.
 pub trait Device: Any + Send + Sync + fmt::Debug {
-    /// Hands a batch over. Never blocks for its completion; errors are in the outcomes.
+    /// Submits a batch without waiting for its completion. Errors are reported in the outcomes.
     ///
     /// # Panics
-    /// When a request is misaligned on a direct file (D2).
+    /// If a request to a direct file is misaligned (D2).
     fn submit(&self, batch: Batch) -> Ticket;
 
-    /// Makes what progress is possible without blocking. Returns whether the ticket is complete.
+    /// Makes progress without blocking, and returns whether the ticket is complete.
     fn poll(&self, ticket: &Ticket) -> bool;
 
     /// Blocks until the ticket is complete.
     fn wait(&self, ticket: &Ticket);
 
-    /// Hands several batches over, each with a ticket of its own, at the cost of one where the
-    /// device can.
+    /// Submits several batches, each with its own ticket. Devices that support it submit them with
+    /// one call.
     ///
     /// # Panics
-    /// As [`Device::submit`].
+    /// As in [`Device::submit`].
     fn submit_many(&self, batches: Vec<Batch>) -> Vec<Ticket> {
         batches.into_iter().map(|batch| self.submit(batch)).collect()
     }
 
-    /// Blocks until something has completed that the same part of the device carries as the ticket
-    /// ([`Ticket::home`]): the ticket, or another. It may return earlier, and does when the ticket
-    /// is complete. Devices without such parts wait for the ticket.
+    /// Blocks until a batch has completed that is carried by the same part of the device as the
+    /// ticket ([`Ticket::home`]): the ticket's own or another. It may return earlier, and returns
+    /// at once when the ticket is complete. Devices without such parts wait for the ticket.
     fn wait_some(&self, ticket: &Ticket) {
         self.wait(ticket);
     }
@@ -226,70 +225,69 @@ pub trait Device: Any + Send + Sync + fmt::Debug {
         self.len() == 0
     }
 
-    /// Returns whether the file was removed since it was opened: what it holds is gone once it is
+    /// Returns whether the file was removed after it was opened. Its contents are lost when it is
     /// closed.
     fn is_removed(&self) -> bool;
 
-    /// Extends the file to `len` bytes, with its space allocated on the file system, reading as
-    /// zeros. Shorter than the current length: nothing happens.
+    /// Extends the file to `len` bytes and allocates the space. The new range reads as zeros. Does
+    /// nothing if the file is at least that long.
     ///
     /// # Errors
-    /// `DiskFull` with nothing changed.
+    /// `DiskFull`; nothing has changed.
     fn grow(&self, len: u64) -> Result<()>;
 
-    /// Allocates space for a range inside the file that a hole may have taken; what was there
-    /// stays.
+    /// Allocates space for a range inside the file, which may contain holes. Existing contents are
+    /// kept.
     ///
     /// # Errors
-    /// `DiskFull` with nothing changed.
+    /// `DiskFull`; nothing has changed.
     fn allocate(&self, range: Range<u64>) -> Result<()>;
 
-    /// Prepares a range inside the file whose bytes are not needed any more for being written
-    /// again: where a file system writes to a new place what was written before, or another file
-    /// shares the blocks, they are given back and others are taken. Elsewhere nothing happens.
+    /// Prepares a range inside the file for being overwritten; its current bytes are discarded. On
+    /// a copy-on-write file system, or where another file shares the blocks, they are freed and new
+    /// blocks are allocated. On other file systems this does nothing.
     ///
     /// # Errors
-    /// `DiskFull`: what the range had may be gone then.
+    /// `DiskFull`; the contents of the range may be lost.
     fn renew(&self, range: Range<u64>) -> Result<()>;
 
     /// Shortens the file to `len` bytes.
     ///
     /// # Errors
-    /// As the operating system says.
+    /// I/O errors.
     fn truncate(&self, len: u64) -> Result<()>;
 
-    /// Gives a range back to the file system: it reads as zeros, the length stays. Where holes are
-    /// not supported, nothing happens.
+    /// Frees the space of a range: it reads as zeros afterwards, and the length is unchanged. Does
+    /// nothing where holes are not supported.
     ///
     /// # Errors
-    /// As the operating system says.
+    /// I/O errors.
     fn punch_hole(&self, range: Range<u64>) -> Result<()>;
 
-    /// Maps a range of a buffered file into memory, shared: what is stored there survives the
-    /// process at once, and the machine after a sync.
+    /// Maps a range of a buffered file into memory, shared. Stores survive a crash of the process
+    /// at once, and a crash of the machine after a sync.
     ///
     /// # Errors
-    /// `Unsupported` for direct files and where the file system copies on write.
+    /// `Unsupported` for direct files and on copy-on-write file systems.
     fn map(&self, range: Range<u64>) -> Result<Mapping>;
 
-    /// Copies a range of another file, of whatever directory, to the same place here. It lies
-    /// within both files. Where one file system holds both and can let them share the blocks,
-    /// nothing is moved.
+    /// Copies a range of another file, which may be in another directory, to the same offsets of
+    /// this file. The range must lie within both files. On a file system that can share blocks
+    /// between the two files, no data is moved.
     ///
-    /// Nothing writes to the range of either file meanwhile. What was copied is durable after a
-    /// sync.
+    /// Neither file may be written in the range during the call. The copy is durable after a sync.
     ///
     /// # Errors
-    /// As reading there and writing here; some of the range may have been copied then.
+    /// The errors of reading the source and writing this file; part of the range may have been
+    /// copied.
     fn copy_from(&self, source: &dyn Device, range: Range<u64>, purpose: Purpose) -> Result<()> {
         copy(self, source, range, purpose)
     }
 
-    /// Returns the file's name within its directory, for error texts (the name it was opened
-    /// under).
+    /// Returns the name under which the file was opened, for error messages.
     fn name(&self) -> &str;
 
-    /// Submits one batch, waits for it, and returns what became of each request, in their order.
+    /// Submits one batch, waits for it, and returns the outcomes in request order.
     fn perform(&self, batch: Batch) -> Vec<Outcome> {
         let ticket = self.submit(batch);
         self.wait(&ticket);
@@ -312,17 +310,17 @@ pub trait Device: Any + Send + Sync + fmt::Debug {
     /// Reads `len` bytes at `offset`, blocking.
     ///
     /// # Errors
-    /// `PastEnd`, or as the operating system says.
+    /// `PastEnd`, or I/O errors.
     fn read_at(&self, offset: u64, len: usize, purpose: Purpose) -> Result<Buffer> {
         let mut batch = Batch::with_capacity(1);
         batch.read(offset, Buffer::zeroed(len), purpose);
         Ok(self.run(batch)?.remove(0))
     }
 
-    /// Writes a buffer at `offset`, blocking, and gives it back.
+    /// Writes a buffer at `offset`, blocking, and returns the buffer.
     ///
     /// # Errors
-    /// `PastEnd` outside the file's length, or as the operating system says.
+    /// `PastEnd` if the range exceeds the file's length, or I/O errors.
     fn write_at(&self, offset: u64, buffer: Buffer, purpose: Purpose) -> Result<Buffer> {
         let mut batch = Batch::with_capacity(1);
         batch.write(offset, buffer, purpose);
@@ -332,7 +330,7 @@ pub trait Device: Any + Send + Sync + fmt::Debug {
     /// Makes every completed write durable, blocking.
     ///
     /// # Errors
-    /// As the operating system says; the file is poisoned then (D4).
+    /// I/O errors; they poison the file (D4).
     fn sync(&self, purpose: Purpose) -> Result<()> {
         let mut batch = Batch::with_capacity(1);
         batch.sync(purpose);
@@ -340,11 +338,11 @@ pub trait Device: Any + Send + Sync + fmt::Debug {
     }
 }
 
-/// How much of a copy is in one request, in bytes, and how many requests are in a batch.
+/// Bytes per request of a copy. The next constant is the number of requests per batch.
 const COPIED: u64 = 1 << 20;
 const COPIES: u64 = 4;
 
-/// Copies a range by batches: while one is written, the next is read.
+/// Copies a range in batches, reading the next batch while the previous one is written.
 pub(crate) fn copy<D: Device + ?Sized>(
     target: &D,
     source: &dyn Device,
@@ -380,24 +378,25 @@ pub(crate) fn copy<D: Device + ?Sized>(
     Ok(())
 }
 
-/// What stands behind a [`Mapping`]: a real mapping, or memory that the simulator persists page by
+/// The backing of a [`Mapping`]: a real mapping, or memory that the simulator persists page by
 /// page.
 pub trait MappingBacking: Send + Sync {
     /// Makes the pages of a range (relative to the mapping) durable. A failure poisons the file
     /// (D4).
     ///
     /// # Errors
-    /// As the operating system says.
+    /// I/O errors.
     fn sync(&self, range: Range<u64>, purpose: Purpose) -> Result<()>;
 
-    /// Touches the pages of a range for writing, so that later stores do not fault. Contents stay.
+    /// Faults in the pages of a range for writing, so that later stores do not fault. Contents are
+    /// kept.
     ///
     /// # Errors
-    /// As the operating system says.
+    /// I/O errors.
     fn populate(&self, range: Range<u64>) -> Result<()>;
 
-    /// Takes the pages of a range out of this process's memory. The page cache keeps what they
-    /// hold. A hint.
+    /// Drops the pages of a range from this process's memory; the page cache keeps their contents.
+    /// This is a hint.
     fn let_go(&self, _range: Range<u64>) {}
 }
 
@@ -407,7 +406,7 @@ pub struct Mapping {
     start: NonNull<u8>,
     len: usize,
     backing: Arc<dyn MappingBacking>,
-    /// Set when a store failed.
+    /// Set when a store has failed.
     broken: Option<&'static AtomicBool>,
 }
 
@@ -418,7 +417,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Creates a mapping of `len` bytes at `start`, alive while `backing` is.
+    /// Creates a mapping of `len` bytes at `start`, valid while `backing` lives.
     ///
     /// # Safety
     /// `start..start + len` stays valid for reads and writes while `backing` lives.
@@ -432,7 +431,7 @@ impl Mapping {
         }
     }
 
-    /// The same mapping, of which `mark` tells that a store failed, while the backing lives.
+    /// Returns the mapping with `mark` as its failure flag, which is set when a store fails.
     #[must_use]
     pub(crate) fn marked_by(self, mark: &'static AtomicBool) -> Mapping {
         Mapping {
@@ -441,25 +440,25 @@ impl Mapping {
         }
     }
 
-    /// Returns whether a store failed, so that what was stored last may be nowhere: the file system
-    /// or the device has failed, or the file was shortened. A writer asks this before relying on
-    /// it. The next sync fails, too.
+    /// Returns whether a store has failed, so that recent stores may be lost: the file system or
+    /// the device has failed, or the file was shortened. A writer checks this before it relies on
+    /// its stores. The next sync fails too.
     #[must_use]
     #[inline]
     pub fn is_broken(&self) -> bool {
-        // The mark is set by a signal in the middle of a store of this thread.
+        // The flag is set by a signal handler that interrupts a store of this thread.
         compiler_fence(Ordering::SeqCst);
         self.broken.is_some_and(|mark| mark.load(Ordering::Relaxed))
     }
 
-    /// Its length in bytes.
+    /// Returns the length in bytes.
     #[must_use]
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Returns the first byte's address.
+    /// Returns the address of the first byte.
     #[must_use]
     pub fn as_ptr(&self) -> *mut u8 {
         self.start.as_ptr()
@@ -468,7 +467,7 @@ impl Mapping {
     /// Stores bytes at `at`.
     ///
     /// # Safety
-    /// Nothing else reads or writes `at..at + bytes.len()` of this file's mappings meanwhile.
+    /// Nothing else reads or writes `at..at + bytes.len()` of this file's mappings during the call.
     ///
     /// # Panics
     /// When the range is outside the mapping.
@@ -487,21 +486,21 @@ impl Mapping {
     /// Makes the pages that hold `range` durable, blocking.
     ///
     /// # Errors
-    /// As the operating system says; the file is poisoned then (D4).
+    /// I/O errors; they poison the file (D4).
     pub fn sync(&self, range: Range<u64>, purpose: Purpose) -> Result<()> {
         self.backing.sync(range, purpose)
     }
 
-    /// Touches the pages of `range` for writing, so that later stores do not fault.
+    /// Faults in the pages of `range` for writing, so that later stores do not fault.
     ///
     /// # Errors
-    /// As the operating system says.
+    /// I/O errors.
     pub fn populate(&self, range: Range<u64>) -> Result<()> {
         self.backing.populate(range)
     }
 
-    /// Takes the pages of `range` out of this process's memory, for a writer who is done with them.
-    /// The page cache keeps what they hold. A hint.
+    /// Drops the pages of `range` from this process's memory once the writer is done with them. The
+    /// page cache keeps their contents. This is a hint.
     pub fn let_go(&self, range: Range<u64>) {
         self.backing.let_go(range);
     }
@@ -516,10 +515,10 @@ impl fmt::Debug for Mapping {
     }
 }
 
-/// Checks a request against D2 and the file's bounds; every implementation calls it first.
+/// Checks a request against D2; every implementation calls it first.
 ///
 /// # Panics
-/// When a direct request is misaligned.
+/// If a direct request is misaligned.
 pub(crate) fn check_alignment(operation: Operation, file: &str, caching: Caching, offset: u64, len: u64) {
     if caching == Caching::Direct {
         assert!(

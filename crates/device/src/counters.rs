@@ -1,24 +1,23 @@
-//! What reached a device, by purpose. Cheap enough to be always on: one relaxed addition or two a
-//! request.
+//! I/O counters by purpose. They are always enabled: a request costs one or two relaxed additions.
 
 use alluvium_base::Purpose;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What was counted for one purpose.
+/// The counters of one purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Read requests.
+    /// Number of read requests.
     pub reads: u64,
-    /// Bytes of read requests.
+    /// Bytes of the read requests.
     pub read_bytes: u64,
-    /// Write requests.
+    /// Number of write requests.
     pub writes: u64,
-    /// Bytes of write requests.
+    /// Bytes of the write requests.
     pub written_bytes: u64,
-    /// Syncs of files, mapped ranges and directories.
+    /// Number of syncs of files, mapped ranges and directories.
     pub syncs: u64,
-    /// Bytes given back to the file system.
+    /// Bytes returned to the file system.
     pub punched_bytes: u64,
 }
 
@@ -46,7 +45,7 @@ struct Row {
     punched_bytes: AtomicU64,
 }
 
-/// Running counters by purpose; clones share them.
+/// Live counters by purpose. Clones share them.
 ///
 /// ```
 /// use alluvium_base::Purpose;
@@ -62,7 +61,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Counters at zero.
+    /// Creates counters that start at zero.
     #[must_use]
     pub fn new() -> Counters {
         Counters::default()
@@ -98,7 +97,7 @@ impl Counters {
             .fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Returns the counters now. Rows are read one after the other, not at one instant.
+    /// Returns the current values. Rows are read one after the other, not atomically.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         let mut counts = [Counts::default(); Purpose::COUNT];
@@ -116,20 +115,20 @@ impl Counters {
     }
 }
 
-/// The counters at one moment.
+/// The values of the counters at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Snapshot {
     counts: [Counts; Purpose::COUNT],
 }
 
 impl Snapshot {
-    /// Returns what was counted for one purpose.
+    /// Returns the counters of one purpose.
     #[must_use]
     pub fn of(&self, purpose: Purpose) -> Counts {
         self.counts[purpose as usize]
     }
 
-    /// Returns what was counted for all of them.
+    /// Returns the sum over all purposes.
     #[must_use]
     pub fn total(&self) -> Counts {
         self.counts
@@ -137,7 +136,7 @@ impl Snapshot {
             .fold(Counts::default(), |sum, &count| sum.each(count, |a, b| a + b))
     }
 
-    /// Returns what was counted in both.
+    /// Returns the sum of both snapshots.
     #[must_use]
     pub fn plus(&self, other: &Snapshot) -> Snapshot {
         let mut counts = self.counts;
@@ -147,7 +146,7 @@ impl Snapshot {
         Snapshot { counts }
     }
 
-    /// Returns what was counted since an earlier snapshot.
+    /// Returns the increase since an earlier snapshot.
     #[must_use]
     pub fn since(&self, earlier: &Snapshot) -> Snapshot {
         let mut counts = self.counts;

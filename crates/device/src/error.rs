@@ -1,4 +1,4 @@
-//! What can go wrong with a device, and what to do about it.
+//! Device errors and how to react to them.
 
 use alluvium_base::ErrorKind;
 use std::io;
@@ -7,7 +7,7 @@ use thiserror::Error;
 /// The result of a device operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What was being done when an [`enum@Error`] arose.
+/// The operation that failed with an [`enum@Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// Reading blocks.
@@ -16,11 +16,11 @@ pub enum Operation {
     Write,
     /// Making a file's contents durable.
     Sync,
-    /// Reserving space or extending a file.
+    /// Allocating space or extending a file.
     Grow,
     /// Shortening a file.
     Truncate,
-    /// Giving a range back to the file system.
+    /// Returning a range of a file to the file system.
     PunchHole,
     /// Mapping a range into memory.
     Map,
@@ -34,7 +34,7 @@ pub enum Operation {
     Remove,
     /// Listing a directory.
     List,
-    /// Making a directory's names durable.
+    /// Making directory entries durable.
     SyncDirectory,
     /// Locking a directory.
     Lock,
@@ -61,20 +61,21 @@ impl std::fmt::Display for Operation {
     }
 }
 
-/// A device operation failed. Every variant names the file, and its text says what to do.
+/// A device operation failed. Every variant names the file, and its message tells the user what to
+/// do.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The file or directory does not exist.
     #[error("{file} does not exist")]
     NotFound {
-        /// The file's name.
+        /// Name of the file.
         file: String,
     },
     /// The file exists already.
     #[error("{file} exists already")]
     AlreadyExists {
-        /// The file's name.
+        /// Name of the file.
         file: String,
     },
     /// The operating system denied access.
@@ -82,92 +83,92 @@ pub enum Error {
         "no permission for {operation} {file}: check its owner and mode, or run as the user who owns the store"
     )]
     PermissionDenied {
-        /// What was tried.
+        /// The attempted operation.
         operation: Operation,
-        /// The file's name.
+        /// Name of the file.
         file: String,
     },
-    /// Another process, or another handle of this one, holds the lock.
+    /// Another process, or another handle of this process, holds the lock.
     #[error("{file} is locked: the store is open elsewhere{}; close it there first", holder.map(|pid| format!(" (process {pid})")).unwrap_or_default())]
     Locked {
-        /// The lock file's name.
+        /// Name of the lock file.
         file: String,
-        /// The process that holds it, where it could be told.
+        /// Process that holds the lock, if known.
         holder: Option<u32>,
     },
     /// The file system is full. Nothing was changed; free space and try again.
     #[error("the disk is full: {operation} {file} wanted {wanted} more bytes; free some space and try again")]
     DiskFull {
-        /// What was tried.
+        /// The attempted operation.
         operation: Operation,
-        /// The file's name.
+        /// Name of the file.
         file: String,
-        /// How many bytes were asked for.
+        /// Number of bytes requested.
         wanted: u64,
     },
-    /// The process or the machine has run out of a resource other than space on the file system.
-    /// Nothing was changed.
+    /// The process or the machine has run out of a resource other than disk space. Nothing was
+    /// changed.
     #[error("{operation} {file}: {source}; {remedy}, and try again")]
     Exhausted {
-        /// What was tried.
+        /// The attempted operation.
         operation: Operation,
-        /// The file's name.
+        /// Name of the file.
         file: String,
-        /// What the operating system said.
+        /// Error of the operating system.
         source: io::Error,
-        /// What to do about it.
+        /// Advice for the user.
         remedy: &'static str,
     },
-    /// The request reaches past the end of the file.
+    /// The request extends past the end of the file.
     #[error(
         "{operation} {file} at {offset}, {len} bytes, reaches past its end at {end}: the file was truncated"
     )]
     PastEnd {
-        /// What was tried.
+        /// The attempted operation.
         operation: Operation,
-        /// The file's name.
+        /// Name of the file.
         file: String,
-        /// The first byte of the request.
+        /// Offset of the request in bytes.
         offset: u64,
-        /// The request's length in bytes.
+        /// Length of the request in bytes.
         len: u64,
-        /// The file's length in bytes.
+        /// Length of the file in bytes.
         end: u64,
     },
-    /// The file was opened for reading only.
+    /// The file was opened read-only.
     #[error("{operation} {file}: it was opened for reading only")]
     ReadOnly {
-        /// What was tried.
+        /// The attempted operation.
         operation: Operation,
-        /// The file's name.
+        /// Name of the file.
         file: String,
     },
-    /// The file system is mounted for reading only.
+    /// The file system is mounted read-only.
     #[error("{operation} {file}: its file system is mounted for reading only; mount it for writing")]
     ReadOnlyFileSystem {
-        /// What was tried.
+        /// The attempted operation.
         operation: Operation,
-        /// The file's name.
+        /// Name of the file.
         file: String,
     },
-    /// An earlier sync failed, so what the file holds is unknown until it is opened again
+    /// An earlier sync failed, so the contents of the file are unknown until it is reopened
     /// (invariant D4).
     #[error(
         "{operation} {file}: an earlier sync of it failed, so nothing more is accepted; close the store and open it again"
     )]
     Poisoned {
-        /// What was tried.
+        /// The attempted operation.
         operation: Operation,
-        /// The file's name.
+        /// Name of the file.
         file: String,
     },
-    /// This implementation cannot do it (mapping on a file system that refuses, for one). The
-    /// caller has another way.
+    /// The implementation does not support the operation, for example mapping on a file system that
+    /// refuses it. The caller has an alternative.
     #[error("{operation} {file} is not supported here: {why}")]
     Unsupported {
-        /// What was tried.
+        /// The attempted operation.
         operation: Operation,
-        /// The file's name.
+        /// Name of the file.
         file: String,
         /// The reason.
         why: String,
@@ -178,42 +179,43 @@ pub enum Error {
         advice_for(source)
     )]
     Io {
-        /// What was tried.
+        /// The attempted operation.
         operation: Operation,
-        /// The file's name.
+        /// Name of the file.
         file: String,
-        /// The first byte of the request, 0 where none applies.
+        /// Offset of the request in bytes; 0 if not applicable.
         offset: u64,
-        /// The request's length in bytes, 0 where none applies.
+        /// Length of the request in bytes; 0 if not applicable.
         len: u64,
-        /// What the operating system said.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// The file or the directory was removed while it was open: whatever is written to it is gone
-    /// once it is closed.
+    /// The file or the directory was removed while it was open. Everything written to it is lost
+    /// when it is closed.
     #[error(
         "{file} was removed while the store was open, so that what is written now would be lost: stop the program that removes it, close the store, and restore a backup"
     )]
     Removed {
-        /// The name of the file, or the path of the directory.
+        /// Name of the file, or path of the directory.
         file: String,
     },
-    /// The machine has crashed (simulated): nothing reaches the device any more.
+    /// The simulated machine has crashed: no request reaches the device any more.
     #[error("{operation} {file}: the simulated machine has crashed")]
     Crashed {
-        /// What was tried.
+        /// The attempted operation.
         operation: Operation,
-        /// The file's name.
+        /// Name of the file.
         file: String,
     },
 }
 
 impl Error {
-    /// Sorts an operating-system error into its variant.
+    /// Maps an operating-system error to its variant.
     #[must_use]
     pub fn from_io(operation: Operation, file: &str, offset: u64, len: u64, source: io::Error) -> Error {
         let file = file.to_owned();
-        // A write or a sync that fails so has failed: some of it may have been done.
+        // A write or a sync that fails this way may have been partly executed, so it is a failure
+        // rather than a shortage.
         let has_failed = matches!(
             operation,
             Operation::Write | Operation::Sync | Operation::SyncDirectory
@@ -248,7 +250,7 @@ impl Error {
         }
     }
 
-    /// Returns what kind of error it is. A file that is missing or too short is damage.
+    /// Returns the error's class. A missing or truncated file is damage.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         match self {
@@ -259,25 +261,25 @@ impl Error {
         }
     }
 
-    /// Returns whether free space on the file system would have helped.
+    /// Returns whether freeing space on the file system would help.
     #[must_use]
     pub fn is_disk_full(&self) -> bool {
         matches!(self, Error::DiskFull { .. })
     }
 
-    /// Returns whether a resource ran short: space on the file system, or a resource of the process
-    /// or the machine. Nothing was changed, and the same request may succeed later. It is no
-    /// failure of the device.
+    /// Returns whether a resource ran out: disk space, or a resource of the process or the machine.
+    /// Nothing was changed, and the same request may succeed later. The device itself has not
+    /// failed.
     #[must_use]
     pub fn is_shortage(&self) -> bool {
         matches!(self, Error::DiskFull { .. } | Error::Exhausted { .. })
     }
 }
 
-/// What to do when the device or the operating system fails so.
+/// Returns advice for a failure of the device or the operating system.
 fn advice_for(source: &io::Error) -> &'static str {
     match source.kind() {
-        // The file system had taken it: the space is missing below.
+        // The file system had accepted the data, so the space is missing in a layer below it.
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             "space has run out below the file system, which had taken what was written: free some where its image \
              file, its thin volume or its quota lies, close the store and open it again"
@@ -289,7 +291,7 @@ fn advice_for(source: &io::Error) -> &'static str {
     }
 }
 
-/// What to do when this error of the operating system says that a resource has run out.
+/// Returns advice if the error means that a resource has run out.
 fn remedy(errno: i32) -> Option<&'static str> {
     match errno {
         libc::EMFILE => {

@@ -1,10 +1,11 @@
-//! Directories and files that forward calls to others: a wrapper writes only what it changes.
+//! Directories and files that forward calls to others, so that a wrapper implements only the
+//! methods that it changes.
 //!
-//! A type that implements [`ForwardDirectory`] is a [`Directory`], one that implements
-//! [`ForwardDevice`] is a [`Device`]. A method that is added to one of those has no default there,
-//! so it is forwarded here for all wrappers, or nothing compiles. What a device builds of batches
-//! (`sync`, `read_at`, `copy_from`) stays built of the wrapper's own, so that no request bypasses
-//! the wrapper.
+//! A type that implements [`ForwardDirectory`] is a [`Directory`]; one that implements
+//! [`ForwardDevice`] is a [`Device`]. A method added to either contract has no default there, so
+//! the code does not compile until it is forwarded here for all wrappers. Methods that a device
+//! composes from batches (`sync`, `read_at`, `copy_from`) use the wrapper's own batches, so that no
+//! request bypasses the wrapper.
 
 use crate::{
     Batch, BootId, Counters, Device, Directory, FileOptions, Lock, Mapping, MemoryRegion, Result, Space,
@@ -15,7 +16,7 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A directory that forwards to another what it does not change.
+/// A directory that forwards every method to an inner directory unless it overrides it.
 ///
 /// ```
 /// use alluvium_device::forward::ForwardDirectory;
@@ -41,11 +42,11 @@ use std::sync::Arc;
 /// ```
 #[allow(missing_docs, clippy::missing_errors_doc)] // As in `Directory`.
 pub trait ForwardDirectory: Send + Sync + Debug {
-    /// Returns the directory that calls are forwarded to.
+    /// Returns the inner directory.
     fn inner(&self) -> &dyn Directory;
 
-    /// Wraps a file that the inner directory has created or opened. By default the file stays as
-    /// it is.
+    /// Wraps a file that the inner directory has created or opened. The default returns it
+    /// unchanged.
     fn wrap(&self, file: Arc<dyn Device>, _options: FileOptions) -> Arc<dyn Device> {
         file
     }
@@ -153,13 +154,13 @@ impl<T: ForwardDirectory> Directory for T {
     }
 }
 
-/// A file that forwards to another what it does not change.
+/// A file that forwards every method to an inner file unless it overrides it.
 ///
-/// A wrapper with tickets of its own implements `submit`, `poll` and `wait` together. By default
-/// the tickets are those of the inner file.
+/// A wrapper with its own tickets implements `submit`, `poll` and `wait` together. By default the
+/// tickets belong to the inner file.
 #[allow(missing_docs, clippy::missing_errors_doc)] // As in `Device`.
 pub trait ForwardDevice: Any + Send + Sync + Debug {
-    /// Returns the file that calls are forwarded to.
+    /// Returns the inner file.
     fn inner(&self) -> &dyn Device;
 
     fn submit(&self, batch: Batch) -> Ticket {

@@ -1,7 +1,7 @@
-//! What a process does when its terminal goes away.
+//! Handling of terminal hang-ups.
 
-/// Has the process ignore SIGHUP from now on, as servers do: the terminal may be closed that they
-/// were started from. Elsewhere than on Unix it does nothing.
+/// Makes the process ignore SIGHUP, as servers do, so that the terminal that started it may be
+/// closed. Does nothing on systems other than Unix.
 pub fn ignore_hangups() {
     #[cfg(unix)]
     // SAFETY: `SIG_IGN` is no function of ours, and SIGHUP is a signal that may be ignored: no

@@ -1,29 +1,29 @@
-//! How the C library's allocator treats memory that was freed.
+//! Configures how the C library's allocator handles freed memory.
 
 #[cfg(target_env = "gnu")]
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Bytes from which on an allocation is a mapping of its own, which goes back to the system when it
-/// is freed.
+/// Allocations of at least this many bytes are mapped individually, so freeing them returns their
+/// memory to the system.
 #[cfg(target_env = "gnu")]
 const MAPPED_FROM: libc::c_int = 1 << 20;
 
-/// As much freed memory may stay at the end of each heap.
+/// Amount of free memory that each heap may retain at its end, in bytes.
 #[cfg(target_env = "gnu")]
 const KEPT: libc::c_int = 1 << 20;
 
-/// Heaps for each processor. Threads take turns at a heap, so that too few make them wait for each
-/// other: with one for each processor, two busy threads met in one. Each keeps what lies between
-/// its blocks, so that many take more memory: glibc's eight for each processor 13 % more.
+/// Heaps per processor. Threads share the heaps, so with too few of them threads contend: with one
+/// heap per processor, two busy threads met in one. Each heap also retains the gaps between its
+/// blocks, so more heaps use more memory: glibc's default of eight per processor used 13 % more.
 #[cfg(target_env = "gnu")]
 const HEAPS_PER_CORE: usize = 2;
 
-/// Has the allocator give freed memory back to the system, so that what is resident is what is
-/// used.
+/// Configures the allocator to return freed memory to the system, so that the resident size follows
+/// the memory in use.
 ///
-/// By itself glibc keeps tens of megabytes for each of eight heaps a processor once long buffers
-/// were freed. It is a setting of the whole process: a program calls it where it starts, before it
-/// has threads. Elsewhere than with glibc it does nothing.
+/// By default, glibc retains tens of megabytes in each of its eight heaps per processor after large
+/// buffers have been freed. The setting applies to the whole process: a program calls this at
+/// start, before it creates threads. Without glibc this does nothing.
 pub fn give_freed_memory_back() {
     #[cfg(target_env = "gnu")]
     {
@@ -43,15 +43,15 @@ pub fn give_freed_memory_back() {
     }
 }
 
-/// Whether the program has asked for its memory to be given back.
+/// Whether [`give_freed_memory_back`] was called.
 #[cfg(target_env = "gnu")]
 static IS_WANTED: AtomicBool = AtomicBool::new(false);
 
-/// Gives back what lies free between blocks that are used, in whole pages. It takes about a
-/// millisecond for a hundred megabytes, while threads that allocate wait.
+/// Returns free whole pages between used blocks to the system. It needs about a millisecond per
+/// hundred megabytes; threads that allocate wait during that time.
 ///
-/// It does nothing unless [`give_freed_memory_back`] was called: the memory is that of the whole
-/// process.
+/// Does nothing unless [`give_freed_memory_back`] was called, because it affects the memory of the
+/// whole process.
 pub fn give_back_between_blocks() {
     #[cfg(target_env = "gnu")]
     if IS_WANTED.load(Ordering::Relaxed) {
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(blocks.len(), 1024);
     }
 
-    /// What a test has resident in a process of its own, under a setting.
+    /// Returns the resident size of a test in a separate process, under a setting.
     fn resident_of(test: &str, variable: &str, setting: &str) -> u64 {
         let output = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["--exact", test, "--nocapture"])

@@ -1,31 +1,31 @@
-//! Storage I/O: the only crate that does any.
+//! Storage I/O. No other crate does any.
 //!
-//! *Knows*: files, directories, aligned blocks, mappings, syncs, holes; how each of them fails;
-//! what each costs; how that is measured.
+//! *Knows*: files, directories, aligned blocks, mappings, syncs and holes; their failure modes,
+//! their costs, and how the costs are measured.
 //!
-//! *Does not know*: what the bytes mean, who caches them, which of them are live.
+//! *Does not know*: the meaning of the bytes, caching, liveness of data.
 //!
 //! *Read in this order*: [`buffer`] (large ones: `slabs.rs`), [`batch`], [`contract`],
 //! [`counters`], [`memory`], [`mod@file`], then the other implementations; [`forward`] (wrappers);
-//! [`socket`] (the file of a Unix socket); [`datagrams`] (bursts of them);
-//! [`probe`] (measures what is under a directory); [`skips`] (tests that cannot run).
+//! [`socket`] (socket files); [`datagrams`] (batched UDP); [`probe`] (measures the device of a
+//! directory); [`skips`] (tests that cannot run).
 //!
-//! Invariants that every implementation keeps (a shared test suite in `tests/it/contract.rs` runs
-//! on all of them):
+//! Invariants that every implementation keeps (the test suite in `tests/it/contract.rs` runs
+//! against all of them):
 //!
-//! - **D1** A request's buffer is owned by the device from `submit` until its outcome is taken;
-//!   dropping a [`Ticket`] early never frees memory that the device may still write.
-//! - **D2** Offsets and lengths of a direct file's requests are multiples of [`BLOCK`]; a request
-//!   that is not is a bug of the caller and panics.
+//! - **D1** A request's buffer is owned by the device from `submit` until its outcome is taken.
+//!   Dropping a [`Ticket`] early never frees memory that the device may still write.
+//! - **D2** Offsets and lengths of requests to a direct file are multiples of [`BLOCK`]. A
+//!   misaligned request is a bug of the caller and panics.
 //! - **D3** Requests of one batch, and of batches in flight together, may complete in any order. A
 //!   sync covers the writes that had *completed* when it was submitted, and nothing else.
 //! - **D4** After a failed sync the file is poisoned: every later write, sync, growth or mapping
-//!   fails with [`Error::Poisoned`]; a sync is never retried. Reads go on.
-//! - **D5** A full disk is [`Error::DiskFull`] and changes nothing that was acknowledged; it never
-//!   poisons.
+//!   fails with [`Error::Poisoned`]. A sync is never retried. Reads still work.
+//! - **D5** A full disk is reported as [`Error::DiskFull`], leaves acknowledged data unchanged, and
+//!   never poisons.
 //! - **D6** Every request that reached the device is counted once, under its purpose, in
 //!   [`Counters`].
-//! - **D7** Names of a directory are durable only after [`Directory::sync`]; contents only after a
+//! - **D7** Directory entries are durable only after [`Directory::sync`]; contents only after a
 //!   sync of the file.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
@@ -62,11 +62,11 @@ pub use overlay::OverlayDirectory;
 pub use throttled::ThrottledDirectory;
 pub use uring::Gathering;
 
-/// The logical block: offsets and lengths of direct requests are multiples of this many bytes, and
-/// this is the unit in which a crash keeps or loses what was not synced.
+/// The logical block size in bytes. Offsets and lengths of direct requests are multiples of it, and
+/// a crash keeps or loses unsynced data in units of it.
 pub const BLOCK: u64 = 512;
 
-/// The alignment of every buffer's first byte, in bytes.
+/// The alignment of buffers, in bytes.
 pub const BUFFER_ALIGNMENT: usize = 4096;
 
 const _: () = assert!(BLOCK.is_power_of_two() && (BUFFER_ALIGNMENT as u64).is_multiple_of(BLOCK));

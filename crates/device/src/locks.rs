@@ -1,28 +1,28 @@
-//! Which locks of a directory in memory are taken, and how.
+//! The locks held in an in-memory directory.
 
 use crate::{Error, Result};
 use std::collections::BTreeMap;
 
-/// How a lock is taken.
+/// The mode of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sharing {
-    /// By one alone.
+    /// Exclusive.
     Alone,
-    /// Together with others who take it like this.
+    /// Shared with other holders of this mode.
     Together,
 }
 
-/// Locks by name, each with how it is taken and how often.
+/// Held locks by name, with their mode and number of holders.
 #[derive(Debug, Default)]
 pub(crate) struct Locks {
     taken: BTreeMap<String, (Sharing, usize)>,
 }
 
 impl Locks {
-    /// Takes a lock.
+    /// Acquires a lock.
     ///
     /// # Errors
-    /// `Locked`.
+    /// `Locked` when the modes conflict.
     pub(crate) fn take(&mut self, name: &str, sharing: Sharing) -> Result<()> {
         let (how, times) = self.taken.entry(name.to_owned()).or_insert((sharing, 0));
         if *times > 0 && (*how == Sharing::Alone || sharing == Sharing::Alone) {
@@ -35,7 +35,7 @@ impl Locks {
         Ok(())
     }
 
-    /// Gives a lock back that was taken.
+    /// Releases an acquired lock.
     pub(crate) fn give_back(&mut self, name: &str) {
         if let Some((_, times)) = self.taken.get_mut(name) {
             *times -= 1;

@@ -1,31 +1,30 @@
-//! How much memory the machine has, and this process's container, and who has the processors first.
+//! Memory of the machine and of the process's container, CPU time, and thread priority.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Ticks in a second where Linux counts processor time, on x86-64 and 64-bit Arm.
+/// Linux's ticks per second of CPU time, on x86-64 and 64-bit Arm.
 const TICKS_PER_SECOND: u64 = 100;
 
-/// What a control group without a limit says, and more.
+/// Limits of at least this value mean that a control group has no limit.
 const NO_LIMIT: u64 = 1 << 60;
 
-/// Returns the bytes of the machine's memory, if the operating system says so.
+/// Returns the machine's memory in bytes, if the operating system reports it.
 #[must_use]
 pub fn memory() -> Option<u64> {
     total(&fs::read_to_string("/proc/meminfo").ok()?)
 }
 
-/// Returns the bytes of memory that the operating system counts under a name for this process, as
-/// Linux has them in `/proc/self/status`: `VmHWM` is the most that it has ever had, `RssFile` what
-/// it has of files.
+/// Returns a memory counter of this process in bytes, by its name in Linux's `/proc/self/status`:
+/// `VmHWM` is the peak resident size, `RssFile` the resident memory of mapped files.
 #[must_use]
 pub fn memory_of_process(name: &str) -> Option<u64> {
     counted(&fs::read_to_string("/proc/self/status").ok()?, name)
 }
 
-/// Returns the bytes of this program's own file that are in memory for this process, as Linux has
-/// them in `/proc/self/smaps`. The kernel maps a file in pieces as large as it has read it, so a
-/// copy of a program may have more in memory than the original.
+/// Returns the resident bytes of this program's executable, from Linux's `/proc/self/smaps`. The
+/// kernel maps a file in units as large as it was read, so a copy of a program may have more
+/// resident bytes than the original.
 #[must_use]
 pub fn memory_of_program() -> Option<u64> {
     let program = std::env::current_exe().ok()?;
@@ -33,8 +32,8 @@ pub fn memory_of_program() -> Option<u64> {
     Some(resident_of(&maps, program.to_str()?))
 }
 
-/// Returns how much of a file is resident by the text of `smaps`, in which the line of each mapping
-/// ends with its file, and the lines below it are its numbers.
+/// Returns the resident bytes of a file from the text of `smaps`. The header line of each mapping
+/// ends with its file; the lines that follow are its counters.
 fn resident_of(maps: &str, file: &str) -> u64 {
     let (mut resident, mut is_wanted) = (0, false);
     for line in maps.lines() {
@@ -49,34 +48,33 @@ fn resident_of(maps: &str, file: &str) -> u64 {
     resident
 }
 
-/// Processor time that this process has taken.
+/// CPU time consumed by this process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessorTime {
-    /// Microseconds in the program.
+    /// User time, in microseconds.
     pub user_us: u64,
-    /// Microseconds in the operating system.
+    /// System time, in microseconds.
     pub system_us: u64,
-    /// Microseconds in the program, of children that have ended.
+    /// User time of terminated children, in microseconds.
     pub children_user_us: u64,
-    /// Microseconds in the operating system, of children that have ended.
+    /// System time of terminated children, in microseconds.
     pub children_system_us: u64,
 }
 
-/// Returns the processor time of this process, as Linux has it in `/proc/self/stat`.
+/// Returns the CPU time of this process, from Linux's `/proc/self/stat`.
 #[must_use]
 pub fn processor_time() -> Option<ProcessorTime> {
     times(&fs::read_to_string("/proc/self/stat").ok()?, TICKS_PER_SECOND)
 }
 
-/// Returns the version of the operating system's kernel, as Linux has it in
-/// `/proc/sys/kernel/osrelease`.
+/// Returns the kernel version, from Linux's `/proc/sys/kernel/osrelease`.
 #[must_use]
 pub fn kernel() -> Option<String> {
     let text = fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
     Some(text.trim().to_owned())
 }
 
-/// Returns the times of a process, which follow its name in parentheses.
+/// Parses the CPU times of a process. The fields follow its name in parentheses.
 fn times(text: &str, ticks_per_second: u64) -> Option<ProcessorTime> {
     let (_, fields) = text.rsplit_once(')')?;
     let mut fields = fields.split_ascii_whitespace().skip(11);
@@ -92,15 +90,15 @@ fn times(text: &str, ticks_per_second: u64) -> Option<ProcessorTime> {
     })
 }
 
-/// Returns the bytes of memory that this process's container may use: the least that its control
-/// groups say, if any says something.
+/// Returns the memory limit of this process's container in bytes: the minimum over its control
+/// groups, if any sets a limit.
 #[must_use]
 pub fn container_memory() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     least_limit(&groups, Path::new("/sys/fs/cgroup"))
 }
 
-/// Returns the least limit that the groups of a process say.
+/// Returns the minimum limit of a process's control groups.
 fn least_limit(groups: &str, mount: &Path) -> Option<u64> {
     let limits = group_files(groups, mount)
         .into_iter()
@@ -108,23 +106,23 @@ fn least_limit(groups: &str, mount: &Path) -> Option<u64> {
     limits.min()
 }
 
-/// How far a thread of the background stands back, as a nice value: while a processor is wanted by
-/// others it has a third of what they have.
+/// The nice value of background threads. While other threads compete for a processor, such a thread
+/// gets a third of their share.
 const STANDS_BACK: i32 = 5;
 
-/// The calling thread leaves the processors to others when they are all wanted; where the system
-/// does not allow that, nothing changes.
+/// Lowers the priority of the calling thread in favour of others. Where the system does not allow
+/// this, nothing changes.
 pub fn stand_back() {
-    // On Linux nice values are those of threads.
+    // On Linux nice values apply to single threads.
     let _ = rustix::process::setpriority_process(None, STANDS_BACK);
 }
 
-/// Returns the machine's memory, from `/proc/meminfo`.
+/// Parses the machine's memory from `/proc/meminfo`.
 fn total(text: &str) -> Option<u64> {
     counted(text, "MemTotal")
 }
 
-/// Returns the bytes that a line with this name says in KiB.
+/// Returns the value of the line with this name, converted from KiB to bytes.
 fn counted(text: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines();
     let line = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
@@ -136,9 +134,9 @@ fn limit(text: &str) -> Option<u64> {
     text.trim().parse().ok().filter(|&bytes| bytes < NO_LIMIT)
 }
 
-/// Returns the files that may hold a limit for a process of these groups (`/proc/self/cgroup`): its
-/// group's and those above it, in both versions of control groups. In a container the group's path
-/// is not there, and the mount's root is the group.
+/// Returns the files that may hold a memory limit for a process in these groups
+/// (`/proc/self/cgroup`): those of its group and of all ancestors, for both versions of control
+/// groups. In a container the group's path may be absent; the root of the mount is then the group.
 fn group_files(groups: &str, mount: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for line in groups.lines() {
@@ -216,7 +214,7 @@ mod tests {
         assert_eq!(least("0::/outer/inner\n"), Some(64 << 20));
         group("outer/inner", "memory.max", "33554432\n");
         assert_eq!(least("0::/outer/inner\n"), Some(32 << 20));
-        // The first version, seen from inside of a container, whose group is the mount's root.
+        // Version 1, seen from inside a container whose group is the root of the mount.
         let groups = "5:memory:/docker/abc\n0::/elsewhere\n";
         assert_eq!(least(groups), None);
         group("memory", "memory.limit_in_bytes", "134217728\n");

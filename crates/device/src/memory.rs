@@ -1,8 +1,7 @@
-//! A directory in memory: the fastest device, the simplest implementation, and the one to read
-//! first.
+//! An in-memory directory: the fastest device and the simplest implementation. Read it first.
 //!
-//! Nothing survives the last handle; syncs succeed and are counted. Files are vectors behind a
-//! lock, except where a range is mapped: a mapped file's bytes live in memory that never moves.
+//! No data outlives the last handle. Syncs succeed and are counted. Files are vectors of chunks
+//! behind a lock; the bytes of a mapped range live in separate memory that never moves.
 
 use crate::contract::check_alignment;
 use crate::locks::{Locks, Sharing};
@@ -17,10 +16,10 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// The unit in which a file in memory is allocated, in bytes.
+/// Allocation unit of an in-memory file, in bytes.
 const CHUNK: u64 = 64 << 10;
 
-/// A directory whose files live in memory.
+/// A directory whose files are kept in memory.
 ///
 /// ```
 /// use alluvium_base::Purpose;
@@ -44,7 +43,7 @@ struct Shared {
     counters: Counters,
 }
 
-/// A file's bytes: chunks that never move once made, absent where a hole reads as zeros.
+/// A file's chunks. They never move once allocated; absent chunks are holes, which read as zeros.
 #[derive(Debug, Default)]
 struct Contents {
     state: RwLock<State>,
@@ -58,8 +57,8 @@ struct State {
 }
 
 impl State {
-    /// Calls `visit` with each piece of `range` that lies in one chunk: chunk number, range within
-    /// it, range within the request.
+    /// Calls `visit` for each piece of `range` within one chunk, with the chunk number, the range
+    /// within the chunk, and the range within the request.
     fn pieces(range: Range<u64>, mut visit: impl FnMut(u64, Range<usize>, Range<usize>)) {
         let mut at = range.start;
         while at < range.end {
@@ -117,8 +116,8 @@ impl State {
     }
 }
 
-/// Memory that stands in for a mapped range. It outlives the mapping: what was stored belongs to
-/// the file.
+/// Memory that backs a mapped range. It outlives the mapping, because stored bytes belong to the
+/// file.
 #[derive(Debug)]
 struct MappedMemory {
     start: NonNull<u8>,
@@ -143,8 +142,8 @@ impl MappedMemory {
         }
     }
 
-    /// Returns where `offset..offset + len` of the file meets this mapping of `start..`: (in the
-    /// mapping, in the request, how long).
+    /// Returns the overlap of `offset..offset + len` of the file with this mapping, which begins at
+    /// `start`: the offset in the mapping, the offset in the request, and the length.
     fn overlap(&self, start: u64, offset: u64, len: usize) -> Option<(usize, usize, usize)> {
         let from = offset.max(start);
         let to = (offset + len as u64).min(start + self.len as u64);

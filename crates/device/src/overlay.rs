@@ -1,9 +1,9 @@
-//! A directory over another one that it never changes: what is written stays in memory.
+//! A copy-on-write overlay on another directory: changes are kept in memory and the inner directory
+//! is never changed.
 //!
-//! Files are opened for reading only below, so that a store can be opened, recovered and read
-//! without a byte of it being touched, also where nothing can be written. What is written goes when
-//! the last handle does; the memory that it takes is the caller's to bound. The lock is taken
-//! together with others who only read.
+//! The inner files are opened read-only, so a store can be opened, recovered and read without
+//! changing a byte of it, even on read-only media. Changes are discarded with the last handle; the
+//! caller must bound the memory that they use. The lock is shared with other readers.
 //!
 //! Writes, syncs and holes reach no device and are not counted (D6). Mapping is refused.
 
@@ -20,10 +20,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The unit in which what is written is kept, in bytes.
+/// Unit in which written data is kept, in bytes.
 const PAGE: u64 = 4096;
 
-/// A directory whose changes stay in memory.
+/// A directory whose changes are kept in memory.
 ///
 /// ```
 /// use alluvium_base::Purpose;
@@ -51,30 +51,30 @@ struct Shared {
     locks: Mutex<Locks>,
 }
 
-/// A file: what it is below, and what is different.
+/// A file: its inner file and the changes to it.
 #[derive(Debug, Default)]
 struct Contents {
-    /// Its name below, if it is there.
+    /// Name of the inner file, if there is one.
     below: Option<String>,
     changes: RwLock<Changes>,
 }
 
 #[derive(Debug, Default)]
 struct Changes {
-    /// The length, once a handle was opened.
+    /// Current length; set when the first handle is opened.
     len: Option<u64>,
-    /// Bytes from here on are not those below.
+    /// Bytes from this offset on do not come from the inner file.
     below: u64,
-    /// Ranges that read as zeros, whatever is below.
+    /// Ranges that read as zeros whatever the inner file contains.
     holes: Vec<Range<u64>>,
     pages: BTreeMap<u64, Box<[u8]>>,
 }
 
 impl OverlayDirectory {
-    /// Nothing is different from what is below.
+    /// Creates an overlay without changes.
     ///
     /// # Errors
-    /// As listing says.
+    /// Errors of listing the inner directory.
     pub fn new(below: Arc<dyn Directory>) -> Result<OverlayDirectory> {
         let file = |name: String| {
             let contents = Contents {
@@ -199,7 +199,7 @@ impl Changes {
         self.len.unwrap_or(0)
     }
 
-    /// Returns whether a range is as it is below.
+    /// Returns whether a range is unchanged from the inner file.
     fn is_below(&self, range: &Range<u64>) -> bool {
         let written = self
             .pages
@@ -212,13 +212,13 @@ impl Changes {
 }
 
 impl OverlayFile {
-    /// Fills `out` with what the file holds from `offset` on.
+    /// Fills `out` with the file's contents from `offset` on.
     fn read(&self, changes: &Changes, offset: u64, out: &mut [u8], purpose: Purpose) -> Result<()> {
         let end = offset + out.len() as u64;
         out.fill(0);
         if let Some(below) = self.below.as_ref().filter(|_| offset < changes.below) {
             let wanted = end.min(changes.below);
-            // A direct file is read by blocks; it may have been cut within one.
+            // A direct inner file is read in whole blocks; its current end may lie within a block.
             let whole = wanted.next_multiple_of(BLOCK).min(below.len() / BLOCK * BLOCK);
             if whole > offset {
                 let read = below.read_at(offset, (whole - offset) as usize, purpose)?;
@@ -241,7 +241,7 @@ impl OverlayFile {
         Ok(())
     }
 
-    /// Keeps bytes.
+    /// Stores written bytes in the overlay's pages.
     fn write(&self, changes: &mut Changes, offset: u64, bytes: &[u8], purpose: Purpose) -> Result<()> {
         let end = offset + bytes.len() as u64;
         for number in offset / PAGE..end.div_ceil(PAGE) {
@@ -329,7 +329,7 @@ impl OverlayFile {
         })
     }
 
-    /// Returns whether all that is asked for is as it is below.
+    /// Returns whether every requested range is unchanged from the inner file.
     fn asks_below(&self, requests: &[Request]) -> bool {
         let changes = self.contents.changes.read();
         requests.iter().all(|request| match request {

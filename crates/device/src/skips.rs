@@ -1,20 +1,21 @@
-//! Tests that cannot run where they are. Each is printed, and noted in a file, so that the gate
-//! sees which of them have shown nothing.
+//! Reports tests that cannot run in the current environment. Each is printed and recorded in a
+//! file, so that the gate can list the tests that checked nothing.
 
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Write};
 use std::thread;
 
-/// The variable that names the file in which such tests are noted, a line each: what is not there,
-/// the crate and the test, and why, with tabs between them. Without it they are only printed.
+/// Environment variable with the name of the file in which skipped tests are recorded. Each line
+/// has the missing requirement, the crate and the test, and the reason, separated by tabs. Without
+/// the variable they are only printed.
 pub const VARIABLE: &str = "ALLUVIUM_SKIPPED_TESTS";
 
-/// Prints and notes that the test of this thread does not run, or a part of it. Tests use
-/// [`skipped!`](crate::skipped), which knows the crate.
+/// Prints and records that the current thread's test, or part of it, is skipped. Tests use the
+/// macro [`skipped!`](crate::skipped), which supplies the crate.
 ///
 /// # Panics
-/// When the file that [`VARIABLE`] names cannot be written.
+/// If the file named by [`VARIABLE`] cannot be written.
 #[doc(hidden)]
 pub fn note(package: &str, module: &str, need: &str, why: &dyn Display) {
     println!("skipped: {need} is wanted: {why}");
@@ -22,7 +23,7 @@ pub fn note(package: &str, module: &str, need: &str, why: &dyn Display) {
         return;
     };
     let thread = thread::current();
-    // Where tests do not run each in a thread of its own, the module is known.
+    // Where tests do not run in one thread each, only the module is known.
     let test = thread.name().filter(|&name| name != "main").unwrap_or(module);
     let why = why.to_string().replace(['\n', '\t'], " ");
     let line = format!("{need}\t{package} {test}\t{why}\n");
@@ -34,8 +35,8 @@ pub fn note(package: &str, module: &str, need: &str, why: &dyn Display) {
     noted.unwrap_or_else(|error| panic!("{VARIABLE} names {path:?}: {error}"));
 }
 
-/// Notes that this test, or a part of it, does not run, for something is not there: what that is,
-/// as `.ci/skipped` has it, and why, as `format!` takes it.
+/// Records that this test, or part of it, is skipped because a requirement is missing. The
+/// arguments are the requirement, as listed in `.ci/skipped`, and the reason in `format!` syntax.
 ///
 /// ```
 /// alluvium_device::skipped!("chromium", "on Debian: apt-get install {}", "chromium");

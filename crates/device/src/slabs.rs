@@ -1,45 +1,46 @@
-//! Memory for large buffers: pieces of slabs, each of which is one huge page where the system has
-//! one.
+//! Memory for large buffers: pieces of slabs. Each slab is one huge page if the system provides
+//! them.
 //!
-//! A device is told of memory page by page: 64 for a quarter of a mebibyte of ordinary pages, which
-//! the kernel pins and gives back one by one, in the interrupt that completes the request too, and
-//! one for a part of a huge page. And what was used for one stream is there for the next.
+//! I/O memory is described to a device page by page. A quarter of a mebibyte of ordinary pages is
+//! 64 entries, which the kernel pins and releases one by one, also in the interrupt that completes
+//! the request; part of a huge page is one entry. Slabs also let the next stream reuse the memory
+//! of the previous one.
 //!
-//! A slab goes back to the system when no piece of it is used, but for one, which is kept.
+//! An unused slab is returned to the system, except one that is kept for reuse.
 
 use parking_lot::Mutex;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::ptr::{self, NonNull};
 
-/// The bytes of a slab, and the most of a buffer in it.
+/// Size of a slab, and of the largest buffer in it, in bytes.
 pub(super) const SLAB: usize = 2 << 20;
-/// Buffers take whole pieces.
+/// Size of a piece, the allocation unit of a slab.
 const PIECE: usize = SLAB / u32::BITS as usize;
 
-/// All slabs of the process, the oldest first.
+/// All slabs of the process, oldest first.
 static SLABS: Mutex<Vec<Slab>> = Mutex::new(Vec::new());
 
 struct Slab {
     start: NonNull<u8>,
-    /// One bit for each piece.
+    /// Pieces in use, one bit each.
     used: u32,
-    /// The same, of pieces that have been used since the system gave them.
+    /// Pieces that have been used since the system provided the slab, one bit each.
     touched: u32,
 }
 
 // SAFETY: a slab is memory that only the owners of its pieces can reach.
 unsafe impl Send for Slab {}
 
-/// Returns the first bits, as many as a buffer has pieces.
+/// Returns the bitmask of the pieces that a buffer of `len` bytes needs, starting at bit 0.
 fn pieces(len: usize) -> u32 {
     u32::MAX >> (u32::BITS - len.div_ceil(PIECE) as u32)
 }
 
-/// Takes zeroed memory, aligned to a piece, for one owner until it is given back. Returns none
-/// where the system has none.
+/// Allocates zeroed memory, aligned to a piece, with one owner until it is given back. Returns
+/// `None` if the system is out of memory.
 ///
 /// # Panics
-/// When `len` is zero or more than a slab.
+/// If `len` is zero or larger than a slab.
 pub(super) fn take(len: usize) -> Option<NonNull<u8>> {
     assert!((1..=SLAB).contains(&len), "{len} bytes of a slab");
     let pieces = pieces(len);
@@ -63,10 +64,10 @@ pub(super) fn take(len: usize) -> Option<NonNull<u8>> {
     Some(start)
 }
 
-/// Takes back what was taken.
+/// Frees allocated memory.
 ///
 /// # Safety
-/// `start` was taken with this `len`, is given back once, and is not used any more.
+/// `start` was returned by `take` with this `len`, is given back once, and is not used any more.
 pub(super) unsafe fn give_back(start: NonNull<u8>, len: usize) {
     let address = start.as_ptr() as usize;
     let over = {
@@ -80,7 +81,7 @@ pub(super) unsafe fn give_back(start: NonNull<u8>, len: usize) {
         };
         slabs[at].used &= !(pieces(len) << ((address - slabs[at].address()) / PIECE));
         let is_spare = |slab: &Slab| slab.used == 0;
-        // Keep one unused slab, no more.
+        // Keep at most one unused slab.
         (is_spare(&slabs[at]) && slabs.iter().filter(|slab| is_spare(slab)).count() > 1)
             .then(|| slabs.remove(at))
     };
@@ -90,7 +91,7 @@ pub(super) unsafe fn give_back(start: NonNull<u8>, len: usize) {
 }
 
 impl Slab {
-    /// Returns a new one; its memory is paid for when it is touched.
+    /// Maps a new slab. The system provides its memory on first touch.
     fn map() -> Option<Slab> {
         let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: the address is the system's choice, so that nothing that is in use is replaced.
@@ -120,12 +121,12 @@ impl Slab {
         self.start.as_ptr() as usize
     }
 
-    /// Returns where these pieces are free in a row.
+    /// Returns the position of enough consecutive free pieces.
     fn place(&self, pieces: u32) -> Option<u32> {
         (0..=pieces.leading_zeros()).find(|&shift| self.used & (pieces << shift) == 0)
     }
 
-    /// Marks pieces: where they begin, and whether they may not be zero.
+    /// Marks pieces as used. Returns their address and whether they may be non-zero.
     fn take(&mut self, pieces: u32, shift: u32) -> (NonNull<u8>, bool) {
         let taken = pieces << shift;
         let dirty = self.touched & taken != 0;

@@ -1,4 +1,5 @@
-//! The file of a socket: made for those who may connect, removed with its server.
+//! The file of a Unix socket: created with the mode that grants access, removed when its server
+//! ends.
 
 use rustix::fs::{FileType, Mode, Stat};
 use rustix::io::Errno;
@@ -8,14 +9,14 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-/// How many connections may wait for being accepted.
+/// Maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
 
-/// The file of a socket that is being listened at. It is removed when this is dropped.
+/// The file of a listening socket. It is removed when this value is dropped.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
-    /// By which it is known: another server may have put its own there since.
+    /// Device and inode of the file. Another server may have replaced the file since.
     identity: (u64, u64),
 }
 
@@ -24,18 +25,18 @@ fn identity(stat: &Stat) -> (u64, u64) {
 }
 
 impl SocketFile {
-    /// Listens at a path, without blocking. What a server has left there that ended without
-    /// removing it is replaced. The file's mode is `mode`, which says who may connect.
+    /// Listens at a path with a non-blocking socket. A socket file left by a terminated server is
+    /// replaced. `mode` is the mode of the file, which controls who may connect.
     ///
     /// # Errors
-    /// `AddrInUse` if a server listens there, `AlreadyExists` if something is there that is no
-    /// socket, or as the operating system says.
+    /// `AddrInUse` if a server listens there, `AlreadyExists` if the path exists and is not a
+    /// socket, or I/O errors.
     pub fn listen(path: impl AsRef<Path>, mode: u32) -> Result<(UnixListener, SocketFile)> {
         let path = path.as_ref();
         let address = SocketAddrUnix::new(path)?;
         clear(path, &address)?;
         let socket = new_socket()?;
-        // Until the mode is what was asked for, only the owner can connect.
+        // Only the owner can connect until the requested mode is set.
         rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
         rustix::net::bind(&socket, &address)?;
         let stat = rustix::fs::lstat(path)?;
@@ -48,7 +49,7 @@ impl SocketFile {
         Ok((UnixListener::from(socket), file))
     }
 
-    /// Returns where it is.
+    /// Returns the path of the socket.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -59,7 +60,7 @@ impl Drop for SocketFile {
     fn drop(&mut self) {
         let is_own = rustix::fs::lstat(&self.path).is_ok_and(|stat| identity(&stat) == self.identity);
         if is_own {
-            // If the file stays, the next server finds that no process listens on it and removes
+            // If the file remains, the next server finds that no process listens on it and removes
             // it.
             let _ = rustix::fs::unlink(&self.path);
         }
@@ -72,7 +73,7 @@ fn new_socket() -> Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Removes the socket of a process that has ended.
+/// Removes the socket file of a terminated process.
 fn clear(path: &Path, address: &SocketAddrUnix) -> Result<()> {
     let stat = match rustix::fs::lstat(path) {
         Err(Errno::NOENT) => return Ok(()),
@@ -84,7 +85,7 @@ fn clear(path: &Path, address: &SocketAddrUnix) -> Result<()> {
     }
     match rustix::net::connect(new_socket()?, address) {
         Err(Errno::CONNREFUSED) => Ok(rustix::fs::unlink(path)?),
-        // One that is too busy to take another connection is alive.
+        // A server too busy to accept another connection is alive.
         Ok(()) | Err(Errno::AGAIN) => {
             let why = "another server listens there: stop it, or name another path";
             Err(Error::new(ErrorKind::AddrInUse, why))
@@ -108,12 +109,12 @@ mod tests {
         assert_eq!(mode(), 0o660);
         let alive = SocketFile::listen(&path, 0o600).unwrap_err();
         assert_eq!(alive.kind(), ErrorKind::AddrInUse);
-        // What a killed process leaves.
+        // The state that a killed process leaves.
         drop(listener);
         std::mem::forget(file);
         let (_listener, first) = SocketFile::listen(&path, 0o600).unwrap();
         assert_eq!(mode(), 0o600);
-        // The file of another server stays.
+        // The file of another server is kept.
         fs::remove_file(&path).unwrap();
         let (_other, second) = SocketFile::listen(&path, 0o600).unwrap();
         drop(first);

@@ -1,14 +1,14 @@
-//! A directory in real time on slower hardware: every request takes as long as a cost clock says,
-//! at least.
+//! A directory that runs in real time at the speed of slower hardware: every request lasts at least
+//! as long as a cost clock charges for it.
 //!
-//! *Knows*: when a request was submitted, and when the clock says that it is done.
+//! *Knows*: when a request was submitted, and its completion time according to the clock.
 //!
-//! *Does not know*: what does the work: any other directory.
+//! *Does not know*: the inner directory that executes the requests.
 //!
-//! It turns an SSD into a hard disk of another year for experiments. The clock is the one server:
-//! accesses of all files queue at it in the order of submission. A ticket is complete when its
-//! requests are, on the inner device, and their time has come. Only reads and writes cost; syncs,
-//! names and mapped stores pass.
+//! It lets experiments run on an SSD as if it were, for example, an older hard disk. The clock is
+//! the only server: accesses of all files queue at it in submission order. A ticket is complete
+//! when the inner device has completed its requests and their completion time has passed. Only
+//! reads and writes are charged; syncs, name changes and mapped stores are free.
 
 use crate::batch::InFlight;
 use crate::forward::{ForwardDevice, ForwardDirectory};
@@ -20,7 +20,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Another directory, at the pace of a cost clock.
+/// Another directory, slowed down to the speed of a cost clock.
 ///
 /// ```
 /// use alluvium_base::Purpose;
@@ -48,7 +48,7 @@ pub struct ThrottledDirectory {
     server: Arc<Server>,
 }
 
-/// The clock that all files share.
+/// The clock shared by all files.
 struct Server {
     began: Instant,
     state: Mutex<State>,
@@ -56,7 +56,7 @@ struct Server {
 
 struct State {
     clock: Box<dyn CostClock>,
-    /// Files by name: the clock tells them apart by number.
+    /// File numbers by name: the clock identifies files by number.
     files: BTreeMap<String, u64>,
 }
 
@@ -65,10 +65,10 @@ impl Server {
         u64::try_from(self.began.elapsed().as_nanos()).expect("a process lives less than five centuries")
     }
 
-    /// When the reads and writes among `requests` are done.
+    /// Charges the reads and writes among `requests` and returns when all are complete.
     fn charge(&self, name: &str, file: u64, requests: &[Request]) -> u64 {
         let mut state = self.state.lock();
-        // Read under the lock: the clock is charged in the order of time.
+        // Read under the lock, so that the clock is charged in time order.
         let now_ns = self.now_ns();
         let mut done_ns = now_ns;
         for request in requests {
@@ -103,7 +103,7 @@ impl Server {
 }
 
 impl ThrottledDirectory {
-    /// `inner`, at the pace of `clock`, whose time begins now.
+    /// Wraps `inner`, at the speed of `clock`, whose time starts now.
     #[must_use]
     pub fn new(inner: Arc<dyn Directory>, clock: Box<dyn CostClock>) -> ThrottledDirectory {
         let state = State {
@@ -206,7 +206,7 @@ impl ForwardDevice for ThrottledFile {
         let inner = self.inner.submit(batch);
         let ticket = outer.ticket();
         let mut queue = self.queue.lock();
-        // What was abandoned and is complete needs no keeper any more (D1).
+        // An abandoned batch that is complete no longer needs to be kept (D1).
         queue.retain(|queued| Arc::strong_count(&queued.outer) > 1 || !self.inner.poll(&queued.inner));
         queue.push(Queued {
             inner,
@@ -234,7 +234,7 @@ impl ForwardDevice for ThrottledFile {
     fn wait(&self, ticket: &Ticket) {
         while !ticket.is_complete() {
             let Some(queued) = self.withdraw(ticket) else {
-                // Another thread waits for this very ticket.
+                // Another thread waits for the same ticket.
                 std::thread::yield_now();
                 continue;
             };

@@ -1,4 +1,4 @@
-//! The calls of Linux for many datagrams.
+//! Linux system calls for batches of datagrams.
 
 use super::Burst;
 use super::trains::{Arrived, Trains};
@@ -8,28 +8,29 @@ use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::{mem, ptr};
 
-/// The longest train, and some more: buffers at multiples of a power of two would share the same
-/// sets of the processor's cache.
+/// Maximum length of a train, plus padding: buffers at multiples of a power of two would share the
+/// same sets of the processor's cache.
 const TRAIN_BYTES: usize = (64 << 10) + 320;
 
-/// What the system writes beside a train, or is told with one: the length of its datagrams.
+/// Size of a control message, which carries the length of a train's datagrams.
 const CONTROL_BYTES: usize = 64;
 
-/// Memory of a control message, aligned as the system wants it.
+/// Memory of a control message, aligned as the system requires.
 #[repr(C, align(16))]
 #[derive(Clone, Copy)]
 struct Control([u8; CONTROL_BYTES]);
 
-/// What a burst has between calls.
+/// State of a burst between calls.
 #[derive(Debug)]
 pub(super) struct State {
-    /// Where trains arrive. Memory that no train has reached is not taken.
+    /// Receive buffers of trains. Pages that no train has reached use no memory.
     landing: Box<[u8]>,
     arrived: Vec<Arrived>,
-    /// The first train of which something is left.
+    /// First train with datagrams that have not been handed out.
     next: usize,
     trains: Trains,
-    /// Whether the way of the datagrams takes none, as where a datagram is longer than a packet.
+    /// Whether the network path has refused trains, for example because a datagram is longer than a
+    /// packet.
     has_refused: bool,
 }
 
@@ -60,7 +61,7 @@ pub(super) fn receive_trains(socket: &UdpSocket) {
     }
 }
 
-/// Headers of messages and what they point to.
+/// Message headers and the memory that they point to.
 struct Headers {
     names: Vec<libc::sockaddr_storage>,
     controls: Vec<Control>,
@@ -69,7 +70,7 @@ struct Headers {
 }
 
 impl Headers {
-    /// Returns memory for `most` messages, of `parts` parts in all.
+    /// Returns memory for `most` messages with `parts` parts in total.
     fn new(most: usize, parts: usize) -> Headers {
         Headers {
             names: Vec::with_capacity(most),
@@ -79,9 +80,9 @@ impl Headers {
         }
     }
 
-    /// Adds a part of the message that is pushed next.
+    /// Adds a part to the message that is pushed next.
     fn push_part(&mut self, bytes: *mut u8, length: usize) {
-        // So that pointers to parts stay valid.
+        // Reallocation would invalidate pointers to parts.
         assert!(self.parts.len() < self.parts.capacity(), "there is space for it");
         self.parts.push(libc::iovec {
             iov_base: bytes.cast(),
@@ -89,7 +90,8 @@ impl Headers {
         });
     }
 
-    /// Adds the message of the last `parts` parts. Its control message has this many bytes.
+    /// Adds a message made of the last `parts` parts, with its address and the control message of
+    /// the given length.
     fn push(&mut self, parts: usize, name: (libc::sockaddr_storage, u32), control: (Control, usize)) {
         assert!(self.names.len() < self.names.capacity(), "there is space for it");
         assert!(parts <= self.parts.len() && control.1 <= CONTROL_BYTES);
@@ -118,7 +120,7 @@ fn empty_name() -> (libc::sockaddr_storage, u32) {
     (name, size_of::<libc::sockaddr_storage>() as u32)
 }
 
-/// Returns the name that the system has for an address, and its length.
+/// Returns the system's representation of an address, and its length.
 fn name_of(address: SocketAddr) -> (libc::sockaddr_storage, u32) {
     let (mut name, _) = empty_name();
     let any = SocketAddrAny::from(address);
@@ -142,7 +144,8 @@ fn address_of(name: &libc::sockaddr_storage, length: u32) -> Option<SocketAddr> 
     SocketAddr::try_from(any).ok()
 }
 
-/// Returns what tells the system how long the datagrams of a train are, and its length.
+/// Returns the control message with the length of a train's datagrams, and the control message's
+/// length.
 fn length_of_each(each: usize) -> (Control, usize) {
     let each = u16::try_from(each).expect("a train is shorter than that");
     let mut control = EMPTY;
@@ -159,8 +162,7 @@ fn length_of_each(each: usize) -> (Control, usize) {
         as usize)
 }
 
-/// Returns what the system tells of a train that has come: how long its datagrams are; 0 of one
-/// that travelled alone.
+/// Returns the length of a received train's datagrams, or 0 for a single datagram.
 fn told_of_each(header: &libc::msghdr) -> usize {
     // SAFETY: the system has written whole control messages into the memory that the header names,
     // and their length into the header.
@@ -198,14 +200,14 @@ pub(super) fn receive(burst: &mut Burst, socket: &UdpSocket) -> io::Result<usize
         burst.addresses[count] = train.address;
         count += 1;
     }
-    // What is left of the last train may be nothing: then the next call must wait.
+    // The rest of the last train may be empty: then the next call must wait.
     while state.arrived.get(state.next).is_some_and(|train| train.is_done()) {
         state.next += 1;
     }
     Ok(count)
 }
 
-/// Waits for trains, and takes those that are there.
+/// Waits for trains and receives those that have arrived.
 fn land(state: &mut State, most: usize, socket: &UdpSocket) -> io::Result<()> {
     let mut headers = Headers::new(most, most);
     for bytes in state.landing.chunks_exact_mut(TRAIN_BYTES) {
@@ -247,7 +249,7 @@ pub(super) fn send(burst: &mut Burst, socket: &UdpSocket, count: usize) -> io::R
     sent
 }
 
-/// Sends trains of the first `count` datagrams.
+/// Sends the first `count` datagrams as trains.
 fn send_trains(burst: &mut Burst, socket: &UdpSocket, count: usize, trains: &[&[usize]]) -> io::Result<()> {
     let mut headers = Headers::new(count, count);
     for train in trains {
@@ -255,7 +257,7 @@ fn send_trains(burst: &mut Burst, socket: &UdpSocket, count: usize, trains: &[&[
         let address = burst.addresses[first].expect("what travels has a destination");
         for &at in *train {
             let bytes = burst.bytes(at);
-            // The system only reads what it sends.
+            // The system only reads sent memory.
             headers.push_part(bytes.as_ptr().cast_mut(), bytes.len());
         }
         let control = match train.len() {
@@ -279,12 +281,12 @@ fn send_trains(burst: &mut Burst, socket: &UdpSocket, count: usize, trains: &[&[
             continue;
         }
         if trains[next].len() > 1 {
-            // It may be the train that is refused, and not its datagrams.
+            // The train may be refused rather than its datagrams.
             burst.system.has_refused = true;
             let alone: Vec<&[usize]> = trains[next..].iter().flat_map(|train| train.chunks(1)).collect();
             return send_trains(burst, socket, count, &alone);
         }
-        // This one is lost; those behind it may go elsewhere.
+        // This message is lost; later ones may have other destinations.
         next += 1;
         if next == headers.all.len() {
             return Err(error);

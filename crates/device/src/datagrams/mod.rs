@@ -1,13 +1,13 @@
-//! Datagrams in bursts: many are received, and many sent, by one call of the system.
+//! Bursts of datagrams: one system call receives or sends many.
 //!
-//! *Knows*: how many datagrams pass the system together. Datagrams of one length that go to one
-//! place travel as one *train*, which the system carries, and hands over, in one piece (Linux:
-//! `UDP_SEGMENT` and `UDP_GRO`). The system does most of its work for a train once.
+//! *Knows*: how datagrams pass through the system together. Datagrams of equal length with the same
+//! destination travel as one *train*, which the system processes as one unit (Linux: `UDP_SEGMENT`
+//! and `UDP_GRO`). Most of the system's work is done once per train.
 //!
-//! *Does not know*: what they say.
+//! *Does not know*: the contents of the datagrams.
 //!
-//! *Read in this order*: this file, `linux.rs` (calls), `trains.rs` (which datagrams travel
-//! together).
+//! *Read in this order*: this file, `linux.rs` (system calls), `trains.rs` (grouping datagrams into
+//! trains).
 
 #[cfg(target_os = "linux")]
 mod linux;
@@ -20,7 +20,7 @@ use std::net::{SocketAddr, UdpSocket};
 #[cfg(target_os = "linux")]
 use linux as system;
 
-/// Datagrams with their addresses, whose memory is used again for replies.
+/// Datagrams with their addresses. The memory is reused for replies.
 ///
 /// ```
 /// use alluvium_device::datagrams::Burst;
@@ -43,23 +43,23 @@ pub struct Burst {
     most_bytes: usize,
     lengths: Box<[usize]>,
     addresses: Box<[Option<SocketAddr>]>,
-    /// Between calls of the system.
+    /// State between system calls.
     system: system::State,
 }
 
-/// Has a socket receive the datagrams of a train in one piece, where the system can: then each call
-/// of [`Burst::receive`] costs less. Call it once for each socket of which bursts are received, and
-/// receive from it by bursts only.
+/// Makes a socket receive the datagrams of a train as one unit where the system supports it, which
+/// makes [`Burst::receive`] cheaper. Call it once per socket from which bursts are received, and
+/// receive from that socket only with bursts.
 pub fn receive_trains(socket: &UdpSocket) {
     system::receive_trains(socket);
 }
 
 impl Burst {
-    /// Returns a burst of at most `most` datagrams of at most `most_bytes` each. What is longer is
-    /// cut, so that a length of `most_bytes` may be a part only.
+    /// Creates a burst of at most `most` datagrams of at most `most_bytes` each. Longer datagrams
+    /// are truncated, so one of length `most_bytes` may be incomplete.
     ///
     /// # Panics
-    /// When either is zero.
+    /// If either is zero.
     #[must_use]
     pub fn new(most: usize, most_bytes: usize) -> Burst {
         assert!(most > 0 && most_bytes > 0, "a burst has datagrams");
@@ -72,58 +72,58 @@ impl Burst {
         }
     }
 
-    /// Returns how many datagrams there may be.
+    /// Returns the capacity in datagrams.
     #[must_use]
     pub fn most(&self) -> usize {
         self.lengths.len()
     }
 
-    /// Returns a datagram.
+    /// Returns the bytes of a datagram.
     #[must_use]
     pub fn bytes(&self, index: usize) -> &[u8] {
         &self.bytes[index * self.most_bytes..][..self.lengths[index]]
     }
 
-    /// Returns all memory of a datagram.
+    /// Returns the whole buffer of a datagram.
     pub fn buffer(&mut self, index: usize) -> &mut [u8] {
         &mut self.bytes[index * self.most_bytes..][..self.most_bytes]
     }
 
-    /// Sets how long a datagram is. One of no bytes is not sent.
+    /// Sets the length of a datagram. Empty datagrams are not sent.
     ///
     /// # Panics
-    /// When that is more than its memory.
+    /// If the length exceeds the buffer.
     pub fn set_length(&mut self, index: usize, bytes: usize) {
         assert!(bytes <= self.most_bytes, "{bytes} of {}", self.most_bytes);
         self.lengths[index] = bytes;
     }
 
-    /// Returns where a datagram came from, or goes to.
+    /// Returns the source or destination address of a datagram.
     #[must_use]
     pub fn address(&self, index: usize) -> Option<SocketAddr> {
         self.addresses[index]
     }
 
-    /// Sets where a datagram goes to.
+    /// Sets the destination of a datagram.
     pub fn set_address(&mut self, index: usize, address: SocketAddr) {
         self.addresses[index] = Some(address);
     }
 
-    /// Waits for datagrams, as long as the socket's time-out says, and receives those that are
-    /// there by then. Returns how many. What does not fit into the burst is returned by the next
-    /// call: a burst belongs to one socket.
+    /// Waits for datagrams until the socket's time-out and receives those that have arrived.
+    /// Returns their number. Datagrams that do not fit into the burst are returned by the next
+    /// call, so a burst belongs to one socket.
     ///
     /// # Errors
-    /// As the system says; `WouldBlock` or `TimedOut` when none came.
+    /// I/O errors; `WouldBlock` or `TimedOut` if none arrived.
     pub fn receive(&mut self, socket: &UdpSocket) -> io::Result<usize> {
         system::receive(self, socket)
     }
 
-    /// Sends the first `count` datagrams, in any order. What the system does not take is lost, as
-    /// datagrams may be.
+    /// Sends the first `count` datagrams, in any order. Datagrams that the system does not accept
+    /// are lost, as UDP permits.
     ///
     /// # Errors
-    /// As the system says.
+    /// I/O errors.
     pub fn send(&mut self, socket: &UdpSocket, count: usize) -> io::Result<()> {
         assert!(count <= self.most(), "{count} of {}", self.most());
         system::send(self, socket, count)
@@ -147,7 +147,7 @@ mod system {
 
     pub(super) fn receive_trains(_socket: &UdpSocket) {}
 
-    /// One at a time, where the system has no call for several.
+    /// Receives one datagram, where the system has no call for several.
     pub(super) fn receive(burst: &mut Burst, socket: &UdpSocket) -> io::Result<usize> {
         let (length, address) = socket.recv_from(burst.buffer(0))?;
         (burst.lengths[0], burst.addresses[0]) = (length, Some(address));
@@ -225,7 +225,7 @@ mod tests {
             expected.push(vec![at as u8; length]);
         }
         burst.send(&one, lengths.len()).unwrap();
-        // A burst that has space for a part of a train only, and only for short datagrams.
+        // A burst with space for only part of a train, and only for short datagrams.
         let mut small = Burst::new(3, 7);
         let mut found = Vec::new();
         while found.len() < expected.len() {
@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(found, expected);
         other.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
         assert!(small.receive(&other).is_err(), "nothing is left");
-        // Who does not receive trains receives their datagrams.
+        // A socket that does not receive trains gets their datagrams.
         for at in 0..lengths.len() {
             burst.set_address(at, plain.local_addr().unwrap());
         }

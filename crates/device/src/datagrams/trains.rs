@@ -1,13 +1,13 @@
-//! Which datagrams travel together, and how a train that has come is taken apart.
+//! Groups datagrams into trains, and splits received trains.
 
 use std::net::SocketAddr;
 use std::ops::Range;
 
-/// The most datagrams of a train, and its most bytes: what Linux takes since version 4.18.
+/// Maximum datagrams and bytes per train: Linux's limits since version 4.18.
 const MOST: usize = 64;
 const MOST_BYTES: usize = 65_000;
 
-/// Datagrams in the order in which they travel, and where trains begin and end.
+/// Datagrams in sending order, and the boundaries of trains.
 #[derive(Debug, Default)]
 pub(super) struct Trains {
     order: Vec<usize>,
@@ -15,15 +15,15 @@ pub(super) struct Trains {
 }
 
 impl Trains {
-    /// Couples the datagrams whose lengths and destinations are given; those without either are
-    /// left out.
+    /// Groups datagrams by their lengths and destinations. Datagrams that are empty or have no
+    /// destination are left out.
     pub(super) fn couple(&mut self, lengths: &[usize], addresses: &[Option<SocketAddr>]) {
         debug_assert_eq!(lengths.len(), addresses.len());
         self.order.clear();
         self.ends.clear();
         let goes = |&at: &usize| lengths[at] > 0 && addresses[at].is_some();
         self.order.extend((0..lengths.len()).filter(goes));
-        // All datagrams of a train have one length but for the last, which may be shorter.
+        // All datagrams of a train have equal length, except the last, which may be shorter.
         self.order
             .sort_by_key(|&at| (addresses[at], std::cmp::Reverse(lengths[at])));
         let (mut first, mut bytes) = (0, 0);
@@ -46,7 +46,7 @@ impl Trains {
         }
     }
 
-    /// Lets every datagram travel alone.
+    /// Makes every datagram a train by itself.
     pub(super) fn uncouple(&mut self) {
         self.ends.clear();
         self.ends.extend(1..=self.order.len());
@@ -63,15 +63,15 @@ impl Trains {
     }
 }
 
-/// A train that has come, and how much of it has been handed out.
+/// A received train, and how much of it has been handed out.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Arrived {
     pub(super) address: Option<SocketAddr>,
-    /// Bytes in all.
+    /// Total bytes.
     pub(super) bytes: usize,
-    /// Bytes of each datagram but the last; 0 if there is one only.
+    /// Bytes of each datagram except the last; 0 if there is only one.
     pub(super) each: usize,
-    /// Bytes that were handed out; none if nothing was, so that a datagram of no bytes is one.
+    /// Bytes handed out; `None` initially, so that an empty datagram is handed out once.
     done: Option<usize>,
 }
 
@@ -85,12 +85,12 @@ impl Arrived {
         }
     }
 
-    /// Returns whether all of it was handed out.
+    /// Returns whether the whole train has been handed out.
     pub(super) fn is_done(&self) -> bool {
         self.done.is_some_and(|done| done >= self.bytes)
     }
 
-    /// Returns where the next datagram is, if there is one.
+    /// Returns the range of the next datagram, if any.
     pub(super) fn next(&mut self) -> Option<Range<usize>> {
         if self.is_done() {
             return None;

@@ -1,9 +1,9 @@
-//! The space behind a file: taken from the file system, looked for, and given back.
+//! Allocating, finding and freeing the disk space of a file.
 //!
-//! The answers of `fallocate` differ between file systems. For a range that is allocated already,
-//! ext4 succeeds, but XFS on a full disk reports no space. File systems without extents refuse the
-//! call and punch holes all the same. So an error for want of space is checked against the file's
-//! map, and a refusal is remembered: a hole is never made where it could not be filled.
+//! The results of `fallocate` differ between file systems. For a range that is already allocated,
+//! ext4 succeeds, but XFS on a full disk reports no space. File systems without extents refuse to
+//! allocate but still punch holes. So an out-of-space error is checked against the file's extent
+//! map, and a refusal is remembered: a hole is never punched where it could not be filled again.
 
 use super::open_file::OpenFile;
 use super::placement;
@@ -12,15 +12,15 @@ use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::{Errno, retry_on_intr};
 use std::ops::Range;
 
-/// How many zero bytes one write carries where a file system cannot allocate.
+/// Number of zero bytes per write where the file system cannot allocate.
 const ZEROS: usize = 1 << 20;
 
-/// How much of a range is allocated to find out whether the file system can.
+/// Bytes of a range that are allocated to find out whether the file system can allocate.
 const PROBED: u64 = 4096;
 
 impl OpenFile {
-    /// Allocates a range, extending the file when the range reaches past its end; by writing zeros
-    /// where the file system cannot allocate.
+    /// Allocates a range, extending the file if the range extends past its end. Writes zeros where
+    /// the file system cannot allocate.
     pub(super) fn allocate_extending(&self, range: Range<u64>) -> Result<(), Errno> {
         match self.fallocate(FallocateFlags::empty(), &range) {
             Err(errno) if is_refusal(errno) => self.write_zeros(range),
@@ -28,7 +28,7 @@ impl OpenFile {
         }
     }
 
-    /// Allocates a range inside the file; what is there stays.
+    /// Allocates a range inside the file; existing contents are kept.
     pub(super) fn allocate_inside(&self, range: &Range<u64>) -> Result<(), Errno> {
         match self.fallocate(FallocateFlags::KEEP_SIZE, range) {
             Err(errno) if is_refusal(errno) => self.fill_holes(range),
@@ -43,8 +43,8 @@ impl OpenFile {
         }
     }
 
-    /// Takes new space for a range whose bytes are not needed any more, where a write to it would
-    /// need new space all the same.
+    /// Allocates new space for a range whose contents are discarded, if overwriting it would need
+    /// new space anyway.
     pub(super) fn renew_inside(&self, range: &Range<u64>) -> Result<(), Errno> {
         if self.writes_elsewhere(range)? && self.punch(range)? {
             self.allocate_inside(range)?;
@@ -52,8 +52,8 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Tells whether a write to a range needs space beside that of the range, as far as the file
-    /// system's map of the file says.
+    /// Returns whether overwriting a range needs space other than the range's own, according to the
+    /// file system's extent map.
     fn writes_elsewhere(&self, range: &Range<u64>) -> Result<bool, Errno> {
         let copies = placement::copies_on_write(&self.descriptor)?;
         let Ok(extents) = sys::extents(&self.descriptor, range.clone()) else {
@@ -64,8 +64,8 @@ impl OpenFile {
             .any(|extent| extent.shared || (copies && extent.written)))
     }
 
-    /// Punches a hole; false where holes are not supported, or where this one could not be filled
-    /// again.
+    /// Punches a hole. Returns false where holes are not supported, or where this hole could not be
+    /// filled again.
     pub(super) fn punch(&self, range: &Range<u64>) -> Result<bool, Errno> {
         if !self.can_allocate(range) {
             return Ok(false);
@@ -77,8 +77,8 @@ impl OpenFile {
         }
     }
 
-    /// Tells whether space can be allocated in this file without writing to it. A part of a range,
-    /// inside the file, is allocated to find out.
+    /// Returns whether space can be allocated in this file without writing. Allocates part of a
+    /// range inside the file to find out.
     pub(super) fn can_allocate(&self, range: &Range<u64>) -> bool {
         self.state.can_allocate(|| {
             let part = range.start..range.end.min(range.start + PROBED);
@@ -97,13 +97,13 @@ impl OpenFile {
         outcome
     }
 
-    /// Tells whether every byte of a range has space of its own, as the file system's map of the
-    /// file says. What is shared with another file has none: a change needs new blocks.
+    /// Returns whether every byte of a range has its own space, according to the extent map. Shared
+    /// extents do not count: changing them needs new blocks.
     fn has_space(&self, range: &Range<u64>) -> bool {
         let mut at = range.start;
         while at < range.end {
             let Ok(extents) = sys::extents(&self.descriptor, at..range.end) else {
-                // Where there is no map there are only holes to look for.
+                // Without an extent map, only holes can be detected.
                 return self.next_hole(at).is_ok_and(|hole| hole >= range.end);
             };
             let reached = extents
@@ -124,13 +124,14 @@ impl OpenFile {
         true
     }
 
-    /// Returns the first place from `at` on that has no data; the end of the file counts as one.
+    /// Returns the first offset from `at` on that has no data; the end of the file counts as a
+    /// hole.
     fn next_hole(&self, at: u64) -> Result<u64, Errno> {
         rustix::fs::seek(&self.descriptor, SeekFrom::Hole(at))
     }
 
-    /// Writes zeros into the holes of a range. They are found by looking, since a file system that
-    /// cannot allocate has no other kind of space.
+    /// Writes zeros into the holes of a range. Searching for holes is enough, because a file system
+    /// that cannot allocate has no space that is allocated but unwritten.
     fn fill_holes(&self, range: &Range<u64>) -> Result<(), Errno> {
         let mut at = range.start;
         while at < range.end {
@@ -165,7 +166,7 @@ impl OpenFile {
     }
 }
 
-/// Returns whether the file system does not know the call.
+/// Returns whether the file system does not support the call.
 fn is_refusal(errno: Errno) -> bool {
     matches!(errno, Errno::OPNOTSUPP | Errno::NOSYS)
 }

@@ -1,4 +1,4 @@
-//! Copies within one file system that can let files share their blocks: there nothing is moved.
+//! Copies within a file system that can share blocks between files, without moving data.
 
 use super::device::FileDevice;
 use crate::{Operation, Result};
@@ -6,9 +6,9 @@ use alluvium_base::Purpose;
 use rustix::io::Errno;
 use std::ops::Range;
 
-/// File systems whose `copy_file_range` shares blocks, or copies where the files are, by the
-/// numbers that they give themselves (`linux/magic.h`). On the others it moves the bytes through
-/// the kernel piece by piece, and batches of requests are faster.
+/// File systems whose `copy_file_range` shares blocks or copies on the server, by magic number
+/// (`linux/magic.h`). On others the call moves the bytes through the kernel piece by piece, and
+/// batches of requests are faster.
 const SHARING: [u64; 5] = [
     0x9123_683e, // Btrfs
     0x5846_5342, // XFS
@@ -17,13 +17,14 @@ const SHARING: [u64; 5] = [
     0x0000_6969, // NFS
 ];
 
-/// The most bytes that a single call is asked to copy.
+/// Maximum number of bytes per call.
 const MOST: u64 = 1 << 30;
 
-/// Copies as much of the front of a range as the file system does by itself; where it stopped.
+/// Copies a prefix of a range as far as the file system can do it itself. Returns the offset where
+/// it stopped.
 ///
 /// # Errors
-/// As the operating system says.
+/// I/O errors.
 pub(super) fn share(
     target: &FileDevice,
     source: &FileDevice,
@@ -55,7 +56,7 @@ pub(super) fn share(
                 at += moved as u64;
             }
             Err(Errno::INTR) => {}
-            // Not between these two, or not any further.
+            // The file system cannot copy between these two files, or not any further.
             Ok(_) | Err(Errno::XDEV | Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS | Errno::PERM) => break,
             Err(errno) => return Err(target.failed(Operation::Write, at, len as u64, errno)),
         }

@@ -1,5 +1,5 @@
-//! One real file as a [`Device`]: sorts a batch into what is refused, what is done at once, and
-//! what an engine carries.
+//! One real file as a [`Device`]: sorts the requests of a batch into refused, executed at once, and
+//! left to the carrier.
 
 use super::copy;
 use super::mapping;
@@ -16,16 +16,16 @@ use std::any::Any;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The longest buffered write that `submit` makes at once, in bytes. It is a copy into the page
-/// cache, and handing it over would cost more than the copy.
+/// Maximum length of a buffered write that `submit` executes at once, in bytes. The write is a copy
+/// into the page cache; handing it to another thread would cost more than the copy.
 const COPIED_AT_ONCE: usize = 64 << 10;
 
-/// What carries requests to the kernel.
+/// The mechanism that carries requests to the kernel.
 #[derive(Clone, Debug)]
 pub(super) enum Carrier {
-    /// io_uring; the workers do what rings do badly.
+    /// io_uring; the workers execute requests that rings handle poorly.
     Rings(Arc<Rings>),
-    /// The workers do everything.
+    /// The workers execute all requests.
     Workers,
 }
 
@@ -37,13 +37,13 @@ pub(super) struct FileDevice {
     pub(super) workers: Arc<Workers>,
 }
 
-/// What is done with a request.
+/// How a request is handled.
 enum Route {
     /// It completes within `submit`.
     AtOnce(Outcome),
-    /// The workers sync.
+    /// The workers execute the sync.
     Sync,
-    /// The carrier's.
+    /// The carrier executes it.
     Carry(Request),
 }
 
@@ -70,10 +70,10 @@ impl FileDevice {
         }
     }
 
-    /// Sorts a batch; what a carrier must carry is answered, everything else is under way or done.
+    /// Sorts a batch. Returns the requests for the carrier; all others are in flight or complete.
     fn sort(&self, batch: Batch, home: usize) -> (Arc<InFlight>, Vec<(usize, Request)>) {
         let requests = batch.into_requests();
-        // All of them before any is touched: a panic must not leave half a batch in flight.
+        // Check all requests before executing any: a panic must not leave half a batch in flight.
         for request in &requests {
             self.file.check_alignment(request);
         }
@@ -104,7 +104,7 @@ impl FileDevice {
         }));
     }
 
-    /// Performs one request in this thread.
+    /// Executes one request in this thread.
     fn perform_one(&self, request: Request) -> Outcome {
         if let Carrier::Rings(_) = self.carrier {
             Gathering::hand_over();
@@ -173,7 +173,7 @@ impl Device for FileDevice {
 
     fn wait_some(&self, ticket: &Ticket) {
         match &self.carrier {
-            // Where it has left the ring the workers complete it.
+            // Requests that have left the ring are completed by the workers.
             Carrier::Rings(rings) if rings.wait_some(ticket) => {}
             _ => ticket.block(),
         }
@@ -241,7 +241,7 @@ impl Device for FileDevice {
             return Ok(());
         }
         if let Err(errno) = self.file.allocate_extending(old..len) {
-            // Some of it may have been allocated, and the length moved with it.
+            // Part of the range may have been allocated, and the length extended with it.
             let restored = rustix::io::retry_on_intr(|| rustix::fs::ftruncate(&self.file.descriptor, old));
             if let Err(restoring) = restored {
                 return Err(self.file.failed(Operation::Truncate, old, 0, restoring));
@@ -287,7 +287,7 @@ impl Device for FileDevice {
         if len >= old {
             return Ok(());
         }
-        // First, so that nothing new is let in behind the new end.
+        // Shorten the recorded length first, so that no new request is admitted past the new end.
         self.file.state.set_len(len);
         let truncated = rustix::io::retry_on_intr(|| rustix::fs::ftruncate(&self.file.descriptor, len));
         if let Err(errno) = truncated {

@@ -1,4 +1,4 @@
-//! A directory of the file system as a [`Directory`].
+//! A file-system directory as a [`Directory`].
 
 use super::device::{Carrier, FileDevice};
 use super::lock;
@@ -25,8 +25,8 @@ use std::sync::{Arc, OnceLock};
 
 /// A directory of real files.
 ///
-/// Clones share everything. Dropping the last handle of the directory and of its files waits for
-/// what is in flight.
+/// Clones share all state. Dropping the last handle of the directory and its files waits for the
+/// requests in flight.
 ///
 /// ```
 /// use alluvium_base::Purpose;
@@ -60,14 +60,14 @@ struct Shared {
     notes: Arc<Notes>,
 }
 
-/// The mode of files that are made here: their owner alone reads and writes them. The process' file
-/// mode creation mask may take more away. Files that exist keep theirs.
+/// Mode of created files: only the owner may read and write. The process's umask may remove more
+/// bits. Existing files keep their mode.
 pub(super) const OWN_FILE: Mode = Mode::from_raw_mode(0o600);
 
-/// The mode of directories that are made here.
+/// Mode of created directories.
 const OWN_DIRECTORY: u32 = 0o700;
 
-/// What was found out about the place, each thing once.
+/// Remarks about the location, without duplicates.
 #[derive(Debug, Default)]
 pub(crate) struct Notes {
     texts: Mutex<Vec<String>>,
@@ -83,19 +83,18 @@ impl Notes {
 }
 
 impl FileDirectory {
-    /// Makes the directory, and those above it that are missing, and makes them durable. A
-    /// directory that exists is opened.
+    /// Creates the directory and its missing ancestors, durably. An existing directory is opened.
     ///
     /// # Errors
-    /// `PermissionDenied`, `DiskFull`, or as the operating system says.
+    /// `PermissionDenied`, `DiskFull`, or I/O errors.
     pub fn create(path: impl AsRef<Path>) -> Result<FileDirectory> {
         FileDirectory::create_with(path, Options::default())
     }
 
-    /// [`FileDirectory::create`] with options.
+    /// Like [`FileDirectory::create`], with options.
     ///
     /// # Errors
-    /// As `create`, and `Unsupported` when the engine asked for is refused by the kernel.
+    /// As `create`, and `Unsupported` if the kernel refuses the requested engine.
     pub fn create_with(path: impl AsRef<Path>, options: Options) -> Result<FileDirectory> {
         let path = path.as_ref();
         make_durably(path)
@@ -103,21 +102,21 @@ impl FileDirectory {
         FileDirectory::open_with(path, options)
     }
 
-    /// Opens a directory that exists.
+    /// Opens an existing directory.
     ///
     /// # Errors
-    /// `NotFound`, `PermissionDenied`, or as the operating system says.
+    /// `NotFound`, `PermissionDenied`, or I/O errors.
     pub fn open(path: impl AsRef<Path>) -> Result<FileDirectory> {
         FileDirectory::open_with(path, Options::default())
     }
 
-    /// [`FileDirectory::open`] with options.
+    /// Like [`FileDirectory::open`], with options.
     ///
     /// # Errors
-    /// As `open`, and `Unsupported` when the engine asked for is refused by the kernel.
+    /// As `open`, and `Unsupported` if the kernel refuses the requested engine.
     ///
     /// # Panics
-    /// When `options.threads` is zero.
+    /// If `options.threads` is zero.
     pub fn open_with(path: impl AsRef<Path>, options: Options) -> Result<FileDirectory> {
         let path = path.as_ref();
         let shown = path.display().to_string();
@@ -170,7 +169,7 @@ impl FileDirectory {
         })
     }
 
-    /// Returns the engine at work: [`Engine::Uring`] or [`Engine::Threads`].
+    /// Returns the engine in use: [`Engine::Uring`] or [`Engine::Threads`].
     #[must_use]
     pub fn engine(&self) -> Engine {
         match self.shared.carrier {
@@ -179,7 +178,7 @@ impl FileDirectory {
         }
     }
 
-    /// Returns the directory's path.
+    /// Returns the path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.shared.path
@@ -199,8 +198,7 @@ impl FileDirectory {
         Ok(())
     }
 
-    /// Wraps an open descriptor: finds out whether it can be direct, and gives the kernel its
-    /// advice.
+    /// Wraps an open descriptor: determines whether it supports direct I/O, and advises the kernel.
     fn device(&self, name: &str, options: FileOptions, descriptor: OwnedFd) -> Result<Arc<dyn Device>> {
         let failed = |errno| Self::failed(Operation::Open, name, errno);
         let stat = rustix::fs::fstat(&descriptor).map_err(failed)?;
@@ -216,9 +214,9 @@ impl FileDirectory {
             Caching::Buffered => None,
         };
         if alignment.is_none() {
-            // Reads here are of blocks whose neighbours are not wanted, and who reads in order asks
-            // for much at a time; the kernel's own read-ahead would multiply the bytes. A hint:
-            // failing changes nothing.
+            // Reads here are of blocks whose neighbours are not wanted, and sequential readers
+            // request large blocks themselves; the kernel's read-ahead would only multiply the
+            // bytes read. This is a hint: failure is harmless.
             let _ = rustix::fs::fadvise(&descriptor, 0, None, Advice::Random);
         }
         let file = Arc::new(OpenFile {
@@ -245,8 +243,8 @@ impl FileDirectory {
         }))
     }
 
-    /// Makes a descriptor go past the page cache. Answers the alignment that its requests need, or
-    /// `None`, with a note, when the file system refuses.
+    /// Makes a descriptor bypass the page cache. Returns the alignment that its requests need, or
+    /// `None`, with a note, if the file system refuses.
     fn make_direct(&self, descriptor: &OwnedFd) -> Option<u64> {
         let refused = |how: &str| {
             self.shared.notes.add(format!(
@@ -255,7 +253,7 @@ impl FileDirectory {
             ));
             None
         };
-        // Set afterwards rather than when opening, because a refused open with O_CREAT leaves the
+        // Set after opening rather than at open, because a refused open with O_CREAT leaves the
         // file behind.
         let flags = match rustix::fs::fcntl_getfl(descriptor) {
             Ok(flags) => flags,
@@ -269,11 +267,12 @@ impl FileDirectory {
             Ok(stat) if StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::DIOALIGN) => {
                 u64::from(stat.stx_dio_offset_align)
             }
-            // An older kernel, or a file system that does not say: the first request will.
+            // An older kernel, or a file system that does not report it: the first request will
+            // tell.
             _ => BLOCK,
         };
         if alignment == 0 {
-            // The flag was taken, and will be ignored or refused request by request.
+            // The flag was accepted but will be ignored or refused request by request.
             let _ = rustix::fs::fcntl_setfl(descriptor, flags);
             return refused("direct I/O is not offered");
         }
@@ -298,12 +297,12 @@ impl FileDirectory {
             Access::ReadOnly => OFlags::RDONLY,
             Access::ReadWrite => OFlags::RDWR,
         };
-        // NONBLOCK: opening what turns out to be a FIFO must not wait for its other end.
+        // NONBLOCK: opening a FIFO must not wait for its other end.
         let flags = access | extra | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let opened = retry_on_intr(|| rustix::fs::openat(&self.shared.descriptor, name, flags, OWN_FILE));
         opened
             .and_then(|descriptor| {
-                // A ring would answer EAGAIN for such a descriptor instead of waiting.
+                // A ring would return EAGAIN for such a descriptor instead of waiting.
                 let flags = rustix::fs::fcntl_getfl(&descriptor)?;
                 rustix::fs::fcntl_setfl(&descriptor, flags - OFlags::NONBLOCK)?;
                 Ok(descriptor)
@@ -315,8 +314,8 @@ impl FileDirectory {
 impl Directory for FileDirectory {
     fn create(&self, name: &str, options: FileOptions) -> Result<Arc<dyn Device>> {
         self.accepts(Operation::Create, name)?;
-        // Creating for reading only makes an empty file that stays so; the operating system needs
-        // no write access to it.
+        // Creating read-only makes a file that stays empty; the operating system needs no write
+        // access to it.
         let descriptor =
             self.open_descriptor(Operation::Create, name, options, OFlags::CREATE | OFlags::EXCL)?;
         self.device(name, options, descriptor)
@@ -343,8 +342,8 @@ impl Directory for FileDirectory {
             .map_err(|errno| Self::failed(Operation::Remove, name, errno))
     }
 
-    /// Names that are not UTF-8, and what is not a regular file, are no files of ours and are left
-    /// out.
+    /// Skips names that are not UTF-8 and entries that are not regular files: the store never
+    /// creates those.
     fn list(&self) -> Result<Vec<String>> {
         let failed = |errno| Self::failed(Operation::List, &self.describe(), errno);
         let mut names = Vec::new();
@@ -355,7 +354,7 @@ impl Directory for FileDirectory {
                     let flags = AtFlags::SYMLINK_NOFOLLOW;
                     match rustix::fs::statat(&self.shared.descriptor, entry.file_name(), flags) {
                         Ok(stat) => FileType::from_raw_mode(stat.st_mode),
-                        // Removed since.
+                        // Removed in the meantime.
                         Err(Errno::NOENT) => continue,
                         Err(errno) => return Err(failed(errno)),
                     }
@@ -460,8 +459,8 @@ fn check_name(operation: Operation, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Makes a directory and those above it that are missing; each new one is durable because the one
-/// above it is synced.
+/// Creates a directory and its missing ancestors. Each new directory is made durable by a sync of
+/// its parent.
 fn make_durably(path: &Path) -> io::Result<()> {
     match make_own(path) {
         Ok(()) => {}
@@ -492,16 +491,16 @@ fn make_own(path: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().mode(OWN_DIRECTORY).create(path)
 }
 
-/// Returns the kernel's name for this boot.
+/// Returns the kernel's boot id.
 fn boot_id() -> std::result::Result<BootId, String> {
     let path = "/proc/sys/kernel/random/boot_id";
     let text = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
     parse_boot_id(&text).ok_or_else(|| format!("{path} holds {text:?}"))
 }
 
-/// Returns the name for this boot and the mount that the directory is on: a file system that was
-/// mounted again may have lost its page cache. Kernels before 6.8 use the names of mounts again, so
-/// there the two may look alike.
+/// Returns an id for this boot and the mount of the directory: a remounted file system may have
+/// lost its page cache. Kernels before 6.8 reuse mount ids, so the ids of two mounts may be equal
+/// there.
 fn on_mount(boot: BootId, directory: &OwnedFd) -> std::result::Result<BootId, String> {
     const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
     let mount = |flags: StatxFlags| {
@@ -603,7 +602,7 @@ mod tests {
         file.grow(4 << 20).unwrap();
         let round = |number: u64| {
             let mut batch = crate::Batch::new();
-            // More than a ring takes at once.
+            // More requests than a ring holds at once.
             for page in 0..400 {
                 let bytes = [number as u8 + page as u8 % 7; 4096];
                 batch.write(page * 4096, crate::Buffer::padded(&bytes), Purpose::Other);
@@ -628,7 +627,7 @@ mod tests {
         for page in 0..100u64 {
             batch.read(page * 4096, crate::Buffer::zeroed(4096), Purpose::Other);
         }
-        // The kernel has these when it begins to refuse.
+        // The kernel already has these when it begins to refuse.
         let before = file.submit(batch);
         rings.refuse();
         round(2);

@@ -1,13 +1,12 @@
-//! What is done when a store into a mapping fails.
+//! Handles failed stores into mappings.
 //!
-//! A store cannot answer with an error. When the kernel cannot carry one out, because the file
-//! system has shut down after a failure of its device, because the file was shortened, or because
-//! there is no space where there was to be some, it sends the signal `SIGBUS`, and the process
-//! dies. Here the signal is caught: a page of ordinary memory takes the place of the page that
-//! failed, so that the store goes on, and the mapping is marked. A writer looks at the
-//! mark before saying that anything was written.
+//! A store cannot return an error. If the kernel cannot execute one, because the file system has
+//! shut down after a device failure, because the file was shortened, or because expected space is
+//! missing, it sends the signal `SIGBUS`, which kills the process. This module catches the signal:
+//! it replaces the failed page with a page of anonymous memory, so that the store completes, and
+//! marks the mapping as broken. A writer checks the mark before it reports its data as written.
 //!
-//! Signals for other addresses go to the handler that was there before.
+//! Signals for other addresses are passed to the previously installed handler.
 
 use super::sys::Pages;
 use libc::{c_int, c_void, siginfo_t};
@@ -18,32 +17,32 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
-/// A range of addresses that is watched. These are never freed, since a handler may look at them at
-/// any time, but used again.
+/// A watched address range. Entries are reused but never freed, because a handler may read them at
+/// any time.
 #[derive(Debug, Default)]
 struct Watched {
-    /// The first address, 0 while this is not in use.
+    /// First address; 0 while the entry is unused.
     start: AtomicUsize,
     end: AtomicUsize,
     broken: AtomicBool,
     next: AtomicPtr<Watched>,
 }
 
-/// All of them.
+/// Head of the list of all entries.
 static FIRST: AtomicPtr<Watched> = AtomicPtr::new(ptr::null_mut());
-/// Held while one is taken.
+/// Held while an entry is acquired.
 static TAKING: Mutex<()> = Mutex::new(());
-/// The size of a page of memory, for the handler.
+/// Size of a memory page, for the handler.
 static PAGE: AtomicUsize = AtomicUsize::new(4096);
 
-/// The handler that was there before ours. Written once, before ours is in place.
+/// The previously installed handler. Written once, before the new handler is installed.
 struct Before(UnsafeCell<MaybeUninit<libc::sigaction>>);
 
 // SAFETY: it is written once, by the thread that installs the handler and before it does, and only
 // read afterwards.
 unsafe impl Sync for Before {}
 
-/// A handler as the kernel is told of it, and as it is called.
+/// A signal handler, as an address for the kernel and as a function to call.
 #[repr(C)]
 union Handler {
     address: usize,
@@ -53,14 +52,14 @@ union Handler {
 
 static BEFORE: Before = Before(UnsafeCell::new(MaybeUninit::uninit()));
 
-/// A watched range, until it is dropped.
+/// Watches a range until it is dropped.
 #[derive(Debug)]
 pub(super) struct Guard {
     watched: &'static Watched,
 }
 
 impl Guard {
-    /// Watches the pages of a mapping. The guard is dropped before they are unmapped.
+    /// Watches the pages of a mapping. The guard must be dropped before they are unmapped.
     pub(super) fn of(pages: &Pages) -> Guard {
         install();
         let _taking = TAKING.lock();
@@ -88,12 +87,13 @@ impl Guard {
         Guard { watched }
     }
 
-    /// Returns the mark that a store failed. Valid as a mark of this range while the guard lives.
+    /// Returns the flag that is set when a store fails. It belongs to this range while the guard
+    /// lives.
     pub(super) fn mark(&self) -> &'static AtomicBool {
         &self.watched.broken
     }
 
-    /// Returns whether a store failed.
+    /// Returns whether a store has failed.
     pub(super) fn is_broken(&self) -> bool {
         self.watched.broken.load(Ordering::Acquire)
     }
@@ -105,7 +105,7 @@ impl Drop for Guard {
     }
 }
 
-/// Installs the handler, the first time. Where that is refused, everything is as it was without it.
+/// Installs the handler on first use. If that is refused, `SIGBUS` keeps its previous effect.
 fn install() {
     static INSTALLED: OnceLock<()> = OnceLock::new();
     INSTALLED.get_or_init(|| {
@@ -126,7 +126,7 @@ fn install() {
     });
 }
 
-/// Takes the signal: uses atomics and system calls only.
+/// Handles the signal with atomics and system calls only.
 extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel gives the address of the store with this signal.
     let address = unsafe { (*info).si_addr() } as usize;
@@ -149,8 +149,8 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, context: *mut c_
         let before = (*BEFORE.0.get()).assume_init_ref();
         match before.sa_sigaction {
             libc::SIG_DFL | libc::SIG_IGN => {
-                // The store is repeated when this returns, and then the kernel does what it does by
-                // itself.
+                // The store is repeated when this handler returns, and then the kernel applies the
+                // default action.
                 let mut default: libc::sigaction = std::mem::zeroed();
                 default.sa_sigaction = libc::SIG_DFL;
                 libc::sigaction(signal, &raw const default, ptr::null_mut());
@@ -163,7 +163,7 @@ extern "C" fn on_bus_error(signal: c_int, info: *mut siginfo_t, context: *mut c_
     }
 }
 
-/// Puts a page of ordinary memory in the place of the one with this address.
+/// Replaces the page at this address with a page of anonymous memory.
 fn replace_page(address: usize) -> bool {
     let page = PAGE.load(Ordering::Acquire);
     // SAFETY: the page is one of a mapping that is watched, and stays mapped while it is; `errno`

@@ -1,10 +1,9 @@
-//! The lock on a directory: an advisory lock on a file, with the holder's process number written in
-//! it.
+//! The lock on a directory: an advisory lock on a file that contains the holder's process number.
 //!
-//! *A killed process may still be writing.* Requests in a ring go on after the process has gone,
-//! and may write what the next holder has written since. So each ring holds the lock's file, too:
-//! the kernel closes that with the ring, behind its last request, and the lock is free only then.
-//! The next holder waits for this where the process that is named has gone.
+//! *A killed process may still be writing.* Its requests in a ring continue after it has ended and
+//! may overwrite data of the next holder. So each ring also holds the lock's file: the kernel
+//! closes it with the ring, after the last request, and only then is the lock free. The next holder
+//! waits for this if the recorded process has ended.
 
 use super::directory::OWN_FILE;
 use crate::uring::{Rings, Slot};
@@ -17,13 +16,13 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The longest process number that is read, in bytes.
+/// Maximum length of the process number, in bytes.
 const LONGEST_HOLDER: usize = 16;
 
-/// How long an opening waits for what a process that has gone left in its rings.
+/// How long an open waits for the remaining ring requests of a terminated process.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A locked file, which the rings hold as well.
+/// A locked file, which the rings also hold open.
 struct Held {
     rings: Option<Slot>,
     file: OwnedFd,
@@ -32,16 +31,16 @@ struct Held {
 impl Drop for Held {
     fn drop(&mut self) {
         // Removes our process number, so that a later holder that has not written its own yet is
-        // not reported as us. If this fails, the text is stale for a moment, nothing else.
+        // not reported as us. If this fails, the text is stale only briefly.
         let _ = rustix::fs::ftruncate(&self.file, 0);
         self.rings = None;
-        // A ring may let go of the file later. If this fails, the lock goes with the file.
+        // A ring may release the file later. If this fails, the lock is released with the file.
         let _ = rustix::fs::flock(&self.file, FlockOperation::NonBlockingUnlock);
     }
 }
 
-/// Takes the lock. `flock` locks belong to the open file description, so a second handle of this
-/// process is refused like any other process.
+/// Acquires the lock. `flock` locks belong to the open file description, so a second handle in this
+/// process is refused like another process.
 pub(super) fn take(directory: BorrowedFd<'_>, name: &str, rings: Option<&Arc<Rings>>) -> Result<Lock> {
     let failed = |errno: Errno| Error::from_io(Operation::Lock, name, 0, 0, io::Error::from(errno));
     let file = rustix::io::retry_on_intr(|| {
@@ -58,15 +57,14 @@ pub(super) fn take(directory: BorrowedFd<'_>, name: &str, rings: Option<&Arc<Rin
         rings: rings.and_then(|rings| rings.register(file.as_raw_fd())),
         file,
     };
-    // Who cannot be told of the holder is told of the lock all the same: on a full disk the store
-    // must still open.
+    // Failing to record the process number is ignored: the store must still open on a full disk.
     let _ = rustix::fs::ftruncate(&held.file, 0);
     let _ = rustix::io::pwrite(&held.file, std::process::id().to_string().as_bytes(), 0);
     Ok(Lock::new(held))
 }
 
-/// Takes the lock together with others who do. Its file is opened for reading only, for that is all
-/// that a file system may allow.
+/// Acquires the lock in shared mode. Its file is opened read-only, because a file system may allow
+/// no more.
 pub(super) fn take_shared(directory: BorrowedFd<'_>, name: &str) -> Result<Lock> {
     let failed = |errno: Errno| Error::from_io(Operation::Lock, name, 0, 0, io::Error::from(errno));
     let open = |flags: OFlags| {
@@ -114,7 +112,7 @@ fn has_gone(process: u32) -> bool {
     process.is_none_or(|process| rustix::process::test_kill_process(process) == Err(Errno::SRCH))
 }
 
-/// Returns the process that wrote its number into the lock file, if that is what is in it.
+/// Returns the process number in the lock file, if it contains one.
 fn holder(file: &OwnedFd) -> Option<u32> {
     let mut bytes = [0; LONGEST_HOLDER];
     let len = rustix::io::pread(file, &mut bytes, 0).ok()?;
@@ -144,15 +142,15 @@ mod tests {
         claim(&file, "lock", FlockOperation::NonBlockingLockExclusive).unwrap();
         let slot = rings.register(file.as_raw_fd());
         assert!(slot.is_some());
-        // What the system does with a killed process: descriptors are closed, nothing is unlocked.
+        // What the system does for a killed process: it closes descriptors but unlocks nothing.
         std::mem::forget(slot);
         drop(file);
-        // It names this process, which is alive: nothing waits.
+        // The file names this process, which is alive, so the call does not wait.
         let other = rustix::fs::openat(&directory, "lock", flags, mode).unwrap();
         rustix::io::pwrite(&other, std::process::id().to_string().as_bytes(), 0).unwrap();
         let refused = take(directory.as_fd(), "lock", None).unwrap_err();
         assert!(matches!(refused, Error::Locked { .. }), "{refused}");
-        // Of a process that has gone, the rings are waited for.
+        // If the named process has ended, the call waits for its rings.
         let gone = u32::MAX >> 2;
         assert!(has_gone(gone) && !has_gone(std::process::id()));
         rustix::io::pwrite(&other, gone.to_string().as_bytes(), 0).unwrap();
@@ -165,7 +163,7 @@ mod tests {
         drop(rings);
         let (directory, lock) = waiting.join().unwrap();
         drop(lock);
-        // A lock that is given back is free at once, whatever rings there are.
+        // A released lock is free at once, whatever the rings hold.
         let rings = new_rings().unwrap();
         for _ in 0..3 {
             drop(take(directory.as_fd(), "lock", Some(&rings)).unwrap());

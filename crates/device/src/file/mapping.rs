@@ -1,4 +1,4 @@
-//! What stands behind a [`Mapping`] of a real file.
+//! The backing of a [`Mapping`] of a real file.
 
 use super::guard::Guard;
 use super::open_file::OpenFile;
@@ -12,17 +12,17 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-/// A mapped range. The kernel maps whole pages, so a little more may be mapped than was asked for.
+/// A mapped range. The kernel maps whole pages, so slightly more than requested may be mapped.
 struct MappedRange {
     file: Arc<OpenFile>,
-    /// Before the pages, so that they are watched no more when they are unmapped.
+    /// Declared before the pages, so that watching ends before they are unmapped.
     guard: Guard,
     pages: Pages,
-    /// Where the range begins in the file, in bytes.
+    /// Offset of the range in the file, in bytes.
     start: u64,
-    /// Where the range begins within `pages`, in bytes.
+    /// Offset of the range within `pages`, in bytes.
     lead: usize,
-    /// The range's length in bytes.
+    /// Length of the range in bytes.
     len: usize,
 }
 
@@ -82,10 +82,10 @@ fn page_size() -> usize {
 }
 
 impl MappedRange {
-    /// Returns the whole pages that hold `range` of the mapping.
+    /// Returns the whole pages that contain `range` of the mapping.
     ///
     /// # Panics
-    /// When the range is outside the mapping.
+    /// If the range is outside the mapping.
     fn whole_pages(&self, range: &Range<u64>) -> Range<usize> {
         assert!(
             range.start <= range.end && range.end <= self.len as u64,
@@ -99,9 +99,9 @@ impl MappedRange {
         from - from % page..to.next_multiple_of(page)
     }
 
-    /// Populates pages once more after the kernel could not make one of them writable: mostly
-    /// because it has no space. If that cannot be had, the error is that of a full disk; if it is
-    /// there, the file system or the device has failed.
+    /// Retries populating pages after the kernel could not make one of them writable, usually for
+    /// lack of space. If space cannot be allocated, the error is `DiskFull`; if it is allocated,
+    /// the file system or the device has failed.
     fn populate_again(&self, range: &Range<u64>, pages: Range<usize>) -> Result<()> {
         let stat = rustix::fs::fstatvfs(&self.file.descriptor);
         if stat.is_ok_and(|stat| stat.f_flag.contains(StatVfsMountFlags::RDONLY)) {
@@ -137,7 +137,7 @@ impl MappingBacking for MappedRange {
             .state
             .syncs
             .part(|| {
-                // What a store that failed was to bring is nowhere.
+                // The data of a failed store is lost.
                 if self.guard.is_broken() {
                     return Err(Errno::IO);
                 }
@@ -147,7 +147,7 @@ impl MappingBacking for MappedRange {
     }
 
     fn let_go(&self, range: Range<u64>) {
-        // Only a hint: what stays in memory is where it was.
+        // Only a hint: on failure the pages stay in memory.
         let _ = self.pages.let_go(self.whole_pages(&range));
     }
 
@@ -157,7 +157,7 @@ impl MappingBacking for MappedRange {
             return Ok(());
         }
         match self.pages.populate(pages.clone()) {
-            // A kernel before 5.14 does not know the advice.
+            // Kernels before 5.14 do not support this advice.
             Err(Errno::INVAL) => {
                 self.pages.touch(pages, page_size());
                 if self.guard.is_broken() {

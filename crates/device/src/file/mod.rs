@@ -1,27 +1,27 @@
 //! Real files.
 //!
-//! *Knows*: direct and buffered descriptors, allocation and holes, real mappings, file locks, what
-//! the file system at hand refuses and what is done instead.
+//! *Knows*: direct and buffered descriptors, allocation and holes, mappings, file locks, and the
+//! fallbacks for operations that a file system refuses.
 //!
-//! *Does not know*: how requests reach the kernel together; that is `uring`'s, or the thread
-//! pool's.
+//! *Does not know*: how requests are submitted to the kernel together, which is the task of `uring`
+//! or the thread pool.
 //!
 //! *Read in this order*: `directory` and `names`, `device` (how a batch is sorted), `open_file`
-//! (blocking transfers), `state` (length, poison, the turn to sync), `copy`, `mapping`, `lock`,
-//! `replace` (whole directories), `threads`, `sys` (all of the crate's `unsafe` but the rings').
+//! (blocking transfers), `state` (length, poison, sync turn), `copy`, `mapping`, `lock`, `replace`
+//! (whole directories), `threads`, `sys` (all of the crate's `unsafe` except the rings').
 //!
 //! Invariants:
 //!
-//! - **F1** At most one sync of a file is in the kernel at a time, so the thread that learns of a
-//!   failed write-back has poisoned the file before another sync of it can succeed.
-//! - **F2** All handles of one file that this directory gave out share its length and its poison.
-//! - **F3** A thread that changes a file's length holds `resizing`; a growth that fails puts the
-//!   old length back.
-//! - **F4** What the file system refuses is a note in
-//!   [`Directory::notes`](crate::Directory::notes), or an error; it is never silent.
-//! - **F5** A store into a mapping never ends the process: files are mapped only where allocated
-//!   space is the space that is written to (`placement`), and a store that fails all the same marks
-//!   the mapping as broken (`guard`), which poisons the file at its next sync.
+//! - **F1** At most one sync of a file is in the kernel at a time, so the thread that receives a
+//!   write-back failure poisons the file before another sync of it can succeed.
+//! - **F2** All handles of one file from this directory share its length and its poison.
+//! - **F3** A thread that changes a file's length holds `resizing`. A failed growth restores the
+//!   old length.
+//! - **F4** An operation that the file system refuses leads to a note in
+//!   [`Directory::notes`](crate::Directory::notes) or to an error; it is never silent.
+//! - **F5** A store into a mapping never kills the process: files are mapped only where allocated
+//!   space is overwritten in place (`placement`), and a store that still fails marks the mapping as
+//!   broken (`guard`), which poisons the file at its next sync.
 
 mod allocation;
 mod copy;
@@ -44,24 +44,24 @@ pub(crate) use open_file::{MAX_TRANSFER, OpenFile};
 pub use replace::{remove_directory, replace_directory};
 pub(crate) use threads::Workers;
 
-/// How requests reach the kernel.
+/// The engine that submits requests to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Engine {
-    /// io_uring, or threads where the kernel refuses it, with a note.
+    /// io_uring; or threads, with a note, if the kernel refuses it.
     Auto,
-    /// io_uring, or an error where the kernel refuses it.
+    /// io_uring; or an error if the kernel refuses it.
     Uring,
     /// A pool of threads that make blocking calls.
     Threads,
 }
 
-/// How a directory of real files works.
+/// Options of a directory of real files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// How requests reach the kernel.
+    /// Engine that submits requests to the kernel.
     pub engine: Engine,
-    /// The most threads that make blocking calls at once. With io_uring they serve syncs and little
-    /// else; without it they are the depth at which the device is used.
+    /// Maximum number of threads that make blocking calls. With io_uring they mainly execute syncs;
+    /// without it this is the queue depth of the device.
     pub threads: usize,
 }
 

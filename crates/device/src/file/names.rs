@@ -1,16 +1,16 @@
-//! Names: of boots, and whether a file has one.
+//! Boot ids, and detection of removed files.
 
 use crate::BootId;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::OwnedFd;
 
-/// Returns whether an open file or directory has no name any more. If the system does not say, it
-/// has one.
+/// Returns whether an open file or directory has no name any more. Returns false if the system does
+/// not report it.
 pub(super) fn has_no_name(descriptor: &OwnedFd) -> bool {
     rustix::fs::fstat(descriptor).is_ok_and(|stat| stat.st_nlink == 0)
 }
 
-/// Returns a UUID's sixteen bytes.
+/// Parses the sixteen bytes of a UUID.
 pub(super) fn parse_boot_id(text: &str) -> Option<BootId> {
     let digits: String = text.trim().chars().filter(|&digit| digit != '-').collect();
     if digits.len() != 32 || !digits.is_ascii() {
@@ -23,8 +23,8 @@ pub(super) fn parse_boot_id(text: &str) -> Option<BootId> {
     Some(BootId(id))
 }
 
-/// Returns a name that no other opening has, from the randomness that the standard library keys its
-/// hash tables with.
+/// Returns an id that no other open has, from the random keys of the standard library's hash
+/// tables.
 pub(super) fn unique_boot_id() -> BootId {
     let mut id = [0; 16];
     for half in id.chunks_mut(8) {

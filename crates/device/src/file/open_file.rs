@@ -1,4 +1,4 @@
-//! One open handle of a real file, and the blocking transfers on it.
+//! One open handle of a real file, with blocking transfers.
 
 use super::state::FileState;
 use crate::contract::check_alignment;
@@ -10,11 +10,11 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Arc, OnceLock};
 
-/// The most bytes one system call moves: the kernel cuts longer ones, so longer requests are moved
-/// in pieces.
+/// Maximum number of bytes per system call. The kernel truncates longer transfers, so longer
+/// requests are split.
 pub(crate) const MAX_TRANSFER: usize = 1 << 30;
 
-/// How often a transfer is tried again, a millisecond later, that a file system says to try again.
+/// Maximum number of retries, one millisecond apart, when a file system returns EAGAIN.
 const MOST_AGAIN: u32 = 200;
 
 const _: () = assert!((MAX_TRANSFER as u64).is_multiple_of(BLOCK));
@@ -24,24 +24,23 @@ const _: () = assert!((MAX_TRANSFER as u64).is_multiple_of(BLOCK));
 pub(crate) struct OpenFile {
     pub(super) name: String,
     pub(super) options: FileOptions,
-    /// Whether `descriptor` really goes past the page cache; false where the file system refused.
+    /// Whether `descriptor` really bypasses the page cache; false where the file system refused.
     pub(super) direct: bool,
-    /// The block that direct transfers must be multiples of: [`BLOCK`], or more on devices with
-    /// larger ones.
+    /// Alignment of direct transfers: [`BLOCK`], or more on devices with larger blocks.
     pub(super) alignment: u64,
-    /// Where the rings know the file, once it was registered with them. Before the descriptor, so
-    /// that it is given back before the descriptor is closed.
+    /// The file's slot in the rings, once it is registered. Declared before the descriptor, so that
+    /// the slot is released before the descriptor is closed.
     pub(super) slot: OnceLock<Slot>,
     pub(super) descriptor: OwnedFd,
-    /// The same file through the page cache, opened when a request does not suit `alignment`. The
-    /// kernel keeps the two views coherent.
+    /// The same file through the page cache, opened when a request does not satisfy `alignment`.
+    /// The kernel keeps both views coherent.
     pub(super) twin: OnceLock<OwnedFd>,
     pub(super) state: Arc<FileState>,
     pub(super) counters: Counters,
 }
 
 impl OpenFile {
-    /// Whether the request may go to the device; counts it if so (D6).
+    /// Checks whether the request may go to the device, and counts it if so (D6).
     ///
     /// # Errors
     /// `ReadOnly`, `Poisoned`, `PastEnd`.
@@ -76,8 +75,8 @@ impl OpenFile {
     }
 
     /// # Panics
-    /// When the request is misaligned on a direct file (D2), also where the file system made it a
-    /// buffered one.
+    /// If the request is misaligned on a direct file (D2), even if the file system made the file
+    /// buffered.
     pub(super) fn check_alignment(&self, request: &Request) {
         let (operation, offset, len) = match request {
             Request::Read { offset, buffer, .. } => (Operation::Read, *offset, buffer.len()),
@@ -119,25 +118,25 @@ impl OpenFile {
         Error::from_io(operation, &self.name, offset, len, io::Error::from(errno))
     }
 
-    /// Returns the descriptor and registration that a ring may use for a transfer; none when the
-    /// transfer needs the twin.
+    /// Returns the descriptor and the registered slot that a ring may use for a transfer, or `None`
+    /// if the transfer needs the twin.
     pub(crate) fn ring_target(&self, offset: u64, len: usize) -> Option<(RawFd, Option<u32>)> {
         self.suits(offset, len)
             .then(|| (self.descriptor.as_raw_fd(), self.slot.get().map(Slot::index)))
     }
 
-    /// Notes where the rings know the file from now on.
+    /// Records the file's slot in the rings.
     pub(crate) fn registered(&self, slot: Slot) {
         let first = self.slot.set(slot);
         debug_assert!(first.is_ok(), "{} was registered twice", self.name);
     }
 
-    /// Returns whether a transfer may go through `descriptor`.
+    /// Returns whether a transfer may use `descriptor`.
     fn suits(&self, offset: u64, len: usize) -> bool {
         !self.direct || (offset.is_multiple_of(self.alignment) && (len as u64).is_multiple_of(self.alignment))
     }
 
-    /// The same file through the page cache.
+    /// Returns the descriptor of the same file through the page cache.
     fn twin(&self) -> std::result::Result<BorrowedFd<'_>, Errno> {
         if let Some(twin) = self.twin.get() {
             return Ok(twin.as_fd());
@@ -161,7 +160,7 @@ impl OpenFile {
         }
     }
 
-    /// Performs a read or a write of which `done` bytes are done already, blocking until it is.
+    /// Executes a read or a write of which `done` bytes have already been transferred, blocking.
     pub(crate) fn perform(&self, request: Request, done: usize) -> Outcome {
         match request {
             Request::Read {
@@ -204,8 +203,8 @@ impl OpenFile {
         )
     }
 
-    /// Calls `step(descriptor, from, to)` until all bytes are moved: short transfers go on where
-    /// they stopped, and so do those that a signal interrupted.
+    /// Calls `step(descriptor, from, to)` until all bytes are transferred. Short and interrupted
+    /// transfers continue where they stopped.
     fn transfer(
         &self,
         operation: Operation,
@@ -234,8 +233,8 @@ impl OpenFile {
                 Ok(0) => return Err(self.failed(operation, at, (len - done) as u64, Errno::IO)),
                 Ok(moved) => done += moved,
                 Err(Errno::INTR) => {}
-                // Btrfs says so on a full disk while it cannot tell whether the space is there
-                // already.
+                // Btrfs returns this on a full disk while it cannot tell whether the space is
+                // already allocated.
                 Err(Errno::AGAIN) if again < MOST_AGAIN => {
                     again += 1;
                     std::thread::sleep(std::time::Duration::from_millis(1));
@@ -243,8 +242,7 @@ impl OpenFile {
                 Err(Errno::AGAIN) if operation == Operation::Write => {
                     return Err(self.failed(operation, at, (len - done) as u64, Errno::NOSPC));
                 }
-                // The device's blocks are larger than the kernel could tell when the file was
-                // opened.
+                // The device's blocks are larger than the kernel reported when the file was opened.
                 Err(Errno::INVAL) if self.direct && !through_cache => through_cache = true,
                 Err(errno) => return Err(self.failed(operation, at, (len - done) as u64, errno)),
             }
@@ -252,7 +250,7 @@ impl OpenFile {
         Ok(())
     }
 
-    /// Makes every completed write durable. The file is poisoned when that fails (D4).
+    /// Makes every completed write durable. Failure poisons the file (D4).
     pub(super) fn sync_blocking(&self) -> Result<()> {
         self.state
             .syncs

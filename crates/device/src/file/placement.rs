@@ -1,8 +1,8 @@
-//! Where a file system puts a changed page: in its place, or somewhere else.
+//! Determines whether a file system overwrites data in place or copies on write.
 //!
-//! A store into a mapping cannot be refused: where it needs a block that the file system does not
-//! have, the process gets a signal and dies. So files are mapped only where it is proven that the
-//! space of a range, once it is allocated, is the space that is written to, now and later:
+//! A store into a mapping cannot be refused: if it needs a block that the file system does not
+//! have, the process is killed by a signal. So files are mapped only where the allocated space of a
+//! range is known to be overwritten in place, now and later:
 //!
 //! - ext4, when the blocks of this very file are in extents (without them, as on ext3, space is
 //!   only had by writing);
@@ -10,20 +10,20 @@
 //!   file below;
 //! - tmpfs.
 //!
-//! XFS is not among them, although it writes in place: any program may share the blocks of a file
-//! with a copy of it at any time (`cp --reflink`), and from then on a store needs new ones. What is
-//! not known here counts as copying on write.
+//! XFS is not listed, although it writes in place: any program may share a file's blocks with a
+//! copy at any time (`cp --reflink`), and from then on a store needs new blocks. Unknown file
+//! systems are treated as copy-on-write.
 
 use rustix::io::Errno;
 use std::os::fd::AsFd;
 
-/// The numbers that file systems give themselves (`linux/magic.h`).
+/// Magic numbers of file systems (`linux/magic.h`).
 const EXT: u64 = 0xef53;
 const OVERLAY: u64 = 0x794c_7630;
 const TMPFS: u64 = 0x0102_1994;
 const XFS: u64 = 0x5846_5342;
 
-/// File systems that write a changed page to a new place.
+/// Copy-on-write file systems.
 const COPY_ON_WRITE: [(u64, &str); 4] = [
     (0x9123_683e, "btrfs"),
     (0x2fc1_2fc1, "zfs"),
@@ -31,25 +31,25 @@ const COPY_ON_WRITE: [(u64, &str); 4] = [
     (0xf2f5_2010, "f2fs"),
 ];
 
-/// The flag of a file whose blocks are in extents (`FS_EXTENT_FL`), which only ext4 sets.
+/// Flag of a file with extents (`FS_EXTENT_FL`), which only ext4 sets.
 const IN_EXTENTS: u32 = 0x0008_0000;
 
-/// Tells what is to be said against mapping a file; nothing where stores into a mapping of
-/// allocated space cannot fail for lack of space.
+/// Returns the reason not to map a file, or `None` if stores into a mapping of allocated space
+/// cannot fail for lack of space.
 ///
 /// # Errors
-/// As the operating system says.
+/// I/O errors.
 pub(super) fn objection(file: impl AsFd) -> Result<Option<String>, Errno> {
     let magic = rustix::fs::fstatfs(&file)?.f_type as u64 & u64::from(u32::MAX);
     let in_extents = || rustix::fs::ioctl_getflags(&file).is_ok_and(|flags| flags.bits() & IN_EXTENTS != 0);
     Ok(judge(magic, in_extents))
 }
 
-/// Tells whether the file system writes to a new place what was written before. What is not known
-/// counts as doing so; XFS does it only where blocks are shared.
+/// Returns whether the file system copies on write. Unknown file systems count as doing so; XFS
+/// copies only shared blocks and counts as writing in place.
 ///
 /// # Errors
-/// As the operating system says.
+/// I/O errors.
 pub(super) fn copies_on_write(file: impl AsFd) -> Result<bool, Errno> {
     let magic = rustix::fs::fstatfs(&file)?.f_type as u64 & u64::from(u32::MAX);
     Ok(![EXT, XFS].contains(&magic) && objection(file)?.is_some())
@@ -86,7 +86,7 @@ mod tests {
             (0x9123_683e, true, Some("btrfs")),
             (0x2fc1_2fc1, true, Some("zfs")),
             (0xf2f5_2010, true, Some("f2fs")),
-            // FUSE hands on whatever flags a program invents.
+            // FUSE passes on arbitrary flags of the file system's program.
             (0x6573_5546, true, Some("0x65735546")),
         ] {
             let objection = judge(magic, || in_extents);

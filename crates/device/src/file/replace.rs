@@ -1,5 +1,4 @@
-//! Whole directories of files: one takes the place of another at once, and what is not needed any
-//! more goes.
+//! Atomic replacement and removal of whole directories.
 
 use crate::{Error, Operation, Result};
 use rustix::fs::{
@@ -10,14 +9,14 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// Gives the directory `new` the name `name`; both are in the same directory. What had that name is
-/// removed once the new one has it and that is durable.
+/// Renames the directory `new` to `name`; both have the same parent. The old directory is removed
+/// after the replacement is durable.
 ///
-/// At every moment one of the two has the name, where the file system can exchange names (ext4,
-/// XFS, Btrfs, tmpfs). Elsewhere the old one is called `name.old` for an instant.
+/// Where the file system can exchange names (ext4, XFS, Btrfs, tmpfs), `name` exists at every
+/// moment. Elsewhere the old directory is briefly called `name.old`.
 ///
 /// # Errors
-/// As the operating system says. Then the one or the other has the name, and is whole.
+/// I/O errors. `name` is then either the old or the new directory, complete.
 pub fn replace_directory(new: &Path, name: &Path) -> Result<()> {
     let failed = |errno: Errno| failed(Operation::Rename, name, errno);
     match renameat_with(CWD, new, CWD, name, RenameFlags::EXCHANGE) {
@@ -41,11 +40,11 @@ pub fn replace_directory(new: &Path, name: &Path) -> Result<()> {
     }
 }
 
-/// Removes a directory with the files in it. One that is not there is none to remove; one that
-/// holds other directories stays.
+/// Removes a directory and its files. A missing directory is ignored; a directory with
+/// subdirectories is kept.
 ///
 /// # Errors
-/// As the operating system says.
+/// I/O errors.
 pub fn remove_directory(path: &Path) -> Result<()> {
     let failed = |errno: Errno| failed(Operation::Remove, path, errno);
     let directory = match open(path) {
@@ -65,7 +64,7 @@ pub fn remove_directory(path: &Path) -> Result<()> {
     unlinkat(CWD, path, AtFlags::REMOVEDIR).map_err(failed)
 }
 
-/// Returns the name that an old directory has while another takes its place.
+/// Returns the temporary name of a directory that is being replaced.
 fn beside(name: &Path) -> PathBuf {
     let mut old = name.as_os_str().to_owned();
     old.push(".old");

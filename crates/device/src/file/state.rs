@@ -1,4 +1,4 @@
-//! What all open handles of one file share: its length, its poison, and the turn to sync it.
+//! State shared by all open handles of one file: length, poison, and sync turn.
 
 use crate::{Error, Operation};
 use parking_lot::{Condvar, Mutex};
@@ -8,14 +8,14 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-/// One file of the file system, whatever names and handles it has.
+/// One file of the file system, independent of its names and handles.
 #[derive(Debug)]
 pub(super) struct FileState {
     len: AtomicU64,
-    /// Held while the length changes, so that growing and truncating do not interleave.
+    /// Held while the length changes, so that growth and truncation do not interleave.
     pub(super) resizing: Mutex<()>,
     pub(super) syncs: SyncTurn,
-    /// Whether the file system allocates space in this file without a write: once it was seen.
+    /// Whether the file system can allocate space in this file without writing; unset until known.
     allocates: OnceLock<bool>,
 }
 
@@ -29,13 +29,13 @@ impl FileState {
         }
     }
 
-    /// Remembers whether space could be allocated without a write. The first answer counts: it does
-    /// not change.
+    /// Records whether space could be allocated without writing. Only the first answer is kept,
+    /// because it does not change.
     pub(super) fn note_allocation(&self, allocates: bool) {
         let _ = self.allocates.set(allocates);
     }
 
-    /// Tells what was remembered, or what `probe` finds out.
+    /// Returns the recorded answer, or else the result of `probe`.
     pub(super) fn can_allocate(&self, probe: impl FnOnce() -> bool) -> bool {
         match self.allocates.get() {
             Some(allocates) => *allocates,
@@ -47,7 +47,7 @@ impl FileState {
         self.len.load(Ordering::Acquire)
     }
 
-    /// Only under `resizing`.
+    /// Must be called with `resizing` held.
     pub(super) fn set_len(&self, len: u64) {
         self.len.store(len, Ordering::Release);
     }
@@ -65,16 +65,15 @@ impl FileState {
     }
 }
 
-/// The states of the files that are open, by device and inode, so that two handles of one file
-/// share one.
+/// The states of open files by device and inode. Handles of the same file share one state.
 #[derive(Debug, Default)]
 pub(super) struct FileStates {
     open: Mutex<HashMap<(u64, u64), Weak<FileState>>>,
 }
 
 impl FileStates {
-    /// Returns the state of the file with this identity; a new one of length `len` when no handle
-    /// of it is open.
+    /// Returns the state of the file with this identity, creating one with length `len` if the file
+    /// has no open handle.
     pub(super) fn of(&self, device: u64, inode: u64, len: u64) -> Arc<FileState> {
         let mut open = self.open.lock();
         if let Some(state) = open.get(&(device, inode)).and_then(Weak::upgrade) {
@@ -87,14 +86,15 @@ impl FileStates {
     }
 }
 
-/// At most one sync of a file is in the kernel at a time, and one serves all that waited for it.
+/// Serialises syncs: at most one sync of a file is in the kernel, and one sync serves all threads
+/// that waited for it.
 ///
-/// Why one at a time: the kernel reports a failed write-back once for each open file description.
-/// Of two syncs in the kernel together, the second could return success for writes whose failure
-/// only the first was told of, and be acknowledged before the first has poisoned the file (D4).
+/// Why one at a time: the kernel reports a failed write-back once per open file description. With
+/// two concurrent syncs, the second could return success for writes whose failure was reported only
+/// to the first, and be acknowledged before the first has poisoned the file (D4).
 ///
-/// Why one for all: a sync that *begins* after a request arrived covers everything the request must
-/// cover (D3).
+/// Why one for all: a sync that *begins* after a request arrived covers all writes that the request
+/// must cover (D3).
 #[derive(Debug, Default)]
 pub(super) struct SyncTurn {
     turn: Mutex<Turn>,
@@ -105,20 +105,21 @@ pub(super) struct SyncTurn {
 #[derive(Debug, Default)]
 struct Turn {
     busy: bool,
-    /// How many rounds have begun and, since they never overlap, the number of the latest.
+    /// Number of rounds begun. Rounds never overlap, so this is also the number of the latest
+    /// round.
     begun: u64,
-    /// The number of the latest round that ended.
+    /// Number of the latest completed round.
     ended: u64,
-    /// The round that failed, and how. There is at most one.
+    /// The failed round and its error. There is at most one.
     failed: Option<(u64, Errno)>,
 }
 
-/// What became of a sync.
+/// Why a sync failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SyncFailure {
-    /// The operating system said so; the file is poisoned since.
+    /// The operating system returned this error; the file is now poisoned.
     Failed(Errno),
-    /// An earlier sync had failed: nothing was tried.
+    /// An earlier sync had failed, so none was attempted.
     Poisoned,
 }
 
@@ -126,8 +127,8 @@ impl SyncFailure {
     pub(super) fn into_error(self, operation: Operation, file: &str, len: u64) -> Error {
         let file = file.to_owned();
         match self {
-            // Never `DiskFull`: a full disk that shows at a sync has lost writes that were taken
-            // for complete.
+            // Never `DiskFull`: when a sync reports a full disk, writes that were acknowledged as
+            // complete have been lost.
             SyncFailure::Failed(errno) => Error::Io {
                 operation,
                 file,
@@ -146,7 +147,7 @@ impl SyncTurn {
     }
 
     /// Syncs the whole file with `sync`, or waits for a sync that another thread begins after this
-    /// call began.
+    /// call.
     pub(super) fn whole(&self, sync: impl FnOnce() -> Result<(), Errno>) -> Result<(), SyncFailure> {
         let mut turn = self.turn.lock();
         let needed = turn.begun + 1;
@@ -180,7 +181,7 @@ impl SyncTurn {
         outcome.map_err(SyncFailure::Failed)
     }
 
-    /// Runs `sync`, which covers a part of the file, while no other sync of the file runs.
+    /// Runs `sync`, which covers part of the file, while no other sync of the file runs.
     pub(super) fn part(&self, sync: impl FnOnce() -> Result<(), Errno>) -> Result<(), SyncFailure> {
         let mut turn = self.turn.lock();
         while turn.busy {
@@ -234,8 +235,8 @@ mod tests {
         assert!(!error.is_disk_full(), "{error}");
     }
 
-    /// Starts one sync, lets `waiters` more arrive while it is in the kernel, and answers what
-    /// those returned and how many calls there were in all.
+    /// Starts one sync, lets `waiters` more arrive while it is in the kernel, and returns their
+    /// results and the total number of calls.
     fn pile_up(waiters: usize, later: Result<(), Errno>) -> (Vec<Result<(), SyncFailure>>, usize) {
         let turn = SyncTurn::default();
         let (calls, arriving) = (AtomicUsize::new(0), AtomicUsize::new(0));

@@ -1,5 +1,5 @@
-//! The system calls that only `unsafe` reaches: mappings, and a file's map of its extents.
-//! Everything else goes through safe wrappers.
+//! System calls that need `unsafe`: mappings and the extent map of a file. All others use safe
+//! wrappers.
 
 use rustix::io::Errno;
 use rustix::ioctl::{Opcode, Updater};
@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// A page-aligned range of a file in memory, shared with the page cache; unmapped when dropped.
+/// A page-aligned range of a file mapped into memory, shared with the page cache; unmapped on drop.
 #[derive(Debug)]
 pub(super) struct Pages {
     start: NonNull<u8>,
@@ -40,7 +40,7 @@ impl Pages {
         Ok(Pages { start, len })
     }
 
-    /// Returns the first byte.
+    /// Returns the address of the first byte.
     pub(super) fn start(&self) -> NonNull<u8> {
         self.start
     }
@@ -50,7 +50,8 @@ impl Pages {
         self.len
     }
 
-    /// Returns the address of byte `at`, after checking that `range` lies inside.
+    /// Returns the address of the first byte of `range`, after checking that it lies inside the
+    /// mapping.
     fn address(&self, range: &Range<usize>) -> *mut u8 {
         assert!(
             range.start <= range.end && range.end <= self.len,
@@ -61,14 +62,14 @@ impl Pages {
         unsafe { self.start.as_ptr().add(range.start) }
     }
 
-    /// Writes the pages of a page-aligned range back and waits until the device has them.
+    /// Writes a page-aligned range back and waits until the device has it.
     pub(super) fn sync(&self, range: Range<usize>) -> Result<(), Errno> {
         let address = self.address(&range);
         // SAFETY: the range is mapped while `self` lives; the call changes no memory.
         rustix::io::retry_on_intr(|| unsafe { msync(address.cast(), range.len(), MsyncFlags::SYNC) })
     }
 
-    /// Makes the pages of a page-aligned range present and writable, at once.
+    /// Makes the pages of a page-aligned range present and writable.
     pub(super) fn populate(&self, range: Range<usize>) -> Result<(), Errno> {
         let address = self.address(&range);
         // SAFETY: the range is mapped while `self` lives; contents stay as they are.
@@ -77,8 +78,8 @@ impl Pages {
         })
     }
 
-    /// Takes the pages of a page-aligned range out of the process's memory; the page cache keeps
-    /// them. Whether the kernel did.
+    /// Drops the pages of a page-aligned range from the process's memory; the page cache keeps
+    /// them.
     pub(super) fn let_go(&self, range: Range<usize>) -> Result<(), Errno> {
         let address = self.address(&range);
         // SAFETY: the range is mapped while `self` lives, shared with its file: what was stored
@@ -86,7 +87,7 @@ impl Pages {
         unsafe { madvise(address.cast(), range.len(), Advice::LinuxDontNeed) }
     }
 
-    /// Does what [`Pages::populate`] does, for kernels before 5.14: one store of what is there into
+    /// Does the same as [`Pages::populate`] on kernels before 5.14: stores the existing value into
     /// every page.
     pub(super) fn touch(&self, range: Range<usize>, page: usize) {
         self.address(&range);
@@ -100,21 +101,21 @@ impl Pages {
     }
 }
 
-/// A stretch of a file that has space on the file system.
+/// An allocated extent of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct FileExtent {
-    /// Its bytes in the file.
+    /// Byte range in the file.
     pub(super) range: Range<u64>,
-    /// Whether another file has the same blocks, so that a change needs new ones.
+    /// Whether another file shares the blocks, so that a change needs new ones.
     pub(super) shared: bool,
-    /// Whether it was written since it was allocated.
+    /// Whether the extent has been written since it was allocated.
     pub(super) written: bool,
 }
 
-/// How many extents one call asks for.
+/// Maximum number of extents per call.
 const EXTENTS: usize = 32;
 
-/// `struct fiemap` of `linux/fiemap.h`, with space for extents behind it.
+/// `struct fiemap` of `linux/fiemap.h`, followed by space for extents.
 #[repr(C)]
 struct ExtentMap {
     start: u64,
@@ -138,18 +139,17 @@ struct MappedExtent {
     reserved: [u32; 3],
 }
 
-/// `FS_IOC_FIEMAP`, which names the size of the structure without its extents.
+/// `FS_IOC_FIEMAP`, whose number encodes the size of the structure without its extents.
 const FIEMAP: Opcode = rustix::ioctl::opcode::read_write::<[u64; 4]>(b'f', 11);
 /// `FIEMAP_EXTENT_UNWRITTEN`.
 const UNWRITTEN: u32 = 0x800;
 /// `FIEMAP_EXTENT_SHARED`.
 const SHARED: u32 = 0x2000;
 
-/// Asks for the first extents in a range: those that have space on the file system, whether or not
-/// they were written.
+/// Returns the first allocated extents in a range, whether or not they have been written.
 ///
 /// # Errors
-/// As the operating system says; not all file systems know the call.
+/// I/O errors; not all file systems support the call.
 pub(super) fn extents(descriptor: impl AsFd, range: Range<u64>) -> Result<Vec<FileExtent>, Errno> {
     let mut map = ExtentMap {
         start: range.start,

@@ -1,8 +1,8 @@
-//! A bounded pool of threads that perform blocking calls.
+//! A bounded pool of threads for blocking calls.
 //!
-//! It is the whole engine where the kernel refuses io_uring, and does what a ring does badly
-//! elsewhere: syncs, and the rests of transfers that came back short. Threads are started as work
-//! piles up and end when the pool is dropped, which waits for all work.
+//! It is the whole engine where the kernel refuses io_uring. Elsewhere it executes requests that a
+//! ring handles poorly: syncs and the remainders of short transfers. Threads are started when work
+//! queues up and end when the pool is dropped, which waits for all work.
 
 use parking_lot::{Condvar, Mutex};
 use std::collections::VecDeque;
@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// The pool.
+/// A bounded thread pool.
 pub(crate) struct Workers {
     shared: Arc<Shared>,
     most: usize,
@@ -27,17 +27,17 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     jobs: VecDeque<Job>,
-    /// Threads that wait for work.
+    /// Number of threads that wait for work.
     idle: usize,
     threads: Vec<JoinHandle<()>>,
     closed: bool,
 }
 
 impl Workers {
-    /// Creates a pool that never runs more than `most` threads, and none before there is work.
+    /// Creates a pool that runs at most `most` threads and starts none before there is work.
     ///
     /// # Panics
-    /// When `most` is zero.
+    /// If `most` is zero.
     pub(crate) fn new(most: usize) -> Workers {
         assert!(most > 0, "a pool of no threads does no work");
         Workers {
@@ -46,12 +46,12 @@ impl Workers {
         }
     }
 
-    /// Returns how many threads were started.
+    /// Returns the number of started threads.
     pub(crate) fn started(&self) -> usize {
         self.shared.queue.lock().threads.len()
     }
 
-    /// Queues jobs. They run in the order given, as many at once as there are threads.
+    /// Queues jobs. They start in order and run concurrently on the available threads.
     pub(crate) fn push(&self, jobs: impl IntoIterator<Item = Job>) {
         let mut queue = self.shared.queue.lock();
         queue.jobs.extend(jobs);
@@ -62,13 +62,14 @@ impl Workers {
                 .spawn(move || shared.work());
             match started {
                 Ok(thread) => {
-                    // Counted as idle from now on, so that a single job does not start two threads.
+                    // Count the thread as idle already, so that a single job does not start two
+                    // threads.
                     queue.idle += 1;
                     queue.threads.push(thread);
                 }
                 Err(_) if !queue.threads.is_empty() => break,
                 Err(_) => {
-                    // Not one thread can be had: the caller does the work.
+                    // No thread can be started: the caller executes the jobs.
                     while let Some(job) = queue.jobs.pop_front() {
                         parking_lot::MutexGuard::unlocked(&mut queue, job);
                     }
@@ -112,10 +113,10 @@ impl Drop for Workers {
         self.shared.work.notify_all();
         let current = std::thread::current().id();
         for thread in threads {
-            // A job may hold the last handle of the pool; its thread cannot wait for itself and
-            // ends on its own.
+            // A job may drop the last handle of the pool; its thread cannot join itself and ends
+            // later.
             if thread.thread().id() != current {
-                // A job that panicked has said so on its own thread.
+                // A job that panicked has already reported it on its own thread.
                 let _ = thread.join();
             }
         }

@@ -1,27 +1,27 @@
-//! The memory of requests: one piece for all sizes, as a cache has it. Buffers of an allocator lie
-//! in other pages for each size, and a device that is told of each page apart takes longer.
+//! Memory for the probe's requests: one region for all sizes, like a cache's. An allocator would
+//! place buffers of each size in different pages, and describing each page separately to the device
+//! costs time.
 
 use crate::Buffer;
 use rustix::mm::{Advice, madvise};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// How much there is, in bytes: as much as any window has under way.
+/// Size of the arena in bytes, and the maximum that a window has in flight.
 pub(super) const ARENA: usize = 8 << 20;
 
-/// The size of a huge page, in bytes.
+/// Size of a huge page, in bytes.
 const HUGE: usize = 2 << 20;
 
-/// Memory that is cut into buffers, for one window at a time.
+/// Memory that is divided into buffers, for one window at a time.
 pub(super) struct Arena {
     start: NonNull<u8>,
-    /// The memory. Each buffer holds it, so that it is known whether there are any.
+    /// The memory. Each buffer holds a reference, so that outstanding buffers can be detected.
     memory: Arc<Buffer>,
 }
 
 impl Arena {
-    /// Creates an arena of [`ARENA`] bytes that no device can compress, in huge pages where the
-    /// system has them.
+    /// Creates an arena of [`ARENA`] incompressible bytes, in huge pages where the system has them.
     pub(super) fn new(rng: &mut fastrand::Rng) -> Arena {
         let mut memory = Buffer::zeroed(ARENA + HUGE);
         let before = memory.as_ptr().align_offset(HUGE).min(HUGE);
@@ -38,10 +38,10 @@ impl Arena {
         }
     }
 
-    /// Cuts the arena into buffers.
+    /// Divides the arena into buffers.
     ///
     /// # Panics
-    /// When it has too few bytes, or buffers of an earlier cut are still there.
+    /// If the arena is too small, or buffers of an earlier call still exist.
     pub(super) fn cut(&mut self, bytes: u64, count: u32) -> Vec<Buffer> {
         assert!(
             bytes * u64::from(count) <= ARENA as u64,

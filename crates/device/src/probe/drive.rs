@@ -1,4 +1,4 @@
-//! One window: requests of one kind, as many under way as the point says, for a while.
+//! One window: requests of one kind, at the point's depth, for a limited time.
 
 use super::Watch;
 use super::arena::Arena;
@@ -9,13 +9,13 @@ use alluvium_base::cost::AccessKind;
 use alluvium_base::measured::{Issue, Order, Point, Window};
 use std::collections::VecDeque;
 
-/// A window has at least as many requests, however slow they are.
+/// Minimum number of requests per window, however slow they are.
 const LEAST: u64 = 4;
 
-/// A window has at most as many requests, so that their times have little memory.
+/// Maximum number of requests per window, which bounds the memory for their latencies.
 const MOST: u64 = 1 << 17;
 
-/// Makes windows on one file.
+/// Measures windows on one file.
 pub(super) struct Driver<'a> {
     file: &'a dyn Device,
     watch: &'a dyn Watch,
@@ -24,7 +24,7 @@ pub(super) struct Driver<'a> {
     arena: Arena,
 }
 
-/// What is counted of a window.
+/// Intermediate counts of a window.
 struct Counted {
     begin_ns: u64,
     begin_cpu_ns: u64,
@@ -34,7 +34,7 @@ struct Counted {
     took_ns: Vec<u64>,
 }
 
-/// A request on its way.
+/// A request in flight.
 struct Flying {
     ticket: Ticket,
     began_ns: u64,
@@ -53,21 +53,21 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Returns a random place for a request.
+    /// Returns a random offset for a request.
     pub(super) fn place(&mut self, bytes: u64) -> u64 {
         self.rng.u64(..self.span / bytes) * bytes
     }
 
-    /// Returns buffers for requests, of bytes that no device can compress. Those of the last call
-    /// are gone.
+    /// Returns buffers with incompressible contents. The buffers of the previous call must have
+    /// been dropped.
     pub(super) fn buffers(&mut self, bytes: u64, count: u32) -> Vec<Buffer> {
         self.arena.cut(bytes, count)
     }
 
     /// Measures requests of a point for about `window_ns`.
     ///
-    /// The first requests are not counted: as many as are under way together. What is under way
-    /// when time is over is waited for and not counted either.
+    /// The first `depth` requests are not counted. Requests in flight at the end are awaited and
+    /// not counted either.
     pub(super) fn window(&mut self, point: Point, round: u32, window_ns: u64) -> Result<Window> {
         let mut places = Offsets::new(point.order, point.bytes, self.span, self.rng.u64(..));
         let buffers = self.buffers(point.bytes, point.depth);
@@ -81,7 +81,7 @@ impl<'a> Driver<'a> {
         Ok(counted.into_window(point, round))
     }
 
-    /// Reads once what is near, so that a cache that keeps it has it.
+    /// Reads the near range once, so that a cache that keeps it is warm.
     fn warm_up(&mut self, point: Point) -> Result<()> {
         let near = super::offsets::NEAR.min(self.span);
         let near = near - near % point.bytes;
@@ -101,7 +101,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Hands all requests over together and waits for all of them, again and again.
+    /// Repeatedly submits all requests together and waits for all of them.
     fn batches(
         &mut self,
         point: Point,
@@ -132,7 +132,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Keeps as many requests under way as the point says.
+    /// Keeps the point's number of requests in flight.
     fn steady(
         &mut self,
         point: Point,
@@ -179,7 +179,7 @@ impl<'a> Driver<'a> {
         Ok(counted)
     }
 
-    /// Hands requests over, each with a ticket of its own.
+    /// Submits requests, each with its own ticket.
     fn send(&self, point: Point, places: &mut Offsets, buffers: Vec<Buffer>, flying: &mut VecDeque<Flying>) {
         if buffers.is_empty() {
             return;

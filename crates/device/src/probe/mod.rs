@@ -1,26 +1,26 @@
-//! The probe: measures what reads, writes and syncs cost on the device under a directory.
+//! The probe: measures the cost of reads, writes and syncs on the device of a directory.
 //!
-//! *Knows*: which requests are worth measuring, in which order and for how long, so that the whole
-//! fits into a given time and space.
+//! *Knows*: which requests to measure, in which order and for how long, within a given time and
+//! space.
 //!
-//! *Does not know*: what follows from the samples: fits, advice and warnings are arithmetic, and
-//! the crate `model` does it.
+//! *Does not know*: conclusions from the samples. The crate `model` computes fits, advice and
+//! warnings.
 //!
-//! *Read in this order*: this file, `place` (what the file system says), `watch` (time),
-//! `schedule` (points and rounds), `scratch` (the file), `arena` (memory), `offsets`, `drive` (a
-//! window).
+//! *Read in this order*: this file, `place` (the file system), `watch` (time), `schedule` (points
+//! and rounds), `scratch` (the file), `arena` (memory), `offsets`, `drive` (a window).
 //!
 //! Invariants:
 //!
-//! - **PR1** The file has no name while it is measured: whatever ends the process, the file system
-//!   takes its space back.
-//! - **PR2** Requests go to this file alone, inside its length, which is at most the plan's space.
-//! - **PR3** Every byte was written before it is read: no file system answers from its own map.
-//! - **PR4** The requests under way together lie at different places.
+//! - **PR1** The file has no name while it is measured, so the file system frees its space however
+//!   the process ends.
+//! - **PR2** Requests access only this file, within its length, which is at most the plan's space.
+//! - **PR3** Every byte is written before it is read, so no file system answers a read from
+//!   metadata alone.
+//! - **PR4** Requests in flight together have different offsets.
 //!
 //! Source: Bender et al., "External-memory Dictionaries in the Affine and PDAM Models", 2021, §3.1
-//! and §3.2. There each point moves 10 GiB behind a preconditioning of hours. Here the file is
-//! written once, and a point gets fractions of a second, several times.
+//! and §3.2. There each point transfers 10 GiB after hours of preconditioning. Here the file is
+//! written once, and a point is measured several times for a fraction of a second.
 
 mod arena;
 mod drive;
@@ -43,18 +43,18 @@ use drive::Driver;
 use scratch::Filler;
 use std::fmt;
 
-/// The least file that is measured, in bytes: the largest requests have four places in it, and
-/// every depth has places for all of its requests.
+/// Minimum length of the measured file, in bytes: it has four offsets for the largest requests, and
+/// distinct offsets for all requests at every depth.
 pub const LEAST_SPACE: u64 = 16 * MIB;
 
-/// The largest requests, in bytes. The file's length is a multiple of it.
+/// Length of the largest requests, in bytes. The file's length is a multiple of it.
 const LARGEST: u64 = 4 * MIB;
 const _: () = assert!(SIZES[SIZES.len() - 1] == LARGEST);
 
-/// The most syncs that are measured.
+/// Maximum number of measured syncs.
 const SYNCS: usize = 200;
 
-/// How large the requests are that show how a rate lasts, and how many are under way.
+/// Length and depth of the requests that measure sustained throughput.
 const LASTING_BYTES: u64 = MIB;
 const LASTING_DEPTH: u32 = 8;
 
@@ -62,8 +62,8 @@ const _: () = assert!(LASTING_BYTES * LASTING_DEPTH as u64 <= arena::ARENA as u6
 const _: () = assert!(LARGEST <= arena::ARENA as u64);
 const _: () = assert!(STEP * DEPTHS[DEPTHS.len() - 1] as u64 <= arena::ARENA as u64);
 
-/// How many parts of the time go to what, of a hundred: the file is written, it is read without
-/// counting, all points are measured, syncs, and reading as fast as can be.
+/// Percentage of the time for each part: filling the file, reading without counting, measuring all
+/// points, syncs, and sustained reading.
 const FILL: u64 = 20;
 const SETTLE: u64 = 2;
 const POINTS: u64 = 64;
@@ -71,66 +71,66 @@ const SYNC: u64 = 6;
 const LASTING: u64 = 8;
 const _: () = assert!(FILL + SETTLE + POINTS + SYNC + LASTING == 100);
 
-/// How much is measured.
+/// The limits of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// How long it may take, in nanoseconds. A request that is under way is waited for.
+    /// Time limit in nanoseconds. Requests in flight at its end are awaited.
     pub budget_ns: u64,
-    /// How long the file may become, in bytes: at least [`LEAST_SPACE`]. On a device that does not
-    /// write as much in its part of the time it is shorter.
+    /// Maximum length of the file in bytes, at least [`LEAST_SPACE`]. The file is shorter on a
+    /// device that cannot write this much in the time for filling.
     pub space_bytes: u64,
-    /// How often each point is measured.
+    /// Number of times that each point is measured.
     pub rounds: u32,
-    /// Decides about the places and bytes of requests.
+    /// Seed for the offsets and contents of requests.
     pub seed: u64,
 }
 
 impl Plan {
-    /// The rounds of most plans: as many as show whether a measurement can be repeated.
+    /// Number of rounds in most plans: enough to show whether a measurement is repeatable.
     pub const ROUNDS: u32 = 4;
 }
 
-/// How far a probe has come.
+/// Progress of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// What it does.
+    /// Current part of the measurement.
     pub part: Part,
-    /// How long it has worked, in nanoseconds.
+    /// Time elapsed so far, in nanoseconds.
     pub elapsed_ns: u64,
 }
 
-/// What a probe does.
+/// A part of the measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// It writes its file.
+    /// Writing the file.
     Fill,
-    /// It measures requests of a kind.
+    /// Measuring requests of one point.
     Point(Point),
-    /// It measures syncs.
+    /// Measuring syncs.
     Syncs,
-    /// It reads as fast as can be.
+    /// Measuring sustained read throughput.
     Lasting,
 }
 
-/// Whether a probe goes on.
+/// Whether a probe continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// It goes on.
+    /// Continue.
     GoOn,
-    /// It ends as soon as what is under way is complete.
+    /// Stop as soon as the requests in flight are complete.
     Stop,
 }
 
-/// Why there are no samples.
+/// Why a probe returned no samples.
 #[derive(Debug)]
 pub enum Failure {
-    /// The caller has stopped it.
+    /// The caller stopped it.
     Stopped,
-    /// The device, or the file system.
+    /// The device or the file system failed.
     Device(Error),
-    /// The file system has less free space than the least file needs.
+    /// The file system has too little free space for the smallest file.
     NoSpace {
-        /// What is free, in bytes.
+        /// Free space in bytes.
         free: u64,
     },
 }
@@ -163,7 +163,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// Measures the device under a directory. `follow` hears how far it is, several times a second.
+/// Measures the device of a directory. Calls `follow` with the progress several times a second.
 ///
 /// ```
 /// use alluvium_device::probe::{self, Flow, Place, Plan, ProcessWatch};
@@ -177,10 +177,10 @@ impl From<Error> for Failure {
 /// ```
 ///
 /// # Errors
-/// [`Failure`]. Nothing is left behind in any case (PR1).
+/// [`Failure`]. No file is left behind in any case (PR1).
 ///
 /// # Panics
-/// When the plan has less than [`LEAST_SPACE`], or no rounds.
+/// If the plan has less space than [`LEAST_SPACE`], or no rounds.
 pub fn measure(
     directory: &dyn Directory,
     place: &Place,
@@ -232,7 +232,7 @@ impl Probe<'_> {
         self.watch.now_ns().saturating_sub(self.began_ns)
     }
 
-    /// Returns a part of the time, in nanoseconds.
+    /// Returns a percentage of the time limit, in nanoseconds.
     fn share_ns(&self, hundredths: u64) -> u64 {
         self.plan.budget_ns / 100 * hundredths
     }
@@ -245,8 +245,8 @@ impl Probe<'_> {
         }
     }
 
-    /// Writes the file (PR3). Returns how that went, and how much of the file there is then: what
-    /// was written in its part of the time.
+    /// Writes the file (PR3). Returns the rates over time and the length that was written within
+    /// the time for filling.
     fn fill(&mut self, file: &dyn Device) -> Result<(Vec<Slice>, u64), Failure> {
         let until_ns = self.began_ns + self.share_ns(FILL);
         let mut slices = Vec::new();
@@ -262,8 +262,8 @@ impl Probe<'_> {
         Ok((slices, filler.at()))
     }
 
-    /// Reads for a while without counting: what the writing has left behind is done, and the
-    /// processors are awake.
+    /// Reads for a while without counting, so that background work after the writes is done and the
+    /// processors have left their idle states.
     fn settle(&mut self, driver: &mut Driver<'_>) -> Result<(), Failure> {
         for _ in 0..SETTLE {
             self.go_on(Part::Fill)?;
@@ -272,9 +272,9 @@ impl Probe<'_> {
         Ok(())
     }
 
-    /// Measures all points, round by round, until their part of the time is over. A point that an
-    /// earlier round has measured is left out when time is short, never the first round's small
-    /// ones.
+    /// Measures all points, round by round, until the time for points is over. When time is short,
+    /// points that an earlier round has measured are skipped; the first round's essential points
+    /// are never skipped.
     fn points(&mut self, driver: &mut Driver<'_>) -> Result<Vec<Window>, Failure> {
         let points = schedule::points();
         let begin_ns = self.watch.now_ns();
@@ -298,7 +298,7 @@ impl Probe<'_> {
         Ok(windows)
     }
 
-    /// Measures syncs, each behind a write of 4 KiB.
+    /// Measures syncs, each after a 4 KiB write.
     fn syncs(&mut self, file: &dyn Device, driver: &mut Driver<'_>) -> Result<Vec<u64>, Failure> {
         let until_ns = self.watch.now_ns() + self.share_ns(SYNC);
         let mut buffer = driver.buffers(SMALL, 1).remove(0);
@@ -313,7 +313,7 @@ impl Probe<'_> {
         Ok(took_ns)
     }
 
-    /// Reads as fast as can be, in order, for what is left of the time; in slices.
+    /// Reads sequentially at full speed for the remaining time, recorded in slices.
     fn lasting(&mut self, driver: &mut Driver<'_>) -> Result<Vec<Slice>, Failure> {
         const SLICES: u64 = 16;
         let whole_ns = self.share_ns(LASTING);

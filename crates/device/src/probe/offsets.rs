@@ -1,27 +1,28 @@
-//! Places of requests in a file.
+//! Offsets of requests in a file.
 
 use alluvium_base::measured::Order;
 
-/// How much of the file [`Order::Near`] stays in, in bytes: what every cache has space for.
+/// Length of the range used by [`Order::Near`], in bytes: small enough for every cache.
 pub(super) const NEAR: u64 = 2 << 20;
 
-/// The places of requests of one size, one after the other.
+/// A sequence of offsets for requests of one size.
 #[derive(Clone, Debug)]
 pub(super) struct Offsets {
     bytes: u64,
-    /// How many places there are.
+    /// Number of possible offsets.
     places: u64,
     state: u64,
-    /// The low bits of the state: the least power of two that numbers all places, less one.
+    /// Mask for the low bits of the state: the smallest power of two that covers all offsets, minus
+    /// one.
     mask: u64,
     order: Order,
 }
 
 impl Offsets {
-    /// Creates the places of requests of `bytes` in a file of `span`, from a seed.
+    /// Creates the offsets of requests of `bytes` in a file of `span` bytes, from a seed.
     ///
     /// # Panics
-    /// When not one request fits the file.
+    /// If the file is shorter than one request.
     pub(super) fn new(order: Order, bytes: u64, span: u64, seed: u64) -> Offsets {
         let part = match order {
             Order::Near => span.min(NEAR.max(bytes)),
@@ -41,7 +42,8 @@ impl Offsets {
         }
     }
 
-    /// Returns the next place, in bytes. Of random ones, each comes once before any comes again.
+    /// Returns the next offset, in bytes. Random offsets do not repeat until each has occurred
+    /// once.
     pub(super) fn next(&mut self) -> u64 {
         let place = match self.order {
             Order::Sequential => {
@@ -50,7 +52,7 @@ impl Offsets {
             }
             Order::Random | Order::Near => loop {
                 // A linear congruential generator with a full period (Hull and Dobell): every
-                // number below the power of two comes once.
+                // number below the power of two occurs once.
                 self.state = self
                     .state
                     .wrapping_mul(0x5851_F42D_4C95_7F2D)
@@ -64,8 +66,8 @@ impl Offsets {
         place * self.bytes
     }
 
-    /// Mixes the bits of a number below the power of two, one to one: the generator's low bits
-    /// have short periods.
+    /// Mixes the bits of a number below the power of two, bijectively, because the generator's low
+    /// bits have short periods.
     fn mix(&self, number: u64) -> u64 {
         let half = (self.mask.count_ones() / 2).max(1);
         let mut mixed = number ^ (number >> half);

@@ -1,4 +1,4 @@
-//! What the file system under a directory says about itself.
+//! The file system of a directory.
 
 use crate::{Error, Operation, Result};
 use alluvium_base::measured::Medium;
@@ -6,8 +6,7 @@ use rustix::io::Errno;
 use std::io;
 use std::path::Path;
 
-/// File systems by the numbers that they give themselves (`linux/magic.h`), and what is behind
-/// them.
+/// Known file systems by magic number (`linux/magic.h`), with their media.
 const KNOWN: [(u64, &str, Medium); 18] = [
     (0xef53, "ext4", Medium::Device),
     (0x5846_5342, "xfs", Medium::Device),
@@ -29,19 +28,19 @@ const KNOWN: [(u64, &str, Medium); 18] = [
     (0x0bd0_0bd0, "lustre", Medium::Network),
 ];
 
-/// A directory's file system.
+/// Properties of a directory's file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Its kind, or its number if that is not known.
+    /// Type of the file system, or its magic number if unknown.
     pub file_system: String,
-    /// What is behind it.
+    /// Underlying medium.
     pub medium: Medium,
-    /// How many bytes are free on it.
+    /// Free space in bytes.
     pub free_bytes: u64,
 }
 
 impl Place {
-    /// Returns the place of a directory that is no file system's.
+    /// Returns the place of a directory that is kept in memory.
     #[must_use]
     pub fn memory() -> Place {
         Place {
@@ -51,7 +50,7 @@ impl Place {
         }
     }
 
-    /// Returns what answers requests, with what a directory has noted while they were made.
+    /// Returns the medium that serves requests, taking the notes of the directory into account.
     pub(super) fn medium_with(&self, notes: &[String]) -> Medium {
         let is_refused = |note: &String| note.contains("direct I/O");
         match self.medium {
@@ -64,8 +63,7 @@ impl Place {
 /// Returns the file system of a directory.
 ///
 /// # Errors
-/// `NotFound`, `PermissionDenied`, `Unsupported` for what is not a directory, or as the operating
-/// system says.
+/// `NotFound`, `PermissionDenied`, `Unsupported` if the path is not a directory, or I/O errors.
 pub fn place_of(path: &Path) -> Result<Place> {
     let shown = path.display().to_string();
     let failed = |errno: Errno| Error::from_io(Operation::Open, &shown, 0, 0, io::Error::from(errno));
@@ -78,7 +76,7 @@ pub fn place_of(path: &Path) -> Result<Place> {
         });
     }
     let about = rustix::fs::statfs(path).map_err(failed)?;
-    // The number has 32 bits, and some machines extend its sign.
+    // The number has 32 bits, and some machines sign-extend it.
     let magic = about.f_type as u64 & u64::from(u32::MAX);
     let (file_system, medium) = KNOWN.iter().find(|(known, ..)| *known == magic).map_or_else(
         || (format!("file system {magic:#x}"), Medium::Device),

@@ -1,11 +1,11 @@
-//! Which points are measured, in which order.
+//! The points to measure, and their order.
 
 use alluvium_base::cost::AccessKind;
 use alluvium_base::measured::{Issue, Order, Point, Window};
 use alluvium_base::{KIB, MIB};
 
-/// The sizes of requests in bytes, for the affine model: powers of two from a block of flash to the
-/// longest nodes.
+/// Request sizes in bytes for the affine model: powers of two from a flash page to the longest
+/// nodes.
 pub const SIZES: [u64; 11] = [
     4 * KIB,
     8 * KIB,
@@ -20,28 +20,29 @@ pub const SIZES: [u64; 11] = [
     4 * MIB,
 ];
 
-/// The numbers of requests under way, for the PDAM: those of the paper.
+/// Queue depths for the PDAM: those of the paper.
 pub const DEPTHS: [u32; 11] = [1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64];
 
-/// How many bytes the requests of the PDAM have: those of the paper.
+/// Request size for the PDAM, in bytes: that of the paper.
 pub const STEP: u64 = 64 * KIB;
 
-/// The smallest requests, in bytes.
+/// Smallest request size, in bytes.
 pub const SMALL: u64 = 4 * KIB;
 
-/// How many requests are handed over together.
+/// Number of requests in a batch.
 pub const BATCH: u32 = 32;
 
-/// Sizes of requests in order.
+/// Sizes of sequential requests.
 const IN_ORDER: [u64; 4] = [4 * KIB, 64 * KIB, MIB, 4 * MIB];
 
-/// A window of a deep point may take as many times its time; a slow device gets no deeper.
+/// Maximum duration of a deep point's window, as a multiple of the window time. Deeper points are
+/// skipped on slow devices.
 const TIMES: u64 = 4;
 
-/// Depths that every device gets: as many as a fit needs, and more.
+/// Number of depths measured on every device: more than a fit needs.
 const SHALLOW: u32 = 6;
 
-/// Returns all points, those first that everything depends on.
+/// Returns all points, the most important ones first.
 pub(super) fn points() -> Vec<Point> {
     let mut points: Vec<Point> = SIZES.map(Point::reads).into();
     points.extend(DEPTHS.map(|depth| Point::reads(STEP).at_depth(depth)));
@@ -56,7 +57,7 @@ pub(super) fn points() -> Vec<Point> {
     }
     let mut different = Vec::with_capacity(points.len());
     for point in points {
-        // Depth 1 of the PDAM is a size of the affine model.
+        // Depth 1 of the PDAM equals a point of the affine model.
         if !different.contains(&point) {
             different.push(point);
         }
@@ -64,7 +65,7 @@ pub(super) fn points() -> Vec<Point> {
     different
 }
 
-/// Returns whether nothing can be said of a device without this point.
+/// Returns whether the point is required to characterise a device at all.
 pub(super) fn is_essential(point: Point) -> bool {
     point.kind == AccessKind::Read
         && point.order == Order::Random
@@ -72,9 +73,9 @@ pub(super) fn is_essential(point: Point) -> bool {
         && (point.depth == 1 || point.bytes == STEP && point.depth <= SHALLOW)
 }
 
-/// Returns whether a window of this depth would take far more than its time, going by the window of
-/// the depth before: until the requests that are under way first are complete, it does not begin,
-/// and the last ones are waited for.
+/// Returns whether a window of this depth would last far longer than its time, estimated from the
+/// window of the next smaller depth: a window starts only when its first requests have completed,
+/// and it waits for the last ones.
 pub(super) fn is_too_deep(point: Point, before: &[Window], window_ns: u64) -> bool {
     if point.depth <= SHALLOW || point.issue == Issue::Batch {
         return false;
@@ -84,7 +85,7 @@ pub(super) fn is_too_deep(point: Point, before: &[Window], window_ns: u64) -> bo
         at == point && window.point.depth < point.depth
     });
     let Some(shallower) = shallower else {
-        // What comes before was too deep already.
+        // The next smaller depth was already too deep.
         return true;
     };
     let each_ns = shallower.elapsed_ns / shallower.requests.max(1);

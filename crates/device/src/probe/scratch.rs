@@ -1,4 +1,4 @@
-//! The file that is measured.
+//! The measured file.
 
 use super::{Failure, LARGEST, LEAST_SPACE, Watch};
 use crate::{Batch, Buffer, Device, Directory, Error, FileOptions};
@@ -6,26 +6,26 @@ use alluvium_base::measured::Slice;
 use alluvium_base::{MIB, Purpose};
 use std::sync::Arc;
 
-/// Its name for the moment in which it has one.
+/// Temporary name of the file; it is removed right after creation.
 const NAME: &str = "alluvium-probe.tmp";
 
-/// How much one request of the first writing has, and how many are under way.
+/// Length of each request that fills the file, and their number in flight.
 const PIECE: u64 = MIB;
 const PIECES: u64 = 4;
 
 const _: () = assert!(LARGEST == PIECE * PIECES && LEAST_SPACE.is_multiple_of(LARGEST));
 
-/// Creates a file without a name (PR1), with space for `bytes`.
+/// Creates a file without a name (PR1) and with space for `bytes`.
 ///
 /// # Errors
-/// [`Failure::NoSpace`], or as the device says.
+/// [`Failure::NoSpace`], or I/O errors.
 pub(super) fn create(directory: &dyn Directory, bytes: u64) -> Result<Arc<dyn Device>, Failure> {
     let free = directory.space()?.free;
     if free < LEAST_SPACE.saturating_mul(2) {
         return Err(Failure::NoSpace { free });
     }
     let file = match directory.create(NAME, FileOptions::DIRECT) {
-        // A process that was killed between the next two lines has left it.
+        // A process that was killed between the next two lines left it behind.
         Err(Error::AlreadyExists { .. }) => {
             directory.remove(NAME)?;
             directory.create(NAME, FileOptions::DIRECT)?
@@ -37,7 +37,7 @@ pub(super) fn create(directory: &dyn Directory, bytes: u64) -> Result<Arc<dyn De
     Ok(file)
 }
 
-/// Writes the file from its begin to its end, a few megabytes at a time.
+/// Fills the file sequentially, a few megabytes at a time.
 pub(super) struct Filler<'f> {
     file: &'f dyn Device,
     rng: fastrand::Rng,
@@ -55,12 +55,13 @@ impl Filler<'_> {
         }
     }
 
-    /// Returns up to where the file is written, in bytes.
+    /// Returns the length written so far, in bytes.
     pub(super) fn at(&self) -> u64 {
         self.at
     }
 
-    /// Writes the next [`LARGEST`] bytes, others each time: no device stores them once, or smaller.
+    /// Writes the next [`LARGEST`] bytes. The contents always differ, so that no device can
+    /// deduplicate or compress them.
     pub(super) fn next(&mut self, watch: &dyn Watch) -> Result<Slice, Error> {
         let mut batch = Batch::with_capacity(self.buffers.len());
         for (place, mut buffer) in (0..).zip(self.buffers.drain(..)) {

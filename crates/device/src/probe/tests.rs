@@ -1,4 +1,4 @@
-//! The probe on memory, on a simulated device and on a real one.
+//! The probe on an in-memory, a simulated and a real directory.
 
 use super::*;
 use crate::file::FileDirectory;
@@ -8,7 +8,7 @@ use crate::{Operation, ThrottledDirectory};
 use alluvium_base::cost::{Access, AccessKind, CostClock, CostFault};
 use std::sync::Arc;
 
-/// The time of a simulated machine, whose processor works a microsecond at each look.
+/// The time of a simulated machine, whose processor uses a microsecond per call.
 struct Simulated(SimDirectory, std::cell::Cell<u64>);
 
 impl Watch for Simulated {
@@ -26,7 +26,7 @@ impl Watch for Simulated {
     }
 }
 
-/// Several servers with one queue: a setup, and a time for each byte.
+/// Several servers with one queue: a setup time plus a time per byte.
 struct Servers {
     setup_ns: u64,
     byte_ps: u64,
@@ -85,7 +85,7 @@ fn a_simulated_device_takes_exactly_what_it_is_charged() {
     }
     let batch = samples.at(Point::reads(SMALL).in_batches(BATCH)).next().unwrap();
     assert_eq!(batch.requests % u64::from(BATCH), 0);
-    // 32 requests at five servers are seven turns.
+    // 32 requests on five servers need seven rounds.
     assert_eq!(batch.typical_ns, 7 * (60_000 + SMALL / 2));
 }
 

@@ -1,27 +1,27 @@
-//! The time of a measurement, as a parameter: a machine's, or that of a simulated one.
+//! The clock of a measurement, as a parameter: real, or that of a simulated machine.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// Tells the time, and how much of it processors have worked.
+/// Measures elapsed time and CPU time.
 pub trait Watch {
-    /// Returns the nanoseconds since some moment.
+    /// Returns the nanoseconds since a fixed start.
     fn now_ns(&self) -> u64;
 
-    /// Returns the nanoseconds that processors have worked for this process.
+    /// Returns the CPU time of this process, in nanoseconds.
     fn cpu_ns(&self) -> u64;
 
     /// Returns the date, in seconds since 1970.
     fn date_s(&self) -> u64;
 }
 
-/// The time of the machine, and the processor time of this process with all of its threads.
+/// Real time, and the CPU time of this process with all its threads.
 #[derive(Clone, Copy, Debug)]
 pub struct ProcessWatch {
     began: Instant,
 }
 
 impl ProcessWatch {
-    /// Creates a watch whose time begins now.
+    /// Creates a watch that starts now.
     #[must_use]
     pub fn new() -> ProcessWatch {
         ProcessWatch {

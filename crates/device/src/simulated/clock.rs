@@ -1,8 +1,9 @@
-//! Virtual time: it moves only when a thread waits.
+//! Virtual time, which advances only when a thread waits.
 
 use alluvium_base::cost::{Access, CostClock};
 
-/// The time of a world, and the clock that says what requests cost. Without one everything is free.
+/// The current time of a world, and the clock that charges requests. Without a clock all requests
+/// are free.
 #[derive(Default)]
 pub(super) struct Time {
     pub(super) now_ns: u64,
@@ -10,10 +11,11 @@ pub(super) struct Time {
 }
 
 impl Time {
-    /// When an access issued now is done.
+    /// Returns the completion time of an access issued now.
     ///
     /// # Panics
-    /// When the model forbids it beside another one: a bug of the caller that issued the two.
+    /// If the model forbids the access together with another one: a bug of the caller that issued
+    /// both.
     pub(super) fn charge(&mut self, file: &str, access: &Access) -> u64 {
         let Some(clock) = &mut self.clock else {
             return self.now_ns;

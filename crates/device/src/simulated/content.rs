@@ -1,30 +1,30 @@
-//! One version of a file's bytes: pages of 4 KiB that versions share until one of them changes
+//! One version of a file's bytes, in pages of 4 KiB that versions share until one of them changes
 //! (copy on write).
 //!
-//! A clone costs one reference count, whatever the file's size; a change copies the page it touches
-//! and the path to it. Every page carries a sum of its bytes, so that the sum of a version is known
-//! without reading it.
+//! A clone costs one reference count, whatever the file's size; a change copies the page it
+//! modifies and the path to it. Every page stores a sum of its bytes, so the sum of a version is
+//! known without reading it.
 
 use alluvium_base::checksum;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The bytes of a page.
+/// Size of a page, in bytes.
 pub(super) const PAGE: u64 = 4096;
-/// The bytes of a sector: what a crash keeps or loses as a whole.
+/// Size of a sector, the unit that a crash keeps or loses as a whole, in bytes.
 pub(super) const SECTOR: usize = crate::BLOCK as usize;
-/// The sectors of a page, each a bit of a mask.
+/// Sectors per page, each one bit of a mask.
 pub(super) const SECTORS: usize = PAGE as usize / SECTOR;
-/// The mask of a whole page.
+/// Mask of all sectors of a page.
 pub(super) const WHOLE: u8 = u8::MAX;
-/// The pages under one node of the tree; a word has a bit for each.
+/// Pages per leaf of the tree; the leaf's word has one bit for each.
 const LEAF: usize = 64;
 
 const _: () = assert!(SECTORS == u8::BITS as usize && LEAF == u64::BITS as usize);
 
 static ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
 
-/// Folds a value and its place into a term of a sum; zero (absent, or all zeros) stays zero.
+/// Folds a value and its place into a term of a sum. Zero (absent, or all zeros) stays zero.
 pub(super) fn term(value: u64, place: u64) -> u64 {
     if value == 0 {
         return 0;
@@ -34,7 +34,7 @@ pub(super) fn term(value: u64, place: u64) -> u64 {
     (product >> 64) as u64 ^ product as u64
 }
 
-/// 4 KiB of a file and their sums, sector by sector and in all.
+/// 4 KiB of a file, with the sums of each sector and of the page.
 #[derive(Clone)]
 pub(super) struct Page {
     bytes: [u8; PAGE as usize],
@@ -60,7 +60,7 @@ impl Page {
         self.sum
     }
 
-    /// Overwrites `at..at + bytes.len()` and answers which sectors that touched.
+    /// Overwrites `at..at + bytes.len()` and returns the mask of the modified sectors.
     pub(super) fn write(&mut self, at: usize, bytes: &[u8]) -> u8 {
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
         let mask = sectors_of(at..at + bytes.len());
@@ -68,7 +68,7 @@ impl Page {
         mask
     }
 
-    /// Takes the sectors of `mask` from another page.
+    /// Copies the sectors of `mask` from another page.
     fn take(&mut self, mask: u8, from: &Page) {
         for sector in 0..SECTORS {
             if mask & 1 << sector != 0 {
@@ -85,7 +85,7 @@ impl Page {
             if mask & 1 << sector != 0 {
                 let bytes = &self.bytes[sector * SECTOR..(sector + 1) * SECTOR];
                 let zero = *bytes == ZEROS[..SECTOR];
-                // A sum of zero means zeros, so that a hole equals an allocated page of zeros.
+                // A sum of zero means all zeros, so that a hole equals an allocated page of zeros.
                 self.sectors[sector] = if zero { 0 } else { checksum(bytes) | 1 };
             }
         }
@@ -99,7 +99,7 @@ impl Page {
     }
 }
 
-/// Returns the mask of the sectors that a range within a page touches.
+/// Returns the mask of the sectors that overlap a range within a page.
 pub(super) fn sectors_of(range: Range<usize>) -> u8 {
     if range.is_empty() {
         return 0;
@@ -120,11 +120,11 @@ pub(super) struct Patch {
 pub(super) enum Change {
     /// Sectors were written, by a request or through a mapping.
     Write(Vec<Patch>),
-    /// The file became longer, with the space of the new range allocated.
+    /// The file was extended, with the space of the new range allocated.
     Grow(Range<u64>),
     /// Space was allocated inside the file.
     Allocate(Range<u64>),
-    /// The file became shorter.
+    /// The file was shortened to this length.
     Truncate(u64),
     /// A hole was punched.
     Punch(Range<u64>),
@@ -154,7 +154,7 @@ pub(super) struct Content {
     leaves: Arc<Vec<Option<Arc<Leaf>>>>,
 }
 
-/// Returns the parts of a byte range, page by page: the page's number and the range within it.
+/// Splits a byte range at page boundaries: returns each page's number and the range within it.
 pub(super) fn pages_of(range: Range<u64>) -> impl Iterator<Item = (u64, Range<usize>)> {
     let last = if range.is_empty() {
         0
@@ -173,12 +173,12 @@ impl Content {
         self.len
     }
 
-    /// Returns the bytes of allocated space.
+    /// Returns the allocated space in bytes.
     pub(super) fn allocated(&self) -> u64 {
         self.allocated * PAGE
     }
 
-    /// Returns a sum of the length and of every byte; equal contents have equal sums.
+    /// Returns a sum of the length and of every byte. Equal contents have equal sums.
     pub(super) fn sum(&self) -> u64 {
         self.sum.wrapping_add(term(!self.len, 0x1e57))
     }
@@ -199,7 +199,7 @@ impl Content {
         }
     }
 
-    /// Returns how many bytes a write or an allocation of `range` would have to allocate.
+    /// Returns the number of bytes that a write or an allocation of `range` would have to allocate.
     pub(super) fn missing(&self, range: Range<u64>) -> u64 {
         pages_of(range)
             .filter(|&(page, _)| !self.is_allocated(page))
@@ -221,7 +221,7 @@ impl Content {
         Arc::make_mut(leaves[index].get_or_insert_default())
     }
 
-    /// Replaces a page, keeping the sum and the allocation.
+    /// Replaces a page, and updates the sum and the allocation.
     fn swap(&mut self, page: u64, new: Option<Arc<Page>>) {
         let added = new.as_ref().map_or(0, |data| term(data.sum, page));
         let bit = 1 << (page % LEAF as u64);
@@ -236,7 +236,7 @@ impl Content {
         self.allocated += u64::from(fresh);
     }
 
-    /// Puts the sectors of `mask` in place.
+    /// Overwrites the sectors of `mask`.
     pub(super) fn put(&mut self, page: u64, mask: u8, data: &Arc<Page>) {
         match mask {
             0 => {}
@@ -245,7 +245,7 @@ impl Content {
         }
     }
 
-    /// Changes one page through `change`, which must leave its sums right.
+    /// Changes one page with `change`, which must keep the page's sums correct.
     pub(super) fn edit(&mut self, page: u64, change: impl FnOnce(&mut Page)) {
         let leaf = self.leaf(page);
         // Taken out of its slot, so that a page without other owners is changed in place.
@@ -257,7 +257,7 @@ impl Content {
         self.swap(page, Some(data));
     }
 
-    /// Zeroes a range of bytes; pages wholly inside lose their space when `release`d.
+    /// Zeroes a range of bytes. With [`Release::Space`], pages wholly inside lose their space.
     fn zero(&mut self, range: Range<u64>, release: Release) {
         let leaf_bytes = LEAF as u64 * PAGE;
         let mut at = range.start;
@@ -303,7 +303,7 @@ impl Content {
         }
     }
 
-    /// Sets the length; what lies behind it is gone, with its space.
+    /// Sets the length. Contents and space past the new end are discarded.
     pub(super) fn set_len(&mut self, len: u64) {
         self.len = len;
         let end = self.leaves.len() as u64 * LEAF as u64 * PAGE;
@@ -333,7 +333,7 @@ impl Content {
         }
     }
 
-    /// Drops what a lost change of length left behind the end.
+    /// Discards contents past the end that were left by a lost change of length.
     pub(super) fn trim(&mut self) {
         let end = self.leaves.len() as u64 * LEAF as u64 * PAGE;
         if end > self.len {
@@ -341,7 +341,7 @@ impl Content {
         }
     }
 
-    /// Keeps, in this history of a file, the sectors that `now` is about to lose to `patch`.
+    /// Saves, in this history of a file, the sectors of `now` that `patch` is about to overwrite.
     pub(super) fn remember(&mut self, now: &Content, patch: &Patch) {
         match now.page(patch.page) {
             Some(old) => self.put(patch.page, patch.mask, old),
@@ -351,7 +351,7 @@ impl Content {
     }
 }
 
-/// Whether zeroed pages give their space back.
+/// Whether zeroed pages release their space.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Release {
     Space,

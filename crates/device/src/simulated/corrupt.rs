@@ -1,4 +1,4 @@
-//! Damage to stored bytes: what disks do silently.
+//! Silent damage to stored bytes, as disks produce it.
 
 use super::SimDirectory;
 use super::content::{Content, PAGE, pages_of};
@@ -10,11 +10,11 @@ use std::ops::Range;
 /// One kind of damage to one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Corruption {
-    /// One bit is wrong.
+    /// One bit is flipped.
     FlipBit {
-        /// The byte in the file.
+        /// Offset of the byte in the file.
         offset: u64,
-        /// The bit, 0 to 7.
+        /// Number of the bit, 0 to 7.
         bit: u8,
     },
     /// A range reads as zeros.
@@ -22,45 +22,45 @@ pub enum Corruption {
         /// The range in bytes.
         range: Range<u64>,
     },
-    /// A write meant for one place landed in another: `to` holds what belongs at `from`, and `from`
-    /// what it held before.
+    /// A write was misdirected: `to` holds the data that belongs at `from`, and `from` still holds
+    /// its previous contents.
     Misdirect {
-        /// Where it belongs.
+        /// Intended offset.
         from: u64,
-        /// Where it landed.
+        /// Actual offset.
         to: u64,
-        /// How many bytes.
+        /// Length in bytes.
         len: u64,
     },
-    /// The last write of these bytes was lost: the version before it is there (zeros where there
-    /// was none).
+    /// The last write of these bytes was lost: the previous version is there (zeros if there was
+    /// none).
     Stale {
         /// The range in bytes.
         range: Range<u64>,
     },
-    /// The file is shorter.
+    /// The file is truncated.
     Truncate {
-        /// Its length now.
+        /// The new length.
         len: u64,
     },
-    /// The file is longer, by zeros.
+    /// The file is extended with zeros.
     Extend {
-        /// Its length now.
+        /// The new length.
         len: u64,
     },
-    /// The file is gone.
+    /// The file is removed.
     Remove,
-    /// Two files have each other's content.
+    /// The contents of two files are swapped.
     Swap {
-        /// The other one.
+        /// The other file.
         other: String,
     },
 }
 
 impl SimDirectory {
-    /// Damages a file, both what is durable and what a process reads (but not the memory of a
-    /// mapping), and answers whether any byte, the length or the file's being there really changed.
-    /// It is no operation: not counted, not hooked.
+    /// Damages a file, both its durable contents and what a process reads (but not the memory of a
+    /// mapping). Returns whether any byte, the length or the existence of the file changed. This is
+    /// not an operation: it is neither counted nor hooked.
     ///
     /// ```
     /// use alluvium_base::Purpose;
@@ -76,10 +76,10 @@ impl SimDirectory {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NotFound`] when there is no such file. Ranges outside the file change nothing.
+    /// [`Error::NotFound`] if the file does not exist. Ranges outside the file change nothing.
     ///
     /// # Panics
-    /// When a bit is not 0 to 7.
+    /// If a bit is not 0 to 7.
     pub fn corrupt(&self, file: &str, corruption: &Corruption) -> Result<bool> {
         let mut world = self.shared.world.lock();
         world.notice_all();

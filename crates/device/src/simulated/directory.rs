@@ -1,4 +1,4 @@
-//! The names of a simulated directory: the contract's [`Directory`].
+//! The names of a simulated directory: implements [`Directory`].
 
 use super::handle::SimFile;
 use super::names::{FileId, NameChange};
@@ -19,8 +19,8 @@ impl SimDirectory {
         }
     }
 
-    /// Performs an operation on names: a crash point, refused after a failed sync of the directory,
-    /// failed if planned.
+    /// Starts an operation on names: a crash point, refused after a failed sync of the directory,
+    /// failed by a planned fault.
     fn name_operation(&self, operation: Operation, name: &str) -> Result<MutexGuard<'_, World>> {
         let mut world = self.point(operation, name, 0, 0, Purpose::Other)?;
         if world.failed_syncs > self.failed_syncs {
@@ -50,7 +50,7 @@ impl SimDirectory {
         let exists = self.shared.world.lock().names.get(name).is_some();
         if !exists {
             let mut world = self.name_operation(Operation::Create, name)?;
-            // The hook may have been busy meanwhile.
+            // The hook may have changed the names in the meantime.
             if world.names.get(name).is_none() {
                 world.create(&Arc::from(name));
             }
@@ -65,11 +65,11 @@ impl SimDirectory {
         Arc::new(SimFile::new(self.clone(), file, name, options, failed_syncs))
     }
 
-    /// Returns the machine as it boots after a crash now; [`Survival`] and `seed` decide what
-    /// survived. The image is a world of its own, with no faults, hooks, clock, locks or handles.
-    /// Its seed follows from `seed`.
+    /// Returns the machine as it boots after a crash now; [`Survival`] and `seed` determine what
+    /// survived. The image is an independent world without faults, hooks, clock, locks or handles.
+    /// Its seed is derived from `seed`.
     ///
-    /// Called from within a hook it is of the crash point, else of this moment.
+    /// Called from within a hook, it returns the image at the crash point.
     #[must_use]
     pub fn image(&self, survival: Survival, seed: u64) -> SimDirectory {
         let mut world = self.shared.world.lock();

@@ -1,34 +1,34 @@
-//! Faults on purpose: which call fails, how, and for how long.
+//! Planned faults: which call fails, how, and for how long.
 
 use crate::Operation;
 
-/// What goes wrong.
+/// The kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// The device fails (EIO). A write that fails leaves each of its sectors old or new. A sync
-    /// that fails poisons (D4); each sector it covered is durable or not, and what is not is no
-    /// longer dirty: reads still show it, but no later sync makes it durable, as on Linux since the
-    /// page cache marks failed pages clean.
+    /// The device fails (EIO). After a failed write each of its sectors is either old or new. A
+    /// failed sync poisons (D4); each sector that it covered may or may not be durable, and those
+    /// that are not are no longer dirty: reads still return them, but no later sync makes them
+    /// durable, as on Linux since the page cache marks failed pages clean.
     Io,
     /// The disk is full, whatever [`SimDirectory::set_capacity`](super::SimDirectory::set_capacity)
-    /// says.
+    /// was set to.
     Full,
-    /// The process has as many open files as it may (EMFILE).
+    /// The process has reached its limit of open files (EMFILE).
     Short,
-    /// A read answers with this many flipped bits; what is stored stays right.
+    /// A read returns its data with this number of flipped bits; the stored data is correct.
     FlippedBits(u32),
 }
 
-/// How long a fault lasts.
+/// The duration of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lasting {
-    /// The chosen call only.
+    /// Only the selected call.
     Once,
-    /// That call and every later one.
+    /// The selected call and all later ones.
     Sticky,
 }
 
-/// One planned fault: "the third sync of `log-1` fails".
+/// One planned fault, such as "the third sync of `log-1` fails".
 ///
 /// ```
 /// use alluvium_device::{Directory, FileOptions, Operation};
@@ -56,7 +56,7 @@ enum Files {
 }
 
 impl Fault {
-    /// Returns a fault: the next call of this operation fails.
+    /// Returns a fault that fails the next call of this operation.
     #[must_use]
     pub fn new(operation: Operation, failure: Failure) -> Fault {
         Fault {
@@ -68,31 +68,32 @@ impl Fault {
         }
     }
 
-    /// Returns a fault: the next call of this operation fails with EIO.
+    /// Returns a fault that fails the next call of this operation with EIO.
     #[must_use]
     pub fn failing(operation: Operation) -> Fault {
         Fault::new(operation, Failure::Io)
     }
 
-    /// Returns a fault: the next call of this operation finds the disk full.
+    /// Returns a fault that fails the next call of this operation because the disk is full.
     #[must_use]
     pub fn full(operation: Operation) -> Fault {
         Fault::new(operation, Failure::Full)
     }
 
-    /// Returns a fault: the next call of this operation finds that no more files can be opened.
+    /// Returns a fault that fails the next call of this operation because no more files can be
+    /// opened.
     #[must_use]
     pub fn short(operation: Operation) -> Fault {
         Fault::new(operation, Failure::Short)
     }
 
-    /// Returns a fault: the next read answers with flipped bits.
+    /// Returns a fault that flips bits in the result of the next read.
     #[must_use]
     pub fn flipped_bits(bits: u32) -> Fault {
         Fault::new(Operation::Read, Failure::FlippedBits(bits))
     }
 
-    /// Only calls on the file of this name count. A directory sync has the empty name.
+    /// Restricts the fault to calls on the file of this name. A directory sync has the empty name.
     #[must_use]
     pub fn on(self, file: &str) -> Fault {
         Fault {
@@ -101,7 +102,7 @@ impl Fault {
         }
     }
 
-    /// Only calls on files whose names start so count.
+    /// Restricts the fault to calls on files whose names start with `start`.
     #[must_use]
     pub fn on_files_starting(self, start: &str) -> Fault {
         Fault {
@@ -110,17 +111,17 @@ impl Fault {
         }
     }
 
-    /// Returns a fault: the `call`-th matching call from now on fails, counted from 1.
+    /// Makes the fault hit the `call`-th matching call from now on, counted from 1.
     ///
     /// # Panics
-    /// When `call` is zero.
+    /// If `call` is zero.
     #[must_use]
     pub fn at(self, call: u64) -> Fault {
         assert!(call > 0, "calls are counted from 1");
         Fault { call, ..self }
     }
 
-    /// Every later matching call fails too.
+    /// Makes every later matching call fail too.
     #[must_use]
     pub fn sticky(self) -> Fault {
         Fault {
@@ -139,7 +140,7 @@ impl Fault {
     }
 }
 
-/// The faults of a world, each with the matching calls it has seen.
+/// The faults of a world, each with the number of matching calls so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FaultPlan {
     planned: Vec<(Fault, u64)>,
@@ -155,13 +156,13 @@ impl FaultPlan {
         self.planned.clear();
     }
 
-    /// Returns how many calls were made to fail so far.
+    /// Returns the number of failed calls so far.
     pub(super) fn hits(&self) -> u64 {
         self.hits
     }
 
-    /// Counts a call and answers whether it fails; when several faults hit it, the first injected
-    /// wins.
+    /// Counts a call and returns its failure, if any. If several faults match, the first one
+    /// injected is used.
     pub(super) fn meet(&mut self, operation: Operation, file: &str) -> Option<Failure> {
         if self.planned.is_empty() {
             return None;

@@ -1,38 +1,39 @@
-//! One file of a world: its versions and what lies between them.
+//! One file of a world: its versions and the changes between them.
 
 use super::content::{Change, Content, PAGE, Page, Patch, pages_of};
 use super::mapping::Region;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A change that is not durable, and its place in the order of all changes of the world.
+/// A change that is not durable, with its position in the order of all changes of the world.
 #[derive(Clone)]
 pub(super) struct Pending {
     pub(super) order: u64,
     pub(super) change: Arc<Change>,
 }
 
-/// A file: what is durable, what is there, and the changes that lead from one to the other.
+/// A file: its durable version, its current version, and the changes between them.
 #[derive(Clone, Default)]
 pub(super) struct FileState {
-    /// What a power loss leaves at least.
+    /// The minimum that survives a power loss.
     pub(super) durable: Content,
-    /// What a read sees, but for stores through mappings that were not noticed yet.
+    /// The version that reads return, except for stores through mappings that have not been
+    /// noticed.
     pub(super) current: Content,
-    /// The version before the newest of every sector, for stale blocks.
+    /// The previous version of every sector, for stale blocks.
     pub(super) older: Content,
-    /// From `durable` towards `current`, in the order of completion.
+    /// Changes from `durable` to `current`, in order of completion.
     pub(super) pending: Vec<Pending>,
-    /// Ranges in memory that hold newer bytes than `current` where they differ.
+    /// Mapped ranges. Where they differ from `current`, they hold newer bytes.
     pub(super) regions: Vec<Region>,
-    /// How many syncs failed: a handle opened before the last of them is poisoned.
+    /// Number of failed syncs: a handle opened before the last of them is poisoned.
     pub(super) failed_syncs: u64,
-    /// Open handles and mappings.
+    /// Number of open handles and mappings.
     pub(super) handles: u32,
 }
 
-/// Returns the sectors that a write of `bytes` at `offset` changes, each with all its bytes;
-/// `current` gives those of a sector that the write covers in part.
+/// Returns the sectors that a write of `bytes` at `offset` changes, each with all its bytes.
+/// `current` supplies the remaining bytes of partly covered sectors.
 pub(super) fn patches(current: &Content, offset: u64, bytes: &[u8]) -> Vec<Patch> {
     let mut patches = Vec::with_capacity(bytes.len() / PAGE as usize + 2);
     for (page, within) in pages_of(offset..offset + bytes.len() as u64) {
@@ -49,7 +50,7 @@ pub(super) fn patches(current: &Content, offset: u64, bytes: &[u8]) -> Vec<Patch
 }
 
 impl FileState {
-    /// Returns a file whose content is durable, nothing else being known of it.
+    /// Returns a file whose content is durable and that has no other history.
     pub(super) fn settled(content: Content, older: Content) -> FileState {
         FileState {
             durable: content.clone(),
@@ -59,7 +60,7 @@ impl FileState {
         }
     }
 
-    /// A change is complete: reads see it, a crash may lose it.
+    /// Completes a change: reads see it, and a crash may lose it.
     pub(super) fn complete(&mut self, order: u64, change: Arc<Change>) {
         if let Change::Write(patches) = &*change {
             for patch in patches {
@@ -73,7 +74,7 @@ impl FileState {
         self.pending.push(Pending { order, change });
     }
 
-    /// The changes before `order` become durable.
+    /// Makes all changes before `order` durable.
     pub(super) fn make_durable(&mut self, order: u64) {
         let covered = self.pending.partition_point(|pending| pending.order < order);
         for pending in self.pending.drain(..covered) {
@@ -81,12 +82,12 @@ impl FileState {
         }
     }
 
-    /// A sync of a mapped range: the range's pages and the file's own attributes (its length, its
-    /// holes) become durable.
+    /// Executes a sync of a mapped range: the range's pages and the file's attributes (its length
+    /// and holes) become durable.
     pub(super) fn make_range_durable(&mut self, range: &Range<u64>) {
         let destroys = |pending: &Pending| matches!(*pending.change, Change::Punch(_) | Change::Truncate(_));
-        // What was there before a hole must not come back after it, so everything up to it goes
-        // along.
+        // Data from before a hole must not reappear after it, so all changes up to the hole become
+        // durable as well.
         if let Some(last) = self.pending.iter().rev().find(|pending| destroys(pending)) {
             self.make_durable(last.order + 1);
         }
@@ -112,7 +113,7 @@ impl FileState {
         }
     }
 
-    /// Turns stores through mappings of `range` into changes, page by page; `order` numbers them.
+    /// Turns stores through mappings of `range` into changes, one per page; `order` numbers them.
     pub(super) fn notice(&mut self, range: &Range<u64>, order: &mut u64) {
         if self.regions.is_empty() {
             return;
@@ -137,7 +138,7 @@ impl FileState {
         }
     }
 
-    /// Reads what a process sees: the content, and what mappings hold above it.
+    /// Reads the bytes that a process sees: the content, overlaid with the mappings.
     pub(super) fn read(&self, offset: u64, out: &mut [u8]) {
         self.current.read(offset, out);
         for region in &self.regions {
@@ -146,7 +147,7 @@ impl FileState {
     }
 }
 
-/// Returns the part of a patch within some sectors; nothing when none is left.
+/// Returns the part of a patch within the sectors of `mask`, or `None` if it is empty.
 pub(super) fn masked(patch: &Patch, mask: u8) -> Option<Patch> {
     let mask = patch.mask & mask;
     (mask != 0).then(|| Patch {
@@ -156,7 +157,7 @@ pub(super) fn masked(patch: &Patch, mask: u8) -> Option<Patch> {
     })
 }
 
-/// Returns the sectors in which two versions of a page differ.
+/// Returns the mask of the sectors in which two versions of a page differ.
 pub(super) fn differing(one: &[u8], other: &[u8]) -> u8 {
     let mut mask = 0;
     for (sector, (a, b)) in one.chunks(512).zip(other.chunks(512)).enumerate() {

@@ -1,4 +1,4 @@
-//! Requests on their way: what they are checked against, and what they do when they complete.
+//! Requests in flight: their checks, and their effects on completion.
 
 use super::SimDirectory;
 use super::content::Change;
@@ -13,7 +13,7 @@ use parking_lot::MutexGuard;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What a request's or a handle's operation is checked against.
+/// The state that an operation of a request or a handle is checked against.
 pub(super) struct Opened<'a> {
     pub(super) file: FileId,
     pub(super) name: &'a str,
@@ -22,7 +22,7 @@ pub(super) struct Opened<'a> {
 }
 
 impl Opened<'_> {
-    /// Refuses changes through a handle that only reads or that is poisoned.
+    /// Refuses changes through a read-only or poisoned handle.
     pub(super) fn writable(&self, world: &mut World, operation: Operation) -> Result<()> {
         let file = || self.name.to_owned();
         if self.options.access == Access::ReadOnly {
@@ -75,7 +75,7 @@ impl Opened<'_> {
         self.inside(world, Operation::Write, offset, len)?;
         let range = offset..offset + len;
         world.room(Operation::Write, self.name, self.file, &range)?;
-        // Stores through a mapping into the same sectors came first.
+        // Earlier stores through a mapping to the same sectors come first.
         world.notice(self.file, &range);
         let change = change.unwrap_or_else(|| {
             Arc::new(Change::Write(patches(
@@ -138,7 +138,7 @@ impl SimDirectory {
     pub(super) fn finish(&self, id: u64) {
         let mut world = self.shared.world.lock();
         let flight = world.flight(id).map(|position| &mut world.flights[position]);
-        // Another thread may have been quicker.
+        // Another thread may have been faster.
         let Some(flight) = flight.filter(|flight| !flight.claimed) else {
             return;
         };
@@ -157,7 +157,7 @@ impl SimDirectory {
         }
     }
 
-    /// Completes what is due at `now_ns`. Returns whether there was anything.
+    /// Completes the requests due at `now_ns`. Returns whether there were any.
     pub(super) fn finish_due(&self, now_ns: u64) -> bool {
         let mut any = false;
         loop {
@@ -168,8 +168,8 @@ impl SimDirectory {
         }
     }
 
-    /// Lets time pass until the next request is due and completes it; `false` when every request in
-    /// flight is in another thread's hands.
+    /// Advances time until the next request is due and completes it. Returns `false` if every
+    /// request in flight is being completed by another thread.
     pub(super) fn finish_next(&self) -> bool {
         let next = {
             let mut world = self.shared.world.lock();
@@ -182,7 +182,7 @@ impl SimDirectory {
         next.map(|id| self.finish(id)).is_some()
     }
 
-    /// A sync of a mapped range of a file.
+    /// Syncs a mapped range of a file.
     pub(super) fn sync_mapped(
         &self,
         file: FileId,
@@ -218,7 +218,7 @@ impl SimDirectory {
     }
 }
 
-/// Takes a request out of flight and completes it, or hands out why it never reached the device.
+/// Removes a request from the flights and completes it, or reports why it never reached the device.
 fn land(mut world: MutexGuard<'_, World>, id: u64, reached: Result<()>) {
     let Some(flight) = world
         .flight(id)

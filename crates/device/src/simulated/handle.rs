@@ -1,4 +1,4 @@
-//! One open file: the contract's [`Device`].
+//! One open file: implements [`Device`].
 
 use super::content::Change;
 use super::file::patches;
@@ -15,13 +15,14 @@ use alluvium_base::cost::{self, AccessKind};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A handle on a simulated file.
+/// A handle of a simulated file.
 pub(super) struct SimFile {
     directory: SimDirectory,
     file: FileId,
     name: Arc<str>,
     options: FileOptions,
-    /// The failed syncs of the file when it was opened: any more, and this handle is poisoned (D4).
+    /// Number of the file's failed syncs at open. If it has grown since, this handle is poisoned
+    /// (D4).
     failed_syncs: u64,
 }
 
@@ -51,7 +52,8 @@ impl SimFile {
         }
     }
 
-    /// Takes a request into the world: counted, charged, in flight. Returns its number.
+    /// Adds a request to the world: counts it, charges it, and puts it in flight. Returns its
+    /// number.
     fn launch(&self, world: &mut World, request: Request, done: &Arc<InFlight>, index: usize) -> u64 {
         let (mut change, mut due_ns) = (None, world.time.now_ns);
         let mut charge = |world: &mut World, kind, offset, len| {
@@ -99,7 +101,7 @@ impl SimFile {
         id
     }
 
-    /// Returns an operation that is no request: a crash point, then `change` under the world's
+    /// Executes an operation that is not a request: a crash point, then `change` under the world's
     /// lock.
     fn at_once<R>(
         &self,
@@ -183,7 +185,7 @@ impl Device for SimFile {
     fn wait(&self, ticket: &Ticket) {
         while !ticket.is_complete() {
             if !self.directory.finish_next() {
-                // Another thread is completing the rest.
+                // Another thread is completing the remaining requests.
                 std::thread::yield_now();
             }
         }

@@ -1,4 +1,4 @@
-//! Crash points: the moments just before the device changes.
+//! Crash points: the moments immediately before the device changes.
 
 use super::{SimDirectory, Survival, world::World};
 use crate::{Error, Operation, Result};
@@ -9,33 +9,33 @@ use std::sync::atomic::Ordering;
 
 type Callback = Box<dyn FnMut(&CrashPoint<'_>) + Send>;
 
-/// The callback, and the lock that keeps it to one thread at a time.
+/// The callback, with a lock that serialises its calls.
 #[derive(Default)]
 pub(super) struct Hook {
     callback: ReentrantMutex<RefCell<Option<Callback>>>,
 }
 
-/// A moment just before an operation takes effect.
+/// The moment immediately before an operation takes effect.
 #[derive(Clone, Copy, Debug)]
 pub struct CrashPoint<'a> {
-    /// The directory, for images. A hook that operates on it operates unhooked.
+    /// The directory, for taking images. Operations on it by a hook call no hook.
     pub directory: &'a SimDirectory,
-    /// The operation's number: [`SimDirectory::operations`] before it.
+    /// Number of the operation: the value of [`SimDirectory::operations`] before it.
     pub index: u64,
-    /// What is about to happen.
+    /// The operation.
     pub operation: Operation,
-    /// The file it happens to; empty for a sync of the directory.
+    /// Name of the file; empty for a sync of the directory.
     pub file: &'a str,
-    /// Where in the file, 0 where none applies.
+    /// Offset in the file; 0 if not applicable.
     pub offset: u64,
-    /// How many bytes, or the new length, 0 where none applies.
+    /// Length in bytes, or the new length; 0 if not applicable.
     pub len: u64,
-    /// What it is for.
+    /// Purpose of the operation.
     pub purpose: Purpose,
 }
 
 impl CrashPoint<'_> {
-    /// Returns the machine as it boots after a crash at this point, as [`SimDirectory::image`].
+    /// Returns the machine as it boots after a crash at this point, like [`SimDirectory::image`].
     #[must_use]
     pub fn image(&self, survival: Survival, seed: u64) -> SimDirectory {
         self.directory.image(survival, seed)
@@ -44,23 +44,23 @@ impl CrashPoint<'_> {
 
 impl SimDirectory {
     /// Calls `hook` immediately before each operation that [`SimDirectory::operations`] counts
-    /// takes effect. The world is not locked meanwhile: the hook may take images, open stores on
-    /// them and hook those; it may also [`crash`](SimDirectory::crash) this directory, and then the
-    /// operation fails.
+    /// takes effect. The world is not locked during the call: the hook may take images, open stores
+    /// on them and hook those. It may also [`crash`](SimDirectory::crash) this directory; the
+    /// operation then fails.
     ///
-    /// A hook must not hold a clone of the directory it is set on, or neither is ever freed: use
+    /// A hook must not hold a clone of its own directory, or neither is ever freed: use
     /// [`CrashPoint::directory`].
     ///
     /// # Panics
-    /// When called from within the hook.
+    /// If called from within the hook.
     pub fn on_operation(&self, hook: impl FnMut(&CrashPoint<'_>) + Send + 'static) {
         self.set_hook(Some(Box::new(hook)));
     }
 
-    /// Calls no hook any more.
+    /// Removes the hook.
     ///
     /// # Panics
-    /// When called from within the hook.
+    /// If called from within the hook.
     pub fn clear_hook(&self) {
         self.set_hook(None);
     }
@@ -74,8 +74,8 @@ impl SimDirectory {
         assert!(old.is_ok(), "a hook cannot replace itself");
     }
 
-    /// Every operation passes here before it takes effect: it is counted and traced, and the hook
-    /// is called. The world comes back locked.
+    /// The entry point of every operation before it takes effect: counts and traces it, and calls
+    /// the hook. Returns with the world locked.
     pub(super) fn point(
         &self,
         operation: Operation,
@@ -111,7 +111,7 @@ impl SimDirectory {
 
     fn call_hook(&self, point: &CrashPoint<'_>) {
         let slot = self.shared.hook.callback.lock();
-        // Borrowed already: the hook itself operates on its own directory.
+        // Already borrowed: the hook itself operates on its own directory.
         let Ok(mut hook) = slot.try_borrow_mut() else {
             return;
         };
@@ -125,7 +125,7 @@ impl SimDirectory {
         self.shared.world.lock().noticed = false;
     }
 
-    /// Fails when the machine has crashed.
+    /// Fails if the machine has crashed.
     pub(super) fn alive(&self, world: &World, operation: Operation, file: &str) -> Result<()> {
         if world.crashed {
             return Err(Error::Crashed {

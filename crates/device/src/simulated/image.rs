@@ -1,4 +1,4 @@
-//! What a crash leaves.
+//! The state of a disk after a crash.
 
 use super::content::{Change, Content, Patch, WHOLE};
 use super::file::{FileState, masked};
@@ -7,28 +7,28 @@ use super::world::{World, boot_id};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// How a machine ends, and so what its disk holds afterwards.
+/// How a machine stops, which determines the contents of its disk afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Survival {
-    /// The process was killed (`kill -9`). Everything complete survives, also in the page cache and
-    /// in mapped memory, and is as little durable as before; requests in flight are done wholly, in
+    /// The process was killed (`kill -9`). All completed changes survive, also in the page cache
+    /// and in mapped memory, without becoming durable; requests in flight are executed wholly, in
     /// part or not at all. The boot stays the same.
     Process,
-    /// Power was lost, and by luck everything had reached the disk, requests in flight too.
+    /// Power was lost after all changes, including requests in flight, had reached the disk.
     All,
-    /// Power was lost, and nothing survives but what was synced.
+    /// Power was lost, and only synced changes survive.
     None,
-    /// Power was lost. Names, lengths and holes survive up to some moment, as a journal keeps them;
-    /// of every write that was not synced any sectors.
+    /// Power was lost. Names, lengths and holes survive up to some point in time, as with a
+    /// journal; any subset of the sectors of each unsynced write survives.
     Random,
     /// Power was lost, and later changes survive where earlier ones do not: names without contents,
     /// lengths without bytes (which read as zeros), contents without names, only the last changes,
-    /// or any of them.
+    /// or any subset.
     Reordered,
 }
 
 impl Survival {
-    /// Every one of them.
+    /// All kinds of survival.
     pub const ALL: [Survival; 5] = [
         Survival::Process,
         Survival::All,
@@ -37,7 +37,7 @@ impl Survival {
         Survival::Reordered,
     ];
 
-    /// The survivals of a power loss.
+    /// The kinds of survival after a power loss.
     pub const POWER_LOSS: [Survival; 4] = [
         Survival::All,
         Survival::None,
@@ -46,20 +46,20 @@ impl Survival {
     ];
 }
 
-/// Which changes survive, by their place in the order of all changes.
+/// Which changes survive, by their position in the order of all changes.
 #[derive(Clone, Copy)]
 enum Keep {
     All,
     Nothing,
     Before(u64),
     From(u64),
-    /// Each by the toss of a coin.
+    /// Each with probability 1/2.
     Some,
-    /// Of writes: each wholly, in part, or not at all.
+    /// Each write wholly, in part, or not at all.
     Torn,
 }
 
-/// What survives of each kind of change.
+/// Which changes survive, by kind.
 struct Fate {
     rng: fastrand::Rng,
     names: Keep,
@@ -105,7 +105,7 @@ impl Fate {
         }
     }
 
-    /// Applies what survives of a change.
+    /// Applies the surviving part of a change.
     fn apply(&mut self, content: &mut Content, order: u64, change: &Change) {
         let Change::Write(patches) = change else {
             if Self::keeps(&mut self.rng, self.shapes, order) {
@@ -120,7 +120,7 @@ impl Fate {
         }
     }
 
-    /// Applies what survives of a write, or of one in flight.
+    /// Applies the surviving part of a write that is torn.
     fn tear(&mut self, content: &mut Content, patches: &[Patch]) {
         let tear = Tear::new(&mut self.rng);
         for patch in patches {
@@ -163,7 +163,7 @@ impl Tear {
     }
 }
 
-/// Returns a part of a write, as its interruption leaves it.
+/// Returns the part of a write that an interruption leaves.
 pub(super) fn torn(rng: &mut fastrand::Rng, change: &Change) -> Change {
     let Change::Write(patches) = change else {
         unreachable!("only writes are torn");
@@ -231,7 +231,7 @@ impl World {
             .collect()
     }
 
-    /// One file after a loss of power.
+    /// Returns one file after a power loss.
     fn lose<'a>(
         &self,
         survival: Survival,
@@ -259,7 +259,8 @@ impl World {
         FileState::settled(content, file.older.clone())
     }
 
-    /// The world after the process died: nothing complete is lost, nothing becomes durable.
+    /// Builds the world after the process was killed: completed changes are kept, and none becomes
+    /// durable.
     fn kill(&self, world: &mut World, in_flight: Vec<(FileId, Arc<Change>)>) {
         world.names = self.names.clone();
         let reachable: BTreeSet<FileId> = world.names.reachable().collect();
@@ -280,7 +281,7 @@ impl World {
 }
 
 impl FileState {
-    /// Returns the file when no process knows it any more.
+    /// Returns the file as it is when no process has it open any more.
     fn after_kill(&self) -> FileState {
         FileState {
             durable: self.durable.clone(),

@@ -1,10 +1,10 @@
-//! Mapped ranges: memory that a caller stores into without a call.
+//! Mapped ranges: memory that a caller changes without a call.
 //!
-//! A store through a mapping is no operation, so the world finds out by comparing: a page that
-//! differs from the file's content was stored into. It compares when it must know (before an image,
-//! at a sync, when the mapping goes away), and a page chosen by the seed at some operations, as a
-//! kernel that writes back a dirty page at any moment. Each page noticed is a change of its own: a
-//! crash keeps or loses it independently of every other.
+//! A store through a mapping is not an operation, so the world detects stores by comparison: a page
+//! that differs from the file's content was modified. It compares before an image, at a sync and
+//! when the mapping is dropped; it also compares a page chosen by the seed at some operations, like
+//! a kernel that writes back dirty pages at any time. Each modified page is a separate change,
+//! which a crash keeps or loses independently of all others.
 
 use super::content::{Change, Content, PAGE, Page, Patch, WHOLE, pages_of};
 use super::file::differing;
@@ -39,7 +39,7 @@ impl Memory {
         }
     }
 
-    /// Returns a page of it.
+    /// Returns one page.
     fn page(&self, at: usize) -> &[u8] {
         assert!(at + PAGE as usize <= self.layout.size());
         // SAFETY: inside the allocation, asserted above; not stored into meanwhile, by the contract
@@ -70,7 +70,7 @@ impl Drop for Memory {
 /// A mapped range of whole pages, shared by the mappings inside it.
 #[derive(Clone)]
 pub(super) struct Region {
-    /// The first byte in the file.
+    /// Offset of the range in the file.
     pub(super) start: u64,
     pub(super) memory: Arc<Memory>,
     users: u32,
@@ -101,7 +101,7 @@ impl Region {
         self.memory.layout.size() as u64 / PAGE
     }
 
-    /// One more mapping uses it: the address of byte `offset` of the file.
+    /// Adds a mapping that uses the region. Returns the address of byte `offset` of the file.
     pub(super) fn join(&mut self, offset: u64) -> NonNull<u8> {
         self.users += 1;
         let at = (offset - self.start) as usize;
@@ -110,8 +110,8 @@ impl Region {
         unsafe { self.memory.start.add(at) }
     }
 
-    /// Returns what was stored into a page since `content`, if anything. Bytes behind the file's
-    /// end are ignored.
+    /// Returns the sectors of a page that differ from `content`, if any. Bytes past the end of the
+    /// file are ignored.
     pub(super) fn changed(&self, page: u64, content: &Content) -> Option<Patch> {
         if page * PAGE >= content.len() {
             return None;
@@ -131,7 +131,7 @@ impl Region {
         Some(Patch { page, mask, data })
     }
 
-    /// A change of the file reaches the memory too.
+    /// Applies a change of the file to the memory.
     pub(super) fn follow(&self, change: &Change, len: u64) {
         match change {
             Change::Write(patches) => {
@@ -165,7 +165,7 @@ impl Region {
         }
     }
 
-    /// Lays the bytes of the memory over a read.
+    /// Overlays the bytes of the memory on a read.
     pub(super) fn copy_out(&self, offset: u64, out: &mut [u8]) {
         let both = offset.max(self.start)..(offset + out.len() as u64).min(self.end());
         if both.start < both.end {
@@ -176,7 +176,7 @@ impl Region {
     }
 }
 
-/// What a [`Mapping`](crate::Mapping) of a simulated file holds on to.
+/// The backing of a [`Mapping`](crate::Mapping) of a simulated file.
 pub(super) struct SimMapping {
     directory: SimDirectory,
     file: FileId,

@@ -1,9 +1,9 @@
-//! A simulated machine: a directory whose every crash, fault and delay is drawn from one seed.
+//! A simulated machine: a directory whose crashes, faults and delays are all derived from one seed.
 //!
 //! *Knows*: which bytes, lengths and names are durable, which a crash may lose, and in which
-//! states; which requests are in flight; what a cost clock charges; what faults were planned.
+//! states; the requests in flight; the charges of a cost clock; the planned faults.
 //!
-//! *Does not know*: what the bytes mean; threads (it is as deterministic as its callers are).
+//! *Does not know*: the meaning of the bytes; threads (it is as deterministic as its callers).
 //!
 //! *Read in this order*: [`SimDirectory`] and [`SimOptions`] here, [`Survival`] (`image`), then
 //! `content` (pages that versions share), `file` (durable, pending, current), `names`, `world`,
@@ -11,18 +11,20 @@
 //!
 //! Invariants:
 //!
-//! - **S1** A file is a durable version and the changes since, in the order of their completion;
-//!   applied in that order they give what a process sees. A sync that was submitted at some moment
-//!   moves the changes before that moment over.
-//! - **S2** An image is the durable version and a part of the changes: each sector of each write,
-//!   each change of a length, of a hole, of a name alone. It never holds anything else.
+//! - **S1** A file is a durable version plus the later changes in order of completion; applying
+//!   them in this order yields what a process sees. A sync makes the changes before its submission
+//!   durable.
+//! - **S2** An image is the durable version plus a subset of the changes, where each sector of each
+//!   write and each change of a length, a hole or a name counts separately. It never contains
+//!   anything else.
 //! - **S3** The same seed and the same calls give the same images, faults, orders and the same
-//!   [`trace_hash`](SimDirectory::trace_hash). Images and hooks change no fault, order or trace; of
-//!   a mapped file they only add to the versions that may survive, those of the moments at which
-//!   they looked.
-//! - **S4** An image costs what changed since the last syncs, not what is stored.
-//! - **S5** Nothing that a hook does to images, and nothing that is done to an image, touches the
-//!   world it came from.
+//!   [`trace_hash`](SimDirectory::trace_hash). Images and hooks change no fault, order or trace;
+//!   for a mapped file they only add versions that may survive, namely those at the time of the
+//!   image or hook.
+//! - **S4** The cost of an image depends on the changes since the last syncs, not on the stored
+//!   data.
+//! - **S5** Operations of a hook on images, and all operations on an image, leave the original
+//!   world unchanged.
 //!
 //! ```
 //! use alluvium_base::Purpose;
@@ -71,33 +73,33 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use world::World;
 
-/// When submitted requests complete.
+/// The completion order of submitted requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completion {
-    /// In the order of submission: without a cost clock at once, with one as time passes.
+    /// In order of submission: immediately without a cost clock, otherwise as time passes.
     InOrder,
-    /// When polled or waited for, in an order drawn from the seed (with a cost clock: among those
-    /// due together).
+    /// When polled or waited for, in an order drawn from the seed (with a cost clock: among
+    /// requests due at the same time).
     Shuffled,
 }
 
-/// What a simulated directory is made with.
+/// Options of a simulated directory.
 #[derive(Clone, Copy, Debug)]
 pub struct SimOptions {
-    /// Everything that is left open is drawn from it.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// When submitted requests complete.
+    /// Completion order of submitted requests.
     pub completion: Completion,
-    /// The size of the file system in bytes; space is allocated in pages of 4 KiB.
+    /// Size of the file system in bytes; space is allocated in pages of 4 KiB.
     pub capacity: u64,
-    /// How many changes of one file may wait for a sync; beyond that the older half becomes durable
-    /// by itself, as a kernel writes back what has been dirty for long.
+    /// Maximum number of changes of one file that wait for a sync. Beyond it the older half becomes
+    /// durable, like the write-back of old dirty pages by a kernel.
     pub pending_limit: usize,
 }
 
 impl SimOptions {
-    /// Requests complete at once, a disk of 16 TiB, at most 65,536 changes of a file without a
-    /// sync.
+    /// Returns options with immediate completion, a disk of 16 TiB, and at most 65,536 unsynced
+    /// changes per file.
     #[must_use]
     pub fn new(seed: u64) -> SimOptions {
         SimOptions {
@@ -109,8 +111,8 @@ impl SimOptions {
     }
 }
 
-/// A handle on a simulated directory. Clones share everything, also the memory of a failed sync of
-/// the directory (D4): [`SimDirectory::reopen`] gives a handle that has forgotten.
+/// A handle of a simulated directory. Clones share all state, including the record of a failed sync
+/// of the directory (D4); [`SimDirectory::reopen`] returns a handle without that record.
 #[derive(Clone)]
 pub struct SimDirectory {
     shared: Arc<Shared>,
@@ -131,7 +133,7 @@ impl SimDirectory {
         SimDirectory::with(SimOptions::new(seed))
     }
 
-    /// Returns an empty directory.
+    /// Creates an empty directory.
     #[must_use]
     pub fn with(options: SimOptions) -> SimDirectory {
         SimDirectory::of(World::new(options))
@@ -149,8 +151,8 @@ impl SimDirectory {
         }
     }
 
-    /// Returns another handle on the same directory, as a process gets it that opens the directory
-    /// afresh: an earlier failed sync of the directory no longer counts.
+    /// Returns another handle of the same directory, as if a process opened it afresh: an earlier
+    /// failed sync of the directory no longer counts.
     #[must_use]
     pub fn reopen(&self) -> SimDirectory {
         SimDirectory {
@@ -159,8 +161,8 @@ impl SimDirectory {
         }
     }
 
-    /// From now on every operation fails with [`Error::Crashed`](crate::Error::Crashed). Images can
-    /// still be taken: they are of this moment.
+    /// Makes every later operation fail with [`Error::Crashed`](crate::Error::Crashed). Images can
+    /// still be taken; they show the time of the crash.
     pub fn crash(&self) {
         let mut world = self.shared.world.lock();
         if world.crashed {
@@ -182,24 +184,23 @@ impl SimDirectory {
         self.shared.world.lock().crashed
     }
 
-    /// Returns how many operations began that change the device: writes, syncs (of files, mapped
-    /// ranges and the directory), growth, allocation, truncation, holes, creates, renames, removes.
-    /// Reads do not count.
+    /// Returns the number of started operations that change the device: writes, syncs (of files,
+    /// mapped ranges and the directory), growth, allocation, truncation, holes, creates, renames
+    /// and removes. Reads do not count.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.shared.world.lock().operations
     }
 
-    /// Returns a sum of everything that was done, in order: equal for equal seeds and equal calls
-    /// (S3).
+    /// Returns a hash of all operations in order: equal for equal seeds and equal calls (S3).
     #[must_use]
     pub fn trace_hash(&self) -> u64 {
         self.shared.world.lock().trace
     }
 
-    /// Returns a sum of all names, lengths and bytes that a process sees; equal directories have
-    /// equal sums. It costs a step per file, not per byte. A hole equals zeros; stores through
-    /// mappings count.
+    /// Returns a hash of all names, lengths and bytes that a process sees; equal directories have
+    /// equal hashes. The cost is proportional to the number of files, not bytes. A hole equals
+    /// zeros; stores through mappings are included.
     #[must_use]
     pub fn content_hash(&self) -> u64 {
         let mut world = self.shared.world.lock();
@@ -212,55 +213,56 @@ impl SimDirectory {
         self.shared.world.lock().faults.inject(fault);
     }
 
-    /// Forgets all planned faults.
+    /// Removes all planned faults.
     pub fn clear_faults(&self) {
         self.shared.world.lock().faults.clear();
     }
 
-    /// Returns how many calls a planned fault has hit.
+    /// Returns the number of calls hit by planned faults.
     #[must_use]
     pub fn faults_hit(&self) -> u64 {
         self.shared.world.lock().faults.hits()
     }
 
-    /// Sets the size of the file system in bytes; smaller than what is in use means full.
+    /// Sets the size of the file system in bytes. If it is smaller than the space in use, the disk
+    /// is full.
     pub fn set_capacity(&self, bytes: u64) {
         self.shared.world.lock().options.capacity = bytes;
     }
 
-    /// From now on the machine says that it is in this boot: an image of a loss of power can be
-    /// given the boot that came before, as a device has that comes back, and a running machine
-    /// another one, as a container has that starts again.
+    /// Sets the boot id of the machine. An image of a power loss can get the id of the previous
+    /// boot, like a device that is reconnected; a running machine can get a new id, like a
+    /// container that restarts.
     pub fn set_boot_id(&self, boot: BootId) {
         self.shared.world.lock().boot = boot;
     }
 
-    /// Returns the bytes allocated to files.
+    /// Returns the number of bytes allocated to files.
     #[must_use]
     pub fn used(&self) -> u64 {
         self.shared.world.lock().used()
     }
 
-    /// Returns how many requests are submitted and not complete.
+    /// Returns the number of submitted requests that are not complete.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.shared.world.lock().flights.len()
     }
 
-    /// Charges every later read and write to this clock, in virtual time that begins at
+    /// Charges all later reads and writes to this clock, in virtual time that starts at
     /// [`SimDirectory::now_ns`]. Images have no clock.
     pub fn set_clock(&self, clock: Box<dyn CostClock>) {
         self.shared.world.lock().time.clock = Some(clock);
     }
 
-    /// Returns the virtual time in nanoseconds. Waiting for a request moves it to the request's
-    /// completion; a poll that finds nothing due moves it to the next completion.
+    /// Returns the virtual time in nanoseconds. Waiting for a request advances it to the request's
+    /// completion; a poll without due requests advances it to the next completion.
     #[must_use]
     pub fn now_ns(&self) -> u64 {
         self.shared.world.lock().time.now_ns
     }
 
-    /// Lets virtual time pass.
+    /// Advances virtual time.
     pub fn advance(&self, ns: u64) {
         self.shared.world.lock().time.now_ns += ns;
     }

@@ -1,9 +1,9 @@
-//! The names of a directory: which are durable, which are there, and the changes between the two.
+//! The names of a directory: durable names, current names, and the changes between them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A file's number: unlike a name, it never changes and is never used twice in one world.
+/// A file's number. Unlike a name, it never changes and is never reused in one world.
 pub(super) type FileId = u32;
 
 type Map = BTreeMap<Arc<str>, FileId>;
@@ -32,7 +32,7 @@ struct Pending {
     change: NameChange,
 }
 
-/// Versions share their maps until one of them changes.
+/// Versions of the directory's names. They share their maps until one of them changes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
     durable: Arc<Map>,
@@ -64,12 +64,12 @@ impl Names {
         self.current.get(name).copied()
     }
 
-    /// Every name and its file, sorted by name.
+    /// Returns every name and its file, sorted by name.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, FileId)> {
         self.current.iter().map(|(name, file)| (name, *file))
     }
 
-    /// Every file that a crash now could leave with a name.
+    /// Returns every file that could have a name after a crash now.
     pub(super) fn reachable(&self) -> impl Iterator<Item = FileId> {
         let pending = self.pending.iter().map(|pending| match pending.change {
             NameChange::Create { file, .. }
@@ -89,13 +89,13 @@ impl Names {
         self.pending.push(Pending { order, change });
     }
 
-    /// The directory was synced.
+    /// Records a sync of the directory.
     pub(super) fn make_durable(&mut self) {
         self.pending.clear();
         self.durable = Arc::clone(&self.current);
     }
 
-    /// A sync of the directory failed: which changes became durable, `survives` says.
+    /// Records a failed sync of the directory: the changes selected by `survives` became durable.
     pub(super) fn settle(&mut self, mut survives: impl FnMut(u64) -> bool) {
         self.durable = Arc::clone(&self.survivor(&mut survives).current);
         self.pending.clear();
@@ -106,7 +106,7 @@ impl Names {
         self.pending.first().map(|pending| pending.order)
     }
 
-    /// Returns the names that a power loss leaves when the changes that `survives` chooses were
+    /// Returns the names after a power loss in which the changes selected by `survives` were
     /// durable.
     pub(super) fn survivor(&self, mut survives: impl FnMut(u64) -> bool) -> Names {
         let mut map = Arc::clone(&self.durable);
@@ -122,7 +122,7 @@ impl Names {
         }
     }
 
-    /// Returns the names, all of them durable as they are now.
+    /// Returns the current names, all of them durable.
     pub(super) fn as_now(&self) -> Names {
         Names {
             durable: Arc::clone(&self.current),
@@ -131,7 +131,7 @@ impl Names {
         }
     }
 
-    /// Takes a name away, now and for good: damage, not an operation.
+    /// Removes a name from all versions: damage, not an operation.
     pub(super) fn forget(&mut self, name: &str) {
         Arc::make_mut(&mut self.current).remove(name);
         Arc::make_mut(&mut self.durable).remove(name);

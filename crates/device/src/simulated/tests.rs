@@ -1,4 +1,4 @@
-//! Tests of the simulated machine, by subject. `legal` is the one that proves S1 and S2.
+//! Tests of the simulated machine by subject. `legal` proves S1 and S2.
 
 mod crash;
 mod damage;
@@ -12,7 +12,7 @@ use crate::{Buffer, Device, Directory, FileOptions};
 use alluvium_base::Purpose;
 use std::sync::Arc;
 
-/// A directory whose requests complete when a thread waits.
+/// Creates a directory whose requests complete when a thread waits.
 fn shuffled(seed: u64) -> SimDirectory {
     SimDirectory::with(SimOptions {
         completion: Completion::Shuffled,
@@ -20,7 +20,7 @@ fn shuffled(seed: u64) -> SimDirectory {
     })
 }
 
-/// A durable file of `len` zeros.
+/// Creates a durable file of `len` zeros.
 fn durable_file(directory: &SimDirectory, name: &str, len: u64, options: FileOptions) -> Arc<dyn Device> {
     let file = directory.create(name, options).expect("the name is new");
     file.grow(len).expect("there is room");
@@ -35,7 +35,7 @@ fn write(file: &Arc<dyn Device>, offset: u64, len: usize, byte: u8) {
         .expect("inside the file");
 }
 
-/// The first byte of each sector of a file.
+/// Returns the first byte of each sector of a file.
 fn sectors(directory: &SimDirectory, name: &str) -> Vec<u8> {
     let file = directory
         .open(name, FileOptions::DIRECT)
@@ -49,7 +49,7 @@ fn sectors(directory: &SimDirectory, name: &str) -> Vec<u8> {
     bytes.chunks(512).map(|sector| sector[0]).collect()
 }
 
-/// Many images of this moment.
+/// Returns many images of the current state.
 fn images(directory: &SimDirectory, survival: Survival, count: u64) -> impl Iterator<Item = SimDirectory> {
     (0..count).map(move |seed| directory.image(survival, seed))
 }

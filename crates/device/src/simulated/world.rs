@@ -1,4 +1,4 @@
-//! The world behind a simulated directory: what a machine and its disk hold.
+//! The state of a simulated machine and its disk.
 
 use super::clock::Time;
 use super::content::{Change, PAGE, term};
@@ -14,28 +14,28 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A request that was submitted and is not complete.
+/// A submitted request that is not complete.
 pub(super) struct Flight {
     pub(super) id: u64,
     pub(super) file: FileId,
     pub(super) name: Arc<str>,
     pub(super) options: FileOptions,
-    /// The failed syncs of the file that the handle knew when it was opened.
+    /// Number of the file's failed syncs when the handle was opened.
     pub(super) failed_syncs: u64,
     pub(super) request: Request,
-    /// The sectors of a write, where they do not depend on what is there when it completes.
+    /// The sectors of a write, if they do not depend on the contents at its completion.
     pub(super) change: Option<Arc<Change>>,
-    /// A sync covers the changes before this one.
+    /// A sync covers the changes before this order.
     pub(super) covers: u64,
-    /// When it is done, in virtual time.
+    /// Completion time, in virtual time.
     pub(super) due_ns: u64,
-    /// A thread is completing it.
+    /// Set while a thread completes the request.
     pub(super) claimed: bool,
     pub(super) done: Arc<InFlight>,
     pub(super) index: usize,
 }
 
-/// Everything behind one lock.
+/// All state of a machine, protected by one lock.
 pub(super) struct World {
     pub(super) options: SimOptions,
     pub(super) rng: fastrand::Rng,
@@ -45,20 +45,21 @@ pub(super) struct World {
     pub(super) next_file: FileId,
     /// Files with mapped ranges.
     pub(super) mapped: Vec<FileId>,
-    /// Requests in flight, in the order of their numbers.
+    /// Requests in flight, ordered by number.
     pub(super) flights: VecDeque<Flight>,
     pub(super) next_flight: u64,
-    /// What was in flight when the machine crashed.
+    /// The writes in flight when the machine crashed.
     pub(super) interrupted: Vec<(FileId, Arc<Change>)>,
-    /// Numbers changes of files and names alike.
+    /// The next number of a change, of files and names alike.
     pub(super) order: u64,
     pub(super) operations: u64,
     pub(super) trace: u64,
     pub(super) faults: FaultPlan,
     pub(super) crashed: bool,
-    /// Stores through mappings were noticed for the crash point whose hook runs now.
+    /// Whether stores through mappings have already been noticed for the crash point whose hook is
+    /// running.
     pub(super) noticed: bool,
-    /// How many syncs of the directory failed.
+    /// Number of failed syncs of the directory.
     pub(super) failed_syncs: u64,
     pub(super) locks: Locks,
     pub(super) time: Time,
@@ -94,7 +95,7 @@ impl World {
         self.order - 1
     }
 
-    /// Mixes a fact into the trace.
+    /// Mixes a value into the trace.
     pub(super) fn trace(&mut self, fact: u64) {
         self.trace = term(fact.wrapping_add(1), self.trace.rotate_left(23));
     }
@@ -134,7 +135,7 @@ impl World {
         Err(full(operation, name, missing))
     }
 
-    /// A change of a file is complete.
+    /// Completes a change of a file.
     pub(super) fn complete(&mut self, id: FileId, change: Arc<Change>) {
         if let Change::Write(patches) = &*change {
             let sum = patches.iter().fold(0u64, |sum, patch| {
@@ -147,7 +148,7 @@ impl World {
         let file = self.file(id);
         file.complete(order, change);
         if file.pending.len() > limit {
-            // The kernel would have written the older half back by now.
+            // A kernel would have written back the older half by now.
             let middle = file.pending[limit / 2].order;
             file.make_durable(middle);
         }
@@ -173,7 +174,7 @@ impl World {
         }
     }
 
-    /// At operations of its choice the seed writes back a mapped page.
+    /// Writes back a mapped page, at operations chosen by the seed.
     pub(super) fn write_back_some_page(&mut self) {
         if self.mapped.is_empty() || self.rng.u8(..4) != 0 {
             return;
@@ -201,8 +202,8 @@ impl World {
         }
     }
 
-    /// A sync of a file failed: which sectors reached the disk is up to the seed, and what did not
-    /// is not dirty any more, so that no later sync writes it either.
+    /// Records a failed sync of a file. The seed selects the sectors that reached the disk; the
+    /// others are no longer dirty, so no later sync writes them either.
     pub(super) fn fail_sync(&mut self, id: FileId, covers: u64) {
         let mut rng = self.rng.fork();
         let file = self.file(id);
@@ -239,7 +240,7 @@ impl World {
         file
     }
 
-    /// Forgets a file that nothing can reach any more.
+    /// Removes a file that cannot be reached any more.
     pub(super) fn collect(&mut self, id: FileId) {
         let held = self.files.get(&id).is_none_or(|file| file.handles > 0)
             || self.flights.iter().any(|flight| flight.file == id)
@@ -249,14 +250,14 @@ impl World {
         }
     }
 
-    /// [`World::collect`] for a file whose last handle may be gone.
+    /// Calls [`World::collect`] for a file without handles.
     pub(super) fn collect_closed(&mut self, id: FileId) {
         if self.files.get(&id).is_some_and(|file| file.handles == 0) {
             self.collect(id);
         }
     }
 
-    /// Forgets every file that nothing can reach any more.
+    /// Removes all files that cannot be reached any more.
     pub(super) fn collect_all(&mut self) {
         let ids: Vec<FileId> = self.files.keys().copied().collect();
         for id in ids {
@@ -264,13 +265,13 @@ impl World {
         }
     }
 
-    /// Returns where a request in flight is.
+    /// Returns the index of a request in flight.
     pub(super) fn flight(&self, id: u64) -> Option<usize> {
         self.flights.binary_search_by_key(&id, |flight| flight.id).ok()
     }
 
-    /// Returns the request to complete next among those due: by time where a clock runs, then by
-    /// the seed or in order.
+    /// Returns the request to complete next among those due: by time if a clock runs, then by the
+    /// seed or in order.
     pub(super) fn choose_flight(&mut self, due_ns: u64) -> Option<u64> {
         let open = |flight: &&Flight| !flight.claimed && flight.due_ns <= due_ns;
         let first = self
@@ -313,7 +314,7 @@ impl World {
         })
     }
 
-    /// Returns a sum of all names, lengths and bytes that a process sees now.
+    /// Returns a hash of all names, lengths and bytes that a process sees now.
     pub(super) fn content_hash(&self) -> u64 {
         self.names.iter().fold(0, |sum: u64, (name, file)| {
             let content = self.files.get(&file).map_or(0, |file| file.current.sum());
@@ -322,7 +323,7 @@ impl World {
     }
 }
 
-/// Returns a boot's name: a function of the seed and of what happened before.
+/// Derives a boot id from the seed and the history.
 pub(super) fn boot_id(seed: u64, salt: u64) -> BootId {
     let mut rng = fastrand::Rng::with_seed(seed ^ salt.rotate_left(32) ^ 0xb007);
     let mut boot = [0; 16];
@@ -348,7 +349,7 @@ fn full(operation: Operation, name: &str, wanted: u64) -> Error {
     }
 }
 
-/// Sets some bits of a buffer wrong.
+/// Flips bits of a buffer.
 pub(super) fn flip(rng: &mut fastrand::Rng, buffer: &mut [u8], bits: u32) {
     for _ in 0..bits {
         let at = rng.usize(..buffer.len());

@@ -1,4 +1,4 @@
-//! Requests that a thread submits one by one, and hands to the kernel together.
+//! Collects requests that a thread submits one by one, and submits them to the kernel together.
 
 use super::station::Station;
 use std::cell::RefCell;
@@ -7,25 +7,26 @@ use std::marker::PhantomData;
 use std::sync::{Arc, Weak};
 
 thread_local! {
-    /// The rings with requests that this thread has not handed over; none while it does not gather.
+    /// Rings with requests that this thread has not submitted to the kernel; `None` while it is not
+    /// gathering.
     static GATHERED: RefCell<Option<Vec<Weak<Station>>>> = const { RefCell::new(None) };
 }
 
-/// While it lives, what its thread submits without waiting is handed to the kernel together: when
-/// it is dropped, when the thread waits for a request, or when another thread enters the same ring.
+/// While this lives, requests that its thread submits without waiting are handed to the kernel
+/// together: on drop, when the thread waits for a request, or when another thread enters the same
+/// ring.
 ///
-/// Each time a device is told of new requests costs about as much as the requests themselves.
-/// Only rings gather: other devices begin each batch when it is submitted. Within another one it
-/// does nothing.
+/// Notifying a device of new requests costs about as much as the requests themselves. Only rings
+/// gather: other devices start each batch on submission. A nested instance has no effect.
 #[must_use = "requests are gathered while it lives"]
 pub struct Gathering {
     is_outermost: bool,
-    /// It belongs to its thread.
+    /// Tied to its thread.
     _thread: PhantomData<*const ()>,
 }
 
 impl Gathering {
-    /// From now on this thread gathers.
+    /// Starts gathering in this thread.
     pub fn new() -> Gathering {
         let is_outermost = GATHERED.with_borrow_mut(|gathered| {
             let is_first = gathered.is_none();
@@ -38,7 +39,7 @@ impl Gathering {
         }
     }
 
-    /// Hands over what this thread has gathered so far.
+    /// Submits the requests that this thread has gathered so far.
     pub fn hand_over() {
         let gathered = GATHERED.with_borrow_mut(|gathered| gathered.as_mut().map(std::mem::take));
         launch(&gathered.unwrap_or_default());
@@ -66,12 +67,12 @@ impl Drop for Gathering {
 }
 
 fn launch(gathered: &[Weak<Station>]) {
-    // A ring that is gone has waited for its requests (U4).
+    // A dropped ring has already waited for its requests (U4).
     let rings = gathered.iter().filter_map(Weak::upgrade);
     rings.for_each(|station| station.launch());
 }
 
-/// Returns whether this thread gathers; the ring is noted then.
+/// Returns whether this thread is gathering, and if so records the ring.
 pub(super) fn notes(station: &Arc<Station>) -> bool {
     GATHERED.with_borrow_mut(|gathered| {
         let Some(gathered) = gathered else {
@@ -112,16 +113,16 @@ mod tests {
         let tickets: Vec<_> = (0..8).map(read).collect();
         std::thread::sleep(std::time::Duration::from_millis(20));
         assert!(tickets.iter().all(|ticket| !file.poll(ticket)), "none was begun");
-        // Waiting for one hands all over, and so does a blocking read.
+        // Waiting for one request submits all, and so does a blocking read.
         file.wait(&tickets[7]);
         tickets.iter().for_each(|ticket| file.wait(ticket));
         let one = read(9);
         file.read_at(0, 4096, Purpose::Other).unwrap();
         while !file.poll(&one) {}
-        // Another thread waits for what this one has gathered.
+        // Another thread waits for a request gathered by this one.
         let theirs = read(10);
         std::thread::scope(|scope| drop(scope.spawn(|| file.wait(&theirs))));
-        // More than a ring takes at once, and a gathering within another.
+        // More requests than a ring holds at once, and a nested gathering.
         drop(Gathering::new());
         let many: Vec<_> = (0..1000).map(read).collect();
         drop(gathering);

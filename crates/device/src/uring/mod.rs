@@ -1,37 +1,37 @@
 //! Batches of reads and writes through io_uring.
 //!
-//! *Knows*: rings, who enters the kernel and who waits, which files and memory are registered.
+//! *Knows*: rings, which thread enters the kernel and which wait, registered files and memory.
 //!
-//! *Does not know*: syncs, poison, short transfers; it hands the latter to the workers of
+//! *Does not know*: syncs, poison, short transfers; it passes short transfers to the workers of
 //! [`file`](crate::file).
 //!
 //! *Read in this order*: `ring` (one ring, and all of the `unsafe`), `station` (many threads on one
-//! ring), `gathering` (what a thread hands over together), then this file (a pool of them).
+//! ring), `gathering` (submitting a thread's requests together), then this file (a pool of rings).
 //!
 //! Invariants:
 //!
-//! - **U1** A request in the kernel is owned by its ring's table until its completion was taken
-//!   (D1).
+//! - **U1** A request in the kernel is owned by its ring's table until its completion has been
+//!   reaped (D1).
 //! - **U2** No thread waits in the kernel while it holds a lock that a submission needs.
-//! - **U3** At most one thread of a ring waits in the kernel, and only it takes completions; when
-//!   it leaves, one of those that wait for it goes in. So no completion is taken by one thread
-//!   while another sleeps for it.
-//! - **U4** Dropping the pool waits for what is in flight.
-//! - **U5** A ring that the kernel refuses to enter loses no request: each is completed by the
-//!   kernel if it had been handed over, else by the workers.
-//! - **U6** A thread that waits for requests has handed over all that it has gathered.
+//! - **U3** At most one thread per ring waits in the kernel, and only it reaps completions. When it
+//!   leaves, a waiting thread replaces it. So no completion is reaped by one thread while another
+//!   sleeps in the kernel for it.
+//! - **U4** Dropping the pool waits for all requests in flight.
+//! - **U5** A ring that the kernel refuses to enter loses no request: the kernel completes those
+//!   already submitted, and the workers execute the others.
+//! - **U6** A thread that waits for requests has first submitted everything that it has gathered.
 //!
 //! Why a pool: two threads on one ring contend for the kernel's lock on it, and wake each other. A
-//! thread keeps to the ring with its own number modulo the number of rings, so with fewer threads
-//! than rings none is shared; a ticket remembers its ring, so that any thread may wait for it.
-//! Rings are made when a thread first comes to them.
+//! thread uses the ring with its own number modulo the number of rings, so with fewer threads than
+//! rings none is shared. A ticket records its ring, so that any thread may wait for it. Rings are
+//! created on first use.
 //!
-//! What it saves: a blocking 4 KiB read by a lone thread costs 21–30 µs of processor time here (a
-//! small virtual machine with a virtio disk), one of a batch of 32 costs 2.3–3.5 µs, nearly all of
-//! it in the kernel's block layer and in notifying the device. A single read that is waited for at
-//! once costs at least as much through a ring as by a blocking call: it never comes here, and
-//! disturbs no ring. Syncs do not come here either: the kernel runs those of a ring on threads too,
-//! and at most one of a file may run (`file`, F1).
+//! Measured savings: a blocking 4 KiB read by a single thread costs 21–30 µs of CPU time here (a
+//! small virtual machine with a virtio disk); one read in a batch of 32 costs 2.3–3.5 µs, nearly
+//! all of it in the kernel's block layer and in notifying the device. A single read that is awaited
+//! at once costs at least as much through a ring as by a blocking call, so it bypasses the rings.
+//! Syncs bypass them too: the kernel also executes a ring's syncs on threads, and at most one sync
+//! per file may run (`file`, F1).
 
 mod gathering;
 mod ring;
@@ -50,7 +50,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::{fmt, io};
 
-/// The most rings of one directory.
+/// Maximum number of rings per directory.
 const MOST_RINGS: usize = 16;
 
 /// The rings of one directory.
@@ -61,7 +61,7 @@ pub(crate) struct Rings {
     notes: Arc<Notes>,
 }
 
-/// What every ring is told of, also those that are made later.
+/// Files and memory to register with every ring, including rings created later.
 #[derive(Default)]
 struct Registry {
     stations: Vec<Arc<Station>>,
@@ -74,7 +74,7 @@ impl Rings {
     /// Creates a pool with its first ring.
     ///
     /// # Errors
-    /// As the kernel says when it refuses.
+    /// The kernel's error if it refuses io_uring.
     pub(crate) fn new(workers: Arc<Workers>, notes: Arc<Notes>) -> io::Result<Arc<Rings>> {
         let rings = Rings {
             stations: (0..MOST_RINGS).map(|_| OnceLock::new()).collect(),
@@ -87,9 +87,9 @@ impl Rings {
         Ok(Arc::new(rings))
     }
 
-    /// Makes a ring that knows all files and memory so far.
+    /// Creates a ring with all files and memory registered so far.
     fn start(&self) -> io::Result<Arc<Station>> {
-        // Locked throughout, so that a file that is registered meanwhile is not missed.
+        // Locked throughout, so that a file registered concurrently is not missed.
         let mut registry = self.registry.lock();
         let mut ring = Ring::new()?;
         let mut files = registry.files.iter().enumerate();
@@ -105,7 +105,7 @@ impl Rings {
         if registry.memory.is_empty()
             || first.is_none_or(|first| station.ring.share_memory(&first.ring).is_err())
         {
-            // Refused on an older kernel: then registering says so too, or works piece by piece.
+            // Older kernels refuse; registering then also fails, or works piece by piece.
             if let Err(error) = station.ring.prepare_memory() {
                 self.notes.add(format!(
                     "the kernel registers no buffers ({error}): requests pin their pages one by one"
@@ -125,7 +125,7 @@ impl Rings {
         station.expect("a ticket's home was given out by `home`")
     }
 
-    /// Returns the ring of this thread.
+    /// Returns the index of this thread's ring.
     pub(crate) fn home(&self) -> usize {
         let home = thread_number() % self.stations.len();
         let station = self.stations[home].get_or_init(|| {
@@ -140,7 +140,7 @@ impl Rings {
         if station.is_some() { home } else { 0 }
     }
 
-    /// Returns what a ring is to carry of a batch; the workers do the rest.
+    /// Returns the part of a batch for a ring; the workers execute the rest.
     pub(crate) fn flights(
         &self,
         file: &Arc<OpenFile>,
@@ -172,7 +172,7 @@ impl Rings {
         flights
     }
 
-    /// Hands requests to the kernel.
+    /// Submits requests to the kernel.
     pub(crate) fn submit(
         &self,
         home: usize,
@@ -183,14 +183,14 @@ impl Rings {
         self.submit_flights(home, self.flights(file, in_flight, carried));
     }
 
-    /// Hands requests of any number of batches to the kernel.
+    /// Submits requests of any number of batches to the kernel.
     pub(crate) fn submit_flights(&self, home: usize, flights: Vec<Flight>) {
         if !flights.is_empty() {
             self.station(home).submit(flights);
         }
     }
 
-    /// Hands requests to the kernel and waits for their ticket, in a single system call where no
+    /// Submits requests to the kernel and waits for their ticket, with a single system call if no
     /// other thread waits on the ring.
     pub(crate) fn submit_and_wait(
         &self,
@@ -206,12 +206,12 @@ impl Rings {
         }
     }
 
-    /// Takes what has completed on the ticket's ring.
+    /// Reaps completions of the ticket's ring.
     pub(crate) fn poll(&self, ticket: &Ticket) {
         self.station(ticket.home()).poll();
     }
 
-    /// Waits until no request of the ticket is in its ring. Those that went on to the workers may
+    /// Waits until no request of the ticket is in its ring. Requests passed on to the workers may
     /// still be pending.
     pub(crate) fn wait(&self, ticket: &Ticket) {
         if !ticket.is_complete() {
@@ -219,8 +219,8 @@ impl Rings {
         }
     }
 
-    /// Waits until something on the ticket's ring has completed; false when the ticket is not
-    /// complete and its ring is empty.
+    /// Waits until any request on the ticket's ring has completed. Returns false if the ticket is
+    /// incomplete and its ring is empty.
     pub(crate) fn wait_some(&self, ticket: &Ticket) -> bool {
         ticket.is_complete() || self.station(ticket.home()).wait_some(ticket)
     }
@@ -235,7 +235,7 @@ impl Rings {
     }
 
     /// Registers a descriptor with all rings, if a slot is free. The kernel keeps the file open
-    /// until the slot is dropped, or the last request of a dead process has ended.
+    /// until the slot is dropped, or until the last request of a dead process has ended.
     pub(crate) fn register(self: &Arc<Self>, descriptor: RawFd) -> Option<Slot> {
         let mut registry = self.registry.lock();
         let slot = match registry.files.iter().position(Option::is_none) {
@@ -248,7 +248,7 @@ impl Rings {
         };
         for (done, station) in registry.stations.iter().enumerate() {
             if !station.ring.set_file(slot as u32, Some(descriptor)) {
-                // All of them or none: a request does not ask which ring it is on.
+                // Register with all rings or none: a request does not depend on its ring.
                 for station in &registry.stations[..done] {
                     station.ring.set_file(slot as u32, None);
                 }
@@ -262,7 +262,7 @@ impl Rings {
         })
     }
 
-    /// Registers memory with all rings, for as long as the pool lives.
+    /// Registers memory with all rings for the lifetime of the pool.
     pub(crate) fn register_memory(&self, region: MemoryRegion) {
         let mut registry = self.registry.lock();
         let start = region.start.as_ptr() as usize;
@@ -310,7 +310,7 @@ impl Rings {
 
 #[cfg(test)]
 impl Rings {
-    /// From now on the kernel refuses every ring that there is.
+    /// Makes every existing ring behave as if the kernel refused to be entered.
     pub(crate) fn refuse(&self) {
         for station in &self.registry.lock().stations {
             station.ring.refuse();
@@ -327,7 +327,7 @@ impl fmt::Debug for Rings {
     }
 }
 
-/// A file's place among the registered ones, given back when dropped.
+/// A file's slot among the registered files, freed on drop.
 #[derive(Debug)]
 pub(crate) struct Slot {
     index: u32,
@@ -352,7 +352,7 @@ impl Drop for Slot {
     }
 }
 
-/// This thread's number: threads are counted as they first ask.
+/// Returns this thread's number. Threads are numbered in the order of their first call.
 fn thread_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {

@@ -1,16 +1,16 @@
-//! One io_uring, and the requests that are in it.
+//! One io_uring and its requests.
 //!
-//! All of the rings' `unsafe` is here, behind functions that are safe because of one rule, U1 of
-//! the pool: a request that is handed to the kernel is moved into `table`, with its buffer and its
-//! file, and leaves it only when its completion was taken from the completion queue. So the kernel
-//! never holds an address of memory that another owner may use or free (D1).
+//! All `unsafe` code of the rings is here. Its functions are safe because of invariant U1 of the
+//! pool: a submitted request is moved into `table`, with its buffer and file, and leaves it only
+//! when its completion has been taken from the completion queue. So the kernel never holds an
+//! address of memory that another owner may use or free (D1).
 //!
-//! The submission queue is touched only under `state`, the completion queue only under `reaper`;
-//! entering the kernel needs neither.
+//! The submission queue is accessed only under `state`, the completion queue only under `reaper`;
+//! entering the kernel needs neither lock.
 //!
-//! A kernel that refuses to be entered (a ring that something closed, a filter of system calls)
-//! breaks the ring for good: what it was not handed is taken back, and what it has completes by
-//! itself.
+//! If the kernel refuses to be entered (the ring was closed, or a system-call filter is active),
+//! the ring is broken permanently: requests that were not submitted are taken back, and the kernel
+//! completes the submitted ones by itself.
 
 use crate::batch::InFlight;
 use crate::file::{MAX_TRANSFER, OpenFile};
@@ -25,35 +25,34 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::{fmt, io};
 
-/// The most requests in one ring at once; more wait in its backlog.
+/// Maximum number of requests in one ring; more wait in its backlog.
 pub(super) const CAPACITY: usize = 256;
 
-/// The most files that are registered with a ring; the others are used by their descriptors.
+/// Maximum number of files registered with a ring; further files are used by descriptor.
 pub(super) const FILES: u32 = 1024;
 
-/// The most pieces of registered memory.
+/// Maximum number of pieces of registered memory.
 pub(super) const PIECES: u32 = 64;
 
-/// The longest piece of registered memory that a kernel takes, in bytes.
+/// Maximum length of a piece of registered memory, in bytes (a limit of the kernel).
 pub(super) const LONGEST_PIECE: usize = 1 << 30;
 
 const _: () = assert!(CAPACITY.is_power_of_two() && MAX_TRANSFER <= u32::MAX as usize);
 
-/// What the requests of one batch share.
+/// State shared by the requests of one batch.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(super) file: Arc<OpenFile>,
     pub(super) in_flight: Arc<InFlight>,
 }
 
-/// A request on its way: a read or a write.
+/// A read or write request in flight.
 #[derive(Debug)]
 pub(crate) struct Flight {
     pub(super) context: Arc<Context>,
     pub(super) index: usize,
     pub(super) request: Request,
-    /// What the kernel is told of the file: its descriptor, and its place among the registered
-    /// files.
+    /// The file as passed to the kernel: its descriptor, and its index among the registered files.
     pub(super) target: (RawFd, Option<u32>),
 }
 
@@ -62,11 +61,11 @@ pub(super) struct Ring {
     kernel: IoUring,
     state: Mutex<State>,
     reaper: Mutex<Vec<(u64, i32)>>,
-    /// Whether the kernel took the table of files, and knows all that are in it.
+    /// Whether the kernel accepted the table of files and knows every file in it.
     fixed_files: bool,
-    /// How many threads are in the kernel, or on their way in or out.
+    /// Number of threads in the kernel, or entering or leaving it.
     inside: AtomicUsize,
-    /// The kernel refused to be entered: nothing is handed to it any more.
+    /// Set when the kernel refused to be entered: no more requests are submitted.
     broken: AtomicBool,
     #[cfg(test)]
     refuses: AtomicBool,
@@ -77,15 +76,15 @@ struct State {
     free: Vec<u32>,
     backlog: VecDeque<Flight>,
     pieces: Vec<Piece>,
-    /// The slots of the latest requests in the submission queue, by their numbers modulo the
-    /// capacity; the number of the next one.
+    /// Slots of the latest requests in the submission queue, indexed by request number modulo the
+    /// capacity. `next` is the number of the next request.
     queued: Vec<u32>,
     next: usize,
-    /// What the kernel was not handed when the ring broke was taken out of the submission queue.
+    /// Set when the unsubmitted requests have been taken out of the queue of a broken ring.
     emptied: bool,
 }
 
-/// A part of a registered region: buffers inside it need not be pinned request by request.
+/// Part of a registered region. Buffers inside it need not be pinned per request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
     pub(super) start: usize,
@@ -93,7 +92,7 @@ pub(super) struct Piece {
     pub(super) index: u16,
 }
 
-/// The right to take completions, which one thread has at a time.
+/// The right to reap completions, held by at most one thread.
 pub(super) struct Reaper<'a> {
     ring: &'a Ring,
     scratch: MutexGuard<'a, Vec<(u64, i32)>>,
@@ -103,11 +102,11 @@ impl Ring {
     /// Creates a ring without registered files or memory.
     ///
     /// # Errors
-    /// `ENOSYS`, `EPERM` and the like where the kernel or its administrator refuses.
+    /// `ENOSYS`, `EPERM` and similar errors if the kernel or its administrator refuses.
     pub(super) fn new() -> io::Result<Ring> {
         // Neither DEFER_TASKRUN nor COOP_TASKRUN: they save an interrupt by completing requests
-        // only when the thread that submitted them enters the kernel, and here another thread may
-        // be the one that waits.
+        // only when the submitting thread enters the kernel, but here another thread may be the one
+        // that waits.
         let kernel = IoUring::builder().dontfork().build(CAPACITY as u32)?;
         if !kernel.params().is_feature_nodrop() || !kernel.params().is_feature_submit_stable() {
             return Err(io::Error::new(
@@ -136,7 +135,7 @@ impl Ring {
         })
     }
 
-    /// Queues requests for the next `enter`; those beyond the capacity wait in the backlog.
+    /// Queues requests for the next `enter`. Requests beyond the capacity wait in the backlog.
     pub(super) fn push(&self, flights: impl IntoIterator<Item = Flight>) {
         let mut state = self.state.lock();
         for flight in flights {
@@ -146,7 +145,7 @@ impl Ring {
     }
 
     /// Moves requests from the backlog to the submission queue while it has free entries. Returns
-    /// how many.
+    /// their number.
     fn launch(&self, state: &mut State) -> usize {
         if self.is_broken() {
             return 0;
@@ -163,8 +162,7 @@ impl Ring {
             // SAFETY: the entry's buffer and descriptor belong to the flight that the table now
             // holds, until the kernel has completed it (U1).
             let pushed = unsafe { queue.push(&entry) };
-            // Every entry in the queue has a slot in the table, and there are no more slots than
-            // entries.
+            // Every queue entry has a slot in the table, and there are no more slots than entries.
             assert!(pushed.is_ok(), "the submission queue has an entry for every slot");
             let place = state.next % CAPACITY;
             state.queued[place] = slot;
@@ -174,7 +172,7 @@ impl Ring {
         launched
     }
 
-    /// Returns what the kernel is told about a request.
+    /// Builds the submission queue entry of a request.
     fn entry(&self, pieces: &[Piece], flight: &mut Flight) -> Entry {
         let (descriptor, slot) = flight.target;
         match (&mut flight.request, slot.filter(|_| self.fixed_files)) {
@@ -226,12 +224,12 @@ impl Ring {
         }
     }
 
-    /// Hands the queue to the kernel and waits until at least `want` completions can be taken. May
-    /// return early.
+    /// Submits the queue to the kernel and waits until at least `want` completions are available.
+    /// May return early.
     ///
     /// # Errors
-    /// When the kernel refuses to be entered: the ring is broken from then on, and the
-    /// caller sees to what [`Ring::take_back`] gives.
+    /// If the kernel refuses to be entered. The ring is then broken, and the caller must handle the
+    /// requests that [`Ring::take_back`] returns.
     pub(super) fn enter(&self, want: usize) -> io::Result<()> {
         self.inside.fetch_add(1, Ordering::SeqCst);
         let outcome = if self.is_broken() {
@@ -246,14 +244,13 @@ impl Ring {
         outcome
     }
 
-    /// Returns whether the kernel refused to be entered.
+    /// Returns whether the kernel has refused to be entered.
     pub(super) fn is_broken(&self) -> bool {
         self.broken.load(Ordering::SeqCst)
     }
 
-    /// Takes back the requests of a broken ring that the kernel was not handed. Nothing while a
-    /// thread is in the kernel, which might hand them over: that thread calls this when it comes
-    /// out.
+    /// Takes the unsubmitted requests back from a broken ring. Returns none while a thread is in
+    /// the kernel, which might still submit them: that thread calls this when it leaves the kernel.
     pub(super) fn take_back(&self) -> Vec<Flight> {
         let mut state = self.state.lock();
         if self.inside.load(Ordering::SeqCst) > 0 {
@@ -276,7 +273,7 @@ impl Ring {
         taken
     }
 
-    /// From now on the kernel refuses to be entered.
+    /// Makes the ring behave as if the kernel refused to be entered.
     #[cfg(test)]
     pub(super) fn refuse(&self) {
         self.refuses.store(true, Ordering::SeqCst);
@@ -291,7 +288,8 @@ impl Ring {
             Ok(_) => Ok(()),
             Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
                 Some(Errno::INTR) => Ok(()),
-                // Short of memory: what was not taken stays in the queue for the next time.
+                // The kernel is short of memory: entries that it did not accept stay queued for the
+                // next call.
                 Some(Errno::AGAIN | Errno::BUSY | Errno::NOMEM) => {
                     std::thread::sleep(std::time::Duration::from_millis(1));
                     Ok(())
@@ -301,28 +299,28 @@ impl Ring {
         }
     }
 
-    /// Returns how many requests the kernel has or will be given at the next `enter`.
+    /// Returns the number of requests in the kernel or queued for the next `enter`.
     pub(super) fn in_flight(&self) -> usize {
         CAPACITY - self.state.lock().free.len()
     }
 
-    /// Returns whether requests wait for a free entry of the submission queue.
+    /// Returns whether requests wait for a free submission queue entry.
     pub(super) fn has_backlog(&self) -> bool {
         !self.state.lock().backlog.is_empty()
     }
 
-    /// The right to take completions, unless another thread has it.
+    /// Acquires the right to reap completions, unless another thread holds it.
     pub(super) fn reaper(&self) -> Option<Reaper<'_>> {
         let scratch = self.reaper.try_lock()?;
         Some(Reaper { ring: self, scratch })
     }
 
-    /// Returns whether some thread has the right to take completions.
+    /// Returns whether a thread holds the right to reap completions.
     pub(super) fn is_reaped(&self) -> bool {
         self.reaper.is_locked()
     }
 
-    /// Tells the ring of a file, or that a place is free again.
+    /// Registers a file in a slot, or frees the slot. Returns whether that succeeded.
     pub(super) fn set_file(&self, slot: u32, descriptor: Option<RawFd>) -> bool {
         self.fixed_files
             && self
@@ -332,26 +330,26 @@ impl Ring {
                 .is_ok()
     }
 
-    /// Uses every file by its descriptor from now on, because the kernel does not know all of them.
+    /// Uses every file by descriptor from now on, because the kernel does not know all of them.
     pub(super) fn forget_files(&mut self) {
         self.fixed_files = false;
     }
 
-    /// Makes the table of registered memory.
+    /// Creates the table of registered memory.
     ///
     /// # Errors
-    /// As the kernel says; `register_buffers_sparse` is new in 5.19.
+    /// The kernel's error; `register_buffers_sparse` needs Linux 5.19.
     pub(super) fn prepare_memory(&self) -> io::Result<()> {
         self.kernel.submitter().register_buffers_sparse(PIECES)
     }
 
-    /// Registers a piece of memory: its pages are pinned once, here.
+    /// Registers a piece of memory, which pins its pages once.
     ///
     /// # Errors
-    /// As the kernel says: `ENOMEM` above the limit on locked memory, for one.
+    /// The kernel's error, such as `ENOMEM` above the limit on locked memory.
     ///
     /// # Panics
-    /// When the piece is not in the region.
+    /// If the piece is not in the region.
     pub(super) fn set_memory(&self, region: &MemoryRegion, piece: Piece) -> io::Result<()> {
         let start = region.start.as_ptr() as usize;
         assert!(piece.start >= start && piece.start + piece.len <= start + region.len);
@@ -370,10 +368,10 @@ impl Ring {
         Ok(())
     }
 
-    /// Takes over all registered memory of another ring, without pinning it again.
+    /// Shares all registered memory of another ring, without pinning it again.
     ///
     /// # Errors
-    /// As the kernel says; sharing is new in 6.12.
+    /// The kernel's error; sharing needs Linux 6.12.
     pub(super) fn share_memory(&self, other: &Ring) -> io::Result<()> {
         let pieces = other.state.lock().pieces.clone();
         self.kernel
@@ -384,7 +382,7 @@ impl Ring {
     }
 }
 
-/// Returns the registered piece that holds a buffer.
+/// Returns the registered piece that contains a buffer.
 fn piece_of(pieces: &[Piece], start: usize, len: usize) -> Option<u16> {
     pieces
         .iter()
@@ -397,10 +395,9 @@ fn piece_of(pieces: &[Piece], start: usize, len: usize) -> Option<u16> {
 }
 
 impl Reaper<'_> {
-    /// Takes what has completed, moves the backlog up, and answers the requests with the kernel's
-    /// results.
-    ///
-    /// `launched` tells whether requests were queued that an `enter` must hand over.
+    /// Reaps completions, refills the queue from the backlog, and appends each completed request
+    /// with the kernel's result to `done`. Returns whether requests were queued that an `enter`
+    /// must submit.
     pub(super) fn reap(&mut self, done: &mut Vec<(Flight, i32)>) -> bool {
         self.scratch.clear();
         {
@@ -425,8 +422,8 @@ impl Reaper<'_> {
 }
 
 impl Drop for Ring {
-    /// The pool has waited for everything; what is left here can only be there because the kernel
-    /// failed, and is leaked: it may still be written to.
+    /// The pool has waited for all requests. Any left here are due to a kernel failure and are
+    /// leaked, because the kernel may still write to their memory.
     fn drop(&mut self) {
         for flight in self.state.get_mut().table.drain(..).flatten() {
             std::mem::forget(flight);

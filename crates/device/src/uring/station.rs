@@ -1,4 +1,4 @@
-//! Many threads on one ring: who enters the kernel, who waits for whom.
+//! Coordinates many threads on one ring: which thread enters the kernel, and which wait for it.
 
 use super::gathering::{self, Gathering};
 use super::ring::{Context, Flight, Reaper, Ring};
@@ -9,18 +9,18 @@ use rustix::io::Errno;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A ring and those who wait on it.
+/// A ring and the threads that wait on it.
 #[derive(Debug)]
 pub(super) struct Station {
     pub(super) ring: Ring,
-    /// How many threads wait for the one that has the reaper.
+    /// Number of threads that wait for the holder of the reaper.
     followers: Mutex<usize>,
     changed: Condvar,
     workers: Arc<Workers>,
     notes: Arc<Notes>,
 }
 
-/// How long a thread that waits on a broken ring sleeps before it looks for completions again.
+/// How long a thread waiting on a broken ring sleeps before it checks for completions again.
 const LOOK_AGAIN: Duration = Duration::from_micros(100);
 
 impl Station {
@@ -34,7 +34,7 @@ impl Station {
         }
     }
 
-    /// Queues requests; on a broken ring the workers have them at once.
+    /// Queues requests. On a broken ring the workers get them at once.
     fn push(&self, flights: Vec<Flight>) {
         self.ring.push(flights);
         if self.ring.is_broken() {
@@ -42,8 +42,8 @@ impl Station {
         }
     }
 
-    /// Enters the kernel. When it refuses, the workers do what it was not handed; what it has it
-    /// completes without being asked.
+    /// Enters the kernel. If it refuses, the workers execute the requests that were not submitted;
+    /// the kernel completes the submitted ones by itself.
     fn enter(&self, want: usize) {
         if let Err(error) = self.ring.enter(want) {
             self.notes.add(format!(
@@ -66,7 +66,8 @@ impl Station {
         }
     }
 
-    /// Hands requests over, without waiting for them; while the thread gathers, that comes later.
+    /// Submits requests without waiting for them; while the thread is gathering, the submission is
+    /// deferred.
     pub(super) fn submit(self: &Arc<Self>, flights: Vec<Flight>) {
         self.push(flights);
         if !gathering::notes(self) || self.ring.has_backlog() {
@@ -74,7 +75,7 @@ impl Station {
         }
     }
 
-    /// Hands over what is queued.
+    /// Submits the queued requests.
     pub(super) fn launch(&self) {
         self.enter(0);
         if self.ring.has_backlog() {
@@ -82,7 +83,7 @@ impl Station {
         }
     }
 
-    /// Hands requests over and waits until the ticket has none left in the ring.
+    /// Submits requests and waits until the ticket has none left in the ring.
     pub(super) fn submit_and_wait(&self, flights: Vec<Flight>, ticket: &Ticket) {
         Gathering::hand_over();
         self.push(flights);
@@ -94,7 +95,7 @@ impl Station {
         }
     }
 
-    /// Takes what has completed.
+    /// Processes available completions.
     pub(super) fn poll(&self) {
         if let Some(mut reaper) = self.ring.reaper() {
             if self.take(&mut reaper) {
@@ -112,8 +113,8 @@ impl Station {
                 return self.lead(reaper, ticket);
             }
             let mut followers = self.followers.lock();
-            // Who has the reaper notifies under this lock after giving it back, so the notification
-            // cannot be missed.
+            // The holder of the reaper notifies under this lock after releasing it, so the
+            // notification cannot be missed.
             if !ticket.is_complete() && self.ring.is_reaped() {
                 *followers += 1;
                 self.changed.wait(&mut followers);
@@ -122,8 +123,8 @@ impl Station {
         }
     }
 
-    /// Waits until anything on the ring has completed, or nearly; false when there is nothing on it
-    /// and the ticket is not complete.
+    /// Waits until any request on the ring has completed, but may return early. Returns false if
+    /// the ring is empty and the ticket is incomplete.
     pub(super) fn wait_some(&self, ticket: &Ticket) -> bool {
         Gathering::hand_over();
         let Some(mut reaper) = self.ring.reaper() else {
@@ -145,12 +146,11 @@ impl Station {
             self.enter(0);
         }
         self.hand_over(reaper);
-        // The kernel may have been left without anything, because of a signal: the ticket may still
-        // be there.
+        // A signal may have interrupted the wait: the ticket may still have requests in the ring.
         taken > 0 || carries || ticket.is_complete()
     }
 
-    /// Enters the kernel until the ticket is complete, or has nothing left in the ring.
+    /// Enters the kernel until the ticket is complete or has no request left in the ring.
     fn lead(&self, mut reaper: Reaper<'_>, ticket: &Ticket) {
         loop {
             let launched = self.take(&mut reaper);
@@ -161,8 +161,8 @@ impl Station {
                 }
                 break;
             }
-            // The ticket cannot be complete before as many completions have come as it is waiting
-            // for. Those who follow may be waiting for the very next one.
+            // The ticket needs at least as many completions as it has pending requests. Followers
+            // may be waiting for the very next completion.
             let want = if *self.followers.lock() > 0 {
                 1
             } else {
@@ -173,7 +173,7 @@ impl Station {
         self.hand_over(reaper);
     }
 
-    /// Gives the reaper back and wakes those who wait for it.
+    /// Releases the reaper and wakes the threads that wait for it.
     fn hand_over(&self, reaper: Reaper<'_>) {
         drop(reaper);
         if *self.followers.lock() > 0 {
@@ -181,13 +181,13 @@ impl Station {
         }
     }
 
-    /// Takes what has completed and settles it. Returns whether requests were queued that an
-    /// `enter` must hand over.
+    /// Reaps and settles completions. Returns whether requests were queued that an `enter` must
+    /// submit.
     fn take(&self, reaper: &mut Reaper<'_>) -> bool {
         self.take_all(reaper).1
     }
 
-    /// The same, and how many have completed.
+    /// Like `take`, and also returns the number of completions.
     fn take_all(&self, reaper: &mut Reaper<'_>) -> (usize, bool) {
         let mut done = Vec::new();
         let launched = reaper.reap(&mut done);
@@ -204,7 +204,7 @@ impl Station {
         (taken, launched)
     }
 
-    /// Completes a request with the kernel's result, or hands what is left of it to the workers.
+    /// Completes a request with the kernel's result, or passes the rest of it to the workers.
     fn settle(&self, flight: Flight, result: i32) {
         let Flight {
             context,
@@ -221,9 +221,9 @@ impl Station {
             Ok(moved) if moved >= len => Ok(()),
             Ok(moved) => return finish_blocking(&self.workers, &context, index, request, moved),
             Err(_) => match Errno::from_raw_os_error(-result) {
-                // CANCELED: the thread that submitted it ended before the kernel began. INVAL and
-                // FAULT: an alignment or a registered buffer that does not suit; a blocking call
-                // needs neither.
+                // CANCELED: the submitting thread ended before the kernel began. INVAL and FAULT:
+                // the alignment or a registered buffer is unsuitable; a blocking call needs
+                // neither.
                 Errno::INTR
                 | Errno::AGAIN
                 | Errno::CANCELED
@@ -246,7 +246,7 @@ impl Station {
     }
 }
 
-/// Has the workers do what is left of a request, from byte `done` on.
+/// Makes the workers execute the rest of a request, from byte `done` on.
 pub(super) fn finish_blocking(
     workers: &Workers,
     context: &Arc<Context>,
@@ -262,7 +262,7 @@ pub(super) fn finish_blocking(
 }
 
 impl Drop for Station {
-    /// Waits for everything that was submitted (U4): no other thread can be waiting any more.
+    /// Waits for all submitted requests (U4). No other thread can be waiting any more.
     fn drop(&mut self) {
         while self.ring.in_flight() > 0 {
             let Some(mut reaper) = self.ring.reaper() else {

@@ -1,4 +1,4 @@
-//! What survives, example by example; and crash points.
+//! Survival in individual examples, and crash points.
 
 use super::*;
 use crate::{Error, Operation};

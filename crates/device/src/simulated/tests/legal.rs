@@ -1,5 +1,5 @@
-//! Random histories against a naive model: every image is a legal outcome, sector by sector, length
-//! by length, name by name; and `None`, `All` and `Process` are exactly what they say.
+//! Random histories against a naive model: every image is a legal outcome for each sector, length
+//! and name; and `None`, `All` and `Process` give exactly the documented states.
 
 use super::*;
 use crate::{Batch, Ticket};
@@ -25,7 +25,7 @@ impl Op {
         }
     }
 
-    /// What a sector may hold if this change alone survives.
+    /// Returns the content of a sector if only this change survives.
     fn value(&self, sector: usize) -> Option<u32> {
         match self {
             Op::Write { at, tags } => tags.get(sector.checked_sub(*at)?).copied(),
@@ -36,12 +36,12 @@ impl Op {
     }
 }
 
-/// A file as the naive model sees it: a tag per sector.
+/// A file in the naive model: one tag per sector.
 #[derive(Default)]
 struct ModelFile {
     durable: Vec<u32>,
     current: Vec<u32>,
-    /// Every change that is not durable, with its number.
+    /// All changes that are not durable, with their numbers.
     pending: Vec<(u64, Op)>,
     /// Requests in flight: a write, or a sync of the changes below a number.
     flights: Vec<(Ticket, Result<Op, u64>)>,
@@ -61,7 +61,7 @@ impl ModelFile {
         }
     }
 
-    /// Looks which requests are complete.
+    /// Records which requests are complete.
     fn settle(&mut self) {
         let (complete, open) = std::mem::take(&mut self.flights)
             .into_iter()
@@ -143,7 +143,8 @@ struct Model {
     current: BTreeMap<String, usize>,
     pending: Vec<NameOp>,
     tag: u32,
-    /// Images with sectors that are neither durable nor current: proof that the check is not idle.
+    /// Number of images with sectors that are neither durable nor current, which shows that the
+    /// check is not vacuous.
     between: u64,
 }
 
@@ -215,7 +216,7 @@ impl Model {
         self.change_names(NameOp::Remove(name.to_owned()));
     }
 
-    /// Completes everything in flight.
+    /// Completes all requests in flight.
     fn wait_for_all(&mut self) {
         while self.directory.finish_next() {}
         for file in &mut self.files {
@@ -399,7 +400,7 @@ fn names_of(directory: &SimDirectory) -> BTreeMap<String, usize> {
         .collect()
 }
 
-/// The tag of each sector, which must be whole: a sector never tears.
+/// Returns the tag of each sector, which must be whole: a sector never tears.
 fn tags_of(directory: &SimDirectory, name: &str) -> Vec<u32> {
     let file = directory.open(name, FileOptions::DIRECT).expect("it exists");
     assert!(file.len().is_multiple_of(512));

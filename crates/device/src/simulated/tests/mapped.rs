@@ -169,7 +169,7 @@ fn direct_files_and_readers_cannot_map() {
     assert!(matches!(buffered.map(0..8192), Err(Error::PastEnd { .. })));
 }
 
-/// The values that a crash may leave in each sector of a mapped file, and those that are there.
+/// The values that a crash may leave in each sector of a mapped file, and the current values.
 struct Model {
     possible: Vec<BTreeSet<u8>>,
     current: Vec<u8>,

@@ -5,7 +5,8 @@ use crate::{Batch, Ticket};
 use alluvium_base::cost::{Access, AccessKind, CostClock, CostFault};
 use std::collections::BTreeSet;
 
-/// A device with two slots of 100 ns in a step, and no writer beside another access to its block.
+/// A device with two slots of 100 ns per step, in which a write excludes other accesses to its
+/// block.
 #[derive(Default)]
 struct TwoSlots {
     step: u64,
