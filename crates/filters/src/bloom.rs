@@ -1,10 +1,10 @@
-//! A Bloom filter in memory whose every key sets its bits in one block: a lookup reads one cache
-//! line.
+//! An in-memory Bloom filter in which all bits of a key are in one block, so that a lookup reads
+//! one cache line.
 //!
 //! Blocked Bloom filters: Putze, Sanders and Singler, "Cache-, hash- and space-efficient Bloom
 //! filters", 2007. A block is one word ([`Word`]), so that an insertion is one atomic instruction,
-//! or a cache line ([`Line`]), which answers wrongly less often for its size. Any number of threads
-//! ask and add at once; nothing is ever taken out (F8).
+//! or a cache line ([`Line`]), which has fewer false positives for its size. Any number of threads
+//! may query and add concurrently; keys are never removed (F8).
 //!
 //! ```text
 //!   hash      high half: number of the block · low bits (mixed again for a line): the bits within it
@@ -18,15 +18,15 @@ use std::fmt;
 
 /// A block of a [`Bloom`] filter.
 pub trait Block: Default {
-    /// Bits of a block.
+    /// Number of bits in a block.
     const BITS: u32;
-    /// Bits that a key sets, some of them twice now and then.
+    /// Number of bits set per key; some may coincide.
     const PROBES: u32;
 
-    /// Returns what of a hash chooses the bits.
+    /// Returns the part of a hash that selects the bits.
     fn choose(hash: u64) -> u64;
 
-    /// Returns the bits that were chosen: numbers of words within the block, and masks.
+    /// Returns the selected bits: indices of words within the block, with masks.
     fn parts(chosen: u64) -> impl Iterator<Item = (usize, u64)>;
 
     /// Returns the words of the block.
@@ -37,7 +37,7 @@ pub trait Block: Default {
 #[derive(Debug, Default)]
 pub struct Word([AtomicU64; 1]);
 
-/// A block of one line of the processor's cache.
+/// A block of one cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct Line([AtomicU64; 8]);
@@ -46,7 +46,7 @@ pub struct Line([AtomicU64; 8]);
 const _: () = assert!(size_of::<Word>() * 8 == Word::BITS as usize);
 #[cfg(not(alluvium_model_check))]
 const _: () = assert!(size_of::<Line>() * 8 == Line::BITS as usize);
-// A hash has enough bits to choose all of a key's.
+// A hash has enough bits to select all bits of a key.
 const _: () = assert!(Word::PROBES * Word::BITS.ilog2() <= 32 && Line::PROBES * Line::BITS.ilog2() <= 64);
 
 impl Block for Word {
@@ -92,7 +92,7 @@ impl Block for Line {
     }
 }
 
-/// A blocked Bloom filter in memory.
+/// A blocked in-memory Bloom filter.
 ///
 /// ```
 /// use alluvium_filters::{Bloom, Line, hash};
@@ -105,7 +105,7 @@ pub struct Bloom<B> {
     blocks: Box<[B]>,
 }
 
-/// Where the bits of a hash are.
+/// The position of a hash's bits in a filter.
 #[derive(Debug)]
 pub struct Bits<'f, B> {
     block: &'f B,
@@ -121,10 +121,10 @@ impl<B> Clone for Bits<'_, B> {
 impl<B> Copy for Bits<'_, B> {}
 
 impl<B: Block> Bloom<B> {
-    /// Creates an empty filter of `blocks` blocks, at least one.
+    /// Creates an empty filter of `blocks` blocks, and at least one.
     ///
     /// # Panics
-    /// When there are 2³² blocks or more: half of a hash chooses among them.
+    /// If there are 2³² blocks or more: half of a hash selects the block.
     #[must_use]
     pub fn new(blocks: usize) -> Bloom<B> {
         assert!(blocks < 1 << 32, "a filter of {blocks} blocks");
@@ -133,7 +133,7 @@ impl<B: Block> Bloom<B> {
         }
     }
 
-    /// Takes everything out.
+    /// Clears the filter.
     #[must_use]
     pub fn cleared(self) -> Bloom<B> {
         for word in self.blocks.iter().flat_map(Block::words) {
@@ -142,13 +142,13 @@ impl<B: Block> Bloom<B> {
         self
     }
 
-    /// Returns the filter's size in bytes.
+    /// Returns the size of the filter in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.blocks)
     }
 
-    /// Finds the bits of a hash. Both halves of it must be well mixed.
+    /// Locates the bits of a hash. Both halves of the hash must be well mixed.
     #[must_use]
     #[inline]
     pub fn of(&self, hash: u64) -> Bits<'_, B> {
@@ -159,8 +159,8 @@ impl<B: Block> Bloom<B> {
         }
     }
 
-    /// Returns the probability that a filter of `blocks` blocks with `keys` keys finds a key that
-    /// was never added: the mean over the number of keys in a block, which is Poisson's.
+    /// Returns the false-positive rate of a filter of `blocks` blocks with `keys` keys: the mean
+    /// over the number of keys per block, which follows a Poisson distribution.
     #[must_use]
     pub fn false_positive_rate(blocks: usize, keys: u64) -> f64 {
         let mean = keys as f64 / blocks.max(1) as f64;
@@ -188,14 +188,14 @@ impl<B> fmt::Debug for Bloom<B> {
 }
 
 impl<B: Block> Bits<'_, B> {
-    /// Asks the processor for them.
+    /// Prefetches the block.
     #[inline]
     pub fn prefetch(self) {
         prefetch_line(self.block);
     }
 
-    /// Returns whether the key may have been added. A thread that has learnt that it was sees its
-    /// bits (F8).
+    /// Returns whether the key may have been added. A thread that has learnt that the key was added
+    /// sees its bits (F8).
     #[must_use]
     #[inline]
     pub fn may_be_there(self) -> bool {
@@ -203,7 +203,7 @@ impl<B: Block> Bits<'_, B> {
         B::parts(self.chosen).all(|(at, mask)| words[at].load(Ordering::Relaxed) & mask == mask)
     }
 
-    /// Adds the key. Other threads may add at the same time.
+    /// Adds the key. Other threads may add concurrently.
     #[inline]
     pub fn add(self) {
         if !self.may_be_there() {
@@ -214,8 +214,8 @@ impl<B: Block> Bits<'_, B> {
         }
     }
 
-    /// Adds the key without an atomic instruction. No other thread adds at the same time, or its
-    /// key may be lost.
+    /// Adds the key without an atomic instruction. No other thread may add concurrently, or its key
+    /// may be lost.
     #[inline]
     pub fn add_alone(self) {
         let words = self.block.words();

@@ -1,11 +1,11 @@
-//! What a filter holds: fingerprints, and small values under them.
+//! The entries of a filter: fingerprints with small values.
 
 use std::fmt;
 
-/// The most bits a fingerprint may have: the others of 64 hold the value in an [`Entry`].
+/// Maximum length of a fingerprint in bits. The other bits of an [`Entry`]'s 64 hold the value.
 pub const MAX_FINGERPRINT_BITS: u32 = 48;
 
-/// The most bits a value may have.
+/// Maximum length of a value in bits.
 pub const MAX_VALUE_BITS: u32 = 16;
 
 const _: () = assert!(
@@ -14,7 +14,7 @@ const _: () = assert!(
 );
 
 /// The highest bits of a key's hash, left-aligned in a word. Their number is fixed for a store, so
-/// that filters can be merged without their keys: merging never lengthens a fingerprint.
+/// filters can be merged without their keys: merging never lengthens a fingerprint.
 ///
 /// ```
 /// use alluvium_filters::Fingerprint;
@@ -26,10 +26,10 @@ const _: () = assert!(
 pub struct Fingerprint(pub(crate) u64);
 
 impl Fingerprint {
-    /// Returns the first `bits` of a hash.
+    /// Returns the first `bits` bits of a hash.
     ///
     /// # Panics
-    /// When `bits` is 0 or above [`MAX_FINGERPRINT_BITS`].
+    /// If `bits` is 0 or above [`MAX_FINGERPRINT_BITS`].
     #[must_use]
     #[inline]
     pub fn of(hash: u64, bits: u32) -> Fingerprint {
@@ -40,10 +40,10 @@ impl Fingerprint {
         Fingerprint(hash & u64::MAX << (64 - bits))
     }
 
-    /// Returns the fingerprint whose `bits` bits are this number.
+    /// Returns the fingerprint with `bits` bits whose value is this number.
     ///
     /// # Panics
-    /// When `bits` is 0 or above [`MAX_FINGERPRINT_BITS`], or the number needs more.
+    /// If `bits` is 0 or above [`MAX_FINGERPRINT_BITS`], or if the number needs more bits.
     #[must_use]
     pub fn of_number(number: u64, bits: u32) -> Fingerprint {
         assert!(
@@ -68,9 +68,8 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// A fingerprint and its value in one word. Entries sort by fingerprint, and under one fingerprint
-/// by value from the greatest to the least: runs are numbered from the oldest, so the newest comes
-/// first.
+/// A fingerprint and its value in one word. Entries sort by fingerprint, and for equal fingerprints
+/// by descending value: runs are numbered from the oldest, so the newest run sorts first.
 ///
 /// ```
 /// use alluvium_filters::{Entry, Fingerprint};
@@ -83,7 +82,7 @@ impl fmt::Debug for Fingerprint {
 pub struct Entry(pub(crate) u64);
 
 impl Entry {
-    /// Creates a fingerprint with a value.
+    /// Creates an entry from a fingerprint and a value.
     #[must_use]
     #[inline]
     pub fn new(fingerprint: Fingerprint, value: u16) -> Entry {
@@ -104,14 +103,14 @@ impl Entry {
         !(self.0 as u16)
     }
 
-    /// The same fingerprint with another value.
+    /// Returns an entry with the same fingerprint and another value.
     #[must_use]
     #[inline]
     pub fn with_value(self, value: u16) -> Entry {
         Entry::new(self.fingerprint(), value)
     }
 
-    /// Returns the word itself, in which entries sort. For error texts and radix sorts.
+    /// Returns the word, whose order is the order of entries. For error messages and radix sorts.
     #[must_use]
     #[inline]
     pub fn bits(self) -> u64 {

@@ -1,91 +1,91 @@
-//! What can go wrong with a filter.
+//! Errors of building, reading and writing filters.
 
 use alluvium_base::bytes::Truncated;
 use thiserror::Error;
 
-/// The result of whatever can meet bad bytes or bad arguments.
+/// The result of a function that may encounter invalid bytes or arguments.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a filter could not be made, read or written.
+/// Why a filter could not be built, read or written.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Error {
-    /// No filter has this shape.
+    /// The requested shape is not supported.
     #[error("no filter has this shape: {what}; choose {instead}")]
     Shape {
-        /// What was asked for.
+        /// The requested shape.
         what: String,
-        /// What would be possible.
+        /// The supported alternatives.
         instead: String,
     },
-    /// The bytes are not what they should be.
+    /// A page is corrupt.
     #[error("page {page}: {what} should be {expected}, found {found}; rebuild the filter from its run")]
     Corrupt {
-        /// The page's number within its filter.
+        /// Number of the page within its filter.
         page: u32,
-        /// The field or structure.
+        /// The wrong field or structure.
         what: &'static str,
-        /// What it should be.
+        /// Expected value.
         expected: String,
-        /// What it is.
+        /// Value found.
         found: String,
     },
-    /// The bytes of a structure without pages are not what they should be.
+    /// A structure without pages is corrupt.
     #[error(
         "{structure}, byte {at}: {what} should be {expected}, found {found}; build it again from its store"
     )]
     Damaged {
-        /// Which structure.
+        /// The kind of structure.
         structure: &'static str,
-        /// Where in its bytes.
+        /// Byte offset in the structure.
         at: u64,
-        /// The field or rule.
+        /// The wrong field or violated rule.
         what: &'static str,
-        /// What it should be.
+        /// Expected value.
         expected: String,
-        /// What it is.
+        /// Value found.
         found: String,
     },
-    /// The bits of a list or of a routing filter are not what they should be.
+    /// A list or a routing filter is corrupt.
     #[error("bit {bit}: {what} should be {expected}, found {found}; rebuild the filter from its runs")]
     DamagedBits {
-        /// The bit within the bytes that were read.
+        /// Bit offset in the bytes that were read.
         bit: u64,
-        /// The field or structure.
+        /// The wrong field or structure.
         what: &'static str,
-        /// What it should be.
+        /// Expected value.
         expected: String,
-        /// What it is.
+        /// Value found.
         found: String,
     },
-    /// An entry came before one that sorts after it, or after the filter's last page was written.
+    /// An entry was added out of order, or after the filter's last page was written.
     #[error("entry {entry:016x} came after {last:016x}: sort the entries before building")]
     Order {
-        /// The bits of the entry that came too late.
+        /// Bits of the entry that came too late.
         entry: u64,
-        /// The bits of the greatest entry before it.
+        /// Bits of the greatest earlier entry.
         last: u64,
     },
-    /// A value needs more bits than the filter has for it.
+    /// A value has more bits than the filter's geometry allows.
     #[error("value {value} does not fit {bits} bits: give the geometry more value bits")]
     Value {
         /// The value.
         value: u16,
-        /// The filter's value bits.
+        /// Number of value bits of the filter.
         bits: u32,
     },
-    /// Filters of different fingerprint lengths cannot be merged, compared or resized into one
+    /// Filters with different fingerprint lengths cannot be merged, compared, or resized into one
     /// another.
     #[error("fingerprints of {found} bits where {expected} were expected: the length is fixed for a store")]
     FingerprintBits {
-        /// The length wanted.
+        /// Expected length.
         expected: u32,
-        /// The length met.
+        /// Length found.
         found: u32,
     },
-    /// One (fingerprint, value) pair occurs more often than can be counted.
+    /// A (fingerprint, value) pair occurs more often than its counter can represent.
     #[error("entry {entry:016x} would occur more than {max} times", max = u32::MAX)]
     Count {
-        /// The bits of the entry.
+        /// Bits of the entry.
         entry: u64,
     },
 }

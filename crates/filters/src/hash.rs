@@ -1,12 +1,12 @@
-//! From the bytes of a key to the 64 bits that every filter starts from.
+//! Hashes the bytes of a key to the 64 bits that every filter uses.
 
 use alluvium_base::checksum::seeded;
 
 /// Returns the hash of `key` under a store's seed: XXH3-64.
 ///
-/// A filter never sees keys, only these hashes; a [`crate::Fingerprint`] is the hash's highest
-/// bits. The seed is drawn once per store, so that a client that does not know it cannot choose
-/// keys that collide.
+/// A filter never sees keys, only these hashes; a [`crate::Fingerprint`] consists of a hash's
+/// highest bits. The seed is drawn once per store, so that a client that does not know it cannot
+/// choose colliding keys.
 ///
 /// ```
 /// use alluvium_filters::hash;

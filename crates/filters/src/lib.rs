@@ -1,34 +1,33 @@
-//! Compact answers to "might this key be here, and where".
+//! Compact approximate-membership filters and hash indexes: may a key be present, and where.
 //!
-//! *Knows*: fingerprints of hashed keys, how to pack them with small values into pages, how to
-//! look them up, merge them and check them. Other answers to where a hash is: indexes of
-//! entropy-coded tries over sorted hashes ([`trie`]), block indexes of packed stores ([`pachash`]),
-//! filters that are built once ([`listed`]). Everything is a function of byte slices, which the
-//! owner reads, caches and writes; but for the Bloom filters, which live in memory.
+//! *Knows*: fingerprints of hashed keys, and how to pack them with small values into pages, look
+//! them up, merge them and check them. Other structures over hashes: indexes of entropy-coded tries
+//! over sorted hashes ([`trie`]), block indexes of packed stores ([`pachash`]), and immutable
+//! filters ([`listed`]). All are functions of byte slices, which the owner reads, caches and
+//! writes, except the Bloom filters, which live in memory.
 //!
-//! *Does not know*: keys (but to hash them), what a value means, pages' places, caches, devices,
-//! threads, clocks.
+//! *Does not know*: keys (except for hashing them), the meaning of values, the location of pages,
+//! caches, devices, threads, clocks.
 //!
 //! *Read in this order*: [`hash()`], [`Fingerprint`] and [`Entry`], [`quotient`], [`bloom`];
-//! [`bits`], `packed/` (what the next have in common), [`trie`] and [`pachash`] by themselves;
+//! [`bits`], `packed/` (shared by the following), [`trie`] and [`pachash`], which are independent;
 //! [`fingerprint`], [`golomb`], [`listed`], [`routing`].
 //!
 //! Invariants:
 //!
-//! - **F1** No input or output, no thread, no clock: the same arguments give the same bytes.
-//! - **F2** A fingerprint that was put in, and not taken out as often, is found.
-//! - **F3** No bytes make a reader panic, read outside its slice, loop for ever or allocate more
-//!   than a page's entries; wrong bytes give an error or a wrong answer.
-//! - **F4** A filter's bytes depend on its entries and its geometry alone, not on the order or the
-//!   way they came: building in bulk, inserting, removing, merging and resizing meet in the same
-//!   bytes.
-//! - **F5** A page holds whatever there is about its range of fingerprints, but for the runs that
-//!   spilled, and says which those are: a lookup reads one page, and rarely a second.
-//! - **F6** Merging, dropping and resizing need no key and keep every bit of a fingerprint.
-//! - **F7** Entries are in rising order: by fingerprint, then from the newest (greatest) value to
-//!   the oldest.
-//! - **F8** A Bloom filter finds every key that was added, also by a thread that learns of it while
-//!   others add.
+//! - **F1** No I/O, no threads, no clock: the same arguments give the same bytes.
+//! - **F2** A fingerprint that was added more often than removed is found.
+//! - **F3** No input bytes make a reader panic, read outside its slice, loop forever or allocate
+//!   more than a page's entries. Wrong bytes give an error or a wrong answer.
+//! - **F4** A filter's bytes depend only on its entries and its geometry, not on their order or
+//!   origin: bulk building, inserting, removing, merging and resizing yield the same bytes.
+//! - **F5** A page holds all entries of its range of fingerprints, except the runs that spilled,
+//!   which it identifies. A lookup reads one page, and rarely a second.
+//! - **F6** Merging, dropping and resizing need no keys and preserve every bit of a fingerprint.
+//! - **F7** Entries are sorted in ascending order: by fingerprint, then from the newest (greatest)
+//!   value to the oldest.
+//! - **F8** A Bloom filter finds every added key, even in a thread that learns of it while other
+//!   threads add keys.
 
 pub mod bits;
 pub mod bloom;

@@ -1,17 +1,18 @@
-//! Sorting entries before a filter is built.
+//! Sorts entries before a filter is built.
 
 use crate::Entry;
 
-/// Below this many entries the standard sort is as fast.
+/// Below this number of entries the standard sort is as fast.
 const SMALL: usize = 1 << 12;
 
-/// How many entries a bucket has on average; it is sorted within the processor's first cache.
+/// Average number of entries per bucket. A bucket is sorted within the L1 cache.
 const BUCKET: usize = 1 << 9;
 
-/// Sorts entries into the order in which a [`crate::Builder`] takes them.
+/// Sorts entries into the order that a [`crate::Builder`] expects.
 ///
-/// Fingerprints are spread evenly, so one pass that deals the entries into buckets by their highest
-/// bits nearly sorts them; each bucket is then sorted by itself. Takes as much memory again.
+/// Fingerprints are uniformly distributed, so one pass that distributes the entries to buckets by
+/// their highest bits nearly sorts them; each bucket is then sorted separately. Needs the same
+/// amount of memory again.
 ///
 /// ```
 /// use alluvium_filters::{Entry, Fingerprint, sort};
@@ -26,7 +27,7 @@ pub fn sort(entries: &mut Vec<Entry>) {
     }
     let bits = (entries.len() / BUCKET).ilog2().min(16);
     let bucket = |entry: &Entry| (entry.0 >> (64 - bits)) as usize;
-    // Where each bucket begins, then where its next entry goes.
+    // The start of each bucket, then the position of its next entry.
     let mut next = vec![0usize; (1 << bits) + 1];
     for entry in entries.iter() {
         next[bucket(entry) + 1] += 1;

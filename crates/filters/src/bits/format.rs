@@ -7,15 +7,14 @@
 //!    8·w     8  zeros: a load of 8 bytes at the last bit stays inside
 //! ```
 //!
-//! A number of n bits has its lowest bit first, so that it equals the bits of a little-endian
-//! load.
+//! A number of n bits is written with its lowest bit first, so it equals the bits of a
+//! little-endian load.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-/// Bytes of zeros that end a stream.
+/// Number of zero bytes at the end of a stream.
 pub const TAIL_BYTES: usize = 8;
 
-/// Returns the bits of a stream from one bit on: 57 at least, zeros above them. Bits past the
-/// end of the bytes are zero.
+/// Loads at least 57 bits of a stream from a bit offset. Bits past the end of the bytes are zero.
 #[inline(always)]
 pub fn peek(bytes: &[u8], bit: u64) -> u64 {
     let at = (bit >> 3) as usize;
@@ -35,18 +34,18 @@ fn peek_at_the_end(bytes: &[u8], at: usize) -> u64 {
         .fold(0, |word, &byte| word << 8 | u64::from(byte))
 }
 
-/// Returns the number of `count` bits (57 at most) at a bit of the stream.
+/// Returns the number in `count` (at most 57) bits at a bit offset.
 #[inline(always)]
 pub fn take(bytes: &[u8], bit: u64, count: u32) -> u64 {
     debug_assert!(count <= 57, "one load brings 57 bits");
     peek(bytes, bit) & ((1 << count) - 1)
 }
 
-/// Appends numbers of any few bits.
+/// Appends numbers of up to 64 bits.
 #[derive(Clone, Debug, Default)]
 pub struct BitWriter {
     bytes: Vec<u8>,
-    /// Bits that do not yet fill a word.
+    /// Bits that do not fill a word yet.
     bits: u64,
     held: u32,
 }
@@ -57,20 +56,20 @@ impl BitWriter {
         BitWriter::default()
     }
 
-    /// Returns how many bits were appended.
+    /// Returns the number of bits appended.
     #[inline]
     #[must_use]
     pub fn len(&self) -> u64 {
         self.bytes.len() as u64 * 8 + u64::from(self.held)
     }
 
-    /// Returns whether no bit was written yet.
+    /// Returns whether the stream is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Appends a number of `count` bits, 64 at most.
+    /// Appends a number of `count` (at most 64) bits.
     #[inline]
     pub fn push(&mut self, number: u64, count: u32) {
         assert!(
@@ -88,7 +87,7 @@ impl BitWriter {
         self.held = total - 64;
     }
 
-    /// Appends `count` zeros and one set bit.
+    /// Appends `count` zeros and a one.
     #[inline]
     pub fn push_unary(&mut self, count: u64) {
         for _ in 0..count / 32 {
@@ -98,7 +97,7 @@ impl BitWriter {
         self.push(1 << rest, rest + 1);
     }
 
-    /// Returns the bytes: whole words, then the tail.
+    /// Returns the bytes: whole words, then the tail of zeros.
     pub fn finish(mut self) -> Vec<u8> {
         if self.held > 0 {
             self.bytes.extend_from_slice(&self.bits.to_le_bytes());

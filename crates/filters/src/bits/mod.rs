@@ -1,9 +1,8 @@
-//! Streams of bits in bytes, which tries, block indexes and perfect hashes are packed with.
+//! Bit streams in bytes, as used by tries, block indexes and listed filters.
 //!
-//! *Knows*: in which order bits lie in bytes; how to append a few bits, and how to load 57 of
-//! them.
+//! *Knows*: the order of bits in bytes; how to append a few bits, and how to load 57 of them.
 //!
-//! *Does not know*: what any bit means; codes; headers.
+//! *Does not know*: the meaning of the bits; codes; headers.
 //!
 //! *Read in this order*: `format`.
 

@@ -1,4 +1,4 @@
-//! Arithmetic modulo the Mersenne prime 2^127 − 1: the field of the fingerprints' polynomials.
+//! Arithmetic modulo the Mersenne prime 2^127 − 1, the field of the fingerprints' polynomials.
 
 /// The modulus.
 pub(super) const MODULUS: u128 = (1 << 127) - 1;
@@ -27,7 +27,7 @@ pub(super) fn mul(a: u128, b: u128) -> u128 {
     let middle = (low >> 64) + (left & LOW) + (right & LOW);
     let bottom = (middle << 64) | (low & LOW);
     let top = high + (left >> 64) + (right >> 64) + (middle >> 64);
-    // 2^128 is 2 here: what lies above 127 bits is added below.
+    // 2^128 is congruent to 2, so bits above 127 are folded into the low bits.
     reduce(((top << 1) | (bottom >> 127)) + (bottom & MODULUS))
 }
 

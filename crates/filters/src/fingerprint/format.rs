@@ -17,10 +17,10 @@ use alluvium_base::bytes::{Reader, Writer};
 const VERSION: u8 = 1;
 
 impl Family {
-    /// Bytes of an encoded function.
+    /// Length of an encoded function in bytes.
     pub const BYTES: usize = 24;
 
-    /// Returns the function's bytes.
+    /// Encodes the function.
     ///
     /// ```
     /// use alluvium_filters::fingerprint::{Family, Independence};
@@ -43,10 +43,10 @@ impl Family {
         bytes
     }
 
-    /// Reads a function from its bytes.
+    /// Decodes a function.
     ///
     /// # Errors
-    /// [`Error::Damaged`] when the bytes are none of a function.
+    /// [`Error::Damaged`] if the bytes are not a valid function.
     pub fn decode(bytes: &[u8]) -> Result<Family> {
         let mut reader = Reader::new(bytes);
         let (version, width, words, zero, seed) = (

@@ -1,16 +1,16 @@
-//! Fingerprints of keys whose independence is proved, read as strings of characters.
+//! Fingerprints with proven independence, read as strings of characters.
 //!
-//! *Knows*: how a seed and a key make 8 to 128 uniform bits, and how prefixes, check characters
-//! and next characters are cut from them (Conway §2.2).
+//! *Knows*: how a seed and a key yield 8 to 128 uniform bits, and how prefixes, check characters
+//! and next characters are extracted from them (Conway §2.2).
 //!
-//! *Does not know*: what is looked up with them; who draws and keeps the seed.
+//! *Does not know*: how fingerprints are used; who draws and stores the seed.
 //!
 //! *Read in this order*: [`Family`], [`WideFingerprint`], [`Alphabet`]; `field.rs`;
 //! `format.rs`.
 //!
 //! - **F9** The fingerprints of any `k` keys are independent for `Independence::Words(k)`: a
-//!   polynomial of degree k − 1 over the field of 2^127 − 1 elements, whose coefficients the
-//!   seed draws. Two keys meet before the polynomial with probability at most length / 2^127.
+//!   polynomial of degree k − 1 over the field of 2^127 − 1 elements, with coefficients drawn from
+//!   the seed. Two keys collide before the polynomial with probability at most length / 2^127.
 
 mod field;
 mod format;
@@ -20,17 +20,17 @@ mod tests;
 use crate::{Error, Result};
 use alluvium_base::checksum::seeded;
 
-/// How independent the fingerprints of different keys are.
+/// The independence of the fingerprints of different keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Independence {
-    /// Any so large set of keys has independent fingerprints. One is the constant function,
-    /// under which all keys collide: tests use it.
+    /// Any set of this number of keys has independent fingerprints. One gives the constant
+    /// function, under which all keys collide; tests use it.
     Words(u16),
     /// XXH3, which is faster; its independence is assumed and not proved.
     Assumed,
 }
 
-/// The most keys whose independence can be asked for: a polynomial of as many coefficients.
+/// Maximum independence: the number of coefficients of the polynomial.
 pub const MAX_INDEPENDENCE: u16 = 1024;
 
 /// A fingerprint function: seed, length and independence.
@@ -54,10 +54,10 @@ pub struct Family {
 }
 
 impl Family {
-    /// Creates the function of a seed with fingerprints of `width` bits.
+    /// Creates the function for a seed, with fingerprints of `width` bits.
     ///
     /// # Errors
-    /// [`Error::Shape`] when the width is not 8 to 128 or the independence over
+    /// [`Error::Shape`] if the width is not 8 to 128 or the independence exceeds
     /// [`MAX_INDEPENDENCE`].
     pub fn new(seed: u128, width: u32, independence: Independence) -> Result<Family> {
         if !(8..=128).contains(&width) {
@@ -85,7 +85,7 @@ impl Family {
         })
     }
 
-    /// Returns the independence that `entries` keys need: Θ(log N), at least 16.
+    /// Returns the independence required for `entries` keys: Θ(log N), at least 16.
     #[must_use]
     pub fn independence_for(entries: u64) -> Independence {
         Independence::Words((2 * (64 - entries.leading_zeros()) as u16).max(16))
@@ -97,7 +97,7 @@ impl Family {
         self.seed
     }
 
-    /// Returns the bits of a fingerprint.
+    /// Returns the length of a fingerprint in bits.
     #[must_use]
     pub fn width(&self) -> u32 {
         self.width
@@ -133,8 +133,8 @@ impl Family {
         WideFingerprint(bits >> (128 - self.width) << (128 - self.width))
     }
 
-    /// Maps a key to a field element: a polynomial in the seed's point, whose coefficients are
-    /// the key's length and its pieces of 15 bytes.
+    /// Maps a key to a field element: a polynomial evaluated at the seed's point, with the key's
+    /// length and its pieces of 15 bytes as coefficients.
     fn element(&self, key: &[u8]) -> u128 {
         key.chunks(15).fold(key.len() as u128, |sum, piece| {
             let piece = piece
@@ -155,13 +155,13 @@ fn draw(seed: u128, number: u64) -> u128 {
     field::reduce(u128::from(word(1)) << 64 | u128::from(word(2)))
 }
 
-/// A fingerprint of up to 128 bits, of which the first is the highest.
+/// A fingerprint of up to 128 bits; its first bit is the highest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WideFingerprint(pub u128);
 
-/// How fingerprints are read as strings of characters of log2 λ bits.
+/// Reads fingerprints as strings of characters of log2 λ bits.
 ///
-/// Prefixes are counted in bits, so that they need not end with a character.
+/// Prefix lengths are counted in bits, so a prefix need not end at a character boundary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alphabet {
     width: u32,
@@ -172,7 +172,7 @@ impl Alphabet {
     /// Creates the alphabet of `characters` (λ) characters for fingerprints of `width` bits.
     ///
     /// # Errors
-    /// [`Error::Shape`] when λ is not a power of two from 2 to 256, or the width not 8 to 128.
+    /// [`Error::Shape`] if λ is not a power of two from 2 to 256, or the width is not 8 to 128.
     pub fn new(width: u32, characters: u32) -> Result<Alphabet> {
         if !characters.is_power_of_two() || !(2..=256).contains(&characters) {
             return Err(Error::shape(
@@ -192,7 +192,7 @@ impl Alphabet {
         })
     }
 
-    /// Returns the bits of a character.
+    /// Returns the length of a character in bits.
     #[must_use]
     pub fn character_bits(&self) -> u32 {
         self.character_bits
@@ -204,14 +204,14 @@ impl Alphabet {
         1 << self.character_bits
     }
 
-    /// Returns the bits of a fingerprint.
+    /// Returns the length of a fingerprint in bits.
     #[must_use]
     pub fn width(&self) -> u32 {
         self.width
     }
 
-    /// Returns whether a prefix of `prefix_bits` and the first `checks` check characters are
-    /// bits of their own.
+    /// Returns whether a prefix of `prefix_bits` and the first `checks` check characters do not
+    /// overlap.
     #[must_use]
     pub fn fits(&self, prefix_bits: u32, checks: u32) -> bool {
         prefix_bits <= 63 && prefix_bits + checks * self.character_bits <= self.width
@@ -233,7 +233,8 @@ impl Alphabet {
         ((fingerprint.0 << prefix_bits) >> (128 - self.character_bits)) as u32
     }
 
-    /// Returns the check character of a level: the `level`-th from the end, counted from one.
+    /// Returns the check character of a level: the `level`-th character from the end, counted from
+    /// one.
     #[must_use]
     pub fn check(&self, fingerprint: WideFingerprint, level: u32) -> u32 {
         let from_end = 128 - self.width + (level - 1) * self.character_bits;

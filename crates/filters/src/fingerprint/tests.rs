@@ -4,7 +4,8 @@ fn family(width: u32, independence: Independence) -> Family {
     Family::new(0x0123_4567_89ab_cdef_0011_2233_4455_6677, width, independence).unwrap()
 }
 
-/// The statistic of equally likely outcomes, with as many degrees of freedom less one.
+/// Returns the chi-square statistic of equally likely outcomes; the degrees of freedom are their
+/// number minus one.
 fn chi_square(counts: &[u32]) -> f64 {
     let total: u32 = counts.iter().sum();
     let expected = f64::from(total) / counts.len() as f64;
@@ -40,7 +41,7 @@ fn every_character_is_uniform() {
 
 #[test]
 fn pairs_of_keys_have_independent_characters() {
-    // Over seeds, the characters of two fixed keys take each of 16 pairs of values equally
+    // Over many seeds, the characters of two fixed keys have each of the 16 pairs of values equally
     // often.
     let mut counts = [0u32; 16];
     for seed in 0..4000 {
@@ -54,8 +55,8 @@ fn pairs_of_keys_have_independent_characters() {
 
 #[test]
 fn as_many_keys_as_the_degree_says_and_no_more_are_independent() {
-    // A polynomial of degree 1 is a line: three keys in step give values in step, modulo the
-    // prime.
+    // A polynomial of degree 1 is a line: three equidistant keys give equidistant values, modulo
+    // the prime.
     let lines = (0..200).filter(|&seed| {
         let family = Family::new(seed, 64, Independence::Words(2)).unwrap();
         let [a, b, c] = [[1u8], [2], [3]].map(|key| family.of(&key).0 >> 64);

@@ -1,11 +1,11 @@
-//! The bits of delta lists, version 1: how integers are packed into bytes, and how a list
-//! opens.
+//! The bit format of delta lists, version 1: how integers are packed into bytes, and the header of
+//! a list.
 //!
-//! Bits fill each byte from the lowest up; an integer gives its lowest bit first. A delta of d
-//! under the parameter k is ⌊d / 2^k⌋ ones, a zero, then the k lowest bits of d. An entry's
-//! payload follows its delta. The last byte is filled with zeros.
+//! Bits fill each byte from the lowest up; an integer is written with its lowest bit first. A delta
+//! d with parameter k is ⌊d / 2^k⌋ ones, a zero, then the k lowest bits of d. An entry's payload
+//! follows its delta. The last byte is padded with zeros.
 //!
-//! A list that stands alone:
+//! A self-contained list:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -26,15 +26,15 @@ use alluvium_base::bytes::{Reader, Writer};
 const VERSION: u8 = 1;
 const HEADER_BYTES: usize = 16;
 
-/// Where a bit reader gets its bytes: a slice, or a stream that reads them block by block.
+/// The source of a bit reader's bytes: a slice, or a stream that is read block by block.
 pub trait Source {
-    /// What can go wrong: reading, or the bits themselves.
+    /// The error of reading, or of invalid bits.
     type Error: From<Error>;
 
-    /// Returns the next byte, or none at the end.
+    /// Returns the next byte, or `None` at the end.
     ///
     /// # Errors
-    /// When the byte cannot be read.
+    /// If the byte cannot be read.
     fn byte(&mut self) -> std::result::Result<Option<u8>, Self::Error>;
 }
 
@@ -50,7 +50,7 @@ impl Source for &[u8] {
     }
 }
 
-/// Appends bits to bytes that are taken away as they fill.
+/// Appends bits to a buffer whose complete bytes can be taken at any time.
 #[derive(Clone, Debug, Default)]
 pub struct BitWriter {
     bytes: Vec<u8>,
@@ -101,24 +101,24 @@ impl BitWriter {
         self.put((1 << count) - 1, count as u32 + 1);
     }
 
-    /// Returns how many bits were appended.
+    /// Returns the number of bits appended.
     #[must_use]
     pub fn bits(&self) -> u64 {
         self.bits
     }
 
-    /// Returns how many full bytes can be taken.
+    /// Returns the number of complete bytes that can be taken.
     #[must_use]
     pub fn ready(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Takes the full bytes.
+    /// Takes the complete bytes.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.bytes)
     }
 
-    /// Fills the last byte with zeros and takes what is left.
+    /// Pads the last byte with zeros and takes the remaining bytes.
     #[must_use]
     pub fn finish(mut self) -> Vec<u8> {
         if self.filled > 0 {
@@ -138,7 +138,7 @@ pub struct BitReader<S> {
 }
 
 impl<S: Source> BitReader<S> {
-    /// Creates a reader of a source whose first bit counts as bit zero.
+    /// Creates a reader; the first bit of the source has position zero.
     pub fn new(source: S) -> BitReader<S> {
         BitReader {
             source,
@@ -148,7 +148,7 @@ impl<S: Source> BitReader<S> {
         }
     }
 
-    /// Returns how many bits were read.
+    /// Returns the number of bits read.
     #[must_use]
     pub fn position(&self) -> u64 {
         self.position
@@ -157,7 +157,7 @@ impl<S: Source> BitReader<S> {
     /// Reads `bits` (at most 56) bits.
     ///
     /// # Errors
-    /// When the bytes end, or cannot be read.
+    /// If the source ends or cannot be read.
     #[inline]
     pub fn get(&mut self, bits: u32) -> std::result::Result<u64, S::Error> {
         debug_assert!(bits <= 56, "{bits} bits");
@@ -191,10 +191,10 @@ impl<S: Source> BitReader<S> {
         Ok(value)
     }
 
-    /// Reads ones up to a zero and returns how many there were.
+    /// Reads ones up to a zero and returns their number.
     ///
     /// # Errors
-    /// As [`BitReader::get`], and when there are more than `most`.
+    /// As [`BitReader::get`], and if there are more than `most` ones.
     #[inline]
     pub fn unary(&mut self, most: u64) -> std::result::Result<u64, S::Error> {
         let mut count = 0;
@@ -229,7 +229,7 @@ impl<S: Source> BitReader<S> {
     }
 }
 
-/// Encodes entries and payloads, sorted by entry, as a list of its own.
+/// Encodes sorted entries with payloads as a self-contained list.
 ///
 /// ```
 /// use alluvium_filters::golomb::{decode, encode};
@@ -238,7 +238,7 @@ impl<S: Source> BitReader<S> {
 /// ```
 ///
 /// # Panics
-/// When the entries are not sorted or not of the universe, or a payload has other bits.
+/// If the entries are not sorted or exceed the universe, or if a payload has more bits.
 #[must_use]
 pub fn encode(universe_bits: u32, payload_bits: u32, entries: &[(u64, u128)]) -> Vec<u8> {
     assert!(
@@ -271,10 +271,10 @@ pub fn encode(universe_bits: u32, payload_bits: u32, entries: &[(u64, u128)]) ->
     bytes
 }
 
-/// Reads a list of its own.
+/// Decodes a self-contained list.
 ///
 /// # Errors
-/// [`Error::Damaged`] when the bytes are none of a list.
+/// [`Error::Damaged`] if the bytes are not a valid list.
 pub fn decode(bytes: &[u8]) -> Result<Vec<(u64, u128)>> {
     let mut header = Reader::new(bytes);
     let (version, universe, payload_bits, parameter, zero, count) = (

@@ -1,15 +1,15 @@
 //! Sorted lists of integers as Golomb–Rice coded differences.
 //!
-//! *Knows*: bits within bytes, the parameter that suits a density, the most bits that a list
-//! can need (Conway §2.2, Lemma 2).
+//! *Knows*: bit packing, the parameter for a density, and the maximum size of a list in bits
+//! (Conway §2.2, Lemma 2).
 //!
-//! *Does not know*: what the entries and their payloads are; where the bytes lie.
+//! *Does not know*: the meaning of entries and payloads; the location of the bytes.
 //!
 //! *Read in this order*: [`Rice`], [`Delta`]; `format.rs`.
 //!
-//! - **F10** A list of n entries of a universe of 2^u, with payloads of p bits, takes at most
-//!   n (1 + k + p) + 2^(u − k) bits, however its entries lie: the ones of all deltas together
-//!   are no more than the universe holds steps of 2^k.
+//! - **F10** A list of n entries from a universe of 2^u, with payloads of p bits, occupies at most
+//!   n (1 + k + p) + 2^(u − k) bits for any distribution of the entries: all deltas together have
+//!   at most as many ones as the universe has steps of 2^k.
 
 mod format;
 #[cfg(test)]
@@ -19,8 +19,8 @@ pub use format::{BitReader, BitWriter, Source, decode, encode};
 
 use crate::Error;
 
-/// The parameter of a Golomb–Rice code: how many low bits of a difference are stored as they
-/// are.
+/// The parameter of a Golomb–Rice code: the number of low bits of a difference that are stored
+/// verbatim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rice {
     parameter: u32,
@@ -28,8 +28,8 @@ pub struct Rice {
 }
 
 impl Rice {
-    /// Creates the code for `entries` of a universe of 2^`universe_bits`: ⌊log2(1 / density)⌋
-    /// low bits, none where the density is one or more.
+    /// Creates the code for `entries` from a universe of 2^`universe_bits`: ⌊log2(1 / density)⌋ low
+    /// bits, and none for a density of one or more.
     #[must_use]
     pub fn new(entries: u64, universe_bits: u32) -> Rice {
         let log = 64 - entries.saturating_sub(1).leading_zeros();
@@ -39,7 +39,7 @@ impl Rice {
         }
     }
 
-    /// Returns the code with a parameter that was stored, at most the universe's bits.
+    /// Returns the code with a stored parameter, limited to the universe's bits.
     #[must_use]
     pub fn with_parameter(parameter: u32, universe_bits: u32) -> Rice {
         Rice {
@@ -54,7 +54,7 @@ impl Rice {
         self.parameter
     }
 
-    /// Returns the most bits that a list of `entries` can have (F10).
+    /// Returns the maximum number of bits in a list of `entries` (F10).
     ///
     /// ```
     /// use alluvium_filters::golomb::Rice;
@@ -69,7 +69,7 @@ impl Rice {
     }
 }
 
-/// The state of coding a list: its code and the entry before.
+/// The state of encoding or decoding a list: its code and the previous entry.
 #[derive(Clone, Copy, Debug)]
 pub struct Delta {
     rice: Rice,
@@ -77,7 +77,7 @@ pub struct Delta {
 }
 
 impl Delta {
-    /// Begins a list, or begins again at `base`, from which the next difference counts.
+    /// Starts a list, or restarts at `base`, from which the next difference is counted.
     #[must_use]
     pub fn new(rice: Rice, base: u64) -> Delta {
         Delta { rice, last: base }
@@ -86,7 +86,7 @@ impl Delta {
     /// Appends an entry.
     ///
     /// # Panics
-    /// When the entry is less than the one before.
+    /// If the entry is less than the previous one.
     #[inline]
     pub fn write(&mut self, bits: &mut BitWriter, entry: u64) {
         assert!(entry >= self.last, "entry {entry} comes after {}", self.last);
@@ -99,7 +99,7 @@ impl Delta {
     /// Reads the next entry.
     ///
     /// # Errors
-    /// When the bits end, cannot be read, or give an entry over `most`.
+    /// If the bits end, cannot be read, or yield an entry above `most`.
     #[inline]
     pub fn read<S: Source>(&mut self, bits: &mut BitReader<S>, most: u64) -> Result<u64, S::Error> {
         let k = self.rice.parameter;

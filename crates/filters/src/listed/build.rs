@@ -1,16 +1,16 @@
-//! Building a filter from hashes that ascend.
+//! Builds a filter from hashes in ascending order.
 
 use super::format::{Header, append_page};
 use super::shape::Shape;
 use crate::packed::put_checksum;
 use crate::{Error, Result};
 
-/// Writes the filter of hashes that ascend into `space`, and returns how many bytes it takes.
-/// [`Shape::most_bytes`] are enough for any.
+/// Writes the filter of ascending hashes into `space` and returns its length in bytes.
+/// [`Shape::most_bytes`] is always enough space.
 ///
 /// # Errors
-/// [`Error::Order`] when a hash is less than the one before; [`Error::Shape`] when they have more
-/// fingerprints than the shape says, or `space` is too short.
+/// [`Error::Order`] if a hash is less than the previous one; [`Error::Shape`] if there are more
+/// fingerprints than the shape allows, or if `space` is too short.
 pub fn write(shape: Shape, hashes: impl IntoIterator<Item = u64>, space: &mut [u8]) -> Result<usize> {
     let header = Header {
         shape,
@@ -33,7 +33,7 @@ pub fn write(shape: Shape, hashes: impl IntoIterator<Item = u64>, space: &mut [u
     pages.finish()
 }
 
-/// Returns the bytes of the filter of hashes that ascend.
+/// Returns the filter of ascending hashes.
 ///
 /// ```
 /// use alluvium_filters::listed::{Filter, Shape, encode};
@@ -52,20 +52,20 @@ pub fn encode(shape: Shape, hashes: impl IntoIterator<Item = u64>) -> Result<Vec
     Ok(bytes)
 }
 
-/// Pages that are written one after the other.
+/// Writes consecutive pages.
 pub(super) struct Pages<'s> {
     header: Header,
     space: &'s mut [u8],
-    /// The end of what is written.
+    /// End of the written bytes.
     at: usize,
-    /// The page that comes next, of those that the header says, and its fingerprints.
+    /// The next page, counted from the header's first, and its fingerprints.
     page: u32,
     fingerprints: Vec<u64>,
     bytes: Vec<u8>,
 }
 
 impl<'s> Pages<'s> {
-    /// Begins the pages that the header says.
+    /// Starts the pages described by the header.
     pub(super) fn new(header: Header, space: &'s mut [u8]) -> Result<Pages<'s>> {
         header.put(space).ok_or_else(short)?;
         Ok(Pages {
@@ -78,7 +78,7 @@ impl<'s> Pages<'s> {
         })
     }
 
-    /// Adds a fingerprint that is not below the last one, and returns whether it was not there.
+    /// Adds a fingerprint that is not less than the previous one. Returns whether it is new.
     pub(super) fn push(&mut self, fingerprint: u64) -> Result<bool> {
         if self.fingerprints.last() == Some(&fingerprint) {
             return Ok(false);
@@ -110,7 +110,7 @@ impl<'s> Pages<'s> {
         put.ok_or_else(short)
     }
 
-    /// Writes the pages that are left, and returns how many bytes there are.
+    /// Writes the remaining pages and returns the total number of bytes.
     pub(super) fn finish(mut self) -> Result<usize> {
         while self.page < self.header.pages {
             self.end_page()?;

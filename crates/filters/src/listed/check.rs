@@ -1,4 +1,4 @@
-//! What must hold of a filter's bytes, each rule checked by itself.
+//! Checks the invariants of a filter's bytes, each rule separately.
 
 use super::build::Pages;
 use super::filter::Filter;
@@ -8,9 +8,9 @@ use crate::packed::{Violation, wrong_checksum};
 use std::ops::Deref;
 
 impl<B: Deref<Target = [u8]>> Filter<B> {
-    /// Returns every rule that the filter breaks; nothing when it is sound: the checksum; lists
-    /// whose fingerprints rise, are of their bucket (F14) and no more than its hashes; and that
-    /// writing them again gives the same bytes (F15).
+    /// Returns every violation in the filter; empty if it is sound. Checks the checksum; that the
+    /// fingerprints of each list are ascending, belong to their bucket (F14) and are no more than
+    /// its hashes; and that writing them again gives the same bytes (F15).
     #[must_use]
     pub fn check(&self) -> Vec<Violation> {
         let mut found: Vec<Violation> = wrong_checksum(&self.bytes).into_iter().collect();

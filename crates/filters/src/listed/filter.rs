@@ -1,4 +1,4 @@
-//! A filter, or a part of it, in bytes of any owner.
+//! A filter, or part of one, in bytes of any owner.
 
 use super::format::Header;
 use super::shape::Shape;
@@ -6,7 +6,7 @@ use crate::Result;
 use crate::packed::put_checksum;
 use std::ops::{Deref, DerefMut, Range};
 
-/// A filter in bytes, or those of its pages that are there. Any number of threads may ask at once.
+/// A filter in bytes, or some of its pages. Any number of threads may query it concurrently.
 #[derive(Clone, Debug)]
 pub struct Filter<B> {
     pub(super) header: Header,
@@ -14,10 +14,10 @@ pub struct Filter<B> {
 }
 
 impl<B: Deref<Target = [u8]>> Filter<B> {
-    /// Opens a filter: reads its header and its directory. The rest is left to [`Filter::check`].
+    /// Opens a filter: reads its header and directory. [`Filter::check`] checks the rest.
     ///
     /// # Errors
-    /// [`crate::Error::Damaged`] when they are none, or the length is wrong.
+    /// [`crate::Error::Damaged`] if the bytes are not a filter or the length is wrong.
     pub fn open(bytes: B) -> Result<Filter<B>> {
         let header = Header::read(&bytes)?;
         Ok(Filter { header, bytes })
@@ -29,29 +29,29 @@ impl<B: Deref<Target = [u8]>> Filter<B> {
         &self.bytes
     }
 
-    /// Returns the shape of the whole.
+    /// Returns the shape of the whole filter.
     #[must_use]
     pub fn shape(&self) -> Shape {
         self.header.shape
     }
 
-    /// Returns the pages that are there.
+    /// Returns the range of pages that this filter contains.
     #[must_use]
     pub fn pages(&self) -> Range<u32> {
         self.header.first..self.header.first + self.header.pages
     }
 
-    /// Returns whether all pages are there.
+    /// Returns whether the filter contains all pages.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.pages() == (0..self.header.shape.pages())
     }
 
-    /// Returns whether a hash may have been put in: always where the page is not there that would
-    /// tell (F13).
+    /// Returns whether a hash may have been added; always true if the filter does not contain the
+    /// hash's page (F13).
     ///
     /// # Errors
-    /// [`crate::Error::Damaged`] when its bytes are not those of a filter.
+    /// [`crate::Error::Damaged`] if the bytes are not a valid filter.
     #[inline]
     pub fn may_hold(&self, hash: u64) -> Result<bool> {
         let shape = &self.header.shape;
@@ -70,8 +70,8 @@ impl<B: Deref<Target = [u8]>> Filter<B> {
         Ok(false)
     }
 
-    /// Returns a part with some of the pages, in bytes that `zeroed` makes. None when not all of
-    /// them are there, or they are none.
+    /// Returns a filter with some of the pages, in bytes allocated by `zeroed`. Returns `None` if
+    /// the range is empty or not contained in this filter.
     #[must_use]
     pub fn part<T>(&self, pages: Range<u32>, zeroed: impl FnOnce(usize) -> T) -> Option<Filter<T>>
     where

@@ -1,4 +1,4 @@
-//! The bytes of a filter of listed fingerprints, version 1. All integers little-endian.
+//! The format of a filter of listed fingerprints, version 1. All integers little-endian.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -28,7 +28,8 @@
 //!               zeros up to the next step; after the last, up to the next byte
 //! ```
 //!
-//! The fingerprint of a hash is its first k bits, as a number, times n · 2^b / 2^k, rounded down.
+//! The fingerprint of a hash is the number formed by its first k bits, times n · 2^b / 2^k, rounded
+//! down.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::shape::{BUCKETS, MOST_ONES, Shape};
@@ -45,39 +46,39 @@ const FRAME: Frame = Frame {
     version: 1,
 };
 const HEADER_BYTES: u64 = 24;
-/// Of a page in the directory.
+/// Length of a page's directory entry, in bytes.
 const ENTRY_BYTES: u64 = 8;
-/// Where the lists of a page begin.
+/// Offset of the lists in a page, in bytes.
 const PLACES_BYTES: u64 = 2 * (BUCKETS as u64 + 1);
-/// The bits of an entry of the directory that say how long steps are.
+/// Number of bits of a directory entry that encode the step size.
 const STEP_BITS: u32 = 6;
-/// The greatest logarithm of a step.
+/// Maximum logarithm of a step size.
 const MOST_STEP: u32 = 24;
 
-/// What the first bytes say.
+/// The header of a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) shape: Shape,
-    /// The first page that is there.
+    /// Number of the first page in this filter.
     pub(super) first: u32,
-    /// How many there are.
+    /// Number of pages in this filter.
     pub(super) pages: u32,
 }
 
-/// What is wrong, and where.
+/// Returns the error for corrupt bytes.
 #[cold]
 pub(super) fn damaged(at: u64, what: &'static str, expected: impl Into<String>, found: u64) -> Error {
     FRAME.damaged(at, what, expected, found.to_string())
 }
 
-/// The most bytes of a filter of this many pages that are not in lists.
+/// Returns the maximum number of bytes outside of lists, for a filter of this number of pages.
 pub(super) fn most_overhead(pages: u32) -> u64 {
     let each = ENTRY_BYTES + PLACES_BYTES + 1;
     HEADER_BYTES + ENTRY_BYTES + u64::from(pages) * each + CHECKSUM_BYTES
 }
 
 impl Header {
-    /// Reads the header and the directory, and checks that pages follow each other up to the end.
+    /// Reads the header and the directory, and checks that the pages are consecutive up to the end.
     pub(super) fn read(bytes: &[u8]) -> Result<Header> {
         let ([bits, known, zero], hashes, first, pages) = FRAME.open(bytes, |reader| {
             let small = [reader.u8()?, reader.u8()?, reader.u8()?];
@@ -134,7 +135,7 @@ impl Header {
         Some(())
     }
 
-    /// Writes where a page begins, of those that are there, and the logarithm of its steps.
+    /// Writes the offset of a page (numbered within this filter) and the logarithm of its steps.
     pub(super) fn put_entry(&self, space: &mut [u8], page: u32, byte: u64, step: u32) -> Option<()> {
         let entry = byte << STEP_BITS | u64::from(step);
         let place = space.get_mut(entry_at(page) as usize..)?;
@@ -142,7 +143,7 @@ impl Header {
         Some(())
     }
 
-    /// Returns where a page begins, of those that are there, and the logarithm of its steps.
+    /// Returns the offset of a page (numbered within this filter) and the logarithm of its steps.
     #[inline]
     pub(super) fn entry(&self, bytes: &[u8], page: u32) -> Option<(u64, u32)> {
         let entry = bytes.get(entry_at(page) as usize..)?.first_chunk()?;
@@ -150,13 +151,14 @@ impl Header {
         Some((entry >> STEP_BITS, (entry & ((1 << STEP_BITS) - 1)) as u32))
     }
 
-    /// The byte at which pages begin.
+    /// Returns the offset of the first page in bytes.
     #[inline]
     pub(super) fn first_byte(&self) -> u64 {
         entry_at(self.pages) + ENTRY_BYTES
     }
 
-    /// The bytes of some of the pages that are there; nothing where they are none.
+    /// Returns the bytes of a range of pages of this filter, or an empty slice if the range is
+    /// invalid.
     pub(super) fn pages_in<'b>(&self, bytes: &'b [u8], pages: Range<u32>) -> &'b [u8] {
         let at = |page| Some((self.first_byte() + self.entry(bytes, page)?.0) as usize);
         let range = at(pages.start).zip(at(pages.end));
@@ -164,7 +166,7 @@ impl Header {
         found.unwrap_or_default()
     }
 
-    /// The list of a bucket of a page, of those that are there.
+    /// Returns the list of a bucket in a page of this filter.
     #[inline]
     pub(super) fn list<'b>(&self, bytes: &'b [u8], page: u32, bucket: usize) -> Result<List<'b>> {
         let list = self.entry(bytes, page).and_then(|(byte, step)| {
@@ -193,18 +195,18 @@ impl Header {
     }
 }
 
-/// Where the entry of a page is, of those that are there.
+/// Returns the offset of a page's directory entry.
 #[inline]
 fn entry_at(page: u32) -> u64 {
     HEADER_BYTES + ENTRY_BYTES * u64::from(page)
 }
 
-/// The fingerprints of a bucket, less the least that it covers. Zeros that fill up to the next step
-/// repeat the last one.
+/// The fingerprints of a bucket, relative to the smallest that it covers. Zeros that pad to the
+/// next step decode as repetitions of the last fingerprint.
 #[derive(Debug)]
 pub(super) struct List<'b> {
     bytes: &'b [u8],
-    /// The bit where the next begins, and that behind the last.
+    /// Bit offsets of the next fingerprint and of the end.
     at: u64,
     end: u64,
     low_bits: u32,
@@ -237,7 +239,7 @@ impl List<'_> {
     }
 }
 
-/// Appends a page with these fingerprints, and returns the logarithm of its steps.
+/// Appends a page with these fingerprints and returns the logarithm of its steps.
 pub(super) fn append_page(shape: Shape, page: u32, fingerprints: &[u64], out: &mut Vec<u8>) -> u32 {
     let mut lists: [(Range<usize>, u64); BUCKETS] = std::array::from_fn(|_| (0..0, 0));
     for (index, &fingerprint) in fingerprints.iter().enumerate() {

@@ -1,17 +1,17 @@
-//! A filter that is built once: the fingerprints of its hashes, sorted, as coded differences.
+//! An immutable filter: sorted fingerprints, stored as coded differences.
 //!
-//! *Knows*: how many bits of a hash make a fingerprint; how fingerprints are listed, found and
-//! checked; the bytes of a filter, and of one with some of its pages.
+//! *Knows*: how many bits of a hash form a fingerprint; how fingerprints are listed, found and
+//! checked; the format of a whole filter and of a filter with some of its pages.
 //!
-//! *Does not know*: keys; where its bytes lie; which of its pages are still asked.
+//! *Does not know*: keys; the location of its bytes; which pages are still queried.
 //!
 //! *Read in this order*: `shape`, `format`, `build`, `filter`, `check`.
 //!
 //! # How it works
 //!
-//! A filter of n hashes that says yes in vain once in 2^b lookups has n · 2^b possible
-//! fingerprints, of which a hash has the one at its place between 0 and 2^64. A *bucket* covers
-//! 16 · 2^b of them, so that it has 16 on average, and a *page* covers 64 buckets:
+//! A filter of n hashes with a false-positive rate of 2^-b has n · 2^b possible fingerprints; a
+//! hash is mapped to one of them in proportion to its position between 0 and 2^64. A *bucket*
+//! covers 16 · 2^b of them, so it contains 16 on average, and a *page* covers 64 buckets:
 //!
 //! ```text
 //! page      0                                    1 …    its first byte: in a directory
@@ -19,24 +19,24 @@
 //! lists     +3 +9   +40 +1 +7      +5 +80 …      …      differences, Golomb–Rice coded
 //! ```
 //!
-//! A lookup adds up the differences of one bucket until it meets its fingerprint or is above it:
-//! eight of them on average. Coded differences take 1.42 bits more than b, and finding the bucket
-//! takes 1.08.
+//! A lookup adds up the differences of one bucket until it reaches or passes its fingerprint: eight
+//! of them on average. Coded differences need 1.42 bits more than b, and locating the bucket needs
+//! 1.08.
 //!
-//! Where hashes crowd, a page's first bits do not fit 16 bits. They are then counted in steps of
-//! two bits, or four, and so on; lists begin at such a step, and zeros fill what is between them.
-//! Nothing else changes.
+//! Where hashes are clustered, the bit offsets within a page may not fit into 16 bits. They are
+//! then counted in steps of two bits, or four, and so on; lists begin at such a step and are padded
+//! with zeros. The rest of the format is unchanged.
 //!
-//! Against the quotient filter: 12.5 bits a hash for one wrong answer in 1,024, where that takes
-//! up to 18; 60 ns a lookup from the core's cache, where that takes 7; no values, no counts, no
-//! changes.
+//! Comparison with the quotient filter: 12.5 bits per hash at a false-positive rate of 1 in 1,024,
+//! compared with up to 18; 60 ns per lookup from the core's cache, compared with 7; no values,
+//! counts or changes.
 //!
 //! # Invariants
 //!
-//! - **F13** A hash that was put in is found, however hashes lie.
-//! - **F14** A list's fingerprints rise, each once, and are those of its bucket.
-//! - **F15** The bytes depend on the fingerprints and the shape alone. A part has the same bytes of
-//!   its pages as the whole.
+//! - **F13** An added hash is always found, for any distribution of hashes.
+//! - **F14** A list's fingerprints are strictly ascending and belong to its bucket.
+//! - **F15** The bytes depend only on the fingerprints and the shape. A part has the same bytes for
+//!   its pages as the whole filter.
 
 mod build;
 mod check;

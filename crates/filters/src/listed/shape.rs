@@ -1,27 +1,27 @@
-//! How a hash becomes a fingerprint, and where that belongs.
+//! How a hash is mapped to a fingerprint, and the fingerprint to its place.
 
 use crate::{Error, Result};
 
-/// The most hashes in a filter.
+/// Maximum number of hashes in a filter.
 pub const MOST_HASHES: u64 = 1 << 36;
 
-/// The most bits that a filter's wrong answers may be counted in: once in 2^this lookups.
+/// Maximum negative logarithm of the false-positive rate: one in 2^24 lookups.
 pub const MOST_BITS: u32 = 24;
 
-/// A bucket covers the fingerprints of 2^this hashes, on average.
+/// Logarithm of the average number of hashes per bucket.
 const BUCKET_LOG: u32 = 4;
 
-/// A page has 2^this buckets.
+/// Logarithm of the number of buckets per page.
 const PAGE_LOG: u32 = 6;
 
-/// Buckets of a page.
+/// Number of buckets per page.
 pub(super) const BUCKETS: usize = 1 << PAGE_LOG;
 
-/// Bits of a hash that make a fingerprint beyond its own: with two, some fingerprints are a quarter
-/// more likely than others, and wrong answers 1.6 % more frequent at the worst.
+/// Additional bits of a hash used to form a fingerprint. With two, some fingerprints are a quarter
+/// more likely than others, which increases the false-positive rate by at most 1.6 %.
 const SPARE_BITS: u32 = 2;
 
-/// What a filter is like.
+/// The parameters of a filter.
 ///
 /// ```
 /// use alluvium_filters::listed::Shape;
@@ -39,11 +39,11 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Returns the shape of a filter of this many hashes that says yes in vain once in 2^`bits`
-    /// lookups.
+    /// Returns the shape of a filter of this number of hashes with a false-positive rate of
+    /// 2^-`bits`.
     ///
     /// # Errors
-    /// [`Error::Shape`] when they are more than [`MOST_HASHES`], or `bits` is 0 or above
+    /// [`Error::Shape`] if there are more than [`MOST_HASHES`] hashes, or if `bits` is 0 or above
     /// [`MOST_BITS`].
     pub fn new(hashes: u64, bits: u32) -> Result<Shape> {
         if hashes > MOST_HASHES {
@@ -62,11 +62,11 @@ impl Shape {
         })
     }
 
-    /// Returns the same shape for hashes of which no more than the first `bits` are known. Where
-    /// the shape asks for more, more answers are wrong.
+    /// Returns the same shape for hashes of which only the first `bits` bits are known. If the
+    /// shape needs more bits, the false-positive rate increases.
     ///
     /// # Panics
-    /// When `bits` is 0.
+    /// If `bits` is 0.
     #[must_use]
     pub fn knowing(self, bits: u32) -> Shape {
         assert!(bits > 0, "a fingerprint has a bit");
@@ -76,7 +76,7 @@ impl Shape {
         }
     }
 
-    /// Returns how many of a hash's first bits make its fingerprint.
+    /// Returns the number of leading bits of a hash that form its fingerprint.
     #[must_use]
     pub fn known_bits(&self) -> u32 {
         self.known
@@ -88,45 +88,45 @@ impl Shape {
         self.hashes.max(1).div_ceil(1 << (BUCKET_LOG + PAGE_LOG)) as u32
     }
 
-    /// Returns the page that has a hash.
+    /// Returns the page of a hash.
     #[must_use]
     pub fn page_of(&self, hash: u64) -> u32 {
         self.page(self.fingerprint(hash))
     }
 
-    /// Returns the most bytes that a filter of this shape can have.
+    /// Returns the maximum length of a filter of this shape, in bytes.
     #[must_use]
     pub fn most_bytes(&self) -> usize {
-        // All differences of a bucket together have fewer than 2^(BUCKET_LOG + 1) ones.
+        // The differences of a bucket together have fewer than 2^(BUCKET_LOG + 1) ones.
         let buckets = self.hashes.max(1).div_ceil(1 << BUCKET_LOG);
         let ones = buckets << (BUCKET_LOG + 1);
         let bits = self.hashes * u64::from(self.low_bits() + 1) + ones;
-        // A five hundredth where lists begin at steps of some bits.
+        // One five-hundredth more, for the padding of lists to steps.
         let bytes = bits / 8 + bits / 4000 + super::format::most_overhead(self.pages());
         bytes as usize
     }
 
-    /// How many fingerprints are possible.
+    /// Returns the number of possible fingerprints.
     #[inline]
     pub(super) fn universe(&self) -> u64 {
         self.hashes.max(1) << self.bits
     }
 
-    /// The fingerprint of a hash. It rises with the hash.
+    /// Returns the fingerprint of a hash. The mapping is monotonic.
     #[inline]
     pub(super) fn fingerprint(&self, hash: u64) -> u64 {
         let first = u128::from(hash >> (u64::BITS - self.known));
         ((first * u128::from(self.universe())) >> self.known) as u64
     }
 
-    /// The page of a fingerprint.
+    /// Returns the page of a fingerprint.
     #[inline]
     pub(super) fn page(&self, fingerprint: u64) -> u32 {
         (fingerprint >> (self.bits + BUCKET_LOG + PAGE_LOG)) as u32
     }
 
-    /// Where a fingerprint belongs within its page: its bucket, and its distance from the least
-    /// that the bucket covers.
+    /// Returns the place of a fingerprint within its page: its bucket, and its distance from the
+    /// smallest fingerprint of the bucket.
     #[inline]
     pub(super) fn place(&self, fingerprint: u64) -> (usize, u64) {
         let bits = self.bits + BUCKET_LOG;
@@ -134,25 +134,25 @@ impl Shape {
         (bucket, fingerprint & ((1 << bits) - 1))
     }
 
-    /// The least fingerprint that a bucket covers.
+    /// Returns the smallest fingerprint that a bucket covers.
     pub(super) fn base(&self, page: u32, bucket: usize) -> u64 {
         (u64::from(page) << PAGE_LOG | bucket as u64) << (self.bits + BUCKET_LOG)
     }
 
-    /// How many fingerprints a bucket covers.
+    /// Returns the number of fingerprints that a bucket covers.
     pub(super) fn bucket_range(&self) -> u64 {
         1 << (self.bits + BUCKET_LOG)
     }
 
-    /// The bits of a difference that are not coded in unary.
+    /// Returns the number of bits of a difference that are not coded in unary.
     #[inline]
     pub(super) fn low_bits(&self) -> u32 {
         self.bits - 1
     }
 }
 
-/// The most ones of a difference: those of one that is almost a bucket's range.
+/// Maximum number of ones of a difference, which is less than a bucket's range.
 pub(super) const MOST_ONES: u32 = (1 << (BUCKET_LOG + 1)) - 1;
 
-// One load brings 57 bits.
+// One load returns 57 bits.
 const _: () = assert!(MOST_ONES + 1 + (MOST_BITS - 1) <= 57);

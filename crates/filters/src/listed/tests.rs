@@ -1,10 +1,10 @@
-//! The filter against a set of its hashes: what it finds, how often it is wrong, what it takes.
+//! The filter compared with a set of its hashes: hits, false positives, and size.
 
 use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
-/// Hashes that ascend, drawn with a seed.
+/// Returns ascending hashes drawn from a seed.
 fn random(count: usize, seed: u64) -> Vec<u64> {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut hashes: Vec<u64> = (0..count).map(|_| random.u64(..)).collect();
@@ -12,14 +12,14 @@ fn random(count: usize, seed: u64) -> Vec<u64> {
     hashes
 }
 
-/// The filter of hashes that ascend, which is sound and finds each of them (F13).
+/// Builds the filter of ascending hashes, and checks that it is sound and finds each of them (F13).
 fn sound(hashes: &[u64], bits: u32, known: u32) -> Filter<Vec<u8>> {
     let shape = Shape::new(hashes.len() as u64, bits).unwrap().knowing(known);
     let bytes = encode(shape, hashes.iter().copied()).unwrap();
     let filter = Filter::open(bytes).unwrap();
     assert_eq!((filter.shape(), filter.is_whole()), (shape, true));
     assert_eq!(filter.check(), []);
-    // A lookup reads all of a crowd's list.
+    // A lookup reads the whole list of a cluster.
     let is_crowd = hashes
         .windows(1024)
         .any(|some| some[1023] - some[0] < u64::MAX >> 12);
@@ -33,13 +33,13 @@ fn sound(hashes: &[u64], bits: u32, known: u32) -> Filter<Vec<u8>> {
 #[test]
 fn the_bytes_of_a_filter_are_these() {
     let shape = Shape::new(3, 4).unwrap();
-    // 48 fingerprints, of hashes' first 8 bits: 0, 12 and 47.
+    // 48 fingerprints, from the first 8 bits of hashes: 0, 12 and 47.
     let bytes = encode(shape, [0, 64 << 56, 64 << 56 | 7, u64::MAX]).unwrap();
     let mut expected = b"AFLS\x01\x04\x08\0".to_vec();
     expected.extend([3, 0, 0, 0, 0, 0, 0, 0]);
     expected.extend([0, 0, 0, 0, 1, 0, 0, 0]);
     expected.extend([0; 8]);
-    // 130 bytes of places and 3 of lists.
+    // 130 bytes of bit offsets and 3 of lists.
     expected.extend((64 * 133u64).to_le_bytes());
     // Differences 0, 12 = 1 · 8 + 4 and 35 = 4 · 8 + 3: 4, 5 and 8 bits.
     expected.extend([0, 0]);
@@ -76,7 +76,7 @@ fn hashes_may_lie_in_any_way() {
         let filter = sound(&[one], 10, 64);
         assert!(!filter.may_hold(one ^ 1 << 62).unwrap());
     }
-    // Equal ones, and such as differ in bits that nothing looks at.
+    // Equal hashes, and hashes that differ only in unused bits.
     for same in [0, 7 << 40, u64::MAX] {
         let filter = sound(&[same; 10_000], 10, 64);
         assert!(
@@ -84,7 +84,7 @@ fn hashes_may_lie_in_any_way() {
             "each fingerprint is listed once"
         );
     }
-    // All in one bucket, in one page, in a quarter of them.
+    // All hashes in one bucket, in one page, in a quarter of the pages.
     for shift in [50, 40, 36, 2] {
         for bits in [4, 10, 24] {
             let crowd: Vec<u64> = random(20_000, 3)
@@ -101,7 +101,7 @@ fn hashes_may_lie_in_any_way() {
             );
         }
     }
-    // A row without gaps, in a few buckets.
+    // A dense sequence in a few buckets.
     let dense: Vec<u64> = (0..50_000).map(|at| 9 << 60 | at << 32).collect();
     let filter = sound(&dense, 20, 64);
     assert!(!filter.may_hold(9 << 60 | 1 << 31).unwrap());
@@ -166,7 +166,7 @@ fn no_damage_of_a_filter_makes_anything_panic_and_each_is_reported() {
             for flip in [1, 0xff] {
                 let mut damaged = bytes.to_vec();
                 damaged[at] ^= flip;
-                // Also behind a checksum that fits.
+                // Also with a valid checksum.
                 for fits in [false, true] {
                     if fits {
                         let end = damaged.len() - 8;

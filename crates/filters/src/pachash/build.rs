@@ -1,11 +1,11 @@
-//! Building an index while its store is written.
+//! Builds an index while its store is written.
 
 use super::format::{Header, encode};
 use super::sequence::Writer;
 use super::shape::Shape;
 use crate::{Error, Result};
 
-/// Builds the index of a store whose objects come in the order of their hashes.
+/// Builds the index of a store whose objects are added in hash order.
 ///
 /// ```
 /// use alluvium_filters::pachash::{Builder, Index, Shape};
@@ -28,7 +28,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Begins an index.
+    /// Starts an index.
     #[must_use]
     pub fn new(shape: Shape) -> Builder {
         Builder {
@@ -40,11 +40,11 @@ impl Builder {
         }
     }
 
-    /// Adds the next object, of `bytes` bytes.
+    /// Adds the next object, with a length of `bytes` bytes.
     ///
     /// # Errors
-    /// [`Error::Order`] when its hash is less than the one before; [`Error::Shape`] when it has
-    /// no byte, or more than are left.
+    /// [`Error::Order`] if the hash is less than the previous one; [`Error::Shape`] if the object
+    /// is empty or longer than the remaining bytes.
     pub fn push(&mut self, hash: u64, bytes: u64) -> Result<()> {
         if hash < self.last {
             return Err(Error::Order {
@@ -76,10 +76,10 @@ impl Builder {
         Ok(())
     }
 
-    /// Returns the bytes of the index.
+    /// Returns the encoded index.
     ///
     /// # Errors
-    /// [`Error::Shape`] when the objects have fewer bytes than the shape says.
+    /// [`Error::Shape`] if the objects have fewer bytes than the shape.
     pub fn finish(mut self) -> Result<Vec<u8>> {
         if self.position != self.shape.bytes {
             let what = format!(

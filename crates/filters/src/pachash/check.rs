@@ -1,4 +1,4 @@
-//! What must hold of an index's bytes, each rule checked by itself.
+//! Checks the invariants of an index's bytes, each rule separately.
 
 use super::format::encode;
 use super::index::Index;
@@ -6,9 +6,9 @@ use super::sequence::Writer;
 use crate::packed::{Violation, wrong_checksum};
 
 impl Index<'_> {
-    /// Returns every rule that the index breaks; nothing when it is sound: the checksum; first
-    /// bins that rise from 0 and exist, one for each block; and that encoding them again gives
-    /// the same bytes (B3).
+    /// Returns every violation in the index; empty if it is sound. Checks the checksum; that first
+    /// bins ascend from 0 and are valid, one per block; and that encoding them again gives the same
+    /// bytes (B3).
     #[must_use]
     pub fn check(&self) -> Vec<Violation> {
         let mut found: Vec<Violation> = wrong_checksum(self.bytes).into_iter().collect();

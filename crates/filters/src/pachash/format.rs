@@ -1,4 +1,4 @@
-//! The bytes of a block index, version 1. All integers little-endian.
+//! The format of a block index, version 1. All integers little-endian.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -18,8 +18,8 @@
 //!      …     8  XXH3-64 of everything before
 //! ```
 //!
-//! The bin of a hash is `hash · bins / 2^64`, rounded down, with bins = blocks · 2^logarithm.
-//! Its upper part is what is left without the lower bits.
+//! The bin of a hash is `hash · bins / 2^64`, rounded down, with bins = blocks · 2^logarithm. Its
+//! upper part is the bin without its lower bits.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::sequence::{self, SAMPLED, Sequence};
@@ -38,14 +38,14 @@ pub(super) const FRAME: Frame = Frame {
 const HEADER_BYTES: u64 = 32;
 const SAMPLE_BYTES: u64 = 8;
 
-/// What the first bytes say.
+/// The header of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) shape: Shape,
     pub(super) objects: u64,
 }
 
-/// Encodes an index whose sequence was written to its end.
+/// Encodes an index from its header and its complete sequence.
 pub(super) fn encode(header: &Header, sequence: sequence::Writer) -> Vec<u8> {
     let shape = &header.shape;
     let mut bytes = Vec::with_capacity(header.len() as usize);
@@ -68,7 +68,7 @@ pub(super) fn encode(header: &Header, sequence: sequence::Writer) -> Vec<u8> {
 }
 
 impl Header {
-    /// Reads the header, and checks it against the length of the bytes.
+    /// Reads the header and checks it against the number of bytes.
     pub(super) fn read(bytes: &[u8]) -> Result<Header> {
         let (bins_log, zero, [block_bytes, also_zero], [object_bytes, objects]) =
             FRAME.open(bytes, |reader| {
@@ -87,7 +87,7 @@ impl Header {
         Ok(header)
     }
 
-    /// The bytes of an index.
+    /// Returns the length of the index in bytes.
     fn len(&self) -> u64 {
         let lower = stream(self.shape.blocks() * u64::from(self.shape.bins_log));
         self.lower_at() + lower + CHECKSUM_BYTES
@@ -105,7 +105,7 @@ impl Header {
         self.upper_at() + stream(2 * self.shape.blocks())
     }
 
-    /// The sequence of the blocks' first bins.
+    /// Returns the sequence of the blocks' first bins.
     pub(super) fn sequence<'b>(&self, bytes: &'b [u8]) -> Sequence<'b> {
         let (upper, lower) = (self.upper_at() as usize, self.lower_at() as usize);
         let end = bytes.len().saturating_sub(CHECKSUM_BYTES as usize);
@@ -117,7 +117,7 @@ impl Header {
         }
     }
 
-    /// The sample for a bin.
+    /// Returns the sample for a bin.
     #[inline]
     pub(super) fn sample(&self, bytes: &[u8], bin: u64) -> Option<u64> {
         let at = HEADER_BYTES + (bin >> self.shape.bins_log) / SAMPLED * SAMPLE_BYTES;
@@ -125,7 +125,7 @@ impl Header {
     }
 }
 
-/// The bytes of a stream of bits.
+/// Returns the length of a bit stream in bytes.
 fn stream(bits: u64) -> u64 {
     bits.div_ceil(64) * 8 + TAIL_BYTES as u64
 }
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn the_bytes_of_an_index_are_these() {
-        // Four blocks of 10 bytes with 8 bins each: bin = the five highest bits of a hash.
+        // Four blocks of 10 bytes with 8 bins each: the bin is the five highest bits of a hash.
         let mut builder = Builder::new(Shape::new(40, 10).unwrap());
         for (bin, bytes) in [(0, 4), (1, 6), (7, 3), (9, 20), (31, 7)] {
             builder.push(bin << 59, bytes).unwrap();
@@ -147,8 +147,8 @@ mod tests {
         let mut expected = b"APCH\x01\x03\0\0\x0a\0\0\0\0\0\0\0".to_vec();
         expected.extend([40, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0]);
         expected.extend([0; 8]);
-        // First bins: 0; 2, the least above 1, as an object begins with the block; 9; 9. Their
-        // upper parts: two of 0, two of 1, none of 2, none of 3.
+        // First bins: 0; 2, the smallest above 1, because an object starts at the block boundary;
+        // 9; 9. Their upper parts: two of 0, two of 1, none of 2, none of 3.
         expected.extend([0b0001_1011, 0, 0, 0, 0, 0, 0, 0]);
         expected.extend([0; 8]);
         // Their lower bits: 0, 2, 1, 1.

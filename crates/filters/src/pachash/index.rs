@@ -1,4 +1,4 @@
-//! An index in bytes: the blocks of a hash.
+//! A block index in bytes: maps a hash to blocks.
 
 use super::format::{FRAME, Header};
 use super::sequence::Sequence;
@@ -6,7 +6,7 @@ use super::shape::Shape;
 use crate::Result;
 use std::ops::Range;
 
-/// The index of a packed store in bytes. Any number of threads may ask at once.
+/// The index of a packed store in bytes. Any number of threads may query it concurrently.
 #[derive(Clone, Copy, Debug)]
 pub struct Index<'b> {
     pub(super) header: Header,
@@ -15,11 +15,11 @@ pub struct Index<'b> {
 }
 
 impl<'b> Index<'b> {
-    /// Opens an index: reads its header, and checks that the bytes are as many as it says. The
-    /// checksum is left to [`Index::check`].
+    /// Opens an index: reads its header and checks the number of bytes against it. [`Index::check`]
+    /// verifies the checksum.
     ///
     /// # Errors
-    /// [`Error::Damaged`](crate::Error::Damaged) when the header is none or the length is wrong.
+    /// [`Error::Damaged`](crate::Error::Damaged) if the header or the length is invalid.
     pub fn open(bytes: &'b [u8]) -> Result<Index<'b>> {
         let header = Header::read(bytes)?;
         Ok(Index {
@@ -29,23 +29,23 @@ impl<'b> Index<'b> {
         })
     }
 
-    /// Returns the shape it was made for.
+    /// Returns the shape of the index.
     #[must_use]
     pub fn shape(&self) -> Shape {
         self.header.shape
     }
 
-    /// Returns how many objects there are.
+    /// Returns the number of objects.
     #[must_use]
     pub fn objects(&self) -> u64 {
         self.header.objects
     }
 
-    /// Returns the blocks in which a hash's objects are if there are any (B1): one after the
-    /// other, to be read at once. None in an empty store.
+    /// Returns the consecutive blocks that contain all objects with this hash, if there are any
+    /// (B1). They can be read with one request. The range is empty for an empty store.
     ///
     /// # Errors
-    /// [`Error::Damaged`](crate::Error::Damaged) when the index has no answer.
+    /// [`Error::Damaged`](crate::Error::Damaged) if the index is corrupt.
     #[inline]
     pub fn blocks(&self, hash: u64) -> Result<Range<u64>> {
         let shape = &self.header.shape;

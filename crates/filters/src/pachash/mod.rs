@@ -1,10 +1,11 @@
-//! The block index of a packed hash store: in which blocks a hash's objects are, in 5 bits a
-//! block.
+//! The block index of a packed hash store: maps a hash to the blocks of its objects, with 5 bits
+//! per block.
 //!
-//! *Knows*: how sorted hashes are split into bins; how the first bin of every block is coded
-//! and found; the bytes of an index.
+//! *Knows*: how sorted hashes are split into bins; how the first bin of every block is coded and
+//! found; the format of an index.
 //!
-//! *Does not know*: keys; what an object is, or where in its block it begins; where blocks are.
+//! *Does not know*: keys; the contents of objects and their offsets in blocks; the location of
+//! blocks.
 //!
 //! *Read in this order*: `shape`, `sequence`, `format`, `build`, `index`, `check`.
 //!
@@ -13,10 +14,10 @@
 //!
 //! # How it works
 //!
-//! Objects of any sizes lie in the order of their hashes, without a gap, across the borders of
-//! blocks. A hash is one of a few times as many *bins* as there are blocks. The index has for
-//! each block the first bin with bytes in it. A bin's objects are in the last block with a
-//! smaller first bin, in all that begin with it, and nowhere else:
+//! Objects of any size are stored in hash order, without gaps, across block boundaries. Hashes are
+//! split into *bins*, a few times as many as there are blocks. For each block the index stores the
+//! first bin that has bytes in it. A bin's objects are in the last block with a smaller first bin
+//! and in all blocks whose first bin it is, and nowhere else:
 //!
 //! ```text
 //! bins    0 0 1 1   4 4 5 5   5 5 5 5   5 9 …      bin 5: blocks 1, 2, 3
@@ -24,19 +25,19 @@
 //! index         0         2         5         5
 //! ```
 //!
-//! Where an object begins with its block, any bin between the last one before the border and
-//! the object's will do. The index has the least (2 above), which spares lookups the block
-//! before.
+//! If an object starts at a block boundary, the block's first bin may be any bin from the last one
+//! before the boundary to the object's. The index uses the smallest (2 above), which saves lookups
+//! from reading the preceding block.
 //!
-//! The rising sequence is coded after Elias and Fano: the lower bits of each bin as they are,
-//! the upper ones in unary. With 8 bins a block that is 3 + 2 bits; 1 in 8 is for finding
+//! The ascending sequence is Elias–Fano coded: the lower bits of each bin verbatim, the upper ones
+//! in unary. With 8 bins per block this needs 3 + 2 bits; 1 bit in 8 is for samples that locate
 //! zeros.
 //!
 //! # Invariants
 //!
-//! - **B1** The blocks that a lookup gives contain all bytes of all objects with its hash.
-//! - **B2** First bins rise from 0, and are below the number of bins.
-//! - **B3** The bytes depend on the hashes, the sizes and the shape alone.
+//! - **B1** The blocks that a lookup returns contain all bytes of all objects with its hash.
+//! - **B2** First bins ascend from 0 and are less than the number of bins.
+//! - **B3** The bytes depend only on the hashes, the sizes and the shape.
 
 mod build;
 mod check;

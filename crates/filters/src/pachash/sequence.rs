@@ -1,14 +1,14 @@
-//! A rising sequence of numbers after Elias and Fano.
+//! An Elias–Fano coded ascending sequence.
 //!
-//! The numbers' upper parts are written in unary: for each upper part in turn a set bit for
-//! every number that has it, then a zero. Their lower bits are written side by side.
+//! Upper parts are written in unary: for each value of the upper part in turn, a one for every
+//! number that has it, then a zero. Lower bits are written consecutively.
 
 use crate::bits::{BitWriter, peek, take};
 
-/// Zeros from one sample to the next.
+/// Number of zeros between samples.
 pub(super) const SAMPLED: u64 = 512;
 
-/// Bits of a load.
+/// Number of bits in a load.
 const LOAD: u32 = 57;
 
 /// Writes a sequence.
@@ -16,7 +16,7 @@ const LOAD: u32 = 57;
 pub(super) struct Writer {
     pub(super) upper: BitWriter,
     pub(super) lower: BitWriter,
-    /// Where the numbers begin whose upper part is 0, [`SAMPLED`], twice that, …
+    /// Bit offsets of the first number with upper part 0, [`SAMPLED`], twice that, …
     pub(super) samples: Vec<u64>,
     lower_bits: u32,
     /// The upper part whose numbers are being written.
@@ -34,7 +34,7 @@ impl Writer {
         }
     }
 
-    /// Appends a number that is not less than the one before.
+    /// Appends a number that is not less than the previous one.
     pub(super) fn push(&mut self, number: u64) {
         self.advance(number >> self.lower_bits);
         self.upper.push(1, 1);
@@ -42,7 +42,7 @@ impl Writer {
             .push(number & ((1 << self.lower_bits) - 1), self.lower_bits);
     }
 
-    /// Goes on to the numbers with an upper part.
+    /// Advances to the numbers with upper part `upper`.
     pub(super) fn advance(&mut self, upper: u64) {
         assert!(upper >= self.at, "B2: numbers rise");
         while self.at < upper {
@@ -55,20 +55,20 @@ impl Writer {
     }
 }
 
-/// A sequence in bytes that are not trusted.
+/// A sequence in untrusted bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sequence<'b> {
     pub(super) upper: &'b [u8],
     pub(super) lower: &'b [u8],
     pub(super) lower_bits: u32,
-    /// How many numbers there are.
+    /// Number of elements.
     pub(super) len: u64,
 }
 
 impl Sequence<'_> {
-    /// Returns how many of the numbers are less than one, and how many not greater. `sample` is
-    /// where the numbers begin whose upper part is the multiple of [`SAMPLED`] before the
-    /// number's. Nothing when the bytes are no sequence.
+    /// Returns how many elements are less than `number`, and how many are not greater. `sample` is
+    /// the bit offset of the first element whose upper part is the multiple of [`SAMPLED`] at or
+    /// below the number's. Returns `None` if the bytes are not a valid sequence.
     #[inline]
     pub(super) fn rank(&self, number: u64, sample: u64) -> Option<(u64, u64)> {
         let (upper, lower) = (number >> self.lower_bits, number & ((1 << self.lower_bits) - 1));
@@ -83,7 +83,7 @@ impl Sequence<'_> {
         Some((before + less, before + not_greater))
     }
 
-    /// Returns the bit behind some zeros.
+    /// Returns the bit offset after a number of zeros.
     #[inline]
     fn skip_zeros(&self, bit: u64, mut zeros: u32) -> Option<u64> {
         let mut at = bit;
@@ -102,7 +102,7 @@ impl Sequence<'_> {
         Some(at)
     }
 
-    /// Returns how many set bits follow each other from a bit on.
+    /// Returns the number of consecutive ones from a bit on.
     #[inline]
     fn run(&self, bit: u64) -> u64 {
         let mut at = bit;
@@ -115,8 +115,8 @@ impl Sequence<'_> {
         }
     }
 
-    /// Returns the first of a run's numbers whose lower bits are so, all behind it being so
-    /// too.
+    /// Returns the first element of a run whose lower bits satisfy the predicate, which must then
+    /// hold for all later ones.
     #[inline]
     fn first(&self, begin: u64, run: u64, is_so: impl Fn(u64) -> bool) -> u64 {
         let (mut low, mut high) = (0, run);
@@ -139,7 +139,7 @@ impl Sequence<'_> {
         )
     }
 
-    /// Returns all numbers, as many as the upper bits have.
+    /// Returns all elements; their number is the number of ones in the upper bits.
     pub(super) fn numbers(&self) -> impl Iterator<Item = u64> {
         let bits = self.upper.len() as u64 * 8;
         let set = (0..bits).filter(|&bit| take(self.upper, bit, 1) == 1);
@@ -149,7 +149,8 @@ impl Sequence<'_> {
     }
 }
 
-/// Returns the place of a word's set bit with a number; the first is 0. It has as many.
+/// Returns the position of the set bit with this index, counted from 0. The word must have more set
+/// bits than that.
 #[inline]
 fn select(mut word: u64, number: u32) -> u32 {
     for _ in 0..number {

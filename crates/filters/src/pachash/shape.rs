@@ -1,18 +1,18 @@
-//! The size of a store, and how many bins its hashes are split into.
+//! The size of a store, and the number of bins for its hashes.
 
 use crate::{Error, Result};
 
-/// The logarithm of a block's bins. Each time they double they cost a bit a block, and halve
-/// the blocks that are read in vain.
+/// Logarithm of the number of bins per block. Each doubling costs one bit per block and halves the
+/// number of blocks read unnecessarily.
 pub const DEFAULT_BINS_LOG: u32 = 3;
 
-/// The most bins of a block, as a logarithm.
+/// Maximum logarithm of the number of bins per block.
 pub const MAX_BINS_LOG: u32 = 16;
 
-/// The most blocks.
+/// Maximum number of blocks.
 const MAX_BLOCKS: u64 = 1 << 40;
 
-/// What an index is made for.
+/// The parameters of an index.
 ///
 /// ```
 /// use alluvium_filters::pachash::Shape;
@@ -28,19 +28,19 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Creates the shape of a store of objects of `bytes` bytes altogether, in blocks of
-    /// `block_bytes`, with 8 bins a block.
+    /// Creates the shape of a store whose objects have `bytes` bytes in total, in blocks of
+    /// `block_bytes`, with 8 bins per block.
     ///
     /// # Errors
-    /// [`Error::Shape`] when blocks have no byte, or there are more than 2^40.
+    /// [`Error::Shape`] if the block size is zero, or if there are more than 2^40 blocks.
     pub fn new(bytes: u64, block_bytes: u32) -> Result<Shape> {
         Shape::with_bins(bytes, block_bytes, DEFAULT_BINS_LOG)
     }
 
-    /// Creates a shape with 2^`bins_log` bins a block.
+    /// Creates a shape with 2^`bins_log` bins per block.
     ///
     /// # Errors
-    /// [`Error::Shape`] as [`Shape::new`], and when that is more than [`MAX_BINS_LOG`].
+    /// [`Error::Shape`] as for [`Shape::new`], and if `bins_log` exceeds [`MAX_BINS_LOG`].
     pub fn with_bins(bytes: u64, block_bytes: u32, bins_log: u32) -> Result<Shape> {
         let shape = Shape {
             bytes,
@@ -56,31 +56,31 @@ impl Shape {
         Ok(shape)
     }
 
-    /// Returns how many bytes the objects have.
+    /// Returns the total size of the objects in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Returns the bytes of a block.
+    /// Returns the block size in bytes.
     #[must_use]
     pub fn block_bytes(&self) -> u32 {
         self.block_bytes
     }
 
-    /// Returns how many blocks there are; the last may be shorter.
+    /// Returns the number of blocks; the last may be shorter.
     #[must_use]
     pub fn blocks(&self) -> u64 {
         self.bytes.div_ceil(self.block_bytes.max(1).into())
     }
 
-    /// Returns how many bins there are.
+    /// Returns the number of bins.
     #[must_use]
     pub fn bins(&self) -> u64 {
         self.blocks() << self.bins_log
     }
 
-    /// Returns the bin of a hash. Bins rise with hashes.
+    /// Returns the bin of a hash. The mapping is monotonic.
     #[must_use]
     #[inline]
     pub fn bin(&self, hash: u64) -> u64 {

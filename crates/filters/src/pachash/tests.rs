@@ -1,4 +1,4 @@
-//! The index against a list of where objects are; its size, and the blocks it has read in vain.
+//! The index compared with a list of object positions; its size, and the blocks read unnecessarily.
 
 use super::*;
 use proptest::prelude::*;
@@ -17,8 +17,8 @@ fn build(objects: &[(u64, u64)], block_bytes: u32, bins_log: u32) -> (Vec<u8>, V
     (builder.finish().unwrap(), places)
 }
 
-/// The first and last block of a bin by the definition: no block outside of them has a byte of
-/// it.
+/// Checks the first and last block of a bin against the definition: no other block contains a byte
+/// of it.
 fn assert_holds(bytes: &[u8], objects: &[(u64, u64)], places: &[Range<u64>]) {
     let index = Index::open(bytes).unwrap();
     assert!(index.check().is_empty(), "{:?}", index.check());
@@ -30,7 +30,7 @@ fn assert_holds(bytes: &[u8], objects: &[(u64, u64)], places: &[Range<u64>]) {
             "B1: {found:?}, {place:?}"
         );
         assert!(found.end <= index.shape().blocks());
-        // Nothing is read beyond the blocks of the bin's objects and one block before them.
+        // At most the blocks of the bin's objects and one block before them are read.
         let bin = index.shape().bin(*hash);
         let of_bin = || {
             objects
@@ -90,7 +90,7 @@ fn an_index_has_about_5_bits_a_block_and_lookups_read_one_eighth_of_a_block_in_v
             .map(|blocks| blocks.end - blocks.start)
             .sum();
         let mean = read as f64 / objects.len() as f64;
-        // One block, those of an object across a border, and one for each bin across a border.
+        // One block, plus object boundaries, plus one block per bin that crosses a boundary.
         let expected = 1.0 + 256.0 / 4096.0 + 1.0 / f64::from(1 << bins_log);
         assert!((mean - expected).abs() < 0.03, "{mean}, not {expected}");
     }
@@ -108,7 +108,8 @@ fn objects_that_begin_with_their_block_are_read_alone() {
         .map(|(hash, _)| index.blocks(*hash).unwrap())
         .map(|blocks| blocks.end - blocks.start)
         .sum();
-    // Only where two objects are in one bin or in neighbouring ones: 1.37 rather than 2.
+    // Extra blocks occur only where two objects are in the same or adjacent bins: 1.37 instead of
+    // 2.
     let mean = read as f64 / objects.len() as f64;
     assert!(mean < 1.4, "{mean}");
 }

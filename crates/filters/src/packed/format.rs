@@ -1,4 +1,4 @@
-//! The frame of a packed structure. Integers little-endian.
+//! The common frame of packed structures. Integers little-endian.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -14,13 +14,13 @@ use crate::{Error, Result};
 use alluvium_base::bytes::{Reader, Truncated, Writer};
 use alluvium_base::checksum;
 
-/// Bytes of the checksum.
+/// Length of the checksum in bytes.
 pub(crate) const CHECKSUM_BYTES: u64 = 8;
 
-/// What tells one kind of structure from another.
+/// Identifies one kind of structure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {
-    /// What errors call the structure.
+    /// Name of the structure in error messages.
     pub(crate) structure: &'static str,
     pub(crate) magic: [u8; 4],
     pub(crate) version: u8,
@@ -32,7 +32,7 @@ impl Frame {
         Writer::new(bytes).bytes(&self.magic).u8(self.version);
     }
 
-    /// Checks the magic and the version, and returns what `read` reads of the bytes after them.
+    /// Checks the magic and the version, and returns the result of `read` on the bytes after them.
     pub(crate) fn open<'b, T>(
         &self,
         bytes: &'b [u8],
@@ -52,7 +52,7 @@ impl Frame {
         Ok(header)
     }
 
-    /// Checks how many bytes there are. `None`: no machine has as many.
+    /// Checks the number of bytes. `None` means that the expected length exceeds the address space.
     pub(crate) fn check_len(&self, bytes: &[u8], expected: Option<u64>) -> Result<()> {
         let len = bytes.len() as u64;
         if expected == Some(len) {
@@ -62,7 +62,7 @@ impl Frame {
         Err(self.damaged(0, "length in bytes", expected, len.to_string()))
     }
 
-    /// Returns the error of bytes that are not what they should be.
+    /// Returns the error for corrupt bytes.
     #[cold]
     pub(crate) fn damaged(
         &self,
@@ -81,14 +81,14 @@ pub(crate) fn seal(bytes: &mut Vec<u8>) {
     Writer::new(bytes).u64(sum);
 }
 
-/// Writes the checksum after the first `len` bytes, and returns how many there are then.
+/// Writes the checksum after the first `len` bytes and returns the new length.
 pub(crate) fn put_checksum(space: &mut [u8], len: usize) -> Option<usize> {
     let sum = checksum(space.get(..len)?);
     *space.get_mut(len..)?.first_chunk_mut()? = sum.to_le_bytes();
     Some(len + CHECKSUM_BYTES as usize)
 }
 
-/// Returns what is wrong with the checksum.
+/// Returns a violation if the checksum is wrong.
 pub(crate) fn wrong_checksum(bytes: &[u8]) -> Option<Violation> {
     let (rest, stored) = bytes.split_last_chunk()?;
     let (stored, computed) = (u64::from_le_bytes(*stored), checksum(rest));

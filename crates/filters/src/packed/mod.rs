@@ -1,8 +1,8 @@
-//! What an index of tries, a block index and a filter of listed fingerprints have in common.
+//! Code shared by trie indexes, block indexes and listed filters.
 //!
-//! *Knows*: how their bytes begin and end, and how a check reports what is wrong with them.
+//! *Knows*: the beginning and end of their formats, and how a check reports violations.
 //!
-//! *Does not know*: what is in between.
+//! *Does not know*: the contents between them.
 //!
 //! *Read in this order*: `format.rs`, this file.
 
@@ -12,17 +12,17 @@ pub(crate) use format::{CHECKSUM_BYTES, Frame, put_checksum, seal, wrong_checksu
 
 use std::fmt;
 
-/// A rule that the bytes of a structure break.
+/// A violated rule of a structure's format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The part of the structure that the rule is about, by kind and number, if it is about one.
+    /// Kind and number of the part that the rule concerns, if it concerns one.
     pub part: Option<(&'static str, u64)>,
-    /// What should be, and what is.
+    /// Expected and actual state.
     pub what: String,
 }
 
 impl Violation {
-    /// Returns one that is about the whole structure.
+    /// Returns a violation that concerns the whole structure.
     pub(crate) fn of_all(what: impl Into<String>) -> Violation {
         let what = what.into();
         Violation { part: None, what }

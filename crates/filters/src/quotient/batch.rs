@@ -1,8 +1,8 @@
-//! Looking many fingerprints up at once, so that their cache misses overlap.
+//! Batched lookups, which overlap their cache misses.
 //!
-//! A lookup reads a block and then the slots that the block points to: two misses, one after the
-//! other. A batch first asks for all blocks, then reads them and asks for all slots, then compares.
-//! The maplets on a path through a tree are probed like this, and so are the keys of a `multi_get`.
+//! A lookup reads a block and then the slots that it refers to: two dependent misses. A batch first
+//! prefetches all blocks, then reads them and prefetches all slots, then compares. It is used for
+//! the maplets on a path through a tree and for the keys of a `multi_get`.
 
 use super::bits::{Bits, Kernel, Portable};
 use super::format::{Block, load, slots_at};
@@ -11,19 +11,20 @@ use super::values::Values;
 use crate::Fingerprint;
 use alluvium_base::prefetch;
 
-/// The length of a run that a single load does not settle.
+/// The length of a run that a single load cannot resolve.
 const UNSETTLED: u32 = u32::MAX;
 
-/// How many lookups later the memory is expected that a stage has asked for. Longer hides more; 16
-/// lookups' lines and their neighbours' are what a core can wait for.
+/// Number of lookups between a prefetch and its use. A longer distance hides more latency; 16
+/// lookups, with the cache lines of the adjacent stages, are the outstanding misses that a core
+/// supports.
 const AHEAD: usize = 16;
 
-/// Lookups under way: two distances, rounded up to a power of two.
+/// Number of lookups in progress: two distances, rounded up to a power of two.
 const RING: usize = 64;
 const _: () = assert!(RING > 2 * AHEAD && RING.is_power_of_two());
 
-/// Looks each fingerprint up in the page beside it, and hands `each` its number and what was found.
-/// The pages may be of many filters.
+/// Looks up each fingerprint in its page, and calls `each` with its index and the result. The pages
+/// may belong to different filters.
 ///
 /// ```
 /// use alluvium_filters::{Entry, Found, Geometry, Image, Maplet, Shape, hash, lookup_many};
@@ -44,7 +45,7 @@ const _: () = assert!(RING > 2 * AHEAD && RING.is_power_of_two());
 /// # Ok::<(), alluvium_filters::Error>(())
 /// ```
 pub fn lookup_many<'a>(probes: &[(PageView<'a>, Fingerprint)], mut each: impl FnMut(usize, Found<'a>)) {
-    // All pages are answered with the kernel of the first one's geometry.
+    // All pages are processed with the kernel of the first one's geometry.
     match probes.first().map(|(view, _)| view.geometry.kernel) {
         None => (),
         Some(Kernel::Portable) => in_stages::<Portable>(probes, &mut each),
@@ -60,18 +61,18 @@ fn in_stages_bmi2<'a>(probes: &[(PageView<'a>, Fingerprint)], each: &mut impl Fn
     in_stages::<super::bits::Bmi2>(probes, each);
 }
 
-/// A lookup between its stages. Words in arrays of their own: what one stage stores, another can
-/// load while it is still on its way to the cache.
+/// Lookups between stages, with one array per word: one stage can load a word while another stage's
+/// store to it is still pending.
 struct Underway {
     block: [u32; RING],
     quotient: [u32; RING],
     remainder: [u64; RING],
-    /// The bit of the page where the run begins.
+    /// Bit offset in the page at which the run begins.
     bit: [u32; RING],
     len: [u32; RING],
 }
 
-/// Each turn of the loop does one stage of three lookups that are [`AHEAD`] apart.
+/// Each iteration executes one stage of three lookups that are [`AHEAD`] apart.
 #[inline(always)]
 fn in_stages<'a, B: Bits>(probes: &[(PageView<'a>, Fingerprint)], each: &mut impl FnMut(usize, Found<'a>)) {
     let mut underway = Underway {
@@ -94,8 +95,8 @@ fn in_stages<'a, B: Bits>(probes: &[(PageView<'a>, Fingerprint)], each: &mut imp
             let slot = turn.wrapping_sub(AHEAD) % RING;
             let block = Block::read(view.page, underway.block[slot]).unwrap_or_default();
             let aim = aim::<B>(view.geometry, block, underway.quotient[slot]);
-            // An unoccupied quotient has no slots to fetch: its block's line will do. No branch, as
-            // it could not be predicted.
+            // An unoccupied quotient has no slots to fetch, so its block's line is prefetched
+            // instead. This avoids a branch, which would be unpredictable.
             let (here, there) = (
                 Block::at(underway.block[slot]) as u32 * 8,
                 slots_at(view.geometry, aim.position),

@@ -1,23 +1,23 @@
-//! Rank and select in a word: with BMI2 where the processor has it, and portably.
+//! Rank and select in a word, with BMI2 where available and a portable fallback.
 //!
-//! The two are equal on every input ([`tests`] hold them to it); which one runs is decided once,
-//! when a geometry is made.
+//! Both give equal results for every input (checked in [`tests`]); the choice is made once, when a
+//! geometry is created.
 
-/// The handful of bit operations that a lookup consists of.
+/// The bit operations of a lookup.
 pub(super) trait Bits {
-    /// Returns the lowest `count` bits of `word`; all of it when `count` is 64 or more (up to 255).
+    /// Returns the lowest `count` bits of `word`, or all of them if `count` is 64 or more (up to
+    /// 255).
     fn low(word: u64, count: u32) -> u64;
 
-    /// Returns the set bit of `word` that `mark` points to: when `mark` is `1 << n`, the one above
-    /// which `n` other set bits lie below; 0 when there are too few, or `mark` is 0. `mark` has at
-    /// most one bit.
+    /// Selects a set bit of `word`. If `mark` is `1 << n`, returns the set bit with `n` set bits
+    /// below it; returns 0 if there are too few, or if `mark` is 0. `mark` has at most one bit.
     fn nth_one(word: u64, mark: u64) -> u64;
 }
 
-/// Which implementation of [`Bits`] a geometry uses.
+/// The implementation of [`Bits`] used by a geometry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kernel {
-    /// Plain arithmetic.
+    /// Portable arithmetic.
     Portable,
     /// PDEP, BZHI, TZCNT, LZCNT and POPCNT of x86-64.
     #[cfg(target_arch = "x86_64")]
@@ -25,7 +25,7 @@ pub(super) enum Kernel {
 }
 
 impl Kernel {
-    /// Returns the fastest that this processor has.
+    /// Returns the fastest kernel that this processor supports.
     pub(super) fn detect() -> Kernel {
         #[cfg(target_arch = "x86_64")]
         {
@@ -38,7 +38,7 @@ impl Kernel {
     }
 }
 
-/// Plain arithmetic.
+/// Portable arithmetic.
 pub(super) struct Portable;
 
 impl Bits for Portable {
@@ -57,8 +57,8 @@ impl Bits for Portable {
             return 0;
         }
         let rank = mark.trailing_zeros();
-        // Ones in each byte, then ones in all bytes up to each (Vigna, "Broadword implementation of
-        // rank/select queries").
+        // The number of ones in each byte, then prefix sums over the bytes (Vigna, "Broadword
+        // implementation of rank/select queries").
         let pairs = word - (word >> 1 & 0x5555_5555_5555_5555);
         let fours = (pairs & 0x3333_3333_3333_3333) + (pairs >> 2 & 0x3333_3333_3333_3333);
         let bytes = (fours + (fours >> 4)) & 0x0f0f_0f0f_0f0f_0f0f;
@@ -66,8 +66,8 @@ impl Bits for Portable {
         if (sums >> 56) as u32 <= rank {
             return 0;
         }
-        // The number of bytes whose sum is at most the rank: the top bit of each byte of `full`
-        // says so.
+        // The number of bytes whose prefix sum is at most the rank, marked by the top bit of each
+        // byte of `full`.
         let full = (u64::from(rank) * 0x0101_0101_0101_0101 + 0x8080_8080_8080_8080) - sums;
         let byte = (full & 0x8080_8080_8080_8080).count_ones();
         let before = (sums << 8 >> (byte * 8)) as u32 & 0xff;
@@ -79,8 +79,8 @@ impl Bits for Portable {
     }
 }
 
-/// The instructions of x86-64. Only to be used inside functions that enable the features which
-/// [`Kernel::detect`] asks for.
+/// The x86-64 instructions. To be used only inside functions that enable the features checked by
+/// [`Kernel::detect`].
 #[cfg(target_arch = "x86_64")]
 pub(super) struct Bmi2;
 

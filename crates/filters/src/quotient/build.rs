@@ -1,26 +1,26 @@
-//! Building a filter in one pass over sorted entries. Pages come out one after the other, so their
-//! owner can write them sequentially.
+//! Builds a filter in one pass over sorted entries. Pages are produced in order, so their owner can
+//! write them sequentially.
 
 use super::geometry::Geometry;
 use super::place::PagePlacer;
 use super::spill::{Counted, write_pages};
 use crate::{Entry, Error};
 
-/// What a [`Builder`] has built.
+/// Statistics of a completed [`Builder`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Built {
-    /// Entries, each as often as it occurs.
+    /// Number of entries, with multiplicity.
     pub entries: u64,
-    /// Distinct entries.
+    /// Number of distinct entries.
     pub distinct: u64,
-    /// Pages in all, those with spilled records included.
+    /// Total number of pages, including spill pages.
     pub pages: u32,
-    /// Spilled records.
+    /// Number of spilled records.
     pub spilled: u32,
 }
 
-/// Takes sorted entries and hands out pages: first [`Geometry::pages`] of them, then those with
-/// what spilled. Memory: one page, and the spilled records.
+/// Builds pages from sorted entries: first the [`Geometry::pages`] main pages, then the spill
+/// pages. Memory: one page, and the spilled records.
 ///
 /// ```
 /// use alluvium_filters::{Builder, Entry, Error, Geometry, Shape, hash};
@@ -48,7 +48,7 @@ pub struct Builder<S> {
     geometry: Geometry,
     sink: S,
     placer: PagePlacer,
-    /// The entry not yet placed, because it may come again.
+    /// The latest entry, which is not placed yet because it may be repeated.
     held: Option<Counted>,
     spilled: Vec<Counted>,
     entries: u64,
@@ -56,7 +56,7 @@ pub struct Builder<S> {
 }
 
 impl<S> Builder<S> {
-    /// Creates a builder of an empty filter, which hands each page to `sink`.
+    /// Creates a builder of an empty filter that passes each page to `sink`.
     pub fn new<E>(geometry: Geometry, sink: S) -> Builder<S>
     where
         S: FnMut(&[u8]) -> Result<(), E>,
@@ -79,12 +79,12 @@ impl<S> Builder<S> {
         &self.geometry
     }
 
-    /// Appends an entry that occurs `count` times. Entries come in rising order; an entry equal to
-    /// the last adds to its count.
+    /// Appends an entry that occurs `count` times. Entries must be in ascending order; an entry
+    /// equal to the previous one adds to its count.
     ///
     /// # Errors
-    /// [`Error::Order`], [`Error::Value`] or [`Error::Count`] when the entry cannot be taken, and
-    /// whatever the sink returns.
+    /// [`Error::Order`], [`Error::Value`] or [`Error::Count`] if the entry is invalid, and errors
+    /// of the sink.
     #[inline]
     pub fn push<E>(&mut self, entry: Entry, count: u32) -> Result<(), E>
     where
@@ -146,10 +146,10 @@ impl<S> Builder<S> {
         Ok(())
     }
 
-    /// Hands out the last pages.
+    /// Passes the remaining pages to the sink.
     ///
     /// # Errors
-    /// Whatever the sink returns.
+    /// Errors of the sink.
     pub fn finish<E>(mut self) -> Result<Built, E>
     where
         S: FnMut(&[u8]) -> Result<(), E>,

@@ -1,4 +1,4 @@
-//! What must hold of a filter's pages, each rule checked by itself.
+//! Checks the invariants of a filter's pages, each rule separately.
 
 use super::build::Builder;
 use super::format::{Block, Header, Kind, SLOT_LOAD_BYTES, slot, slots_at};
@@ -9,14 +9,14 @@ use super::scan::Chunk;
 use crate::{Error, Result};
 use std::fmt;
 
-/// A rule that a page breaks.
+/// A rule that a page violates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The page's number within its filter.
+    /// Number of the page within its filter.
     pub page: u32,
-    /// The block of the page, if the rule is about one.
+    /// Block of the page, if the rule concerns a block.
     pub block: Option<u32>,
-    /// What should be, and what is.
+    /// Expected and actual state.
     pub what: String,
 }
 
@@ -54,11 +54,11 @@ impl Report {
 }
 
 impl PageView<'_> {
-    /// Every rule that page `number` breaks by itself: its header; positions that follow each
-    /// other; as many ends as quotients have their run here; words in order, with counts as they
-    /// must be written, of fingerprints that exist; zeros everywhere else; spilled records where a
-    /// block says so. Nothing when the page is sound. [`Image::check`] also sees what only the
-    /// whole filter shows.
+    /// Returns every violation that page `number` shows by itself: in its header; in consecutive
+    /// positions; in the number of run ends per block, which must match the quotients whose runs
+    /// are here; in the order, counts and fingerprints of words; in the zeros of unused space; in
+    /// the spilled records that blocks announce. Empty if the page is sound. [`Image::check`] also
+    /// finds violations that only the whole filter shows.
     #[must_use]
     pub fn check(&self, number: u32) -> Vec<Violation> {
         let mut report = Report::of(number);
@@ -168,9 +168,9 @@ impl PageView<'_> {
 }
 
 impl Image<'_> {
-    /// Returns every rule that the filter breaks; nothing when it is sound. Checked are the rules
-    /// of each page, and that building the filter again from its entries gives the same bytes
-    /// (invariant F4). The latter fixes which entries spill and where their records are.
+    /// Returns every violation in the filter; empty if it is sound. Checks the rules of each page,
+    /// and that rebuilding the filter from its entries gives the same bytes (invariant F4), which
+    /// determines the spilled entries and the positions of their records.
     #[must_use]
     pub fn check(&self) -> Vec<Violation> {
         let mut violations = Vec::new();

@@ -1,7 +1,6 @@
 //! The bytes of a quotient filter, version 1. All integers little-endian.
 //!
-//! A filter is `pages` pages of one size, in the order of their fingerprints, and after them the
-//! pages that hold what spilled.
+//! A filter is `pages` pages of equal size, in fingerprint order, followed by the spill pages.
 //!
 //! A page:
 //!
@@ -33,11 +32,12 @@
 //!               the block's last
 //! ```
 //!
-//! A run holds its entries in rising order of slot words (remainder above complemented value): a
-//! word once or twice as often as it occurs; three times or more as three equal words, then its
-//! count less three in as many slots as 32 bits need, the lowest bits first.
+//! A run holds its entries in ascending order of slot words (remainder above complemented value). A
+//! word that occurs once or twice is stored that number of times. A word that occurs three times or
+//! more is stored as three equal words, followed by its count minus three in the number of slots
+//! that 32 bits need, lowest bits first.
 //!
-//! A spill page, with the records in rising order over the whole filter:
+//! A spill page; records are in ascending order over the whole filter:
 //!
 //! ```text
 //! OFFSET          SIZE  MEANING
@@ -72,34 +72,34 @@ use crate::{Entry, Error, Result};
 use alluvium_base::bytes::{Reader, Writer};
 use alluvium_base::checksum;
 
-/// Bytes before a page's blocks or records.
+/// Length of a page's header, in bytes.
 pub(super) const HEADER_BYTES: usize = 32;
-/// Bytes of a block.
+/// Length of a block, in bytes.
 pub(super) const BLOCK_BYTES: usize = 16;
-/// Bytes that a load of slots touches. A page ends in as many zeros, so that a load at its end
-/// stays inside.
+/// Number of bytes that a load of slots reads. A page ends in this number of zeros, so that a load
+/// at its end stays inside.
 pub(super) const SLOT_LOAD_BYTES: usize = 8;
-/// Bytes of a spilled record.
+/// Length of a spilled record, in bytes.
 pub(super) const RECORD_BYTES: usize = 12;
 
 const MAGIC: [u8; 4] = *b"AQFP";
 const VERSION: u8 = 1;
 
-/// What a page is.
+/// The kind of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A range of fingerprints.
     Page = 1,
-    /// Entries that did not fit in their page.
+    /// Entries that did not fit into their pages.
     Spill = 2,
 }
 
-/// The first bytes of a page.
+/// The header of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) kind: Kind,
     pub(super) number: u32,
-    /// Slots in use, or records.
+    /// Number of slots in use, or of records.
     pub(super) filled: u32,
     pub(super) first_record: u32,
     pub(super) records: u32,
@@ -126,7 +126,7 @@ impl Header {
         page[..HEADER_BYTES].copy_from_slice(&bytes);
     }
 
-    /// Reads and checks the header of a page of `geometry` that should have this kind and number.
+    /// Reads the header of a page and checks it against the geometry, kind and number.
     pub(super) fn read(geometry: &Geometry, page: &[u8], kind: Kind, number: u32) -> Result<Header> {
         let bad = |what, expected: String, found: String| Error::corrupt(number, what, expected, found);
         let mut reader = Reader::new(page);
@@ -176,12 +176,12 @@ impl Header {
         })
     }
 
-    /// The slots in use.
+    /// Returns the number of slots in use.
     pub(super) fn filled(page: &[u8]) -> u32 {
         word(page, 12)
     }
 
-    /// Changes the slots in use.
+    /// Sets the number of slots in use.
     #[allow(
         clippy::indexing_slicing,
         reason = "a page that is being filled has the length of its geometry"
@@ -190,7 +190,7 @@ impl Header {
         page[12..16].copy_from_slice(&filled.to_le_bytes());
     }
 
-    /// Changes the number of the first spilled record.
+    /// Sets the number of the first spilled record.
     #[allow(
         clippy::indexing_slicing,
         reason = "a page that is being filled has the length of its geometry"
@@ -199,14 +199,14 @@ impl Header {
         page[16..20].copy_from_slice(&first_record.to_le_bytes());
     }
 
-    /// The spilled records of a page: the number of the first, and how many. Whatever the bytes
-    /// are, this is an answer.
+    /// Returns a page's spilled records: the number of the first, and their count. Defined for any
+    /// bytes.
     pub(super) fn spilled(page: &[u8]) -> (u32, u32) {
         (word(page, 16), word(page, 20))
     }
 }
 
-/// The four bytes at `at` as a number; 0 when there are none.
+/// Returns the four bytes at `at` as a number, or 0 past the end.
 pub(super) fn word(page: &[u8], at: usize) -> u32 {
     page.get(at..)
         .and_then(|bytes| bytes.first_chunk())
@@ -220,10 +220,10 @@ fn digest(geometry: &Geometry) -> u64 {
 }
 
 impl Geometry {
-    /// How many bytes an encoded geometry has.
+    /// Length of an encoded geometry, in bytes.
     pub const BYTES: usize = 24;
 
-    /// Appends the geometry's bytes.
+    /// Appends the encoded geometry.
     pub fn encode(&self, out: &mut Vec<u8>) {
         Writer::new(out)
             .u8(VERSION)
@@ -237,7 +237,7 @@ impl Geometry {
             .u32(0);
     }
 
-    /// Reads a geometry, and checks that it is one that this version makes.
+    /// Decodes a geometry, and checks that this version could have created it.
     ///
     /// ```
     /// use alluvium_filters::{Geometry, Shape};
@@ -250,7 +250,7 @@ impl Geometry {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when the bytes are too few or no geometry, [`Error::Shape`] when its
+    /// [`Error::Corrupt`] if the bytes are too few or not a geometry, [`Error::Shape`] if its
     /// numbers are out of range.
     pub fn decode(bytes: &[u8]) -> Result<Geometry> {
         let corrupt = |what, expected: String, found: String| Error::corrupt(0, what, expected, found);
@@ -298,7 +298,7 @@ impl Geometry {
 pub(super) struct Block {
     /// Bits 0 to 47: occupied. Bits 48 to 63: position of the first slot.
     pub(super) head: u64,
-    /// Which slots end a run.
+    /// Bit mask of the slots that end a run.
     pub(super) ends: u64,
 }
 
@@ -312,13 +312,13 @@ impl Block {
         }
     }
 
-    /// Where a block begins in its page.
+    /// Returns the byte offset of a block in its page.
     #[inline(always)]
     pub(super) fn at(block: u32) -> usize {
         HEADER_BYTES + block as usize * BLOCK_BYTES
     }
 
-    /// The block of a page, or nothing when the bytes are too few.
+    /// Reads a block of a page. Returns `None` past the end of the bytes.
     #[inline(always)]
     pub(super) fn read(page: &[u8], block: u32) -> Option<Block> {
         let at = Block::at(block);
@@ -340,32 +340,32 @@ impl Block {
         page[at + 8..at + BLOCK_BYTES].copy_from_slice(&self.ends.to_le_bytes());
     }
 
-    /// Which quotients have entries.
+    /// Returns the bit mask of quotients with entries.
     #[inline(always)]
     pub(super) fn occupied(self) -> u64 {
         self.head & ((1 << 48) - 1)
     }
 
-    /// The position of the first slot.
+    /// Returns the position of the first slot.
     #[inline(always)]
     pub(super) fn position(self) -> u32 {
         (self.head >> 48) as u32
     }
 
-    /// How many slots the runs in the page have.
+    /// Returns the number of slots of the block's runs in the page.
     #[inline(always)]
     pub(super) fn slots(self) -> u32 {
         64 - self.ends.leading_zeros()
     }
 
-    /// Whether some of its runs are not in the page.
+    /// Returns whether some of the block's runs have spilled.
     #[inline(always)]
     pub(super) fn has_spilled(self) -> bool {
         self.ends.count_ones() < self.occupied().count_ones()
     }
 }
 
-/// The bit of the page where the slot at `position` begins.
+/// Returns the bit offset in the page of the slot at `position`.
 #[inline(always)]
 pub(super) fn slots_at(geometry: &Geometry, position: u32) -> u32 {
     position
@@ -373,14 +373,14 @@ pub(super) fn slots_at(geometry: &Geometry, position: u32) -> u32 {
         .wrapping_add(geometry.slots_bit)
 }
 
-/// The bits of a page from the slot at `position` on, as many as one load brings (57 at least);
-/// nothing past the page's end.
+/// Loads the bits of a page from the slot at `position` on, at least 57 of them. Returns `None`
+/// past the page's end.
 #[inline(always)]
 pub(super) fn slots(geometry: &Geometry, page: &[u8], position: u32) -> Option<u64> {
     load(page, slots_at(geometry, position))
 }
 
-/// The bits of a page from one bit on, as many as one load brings (57 at least); nothing past the
+/// Loads the bits of a page from a bit offset on, at least 57 of them. Returns `None` past the
 /// page's end.
 #[inline(always)]
 pub(super) fn load(page: &[u8], bit: u32) -> Option<u64> {
@@ -389,13 +389,13 @@ pub(super) fn load(page: &[u8], bit: u32) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.first_chunk()?) >> (bit & 7))
 }
 
-/// The slot at `position`, 0 past the page's end.
+/// Returns the slot at `position`, or 0 past the page's end.
 #[inline(always)]
 pub(super) fn slot(geometry: &Geometry, page: &[u8], position: u32) -> u64 {
     slots(geometry, page, position).unwrap_or(0) & ((1 << geometry.slot_bits) - 1)
 }
 
-/// Packs slots one after the other into a page, eight bytes at a time.
+/// Packs consecutive slots into a page, eight bytes at a time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SlotWriter {
     at: usize,
@@ -404,7 +404,7 @@ pub(super) struct SlotWriter {
 }
 
 impl SlotWriter {
-    /// A writer that goes on at a slot; the slots before it in the same byte are kept.
+    /// Creates a writer that continues at a slot; earlier slots in the same byte are kept.
     #[allow(
         clippy::indexing_slicing,
         reason = "a page that is being filled has the length of its geometry"
@@ -439,7 +439,7 @@ impl SlotWriter {
         }
     }
 
-    /// Writes the bits still held. Whatever follows them in their last byte becomes zero.
+    /// Writes the pending bits. The rest of their last byte becomes zero.
     #[allow(
         clippy::indexing_slicing,
         reason = "a page that is being filled has the length of its geometry"
@@ -450,8 +450,8 @@ impl SlotWriter {
     }
 }
 
-/// Writes the lowest `count` (57 at most) bits of `bits` at a bit of the page. The 8 bytes from
-/// that bit's on must be in the page.
+/// Writes the lowest `count` (at most 57) bits of `bits` at a bit offset of the page. The 8 bytes
+/// from that offset's byte on must be in the page.
 #[allow(
     clippy::indexing_slicing,
     reason = "a page that is being filled has the length of its geometry"
@@ -477,7 +477,7 @@ fn get_bits(page: &[u8], at: u32, count: u32) -> u64 {
     u64::from_le_bytes(*bytes) >> (at % 8) & ((1 << count) - 1)
 }
 
-/// Moves `count` bits of a page from one bit to another; the two stretches may overlap.
+/// Moves `count` bits within a page; source and destination may overlap.
 pub(super) fn move_bits(page: &mut [u8], from: u32, to: u32, count: u32) {
     const STEP: u32 = 56;
     let mut step = |begin: u32, count: u32| {
@@ -499,12 +499,12 @@ pub(super) fn move_bits(page: &mut [u8], from: u32, to: u32, count: u32) {
     }
 }
 
-/// Returns how many records fit in a spill page.
+/// Returns the number of records that fit into a spill page.
 pub(super) fn records_per_page(geometry: &Geometry) -> u32 {
     ((geometry.page_bytes as usize - HEADER_BYTES) / RECORD_BYTES) as u32
 }
 
-/// The record at `index` of a spill page, or nothing when the bytes are too few.
+/// Returns the record at `index` of a spill page, or `None` past the end of the bytes.
 #[inline]
 pub(super) fn record(page: &[u8], index: u32) -> Option<(Entry, u32)> {
     let at = HEADER_BYTES + index as usize * RECORD_BYTES;

@@ -1,53 +1,53 @@
-//! The shape of a filter: how a fingerprint becomes a page, a block, a quotient and a remainder.
+//! The shape of a filter: how a fingerprint is split into page, block, quotient and remainder.
 //!
 //! A fingerprint `f` of `p` bits is read as the fraction `f / 2^p`. Multiplied by the number of
-//! quotients `T = pages × blocks × 48`, its whole part is the quotient and the highest `r` bits of
-//! its fractional part are the remainder. With `T = 2^q` this is the textbook's split of `p` bits
-//! into `q` and `r`; but `T` may be any number, so a filter is exactly as large as its load asks,
-//! not the next power of two. `r` is the least for which two fingerprints never share quotient and
-//! remainder: `2^(p - r) ≤ T`. Nothing is lost, so the fingerprint can be computed back
+//! quotients `T = pages × blocks × 48`, its integer part is the quotient and the highest `r` bits
+//! of its fractional part are the remainder. With `T = 2^q` this is the textbook's split of `p`
+//! bits into `q` and `r`; but `T` may be any number, so the size of a filter matches its load
+//! instead of the next power of two. `r` is the smallest value for which distinct fingerprints
+//! never share quotient and remainder: `2^(p - r) ≤ T`. The mapping is therefore invertible
 //! ([`Geometry::fingerprint_at`]).
 
 use super::bits::Kernel;
 use super::format::{BLOCK_BYTES, HEADER_BYTES, SLOT_LOAD_BYTES};
 use crate::{Error, Fingerprint, MAX_FINGERPRINT_BITS, MAX_VALUE_BITS, Result};
 
-/// Quotients in a block: what fits a metadata word beside a position of 16 bits.
+/// Quotients per block: the bits of a metadata word that a position of 16 bits leaves free.
 pub const BLOCK_QUOTIENTS: u32 = 48;
 
-/// Slots that the runs of one block may have together: the bits of a metadata word.
+/// Maximum number of slots of a block's runs: the bits of a metadata word.
 pub const BLOCK_SLOTS: u32 = 64;
 
-/// The widest slot: remainder and value. A slot is read with one unaligned load of 64 bits.
+/// Maximum width of a slot (remainder and value), which is read with one unaligned load of 64 bits.
 pub const MAX_SLOT_BITS: u32 = 57;
 
-/// The most quotients in a filter: what the fixed-point inverse of a fingerprint's place is exact
-/// for.
+/// Maximum number of quotients in a filter, for which the fixed-point inverse of a fingerprint's
+/// place is exact.
 pub const MAX_QUOTIENTS: u64 = 1 << 31;
 
-/// The share of quotients that [`Shape::new`] aims to have filled.
+/// The default load of a [`Shape`], in percent of quotients.
 pub const DEFAULT_LOAD_PERCENT: u32 = 90;
 
-/// Bits of a multiplicity that follows a slot which occurs three times or more.
+/// Length in bits of the count that follows a word occurring three times or more.
 pub(super) const COUNT_BITS: u32 = 32;
 
-/// What a filter should be like; with a number of entries it makes a [`Geometry`].
+/// Parameters of a filter; with a number of entries they determine a [`Geometry`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Bits of a fingerprint: 8 to 48. The false-positive rate of a filter of `n` entries is
-    /// `n / 2^bits`.
+    /// Length of a fingerprint in bits: 8 to 48. The false-positive rate of a filter of `n` entries
+    /// is `n / 2^bits`.
     pub fingerprint_bits: u32,
-    /// Bits of a value: 0 to 16.
+    /// Length of a value in bits: 0 to 16.
     pub value_bits: u32,
-    /// Bytes of a page: a power of two from 4 KiB to 64 KiB.
+    /// Page size in bytes: a power of two from 4 KiB to 64 KiB.
     pub page_bytes: u32,
-    /// How many quotients of a hundred should have an entry: 10 to 95. Less is faster by little,
-    /// more is smaller.
+    /// Entries in percent of quotients: 10 to 95. A lower load is slightly faster, a higher one
+    /// smaller.
     pub load_percent: u32,
 }
 
 impl Shape {
-    /// Filters over pages of 4 KiB at a load of 90 %.
+    /// Returns a shape with pages of 4 KiB and a load of 90 %.
     #[must_use]
     pub fn new(fingerprint_bits: u32, value_bits: u32) -> Shape {
         Shape {
@@ -59,8 +59,8 @@ impl Shape {
     }
 }
 
-/// How the fingerprints of one filter are laid out. Small, copied freely, stored beside the filter
-/// by the filter's owner ([`Geometry::encode`]).
+/// The layout of one filter's fingerprints. It is small and `Copy`; the filter's owner stores it
+/// together with the filter ([`Geometry::encode`]).
 ///
 /// ```
 /// use alluvium_filters::{Fingerprint, Geometry, Shape};
@@ -83,13 +83,13 @@ pub struct Geometry {
     pub(super) pages: u32,
     pub(super) blocks: u32,
     pub(super) capacity: u32,
-    /// The bit of a page where its slots begin.
+    /// Bit offset of the slots in a page.
     pub(super) slots_bit: u32,
-    /// Bits of a word that are not the remainder when it is the word's highest.
+    /// Shift that leaves the remainder when it occupies a word's highest bits.
     remainder_shift: u32,
-    /// The bits of a hash that a fingerprint has.
+    /// Mask of the bits of a hash that form a fingerprint.
     fingerprint_mask: u64,
-    /// Slots that a single load compares.
+    /// Number of slots compared by a single load.
     pub(super) lanes: u32,
     /// The lowest remainder bit of each lane; multiplying a remainder by it fills every lane.
     pub(super) lane_low: u64,
@@ -108,8 +108,8 @@ impl Geometry {
     /// Returns the smallest geometry that holds `entries` at the shape's load.
     ///
     /// # Errors
-    /// [`Error::Shape`] when a number is out of its range, or the fingerprints are too short for
-    /// this number of entries.
+    /// [`Error::Shape`] if a number is out of range, or if the fingerprints are too short for this
+    /// number of entries.
     pub fn for_entries(entries: u64, shape: Shape) -> Result<Geometry> {
         if !(10..=95).contains(&shape.load_percent) {
             return Err(Error::shape(
@@ -121,23 +121,23 @@ impl Geometry {
         let found = Self::search(shape, |per_page| {
             u64::try_from(quotients.div_ceil(u128::from(per_page))).unwrap_or(u64::MAX)
         })?;
-        // This number of pages may do with shorter remainders than the search that led to it. A
-        // number of pages has exactly one geometry, so that a written filter is recognised.
+        // This number of pages may allow shorter remainders than the search that found it. A number
+        // of pages has exactly one geometry, so that a written filter is recognised.
         Self::with_pages(found.pages, shape)
     }
 
-    /// Returns the geometry of a filter of `pages` pages. With it, bits move between quotient and
-    /// remainder at will.
+    /// Returns the geometry of a filter of `pages` pages. Choosing the number of pages moves bits
+    /// between quotient and remainder.
     ///
     /// # Errors
-    /// [`Error::Shape`] when a number is out of its range.
+    /// [`Error::Shape`] if a number is out of range.
     pub fn with_pages(pages: u32, shape: Shape) -> Result<Geometry> {
         Self::search(shape, |_| u64::from(pages))
     }
 
-    /// Returns the shortest remainders that tell all fingerprints apart: a page holds more of them,
-    /// so fewer pages are needed, so remainders must be longer; the first length that suffices is
-    /// the answer.
+    /// Finds the shortest remainder length that distinguishes all fingerprints. Shorter remainders
+    /// let a page hold more slots, so fewer pages are needed, which requires longer remainders; the
+    /// first sufficient length is the answer.
     fn search(shape: Shape, pages_for: impl Fn(u64) -> u64) -> Result<Geometry> {
         let Shape {
             fingerprint_bits,
@@ -166,7 +166,7 @@ impl Geometry {
             let pages = pages_for(u64::from(blocks * BLOCK_QUOTIENTS)).max(1);
             let quotients = pages.saturating_mul(u64::from(blocks * BLOCK_QUOTIENTS));
             if quotients > MAX_QUOTIENTS {
-                // With longer remainders a page has fewer.
+                // With longer remainders a page has fewer quotients.
                 too_many = Some(quotients);
                 continue;
             }
@@ -197,11 +197,11 @@ impl Geometry {
             ..
         } = shape;
         let slot_bits = remainder_bits + value_bits;
-        // A slot begins at any bit of a byte that its width allows; a load brings the other bits of
-        // 64.
+        // A slot may begin at any bit of a byte that its width allows, which reduces the usable
+        // bits of a 64-bit load.
         let skew = [0, 7, 6, 7, 4, 7, 6, 7][slot_bits as usize % 8];
-        // A run of a count is three slots and the count's own, so a run of `lanes` slots never
-        // holds one.
+        // A run with a count consists of three slots and the count's, so a run of at most `lanes`
+        // slots never contains one.
         let lanes = ((64 - skew) / slot_bits).min(2 + COUNT_BITS.div_ceil(slot_bits));
         let lane_ones = (0..lanes).fold(0u64, |ones, lane| ones | 1 << (lane * slot_bits));
         let quotients = u128::from(pages) * u128::from(blocks * BLOCK_QUOTIENTS);
@@ -228,35 +228,35 @@ impl Geometry {
         }
     }
 
-    /// The same geometry answering with plain arithmetic, as on a processor without BMI2. For tests
-    /// and comparisons.
+    /// Returns the same geometry with the portable kernel, as on a processor without BMI2. For
+    /// tests and comparisons.
     #[must_use]
     pub fn portable(mut self) -> Geometry {
         self.kernel = Kernel::Portable;
         self
     }
 
-    /// Returns the first bits of a hash that this filter looks at.
+    /// Returns the fingerprint of a hash: its first bits.
     #[must_use]
     #[inline]
     pub fn fingerprint(&self, hash: u64) -> Fingerprint {
         Fingerprint(hash & self.fingerprint_mask)
     }
 
-    /// Returns the page that holds whatever there is about a fingerprint.
+    /// Returns the page that holds all entries of a fingerprint.
     #[must_use]
     #[inline]
     pub fn page_of(&self, fingerprint: Fingerprint) -> u32 {
         ((u128::from(fingerprint.0) * u128::from(self.pages)) >> 64) as u32
     }
 
-    /// Returns the least fingerprint of a page.
+    /// Returns the smallest fingerprint of a page.
     pub(super) fn first_fingerprint(&self, page: u32) -> Fingerprint {
         let first = (u128::from(page) << self.fingerprint_bits).div_ceil(u128::from(self.pages));
         Fingerprint((first as u64) << (64 - self.fingerprint_bits))
     }
 
-    /// Returns where within its page a fingerprint belongs.
+    /// Returns the place of a fingerprint within its page.
     #[inline(always)]
     pub(super) fn place(&self, fingerprint: Fingerprint) -> Place {
         let in_page = fingerprint.0.wrapping_mul(u64::from(self.pages));
@@ -269,28 +269,28 @@ impl Geometry {
         }
     }
 
-    /// Returns where the first quotient of a block lies on the scale of
+    /// Returns the position of a block's first quotient on the scale of
     /// [`Geometry::fingerprint_at`].
     pub(super) fn block_base(&self, page: u32, block: u32) -> u128 {
         let blocks = u64::from(page) * u64::from(self.blocks) + u64::from(block);
-        // Under 2^127; 96 - p fractional bits, of which 63 are wanted.
+        // Less than 2^127; 96 - p fractional bits, of which 63 are needed.
         let base = (u128::from(blocks * u64::from(BLOCK_QUOTIENTS)) << 96) / u128::from(self.quotients());
         base << self.fingerprint_bits.saturating_sub(33) >> 33u32.saturating_sub(self.fingerprint_bits)
     }
 
-    /// Returns how far the bases of two blocks that follow each other are apart.
+    /// Returns the distance between the bases of consecutive blocks.
     pub(super) fn block_step(&self) -> u128 {
         (u128::from(BLOCK_QUOTIENTS) << (63 + self.fingerprint_bits)) / u128::from(self.quotients())
     }
 
-    /// Returns the fingerprint of a quotient and remainder of the block at `base`: the inverse of
+    /// Returns the fingerprint for a quotient and remainder of the block at `base`: the inverse of
     /// [`Geometry::place`].
     ///
-    /// A fingerprint `f` has `f × T = quotient × 2^p + remainder × 2^(p-r) + d` with
-    /// `0 ≤ d < 2^(p-r) ≤ T`, so it is that sum without `d`, divided by `T`, rounded up. Here the
-    /// sum over `T` is computed from below in fixed point with 63 fractional bits. Its error is
-    /// under `2^-47` for the base and `2^(r-57)` for the rest; rounding up is right while the error
-    /// is under `1 / T`, which [`MAX_QUOTIENTS`] and 48 bits of fingerprint ensure.
+    /// A fingerprint `f` satisfies `f × T = quotient × 2^p + remainder × 2^(p-r) + d` with `0 ≤ d <
+    /// 2^(p-r) ≤ T`, so it is that sum without `d`, divided by `T`, rounded up. The quotient of the
+    /// sum and `T` is computed from below in fixed point with 63 fractional bits. Its error is
+    /// under `2^-47` for the base and `2^(r-57)` for the rest. Rounding up is correct while the
+    /// error is under `1 / T`, which [`MAX_QUOTIENTS`] and 48 fingerprint bits ensure.
     #[inline(always)]
     pub(super) fn fingerprint_at(&self, base: u128, quotient: u32, remainder: u64) -> Fingerprint {
         let offset = u64::from(quotient) << self.remainder_bits | remainder;
@@ -299,77 +299,77 @@ impl Geometry {
         Fingerprint(number << (64 - self.fingerprint_bits))
     }
 
-    /// Returns the slot word of an entry: remainder above value, the value complemented so that the
-    /// newest sorts first.
+    /// Returns the slot word of an entry: remainder above value, with the value complemented so
+    /// that the newest sorts first.
     #[inline(always)]
     pub(super) fn word(&self, remainder: u64, value: u16) -> u64 {
         let value = u64::from(!value) & ((1 << self.value_bits) - 1);
         remainder << self.value_bits | value
     }
 
-    /// Returns the value in a slot word.
+    /// Extracts the value from a slot word.
     #[inline(always)]
     pub(super) fn value(&self, word: u64) -> u16 {
         (!word & ((1 << self.value_bits) - 1)) as u16
     }
 
-    /// Slots that hold a count.
+    /// Returns the number of slots that hold a count.
     #[inline]
     pub(super) fn count_slots(&self) -> u32 {
         COUNT_BITS.div_ceil(self.slot_bits)
     }
 
-    /// Bits of a fingerprint.
+    /// Returns the length of a fingerprint in bits.
     #[must_use]
     pub fn fingerprint_bits(&self) -> u32 {
         self.fingerprint_bits
     }
 
-    /// Bits of a fingerprint that a slot holds.
+    /// Returns the number of fingerprint bits stored in a slot.
     #[must_use]
     pub fn remainder_bits(&self) -> u32 {
         self.remainder_bits
     }
 
-    /// Bits of a value.
+    /// Returns the length of a value in bits.
     #[must_use]
     pub fn value_bits(&self) -> u32 {
         self.value_bits
     }
 
-    /// Returns the bytes of a page.
+    /// Returns the page size in bytes.
     #[must_use]
     pub fn page_bytes(&self) -> u32 {
         self.page_bytes
     }
 
-    /// Pages, without those that hold what spilled.
+    /// Returns the number of pages, excluding spill pages.
     #[must_use]
     pub fn pages(&self) -> u32 {
         self.pages
     }
 
-    /// Returns the bytes of all pages, without those that hold what spilled.
+    /// Returns the size of all pages in bytes, excluding spill pages.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         u64::from(self.pages) * u64::from(self.page_bytes)
     }
 
-    /// Quotients of all pages: entries divided by this is the load.
+    /// Returns the number of quotients in all pages. The load is the number of entries divided by
+    /// it.
     #[must_use]
     pub fn quotients(&self) -> u64 {
         u64::from(self.pages) * u64::from(self.blocks * BLOCK_QUOTIENTS)
     }
 
-    /// Returns the probability that a filter of this many distinct fingerprints answers for a key
-    /// that was never put in.
+    /// Returns the false-positive rate of a filter with this number of distinct fingerprints.
     #[must_use]
     pub fn false_positive_rate(&self, fingerprints: u64) -> f64 {
-        // n fingerprints of 2^p are taken; a stranger's is one of them.
+        // n of 2^p fingerprints are present; an absent key matches one of them by chance.
         fingerprints as f64 / f64::from(self.fingerprint_bits).exp2()
     }
 
-    /// The shape this geometry was made from; the load is the default's.
+    /// Returns the shape of this geometry, with the default load.
     #[must_use]
     pub fn shape(&self) -> Shape {
         Shape {
@@ -379,16 +379,16 @@ impl Geometry {
     }
 }
 
-/// Where a fingerprint belongs in its page.
+/// The place of a fingerprint in its page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
     pub(super) block: u32,
-    /// The quotient within the block.
+    /// Quotient within the block.
     pub(super) quotient: u32,
     pub(super) remainder: u64,
 }
 
-/// Returns the most blocks for which a page has a slot per quotient.
+/// Returns the maximum number of blocks for which a page has one slot per quotient.
 fn blocks_in(page_bytes: u32, slot_bits: u32) -> u32 {
     let bits = (page_bytes as usize - HEADER_BYTES - SLOT_LOAD_BYTES) as u32 * 8;
     let blocks = bits / (BLOCK_BYTES as u32 * 8 + BLOCK_QUOTIENTS * slot_bits);

@@ -1,5 +1,5 @@
-//! All pages of a filter, one after the other in memory: for tests, for small filters, and to show
-//! how pages and spill pages go together.
+//! A whole filter in memory: for tests, for small filters, and to show how pages and spill pages
+//! are combined.
 
 use super::format::records_per_page;
 use super::geometry::Geometry;
@@ -9,7 +9,7 @@ use super::spill::{Counted, SpillView};
 use super::values::Values;
 use crate::{Error, Fingerprint, Result};
 
-/// The bytes that a [`crate::Builder`] handed out, concatenated.
+/// The concatenated pages produced by a [`crate::Builder`].
 ///
 /// ```
 /// use alluvium_filters::{Entry, Geometry, Image, Maplet, Shape, hash};
@@ -34,7 +34,7 @@ impl<'a> Image<'a> {
     /// Creates a view of a whole filter.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when the bytes are not whole pages, or fewer than the geometry has.
+    /// [`Error::Corrupt`] if the bytes are not whole pages, or fewer than the geometry requires.
     pub fn new(geometry: &'a Geometry, bytes: &'a [u8]) -> Result<Image<'a>> {
         let whole = bytes.len().is_multiple_of(geometry.page_bytes as usize);
         if !whole || (bytes.len() as u64) < geometry.bytes() {
@@ -58,16 +58,16 @@ impl<'a> Image<'a> {
         self.geometry
     }
 
-    /// Returns how many pages there are, those with spilled records included.
+    /// Returns the number of pages, including spill pages.
     #[must_use]
     pub fn pages(&self) -> u32 {
         (self.bytes.len() / self.geometry.page_bytes as usize) as u32
     }
 
-    /// Returns the bytes of a page.
+    /// Returns a page.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when there is no such page.
+    /// [`Error::Corrupt`] if the page does not exist.
     #[inline]
     pub fn page(&self, number: u32) -> Result<&'a [u8]> {
         let size = self.geometry.page_bytes as usize;
@@ -83,19 +83,19 @@ impl<'a> Image<'a> {
         }
     }
 
-    /// Returns the page that a fingerprint belongs to.
+    /// Returns the page of a fingerprint.
     ///
     /// # Errors
-    /// Never for a fingerprint of this geometry.
+    /// None for a fingerprint of this geometry.
     #[inline]
     pub fn view(&self, fingerprint: Fingerprint) -> Result<PageView<'a>> {
         PageView::new(self.geometry, self.page(self.geometry.page_of(fingerprint))?)
     }
 
-    /// Returns the values under a fingerprint.
+    /// Returns the values of a fingerprint.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when the page refers to spilled records that are not there.
+    /// [`Error::Corrupt`] if the page refers to missing spilled records.
     #[inline]
     pub fn lookup(&self, fingerprint: Fingerprint) -> Result<ImageValues<'a>> {
         let view = self.view(fingerprint)?;
@@ -129,7 +129,7 @@ impl<'a> Image<'a> {
         })
     }
 
-    /// Returns whether a fingerprint is there.
+    /// Returns whether a fingerprint is present.
     ///
     /// # Errors
     /// As [`Image::lookup`].
@@ -146,15 +146,15 @@ impl<'a> Image<'a> {
         SpillView::new(self.geometry, self.page(number)?, number)
     }
 
-    /// Returns the records that spilled from a page.
+    /// Returns the spilled records of a page.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when they are not all there.
+    /// [`Error::Corrupt`] if some are missing.
     pub fn spilled(&self, number: u32) -> Result<Vec<Counted>> {
         let spilled = PageView::new(self.geometry, self.page(number)?)?.spilled();
         let mut records = Vec::new();
         for page in self.geometry.spill_pages(spilled) {
-            // Fails at the first page that is not there, so no bytes make this long.
+            // Fails at the first missing page, so corrupt bytes cannot make this loop long.
             records.extend(self.spill_page(page)?.records(spilled));
         }
         if records.len() != spilled.1 as usize {
@@ -178,8 +178,8 @@ impl<'a> Image<'a> {
         PageView::new(self.geometry, self.page(number)?)?.read_into(number, &spilled, chunk)
     }
 
-    /// All entries page by page, as [`crate::merge`] takes them: each call fills the chunk with the
-    /// next page's and says whether there was one.
+    /// Returns a source for [`crate::merge`]: each call fills the chunk with the next page's
+    /// entries and returns whether there was one.
     pub fn source(&self) -> impl FnMut(&mut Chunk) -> Result<bool> + use<'a> {
         let (image, mut next) = (*self, 0);
         move |chunk: &mut Chunk| {
@@ -192,14 +192,14 @@ impl<'a> Image<'a> {
         }
     }
 
-    /// Returns how many spilled records fit in a spill page.
+    /// Returns the number of records that fit into a spill page.
     #[must_use]
     pub fn records_per_page(&self) -> u32 {
         records_per_page(self.geometry)
     }
 }
 
-/// The values under a fingerprint, wherever they are.
+/// The values of a fingerprint, including spilled ones.
 #[derive(Clone, Debug)]
 pub struct ImageValues<'a> {
     values: Values<'a>,
@@ -218,7 +218,7 @@ impl Iterator for ImageValues<'_> {
             if let Some(value) = self.values.next() {
                 return Some(value);
             }
-            // A missing spill page ends the values: `Image::check` names it.
+            // A missing spill page ends the values; `Image::check` reports it.
             let number = self.more.next()?;
             self.values = self
                 .image

@@ -1,7 +1,7 @@
-//! Looking a fingerprint up in one page.
+//! Looks up a fingerprint in one page.
 //!
-//! Without a branch that depends on the data, but for two that are almost never taken (the run is
-//! longer than one load, or spilled): that is what makes a lookup cost the same at any load, hit or
+//! The lookup has no data-dependent branches except two that are almost never taken (the run is
+//! longer than one load, or has spilled). So its cost is independent of the load and of hit or
 //! miss.
 
 use super::bits::{Bits, Kernel, Portable};
@@ -12,8 +12,8 @@ use super::values::Values;
 use crate::{Error, Fingerprint, Result};
 use alluvium_base::prefetch;
 
-/// A page of a filter, as it lies in a cache. Nothing is copied and nothing is trusted: whatever
-/// the bytes are, every call returns; wrong bytes give an error or a wrong answer.
+/// A page of a filter in a cache. Its bytes are neither copied nor trusted: every call returns for
+/// any bytes, and wrong bytes give an error or a wrong answer.
 ///
 /// ```
 /// use alluvium_filters::{Entry, Found, Geometry, Maplet, PageView, Shape, hash};
@@ -36,17 +36,17 @@ pub struct PageView<'a> {
     pub(super) page: &'a [u8],
 }
 
-/// What a page says of a fingerprint.
+/// The result of looking up a fingerprint in a page.
 #[derive(Clone, Debug)]
 pub enum Found<'a> {
-    /// The page knows: these are the values, perhaps none.
+    /// The page has all values of the fingerprint, possibly none.
     Here(Values<'a>),
-    /// The entries, if there are any, are among the page's spilled records ([`PageView::spilled`]).
+    /// Any entries are among the page's spilled records ([`PageView::spilled`]).
     Spilled,
 }
 
 impl Found<'_> {
-    /// The same without the values.
+    /// Returns the result without the values.
     #[must_use]
     #[inline]
     pub fn presence(&self) -> Presence {
@@ -58,19 +58,19 @@ impl Found<'_> {
     }
 }
 
-/// What a page says of a fingerprint, when values do not matter.
+/// The result of a lookup without values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Presence {
-    /// It was never put in.
+    /// The fingerprint was never added.
     Absent,
-    /// It is there (or another key's equal fingerprint).
+    /// The fingerprint is present (possibly added by another key).
     Present,
-    /// The page's spilled records know.
+    /// The answer is in the page's spilled records.
     Spilled,
 }
 
-/// The outcome of comparing one load of slots: the load, and the highest bit of every lane that is
-/// equal; or [`ASK`].
+/// The result of comparing one load of slots: the load, and a mask with the highest bit of every
+/// equal lane, or [`ASK`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Compared {
     pub(super) slots: u64,
@@ -80,27 +80,27 @@ pub(super) struct Compared {
 /// No lane is equal.
 pub(super) const ABSENT: Compared = Compared { slots: 0, equal: 0 };
 
-/// `equal` when one load did not settle the matter. Slots have two bits or more, so no lane's
-/// highest bit is bit 0.
+/// The value of `equal` if one load did not give the answer. Slots have at least two bits, so bit 0
+/// is never the highest bit of a lane.
 pub(super) const ASK: u64 = 1;
 
-/// Where a quotient's run is.
+/// The location of a quotient's run.
 pub(super) enum Whereabouts {
-    /// No entry has this quotient.
+    /// The quotient has no entries.
     Nowhere,
-    /// From one slot to another.
+    /// The range of slots, from the first to the end.
     Slots(u32, u32),
     /// Among the spilled records.
     Spilled,
 }
 
 impl<'a> PageView<'a> {
-    /// Creates a view of a page. Only its length is checked, so that the lookup touches no cache
-    /// line that it does not need. A caller that reads pages from a device verifies their checksum,
-    /// and [`PageView::verify`] the header.
+    /// Creates a view of a page. Only the length is checked, so that the lookup touches no cache
+    /// line that it does not need. A caller that reads pages from a device must verify the
+    /// checksum, and the header with [`PageView::verify`].
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when the page has not the geometry's length.
+    /// [`Error::Corrupt`] if the page does not have the geometry's length.
     #[inline]
     pub fn new(geometry: &'a Geometry, page: &'a [u8]) -> Result<PageView<'a>> {
         if page.len() != geometry.page_bytes as usize {
@@ -109,10 +109,10 @@ impl<'a> PageView<'a> {
         Ok(PageView { geometry, page })
     }
 
-    /// Checks that the header is that of page `number` of this geometry.
+    /// Checks that the header is the one of page `number` of this geometry.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when it is not.
+    /// [`Error::Corrupt`] if it is not.
     pub fn verify(&self, number: u32) -> Result<()> {
         Header::read(self.geometry, self.page, Kind::Page, number).map(|_| ())
     }
@@ -123,7 +123,7 @@ impl<'a> PageView<'a> {
         self.geometry
     }
 
-    /// Returns the values under a fingerprint that belongs to this page ([`Geometry::page_of`]).
+    /// Returns the values of a fingerprint that belongs to this page ([`Geometry::page_of`]).
     #[must_use]
     #[inline]
     pub fn lookup(&self, fingerprint: Fingerprint) -> Found<'a> {
@@ -134,7 +134,7 @@ impl<'a> PageView<'a> {
         Found::Here(Values::among(self.geometry, compared))
     }
 
-    /// Returns whether a fingerprint that belongs to this page is in it.
+    /// Returns whether a fingerprint that belongs to this page is present.
     #[must_use]
     #[inline]
     pub fn contains(&self, fingerprint: Fingerprint) -> Presence {
@@ -145,8 +145,8 @@ impl<'a> PageView<'a> {
         }
     }
 
-    /// Returns how often a fingerprint that belongs to this page occurs in it, over all values;
-    /// nothing if it spilled.
+    /// Returns the total number of occurrences of a fingerprint that belongs to this page, over all
+    /// values, or `None` if it spilled.
     #[must_use]
     pub fn count(&self, fingerprint: Fingerprint) -> Option<u64> {
         let place = self.geometry.place(fingerprint);
@@ -165,16 +165,16 @@ impl<'a> PageView<'a> {
         }
     }
 
-    /// Hints that the page's metadata for a fingerprint will be read soon; [`crate::lookup_many`]
-    /// does this for many at once.
+    /// Prefetches the page's metadata for a fingerprint; [`crate::lookup_many`] does this for many
+    /// at once.
     #[inline]
     pub fn prefetch(&self, fingerprint: Fingerprint) {
         let place = self.geometry.place(fingerprint);
         prefetch(self.page, Block::at(place.block));
     }
 
-    /// Returns the spilled records of this page: the number of the first within the filter, and how
-    /// many there are. They lie in the spill pages, see [`crate::SpillView`].
+    /// Returns the spilled records of this page: the number of the first within the filter, and
+    /// their count. They are stored in the spill pages; see [`crate::SpillView`].
     #[must_use]
     pub fn spilled(&self) -> (u32, u32) {
         Header::spilled(self.page)
@@ -199,7 +199,7 @@ impl<'a> PageView<'a> {
         Run::new(self.geometry, words, at, end)
     }
 
-    /// Returns where the run of a place is, found without haste.
+    /// Returns the location of a place's run; the slow path.
     pub(super) fn find(&self, place: Place) -> Whereabouts {
         let Some(block) = Block::read(self.page, place.block) else {
             return Whereabouts::Nowhere;
@@ -248,25 +248,25 @@ fn compare_bmi2(geometry: &Geometry, page: &[u8], fingerprint: Fingerprint) -> C
     compare::<super::bits::Bmi2>(geometry, page, fingerprint)
 }
 
-/// The part of a lookup that needs a page's metadata: which slots to load, and how many of them are
-/// the run.
+/// The part of a lookup that uses a page's metadata: the slots to load, and how many of them belong
+/// to the run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Aim {
-    /// The run's first slot.
+    /// First slot of the run.
     pub(super) position: u32,
-    /// How many slots the run has, if `settled`: none when the quotient is not occupied.
+    /// Number of slots of the run, valid if `settled`; 0 if the quotient is not occupied.
     pub(super) len: u32,
-    /// Whether one load will settle the matter.
+    /// Whether one load gives the answer.
     pub(super) settled: bool,
 }
 
-/// Rank among the occupied quotients, select among the ends of runs.
+/// Computes the rank among the occupied quotients, and selects the run's end.
 #[inline(always)]
 pub(super) fn aim<B: Bits>(geometry: &Geometry, block: Block, quotient: u32) -> Aim {
     let occupied = block.head >> quotient & 1;
     let rank = B::low(block.head, quotient).count_ones();
-    // The slot that ends the run. 1 for a quotient that is not occupied: the comparison then goes
-    // through the motions. 0 for a run that spilled, which makes `below` negative.
+    // The slot that ends the run. 1 for an unoccupied quotient, for which the comparison is
+    // executed without effect; 0 for a spilled run, which makes `below` negative.
     let end = B::nth_one(block.ends, occupied << rank) | (occupied ^ 1);
     let below = end.wrapping_sub(1);
     let zeros = (block.ends & below).leading_zeros();
@@ -283,12 +283,12 @@ pub(super) fn aim<B: Bits>(geometry: &Geometry, block: Block, quotient: u32) -> 
     }
 }
 
-/// Compares the slots of one load with a remainder: the highest bit of each lane of the run that is
-/// equal.
+/// Compares the slots of one load with a remainder. Returns the highest bit of each equal lane of
+/// the run.
 #[inline(always)]
 pub(super) fn equal_lanes<B: Bits>(geometry: &Geometry, loaded: u64, len: u32, remainder: u64) -> u64 {
     let differing = (loaded ^ remainder.wrapping_mul(geometry.lane_low)) & geometry.lane_remainder;
-    // A lane's highest bit after the addition says whether any of its other bits was set (Warren,
+    // After the addition, a lane's highest bit is set if any of its other bits was set (Warren,
     // Hacker's Delight, 6-1).
     let zero =
         !((differing & geometry.lane_rest).wrapping_add(geometry.lane_rest) | differing) & geometry.lane_high;

@@ -1,5 +1,5 @@
-//! A filter in memory that changes entry by entry. Its bytes are those that a [`crate::Builder`]
-//! makes of the same entries.
+//! A mutable in-memory filter. Its bytes equal those that a [`crate::Builder`] makes of the same
+//! entries.
 
 use super::build::Builder;
 use super::format::{Block, Header, move_bits, put_bits, slots_at};
@@ -16,7 +16,7 @@ use std::ops::RangeInclusive;
 
 /// A multiset of entries that can grow and shrink.
 ///
-/// An insertion moves the slots behind it in its page, 2 KiB on average in a page of 4 KiB. For
+/// An insertion moves the later slots in its page, 2 KiB on average for a page of 4 KiB. To add
 /// many entries, sort them and use a [`Builder`].
 ///
 /// ```
@@ -34,8 +34,8 @@ use std::ops::RangeInclusive;
 #[derive(Clone, Debug)]
 pub struct Maplet {
     geometry: Geometry,
-    /// All pages but those with spilled records. Their headers are complete but for the number of
-    /// the first spilled record.
+    /// All pages except spill pages. Their headers are complete except for the number of the first
+    /// spilled record.
     pages: Vec<u8>,
     spilled: BTreeMap<Entry, u32>,
     entries: u64,
@@ -67,13 +67,13 @@ impl Maplet {
         &self.geometry
     }
 
-    /// Returns how many entries there are, each as often as it occurs.
+    /// Returns the number of entries, with multiplicity.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.entries
     }
 
-    /// Returns whether there are none.
+    /// Returns whether the filter is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries == 0
@@ -82,8 +82,7 @@ impl Maplet {
     /// Adds one occurrence of an entry.
     ///
     /// # Errors
-    /// [`Error::Value`], [`Error::FingerprintBits`] or [`Error::Count`], and then nothing has
-    /// changed.
+    /// [`Error::Value`], [`Error::FingerprintBits`] or [`Error::Count`]; the filter is unchanged.
     pub fn insert(&mut self, entry: Entry) -> Result<()> {
         let (value, bits) = (entry.value(), self.geometry.value_bits);
         if u32::from(value) >> bits != 0 {
@@ -103,14 +102,14 @@ impl Maplet {
         Ok(())
     }
 
-    /// Takes one occurrence of an entry away, and says whether there was one.
+    /// Removes one occurrence of an entry. Returns whether there was one.
     pub fn remove(&mut self, entry: Entry) -> bool {
         let removed = self.apply(entry, |count| count.checked_sub(1));
         self.entries -= u64::from(removed);
         removed
     }
 
-    /// Returns how often an entry occurs.
+    /// Returns the number of occurrences of an entry.
     #[must_use]
     pub fn count(&self, entry: Entry) -> u32 {
         if let Some(&count) = self.spilled.get(&entry) {
@@ -125,7 +124,7 @@ impl Maplet {
             .map_or(0, |found| found.2)
     }
 
-    /// Returns the distinct values under a fingerprint, the newest (greatest) first.
+    /// Returns the distinct values of a fingerprint, newest (greatest) first.
     #[must_use]
     pub fn values(&self, fingerprint: Fingerprint) -> Vec<u16> {
         match self.view(self.geometry.page_of(fingerprint)).lookup(fingerprint) {
@@ -137,8 +136,7 @@ impl Maplet {
         }
     }
 
-    /// All pages, those with spilled records last: the bytes that a [`Builder`] makes of the same
-    /// entries.
+    /// Returns all pages, spill pages last: the bytes that a [`Builder`] makes of the same entries.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = self.pages.clone();
@@ -164,10 +162,10 @@ impl Maplet {
         bytes
     }
 
-    /// Returns the filter whose pages these are.
+    /// Creates a filter from its pages.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when they are no filter.
+    /// [`Error::Corrupt`] if the pages are not a valid filter.
     pub fn from_image(image: Image<'_>) -> Result<Maplet> {
         let geometry = *image.geometry();
         let mut maplet = Maplet::new(geometry);
@@ -180,11 +178,12 @@ impl Maplet {
         Ok(maplet)
     }
 
-    /// The same entries under another geometry: bits move between quotient and remainder.
+    /// Returns the same entries in another geometry, which moves bits between quotient and
+    /// remainder.
     ///
     /// # Errors
-    /// [`Error::FingerprintBits`] when the geometry's fingerprints have another length,
-    /// [`Error::Value`] when a value is too large for it.
+    /// [`Error::FingerprintBits`] if the geometry's fingerprints have another length,
+    /// [`Error::Value`] if a value is too large for it.
     pub fn resize(&self, geometry: Geometry) -> Result<Maplet> {
         let (expected, found) = (self.geometry.fingerprint_bits, geometry.fingerprint_bits);
         if expected != found {
@@ -217,7 +216,7 @@ impl Maplet {
         }
     }
 
-    /// Returns the entries of a page, from the least to the greatest that there can be.
+    /// Returns the range of all possible entries of a page.
     fn entries_of(&self, number: u32) -> RangeInclusive<Entry> {
         let first = self.geometry.first_fingerprint(number);
         let last = match number + 1 < self.geometry.pages {
@@ -227,7 +226,7 @@ impl Maplet {
         Entry::new(first, u16::MAX)..=last
     }
 
-    /// (quotient, word, count) of what a block has in its page.
+    /// Returns the (quotient, word, count) triples of a block that are in its page.
     fn block_content(&self, number: u32, block: u32) -> Vec<(u32, u64, u32)> {
         let view = self.view(number);
         let mut content = Vec::new();
@@ -239,8 +238,8 @@ impl Maplet {
         content
     }
 
-    /// Changes how often an entry occurs; false, and no change, when `change` of the present count
-    /// is nothing.
+    /// Changes the number of occurrences of an entry. Returns false, without a change, if `change`
+    /// of the current count is `None`.
     fn apply(&mut self, entry: Entry, change: fn(u32) -> Option<u32>) -> bool {
         let Some(count) = change(self.count(entry)) else {
             return false;
@@ -253,8 +252,8 @@ impl Maplet {
         true
     }
 
-    /// Changes one block and moves what lies behind it in the page; false, and no change, when
-    /// something would spill.
+    /// Changes one block and moves the later slots of the page. Returns false, without a change, if
+    /// an entry would spill.
     fn change_block(&mut self, number: u32, entry: Entry, count: u32) -> bool {
         let geometry = self.geometry;
         let place = geometry.place(entry.fingerprint());
@@ -305,7 +304,7 @@ impl Maplet {
         true
     }
 
-    /// Lays a whole page out again, because an entry spills or did.
+    /// Rebuilds a whole page, because an entry spills or has spilled.
     fn change_page(&mut self, number: u32, entry: Entry, count: u32) {
         let spilled = self.take_spilled(number);
         let mut chunk = Chunk::new();

@@ -1,8 +1,8 @@
-//! Merging filters without their keys.
+//! Merges filters without their keys.
 //!
-//! Each source hands over its entries page by page; a tournament of losers picks the least; the
-//! caller's function rewrites or drops each; those left with one fingerprint are put in order again
-//! and go to a [`Builder`].
+//! Each source supplies its entries page by page; a tournament of losers selects the smallest; the
+//! caller's function rewrites or drops each; the remaining entries of a fingerprint are sorted
+//! again and passed to a [`Builder`].
 
 use super::build::Builder;
 use super::scan::Chunk;
@@ -11,21 +11,21 @@ use crate::{Entry, Error};
 use std::fmt;
 use std::hint::select_unpredictable;
 
-/// What a merge has done.
+/// Statistics of a merge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Merged {
-    /// Distinct entries read, summed over the sources.
+    /// Number of distinct entries read, summed over the sources.
     pub read: u64,
-    /// Those that were dropped.
+    /// Number of dropped entries.
     pub dropped: u64,
 }
 
-/// Merges `sources` into `builder`. A source fills the chunk it is given (cleared) with its next
-/// entries, all greater than those before, and says whether there were any; see
-/// [`crate::Image::source`]. `rewrite` gets each entry with the number of its source and returns
-/// the value that it has in the result, or nothing to drop it.
+/// Merges `sources` into `builder`. A source fills the given (cleared) chunk with its next entries,
+/// all greater than the earlier ones, and returns whether there were any; see
+/// [`crate::Image::source`]. `rewrite` receives each entry with the index of its source and returns
+/// the entry's new value, or `None` to drop it.
 ///
-/// All filters must have fingerprints of the builder's length; their numbers of pages may differ.
+/// All filters must have the builder's fingerprint length; their numbers of pages may differ.
 ///
 /// ```
 /// use alluvium_filters::{Builder, Entry, Error, Geometry, Image, Maplet, Shape, hash, merge};
@@ -53,8 +53,8 @@ pub struct Merged {
 /// ```
 ///
 /// # Errors
-/// Whatever a source or the builder returns, and [`Error::Order`] when a source's entries do not
-/// rise.
+/// Errors of the sources and the builder, and [`Error::Order`] if a source's entries are not
+/// ascending.
 pub fn merge<I, R, S, E>(sources: Vec<I>, rewrite: R, builder: &mut Builder<S>) -> Result<Merged, E>
 where
     I: FnMut(&mut Chunk) -> Result<bool, E>,
@@ -67,16 +67,16 @@ where
     Ok(merge.merged())
 }
 
-/// How a [`Merge`] stands after a step.
+/// The state of a [`Merge`] after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// There are entries left.
     More,
-    /// Every entry of every source has gone to the builder.
+    /// All entries of all sources have been passed to the builder.
     Done,
 }
 
-/// A [`merge`] that is done in steps, for a thread that must return soon.
+/// A [`merge`] that runs in steps, for a thread that must return soon.
 ///
 /// ```
 /// use alluvium_filters::{Builder, Entry, Error, Geometry, Image, Maplet, Merge, Shape, Step, hash};
@@ -103,10 +103,10 @@ pub struct Merge<I> {
 }
 
 impl<I> Merge<I> {
-    /// Creates a merge of `sources`, each of which is asked for its first entries.
+    /// Creates a merge of `sources`, and requests the first entries of each.
     ///
     /// # Errors
-    /// Whatever a source returns.
+    /// Errors of the sources.
     pub fn new<E>(sources: Vec<I>) -> Result<Merge<I>, E>
     where
         I: FnMut(&mut Chunk) -> Result<bool, E>,
@@ -124,13 +124,14 @@ impl<I> Merge<I> {
         })
     }
 
-    /// Returns what has been done so far.
+    /// Returns the statistics so far.
     #[must_use]
     pub fn merged(&self) -> Merged {
         self.merged
     }
 
-    /// Merges as many entries. After an error neither the merge nor the builder is of use.
+    /// Merges up to `entries` entries. After an error neither the merge nor the builder may be
+    /// used.
     ///
     /// # Errors
     /// As [`merge`].
@@ -172,18 +173,18 @@ impl<I> fmt::Debug for Merge<I> {
     }
 }
 
-/// One source with the chunk it has filled. `key` is its next entry, or [`DONE`].
+/// One source with its current chunk. `key` is its next entry, or [`DONE`].
 struct Input<I> {
     source: I,
     chunk: Chunk,
     at: usize,
     repeat: usize,
-    /// The index of the next entry that does not occur once.
+    /// Index of the next entry that occurs more than once.
     repeat_at: usize,
     key: u128,
 }
 
-/// Above every entry.
+/// A key greater than every entry.
 const DONE: u128 = u128::MAX;
 
 impl<I> Input<I> {
@@ -273,7 +274,7 @@ impl<I> Input<I> {
     }
 }
 
-/// A tree of losers: each inner node holds the loser of its match, the winner went on (Knuth,
+/// A tree of losers: each inner node holds the loser of its match, and the winner advances (Knuth,
 /// volume 3, 5.4.1).
 struct Tournament {
     /// Node 0 holds the winner; node n has the children 2n and 2n + 1; leaves follow the inner
@@ -301,12 +302,12 @@ impl Tournament {
     #[inline(always)]
     fn winner(&self) -> Option<usize> {
         let (key, source) = self.nodes[0];
-        // The upper half alone tells: comparing all of a key that was just stored in halves would
-        // wait for both to be written.
+        // The upper half suffices: comparing a whole key whose halves were just stored would wait
+        // for both stores.
         ((key >> 64) as u64 == 0).then_some(source)
     }
 
-    /// Gives the winner's source its next key and plays its matches again.
+    /// Replaces the winner's key by its source's next key and replays its matches.
     #[inline(always)]
     fn replace(&mut self, source: usize, key: u128) {
         let mut winner = (key, source);
@@ -322,7 +323,7 @@ impl Tournament {
     }
 }
 
-/// Entries of one fingerprint, which rewritten values may have put out of order.
+/// Entries of one fingerprint, which rewriting values may have reordered.
 #[derive(Default)]
 struct Group {
     entries: Vec<Counted>,

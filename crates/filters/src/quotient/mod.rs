@@ -4,16 +4,17 @@
 //! *Knows*: how a fingerprint is split into page, block, quotient and remainder; how the runs of a
 //! page are packed, found, built, changed, merged and checked.
 //!
-//! *Does not know*: keys; what values mean (the trees: which run of a pivot); where pages are.
+//! *Does not know*: keys; the meaning of values (in the trees: which run of a pivot); the location
+//! of pages.
 //!
 //! *Read in this order*: `geometry`, `format`, `lookup`, `place`, `build`, `scan`, `merge`,
 //! `maplet`, `check`; then `bits`, `run`, `spill`, `batch`.
 //!
 //! # How it works
 //!
-//! A fingerprint's quotient says where it belongs, so only its remainder is stored. A page covers a
-//! range of fingerprints and holds its entries sorted and packed without a gap. Blocks of 48
-//! quotients say which are occupied, where the block's first slot is, and which slots end a run:
+//! A fingerprint's quotient determines its position, so only its remainder is stored. A page covers
+//! a range of fingerprints and holds its entries sorted and packed without gaps. Blocks of 48
+//! quotients record which are occupied, where the block's first slot is, and which slots end a run:
 //!
 //! ```text
 //! quotient    0  1  2  3  4  5 …     looking up quotient 4, remainder d:
@@ -22,14 +23,14 @@
 //! ends        0  1  1  0  1 …          → the run is slots 3 and 4: d, e
 //! ```
 //!
-//! That is Pandey et al.'s rank-and-select quotient filter (SIGMOD 2017) with one change: slots are
-//! packed rather than shifted from their quotient's own place. Nothing wanders, so there are no
-//! clusters; a lookup costs the same at any load, a page's slots can all be used, a run's place
-//! follows from its block alone, and no byte of another page is ever needed. What is given up,
-//! insertion in constant time, the trees do not use: their filters are built from sorted arrays and
-//! merges.
+//! This is Pandey et al.'s rank-and-select quotient filter (SIGMOD 2017) with one change: slots are
+//! packed instead of shifted from their quotient's own slot. So there are no clusters, a lookup
+//! costs the same at any load, all slots of a page can be used, a run's position follows from its
+//! block alone, and no bytes of other pages are ever needed. The price is that insertion is not
+//! constant-time; the trees do not need that, because they build their filters from sorted arrays
+//! and by merges.
 //!
-//! # Measured before it was chosen
+//! # Measurements before the choice
 //!
 //! Nanoseconds per lookup on the reference machine (2.6 GHz, one thread; slots of 12 + 4 bits, 1
 //! MiB; quiet runs, the lowest tenth of batches of 10,000):
@@ -42,22 +43,22 @@
 //! | rank and select in one line, packed per line | 8.9 | 9.2 | 9.4 | 9.0 | 10.3 | 10.8 |
 //! | **rank and select, packed per page (this one)** | **7.4** | **7.4** | **7.9** | **7.5** | **7.9** | **8.3** |
 //!
-//! Both kinds of metadata lose to clusters when slots are shifted: where a cluster ends is one
-//! mispredicted branch. Packing per line touches one cache line instead of two and buys it with
-//! more instructions.
+//! With shifted slots, both kinds of metadata suffer from clusters: finding the end of a cluster
+//! costs a mispredicted branch. Packing per line touches one cache line instead of two, at the cost
+//! of more instructions.
 //!
-//! # Against Bloom filters
+//! # Comparison with Bloom filters
 //!
 //! `cargo bench -p alluvium-filters`, at equal false-positive rates. From the core's cache a lookup
-//! costs 7 ns whether it hits or misses and whatever the load, which is its 85 instructions. The
-//! literature's blocked bloom filter takes 9 to 12 ns to miss and 6 to 8 ns to hit. The split-block
-//! filter (`benches/filters/split.rs`) takes 5 to 7 ns: it has half the instructions and no chain
-//! of them that depend on each other, and no filter that finds fingerprints by rank and select gets
-//! below that; AVX2 would bring it to 2.3 ns. From 256 MiB, where cache misses decide, a batch
+//! costs 7 ns for hits and misses at any load, due to its 85 instructions. A conventional blocked
+//! Bloom filter needs 9 to 12 ns for a miss and 6 to 8 ns for a hit. The split-block filter
+//! (`benches/filters/split.rs`) needs 5 to 7 ns: it executes half the instructions without a chain
+//! of dependent ones, and no filter that finds fingerprints by rank and select is faster than that;
+//! AVX2 would reduce it to 2.3 ns. With 256 MiB, where cache misses dominate, a batch
 //! ([`lookup_many`]) costs as much as the split-block filter's, 45 to 60 ns on a busy machine and
-//! 35 on a quiet one; one by one, its two misses in a row cost 1.6 times as much. In return it
-//! takes a fifth less space at loads from 90 %, gives values, forgets, counts and merges; and one
-//! maplet stands for as many bloom filters as it has values.
+//! 35 on a quiet one; single lookups cost 1.6 times as much, because their two misses are
+//! sequential. In return the maplet needs a fifth less space at loads from 90 % and supports
+//! values, deletion, counting and merging; one maplet replaces one Bloom filter per value.
 
 mod batch;
 mod bits;

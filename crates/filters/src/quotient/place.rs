@@ -1,10 +1,10 @@
-//! Laying the entries of one page out, in order. The one place that decides what a page looks like:
-//! building, editing and resizing all go through here, so a page's bytes depend on its entries
-//! alone, never on how they came (invariant F4).
+//! Lays out the entries of one page, in order. This is the only code that determines the contents
+//! of a page: building, editing and resizing all use it, so a page's bytes depend only on its
+//! entries, never on how they were added (invariant F4).
 //!
-//! A run goes into the page whole if its block's runs then have at most 64 slots and the page's at
-//! most all there are; otherwise it spills, and with it the later runs of its block. Later blocks
-//! are not concerned.
+//! A run is placed in the page as a whole if its block's runs then have at most 64 slots and the
+//! page's capacity is not exceeded; otherwise it spills, together with the later runs of its block.
+//! Later blocks are not affected.
 
 use super::format::{Block, Header, Kind, SlotWriter};
 use super::geometry::{BLOCK_SLOTS, Geometry, Place};
@@ -12,17 +12,17 @@ use super::run::{Run, Slots};
 use super::spill::Counted;
 use crate::Entry;
 
-/// The runs of one block while they are put together.
+/// The runs of one block during construction.
 #[derive(Clone, Debug)]
 pub(super) struct BlockPlacer {
     slots: Slots,
     occupied: u64,
     ends: u64,
-    /// The quotient of the last entry; 64 before the first.
+    /// Quotient of the last entry; 64 before the first.
     quotient: u32,
-    /// The bit of `ends` that its run has now, 0 when it has spilled.
+    /// Bit in `ends` of the current run's end; 0 if the run has spilled.
     end: u64,
-    /// The run's first slot.
+    /// First slot of the current run.
     run_at: u32,
     spilling: bool,
 }
@@ -46,8 +46,8 @@ impl BlockPlacer {
         (self.run_at, self.spilling) = (0, false);
     }
 
-    /// Appends an entry. `room` is how many slots the page has left for the block. What does not
-    /// fit goes to `spill` as (quotient, word, count).
+    /// Appends an entry. `room` is the number of slots that the page has left for the block.
+    /// Entries that do not fit are added to `spill` as (quotient, word, count).
     #[inline(always)]
     pub(super) fn push(
         &mut self,
@@ -91,24 +91,24 @@ impl BlockPlacer {
         spill.push(last);
     }
 
-    /// Returns the slots placed.
+    /// Returns the placed slots.
     pub(super) fn words(&self) -> &[u64] {
         self.slots.words()
     }
 
-    /// Returns the metadata, for a block whose first slot is at `position`.
+    /// Returns the metadata of a block whose first slot is at `position`.
     pub(super) fn block(&self, position: u32) -> Block {
         Block::new(self.occupied, position, self.ends)
     }
 }
 
-/// The entries of one page while they are put together.
+/// The entries of one page during construction.
 #[derive(Clone, Debug)]
 pub(super) struct PagePlacer {
     page: Vec<u8>,
     writer: SlotWriter,
     number: u32,
-    /// The block being filled, and where its first slot is.
+    /// The block being filled; `position` is its first slot.
     block: u32,
     position: u32,
     placer: BlockPlacer,
@@ -131,7 +131,7 @@ impl PagePlacer {
         }
     }
 
-    /// Begins another page.
+    /// Starts another page.
     pub(super) fn restart(&mut self, geometry: &Geometry, number: u32) {
         self.page.fill(0);
         self.writer = SlotWriter::at(geometry, &self.page, 0);
@@ -146,7 +146,7 @@ impl PagePlacer {
         self.number
     }
 
-    /// Appends an entry that belongs at `place` of this page, in order.
+    /// Appends an entry at `place` of this page, in order.
     #[inline(always)]
     pub(super) fn push(&mut self, geometry: &Geometry, place: Place, value: u16, count: u32) {
         while self.block < place.block {
@@ -180,7 +180,7 @@ impl PagePlacer {
         self.block += 1;
     }
 
-    /// Completes the page. Its first spilled record is the filter's record `first_record`.
+    /// Completes the page. Its first spilled record has the number `first_record` in the filter.
     pub(super) fn finish(&mut self, geometry: &Geometry, first_record: u32) -> (&[u8], &[Counted]) {
         while self.block < geometry.blocks {
             self.finish_block(geometry);

@@ -1,12 +1,13 @@
-//! The words of one run, and how often each occurs.
+//! The words of one run, with their numbers of occurrences.
 //!
-//! A word that occurs three times or more takes three slots and those of its count, so a multiset
-//! with one enormous multiplicity stays small. Three equal words in a row mean nothing else.
+//! A word that occurs three times or more uses three slots plus those of its count, so a multiset
+//! with one very large multiplicity stays small. Three equal consecutive words have no other
+//! meaning.
 
 use super::format::slot;
 use super::geometry::{BLOCK_SLOTS, COUNT_BITS, Geometry};
 
-/// The slots of a block's runs, while they are put together.
+/// The slots of a block's runs during construction.
 #[derive(Clone, Debug)]
 pub(super) struct Slots {
     words: [u64; BLOCK_SLOTS as usize],
@@ -34,7 +35,7 @@ impl Slots {
         &self.words[..self.len as usize]
     }
 
-    /// Appends a word that occurs `count` times, if the slots then are at most `limit`.
+    /// Appends a word that occurs `count` times, unless this would exceed `limit` slots.
     #[inline(always)]
     pub(super) fn push(&mut self, geometry: &Geometry, word: u64, count: u32, limit: u32) -> bool {
         debug_assert!(limit <= BLOCK_SLOTS && count > 0);
@@ -64,7 +65,7 @@ impl Slots {
     }
 }
 
-/// Returns how many slots a word takes that occurs so often.
+/// Returns the number of slots for a word with this count.
 pub(super) fn slots_for(geometry: &Geometry, count: u32) -> u32 {
     if count < 3 {
         count
@@ -73,9 +74,9 @@ pub(super) fn slots_for(geometry: &Geometry, count: u32) -> u32 {
     }
 }
 
-/// Where the words of a run are read from: a page, or slots in memory.
+/// The source of a run's words: a page, or slots in memory.
 pub(super) trait Words {
-    /// Returns the word at a position; anything, but no panic, where there is none.
+    /// Returns the word at a position; an arbitrary value, without a panic, if there is none.
     fn word(&self, position: u32) -> u64;
 }
 
@@ -99,8 +100,8 @@ impl Words for &[u64] {
     }
 }
 
-/// The distinct words from one position to another, each with its count. Ends for all bytes: every
-/// step moves on.
+/// The distinct words in a range of positions, each with its count. The iteration ends for any
+/// bytes, because every step advances.
 #[derive(Clone, Debug)]
 pub(super) struct Run<W> {
     words: W,
@@ -120,7 +121,7 @@ impl<W: Words> Run<W> {
         }
     }
 
-    /// Returns where the next word will be read.
+    /// Returns the position of the next word.
     pub(super) fn position(&self) -> u32 {
         self.at
     }

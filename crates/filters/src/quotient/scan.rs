@@ -1,17 +1,17 @@
-//! Reading a page's entries in order.
+//! Reads a page's entries in order.
 
 use super::format::{Block, Header, Kind, slot};
 use super::lookup::PageView;
 use super::spill::Counted;
 use crate::{Entry, Error, Result};
 
-/// Distinct entries in rising order, and how often those occur that occur more than once.
+/// Distinct entries in ascending order, with the counts of those that occur more than once.
 ///
-/// Almost every entry occurs once, so the counts are kept aside and an entry is one word.
+/// Almost every entry occurs once, so counts are stored separately and an entry is one word.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chunk {
     entries: Vec<Entry>,
-    /// Index into `entries`, and count (2 or more), in rising order.
+    /// Index into `entries`, and count (2 or more), in ascending order.
     repeats: Vec<(u32, u32)>,
 }
 
@@ -22,7 +22,7 @@ impl Chunk {
         Chunk::default()
     }
 
-    /// Forgets its entries and keeps their memory.
+    /// Removes the entries and keeps their memory.
     pub fn clear(&mut self) {
         self.entries.clear();
         self.repeats.clear();
@@ -43,13 +43,13 @@ impl Chunk {
         &self.entries
     }
 
-    /// Index and count of those that do not occur once.
+    /// Returns index and count of the entries that occur more than once.
     #[must_use]
     pub fn repeats(&self) -> &[(u32, u32)] {
         &self.repeats
     }
 
-    /// Entries with their counts.
+    /// Returns the entries with their counts.
     pub fn iter(&self) -> impl Iterator<Item = Counted> + '_ {
         let mut repeats = self.repeats.iter().peekable();
         self.entries.iter().enumerate().map(move |(index, &entry)| {
@@ -63,12 +63,12 @@ impl Chunk {
 }
 
 impl PageView<'_> {
-    /// Appends the entries of page `number` to `chunk`, in rising order. `spilled` are the page's
-    /// spilled records ([`PageView::spilled`]).
+    /// Appends the entries of page `number` to `chunk`, in ascending order. `spilled` are the
+    /// page's spilled records ([`PageView::spilled`]).
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when the header is not that page's, or entries are of another page or not
-    /// in order; `chunk` then holds some.
+    /// [`Error::Corrupt`] if the header belongs to another page, or if entries are out of order or
+    /// belong to another page; `chunk` may then contain some entries.
     pub fn read_into(&self, number: u32, spilled: &[Counted], chunk: &mut Chunk) -> Result<()> {
         let geometry = self.geometry;
         let header = Header::read(geometry, self.page, Kind::Page, number)?;
@@ -101,7 +101,7 @@ impl PageView<'_> {
             .iter()
             .zip(read.iter().skip(1))
             .fold(false, |bad, (one, two)| bad | (one >= two));
-        // Ordered entries are all of this page when the first and the last are.
+        // Sorted entries all belong to this page if the first and the last do.
         let strange = |entry: &Entry| geometry.page_of(entry.fingerprint()) != number;
         let strangers = read.first().is_some_and(strange) || read.last().is_some_and(strange);
         if unordered || strangers || spilled.next().is_some() {
@@ -121,7 +121,7 @@ impl PageView<'_> {
         });
     }
 
-    /// Hands out quotient, word and count of what a block has in the page.
+    /// Calls `each` with quotient, word and count of a block's entries in the page.
     #[inline(always)]
     pub(super) fn for_each_word(&self, block: Block, mut each: impl FnMut(u32, u64, u32)) {
         let (mut occupied, mut ends) = (block.occupied(), block.ends);

@@ -1,8 +1,8 @@
-//! Spill pages: sorted records of the entries that did not fit in their pages.
+//! Spill pages: sorted records of the entries that did not fit into their pages.
 //!
 //! At a load of 95 % and pages of 4 KiB about one entry in 2,000 spills; at 90 %, one in 10,000.
-//! The records of the whole filter are one sorted array over the spill pages, and a page's header
-//! says which of them are its own.
+//! The records of the whole filter form one sorted array over the spill pages, and each page's
+//! header identifies its own records.
 
 use super::format::{Header, Kind, record, records_per_page, write_record};
 use super::geometry::Geometry;
@@ -10,27 +10,27 @@ use super::values::Values;
 use crate::{Entry, Error, Fingerprint, Result};
 use std::ops::Range;
 
-/// An entry with how often it occurs.
+/// An entry with its number of occurrences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counted {
     /// The entry.
     pub entry: Entry,
-    /// How often it occurs: 1 or more.
+    /// Number of occurrences: 1 or more.
     pub count: u32,
 }
 
-/// A spill page as it lies in a cache; trusted as little as a [`crate::PageView`].
+/// A spill page in a cache. Like the bytes of a [`crate::PageView`], its bytes are not trusted.
 #[derive(Clone, Copy, Debug)]
 pub struct SpillView<'a> {
     geometry: &'a Geometry,
     page: &'a [u8],
-    /// The filter's record with which the page begins.
+    /// Number within the filter of the page's first record.
     first: u32,
 }
 
 impl Geometry {
     /// Returns the pages that hold these spilled records ([`crate::PageView::spilled`]). Spill
-    /// pages follow the others.
+    /// pages follow the main pages.
     #[must_use]
     pub fn spill_pages(&self, (first, count): (u32, u32)) -> Range<u32> {
         let per_page = records_per_page(self);
@@ -46,7 +46,7 @@ impl<'a> SpillView<'a> {
     /// Creates a view of the filter's page `number`.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when it is not that spill page.
+    /// [`Error::Corrupt`] if the page is not this spill page.
     pub fn new(geometry: &'a Geometry, page: &'a [u8], number: u32) -> Result<SpillView<'a>> {
         if page.len() != geometry.page_bytes as usize {
             return Err(Error::corrupt(
@@ -78,16 +78,15 @@ impl<'a> SpillView<'a> {
         })
     }
 
-    /// Returns the records of this page that are among the filter's records `first` to
-    /// `first + count`.
+    /// Returns the records of this page that are among the filter's records `first..first + count`.
     pub fn records(&self, (first, count): (u32, u32)) -> impl Iterator<Item = Counted> + use<'a> {
         let page = self.page;
         self.clip(first, count)
             .map_while(move |index| record(page, index).map(|(entry, count)| Counted { entry, count }))
     }
 
-    /// Returns the values under a fingerprint, of a page whose spilled records are these. Those of
-    /// one fingerprint may go on in the next spill page, see [`Geometry::spill_pages`].
+    /// Returns the values of a fingerprint that belongs to a page with these spilled records. They
+    /// may continue in the next spill page; see [`Geometry::spill_pages`].
     #[must_use]
     pub fn lookup(&self, fingerprint: Fingerprint, (first, count): (u32, u32)) -> Values<'a> {
         let Range { start: mut low, end } = self.clip(first, count);
@@ -113,7 +112,7 @@ impl<'a> SpillView<'a> {
     }
 }
 
-/// Hands the pages of sorted records to `sink`, the first of them being the geometry's next page.
+/// Writes sorted records as pages to `sink`; the first follows the geometry's last page.
 pub(super) fn write_pages<E>(
     geometry: &Geometry,
     records: &[Counted],

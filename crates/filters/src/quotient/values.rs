@@ -1,12 +1,12 @@
-//! The values that a lookup found, one after the other.
+//! The values found by a lookup.
 
 use super::format::record;
 use super::geometry::Geometry;
 use super::lookup::{Compared, PageView};
 use crate::Fingerprint;
 
-/// The distinct values under a fingerprint, the newest (greatest) first. Holds no memory of its
-/// own.
+/// Iterates over the distinct values of a fingerprint, newest (greatest) first. Allocates no
+/// memory.
 #[derive(Clone, Debug)]
 pub struct Values<'a> {
     geometry: &'a Geometry,
@@ -17,14 +17,14 @@ pub struct Values<'a> {
 enum State<'a> {
     /// Equal lanes of one load.
     Lanes(Compared),
-    /// What is left of a run.
+    /// The rest of a run.
     Run {
         page: &'a [u8],
         remainder: u64,
         at: u32,
         end: u32,
     },
-    /// What is left of a spill page's records.
+    /// The rest of a spill page's records.
     Records {
         page: &'a [u8],
         fingerprint: Fingerprint,
@@ -71,7 +71,7 @@ impl<'a> Values<'a> {
         }
     }
 
-    /// Returns whether there are none (left).
+    /// Returns whether no values are left.
     #[must_use]
     #[inline]
     pub fn is_empty(&self) -> bool {
@@ -130,7 +130,7 @@ impl Iterator for Values<'_> {
         let lane = (compared.equal.trailing_zeros() + 1).wrapping_sub(bits);
         let value = self.geometry.value(compared.slots.wrapping_shr(lane));
         compared.equal &= compared.equal - 1;
-        // A word that occurs twice is two equal lanes, one after the other.
+        // A word that occurs twice is two consecutive equal lanes.
         let again = compared.slots.wrapping_shr(lane.wrapping_add(bits));
         if compared.equal != 0 && self.geometry.value(again) == value {
             compared.equal &= compared.equal - 1;

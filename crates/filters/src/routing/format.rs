@@ -1,5 +1,4 @@
-//! The bytes of a routing list's geometry and pivot table, version 1. All integers
-//! little-endian.
+//! The format of a routing list's geometry and pivot table, version 1. All integers little-endian.
 //!
 //! A geometry:
 //!
@@ -14,15 +13,15 @@
 //!     16     8  how many bits the entries take
 //! ```
 //!
-//! A table has one record for each pivot and a last one, for the end of the list:
+//! A table has one record per pivot and a final one for the end of the list:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
 //!      0     6  the bit at which the pivot's entries begin
 //! ```
 //!
-//! The entries are coded as in `golomb/format.rs`. A pivot's first difference counts from the
-//! pivot's least prefix, so that it holds the prefix in full.
+//! Entries are coded as in `golomb/format.rs`. A pivot's first difference is counted from the
+//! pivot's smallest prefix, so its prefix can be decoded without earlier entries.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::list::Geometry;
@@ -31,7 +30,7 @@ use alluvium_base::bytes::{Reader, Writer};
 
 const VERSION: u8 = 1;
 
-/// Bytes of a record of the table.
+/// Length of a table record in bytes.
 pub(super) const OFFSET_BYTES: u64 = 6;
 
 /// Appends a record of the table.
@@ -46,10 +45,10 @@ pub(super) fn get_offset(bytes: &[u8]) -> Result<u64> {
 }
 
 impl Geometry {
-    /// Bytes of an encoded geometry.
+    /// Length of an encoded geometry in bytes.
     pub const BYTES: usize = 24;
 
-    /// Returns the geometry's bytes, with the bits that its finished list takes.
+    /// Encodes the geometry and the number of bits of its finished list.
     #[must_use]
     pub fn encode(&self, list_bits: u64) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(Self::BYTES);
@@ -64,10 +63,10 @@ impl Geometry {
         bytes
     }
 
-    /// Reads a geometry, and the bits of its list.
+    /// Decodes a geometry and the number of bits of its list.
     ///
     /// # Errors
-    /// [`Error::Damaged`] when the bytes are none of a geometry.
+    /// [`Error::Damaged`] if the bytes are not a valid geometry.
     pub fn decode(bytes: &[u8]) -> Result<(Geometry, u64)> {
         let mut reader = Reader::new(bytes);
         let [version, prefix, pivot, payload] = [reader.u8()?, reader.u8()?, reader.u8()?, reader.u8()?];

@@ -1,13 +1,13 @@
-//! The routing filter: which run is the latest that holds a fingerprint with a given prefix.
+//! The routing filter: maps a prefix to the latest run with a fingerprint of that prefix.
 
 use crate::golomb::{BitReader, BitWriter, Source};
 use crate::{Error, Result};
 use std::ops::Range;
 
-/// The shape of a routing filter: an array with one character for each prefix.
+/// The shape of a routing filter: an array with one character per prefix.
 ///
-/// A character is a run's index, or the greatest character for none: a level never holds as
-/// many runs as there are characters.
+/// A character is the index of a run, or the greatest character for none: a level never has as many
+/// runs as there are characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Latest {
     prefix_bits: u32,
@@ -15,10 +15,10 @@ pub struct Latest {
 }
 
 impl Latest {
-    /// Creates the shape for prefixes of `prefix_bits` and runs numbered by `character_bits`.
+    /// Creates the shape for prefixes of `prefix_bits` and run indexes of `character_bits`.
     ///
     /// # Errors
-    /// [`Error::Shape`] when the prefix has over 48 bits or the character none or over 8.
+    /// [`Error::Shape`] if the prefix exceeds 48 bits or the character is not 1 to 8 bits.
     pub fn new(prefix_bits: u32, character_bits: u32) -> Result<Latest> {
         if prefix_bits > 48 || !(1..=8).contains(&character_bits) {
             return Err(Error::shape(
@@ -32,29 +32,29 @@ impl Latest {
         })
     }
 
-    /// Returns the bits of a prefix.
+    /// Returns the length of a prefix in bits.
     #[must_use]
     pub fn prefix_bits(&self) -> u32 {
         self.prefix_bits
     }
 
-    /// Returns how many bytes the filter has.
+    /// Returns the size of the filter in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         (u64::from(self.character_bits) << self.prefix_bits).div_ceil(8)
     }
 
-    /// Returns the bytes that hold a prefix's character: one or two.
+    /// Returns the range of the bytes (one or two) that contain a prefix's character.
     #[must_use]
     pub fn place(&self, prefix: u64) -> Range<u64> {
         let bit = prefix * u64::from(self.character_bits);
         bit / 8..(bit + u64::from(self.character_bits)).div_ceil(8)
     }
 
-    /// Reads a prefix's run from the bytes of [`Latest::place`].
+    /// Reads a prefix's run from the bytes at [`Latest::place`].
     ///
     /// # Errors
-    /// [`Error::Damaged`] when there are too few bytes.
+    /// [`Error::Damaged`] if there are too few bytes.
     pub fn read(&self, bytes: &[u8], prefix: u64) -> Result<Option<u32>> {
         let mut bits = BitReader::new(bytes);
         bits.get((prefix * u64::from(self.character_bits) % 8) as u32)?;
@@ -70,7 +70,7 @@ impl Latest {
     }
 }
 
-/// Writes a filter with a further run, reading the old one once from front to back.
+/// Writes a filter with an additional run, reading the old filter once from front to back.
 ///
 /// ```
 /// use alluvium_filters::routing::{Latest, Update};
@@ -92,10 +92,10 @@ pub struct Update<S> {
 }
 
 impl<S: Source> Update<S> {
-    /// Begins the update of `old` (none: of an empty filter) by the run of index `run`.
+    /// Starts the update of `old` (`None` for an empty filter) with the run of index `run`.
     ///
     /// # Panics
-    /// When the run's index is no character, or the one for none.
+    /// If the run's index is not a character, or is the character for none.
     #[must_use]
     pub fn new(shape: Latest, old: Option<S>, run: u32) -> Update<S> {
         assert!(
@@ -112,15 +112,15 @@ impl<S: Source> Update<S> {
         }
     }
 
-    /// Puts a prefix of the run in, and returns the run that held it before. Prefixes come in
-    /// rising order; one that comes again is the same group, with the same answer: the second
-    /// entry of a group must not find its own run (Conway §2.3 does, and so cuts the chain).
+    /// Records the run for a prefix, and returns the run previously recorded for it. Prefixes must
+    /// be ascending. A repeated prefix belongs to the same group and gets the same answer: the
+    /// second entry of a group must not find its own run (Conway §2.3 does, which cuts the chain).
     ///
     /// # Errors
-    /// When the old filter cannot be read.
+    /// If the old filter cannot be read.
     ///
     /// # Panics
-    /// When a prefix is less than the one before, or not of the filter.
+    /// If a prefix is less than the previous one, or out of range.
     pub fn group(&mut self, prefix: u64) -> std::result::Result<Option<u32>, S::Error> {
         if let Some((_, previous)) = self.last.filter(|(last, _)| *last == prefix) {
             return Ok(previous);
@@ -138,25 +138,26 @@ impl<S: Source> Update<S> {
         Ok(previous)
     }
 
-    /// Takes the bytes that are complete.
+    /// Takes the complete bytes.
     pub fn take(&mut self) -> Vec<u8> {
         self.out.take()
     }
 
-    /// Copies some of what follows the last group and returns whether the end is reached.
+    /// Copies up to `most` of the prefixes after the last group. Returns whether the end was
+    /// reached.
     ///
     /// # Errors
-    /// When the old filter cannot be read.
+    /// If the old filter cannot be read.
     pub fn copy(&mut self, most: u64) -> std::result::Result<bool, S::Error> {
         let end = 1 << self.shape.prefix_bits;
         self.copy_to(end.min(self.next.saturating_add(most)))?;
         Ok(self.next == end)
     }
 
-    /// Copies all that follows the last group and takes the last bytes.
+    /// Copies the rest after the last group and takes the last bytes.
     ///
     /// # Errors
-    /// When the old filter cannot be read.
+    /// If the old filter cannot be read.
     pub fn finish(mut self) -> std::result::Result<Vec<u8>, S::Error> {
         self.copy_to(1 << self.shape.prefix_bits)?;
         Ok(self.out.finish())

@@ -1,4 +1,4 @@
-//! The refined routing filter: all sketches of each prefix, found through a table of pivots.
+//! The refined routing filter: all sketches of each prefix, located by a table of pivots.
 
 use super::format::{OFFSET_BYTES, get_offset, put_offset};
 use crate::golomb::{BitReader, BitWriter, Delta, Rice};
@@ -15,26 +15,26 @@ pub struct Geometry {
     rice: Rice,
 }
 
-/// An entry of a list: a prefix and its payload, a sketch.
+/// An entry of a list: a prefix with its payload, a sketch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Entry {
     /// The prefix.
     pub prefix: u64,
-    /// The sketch's bits.
+    /// The bits of the sketch.
     pub payload: u32,
 }
 
-/// The bits of a list that belong to one pivot.
+/// The part of a list that belongs to one pivot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// The pivot.
     pub pivot: u64,
-    /// The bits, counted from the list's first.
+    /// Range of bits in the list.
     pub bits: Range<u64>,
 }
 
 impl Part {
-    /// Returns the list's bytes that hold the bits.
+    /// Returns the range of list bytes that contain the bits.
     #[must_use]
     pub fn bytes(&self) -> Range<u64> {
         self.bits.start / 8..self.bits.end.div_ceil(8)
@@ -42,10 +42,10 @@ impl Part {
 }
 
 impl Geometry {
-    /// Creates the shape for `entries`, with about `group` (log_λ N) of them to a pivot.
+    /// Creates the shape for `entries`, with about `group` (log_λ N) entries per pivot.
     ///
     /// # Errors
-    /// [`Error::Shape`] when the prefix has not 1 to 63 bits or the payload over 32.
+    /// [`Error::Shape`] if the prefix is not 1 to 63 bits or the payload exceeds 32 bits.
     pub fn new(entries: u64, prefix_bits: u32, payload_bits: u32, group: u64) -> Result<Geometry> {
         let pivots = (entries / group.max(1)).max(1).ilog2();
         Geometry::with_pivots(
@@ -84,54 +84,54 @@ impl Geometry {
         })
     }
 
-    /// Returns how many entries the list has.
+    /// Returns the number of entries in the list.
     #[must_use]
     pub fn entries(&self) -> u64 {
         self.entries
     }
 
-    /// Returns the bits of a prefix.
+    /// Returns the length of a prefix in bits.
     #[must_use]
     pub fn prefix_bits(&self) -> u32 {
         self.prefix_bits
     }
 
-    /// Returns the bits of a payload.
+    /// Returns the length of a payload in bits.
     #[must_use]
     pub fn payload_bits(&self) -> u32 {
         self.payload_bits
     }
 
-    /// Returns the bits of a pivot.
+    /// Returns the length of a pivot in bits.
     #[must_use]
     pub fn pivot_bits(&self) -> u32 {
         self.pivot_bits
     }
 
-    /// Returns how many bytes the table has.
+    /// Returns the size of the table in bytes.
     #[must_use]
     pub fn table_bytes(&self) -> u64 {
         ((1 << self.pivot_bits) + 1) * OFFSET_BYTES
     }
 
-    /// Returns the most bits that the entries can take.
+    /// Returns the maximum number of bits of the entries.
     #[must_use]
     pub fn worst_bits(&self) -> u64 {
         self.rice.worst_bits(self.entries, self.payload_bits)
     }
 
-    /// Returns the table's bytes that say where a prefix's entries are.
+    /// Returns the range of table bytes that locate a prefix's entries.
     #[must_use]
     pub fn table_place(&self, prefix: u64) -> Range<u64> {
         let first = self.pivot(prefix) * OFFSET_BYTES;
         first..first + 2 * OFFSET_BYTES
     }
 
-    /// Reads which bits a prefix's entries are among from the bytes of
+    /// Reads the part of the list that contains a prefix's entries from the bytes at
     /// [`Geometry::table_place`].
     ///
     /// # Errors
-    /// [`Error::Damaged`] when the bytes are not two places of a list of `list_bits`.
+    /// [`Error::Damaged`] if the bytes are not two positions in a list of `list_bits` bits.
     pub fn part(&self, bytes: &[u8], prefix: u64, list_bits: u64) -> Result<Part> {
         let (first, second) = bytes
             .split_at_checked(OFFSET_BYTES as usize)
@@ -147,10 +147,10 @@ impl Geometry {
         })
     }
 
-    /// Returns the payloads of a prefix in list order, from the bytes of [`Part::bytes`].
+    /// Returns the payloads of a prefix in list order, from the bytes at [`Part::bytes`].
     ///
     /// # Errors
-    /// [`Error::Damaged`] when the bytes do not hold the part's entries.
+    /// [`Error::Damaged`] if the bytes do not contain the part's entries.
     pub fn payloads(&self, part: &Part, bytes: &[u8], prefix: u64) -> Result<Vec<u32>> {
         let mut bits = BitReader::new(bytes);
         let skipped = part.bits.start % 8;
@@ -174,7 +174,7 @@ impl Geometry {
         prefix >> (self.prefix_bits - self.pivot_bits)
     }
 
-    /// Returns the state of decoding at a pivot's first entry.
+    /// Returns the decoding state at a pivot's first entry.
     pub(super) fn restart(&self, pivot: u64) -> Delta {
         Delta::new(self.rice, pivot << (self.prefix_bits - self.pivot_bits))
     }
@@ -213,7 +213,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Begins a list.
+    /// Starts a list.
     #[must_use]
     pub fn new(geometry: Geometry) -> Builder {
         let delta = geometry.restart(0);
@@ -230,7 +230,8 @@ impl Builder {
     /// Appends an entry.
     ///
     /// # Panics
-    /// When its prefix is less than the one before or not of the list, or there are too many.
+    /// If the prefix is less than the previous one or out of range, or if there are too many
+    /// entries.
     pub fn push(&mut self, entry: Entry) {
         assert!(
             entry.prefix >> self.geometry.prefix_bits == 0,
@@ -252,26 +253,27 @@ impl Builder {
         self.pushed += 1;
     }
 
-    /// Takes the list's complete bytes.
+    /// Takes the complete bytes of the list.
     pub fn take_list(&mut self) -> Vec<u8> {
         self.list.take()
     }
 
-    /// Returns how many of the list's bytes are complete and not yet taken.
+    /// Returns the number of complete list bytes that have not been taken.
     #[must_use]
     pub fn ready(&self) -> usize {
         self.list.ready()
     }
 
-    /// Takes the table's bytes.
+    /// Takes the bytes of the table.
     pub fn take_table(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.table)
     }
 
-    /// Ends the list: returns its bits, and what was not taken of the list and of the table.
+    /// Completes the list. Returns its number of bits, and the remaining bytes of the list and of
+    /// the table.
     ///
     /// # Panics
-    /// When the list has other entries than its geometry says.
+    /// If the number of entries differs from the geometry's.
     #[must_use]
     pub fn finish(mut self) -> (u64, Vec<u8>, Vec<u8>) {
         assert_eq!(

@@ -1,18 +1,18 @@
-//! Reading a whole routing list from front to back.
+//! Reads a whole routing list from front to back.
 
 use super::format::{OFFSET_BYTES, get_offset};
 use super::list::{Entry, Geometry};
 use crate::Error;
 use crate::golomb::{BitReader, Delta, Source};
 
-/// Reads all entries of a list in order, with its table beside it.
+/// Reads all entries of a list in order, together with its table.
 #[derive(Debug)]
 pub struct Scan<L, T> {
     geometry: Geometry,
     list: BitReader<L>,
     table: T,
     read: u64,
-    /// The pivot that is being read, and the bit at which it ends.
+    /// The pivot being read, and the bit at which it ends.
     pivot: u64,
     end: Option<u64>,
     delta: Delta,
@@ -20,7 +20,7 @@ pub struct Scan<L, T> {
 }
 
 impl<L: Source, T: Source<Error = L::Error>> Scan<L, T> {
-    /// Begins at the first entry.
+    /// Starts at the first entry.
     #[must_use]
     pub fn new(geometry: Geometry, list_bits: u64, list: L, table: T) -> Scan<L, T> {
         let delta = geometry.restart(0);
@@ -36,11 +36,11 @@ impl<L: Source, T: Source<Error = L::Error>> Scan<L, T> {
         }
     }
 
-    /// Returns the next entry, or none after the last.
+    /// Returns the next entry, or `None` after the last.
     ///
     /// # Errors
-    /// When the bytes cannot be read or are none of a list.
-    #[allow(clippy::should_implement_trait)] // It can fail, and is no iterator.
+    /// If the bytes cannot be read or are not a valid list.
+    #[allow(clippy::should_implement_trait)] // It can fail, so it is no iterator.
     pub fn next(&mut self) -> Result<Option<Entry>, L::Error> {
         if self.read == self.geometry.entries() {
             return self.ended();
@@ -89,7 +89,7 @@ impl<L: Source, T: Source<Error = L::Error>> Scan<L, T> {
         Ok(None)
     }
 
-    /// Reads the table's next record, which is at least `from`.
+    /// Reads the table's next record, which must be at least `from`.
     fn offset(&mut self, from: u64) -> Result<u64, L::Error> {
         let mut bytes = [0; OFFSET_BYTES as usize];
         for byte in &mut bytes {

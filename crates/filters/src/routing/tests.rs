@@ -115,7 +115,7 @@ fn every_pivot_is_read_without_the_others() {
             .part(&table[place.start as usize..place.end as usize], first, bits)
             .unwrap();
         let bytes = part.bytes();
-        // Everything outside the part is spoilt: the answers stay.
+        // All bytes outside of the part are overwritten; the results must not change.
         let mut alone = vec![0xa5; list.len()];
         alone[bytes.start as usize..bytes.end as usize]
             .copy_from_slice(&list[bytes.start as usize..bytes.end as usize]);
@@ -149,10 +149,10 @@ fn a_list_takes_a_few_bits_and_its_payload_for_each_entry() {
     }
 }
 
-/// The prefixes of a run with the run before that held each.
+/// The prefixes of a run, each with the previous run that held it.
 type Chain = Vec<(u64, Option<u32>)>;
 
-/// Puts `runs` runs of `size` keys into a routing filter with 2^`prefix_bits` prefixes.
+/// Adds `runs` runs of `size` keys to a routing filter with 2^`prefix_bits` prefixes.
 fn filter_of(
     shape: Latest,
     family: &Family,
@@ -217,7 +217,7 @@ fn chains_visit_every_run_that_holds_a_prefix_and_no_other() {
 
 #[test]
 fn false_positives_are_at_most_lambda_by_beta() {
-    // Lemma 5: runs that hold a prefix and not the key are λ / β in expectation.
+    // Lemma 5: the expected number of runs that hold a prefix but not the key is λ / β.
     let (characters, size) = (16u32, 256u32);
     let alphabet = Alphabet::new(64, characters).unwrap();
     let family = Family::new(6, 64, Independence::Words(16)).unwrap();

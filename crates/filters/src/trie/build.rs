@@ -1,4 +1,4 @@
-//! Building an index from keys in rising order.
+//! Builds an index from keys in ascending order.
 
 use super::code::Codes;
 use super::encode::{BucketKeys, Encoder};
@@ -9,9 +9,9 @@ use super::shape::{MAX_BUCKET_KEYS, MAX_BUCKETS, Shape};
 use crate::bits::{BitWriter, take};
 use crate::{Error, Result};
 
-/// Builds an index while the owner writes its items in the order of their keys.
+/// Builds an index while the owner writes its items in key order.
 ///
-/// Memory: the index, 16 bytes a bucket, and one bucket's keys.
+/// Memory: the index, 16 bytes per bucket, and one bucket's keys.
 ///
 /// ```
 /// use alluvium_filters::trie::{Builder, Codes, Index, Shape, key_of};
@@ -32,20 +32,20 @@ pub struct Builder<'c> {
     buckets: u64,
     starts: Vec<Start>,
     out: BitWriter,
-    /// The keys of the bucket that is being filled, whose number is that of the starts.
+    /// Keys of the bucket being filled, whose number is the length of `starts`.
     bucket: BucketKeys,
     keys: u64,
     last: Vec<u8>,
 }
 
 impl<'c> Builder<'c> {
-    /// Begins an index of a number of buckets, as [`Shape::buckets`] computes it.
+    /// Starts an index with a number of buckets, as computed by [`Shape::buckets`].
     ///
     /// # Errors
-    /// [`Error::Shape`] when a number is out of its range.
+    /// [`Error::Shape`] if a number is out of range.
     ///
     /// # Panics
-    /// When the codes are of another `hmax`.
+    /// If the codes have another `hmax`.
     pub fn new(codes: &'c Codes, shape: Shape, buckets: u64) -> Result<Builder<'c>> {
         shape.verify()?;
         if !(1..=MAX_BUCKETS).contains(&buckets) {
@@ -68,11 +68,11 @@ impl<'c> Builder<'c> {
     /// Adds the next key.
     ///
     /// # Errors
-    /// [`Error::Order`] when it is not greater than the one before; [`Error::Shape`] when its
-    /// bucket has [`MAX_BUCKET_KEYS`] already.
+    /// [`Error::Order`] if the key is not greater than the previous one; [`Error::Shape`] if its
+    /// bucket already has [`MAX_BUCKET_KEYS`].
     ///
     /// # Panics
-    /// When the key has another length than the shape says.
+    /// If the key's length differs from the shape's.
     pub fn push(&mut self, key: &[u8]) -> Result<()> {
         assert_eq!(key.len(), self.shape.key_bytes as usize, "bytes of a key");
         let (bucket, bits) = KeyBits::of(key, self.buckets);
@@ -92,12 +92,12 @@ impl<'c> Builder<'c> {
         Ok(())
     }
 
-    /// Copies a bucket's bits from an index of the same shape and number of buckets. Returns
-    /// whether it did: the bucket must not be begun here, and its first item as far into its
-    /// block as it was there.
+    /// Copies a bucket's bits from an index of the same shape and number of buckets, if possible,
+    /// and returns whether it did. The bucket must not be started here, and its first item must
+    /// have the same offset within its block as in the other index.
     ///
     /// # Errors
-    /// [`Error::Damaged`] when the index says something impossible of the bucket.
+    /// [`Error::Damaged`] if the index describes an impossible bucket.
     pub fn copy(&mut self, from: &Index<'_>, bucket: u64) -> Result<bool> {
         let (old, keys) = (from.part(bucket)?, self.keys);
         let shape = Shape {
@@ -124,13 +124,13 @@ impl<'c> Builder<'c> {
         Ok(true)
     }
 
-    /// Returns how many keys were added.
+    /// Returns the number of keys added.
     #[must_use]
     pub fn keys(&self) -> u64 {
         self.keys
     }
 
-    /// Writes the tries of the buckets before one, so that it is the one being filled.
+    /// Writes the tries of all buckets before `bucket`, which becomes the one being filled.
     fn close_until(&mut self, bucket: u64) {
         while (self.starts.len() as u64) < bucket {
             let item = self.keys - self.bucket.len() as u64;
@@ -150,7 +150,7 @@ impl<'c> Builder<'c> {
         }
     }
 
-    /// Returns the bytes of the index.
+    /// Returns the encoded index.
     #[must_use]
     pub fn finish(mut self) -> Vec<u8> {
         self.close_until(self.buckets);
@@ -165,8 +165,8 @@ impl<'c> Builder<'c> {
     }
 }
 
-/// Returns the logarithm of the most buckets whose starts are near enough to their group's
-/// (T5).
+/// Returns the logarithm of the largest group size for which all bucket starts are close enough to
+/// their group's (T5).
 pub(super) fn group_log(starts: &[Start]) -> u32 {
     let fits = |log: &u32| {
         starts.chunks(1 << log).all(|group| {
@@ -179,7 +179,7 @@ pub(super) fn group_log(starts: &[Start]) -> u32 {
     (0..=MAX_GROUP_LOG).rev().find(fits).unwrap_or(0)
 }
 
-/// The error for a bucket that an index describes impossibly.
+/// Returns the error for a bucket with an impossible description.
 pub(super) fn damaged(bucket: u64, what: &'static str, expected: &str, found: &str) -> Error {
     FRAME.damaged(0, what, expected, format!("{found} (bucket {bucket})"))
 }

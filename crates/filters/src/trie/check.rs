@@ -1,4 +1,4 @@
-//! What must hold of an index's bytes, each rule checked by itself.
+//! Checks the invariants of an index's bytes, each rule separately.
 
 use super::build::group_log;
 use super::format::Start;
@@ -6,9 +6,9 @@ use super::index::{Index, not_a_trie};
 use crate::packed::{Violation, wrong_checksum};
 
 impl Index<'_> {
-    /// Returns every rule that the index breaks; nothing when it is sound: the checksum; places
-    /// of buckets that rise from zero, in groups as large as can be; a trie for every bucket
-    /// that ends where the next begins; zeros behind the last.
+    /// Returns every violation in the index; empty if it is sound. Checks the checksum; that bucket
+    /// positions ascend from zero, in groups of maximum size; that every bucket has a trie that
+    /// ends where the next begins; and that zeros follow the last.
     #[must_use]
     pub fn check(&self) -> Vec<Violation> {
         let mut found: Vec<Violation> = wrong_checksum(self.bytes).into_iter().collect();

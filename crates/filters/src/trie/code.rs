@@ -1,26 +1,26 @@
-//! The code of how many of some keys go left: Huffman for few keys, Elias-gamma for many.
+//! The code of the number of keys that go left: Huffman for few keys, Elias-gamma for many.
 
 use super::huffman::{MAX_WORD_BITS, Rows, lengths};
 use super::shape::{MAX_BUCKET_KEYS, MAX_HMAX};
 use crate::bits::{BitWriter, peek, take};
 
-/// Bits of a code word that a table finds at once; longer words take a search.
+/// Maximum length of a code word found by table lookup; longer words need a search.
 const FAST_BITS: u32 = 8;
 
-/// The most keys of a trie that is skipped at once, and the most bits it may have for that.
+/// Maximum number of keys of a trie skipped by table lookup, and its maximum length in bits.
 pub(super) const SMALL: u32 = 6;
 const SMALL_BITS: u32 = 12;
 
-/// The most zeros that begin an Elias-gamma code.
+/// Maximum number of leading zeros in an Elias-gamma code.
 const MAX_ZEROS: u32 = MAX_BUCKET_KEYS.ilog2() + 1;
 
 const _: () = assert!(2 * MAX_ZEROS < 57, "one load has an Elias-gamma code whole");
 const _: () = assert!(MAX_HMAX <= 1 << u8::BITS, "a symbol is a byte");
 
-/// The codes of all numbers of keys, up to some number by Huffman's algorithm.
+/// The codes for all numbers of keys, Huffman codes up to a limit.
 ///
-/// They are computed, and the same everywhere; an index stores none. Making them takes
-/// milliseconds: a program makes them once.
+/// They are computed and the same on every machine; an index stores none. Creating them takes
+/// milliseconds, so a program creates them once.
 ///
 /// ```
 /// use alluvium_filters::trie::Codes;
@@ -30,33 +30,33 @@ const _: () = assert!(MAX_HMAX <= 1 << u8::BITS, "a symbol is a byte");
 /// ```
 ///
 /// # Panics
-/// When Huffman codes are asked for more than [`MAX_HMAX`] keys.
+/// If Huffman codes are requested for more than [`MAX_HMAX`] keys.
 #[derive(Clone, Debug)]
 pub struct Codes {
     hmax: u32,
     tables: Vec<Table>,
-    /// For each number of keys, for each choice of [`FAST_BITS`] bits: symbol and bits of the word
-    /// that begins with them; of 0 bits when it is longer.
+    /// For each number of keys and each value of [`FAST_BITS`] bits: the symbol and length of the
+    /// word that begins with them; length 0 if the word is longer.
     fast: Vec<(u8, u8)>,
-    /// For each number of keys up to [`SMALL`], for each choice of [`SMALL_BITS`] bits: how many
-    /// of them are the whole trie of a dense index; 0 when it is longer.
+    /// For each number of keys up to [`SMALL`] and each value of [`SMALL_BITS`] bits: the length of
+    /// the trie of a dense index that begins with them; 0 if it is longer.
     small: Vec<u8>,
 }
 
-/// The code of one number of keys.
+/// The code for one number of keys.
 #[derive(Clone, Debug, Default)]
 struct Table {
-    /// Each symbol's word, its first bit lowest, and its bits.
+    /// Word of each symbol, with its first bit lowest, and its length.
     words: Vec<(u64, u8)>,
-    /// The symbols in the order of their words.
+    /// The symbols ordered by their words.
     symbols: Vec<u8>,
-    /// For each length in use, from the shortest: the last word of it with ones behind, read
-    /// from its first bit down; the length; the index of the last word's symbol.
+    /// For each length in use, from the shortest: the last word of that length, padded with ones
+    /// and read from its first bit down; the length; the index of the word's symbol.
     last: Vec<(u64, u8, u32)>,
 }
 
 impl Codes {
-    /// Creates the codes, with Huffman's for up to `hmax` keys.
+    /// Creates the codes, with Huffman codes for up to `hmax` keys.
     #[must_use]
     pub fn new(hmax: u32) -> Codes {
         assert!(
@@ -91,8 +91,8 @@ impl Codes {
         tries.map(whole).collect()
     }
 
-    /// Returns where a trie of some keys ends, if that is within the first [`SMALL_BITS`]. Bits
-    /// behind them do not matter: a word that needs one ends behind them, whatever it is.
+    /// Returns the end of a trie, if it is within the first [`SMALL_BITS`]. Later bits do not
+    /// matter: a word that needs one of them ends after them, whatever its value.
     fn trie_end(&self, stream: &[u8], at: u64, keys: u32) -> Option<u64> {
         if keys < 2 {
             return Some(at);
@@ -108,8 +108,8 @@ impl Codes {
         }
     }
 
-    /// Returns how many bits the dense trie of some keys has, [`SMALL`] at most, if it is found
-    /// at once; 0 otherwise.
+    /// Returns the length in bits of the dense trie of at most [`SMALL`] keys, if the table has it;
+    /// 0 otherwise.
     #[inline]
     pub(super) fn small_trie(&self, stream: &[u8], at: u64, keys: u32) -> u32 {
         let begin = take(stream, at, SMALL_BITS) as usize;
@@ -117,14 +117,14 @@ impl Codes {
         entry.copied().unwrap_or(0).into()
     }
 
-    /// Returns up to how many keys are Huffman-coded.
+    /// Returns the maximum number of keys that are Huffman-coded.
     #[must_use]
     pub fn hmax(&self) -> u32 {
         self.hmax
     }
 
-    /// Returns how many bits it takes to say that `left` of `keys` keys go left. Two keys or
-    /// more.
+    /// Returns the code length in bits of `left` out of `keys` keys going left. `keys` is at least
+    /// two.
     #[must_use]
     pub fn bits(&self, left: u32, keys: u32) -> u32 {
         let symbol = if left == keys { 0 } else { left };
@@ -134,7 +134,7 @@ impl Codes {
         }
     }
 
-    /// Appends the code of `left` of `keys` keys.
+    /// Appends the code of `left` out of `keys` keys.
     pub(super) fn encode(&self, out: &mut BitWriter, left: u32, keys: u32) {
         assert!(2 <= keys && left <= keys, "{left} of {keys} keys");
         let symbol = if left == keys { 0 } else { left };
@@ -149,8 +149,8 @@ impl Codes {
         out.push(number ^ 1 << zeros, zeros);
     }
 
-    /// Reads how many of `keys` keys (two or more) go left, 0 when all go the same way; and how
-    /// many bits said so. Nothing when no such number has this code.
+    /// Decodes how many of `keys` keys (two or more) go left, with 0 if all go the same way, and
+    /// the length of the code. Returns `None` for an invalid code.
     #[inline]
     pub(super) fn decode(&self, stream: &[u8], at: u64, keys: u32) -> Option<(u32, u32)> {
         let bits = peek(stream, at);
@@ -163,8 +163,7 @@ impl Codes {
     }
 }
 
-/// Which of the numbers that go left this is, from the likeliest: half of the keys, one less,
-/// one more, …
+/// Returns the rank of `left` by likelihood: half of the keys first, then one less, one more, …
 fn deviation(left: u32, keys: u32) -> u32 {
     let half = keys / 2;
     if left <= half {
@@ -206,7 +205,7 @@ impl Table {
         let fast_at = fast.len();
         fast.resize(fast_at + (1 << FAST_BITS), (0, 0));
         let entries = &mut fast[fast_at..];
-        // The next word, from the highest bit of 64 down.
+        // The next word, left-aligned in 64 bits.
         let mut next = 0u64;
         for (index, &symbol) in (0..).zip(&table.symbols) {
             let length = lengths[usize::from(symbol)];

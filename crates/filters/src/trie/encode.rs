@@ -1,14 +1,14 @@
-//! Writing the trie of a bucket's keys.
+//! Encodes the trie of a bucket's keys.
 
 use super::code::Codes;
 use super::key::bit;
 use crate::bits::BitWriter;
 
-/// The keys of a bucket in rising order.
+/// The keys of a bucket in ascending order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct BucketKeys {
     fractions: Vec<u64>,
-    /// The rest of each key, one after the other.
+    /// The remaining bytes of each key, concatenated.
     rests: Vec<u8>,
     rest_bytes: usize,
 }
@@ -36,7 +36,7 @@ impl BucketKeys {
         self.rests.clear();
     }
 
-    /// Returns the first key of a range that goes right, all before it going left.
+    /// Returns the index of the first key in a range that goes right; all earlier ones go left.
     fn split(&self, begin: usize, end: usize, depth: u32) -> usize {
         let (mut low, mut high) = (begin, end);
         while low < high {
@@ -52,23 +52,23 @@ impl BucketKeys {
     }
 }
 
-/// Writes tries.
+/// Encodes tries.
 #[derive(Debug)]
 pub(super) struct Encoder<'a> {
     pub(super) codes: &'a Codes,
     pub(super) keys: &'a BucketKeys,
     pub(super) block_items: u32,
-    /// The most levels of a trie.
+    /// Maximum depth of a trie.
     pub(super) key_bits: u32,
 }
 
 impl Encoder<'_> {
-    /// Appends the trie of all keys, of which the first is `into_block` items into its block.
+    /// Appends the trie of all keys. The first key's item has offset `into_block` in its block.
     pub(super) fn encode(&self, out: &mut BitWriter, into_block: u32) {
         self.subtrie(out, 0, self.keys.len(), 0, into_block);
     }
 
-    /// Appends the trie of a range of keys that agree in the bits above `depth`.
+    /// Appends the trie of a range of keys with equal bits above `depth`.
     fn subtrie(&self, out: &mut BitWriter, begin: usize, end: usize, depth: u32, into_block: u32) {
         let (mut begin, mut depth, mut into_block) = (begin, depth, into_block);
         while into_block + (end - begin) as u32 > self.block_items.max(1) {

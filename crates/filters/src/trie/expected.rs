@@ -1,14 +1,14 @@
-//! How many bits an index takes for a key, computed before it is built.
+//! Computes the expected bits per key of an index before it is built.
 
 use super::code::Codes;
 use super::format::MAX_GROUP_LOG;
 
 impl Codes {
-    /// Returns the expected bits of a trie, for each number of keys up to `most`.
+    /// Returns the expected length of a trie in bits, for each number of keys up to `most`.
     ///
-    /// A trie of n keys takes `E[n] = Σ p(s) · (bits(s, n) + E[s] + E[n - s])` over the number
-    /// `s` of keys that go left, which is binomial; the two terms with `E[n]` itself are solved
-    /// for.
+    /// A trie of n keys has `E[n] = Σ p(s) · (bits(s, n) + E[s] + E[n - s])` bits, summed over the
+    /// number `s` of keys that go left, which is binomially distributed. The equation is solved for
+    /// `E[n]`, which occurs in two terms of the sum.
     ///
     /// ```
     /// use alluvium_filters::trie::Codes;
@@ -20,13 +20,13 @@ impl Codes {
         self.expected_sparse_bits(most, 1).swap_remove(0)
     }
 
-    /// Returns the expected bits of a trie of a sparse index: for each number of items by which
-    /// its first is into its block, for each number of keys up to `most`.
+    /// Returns the expected length in bits of a trie of a sparse index, for each offset of the
+    /// first item in its block and each number of keys up to `most`.
     #[must_use]
     pub fn expected_sparse_bits(&self, most: u32, block_items: u32) -> Vec<Vec<f64>> {
         let blocks = block_items as usize;
         let mut bits = vec![vec![0.0; most as usize + 1]; blocks];
-        // Probabilities of how many of `keys` keys go left.
+        // Probabilities of the number of keys that go left.
         let mut row = vec![1.0f64];
         for keys in 1..=most {
             row.push(0.0);
@@ -43,7 +43,7 @@ impl Codes {
         bits
     }
 
-    /// The expected bits of a trie, from those of all smaller ones.
+    /// Returns the expected length of a trie, given those of all smaller tries.
     fn expected(&self, bits: &[Vec<f64>], row: &[f64], into_block: usize) -> f64 {
         let keys = row.len() - 1;
         let mut sum = 0.0;
@@ -57,8 +57,8 @@ impl Codes {
         sum / (1.0 - row[0] - row[keys])
     }
 
-    /// Returns the expected bits a key of a dense index, the buckets' places included, when
-    /// buckets have `keys_per_bucket` keys on average: their number in each is Poisson's.
+    /// Returns the expected bits per key of a dense index, including the positions of buckets, for
+    /// an average of `keys_per_bucket` keys per bucket; their number is Poisson distributed.
     #[must_use]
     pub fn expected_bits_per_key(&self, keys_per_bucket: u32) -> f64 {
         let mean = f64::from(keys_per_bucket);

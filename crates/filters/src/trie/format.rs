@@ -1,5 +1,4 @@
-//! The bytes of an index of tries, version 1. Integers little-endian, but for the heads of
-//! keys.
+//! The format of a trie index, version 1. Integers are little-endian, except for the heads of keys.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -17,7 +16,7 @@
 //!  … + n     8  XXH3-64 of everything before
 //! ```
 //!
-//! A group; the last one has as many buckets as are left:
+//! A group; the last one has the remaining buckets:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -27,10 +26,11 @@
 //!               before it (2), less those of the group
 //! ```
 //!
-//! A bucket's bits and items end where the next one's begin. A trie of `n` keys whose first
-//! item is `r` items into its block is nothing if `r + n` is at most a block's items. Else it
-//! is the code of how many keys go left, and unless all go the same way the left trie and the
-//! right one. The codes are defined in `huffman.rs` and `code.rs`: a test there fixes them.
+//! A bucket's bits and items end where those of the next begin. A trie of `n` keys whose first item
+//! has offset `r` in its block is empty if `r + n` is at most the number of items per block.
+//! Otherwise it is the code of the number of keys that go left, followed by the left and the right
+//! trie unless all keys go the same way. `huffman.rs` and `code.rs` define the codes; a test there
+//! fixes them.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::shape::{MAX_BUCKETS, Shape};
@@ -45,27 +45,27 @@ pub(super) const FRAME: Frame = Frame {
     version: 1,
 };
 
-/// The most buckets of a group, as a logarithm.
+/// Maximum logarithm of the number of buckets in a group.
 pub(super) const MAX_GROUP_LOG: u32 = 10;
 
 const HEADER_BYTES: u64 = 40;
 const GROUP_BYTES: u64 = 16;
 const BUCKET_BYTES: u64 = 4;
 
-/// Returns a hash as a key: its bytes in the order in which keys sort.
+/// Returns a hash as a key: its bytes in big-endian order, so that keys sort like hashes.
 #[must_use]
 pub fn key_of(hash: u64) -> [u8; 8] {
     hash.to_be_bytes()
 }
 
-/// Returns the first 64 bits of a key as a number that sorts as they do, and its other bytes.
+/// Returns the first 64 bits of a key as a number with the same order, and the remaining bytes.
 #[inline]
 pub(super) fn head(key: &[u8]) -> (u64, &[u8]) {
     let split = key.split_first_chunk();
     split.map_or((0, key), |(head, rest)| (u64::from_be_bytes(*head), rest))
 }
 
-/// What the first bytes say.
+/// The header of an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) shape: Shape,
@@ -75,16 +75,16 @@ pub(super) struct Header {
     pub(super) bits: u64,
 }
 
-/// Where a bucket begins.
+/// The start of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Start {
-    /// The bit at which its trie begins.
+    /// Bit offset of its trie.
     pub(super) bit: u64,
-    /// The items in the buckets before it.
+    /// Number of items in earlier buckets.
     pub(super) item: u64,
 }
 
-/// Encodes an index from where its buckets begin and the bytes of its stream.
+/// Encodes an index from its bucket starts and the bytes of its stream.
 pub(super) fn encode(header: &Header, starts: &[Start], stream: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(stream.len() + starts.len() * 5 + 64);
     let shape = &header.shape;
@@ -112,7 +112,7 @@ pub(super) fn encode(header: &Header, starts: &[Start], stream: &[u8]) -> Vec<u8
 }
 
 impl Header {
-    /// Reads the header, and checks it against the length of the bytes.
+    /// Reads the header and checks it against the number of bytes.
     pub(super) fn read(bytes: &[u8]) -> Result<Header> {
         let (group_log, hmax, [key_bytes, block_items], [keys, buckets, bits]) =
             FRAME.open(bytes, |reader| {
@@ -150,7 +150,7 @@ impl Header {
         Ok(header)
     }
 
-    /// The bytes of an index; nothing when no machine has as many.
+    /// Returns the length of the index in bytes, or `None` if it exceeds the address space.
     fn len(&self) -> Option<u64> {
         let stream = (self.bits.div_ceil(64))
             .checked_mul(8)?
@@ -158,19 +158,20 @@ impl Header {
         self.stream_at().checked_add(stream)?.checked_add(CHECKSUM_BYTES)
     }
 
-    /// Where the stream of bits begins.
+    /// Returns the offset of the bit stream.
     fn stream_at(&self) -> u64 {
         let groups = self.buckets.div_ceil(1 << self.group_log);
         HEADER_BYTES + groups * GROUP_BYTES + self.buckets * BUCKET_BYTES
     }
 
-    /// The bytes of the stream of bits.
+    /// Returns the bytes of the bit stream.
     pub(super) fn stream<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
         let end = bytes.len().saturating_sub(CHECKSUM_BYTES as usize);
         bytes.get(self.stream_at() as usize..end).unwrap_or_default()
     }
 
-    /// Where a bucket begins; behind the last one, where that ends. Nothing past it.
+    /// Returns the start of a bucket. For the number of buckets, returns the end of the last one;
+    /// `None` beyond that.
     #[inline]
     pub(super) fn start(&self, bytes: &[u8], bucket: u64) -> Option<Start> {
         if bucket >= self.buckets {
@@ -191,7 +192,7 @@ impl Header {
         })
     }
 
-    /// Returns whether the bits behind the last trie are all zero.
+    /// Returns whether all bits after the last trie are zero.
     pub(super) fn is_zero_behind(&self, bytes: &[u8]) -> bool {
         let stream = self.stream(bytes);
         (self.bits..stream.len() as u64 * 8).all(|bit| take(stream, bit, 1) == 0)
@@ -213,8 +214,8 @@ mod tests {
     fn the_bytes_of_an_index_are_these() {
         let codes = Codes::new(64);
         let mut builder = Builder::new(&codes, Shape::new(9), 2).unwrap();
-        // Bucket 0: three keys, one of them left, the others apart in their second bit. Bucket
-        // 1: two keys apart in the first bit of their last byte, 64 levels down.
+        // Bucket 0: three keys, one going left, the others differing in their second bit. Bucket 1:
+        // two keys that differ in the first bit of their last byte, 64 levels down.
         for key in [[0x10u8, 0], [0x40, 0], [0x60, 0], [0x80, 0], [0x80, 0x80]] {
             let mut bytes = [0; 9];
             bytes[0] = key[0];

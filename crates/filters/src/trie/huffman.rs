@@ -1,20 +1,21 @@
-//! Huffman codes of Binomial(C, ½), the same on every machine: whole numbers only.
+//! Huffman codes of Binomial(C, ½). They use integer arithmetic only, so they are the same on every
+//! machine.
 
-/// The most bits of a code word: one load of a stream brings all of them.
+/// Maximum length of a code word in bits: one load of a stream contains a whole word.
 pub(super) const MAX_WORD_BITS: u32 = 56;
 
-/// Bits of the weights' sum. Symbols rarer than one in 2^44 count as one: it bounds their
-/// words.
+/// Number of bits of the weights' sum. Symbols rarer than one in 2^44 have weight one, which bounds
+/// the length of their words.
 const WEIGHT_BITS: u32 = 44;
 
-/// The rows of Pascal's triangle, each with the sum 2^60 but for rounding.
+/// Rows of Pascal's triangle, each scaled to a sum of 2^60 except for rounding.
 pub(super) struct Rows {
     keys: usize,
     row: Vec<u64>,
 }
 
 impl Rows {
-    /// Begins before the row of one key.
+    /// Starts before the row of one key.
     pub(super) fn new() -> Rows {
         Rows {
             keys: 0,
@@ -22,7 +23,7 @@ impl Rows {
         }
     }
 
-    /// Goes to the next row: of how many keys go left of one key more.
+    /// Advances to the row of one more key: the distribution of the number of keys that go left.
     pub(super) fn advance(&mut self) {
         self.keys += 1;
         self.row.push(0);
@@ -41,13 +42,14 @@ impl Rows {
     }
 }
 
-/// Returns the bits of each symbol's code word. The two lightest nodes are joined until one is
-/// left; of equal ones, symbols come before joined nodes and lower symbols first.
+/// Returns the code word length of each symbol in bits. The two lightest nodes are joined
+/// repeatedly; among equal weights, symbols precede joined nodes and lower symbols precede higher
+/// ones.
 pub(super) fn lengths(weights: &[u64]) -> Vec<u8> {
     let mut leaves: Vec<usize> = (0..weights.len()).collect();
     leaves.sort_by_key(|&symbol| (weights[symbol], symbol));
-    // Nodes are numbered: the leaves in rising order of weight, then joined nodes, whose
-    // weights rise by themselves.
+    // Nodes are numbered: the leaves in ascending order of weight, then joined nodes, whose weights
+    // ascend automatically.
     let mut heavy: Vec<u64> = leaves.iter().map(|&symbol| weights[symbol]).collect();
     let mut parents = vec![0; weights.len()];
     let (mut next_leaf, mut next_joined) = (0, weights.len());

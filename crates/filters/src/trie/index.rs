@@ -1,4 +1,4 @@
-//! An index in bytes: looking keys up.
+//! A trie index in bytes: looks up keys.
 
 use super::build::damaged;
 use super::code::Codes;
@@ -10,7 +10,7 @@ use crate::{Error, Result};
 use alluvium_base::prefetch;
 use std::ops::Range;
 
-/// An index of tries in bytes. Any number of threads may look up at once.
+/// A trie index in bytes. Any number of threads may look up keys concurrently.
 #[derive(Clone, Copy, Debug)]
 pub struct Index<'a> {
     codes: &'a Codes,
@@ -19,8 +19,8 @@ pub struct Index<'a> {
     stream: &'a [u8],
 }
 
-/// What an index says of a bucket: its keys, the first one's index, and where its trie's bits
-/// are.
+/// A bucket's description in an index: its number of keys, the index of the first, and the position
+/// of its trie's bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub(super) bit: u64,
@@ -30,20 +30,20 @@ pub(super) struct Part {
 }
 
 impl<'a> Index<'a> {
-    /// Returns up to how many keys an index's tries are Huffman-coded: which codes open it.
+    /// Returns the `hmax` of an index, which determines the codes for opening it.
     ///
     /// # Errors
-    /// [`Error::Damaged`] when the bytes are no index.
+    /// [`Error::Damaged`] if the bytes are not an index.
     pub fn hmax_of(bytes: &[u8]) -> Result<u32> {
         Ok(Header::read(bytes)?.shape.hmax)
     }
 
-    /// Opens an index of keys of `key_bytes` bytes: reads its header, and checks that the bytes
-    /// are as many as it says. The checksum is left to [`Index::check`].
+    /// Opens an index of keys of `key_bytes` bytes: reads its header and checks the number of
+    /// bytes. [`Index::check`] verifies the checksum.
     ///
     /// # Errors
-    /// [`Error::Damaged`] when the header is none, or the length or that of keys is wrong;
-    /// [`Error::Shape`] when the codes are of another `hmax`.
+    /// [`Error::Damaged`] if the header is invalid, or the length or the key length is wrong;
+    /// [`Error::Shape`] if the codes have another `hmax`.
     pub fn open(codes: &'a Codes, key_bytes: u32, bytes: &'a [u8]) -> Result<Index<'a>> {
         let header = Header::read(bytes)?;
         if header.shape.key_bytes != key_bytes {
@@ -62,7 +62,7 @@ impl<'a> Index<'a> {
         })
     }
 
-    /// Returns what was chosen when it was built; the average keys of a bucket are rounded.
+    /// Returns the shape of the index; the average number of keys per bucket is rounded down.
     #[must_use]
     pub fn shape(&self) -> Shape {
         let average = self.header.keys / self.header.buckets;
@@ -72,19 +72,19 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// Returns how many keys it has.
+    /// Returns the number of keys.
     #[must_use]
     pub fn keys(&self) -> u64 {
         self.header.keys
     }
 
-    /// Returns how many buckets the keys are split into.
+    /// Returns the number of buckets.
     #[must_use]
     pub fn buckets(&self) -> u64 {
         self.header.buckets
     }
 
-    /// Returns how many bits the tries have, without the buckets' places.
+    /// Returns the length of all tries in bits, without the positions of buckets.
     #[must_use]
     pub fn trie_bits(&self) -> u64 {
         self.header.bits
@@ -93,37 +93,37 @@ impl<'a> Index<'a> {
     /// Returns the bucket of a key.
     ///
     /// # Panics
-    /// When the key has another length than the shape says.
+    /// If the key's length differs from the shape's.
     #[must_use]
     pub fn bucket_of(&self, key: &[u8]) -> u64 {
         self.split(key).0
     }
 
-    /// Returns the indexes of a bucket's items.
+    /// Returns the range of a bucket's items.
     ///
     /// # Errors
-    /// [`Error::Damaged`] when the index says something impossible of the bucket.
+    /// [`Error::Damaged`] if the index describes an impossible bucket.
     pub fn items(&self, bucket: u64) -> Result<Range<u64>> {
         let part = self.part(bucket)?;
         Ok(part.item..part.item + u64::from(part.keys))
     }
 
-    /// Asks the processor for what a lookup of this key reads first.
+    /// Prefetches the first bytes that a lookup of this key reads.
     pub fn prefetch(&self, key: &[u8]) {
         if let Some(start) = self.header.start(self.bytes, self.split(key).0) {
             prefetch(self.stream, (start.bit / 8) as usize);
         }
     }
 
-    /// Finds where a key is if it is there: the index of its item in a dense index, the number
-    /// of its block in a sparse one. Nothing when its bucket has no key. A key that is not
-    /// there leads to some item or block of its bucket; the owner compares keys.
+    /// Returns the position of a key if it is present: the index of its item in a dense index, the
+    /// number of its block in a sparse one. Returns `None` if its bucket is empty. An absent key
+    /// leads to an arbitrary item or block of its bucket, so the owner must compare keys.
     ///
     /// # Errors
-    /// [`Error::Damaged`] when the bucket's trie is none.
+    /// [`Error::Damaged`] if the bucket's trie is invalid.
     ///
     /// # Panics
-    /// When the key has another length than the shape says.
+    /// If the key's length differs from the shape's.
     pub fn lookup(&self, key: &[u8]) -> Result<Option<u64>> {
         let (bucket, bits) = self.split(key);
         let part = self.part(bucket)?;
@@ -157,7 +157,7 @@ impl<'a> Index<'a> {
         self.stream
     }
 
-    /// What the index says of a bucket, checked to be possible.
+    /// Returns a bucket's description, after checking that it is possible.
     #[inline]
     pub(super) fn part(&self, bucket: u64) -> Result<Part> {
         let starts = (
@@ -188,7 +188,7 @@ impl<'a> Index<'a> {
     }
 }
 
-/// The error for bits that are no trie.
+/// Returns the error for bits that are not a valid trie.
 pub(super) fn not_a_trie(bucket: u64, bad: Bad) -> Error {
     let found = match bad {
         Bad::Word => "a code word that no number has, or none",

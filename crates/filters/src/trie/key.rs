@@ -1,12 +1,12 @@
-//! A hashed key as its bucket, and the bits that tell it from others of the bucket.
+//! Splits a hashed key into its bucket and the bits that distinguish it within the bucket.
 
 use super::format::head;
 
 /// The bits of a key that a trie branches on.
 ///
-/// The bucket is the whole part of `first 64 bits · buckets / 2^64`, for any number of buckets.
-/// The fraction's 64 bits come first: they rise with the key within a bucket, and equal
-/// fractions of one bucket mean equal first 64 bits. Then come the key's other bytes.
+/// The bucket is the integer part of `first 64 bits · buckets / 2^64`, for any number of buckets.
+/// The 64 bits of the fraction are used first: they are monotonic in the key within a bucket, and
+/// equal fractions in one bucket mean equal first 64 bits. The key's remaining bytes follow.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeyBits<'k> {
     pub(super) fraction: u64,
@@ -23,14 +23,14 @@ impl<'k> KeyBits<'k> {
         ((product >> 64) as u64, KeyBits { fraction, rest })
     }
 
-    /// Returns whether the bit at a depth is set. Past the key's end, none is.
+    /// Returns whether the bit at a depth is set. Bits past the key's end are zero.
     #[inline]
     pub(super) fn goes_right(self, depth: u32) -> bool {
         bit(self.fraction, self.rest, depth)
     }
 }
 
-/// The bit at a depth of a fraction and the rest of its key.
+/// Returns the bit at a depth of a fraction followed by the rest of its key.
 #[inline]
 pub(super) fn bit(fraction: u64, rest: &[u8], depth: u32) -> bool {
     if depth < 64 {

@@ -1,10 +1,10 @@
-//! Entropy-coded tries: where a key is in a sorted store, in 2.5 bits a key.
+//! Entropy-coded tries: map a key to its position in a sorted store, with 2.5 bits per key.
 //!
-//! *Knows*: how sorted hashed keys are split into buckets and their tries are coded; how a
-//! lookup decodes one; the bytes of an index; how many bits to expect.
+//! *Knows*: how sorted hashed keys are split into buckets and their tries coded; how a lookup
+//! decodes a trie; the format of an index; the expected number of bits.
 //!
-//! *Does not know*: values; where items or blocks are; whether a key that is asked for is
-//! there. The owner reads the item, or the block, and compares the key.
+//! *Does not know*: values; the location of items or blocks; whether a requested key is present.
+//! The owner reads the item or block and compares the key.
 //!
 //! *Read in this order*: `shape`, `key`, `huffman`, `code`, `encode`, `walk`, `format`,
 //! `build`, `index`, `update`, `check`, `expected`.
@@ -15,9 +15,9 @@
 //!
 //! # How it works
 //!
-//! The shortest prefixes that tell keys apart form a binary trie. All that a lookup needs of a
-//! node is how many of its keys go left, so a trie is written as that number, then the left
-//! subtrie, then the right one. Tries of no key or one take nothing:
+//! The shortest distinguishing prefixes of the keys form a binary trie. A lookup needs only the
+//! number of a node's keys that go left, so a trie is written as that number, then the left
+//! subtrie, then the right one. Tries of zero or one keys are empty:
 //!
 //! ```text
 //! 000 001 01 100 1010 1011 110 111        8 keys: 3 start with 0
@@ -26,25 +26,24 @@
 //!                    3 of 5 go left, as the key; 1 of 3 goes left, as the key: index 3
 //! ```
 //!
-//! Keys are hashed, so that of C keys the number that go left follows Binomial(C, ½). Its
-//! Huffman codes are computed, not stored. Where all keys go the same way, one code word stands
-//! for "all left" and "all right": a lookup passes a bit of its key unseen. Keys that are there
-//! are still found.
+//! Keys are hashed, so the number of C keys that go left follows Binomial(C, ½). Its Huffman codes
+//! are computed, not stored. If all keys go the same way, one code word represents both "all left"
+//! and "all right": a lookup skips a bit of its key without checking it, and present keys are still
+//! found.
 //!
-//! Of a *sparse* index a lookup learns a block of several items: a subtrie whose items lie in
-//! one block takes nothing.
+//! In a *sparse* index a lookup finds a block of several items: a subtrie whose items are in one
+//! block is empty.
 //!
 //! # Invariants
 //!
-//! - **T1** A key that was put in leads to its item's index, or its block's, and a lookup reads
-//!   one bucket's bits.
-//! - **T2** The bytes depend on the keys, the shape and the number of buckets alone, not on
-//!   whether they were built at once or by updates.
-//! - **T3** A subtrie of `n` keys whose first item is `r` items into its block has bits if and
-//!   only if `r + n` is more than a block's items; a dense index is one with blocks of one
-//!   item.
-//! - **T4** No trie is deeper than a key has bits.
-//! - **T5** No bucket's position or first item is more than 65,535 after its group's.
+//! - **T1** A lookup of a present key returns its item's index or its block, and reads one bucket's
+//!   bits.
+//! - **T2** The bytes depend only on the keys, the shape and the number of buckets, not on whether
+//!   the index was built at once or by updates.
+//! - **T3** A subtrie of `n` keys whose first item has offset `r` in its block has bits if and only
+//!   if `r + n` exceeds the number of items per block; a dense index has one item per block.
+//! - **T4** No trie is deeper than the number of bits in a key.
+//! - **T5** The position and the first item of a bucket exceed its group's by at most 65,535.
 
 mod build;
 mod check;

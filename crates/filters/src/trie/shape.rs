@@ -1,32 +1,32 @@
-//! What is chosen of an index before it is built.
+//! The parameters of an index, chosen before it is built.
 
 use crate::{Error, Result};
 
-/// Keys of a bucket, on average: a compromise between size and the time of a lookup.
+/// Default average number of keys per bucket: a compromise between size and lookup time.
 pub const DEFAULT_KEYS_PER_BUCKET: u32 = 256;
 
-/// Tries of up to this many keys are Huffman-coded.
+/// Default maximum number of keys of a Huffman-coded trie.
 pub const DEFAULT_HMAX: u32 = 64;
 
-/// The most keys of a Huffman-coded trie: a symbol is a byte.
+/// Maximum number of keys of a Huffman-coded trie: a symbol is a byte.
 pub const MAX_HMAX: u32 = 256;
 
-/// The most bytes of a key.
+/// Maximum length of a key in bytes.
 pub const MAX_KEY_BYTES: u32 = 64;
 
-/// The fewest bytes of a key: its bucket is computed from them.
+/// Minimum length of a key in bytes: the bucket is computed from them.
 pub(super) const MIN_KEY_BYTES: u32 = 8;
 
-/// The most keys of a bucket: an Elias-gamma code of their number is loaded at once.
+/// Maximum number of keys in a bucket: the Elias-gamma code of their number fits one load.
 pub const MAX_BUCKET_KEYS: u32 = 1 << 26;
 
-/// The most buckets: an index of them alone has 16 GiB.
+/// Maximum number of buckets; their positions alone then have 16 GiB.
 pub(super) const MAX_BUCKETS: u64 = 1 << 32;
 
-/// The most items of a block.
+/// Maximum number of items in a block.
 pub(super) const MAX_BLOCK_ITEMS: u32 = 1 << 20;
 
-/// What is chosen of an index.
+/// The parameters of an index.
 ///
 /// ```
 /// use alluvium_filters::trie::Shape;
@@ -37,19 +37,19 @@ pub(super) const MAX_BLOCK_ITEMS: u32 = 1 << 20;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Bytes of a hashed key, 8 to [`MAX_KEY_BYTES`].
+    /// Length of a hashed key in bytes, 8 to [`MAX_KEY_BYTES`].
     pub key_bytes: u32,
-    /// Tries of up to this many keys are Huffman-coded, larger ones Elias-gamma-coded. 1 to
+    /// Tries of up to this number of keys are Huffman-coded, larger ones Elias-gamma-coded. 1 to
     /// [`MAX_HMAX`].
     pub hmax: u32,
-    /// Items of a block: a lookup finds the item if 1, a block of items otherwise.
+    /// Items per block: a lookup finds an item if this is 1, and a block of items otherwise.
     pub block_items: u32,
-    /// Keys of a bucket on average.
+    /// Average number of keys per bucket.
     pub keys_per_bucket: u32,
 }
 
 impl Shape {
-    /// Creates the default shape for keys of some bytes: a dense index.
+    /// Creates the default shape for keys of `key_bytes` bytes: a dense index.
     #[must_use]
     pub fn new(key_bytes: u32) -> Shape {
         Shape {
@@ -60,14 +60,14 @@ impl Shape {
         }
     }
 
-    /// Returns into how many buckets a number of keys is split.
+    /// Returns the number of buckets for a number of keys.
     #[must_use]
     pub fn buckets(&self, keys: u64) -> u64 {
         let each = u64::from(self.keys_per_bucket.max(1));
         ((keys + each / 2) / each).clamp(1, MAX_BUCKETS)
     }
 
-    /// Returns how many bits tell keys apart: the most levels of a trie.
+    /// Returns the number of bits in a key: the maximum depth of a trie.
     pub(super) fn key_bits(&self) -> u32 {
         self.key_bytes * 8
     }

@@ -1,4 +1,4 @@
-//! Updates in batches: merging sorted keys with sorted changes, and an index from its
+//! Batch updates: merges sorted keys with sorted changes, and derives an index from its
 //! predecessor.
 
 use super::build::Builder;
@@ -10,16 +10,16 @@ use std::fmt;
 use std::iter::Peekable;
 use std::ops::Range;
 
-/// What a batch does to a key.
+/// The effect of a batch on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The key is there afterwards, with the batch's item.
+    /// The key is present afterwards, with the batch's item.
     Put,
-    /// The key is not there afterwards.
+    /// The key is absent afterwards.
     Delete,
 }
 
-/// Where an item of a merge comes from.
+/// The origin of an item in a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// The store before the update.
@@ -34,9 +34,8 @@ pub struct Merged<O: Iterator, B: Iterator> {
     batch: Peekable<B>,
 }
 
-/// Merges the keys of a store with a batch of changes, both in rising order and without equals.
-/// Of a key in both, the batch decides; a deleted key is left out, and nothing of the deletion
-/// stays.
+/// Merges the keys of a store with a batch of changes; both must be strictly ascending. For a key
+/// in both, the batch takes precedence. Deleted keys are omitted, and no tombstones remain.
 ///
 /// ```
 /// use alluvium_filters::trie::{Change, Source, merge};
@@ -92,18 +91,19 @@ where
 }
 
 impl Index<'_> {
-    /// Returns the bytes of this index after a batch of changes: the same bytes as building it
-    /// from the merged keys, with this shape and number of buckets (T2). Buckets without a
-    /// change are copied, unless their items move within their blocks.
+    /// Returns the bytes of this index after a batch of changes. They equal those of an index built
+    /// from the merged keys, with this shape and number of buckets (T2). Unchanged buckets are
+    /// copied, unless the offsets of their items in blocks change.
     ///
-    /// `read` returns the keys of some items: those of each bucket that cannot be copied.
+    /// `read` returns the keys of a range of items; it is called for each bucket that cannot be
+    /// copied.
     ///
     /// # Errors
-    /// [`Error::Damaged`] when this index is damaged, [`Error::Order`] when keys or changes are
-    /// not in rising order, and what `read` returns.
+    /// [`Error::Damaged`] if this index is damaged, [`Error::Order`] if keys or changes are not
+    /// ascending, and errors of `read`.
     ///
     /// # Panics
-    /// When a key has another length than the shape says.
+    /// If a key's length differs from the shape's.
     pub fn update<K, E>(
         &self,
         codes: &Codes,

@@ -1,33 +1,33 @@
-//! Reading a trie: which item of its bucket a key leads to.
+//! Decodes a trie: finds the item of its bucket that a key leads to.
 
 use super::code::{Codes, SMALL};
 use super::key::KeyBits;
 
-/// A reader of one bucket's bits. They are not trusted.
+/// A reader of one bucket's bits, which are not trusted.
 #[derive(Debug)]
 pub(super) struct Walk<'a> {
     pub(super) codes: &'a Codes,
     pub(super) stream: &'a [u8],
-    /// The bit it is at, and the first that is not the bucket's.
+    /// Current bit, and the end of the bucket's bits.
     pub(super) at: u64,
     pub(super) end: u64,
     pub(super) block_items: u32,
     pub(super) key_bits: u32,
 }
 
-/// What is wrong with a trie.
+/// Why a trie is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bad {
-    /// A code word that no number of keys has, or the end of the bucket's bits.
+    /// A code word that encodes no number of keys, or the end of the bucket's bits.
     Word,
     /// More levels than a key has bits.
     Depth,
 }
 
 impl Walk<'_> {
-    /// Finds the index of a key among `keys` (one or more) keys, of which the first is
-    /// `into_block` items into its block: that of the first item of its block's part, for a
-    /// sparse index.
+    /// Finds the index of a key among `keys` (one or more) keys. The first key's item has offset
+    /// `into_block` in its block. In a sparse index, returns the index of the first item of the
+    /// key's block.
     #[inline]
     pub(super) fn rank(&mut self, key: KeyBits<'_>, keys: u32, into_block: u32) -> Result<u32, Bad> {
         let (mut keys, mut into_block, mut index) = (keys, into_block, 0);
@@ -53,7 +53,7 @@ impl Walk<'_> {
         Ok(index)
     }
 
-    /// Passes the trie of `keys` keys.
+    /// Skips the trie of `keys` keys.
     pub(super) fn skip(&mut self, keys: u32, into_block: u32, depth: u32) -> Result<(), Bad> {
         let (mut keys, mut into_block, mut depth) = (keys, into_block, depth);
         while into_block + keys > self.block_items {
@@ -61,7 +61,7 @@ impl Walk<'_> {
             depth += 1;
             if left != 0 {
                 if into_block + left > self.block_items {
-                    // Not deeper than a key has bits (T4).
+                    // The depth is bounded by the key's bits (T4).
                     self.skip(left, into_block, depth)?;
                 }
                 keys -= left;
@@ -71,7 +71,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Passes a trie of a dense index: small subtries at once, without counting their levels.
+    /// Skips a trie of a dense index. Small subtries are skipped at once, without counting their
+    /// levels.
     fn skip_dense(&mut self, keys: u32, depth: u32) -> Result<(), Bad> {
         let (mut keys, mut depth) = (keys, depth);
         while keys > 1 {
@@ -113,7 +114,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Reads how many of two or more keys go left, 0 when all go the same way.
+    /// Decodes how many of two or more keys go left; 0 if all go the same way.
     #[inline]
     fn decode(&mut self, keys: u32, depth: u32) -> Result<u32, Bad> {
         if depth >= self.key_bits {

@@ -1,12 +1,12 @@
-//! The bytes, locked. A change here is a change of the format: a new version and a line in the
-//! changelog.
+//! Locks the format. A change here is a change of the format: it needs a new version and a
+//! changelog entry.
 
 use crate::quotient::format::*;
 use crate::quotient::{Builder, Geometry, Shape};
 use crate::{Entry, Error, Fingerprint};
 use proptest::prelude::*;
 
-/// Lines of 16 bytes with their offsets; those that equal the line before are left out.
+/// Returns lines of 16 bytes with their offsets, omitting lines equal to the previous one.
 fn dump(bytes: &[u8]) -> String {
     let lines: Vec<&[u8]> = bytes.chunks(16).collect();
     let mut text = String::new();
