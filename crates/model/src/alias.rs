@@ -1,9 +1,9 @@
-//! Draws from weights in constant time (the alias method of Walker, in the form of Vose).
+//! Draws from a discrete distribution in constant time (Walker's alias method, in Vose's form).
 
 use crate::Random;
 use crate::parameter::{BadParameter, require};
 
-/// A table that draws indexes in proportion to their weights.
+/// A table that draws indexes with probabilities proportional to their weights.
 ///
 /// ```
 /// use alluvium_model::{Alias, Random};
@@ -15,15 +15,16 @@ use crate::parameter::{BadParameter, require};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Alias {
-    /// For each index the chance that it stays, and the index drawn instead of it.
+    /// For each column, the probability of its own index, and the alias drawn otherwise.
     columns: Vec<(f64, u32)>,
 }
 
 impl Alias {
-    /// Creates the table of `weights`, which need not add up to 1.
+    /// Creates the table for `weights`, which need not add up to 1.
     ///
     /// # Errors
-    /// [`BadParameter`] if a weight is negative or not finite, if there are none, or all are 0.
+    /// [`BadParameter`] if a weight is negative or not finite, if there are no weights, or if all
+    /// are 0.
     pub fn new(weights: &[f64]) -> Result<Alias, BadParameter> {
         for &weight in weights {
             let finite = weight.is_finite() && weight >= 0.0;
@@ -55,7 +56,7 @@ impl Alias {
                 small.push(more);
             }
         }
-        // What is left misses 1 by rounding only.
+        // The remaining columns differ from 1 only by rounding.
         for index in small.into_iter().chain(large) {
             columns[index as usize].0 = 1.0;
         }
@@ -64,7 +65,8 @@ impl Alias {
 
     /// Draws an index.
     pub fn draw(&self, random: &mut Random) -> usize {
-        // One number serves twice: its whole part chooses the column, the rest decides within.
+        // One random number is used twice: its integer part selects the column, its fraction
+        // decides within it.
         let at = random.unit() * self.columns.len() as f64;
         let column = (at as usize).min(self.columns.len() - 1);
         let (stays, instead) = self.columns[column];

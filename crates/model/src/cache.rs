@@ -1,29 +1,30 @@
-//! Which pages a cache holds: one that keeps what is asked for again, after a trial (S3-FIFO, Yang
-//! et al., SOSP 2023), as `alluvium_storage::cache` does.
+//! Predicts the contents of a cache with a probation period (S3-FIFO, Yang et al., SOSP 2023), like
+//! that of `alluvium_storage::cache`.
 //!
-//! A page that is read is on trial for a time `cold`. It is kept if it is asked for meanwhile, or
-//! within the time that its name is remembered afterwards; what is kept stays as long as it is
-//! asked for once in each time `kept`. Requests come independently of each other, so that each page
-//! goes through the same cycle again and again, and the share of it in which the page is there is
-//! the share of its requests that find it. Both times are such that pages take the memory that
-//! there is (Che et al., "Hierarchical Web Caching Systems", 2002).
+//! A page that is read stays on probation for a time `cold`. It is promoted if it is requested
+//! during that time, or within the time that its name is remembered afterwards. A promoted page
+//! stays while it is requested at least once in each time `kept`. Requests are independent, so each
+//! page goes through the same cycle repeatedly, and its hit rate equals the share of the cycle in
+//! which it is cached. Both times are such that the pages occupy the available memory (Che et al.,
+//! "Hierarchical Web Caching Systems", 2002).
 
-/// The share of the memory for pages on trial.
+/// Share of the memory for pages on probation.
 const COLD: f64 = 1.0 / 8.0;
-/// Names are remembered for as many pages as there are in memory: eight times as long as a trial.
+/// Length of the remembered period in units of the probation period: names are remembered for as
+/// many pages as fit into memory.
 const REMEMBERED: f64 = 8.0;
-/// Rounds in which the time of the trial settles, and halvings of the interval of the other.
+/// Number of iterations for the probation time, and of bisections for the other time.
 const ROUNDS: usize = 5;
 const STEPS: usize = 18;
 
-/// How long pages are there that are not asked for, in requests.
+/// Times until unrequested pages are evicted, in requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Times {
     cold: f64,
     kept: f64,
 }
 
-/// How often pages are not asked for within each of the times: by chance.
+/// Probabilities that a page is not requested within each of the times.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Idle {
     cold: f64,
@@ -31,16 +32,16 @@ pub(crate) struct Idle {
     kept: f64,
 }
 
-/// What a page's cycle comes to.
+/// The result of a page's cycle.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Stay {
-    /// The share of the time in which it is there.
+    /// Share of the time in which the page is cached.
     pub(crate) there: f64,
-    /// How often it comes on trial, for each request of all.
+    /// Number of times the page enters probation, per request.
     pub(crate) trials: f64,
 }
 
-/// What pages take, and how much of it comes on trial for each request.
+/// The bytes that pages occupy, and the bytes that enter probation per request.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Load {
     pub(crate) bytes: f64,
@@ -48,7 +49,7 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Adds pages, by their bytes in all.
+    /// Adds pages with this total size.
     pub(crate) fn add(&mut self, bytes: f64, stay: Stay) {
         self.bytes += bytes * stay.there;
         self.trials += bytes * stay.trials;
@@ -56,7 +57,8 @@ impl Load {
 }
 
 impl Idle {
-    /// Returns the chances of a page that is asked for when either of two others is.
+    /// Returns the probabilities for a page that is requested whenever either of two independent
+    /// sources requests it.
     pub(crate) fn and(self, other: Idle) -> Idle {
         Idle {
             cold: self.cold * other.cold,
@@ -65,7 +67,7 @@ impl Idle {
         }
     }
 
-    /// Returns the chances of something that is asked for there with a chance of `share` only.
+    /// Returns the probabilities for a source that is present only with probability `share`.
     pub(crate) fn with_chance(self, share: f64) -> Idle {
         let of = |idle: f64| 1.0 - share * (1.0 - idle);
         Idle {
@@ -75,7 +77,7 @@ impl Idle {
         }
     }
 
-    /// Returns the mean of several, each with its weight.
+    /// Returns the weighted mean of several.
     pub(crate) fn mean(all: impl Iterator<Item = (f64, Idle)>) -> Idle {
         let (mut weights, mut sum) = (0.0, [0.0; 3]);
         for (weight, one) in all {
@@ -95,7 +97,7 @@ impl Idle {
         }
     }
 
-    /// Returns the chances of a page with `count` things like this one.
+    /// Returns the probabilities for a page with `count` independent sources like this one.
     pub(crate) fn of_many(self, count: f64) -> Idle {
         Idle {
             cold: self.cold.powf(count),
@@ -106,13 +108,13 @@ impl Idle {
 }
 
 impl Times {
-    /// Those of a cache in which everything fits.
+    /// The times of a cache in which everything fits.
     const FOREVER: Times = Times {
         cold: f64::INFINITY,
         kept: f64::INFINITY,
     };
 
-    /// Returns the times of a cache of this capacity, given what pages take for any times.
+    /// Returns the times of a cache of this capacity. `load` returns the occupancy for given times.
     pub(crate) fn of(capacity: f64, load: impl Fn(&Times) -> Load) -> Times {
         if load(&Times::FOREVER).bytes <= capacity {
             return Times::FOREVER;
@@ -121,7 +123,7 @@ impl Times {
         if capacity <= 0.0 {
             return times;
         }
-        // Without memory every request comes on trial.
+        // Without memory, every request enters probation.
         times.cold = COLD * capacity / load(&times).trials.max(f64::MIN_POSITIVE);
         for _ in 0..ROUNDS {
             let (mut low, mut high) = (-10.0_f64, 60.0_f64);
@@ -140,7 +142,7 @@ impl Times {
         times
     }
 
-    /// Returns how often something is not asked for that is asked for at this rate.
+    /// Returns the probabilities that a source with this request rate is idle.
     pub(crate) fn idle(&self, rate: f64) -> Idle {
         let idle = |time: f64| match time.is_infinite() {
             true => 0.0,
@@ -153,8 +155,7 @@ impl Times {
         }
     }
 
-    /// Returns the stay of a page that is asked for at this rate, whose requests leave it idle that
-    /// often.
+    /// Returns the stay of a page with this request rate and these idle probabilities.
     pub(crate) fn stay(&self, rate: f64, idle: Idle) -> Stay {
         if rate <= 0.0 {
             return Stay::default();
@@ -165,7 +166,8 @@ impl Times {
                 trials: 0.0,
             };
         }
-        // Trials until one is passed, and how many of them end without a request.
+        // Expected number of probation periods until promotion, and the share of them without a
+        // request.
         let passed = 1.0 - idle.cold * idle.remembered;
         let trials = 1.0 / passed.max(1e-12);
         let there = trials * self.cold + self.kept / idle.kept.max(1e-12);
@@ -176,7 +178,7 @@ impl Times {
         }
     }
 
-    /// Returns the stay of a page that is asked for at this rate, at any time alike.
+    /// Returns the stay of a page with this request rate and independent request times.
     pub(crate) fn page(&self, rate: f64) -> Stay {
         self.stay(rate, self.idle(rate))
     }
@@ -186,7 +188,7 @@ impl Times {
 mod tests {
     use super::*;
 
-    /// Two kinds of pages of one byte: how many of each, and how often each kind is asked for.
+    /// Two kinds of pages of one byte: the number of pages and the request rate of each kind.
     fn load(kinds: [(f64, f64); 2]) -> impl Fn(&Times) -> Load {
         move |times| {
             let mut load = Load::default();
@@ -214,7 +216,7 @@ mod tests {
         let kinds = [(1000.0, 0.5), (30_000.0, 0.5)];
         let times = Times::of(1600.0, load(kinds));
         let often = times.page(0.5 / 1000.0).there;
-        // The last used ones, 1,600 of them, would have 0.78 of these.
+        // The 1,600 most recently used pages would contain 0.78 of these.
         assert!(often > 0.9, "{often}");
         let all = [(1000.0, 0.5), (500.0, 0.5)];
         assert_eq!(Times::of(1600.0, load(all)).page(0.001).there, 1.0);

@@ -3,9 +3,9 @@
 use alluvium_base::cost::{Access, AccessKind, CostClock, CostFault};
 use std::collections::HashMap;
 
-/// The disk-access machine: a device that moves one block at a time, each at unit cost.
+/// The disk-access machine: a device that transfers one block at a time, each at unit cost.
 ///
-/// An access pays for every block it touches; accesses wait for each other.
+/// An access pays for every block that it touches; accesses are serialised.
 ///
 /// ```
 /// use alluvium_base::cost::{Access, AccessKind, CostClock};
@@ -22,10 +22,10 @@ pub struct Dam {
 }
 
 impl Dam {
-    /// Creates a device that moves a block of `block` bytes in `transfer_ns` nanoseconds.
+    /// Creates a device that transfers a block of `block` bytes in `transfer_ns` nanoseconds.
     ///
     /// # Panics
-    /// When `block` is zero.
+    /// If `block` is zero.
     #[must_use]
     pub fn new(block: u64, transfer_ns: u64) -> Dam {
         assert!(block > 0, "a block has bytes");
@@ -45,8 +45,8 @@ impl CostClock for Dam {
     }
 }
 
-/// The affine model: an access of x bytes costs a setup and x times a transfer, and accesses wait
-/// for each other (a disk has one arm).
+/// The affine model: an access of x bytes costs a setup plus x times a transfer cost. Accesses are
+/// serialised (a disk has one arm).
 ///
 /// ```
 /// use alluvium_base::cost::{Access, AccessKind, CostClock};
@@ -66,11 +66,11 @@ pub struct Affine {
 }
 
 impl Affine {
-    /// Creates a device with a setup of `setup_ns` that then moves `unit` bytes in `transfer_ns`. A
-    /// part of a nanosecond counts as a whole one.
+    /// Creates a device with a setup of `setup_ns` that then transfers `unit` bytes in
+    /// `transfer_ns`. Fractions of a nanosecond are rounded up.
     ///
     /// # Panics
-    /// When `unit` is zero.
+    /// If `unit` is zero.
     #[must_use]
     pub fn new(setup_ns: u64, transfer_ns: u64, unit: u64) -> Affine {
         assert!(unit > 0, "a unit has bytes");
@@ -82,18 +82,17 @@ impl Affine {
         }
     }
 
-    /// Returns what one access of `bytes` costs, in nanoseconds.
+    /// Returns the cost of one access of `bytes`, in nanoseconds.
     #[must_use]
     pub fn cost_ns(&self, bytes: u64) -> u64 {
         let transfer = (u128::from(bytes) * u128::from(self.transfer_ns)).div_ceil(u128::from(self.unit));
         self.setup_ns + u64::try_from(transfer).expect("an access takes less than five centuries")
     }
 
-    /// Returns the size in bytes at which the transfer costs as much as the setup, 1/α in bytes,
-    /// rounded down.
+    /// Returns the size at which transfer and setup cost the same, 1/α in bytes, rounded down.
     ///
     /// # Panics
-    /// When the transfer costs nothing: there is no such size.
+    /// If the transfer cost is zero, because no such size exists.
     #[must_use]
     pub fn half_bandwidth(&self) -> u64 {
         let size = u128::from(self.setup_ns) * u128::from(self.unit) / u128::from(self.transfer_ns);
@@ -108,14 +107,14 @@ impl CostClock for Affine {
     }
 }
 
-/// The parallel disk-access machine: time goes in steps, and each step moves at most P blocks.
+/// The parallel disk-access machine: time is divided into steps, and each step transfers at most P
+/// blocks.
 ///
-/// A step has P slots; a block that is read takes one, a block that is written takes `write_weight`
-/// of them. An access takes slots from the step in which it is issued while there are any, then
-/// from later ones, never from earlier ones: the slots of an idle step are lost. It is complete at
-/// the end of the step of its last block. Accesses are CREW: in the step in which a block is
-/// written, no other access may touch it. An access that would is a [`CostFault`]; its blocks
-/// before that block stay charged.
+/// A step has P slots; reading a block uses one slot, writing a block uses `write_weight`. An
+/// access uses free slots of the step in which it is issued, then of later steps, never of earlier
+/// ones: the unused slots of a step are lost. It completes at the end of its last block's step.
+/// Accesses are CREW: in the step in which a block is written, no other access may touch it. A
+/// conflicting access is a [`CostFault`]; its blocks before the conflict stay charged.
 ///
 /// ```
 /// use alluvium_base::cost::{Access, AccessKind, CostClock};
@@ -132,19 +131,19 @@ pub struct Pdam {
     block: u64,
     step_ns: u64,
     write_weight: u64,
-    /// The step that is being filled: every earlier one is full, or went by.
+    /// The step being filled: all earlier ones are full or in the past.
     step: u64,
     used: u64,
-    /// What this step moves already: (file, block) and whether it is written.
+    /// The blocks transferred in this step: (file, block) and the kind of access.
     moving: HashMap<(u64, u64), AccessKind>,
 }
 
 impl Pdam {
-    /// Creates a device that moves `slots` blocks of `block` bytes in a step of `step_ns`, reads
-    /// and writes alike.
+    /// Creates a device that transfers `slots` blocks of `block` bytes in a step of `step_ns`, at
+    /// equal cost for reads and writes.
     ///
     /// # Panics
-    /// When any of them is zero.
+    /// If any argument is zero.
     #[must_use]
     pub fn new(slots: u64, block: u64, step_ns: u64) -> Pdam {
         assert!(
@@ -162,10 +161,10 @@ impl Pdam {
         }
     }
 
-    /// The same device, on which the write of a block takes `weight` slots.
+    /// Returns the same device, on which writing a block uses `weight` slots.
     ///
     /// # Panics
-    /// When `weight` is zero.
+    /// If `weight` is zero.
     #[must_use]
     pub fn with_write_weight(mut self, weight: u64) -> Pdam {
         assert!(weight > 0, "a write takes a slot at least");
@@ -173,7 +172,7 @@ impl Pdam {
         self
     }
 
-    /// P: the blocks of a step.
+    /// Returns P, the number of blocks per step.
     #[must_use]
     pub fn slots(&self) -> u64 {
         self.slots
@@ -191,7 +190,7 @@ impl Pdam {
         self.moving.clear();
     }
 
-    /// Returns whether another access of this step excludes one of `kind` to `block`.
+    /// Returns whether another access in this step conflicts with one of `kind` to `block`.
     fn excluded(&self, file: u64, block: u64, kind: AccessKind) -> bool {
         let other = self.moving.get(&(file, block));
         other.is_some_and(|&other| other == AccessKind::Write || kind == AccessKind::Write)
@@ -224,14 +223,14 @@ impl CostClock for Pdam {
                 wanted -= taken;
             }
             last = self.step;
-            // An access never meets itself: its blocks differ.
+            // An access never conflicts with itself: its blocks are distinct.
             self.moving.insert((access.file, block), access.kind);
         }
         Ok((last + 1) * self.step_ns)
     }
 }
 
-/// Returns the numbers of the blocks that an access touches.
+/// Returns the range of block numbers that an access touches.
 fn blocks(access: &Access, block: u64) -> std::ops::Range<u64> {
     if access.len == 0 {
         return 0..0;

@@ -1,19 +1,17 @@
-//! Pure arithmetic: what storage costs.
+//! Cost models of storage: pure arithmetic.
 //!
-//! *Knows*: the cost models of external memory (DAM, affine, PDAM) as clocks that charge accesses,
-//! the parameters of real devices, how to find them from measurements, what follows from those for
-//! a store, and which nodes of B-trees and Bε-trees cost least. It also knows how popular keys are,
-//! and what structures write, read and keep in memory for that: LSM-trees, LevelDB, COLA, SAMT and
-//! SILT.
+//! *Knows*: the cost models of external memory (DAM, affine, PDAM) as clocks that charge accesses;
+//! the parameters of real devices, how to fit them to measurements, and their consequences for a
+//! store; the optimal nodes of B-trees and Bε-trees; the popularity of keys, and the resulting
+//! writes, reads and memory of structures: LSM-trees, LevelDB, COLA, SAMT and SILT.
 //!
-//! *Does not know*: devices, files, threads, time that passes. It is arithmetic on what it is
-//! told. What is random is drawn from a seed that the caller names.
+//! *Does not know*: devices, files, threads, real time. Results depend only on the arguments;
+//! random numbers are drawn from a seed given by the caller.
 //!
-//! *Read in this order*: [`costs`], [`presets`], [`fit`], [`nodes`], [`mix`],
-//! `profile.rs` (devices as stores are told of them, and the length of nodes),
-//! `stitching.rs` (when merges leave leaves where they are), [`probe`]; then [`popularity`],
-//! [`lsm`], [`silt`]. All refuse parameters with [`BadParameter`] and draw
-//! from [`Random`] and [`Alias`]; `minimum.rs` finds minima.
+//! *Read in this order*: [`costs`], [`presets`], [`fit`], [`nodes`], [`mix`], `profile.rs` (device
+//! profiles for stores, and node lengths), `stitching.rs` (when a merge should reuse leaves),
+//! [`probe`]; then [`popularity`], [`lsm`], [`silt`]. All reject invalid parameters with
+//! [`BadParameter`] and draw from [`Random`] and [`Alias`]; `minimum.rs` finds minima.
 //!
 //! Source: Bender et al., "External-memory Dictionaries in the Affine and PDAM Models", ACM
 //! Transactions on Parallel Computing 8(3), 2021; cited below as *Bender*. The structures are
@@ -21,10 +19,9 @@
 //!
 //! Invariants:
 //!
-//! - **M1** Costs are exact integers of nanoseconds: no rounding depends on the order of
-//!   charges.
-//! - **M2** A clock never charges an access for time before it was issued: what an idle device
-//!   did not do is lost.
+//! - **M1** Costs are exact integers of nanoseconds: no rounding depends on the order of charges.
+//! - **M2** A clock never charges an access for time before it was issued: the capacity of an idle
+//!   device is lost.
 
 mod alias;
 mod cache;

@@ -1,19 +1,20 @@
 //! Minima of functions of several variables, without derivatives (Nelder and Mead).
 
-/// A point and the value there.
+/// A point and the function's value there.
 pub(crate) type Found = (Vec<f64>, f64);
 
-/// When the values at the corners differ by less, in proportion, the search ends.
+/// Relative difference between the values at the corners below which the search ends.
 const CLOSE: f64 = 1e-10;
 
-/// Most steps of one search.
+/// Maximum number of steps of one search.
 const STEPS: usize = 2000;
 
-/// Returns a local minimum near `start`, which must have a finite value. `step` is how far the
-/// first corners are from it. Where a function is infinite the search does not go.
+/// Returns a local minimum near `start`, which must have a finite value. `step` is the distance of
+/// the initial corners from it. The search avoids points where the function is infinite.
 pub(crate) fn minimum(start: &[f64], step: f64, of: &mut impl FnMut(&[f64]) -> f64) -> Found {
     let mut best = (start.to_vec(), of(start));
-    // A simplex can collapse short of the minimum: begin again until that gains nothing.
+    // A simplex may collapse before it reaches the minimum: restart until that brings no
+    // improvement.
     for _ in 0..20 {
         let found = descend(&best.0, step, of);
         let gained = best.1 - found.1;

@@ -1,13 +1,12 @@
-//! Which nodes cost least for a mix of operations in the affine model (Bender §4 and §5, Table
-//! 3).
+//! Optimal nodes for a mix of operations in the affine model (Bender §4 and §5, Table 3).
 //!
-//! Sizes are in elements, α is for one element, and costs are in setups, as in [`nodes`].
+//! Sizes are in elements, α is per element, and costs are in setups, as in [`nodes`].
 
 use crate::minimum::minimum;
 use crate::nodes::{self, Costs};
 use crate::parameter::{BadParameter, positive, require};
 
-/// How often each operation is.
+/// Relative frequencies of operations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mix {
     /// Inserts and deletes.
@@ -16,28 +15,28 @@ pub struct Mix {
     pub queries: f64,
     /// Range queries.
     pub ranges: f64,
-    /// How many elements a range query returns.
+    /// Average number of elements that a range query returns.
     pub range: f64,
 }
 
-/// The nodes that cost least.
+/// The optimal nodes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Best {
-    /// The size of a node.
+    /// Size of a node in elements.
     pub node: f64,
-    /// How many children a node has.
+    /// Number of children of a node.
     pub fanout: f64,
-    /// What an operation of the mix costs on average.
+    /// Average cost of an operation of the mix.
     pub cost: f64,
 }
 
 impl Mix {
-    /// Returns what an operation costs on average, from the costs of updates and point queries
-    /// for each unit of `height`, and the size of a leaf. A range costs a query and (1 + ℓ/B)(1
+    /// Returns the average cost of an operation, given the costs of updates and point queries per
+    /// unit of `height` and the size of a leaf. A range query costs a point query plus (1 + ℓ/B)(1
     /// + αB).
     ///
     /// # Errors
-    /// [`BadParameter`] unless α, node and height are positive, and the mix is one.
+    /// [`BadParameter`] unless α, node and height are positive and the mix is valid.
     pub fn cost(&self, costs: Costs, alpha: f64, node: f64, height: f64) -> Result<f64, BadParameter> {
         let all = self.checked()?;
         let alpha = positive("α", alpha)?;
@@ -49,7 +48,7 @@ impl Mix {
         Ok(sum / all)
     }
 
-    /// Returns the nodes of a B-tree that cost least, of at most `most` elements.
+    /// Returns the optimal nodes of a B-tree, with at most `most` elements.
     ///
     /// ```
     /// use alluvium_model::mix::Mix;
@@ -61,7 +60,7 @@ impl Mix {
     /// ```
     ///
     /// # Errors
-    /// As [`cost`](Mix::cost), and unless `most` is at least 4.
+    /// As [`cost`](Mix::cost), and if `most` is less than 4.
     pub fn best_b_tree(&self, alpha: f64, height: f64, most: f64) -> Result<Best, BadParameter> {
         let cost = |node: f64| self.cost(nodes::b_tree(alpha, node)?, alpha, node, height);
         checked_most(most)?;
@@ -74,8 +73,8 @@ impl Mix {
         })
     }
 
-    /// Returns the nodes and the fanout of a Bε-tree that cost least, of at most `most`
-    /// elements. With nothing but inserts the largest nodes are best.
+    /// Returns the optimal nodes and fanout of a Bε-tree, with at most `most` elements per node. If
+    /// all operations are inserts, the largest nodes are optimal.
     ///
     /// # Errors
     /// As [`best_b_tree`](Mix::best_b_tree).
@@ -93,7 +92,7 @@ impl Mix {
                 cost(node, fanout).unwrap_or(f64::INFINITY)
             }
         };
-        // Begin with small, middle and large nodes.
+        // Start from small, medium and large nodes.
         for share in [0.3, 0.6, 0.999] {
             let node = most.ln() * share;
             let start = [node.max(1.2), (node / 2.0).max(1.1)];
@@ -106,7 +105,7 @@ impl Mix {
         Ok(best.expect("the search begins three times"))
     }
 
-    /// Returns the sum of the operations of a mix that is one.
+    /// Validates the mix and returns the sum of its frequencies.
     fn checked(&self) -> Result<f64, BadParameter> {
         for (name, value) in [
             ("the inserts", self.inserts),
@@ -129,8 +128,8 @@ fn checked_most(most: f64) -> Result<(), BadParameter> {
     require("the largest node", most, counts, "at least 4, and finite").map(|_| ())
 }
 
-/// Returns where a function of a size from 2 to `most` is least, and its value: costs fall and
-/// then grow, so that thirds can be cut off.
+/// Minimises a unimodal function of a size from 2 to `most` by ternary search. Returns the
+/// minimum's position and value.
 fn least(most: f64, of: impl Fn(f64) -> f64) -> (f64, f64) {
     let (mut low, mut high) = (2.0_f64.ln(), most.ln());
     for _ in 0..200 {
@@ -145,22 +144,22 @@ fn least(most: f64, of: impl Fn(f64) -> f64) -> (f64, f64) {
     (node, of(node))
 }
 
-/// Returns between how many children the nodes of a tree in tight balance have, if it aims at
-/// `fanout`: a factor of 1 ± 1/lg F for each of parent and child (Theorem 9).
+/// Returns the minimum and maximum number of children of nodes in a tightly balanced tree that aims
+/// at `fanout`: a factor of 1 ± 1/lg F for each of parent and child (Theorem 9).
 ///
 /// # Errors
-/// [`BadParameter`] if the fanout is at most 2: then a node may have none.
+/// [`BadParameter`] if the fanout is at most 2: a node might then have no children.
 pub fn children(fanout: f64) -> Result<(f64, f64), BadParameter> {
     let slack = 1.0 / above_two(fanout)?.log2();
     let (less, more) = (1.0 - slack, 1.0 + slack);
     Ok((fanout * less / more, fanout * more / less))
 }
 
-/// Returns the bound of a query for each unit of `height`, which no query of a Bε-tree in tight
-/// balance exceeds: (1 + αB/F + αF)(1 + 1/lg F) / ln F (Theorem 9, without a hidden constant).
+/// Returns the upper bound of a query's cost per unit of `height` in a tightly balanced Bε-tree: (1
+/// + αB/F + αF)(1 + 1/lg F) / ln F (Theorem 9, without a hidden constant).
 ///
 /// # Errors
-/// [`BadParameter`] if the fanout is at most 2, or more than the node, or α is not positive.
+/// [`BadParameter`] if the fanout is at most 2 or exceeds the node, or if α is not positive.
 pub fn query_bound(alpha: f64, node: f64, fanout: f64) -> Result<f64, BadParameter> {
     let slack = 1.0 / above_two(fanout)?.log2();
     Ok(nodes::buffered(alpha, node, fanout)?.query * (1.0 + slack))
@@ -206,7 +205,7 @@ mod tests {
         };
         let scanned = scans.best_b_tree(ALPHA, 10.0, 1e7).unwrap();
         assert!(scanned.node > 5.0 * best.node, "{scanned:?} {best:?}");
-        // 1/α is within a constant of the best for all operations (Corollary 6).
+        // 1/α is within a constant factor of the optimum for all operations (Corollary 6).
         let half = scans
             .cost(
                 nodes::b_tree(ALPHA, 1.0 / ALPHA).unwrap(),
@@ -240,7 +239,7 @@ mod tests {
                 }
             }
         }
-        // Inserts are cheaper with more of them in the mix, and beat a B-tree's.
+        // With a larger share, inserts become cheaper, and they beat a B-tree's.
         let buffered = INSERTS.best_buffered(ALPHA, 10.0, 1e6).unwrap();
         let plain = INSERTS.best_b_tree(ALPHA, 10.0, 1e6).unwrap();
         assert!(plain.cost > 20.0 * buffered.cost, "{plain:?} {buffered:?}");
@@ -268,7 +267,7 @@ mod tests {
             near(fewest, least, 0.005);
             near(largest, most, 0.005);
         }
-        // With the fanout a quarter of it is the bound's slack.
+        // For this fanout the slack of the bound is a quarter.
         let bound = query_bound(ALPHA, 1e5, 16.0).unwrap();
         near(
             bound,

@@ -1,9 +1,9 @@
-//! Node sizes in the affine model: what operations of B-trees and Bε-trees cost, and at which size
-//! they cost least (Bender §4 and §5, Table 3).
+//! Node sizes in the affine model: the costs of operations on B-trees and Bε-trees, and the sizes
+//! that minimise them (Bender §4 and §5, Table 3).
 //!
-//! Sizes are in elements, α is for one element: an access of x elements costs 1 + αx setups. Costs
-//! are setups for each unit of ln(N/M), where N elements are stored and the top of the tree with M
-//! of them is in memory: multiply by [`height`]. Constants that O(…) leaves out are one.
+//! Sizes are in elements, α is per element: an access of x elements costs 1 + αx setups. Costs are
+//! in setups per unit of ln(N/M), where N elements are stored and the top M of them are in memory:
+//! multiply by [`height`]. Constants hidden by O(…) are set to one.
 //!
 //! ```
 //! use alluvium_model::nodes;
@@ -18,19 +18,19 @@
 
 pub use crate::parameter::BadParameter;
 
-/// What operations cost, in setups for each unit of ln(N/M).
+/// Costs of operations, in setups per unit of ln(N/M).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Costs {
-    /// An insert or a delete, on average.
+    /// Average cost of an insert or a delete.
     pub insert: f64,
-    /// A point query.
+    /// Cost of a point query.
     pub query: f64,
 }
 
-/// Returns ln(N/M): the factor of all costs here.
+/// Returns ln(N/M), the common factor of all costs here.
 ///
 /// # Errors
-/// [`BadParameter`] unless both are positive and finite. A tree that is in memory has height 0.
+/// [`BadParameter`] unless both are positive and finite. A tree that fits into memory has height 0.
 pub fn height(elements: f64, in_memory: f64) -> Result<f64, BadParameter> {
     let elements = checked("the number of elements", elements, 0.0)?;
     let in_memory = checked("the number of elements in memory", in_memory, 0.0)?;
@@ -40,7 +40,7 @@ pub fn height(elements: f64, in_memory: f64) -> Result<f64, BadParameter> {
 /// Returns the costs of a B-tree with nodes of `node` elements (Lemma 5).
 ///
 /// # Errors
-/// [`BadParameter`] unless α is positive, and a node has at least one element.
+/// [`BadParameter`] unless α is positive and a node has at least one element.
 pub fn b_tree(alpha: f64, node: f64) -> Result<Costs, BadParameter> {
     let (alpha, node) = (checked("α", alpha, 0.0)?, checked("the node", node, 1.0)?);
     let cost = (1.0 + alpha * node) / node.ln_1p();
@@ -50,8 +50,9 @@ pub fn b_tree(alpha: f64, node: f64) -> Result<Costs, BadParameter> {
     })
 }
 
-/// Returns the costs of a Bε-tree that reads one segment of a node on the way of a query: pivots
-/// stand in the parent, and the buffer of a child is apart (Theorem 9, Table 3).
+/// Returns the costs of a Bε-tree whose queries read one segment per node: a node's pivots are
+/// stored in its parent, and the buffers of its children are stored separately (Theorem 9, Table
+/// 3).
 ///
 /// # Errors
 /// [`BadParameter`] unless α is positive, the fanout is at least 2, and a node has at least as many
@@ -76,8 +77,9 @@ pub fn buffered_naive(alpha: f64, node: f64, fanout: f64) -> Result<Costs, BadPa
     })
 }
 
-/// Returns the node size in elements at which point operations of a B-tree cost least: where
-/// 1 + αx = α ln(x + 1) (1 + x) (Corollary 7). It is about 1/(α ln(1/α)), less than 1/α.
+/// Returns the node size in elements that minimises the cost of point operations in a B-tree: the
+/// solution of 1 + αx = α ln(x + 1) (1 + x) (Corollary 7). It is about 1/(α ln(1/α)), less than
+/// 1/α.
 ///
 /// # Errors
 /// [`BadParameter`] unless α is positive and less than 1.
@@ -88,15 +90,15 @@ pub fn best_b_tree_node(alpha: f64) -> Result<f64, BadParameter> {
     }))
 }
 
-/// Returns the node size in elements at which inserts into a Bε-tree with √B children cost least:
-/// where αB/(1 + αB) = 1/2 + 1/ln B.
+/// Returns the node size in elements that minimises the cost of inserts into a Bε-tree with √B
+/// children: the solution of αB/(1 + αB) = 1/2 + 1/ln B.
 ///
 /// # Errors
 /// As [`best_b_tree_node`].
 pub fn best_buffered_node(alpha: f64) -> Result<f64, BadParameter> {
     let alpha = small(alpha)?;
     let slope = |node: f64| alpha * node / (1.0 + alpha * node) - 0.5 - 1.0 / node.ln();
-    // Beyond e² the right side is less than 1, which the left side comes as close to as is wanted.
+    // Beyond e² the right side is less than 1, and the left side approaches 1.
     let mut high = 10.0 / alpha;
     while slope(high) < 0.0 {
         high *= 2.0;
@@ -104,8 +106,8 @@ pub fn best_buffered_node(alpha: f64) -> Result<f64, BadParameter> {
     Ok(root(std::f64::consts::E, high, slope))
 }
 
-/// Returns where an increasing function is zero, between a place where it is negative and one where
-/// it is positive.
+/// Returns the root of an increasing function between a point where it is negative and one where it
+/// is positive.
 fn root(mut low: f64, mut high: f64, of: impl Fn(f64) -> f64) -> f64 {
     for _ in 0..200 {
         let middle = f64::midpoint(low, high);
@@ -132,7 +134,7 @@ fn buffered_parameters(alpha: f64, node: f64, fanout: f64) -> Result<(f64, f64, 
     Ok((alpha, node, fanout))
 }
 
-/// Returns an α for which there is a best node.
+/// Returns α if it is small enough for an optimal node to exist.
 fn small(alpha: f64) -> Result<f64, BadParameter> {
     let alpha = checked("α", alpha, 0.0)?;
     if alpha >= 1.0 {
@@ -165,9 +167,9 @@ mod tests {
     const KIB: f64 = 1024.0 / ELEMENT;
     const MIB: f64 = 1024.0 * KIB;
 
-    /// A disk of Table 2: α for 4 KiB, as t/s; the best B-tree node in KiB; costs of nodes of 16,
-    /// 64 KiB, 1 MiB and 4 MiB in proportion; the node in MiB at which inserts into a Bε-tree cost
-    /// least, where it was computed.
+    /// A disk of Table 2: α for 4 KiB, as t/s; the optimal B-tree node in KiB; relative costs of
+    /// nodes of 16 KiB, 64 KiB, 1 MiB and 4 MiB; the node in MiB that minimises the cost of inserts
+    /// into a Bε-tree, where computed.
     type Disk = (f64, f64, [f64; 4], Option<f64>);
 
     const DISKS: [Disk; 5] = [
@@ -239,7 +241,7 @@ mod tests {
         let fanout = 1.0 / (alpha * (1.0 / alpha).ln());
         assert!((fanout - 21.7).abs() < 0.1);
         let buffered = buffered(alpha, fanout * fanout, fanout).unwrap();
-        // Queries are optimal but for lower terms, which are not small at this α.
+        // Queries are optimal except for lower-order terms, which are not small at this α.
         assert!(buffered.query < 1.5 * tree.query, "{buffered:?} {tree:?}");
         let faster = tree.insert / buffered.insert;
         assert!(faster > 0.5 * (1.0 / alpha).ln(), "{faster}");

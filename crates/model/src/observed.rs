@@ -1,19 +1,20 @@
-//! What samples of requests say of a workload: how skewed they are.
+//! Estimates properties of a workload, such as its skew, from samples of requests.
 
 use crate::Popularity;
 use crate::parameter::{BadParameter, require};
 
-/// The most skew that is told apart from more.
+/// Maximum skew that the estimate distinguishes.
 const MOST_SKEW: f64 = 3.0;
-/// Halvings of the interval in which the skew lies.
+/// Number of bisections of the skew.
 const STEPS: usize = 30;
 
-/// Returns the exponent of Zipf's law for which as many pairs of requests are expected to be for
-/// the same key as were found: `same` of all pairs of `samples` independent requests, over `keys`
-/// keys. Zero where they are no more than among uniform requests.
+/// Returns the Zipf exponent for which the expected number of pairs of requests for the same key
+/// equals `same`, out of all pairs of `samples` independent requests over `keys` keys. Returns zero
+/// if there are no more such pairs than under uniform requests.
 ///
-/// The chance that two requests are for one key is the sum of the squares of popularity; it grows
-/// with skew. A few thousand samples tell 0.7 from 0.9, and nothing from uniform below 0.5.
+/// The probability that two requests are for the same key is the sum of the squared popularities,
+/// which grows with skew. A few thousand samples distinguish 0.7 from 0.9, but do not distinguish
+/// skews below 0.5 from uniform requests.
 ///
 /// ```
 /// use alluvium_model::{Popularity, Random, observed};
@@ -26,7 +27,7 @@ const STEPS: usize = 30;
 /// ```
 ///
 /// # Errors
-/// [`BadParameter`] if there are fewer than two keys or samples, or more pairs than there can be.
+/// [`BadParameter`] if there are fewer than two keys or samples, or more matching pairs than pairs.
 pub fn skew(same: u64, samples: u64, keys: u64) -> Result<f64, BadParameter> {
     require("the samples", samples as f64, samples >= 2, "at least 2")?;
     let all = samples as f64 * (samples as f64 - 1.0) / 2.0;
@@ -42,7 +43,7 @@ pub fn skew(same: u64, samples: u64, keys: u64) -> Result<f64, BadParameter> {
     let (mut low, mut high) = (0.0, MOST_SKEW);
     for _ in 0..STEPS {
         let middle = f64::midpoint(low, high);
-        // Beyond some skew the last keys have no requests at all.
+        // Beyond some skew the rarest keys have zero probability in floating point.
         match expected(middle) {
             Ok(pairs) if pairs <= found => low = middle,
             _ => high = middle,
@@ -51,7 +52,7 @@ pub fn skew(same: u64, samples: u64, keys: u64) -> Result<f64, BadParameter> {
     Ok(f64::midpoint(low, high))
 }
 
-/// Returns how many pairs of requests are for the same key, given a hash of each request's.
+/// Returns the number of pairs of requests with equal key hashes.
 #[must_use]
 pub fn pairs(hashes: &[u64]) -> u64 {
     let mut sorted = hashes.to_vec();

@@ -1,15 +1,15 @@
-//! Parameters that a model refuses, by name, value and rule.
+//! Errors for invalid parameters, with name, value and rule.
 
 use std::fmt;
 
-/// A parameter for which there is no result.
+/// A parameter outside the domain of a model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BadParameter {
-    /// The name of the parameter.
+    /// Name of the parameter.
     pub name: &'static str,
     /// Its value.
     pub value: f64,
-    /// What it must be.
+    /// The rule that it must satisfy.
     pub must: &'static str,
 }
 
@@ -21,7 +21,7 @@ impl fmt::Display for BadParameter {
 
 impl std::error::Error for BadParameter {}
 
-/// Returns a value if its rule holds, or the error that names it.
+/// Returns the value if its rule holds, and the error otherwise.
 pub fn require(name: &'static str, value: f64, holds: bool, must: &'static str) -> Result<f64, BadParameter> {
     if holds {
         Ok(value)
@@ -30,7 +30,7 @@ pub fn require(name: &'static str, value: f64, holds: bool, must: &'static str) 
     }
 }
 
-/// Returns a positive finite value.
+/// Returns the value if it is positive and finite.
 pub fn positive(name: &'static str, value: f64) -> Result<f64, BadParameter> {
     require(
         name,
@@ -40,7 +40,7 @@ pub fn positive(name: &'static str, value: f64) -> Result<f64, BadParameter> {
     )
 }
 
-/// Returns a finite value of at least `least`, which `must` says in words.
+/// Returns the value if it is finite and at least `least`; `must` describes the rule.
 pub fn at_least(name: &'static str, value: f64, least: f64, must: &'static str) -> Result<f64, BadParameter> {
     require(name, value, value.is_finite() && value >= least, must)
 }

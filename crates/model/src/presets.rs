@@ -1,32 +1,32 @@
-//! Real devices, as measured by Bender: hard disks under the affine model (Table 2), SSDs under
-//! PDAM (Table 1). And profiles of kinds of devices, for stores.
+//! Real devices as measured by Bender: hard disks in the affine model (Table 2), SSDs in the PDAM
+//! (Table 1); and profiles of typical devices for stores.
 
 use crate::{Affine, Pdam};
 use alluvium_base::{DeviceProfile, KIB, MIB};
 
-/// The unit of a hard disk's transfer time in Table 2.
+/// Unit of a hard disk's transfer time in Table 2, in bytes.
 pub const TRANSFER_UNIT: u64 = 4 * KIB;
 
-/// The block of Table 1: the size of the reads that P was measured with.
+/// Block size of Table 1: the size of the reads used to measure P.
 pub const SSD_BLOCK: u64 = 64 * KIB;
 
 /// A hard disk of Table 2.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HardDisk {
-    /// Maker and size.
+    /// Manufacturer and capacity.
     pub name: &'static str,
-    /// The year it came out.
+    /// Year of release.
     pub year: u16,
-    /// s: the setup of an access.
+    /// s: setup time of an access.
     pub setup_ns: u64,
-    /// t: the transfer of [`TRANSFER_UNIT`] bytes.
+    /// t: transfer time of [`TRANSFER_UNIT`] bytes.
     pub transfer_ns: u64,
-    /// How well the affine model fitted, as printed.
+    /// R² of the affine model, as published.
     pub r_squared: f64,
 }
 
 impl HardDisk {
-    /// Returns the disk as a clock.
+    /// Returns the disk as a cost clock.
     ///
     /// ```
     /// use alluvium_model::presets::SEAGATE_250GB_2006;
@@ -39,7 +39,7 @@ impl HardDisk {
         Affine::new(self.setup_ns, self.transfer_ns, TRANSFER_UNIT)
     }
 
-    /// α = t/s, for [`TRANSFER_UNIT`] bytes.
+    /// Returns α = t/s, for [`TRANSFER_UNIT`] bytes.
     #[must_use]
     pub fn alpha(&self) -> f64 {
         self.transfer_ns as f64 / self.setup_ns as f64
@@ -49,20 +49,20 @@ impl HardDisk {
 /// An SSD of Table 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SolidState {
-    /// Maker and model.
+    /// Manufacturer and model.
     pub name: &'static str,
-    /// P as fitted, which is no whole number.
+    /// P as fitted, which is not an integer.
     pub parallelism: f64,
-    /// Pβ: the throughput once every slot is used, in MiB/s.
+    /// Pβ: saturated throughput, in MiB/s.
     pub saturated_mib_s: u64,
-    /// How well PDAM fitted, as printed.
+    /// R² of the PDAM, as published.
     pub r_squared: f64,
 }
 
 impl SolidState {
-    /// Returns the SSD as a clock. A step has the whole number of slots next to P, and is as long
-    /// as these many blocks of 64 KiB take at the saturated throughput: so the plateau Pβ is exact,
-    /// and the knee is off by the rounding of P, at most 11 %.
+    /// Returns the SSD as a cost clock. The number of slots per step is P rounded to an integer,
+    /// and a step lasts as long as this number of 64 KiB blocks at the saturated throughput. So the
+    /// plateau Pβ is exact, and the knee deviates by the rounding of P, at most 11 %.
     ///
     /// ```
     /// use alluvium_model::presets::SAMSUNG_970_EVO;
@@ -77,7 +77,7 @@ impl SolidState {
         Pdam::new(slots, SSD_BLOCK, step_ns)
     }
 
-    /// P as a whole number, halves rounded up.
+    /// Returns P rounded to the nearest integer, halves up.
     #[must_use]
     pub fn slots(&self) -> u64 {
         self.parallelism.round() as u64
@@ -161,7 +161,7 @@ pub const SAMSUNG_980_PRO: SolidState = SolidState {
     r_squared: 0.963,
 };
 
-/// A hard disk, as a store is told of it: the 6 TB WD Red.
+/// Profile of a hard disk: the 6 TB WD Red.
 pub const HARD_DISK: DeviceProfile = DeviceProfile {
     setup_ns: 16_000_000,
     byte_ps: 6_347,
@@ -169,7 +169,7 @@ pub const HARD_DISK: DeviceProfile = DeviceProfile {
     io_cpu_ns: IO_CPU_NS,
 };
 
-/// An SSD at a SATA port: the Samsung 860 EVO.
+/// Profile of a SATA SSD: the Samsung 860 EVO.
 pub const SATA_SSD: DeviceProfile = DeviceProfile {
     setup_ns: 471_723,
     byte_ps: 1_799,
@@ -177,7 +177,7 @@ pub const SATA_SSD: DeviceProfile = DeviceProfile {
     io_cpu_ns: IO_CPU_NS,
 };
 
-/// An SSD at an NVMe port: the Samsung 980 Pro.
+/// Profile of an NVMe SSD: the Samsung 980 Pro.
 pub const NVME_SSD: DeviceProfile = DeviceProfile {
     setup_ns: 135_912,
     byte_ps: 414,
@@ -185,9 +185,9 @@ pub const NVME_SSD: DeviceProfile = DeviceProfile {
     io_cpu_ns: IO_CPU_NS,
 };
 
-/// A volume that a cloud lends over its network: 0.5 ms and 250 MB/s, with a queue of 16. It is
-/// typical of what providers promise and was not measured; their limits of I/Os per second are not
-/// in it.
+/// Profile of a network volume in a cloud: 0.5 ms and 250 MB/s, with a queue of 16. The values are
+/// typical of providers' specifications and were not measured; limits of I/Os per second are not
+/// modelled.
 pub const NETWORK_VOLUME: DeviceProfile = DeviceProfile {
     setup_ns: 500_000,
     byte_ps: 4_000,
@@ -195,11 +195,11 @@ pub const NETWORK_VOLUME: DeviceProfile = DeviceProfile {
     io_cpu_ns: IO_CPU_NS,
 };
 
-/// What an I/O takes of a processor: a system call, an interrupt and a switch of threads. It is a
-/// property of the machine rather than of the device.
+/// CPU time of an I/O: a system call, an interrupt and a context switch. It is a property of the
+/// machine rather than of the device.
 const IO_CPU_NS: u64 = DeviceProfile::SSD.io_cpu_ns;
 
-/// The profiles for stores, by their names, the slowest setup first.
+/// The profiles for stores by name, slowest setup first.
 pub const PROFILES: [(&str, DeviceProfile); 4] = [
     ("hard disk", HARD_DISK),
     ("network volume", NETWORK_VOLUME),

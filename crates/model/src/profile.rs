@@ -1,22 +1,22 @@
-//! Devices as profiles that a store is given, and what the affine model makes of a profile.
+//! Conversions between devices and store profiles, and optimal node lengths for a profile.
 
 use crate::Affine;
 use crate::presets::{HardDisk, SSD_BLOCK, SolidState, TRANSFER_UNIT};
 use alluvium_base::{DeviceProfile, MIB};
 
-/// Picoseconds of a second.
+/// Picoseconds per second.
 const SECOND_PS: u64 = 1_000_000_000_000;
 
 impl From<&DeviceProfile> for Affine {
-    /// The affine clock of a profile: one I/O after the other.
+    /// Converts a profile to an affine clock, which serialises I/Os.
     fn from(profile: &DeviceProfile) -> Affine {
-        // A thousand bytes take as many nanoseconds as one takes picoseconds.
+        // The nanoseconds per thousand bytes equal the picoseconds per byte.
         Affine::new(profile.setup_ns, profile.byte_ps, 1000)
     }
 }
 
 impl HardDisk {
-    /// Returns the profile of the disk: one arm.
+    /// Returns the profile of the disk, with a parallelism of 1.
     ///
     /// ```
     /// use alluvium_model::presets::WD_RED_6TB_2018;
@@ -34,8 +34,8 @@ impl HardDisk {
 }
 
 impl SolidState {
-    /// Returns the profile of the SSD: an I/O takes a step of PDAM less what its block takes to
-    /// move at the saturated throughput, and bytes flow at that.
+    /// Returns the profile of the SSD: the setup time is a PDAM step minus the transfer time of one
+    /// block at the saturated throughput.
     ///
     /// ```
     /// use alluvium_model::presets::SAMSUNG_970_EVO;
@@ -54,12 +54,14 @@ impl SolidState {
     }
 }
 
-/// Returns the length of a node, in bytes, at which a lookup that reads one node of records of
-/// `record` bytes wastes least, on a device that moves `half_bandwidth` bytes while an I/O begins.
+/// Returns the node length in bytes that minimises the overhead of a lookup that reads one node
+/// with records of `record` bytes, on a device that transfers `half_bandwidth` bytes in the setup
+/// time of an I/O.
 ///
-/// By the affine model (Bender et al. 2021, "Small Refinements to the DAM Can Have Big
-/// Consequences"), a lookup takes longer by the node's length as a part of the half-bandwidth, and
-/// half a record stays empty in each node: the sum of both parts is least where they are equal.
+/// In the affine model (Bender et al. 2021, "Small Refinements to the DAM Can Have Big
+/// Consequences"), a node increases the lookup time by its length divided by the half-bandwidth,
+/// and wastes half a record of space. The sum of both relative costs is minimal where they are
+/// equal.
 ///
 /// ```
 /// use alluvium_model::best_node;

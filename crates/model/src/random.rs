@@ -1,7 +1,6 @@
-//! Random numbers from a seed (SplitMix64): the same seed draws the same numbers on every
-//! machine.
+//! Pseudorandom numbers from a seed (SplitMix64). A seed gives the same sequence on every machine.
 
-/// A generator of random numbers.
+/// A pseudorandom number generator.
 ///
 /// ```
 /// use alluvium_model::Random;
@@ -12,7 +11,7 @@
 pub struct Random(u64);
 
 impl Random {
-    /// Creates the generator of a seed.
+    /// Creates a generator from a seed.
     #[must_use]
     pub fn from_seed(seed: u64) -> Random {
         Random(seed)
@@ -27,17 +26,17 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Draws a whole number below `below`; 0 when that is 0.
+    /// Draws an integer below `below`; 0 if `below` is 0.
     pub fn below(&mut self, below: usize) -> usize {
         ((u128::from(self.bits()) * below as u128) >> 64) as usize
     }
 
-    /// Draws a number from 0 to 1, of which 1 is not drawn.
+    /// Draws a number in the half-open interval from 0 to 1.
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Puts items into a random order.
+    /// Shuffles items.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last + 1));

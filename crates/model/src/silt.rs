@@ -1,26 +1,25 @@
-//! SILT: what its three kinds of stores write, read and keep in memory (Lim §2.4 and §4.5,
-//! Algorithm 5).
+//! SILT: the writes, reads and memory of its three kinds of stores (Lim §2.4 and §4.5, Algorithm
+//! 5).
 //!
-//! A log takes what is written. Full logs become hash stores, and when there are enough of
-//! those, all of them are merged with the sorted store. Costs are for updates in a steady
-//! state.
+//! Writes are appended to a log. Full logs become hash stores, and when there are enough hash
+//! stores, all of them are merged with the sorted store. Costs are for updates in a steady state.
 
 use crate::Popularity;
 use crate::parameter::{BadParameter, at_least, positive, require};
 
-/// How full a cuckoo table gets before an insert fails.
+/// Load of a cuckoo table at which an insert fails.
 const OCCUPANCY: f64 = 0.93;
 
-/// Slots of a bucket.
+/// Slots per bucket.
 const SLOTS: f64 = 4.0;
 
-/// Bytes of the index of the sorted store for each key.
+/// Index size of the sorted store per key, in bytes.
 const TRIE_BYTES: f64 = 0.4;
 
-/// Bytes of the place in the log that a slot of the log's index has.
+/// Size of a log offset in a slot of the log's index, in bytes.
 const PLACE_BYTES: f64 = 4.0;
 
-/// A SILT store that is updated.
+/// A SILT store under updates.
 ///
 /// ```
 /// use alluvium_model::silt::Silt;
@@ -31,33 +30,33 @@ const PLACE_BYTES: f64 = 4.0;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Silt {
-    /// How many different keys there are.
+    /// Number of distinct keys.
     pub keys: f64,
-    /// In how many instances of equal size.
+    /// Number of instances of equal size.
     pub instances: f64,
-    /// How many entries of hash stores an instance merges at once.
+    /// Number of hash store entries that an instance merges at once.
     pub merged: f64,
-    /// Bits of a tag, by which a table recognises keys.
+    /// Length of the tags that identify keys in a table, in bits.
     pub tag_bits: u32,
 }
 
-/// What a store costs.
+/// Predicted costs of a store.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Costs {
-    /// Bytes written for each byte updated (2.4).
+    /// Bytes written per byte updated (2.4).
     pub write_amplification: f64,
-    /// Hash stores of an instance, on average (2.5).
+    /// Average number of hash stores per instance (2.5).
     pub hash_stores: f64,
-    /// The share of lookups of an absent key for which a table reads the device.
+    /// Share of lookups of absent keys for which a table reads from the device.
     pub false_positives: f64,
-    /// Reads for each lookup that finds its key in the sorted store, the last one (2.6).
+    /// Reads per lookup of a key in the sorted store, the last store (2.6).
     pub read_amplification: f64,
-    /// Bytes of memory for each key (2.7).
+    /// Memory per key in bytes (2.7).
     pub memory_bytes: f64,
 }
 
 impl Silt {
-    /// Returns the example of the source: 100 million keys in 4 instances.
+    /// Returns the example of the thesis: 100 million keys in 4 instances.
     #[must_use]
     pub fn example() -> Silt {
         Silt {
@@ -68,11 +67,11 @@ impl Silt {
         }
     }
 
-    /// Returns what the store costs if all keys are equally popular, and lookups read from the
-    /// last store they may.
+    /// Returns the costs for uniformly popular keys and lookups that reach the last store.
     ///
     /// # Errors
-    /// [`BadParameter`] unless there are keys, instances and merged entries, and 1 to 32 bits.
+    /// [`BadParameter`] unless keys, instances and merged entries are positive, and tags have 1 to
+    /// 32 bits.
     pub fn costs(&self) -> Result<Costs, BadParameter> {
         let keys = positive("the number of keys", self.keys)?;
         let instances = at_least("the instances", self.instances, 1.0, "at least 1, and finite")?;
@@ -85,9 +84,9 @@ impl Silt {
             "from 1 to 32 bits",
         )?;
         let slots = SLOTS * bits.exp2();
-        // Once to the log, once to a hash store with empty slots, and all keys with each merge.
+        // Once to the log, once to a hash store with empty slots, and all keys in each merge.
         let write_amplification = 1.0 + 1.0 / OCCUPANCY + keys / (merged * instances);
-        // From none up to a full set, and then none again.
+        // The number of hash stores grows from zero to a full set and restarts at zero.
         let hash_stores = merged / 2.0 / (OCCUPANCY * slots);
         let false_positives = 2.0 * SLOTS / bits.exp2();
         let log = ((bits + 1.0) / 8.0 + PLACE_BYTES) * slots;
@@ -101,11 +100,11 @@ impl Silt {
         })
     }
 
-    /// Returns for how many seconds a device lasts (2.8): `updates` a second of `entry_bytes`
-    /// each, on `device_bytes` that may be erased `erasures` times.
+    /// Returns the lifetime of a device in seconds (2.8), for `updates` per second of `entry_bytes`
+    /// each, on `device_bytes` with `erasures` erase cycles.
     ///
     /// # Errors
-    /// As [`costs`](Silt::costs), and unless all of them are positive.
+    /// As [`costs`](Silt::costs), and unless all arguments are positive.
     pub fn lifetime_seconds(
         &self,
         updates: f64,
@@ -121,13 +120,13 @@ impl Silt {
     }
 }
 
-/// Estimates the write amplification of one instance with the popularity of its keys (Algorithm
-/// 5): a table of `slots` slots is full at the share `occupancy`, and `hash_stores` of them are
-/// merged.
+/// Estimates the write amplification of one instance for the popularity of its keys (Algorithm 5).
+/// A table of `slots` slots is full at the load `occupancy`, and `hash_stores` of them are merged
+/// at once.
 ///
 /// # Errors
-/// [`BadParameter`] unless occupancy is a share, there are slots and hash stores, and a full
-/// table has fewer keys than the instance.
+/// [`BadParameter`] unless occupancy is between 0 and 1, slots and hash stores are positive, and a
+/// full table has fewer keys than the instance.
 ///
 /// ```
 /// use alluvium_model::{Popularity, silt};
@@ -212,7 +211,7 @@ mod tests {
         near(writes(&uniform, 62.0), 5.37, 0.005);
         near(writes(&skewed, 62.0), 3.04, 0.005);
         near(writes(&skewed, 25.0), 5.33, 0.005);
-        // The closed form says nearly the same of uniform keys.
+        // The closed form gives nearly the same result for uniform keys.
         near(Silt::example().costs().unwrap().write_amplification, 5.37, 0.05);
         // 25 hash stores instead of 62 (A12: 0.56 bytes, 26 % less).
         let memory = |stores: f64| {

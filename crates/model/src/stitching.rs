@@ -1,13 +1,13 @@
-//! When leaves that a merge could leave where they are should be copied all the same.
+//! When a merge should copy leaves that it could reuse in place.
 
-/// Returns from how many bytes on a merge had better take a stretch of leaves over than copy it: on
-/// a device that moves `half_bandwidth` bytes while an I/O begins, with `slots` I/Os at once, where
-/// a copy is made `rewrites` times.
+/// Returns the minimum length in bytes of a sequence of leaves that a merge should reuse instead of
+/// copying, on a device that transfers `half_bandwidth` bytes in the setup time of an I/O and
+/// executes `slots` I/Os concurrently, if a copy would be rewritten `rewrites` times.
 ///
-/// A copy of `A` bytes reads and writes them each time: `2 A` times the rewrites. A stretch that
-/// stays costs a scan one more setup, and its own transfer: copying loses from
-/// `A = b / (2 rewrites - 1)` on (Spillane 2012, §6.1). Scans read ahead, so that the setups of
-/// several stretches pass at the same time.
+/// A copy of `A` bytes reads and writes them each time: `2 A` times the number of rewrites. A
+/// reused sequence costs a scan one additional setup and its own transfer, so copying is worse from
+/// `A = b / (2 rewrites - 1)` on (Spillane 2012, §6.1). Scans read ahead, so the setups of several
+/// sequences overlap.
 ///
 /// ```
 /// use alluvium_model::stitch_break_even;
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
     use alluvium_base::DeviceProfile;
 
-    /// What a stretch costs that is copied, and one that stays, in bytes of transfer.
+    /// Returns the costs of a copied and of a reused sequence, in bytes of transfer.
     fn costs(bytes: u64, profile: &DeviceProfile, rewrites: u64) -> (u64, u64) {
         let setup = profile.half_bandwidth() / profile.slots() as u64;
         (2 * rewrites * bytes, setup + bytes)

@@ -1,9 +1,9 @@
-//! The affine model of a device, from times of accesses of several sizes (Bender §3.2, Table 2).
+//! Fits the affine model of a device to access times for several sizes (Bender §3.2, Table 2).
 
 use super::squares::least_squares;
 use super::{BadSamples, Goodness, different, positive};
 
-/// What an access of a device costs: a setup and a time for each byte.
+/// The cost of an access to a device: a setup time plus a time per byte.
 ///
 /// ```
 /// use alluvium_model::fit::affine;
@@ -19,32 +19,32 @@ use super::{BadSamples, Goodness, different, positive};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AffineFit {
-    /// The setup of an access, in seconds: s of the paper.
+    /// Setup time of an access in seconds: the paper's s.
     pub setup_s: f64,
-    /// The time that a byte takes, in seconds: t of the paper, there for 4 KiB.
+    /// Time per byte in seconds: the paper's t, which is per 4 KiB there.
     pub per_byte_s: f64,
-    /// How well the line meets the samples, in seconds.
+    /// Goodness of the fit, in seconds.
     pub goodness: Goodness,
 }
 
 impl AffineFit {
-    /// Returns what an access of `bytes` takes, in seconds.
+    /// Returns the time of an access of `bytes`, in seconds.
     #[must_use]
     pub fn seconds(&self, bytes: f64) -> f64 {
         self.setup_s + self.per_byte_s * bytes
     }
 
-    /// Returns α for units of `unit` bytes: what moving a unit costs, in setups.
+    /// Returns α for units of `unit` bytes: the cost of transferring a unit, in setups.
     #[must_use]
     pub fn alpha(&self, unit: u64) -> f64 {
         self.per_byte_s * unit as f64 / self.setup_s
     }
 
-    /// Returns the natural transfer size in bytes: that of the accesses which get a share of the
+    /// Returns the natural transfer size in bytes: the size of accesses that achieve `share` of the
     /// device's bandwidth, between 0 and 1. At a half it is 1/α: setup and transfer cost the same.
     ///
     /// # Panics
-    /// When the share is not between 0 and 1.
+    /// If the share is not between 0 and 1.
     #[must_use]
     pub fn natural_bytes(&self, share: f64) -> f64 {
         assert!(
@@ -55,21 +55,21 @@ impl AffineFit {
     }
 }
 
-/// Fits the affine model to samples: the bytes of an access, and the seconds that it took. A size
-/// may have several samples.
+/// Fits the affine model to samples: the bytes of an access, and its time in seconds. There may be
+/// several samples per size.
 ///
-/// Squares of seconds are minimised, as in the paper: long accesses weigh most. So look at
-/// [`Goodness::worst_relative`], too, which short ones decide.
+/// Minimises squared errors in seconds, as in the paper, so long accesses dominate. Check
+/// [`Goodness::worst_relative`] too, which depends on short accesses.
 ///
 /// # Errors
-/// [`BadSamples`]: fewer than three sizes, a time that is not positive, or a best line whose setup
-/// or slope is not positive.
+/// [`BadSamples`] if there are fewer than three sizes, a time is not positive, or the best line has
+/// a setup or slope that is not positive.
 pub fn fit(samples: &[(u64, f64)]) -> Result<AffineFit, BadSamples> {
     weighted(samples, |_| 1.0)
 }
 
-/// Fits the affine model so that squares of relative errors are least: an access of a block counts
-/// as much as one that takes a hundred times as long, so that the setup is as sure as the slope.
+/// Fits the affine model by minimising squared relative errors: short and long accesses have equal
+/// weight, so the setup is as accurate as the slope.
 ///
 /// ```
 /// use alluvium_model::fit::affine;
@@ -87,7 +87,7 @@ pub fn fit_relative(samples: &[(u64, f64)]) -> Result<AffineFit, BadSamples> {
     weighted(samples, |seconds| seconds.recip())
 }
 
-/// Fits the affine model with errors that count as many times as `weight` says of a time.
+/// Fits the affine model with errors multiplied by `weight` of the measured time.
 fn weighted(samples: &[(u64, f64)], weight: impl Fn(f64) -> f64) -> Result<AffineFit, BadSamples> {
     positive(samples.iter().map(|&(_, seconds)| seconds))?;
     let points = different(samples.iter().map(|&(bytes, _)| bytes as f64));

@@ -1,18 +1,18 @@
-//! Fits of measured devices: which parameters of a model explain measurements best, and how well.
+//! Fits model parameters to measurements of devices, and reports the quality of the fit.
 //!
-//! *Knows*: least squares, the affine model (time over size) and the PDAM (throughput over the
-//! number of requests under way).
+//! *Knows*: least squares, the affine model (time by size) and the PDAM (throughput by number of
+//! requests in flight).
 //!
-//! *Does not know*: how anything was measured, and on what.
+//! *Does not know*: the measured device and the method of measurement.
 //!
 //! *Read in this order*: this file (samples and errors), [`affine`], [`parallel`], `squares.rs`.
 //!
-//! Source: Bender §3 (Tables 1 and 2). Where the paper does not say which variant of segmented
-//! regression it has used, the hinge below is ours.
+//! Source: Bender §3 (Tables 1 and 2). The paper does not specify its variant of segmented
+//! regression; the hinge below is our choice.
 //!
 //! Invariants:
 //!
-//! - **F1** A fit is of finite numbers, or it is an error: no result has a NaN or an infinity.
+//! - **F1** A fit has finite numbers or is an error: no result contains a NaN or an infinity.
 //! - **F2** The same samples and the same seed give the same fit.
 
 pub mod affine;
@@ -24,21 +24,21 @@ use std::fmt;
 /// Why samples cannot be fitted.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BadSamples {
-    /// There are fewer different points than the model has parameters.
+    /// There are too few distinct points for the number of parameters.
     TooFew {
-        /// How many different points there are.
+        /// Number of distinct points.
         points: usize,
-        /// How many there must be.
+        /// Required number of points.
         least: usize,
     },
     /// A sample is not a positive finite number.
     NotPositive {
-        /// Which one, from 0.
+        /// Index of the sample, from 0.
         index: usize,
         /// Its value.
         value: f64,
     },
-    /// What was measured contradicts the model: a parameter that must be positive is not.
+    /// The measurements contradict the model: a parameter that must be positive is not.
     Contradicts {
         /// The parameter.
         parameter: &'static str,
@@ -72,19 +72,19 @@ impl fmt::Display for BadSamples {
 
 impl std::error::Error for BadSamples {}
 
-/// How well a fit explains what was measured.
+/// The quality of a fit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Goodness {
-    /// The share of the variance that the fit explains: 1 is all of it.
+    /// R²: share of the variance that the fit explains, at most 1.
     pub r_squared: f64,
-    /// The root of the mean square of the errors, in the unit of what was measured.
+    /// Root mean square error, in the unit of the measurements.
     pub rms: f64,
-    /// The largest error, as a share of what was measured.
+    /// Largest error relative to its measurement.
     pub worst_relative: f64,
 }
 
 impl Goodness {
-    /// Returns how well predictions meet measurements.
+    /// Computes the quality from pairs of measured and predicted values.
     fn of(pairs: impl Iterator<Item = (f64, f64)> + Clone) -> Goodness {
         let count = pairs.clone().count() as f64;
         let mean = pairs.clone().map(|(measured, _)| measured).sum::<f64>() / count;
@@ -115,7 +115,7 @@ fn positive(numbers: impl Iterator<Item = f64>) -> Result<(), BadSamples> {
     Ok(())
 }
 
-/// Returns how many different numbers there are.
+/// Returns the number of distinct values.
 fn different(numbers: impl Iterator<Item = f64>) -> usize {
     let mut numbers: Vec<f64> = numbers.collect();
     numbers.sort_by(f64::total_cmp);

@@ -1,5 +1,5 @@
-//! The parallelism P of a device, from its throughput with several requests under way (Bender
-//! §3.1, Table 1).
+//! Fits the parallelism P of a device to its throughput at several queue depths (Bender §3.1, Table
+//! 1).
 //!
 //! ```text
 //!   throughput
@@ -14,19 +14,18 @@
 use super::squares::least_squares;
 use super::{BadSamples, Goodness, different, positive};
 
-/// Where the knee is looked for, in steps of a twentieth.
+/// Search range of the knee, and step size.
 const LEAST_KNEE: f64 = 1.5;
 const MOST_KNEE: f64 = 64.0;
 const STEP: f64 = 0.05;
 
-/// Beyond the knee a further request may add this share of what it adds before; more, and there is
-/// no knee.
+/// Maximum slope beyond the knee, relative to the slope before it; above this there is no knee.
 const FLAT: f64 = 0.25;
 
-/// How many times samples are drawn for an interval.
+/// Number of bootstrap draws for an interval.
 const DRAWS: usize = 200;
 
-/// How the throughput of a device grows with the number of requests under way.
+/// Throughput of a device as a function of the number of requests in flight.
 ///
 /// ```
 /// use alluvium_model::fit::parallel;
@@ -40,23 +39,23 @@ const DRAWS: usize = 200;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ParallelFit {
-    /// P: how many requests the device serves at the same time; `None` if no knee lies within what
-    /// was measured.
+    /// P: number of requests that the device serves concurrently; `None` if there is no knee in the
+    /// measured range.
     pub parallelism: Option<f64>,
-    /// β: what each request adds to the throughput, in the unit of the samples.
+    /// β: throughput added by each request, in the unit of the samples.
     pub per_request: f64,
-    /// The throughput at the most requests that were measured, by the fit.
+    /// Fitted throughput at the maximum measured depth.
     pub plateau: f64,
-    /// How well the two lines meet the samples.
+    /// Goodness of the fit with two lines.
     pub goodness: Goodness,
-    /// The largest error of the time that the plain model predicts for a fixed amount of work,
-    /// β·min(p, P): claim C1 of the paper says at most 14 %.
+    /// Largest error of the time for a fixed amount of work as predicted by the plain model,
+    /// β·min(p, P): at most 14 % according to the paper's claim C1.
     pub worst_time: f64,
-    /// The same of the DAM, for which requests are served one after the other.
+    /// The same error for the DAM, in which requests are served sequentially.
     pub worst_time_dam: f64,
 }
 
-/// Two lines that meet: a constant, a slope, and by how much it is less beyond the knee.
+/// Two connected lines: a constant, a slope, and the decrease of the slope at the knee.
 #[derive(Clone, Copy)]
 struct Hinge {
     knee: f64,
@@ -71,15 +70,15 @@ impl Hinge {
     }
 }
 
-/// Fits two lines that meet to samples: how many requests were under way, and the throughput. A
-/// number of requests may have several samples.
+/// Fits two connected lines to samples: the number of requests in flight, and the throughput. There
+/// may be several samples per number of requests.
 ///
-/// For each knee on a grid the lines are those of least squares; the knee with the least squares is
-/// taken.
+/// For each knee on a grid, the lines are fitted by least squares; the knee with the smallest sum
+/// of squares is selected.
 ///
 /// # Errors
-/// [`BadSamples`]: fewer than four numbers of requests, a sample that is not positive, or a
-/// throughput that does not grow with the first requests.
+/// [`BadSamples`] if there are fewer than four numbers of requests, a sample is not positive, or
+/// the throughput does not grow with the first requests.
 pub fn fit(samples: &[(f64, f64)]) -> Result<ParallelFit, BadSamples> {
     positive(samples.iter().map(|&(requests, _)| requests))?;
     positive(samples.iter().map(|&(_, throughput)| throughput))?;
@@ -131,8 +130,8 @@ fn best_hinge(samples: &[(f64, f64)], most: f64) -> Option<Hinge> {
     hinges.min_by(|one, other| one.squares.total_cmp(&other.squares))
 }
 
-/// Returns the largest errors of predicted times: of the plain PDAM, whose β is that of least
-/// squares, and of the DAM, which knows the throughput of one request.
+/// Returns the largest errors of predicted times: for the plain PDAM with a least-squares β, and
+/// for the DAM, which is given the throughput of one request.
 fn worst_times(samples: &[(f64, f64)], parallelism: f64) -> (f64, f64) {
     let rows: Vec<_> = samples
         .iter()
@@ -149,7 +148,7 @@ fn worst_times(samples: &[(f64, f64)], parallelism: f64) -> (f64, f64) {
         .map(|&(_, seen)| seen)
         .collect();
     let alone = alone.iter().sum::<f64>() / alone.len() as f64;
-    // The time of a fixed amount of work is its inverse.
+    // The time for a fixed amount of work is the inverse of the throughput.
     let worst = |predicted: &dyn Fn(f64) -> f64| {
         let errors = samples
             .iter()
@@ -162,9 +161,8 @@ fn worst_times(samples: &[(f64, f64)], parallelism: f64) -> (f64, f64) {
     )
 }
 
-/// Returns an interval in which P lies in nine of ten repetitions, by drawing from the samples of
-/// each number of requests again (bootstrap); `None` where most draws have no knee. `seed` decides
-/// the draws.
+/// Returns a 90 % confidence interval of P, by bootstrapping the samples of each number of
+/// requests; `None` if most draws have no knee. `seed` determines the draws.
 ///
 /// # Errors
 /// As [`fit`].
@@ -200,7 +198,7 @@ pub fn interval(samples: &[(f64, f64)], seed: u64) -> Result<Option<(f64, f64)>,
     )))
 }
 
-/// Draws a number below `below` (SplitMix64).
+/// Draws an integer below `below` (SplitMix64).
 fn draw(state: &mut u64, below: usize) -> usize {
     *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let mut mixed = *state;
@@ -213,7 +211,7 @@ fn draw(state: &mut u64, below: usize) -> usize {
 pub(crate) mod tests {
     use super::*;
 
-    /// Noise from a seed: the sum of twelve even draws is nearly normal.
+    /// Noise from a seed: the sum of twelve uniform draws is nearly normal.
     pub(crate) struct Noise(pub(crate) u64);
 
     impl Noise {

@@ -1,10 +1,10 @@
 //! Linear least squares with a few unknowns.
 
-/// Returns the coefficients with which columns add up to what was measured best, in the sense of
-/// least squares; `None` where the columns depend on each other.
+/// Returns the least-squares coefficients of the columns; `None` if the columns are linearly
+/// dependent.
 ///
-/// It solves the normal equations by elimination with pivots. `K` is at most 3, and the columns are
-/// scaled first, so that sizes of 4 KiB and of 16 MiB lose no digits beside a constant.
+/// Solves the normal equations by elimination with pivoting. `K` is at most 3, and the columns are
+/// scaled first, so that sizes from 4 KiB to 16 MiB lose no precision compared with a constant.
 pub(super) fn least_squares<const K: usize>(rows: &[([f64; K], f64)]) -> Option<[f64; K]> {
     let mut scale = [0.0_f64; K];
     for (row, _) in rows {
@@ -15,7 +15,7 @@ pub(super) fn least_squares<const K: usize>(rows: &[([f64; K], f64)]) -> Option<
     if scale.contains(&0.0) {
         return None;
     }
-    // The normal equations, with their right side in the last column.
+    // The normal equations, with the right-hand side in a separate vector.
     let mut matrix = [[0.0_f64; K]; K];
     let mut right = [0.0_f64; K];
     for (row, measured) in rows {
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn a_line_is_found_among_points_on_both_sides_of_it() {
-        // y = 2 + 3x, and +1, -1, -1, +1 beside it: symmetric, so that the line stays.
+        // y = 2 + 3x with errors +1, -1, -1, +1, which are symmetric and leave the line unchanged.
         let rows = [(0.0, 3.0), (1.0, 4.0), (2.0, 7.0), (3.0, 12.0)].map(|(x, y)| ([1.0, x], y));
         let [constant, slope] = least_squares(&rows).unwrap();
         assert!((constant - 2.0).abs() < 1e-12 && (slope - 3.0).abs() < 1e-12);

@@ -1,10 +1,10 @@
-//! Bounds of textbooks: the write amplification of dictionaries, each with a constant of 1
-//! (Conway §3.1, Lim §4.1).
+//! Textbook bounds of the write amplification of dictionaries, each with a constant of 1 (Conway
+//! §3.1, Lim §4.1).
 
 use crate::parameter::{BadParameter, at_least, positive};
 
-/// Returns how many levels of a growth factor N keys need beyond what is in memory: log_r(N/M).
-/// A store that is in memory has none.
+/// Returns the number of levels with a growth factor that N keys need beyond memory: log_r(N/M). It
+/// is zero if the store fits into memory.
 ///
 /// # Errors
 /// [`BadParameter`] unless the growth factor is at least 2, and keys and memory are positive.
@@ -15,16 +15,17 @@ pub fn levels(keys: f64, in_memory: f64, growth: f64) -> Result<f64, BadParamete
     Ok(((keys / in_memory).ln() / growth.ln()).max(0.0))
 }
 
-/// Returns the bound of a B-tree with nodes of `node` elements: an insert rewrites its leaf.
+/// Returns the bound of a B-tree with nodes of `node` elements, in which an insert rewrites its
+/// leaf.
 ///
 /// # Errors
-/// [`BadParameter`] unless a node has an element.
+/// [`BadParameter`] unless a node has at least one element.
 pub fn b_tree(node: f64) -> Result<f64, BadParameter> {
     at_least("the node", node, 1.0, "at least 1, and finite")
 }
 
-/// Returns the bound of a Bε-tree: an item is rewritten with its fanout of others on each
-/// level.
+/// Returns the bound of a Bε-tree, in which each level rewrites an item together with a number of
+/// others equal to the fanout.
 ///
 /// # Errors
 /// As [`levels`].
@@ -40,7 +41,8 @@ pub fn lsm(keys: f64, in_memory: f64, growth: f64) -> Result<f64, BadParameter> 
     Ok((growth + 1.0) * levels(keys, in_memory, growth)?)
 }
 
-/// Returns the bound of an LSM-tree whose full levels are merged down whole: r/2 · log_r(N/M).
+/// Returns the bound of an LSM-tree whose full levels are merged into the next as a whole: r/2 ·
+/// log_r(N/M).
 ///
 /// # Errors
 /// As [`levels`].
@@ -48,7 +50,7 @@ pub fn levelled(keys: f64, in_memory: f64, growth: f64) -> Result<f64, BadParame
     Ok(growth / 2.0 * levels(keys, in_memory, growth)?)
 }
 
-/// Returns the bound of a size-tiered LSM-tree, and of SAMT: log_r(N/M).
+/// Returns the bound of a size-tiered LSM-tree and of SAMT: log_r(N/M).
 ///
 /// # Errors
 /// As [`levels`].

@@ -1,5 +1,5 @@
-//! Structures whose levels grow by one factor: LSM-trees, COLA, SAMT (Lim §4.4 and Algorithm 4;
-//! Conway §2.2).
+//! Structures whose levels grow by a constant factor: LSM-trees, COLA, SAMT (Lim §4.4 and Algorithm
+//! 4; Conway §2.2).
 //!
 //! ```text
 //!              what is merged                        a level writes, for each item, at most
@@ -13,7 +13,7 @@ use super::{Stage, WriteCosts, bounds};
 use crate::Popularity;
 use crate::parameter::{BadParameter, positive, require};
 
-/// The shape of a structure whose levels grow by one factor. Sizes are in items.
+/// The shape of a structure whose levels grow by a constant factor. Sizes are in items.
 ///
 /// ```
 /// use alluvium_model::Popularity;
@@ -27,23 +27,22 @@ use crate::parameter::{BadParameter, positive, require};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Geometric {
-    /// How many requests fill the memory and one file of the log.
+    /// Number of requests that fill the memory and one log file.
     pub log: f64,
-    /// How many times the size of a level the next one has.
+    /// Ratio of the sizes of adjacent levels.
     pub growth: u32,
-    /// How many levels there are on the device.
+    /// Number of levels on the device.
     pub levels: u32,
 }
 
-/// More levels than 2^64 keys need at a growth factor of 2.
+/// Maximum number of levels: more than 2^64 keys need at a growth factor of 2.
 const MOST_LEVELS: u32 = 64;
 
-/// The largest growth factor: work on a level is a loop over it.
+/// Maximum growth factor, because the work per level is a loop over it.
 const MOST_GROWTH: u32 = 1 << 16;
 
 impl Geometric {
-    /// Returns the shape with the fewest levels that hold `keys` keys: ⌈log_r(N/M)⌉, at least
-    /// 1.
+    /// Returns the shape with the fewest levels for `keys` keys: ⌈log_r(N/M)⌉, at least 1.
     ///
     /// # Errors
     /// [`BadParameter`] unless keys and log are positive, and the growth factor is at least 2.
@@ -58,11 +57,11 @@ impl Geometric {
         Ok(shape)
     }
 
-    /// Estimates the LSM-tree of O'Neil: a cursor rolls through each level, also the one in
-    /// memory, and merges what it passes into the next.
+    /// Estimates O'Neil's LSM-tree: a cursor moves through each level, including the one in memory,
+    /// and merges the items that it passes into the next level.
     ///
     /// # Errors
-    /// [`BadParameter`] if the shape has no levels, or a log that is not positive.
+    /// [`BadParameter`] if the shape has no levels, or if the log is not positive.
     pub fn lsm(&self, popularity: &Popularity) -> Result<WriteCosts, BadParameter> {
         let growth = self.checked()?;
         let keys = popularity.keys();
@@ -77,7 +76,7 @@ impl Geometric {
                 (size * growth).min(keys)
             };
             interval += popularity.interval_of(size);
-            // As one of all keys it stays: nothing goes on from there.
+            // A level with all keys is never merged further.
             if interval.is_finite() {
                 let requests = interval + popularity.requests_of(next);
                 stages.push((
@@ -95,8 +94,8 @@ impl Geometric {
         })
     }
 
-    /// Estimates the levelled LSM-tree: each level is one table, and a full one is merged into
-    /// the next level whole, which takes r of them.
+    /// Estimates the levelled LSM-tree: each level is one table, and a full one is merged into the
+    /// next level as a whole; a level accepts r such merges.
     ///
     /// # Errors
     /// As [`lsm`](Geometric::lsm).
@@ -113,8 +112,8 @@ impl Geometric {
         Ok(costs)
     }
 
-    /// Estimates the size-tiered LSM-tree: r tables of a level become one of the next, and r of
-    /// the last level become one that holds all keys. It is SAMT with one level more.
+    /// Estimates the size-tiered LSM-tree: r tables of a level become one of the next, and r tables
+    /// of the last level become one that holds all keys. It is SAMT with one additional level.
     ///
     /// # Errors
     /// As [`lsm`](Geometric::lsm).
@@ -122,8 +121,7 @@ impl Geometric {
         self.in_tiers(popularity, self.levels + 1)
     }
 
-    /// Estimates COLA: a level takes r − 1 merges, and with the r-th all of it goes on to the
-    /// next.
+    /// Estimates COLA: a level accepts r − 1 merges, and with the r-th it is merged into the next.
     ///
     /// # Errors
     /// As [`lsm`](Geometric::lsm).
@@ -140,8 +138,8 @@ impl Geometric {
         Ok(costs)
     }
 
-    /// Estimates SAMT: r tables of a level are merged into one of the next; the last level is
-    /// one table of all keys.
+    /// Estimates SAMT: r tables of a level are merged into one of the next; the last level is one
+    /// table of all keys.
     ///
     /// # Errors
     /// As [`lsm`](Geometric::lsm).
@@ -158,9 +156,9 @@ impl Geometric {
         Ok(costs)
     }
 
-    /// Estimates levels that take whole tables: all but the last write what `writes` says for
-    /// the requests in one table, as estimated and in the worst case. The last is rewritten
-    /// with each.
+    /// Estimates levels that accept whole tables: each level except the last writes the amounts
+    /// that `writes` returns for the requests in one table, as an estimate and in the worst case.
+    /// The last level is rewritten by each merge.
     fn merged(&self, popularity: &Popularity, levels: u32, writes: impl Fn(f64) -> (f64, f64)) -> WriteCosts {
         let mut stages = vec![(Stage::Log, 1.0)];
         let mut worst_case = 1.0;
@@ -180,7 +178,7 @@ impl Geometric {
         }
     }
 
-    /// Returns the growth factor of a shape that is one.
+    /// Validates the shape and returns its growth factor.
     fn checked(&self) -> Result<f64, BadParameter> {
         positive("the log", self.log)?;
         let growth = f64::from(self.growth);
@@ -193,7 +191,7 @@ impl Geometric {
     }
 }
 
-/// Adds up merges, and returns what they write for each of `requests`.
+/// Adds up merges and returns the amounts written per request.
 fn sum(merges: impl Iterator<Item = (f64, f64)>, requests: f64) -> (f64, f64) {
     let (estimate, worst) = merges.fold((0.0, 0.0), |sum, merge| (sum.0 + merge.0, sum.1 + merge.1));
     (estimate / requests, worst / requests)

@@ -25,23 +25,23 @@ use crate::parameter::{BadParameter, at_least, positive, require};
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct LevelDb {
-    /// How many requests fill the memtable and its log.
+    /// Number of requests that fill the memtable and its log.
     pub log: f64,
-    /// How many tables of level 0 are merged at once.
+    /// Number of level 0 tables that are merged at once.
     pub tables: f64,
-    /// The sizes of levels from 1 to the last but one. The last holds every key.
+    /// Sizes of levels 1 to the last but one. The last level holds every key.
     pub sizes: Vec<f64>,
 }
 
-/// Items in a MiB: the source's items have 1000 bytes.
+/// Items per MiB: the source's items have 1000 bytes.
 const MIB: f64 = 1_048_576.0 / 1000.0;
 
-/// The growth factor that LevelDB has.
+/// LevelDB's growth factor.
 const GROWTH: f64 = 10.0;
 
 impl LevelDb {
-    /// Returns LevelDB's own shape for items of 1000 bytes: a log of 4 MiB, 4 tables of level
-    /// 0, and levels of 10 MiB, 100 MiB and so on, as many as hold the keys.
+    /// Returns LevelDB's default shape for items of 1000 bytes: a log of 4 MiB, 4 tables in level
+    /// 0, and levels of 10 MiB, 100 MiB and so on until all keys fit.
     ///
     /// # Errors
     /// [`BadParameter`] unless the number of keys is positive.
@@ -60,11 +60,12 @@ impl LevelDb {
         })
     }
 
-    /// Returns the shape with a number of levels beyond level 0 that grow evenly from 10 MiB to
-    /// the number of keys (Lim, Fig. 4.15).
+    /// Returns a shape with a given number of levels beyond level 0, which grow by a constant
+    /// factor from 10 MiB to the number of keys (Lim, Fig. 4.15).
     ///
     /// # Errors
-    /// [`BadParameter`] unless there are levels, and more keys than the first of several holds.
+    /// [`BadParameter`] unless there are levels, and, with several levels, more keys than the first
+    /// holds.
     pub fn with_levels(keys: f64, levels: usize) -> Result<LevelDb, BadParameter> {
         positive("the number of keys", keys)?;
         let some = (1..=super::optimise::MOST_LEVELS).contains(&levels);
@@ -85,29 +86,29 @@ impl LevelDb {
         Ok(shape)
     }
 
-    /// Returns how many levels there are beyond level 0.
+    /// Returns the number of levels beyond level 0.
     #[must_use]
     pub fn levels(&self) -> usize {
         self.sizes.len() + 1
     }
 
-    /// Estimates what an insert writes.
+    /// Estimates the writes of an insert.
     ///
     /// # Errors
-    /// [`BadParameter`] unless log and tables are positive, levels grow, and none has more keys
-    /// than there are.
+    /// [`BadParameter`] unless log and tables are positive, and levels grow and have at most the
+    /// total number of keys.
     pub fn estimate(&self, popularity: &Popularity) -> Result<WriteCosts, BadParameter> {
         self.checked(popularity)?;
         let keys = popularity.keys();
         Ok(WriteCosts {
             stages: self.stages(popularity),
             worst_case: self.worst_case(keys),
-            // Levels 1 to L grow tenfold each, or as they do.
+            // Levels 1 to L grow tenfold each, or by the mean growth of this shape.
             textbook: bounds::lsm(keys, self.log * self.tables, self.mean_growth(keys))?,
         })
     }
 
-    /// Returns the stages of a shape that was checked.
+    /// Returns the stages of a validated shape.
     pub(super) fn stages(&self, popularity: &Popularity) -> Vec<(Stage, f64)> {
         let keys = popularity.keys();
         let mut stages = vec![
@@ -120,9 +121,10 @@ impl LevelDb {
         let merged = |interval: f64, size: f64| popularity.unique_of(interval + popularity.requests_of(size));
         stages.push((Stage::Level(1), merged(interval, next(0)) / interval));
         for (above, &size) in self.sizes.iter().enumerate() {
-            // Levels above come first: this one fills meanwhile.
+            // Merges into the upper levels come first: this level fills in the meantime.
             interval += popularity.interval_of(size);
-            // Tables overlap next tables in part: as much again as is compacted.
+            // Compacted tables partly overlap tables of the next level: as much again as is
+            // compacted.
             let overlap = popularity.unique_of(interval);
             let writes = merged(interval, next(above + 1)) + overlap;
             stages.push((Stage::Level(above + 2), writes / interval));

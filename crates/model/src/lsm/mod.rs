@@ -1,10 +1,10 @@
-//! Write amplification of stores that merge tables: LSM-trees, LevelDB, COLA, SAMT (Lim §4.3,
+//! Write amplification of structures that merge tables: LSM-trees, LevelDB, COLA, SAMT (Lim §4.3,
 //! §4.4).
 //!
-//! *Knows*: what each merge of a structure writes for each item inserted, with redundant keys
-//! removed; the bounds of textbooks; the level sizes at which LevelDB writes least.
+//! *Knows*: the writes of each merge per inserted item, after removing redundant keys; textbook
+//! bounds; LevelDB's optimal level sizes.
 //!
-//! *Does not know*: files, bytes, time. Sizes are in items, and all items have one size.
+//! *Does not know*: files, bytes, time. Sizes are in items, and all items have equal size.
 //!
 //! *Read in this order*: this file (results), `geometric.rs` (LSM-trees, COLA, SAMT),
 //! `leveldb.rs`, `optimise.rs`, `bounds.rs`.
@@ -14,8 +14,8 @@
 //!
 //! Invariants:
 //!
-//! - **A1** Without redundant keys a merge writes the sum of its inputs: no estimate exceeds
-//!   its worst case.
+//! - **A1** Without redundant keys a merge writes the sum of its inputs, so no estimate exceeds its
+//!   worst case.
 //! - **A2** The last level holds every key.
 
 pub mod bounds;
@@ -32,14 +32,14 @@ pub use optimise::{Optimum, Trust};
 
 use std::fmt;
 
-/// A stage on the way of an item.
+/// A stage in the life of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// From memory to the log.
     Log,
     /// From memory to a table that waits for its first merge.
     Flush,
-    /// Into a level, from the one above it.
+    /// Into a level, from the level above it.
     Level(usize),
 }
 
@@ -53,25 +53,25 @@ impl fmt::Display for Stage {
     }
 }
 
-/// What a structure writes for each item that is inserted.
+/// The writes of a structure per inserted item.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WriteCosts {
-    /// Items written by each stage.
+    /// Number of items written by each stage.
     pub stages: Vec<(Stage, f64)>,
-    /// Items written if no key were redundant, and all keys as dense as their level.
+    /// Number of items written if no keys were redundant and all keys were as dense as their level.
     pub worst_case: f64,
-    /// The bound of textbooks, with a constant of 1: it leaves out the log.
+    /// Textbook bound with a constant of 1, without the log.
     pub textbook: f64,
 }
 
 impl WriteCosts {
-    /// Returns the write amplification: items written for each item inserted.
+    /// Returns the write amplification: items written per item inserted.
     #[must_use]
     pub fn total(&self) -> f64 {
         self.stages.iter().map(|(_, writes)| writes).sum()
     }
 
-    /// Returns what one stage writes: 0 if there is no such stage.
+    /// Returns the writes of one stage; 0 if the stage does not exist.
     #[must_use]
     pub fn stage(&self, stage: Stage) -> f64 {
         let found = self.stages.iter().find(|(at, _)| *at == stage);

@@ -1,48 +1,48 @@
-//! Level sizes at which LevelDB writes least (Lim §4.6).
+//! LevelDB's optimal level sizes (Lim §4.6).
 //!
-//! The log, the tables of level 0 and the number of levels stay, for they decide what reads
-//! cost. The search is in the logarithms of the sizes, and in those of the requests that fill
-//! levels; the better result counts.
+//! The log, the tables of level 0 and the number of levels are fixed, because they determine the
+//! cost of reads. The search is done over the logarithms of the sizes, and over those of the
+//! requests that fill the levels; the better result is used.
 
 use super::{LevelDb, WriteCosts};
 use crate::Popularity;
 use crate::minimum::{Found, minimum};
 use crate::parameter::BadParameter;
 
-/// The most levels of a shape.
+/// Maximum number of levels.
 pub(super) const MOST_LEVELS: usize = 16;
 
-/// The largest share of all keys that a level before the last may hold.
+/// Maximum share of all keys in a level before the last.
 const MOST_SHARE: f64 = 0.9;
 
-/// Levels that grow by less than this are one level.
+/// Minimum growth factor of distinct levels.
 const LEAST_GROWTH: f64 = 1.001;
 
-/// Whether an optimum can be believed.
+/// Whether an optimum is trustworthy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// It lies inside of what the model describes.
+    /// The optimum is inside the domain of the model.
     Inside,
-    /// A level is as large as the last one or no larger than the one above it: the model is
-    /// wrong there, which is so with large write buffers.
+    /// A level is as large as the last one, or no larger than the one above it. The model is wrong
+    /// there, which happens with large write buffers.
     AtBound,
 }
 
-/// The shape that writes least.
+/// The shape with the fewest writes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Optimum {
     /// The shape.
     pub shape: LevelDb,
-    /// What it writes.
+    /// Its write costs.
     pub costs: WriteCosts,
-    /// How many shapes were estimated.
+    /// Number of evaluated shapes.
     pub evaluations: usize,
-    /// Whether it can be believed.
+    /// Whether it is trustworthy.
     pub trust: Trust,
 }
 
 impl LevelDb {
-    /// Returns the level sizes at which inserts write least. All else is as in this shape.
+    /// Returns the optimal level sizes for inserts. All other parameters are those of this shape.
     ///
     /// ```
     /// use alluvium_model::Popularity;
@@ -85,7 +85,7 @@ impl LevelDb {
                 total(&mut at.iter().map(|size| size.exp()))
             });
             keep((found.0.into_iter().map(f64::exp).collect(), found.1));
-            // The same in the numbers of requests that fill the levels.
+            // The same search over the numbers of requests that fill the levels.
             let requests: Vec<f64> = start
                 .iter()
                 .map(|&size| popularity.requests_of(size).ln())
@@ -124,8 +124,8 @@ impl LevelDb {
         })
     }
 
-    /// Returns sizes to begin at: those of this shape, if the search may go there, and sizes
-    /// that grow evenly from the log, and from four times the log, to all keys.
+    /// Returns starting points: the sizes of this shape, if they are in the search space, and sizes
+    /// that grow by a constant factor from the log, and from four times the log, to all keys.
     fn starts(&self, keys: f64) -> Vec<Vec<f64>> {
         let mut starts = Vec::new();
         if within(self, keys) {
@@ -145,7 +145,7 @@ impl LevelDb {
     }
 }
 
-/// Returns whether the search may go to a shape.
+/// Returns whether a shape is in the search space.
 fn within(shape: &LevelDb, keys: f64) -> bool {
     let mut above = shape.log;
     let grows = shape.sizes.iter().all(|&size| {

@@ -1,4 +1,4 @@
-//! Oracles of Lim §4.3 to §4.6: tables and figures, with the numbers that were computed again.
+//! Oracles of Lim §4.3 to §4.6: tables and figures, with recomputed numbers.
 
 use super::*;
 use crate::Popularity;
@@ -68,7 +68,7 @@ fn the_worst_case_is_up_to_three_times_what_is_written() {
             assert!(costs.total() < costs.worst_case, "A1");
         }
     }
-    // The source says 1.8 to 3.6 times for a thousand million keys.
+    // The source reports factors of 1.8 to 3.6 for a thousand million keys.
     let ratio = |skew| {
         let costs = standard(&zipf(1_000_000_000, skew));
         costs.worst_case / costs.total()
@@ -102,7 +102,7 @@ fn each_stage_writes_what_table_4_1_says() {
     assert_eq!(costs.stage(Stage::Level(9)), 0.0);
 }
 
-/// Keys and skew, with the least write amplification and the sizes that have it.
+/// Number of keys and skew, with the minimum write amplification and the optimal sizes.
 type Optima = (u64, f64, f64, &'static [f64]);
 
 #[test]
@@ -192,7 +192,7 @@ fn no_structure_writes_more_than_in_its_worst_case() {
 
 #[test]
 fn without_redundancy_levels_write_what_textbooks_say() {
-    // With 2^50 keys the upper levels have none twice.
+    // With 2^50 keys the upper levels contain no duplicates.
     let popularity = zipf(1 << 50, 0.0);
     let shape = Geometric {
         log: 1024.0,

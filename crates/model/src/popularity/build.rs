@@ -1,23 +1,23 @@
-//! Where popularity comes from: uniform, Zipf, or counts that were measured.
+//! Constructs popularities: uniform, Zipf, or from measured counts.
 
 use super::{Group, Popularity};
 use crate::parameter::{BadParameter, at_least, positive, require};
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// How many of the most popular ranks of a Zipf distribution stay apart.
+/// Number of the most popular Zipf ranks that are not grouped.
 const APART: u64 = 50;
 
-/// How much more popular the first key of a group may be than its last, when counts are
-/// measured; how many times the rank of its first key the rank of its last is, for Zipf. Finer
-/// groups change no write amplification in its first four digits.
+/// Maximum ratio within a group: of the popularities of its first and last key for measured counts,
+/// and of the ranks of its last and first key for Zipf. Finer groups do not change the first four
+/// digits of any write amplification.
 const RATIO: f64 = 1.02;
 
-/// Up to this many terms of a sum are added one by one.
+/// Maximum number of terms that are summed individually.
 const TERMS: u64 = 16;
 
 impl Popularity {
-    /// Returns the popularity of keys that are all equally popular.
+    /// Returns a uniform popularity.
     ///
     /// # Errors
     /// [`BadParameter`] if there are fewer than two keys.
@@ -29,17 +29,17 @@ impl Popularity {
         })
     }
 
-    /// Returns the popularity of keys of which the one of rank i is requested in proportion to
-    /// i^(−`skew`). A skew of 0 is uniform; the literature's "Zipf" has 0.99.
+    /// Returns a Zipf popularity: the key of rank i is requested in proportion to i^(−`skew`). A
+    /// skew of 0 is uniform; the literature's "Zipf" has 0.99.
     ///
     /// # Errors
-    /// [`BadParameter`] if there are fewer than two keys, if the skew is negative or not
-    /// finite, or so large that the first key has all requests.
+    /// [`BadParameter`] if there are fewer than two keys, if the skew is negative or not finite, or
+    /// if it is so large that the first key receives all requests.
     pub fn zipf(keys: u64, skew: f64) -> Result<Popularity, BadParameter> {
         Popularity::zipf_in_groups(keys, skew, RATIO)
     }
 
-    /// As [`zipf`](Popularity::zipf), with groups of a given ratio of ranks.
+    /// Like [`zipf`](Popularity::zipf), with a given ratio of ranks within a group.
     pub(super) fn zipf_in_groups(keys: u64, skew: f64, ratio: f64) -> Result<Popularity, BadParameter> {
         number_of(keys)?;
         at_least("the skew", skew, 0.0, "finite, and not negative")?;
@@ -78,11 +78,11 @@ impl Popularity {
         ))
     }
 
-    /// Returns the popularity that was measured: how often each key was requested.
+    /// Returns a measured popularity from the request counts of keys.
     ///
     /// # Errors
-    /// [`BadParameter`] if there are fewer than two keys, or if a key was never requested:
-    /// leave it out, nothing is known of it.
+    /// [`BadParameter`] if there are fewer than two keys, or if a count is zero: omit such keys,
+    /// because their popularity is unknown.
     pub fn measured(counts: impl IntoIterator<Item = u64>) -> Result<Popularity, BadParameter> {
         let mut counts: Vec<u64> = counts.into_iter().collect();
         number_of(counts.len() as u64)?;
@@ -104,11 +104,10 @@ impl Popularity {
         Ok(Popularity::from_groups(groups))
     }
 
-    /// Returns the popularity that is in proportion to weights. Only equal weights are one
-    /// group.
+    /// Returns a popularity proportional to weights. Only equal weights are grouped.
     ///
     /// # Errors
-    /// [`BadParameter`] if there are fewer than two weights, or one is not positive and finite.
+    /// [`BadParameter`] if there are fewer than two weights, or if one is not positive and finite.
     pub fn weighted(weights: &[f64]) -> Result<Popularity, BadParameter> {
         number_of(weights.len() as u64)?;
         for &weight in weights {
@@ -128,10 +127,10 @@ impl Popularity {
         ))
     }
 
-    /// Returns the popularity in a trace of requests, each given by its key.
+    /// Returns the popularity in a trace of requested keys.
     ///
     /// # Errors
-    /// [`BadParameter`] if the trace has fewer than two different keys.
+    /// [`BadParameter`] if the trace has fewer than two distinct keys.
     ///
     /// ```
     /// use alluvium_model::Popularity;
@@ -162,8 +161,8 @@ fn number_of(keys: u64) -> Result<f64, BadParameter> {
     require("the number of keys", keys as f64, keys >= 2, "at least 2")
 }
 
-/// Returns the sum of i^(−skew) for i from `start` up to `end`, which is not included. Long
-/// sums are integrals with the first corrections of Euler and Maclaurin.
+/// Returns the sum of i^(−skew) for i from `start` to `end`, exclusive. Long sums are approximated
+/// by integrals with the first Euler–Maclaurin corrections.
 fn sum_of_powers(start: u64, end: u64, skew: f64) -> f64 {
     if end - start <= TERMS {
         return (start..end).map(|rank| (rank as f64).powf(-skew)).sum();
@@ -171,7 +170,7 @@ fn sum_of_powers(start: u64, end: u64, skew: f64) -> f64 {
     let (low, high) = (start as f64, end as f64);
     let power = |rank: f64| rank.powf(-skew);
     let slope = |rank: f64| -skew * rank.powf(-skew - 1.0);
-    // ∫ x^(−s) from low to high, in a form that loses nothing where s is near 1.
+    // ∫ x^(−s) from low to high, in a form that loses no precision for s near 1.
     let grown = (high / low).ln();
     let integral = if (skew - 1.0).abs() < 1e-12 {
         grown

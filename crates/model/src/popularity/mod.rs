@@ -1,20 +1,19 @@
-//! Popularity of keys, and how many different keys requests hold (Lim §4.2).
+//! Popularity of keys, and the number of distinct keys among requests (Lim §4.2).
 //!
-//! *Knows*: uniform, Zipf and measured popularity, compressed to groups of keys that are nearly
-//! equally popular; `Unique`, its inverse, `Merge` and the interval of a cursor.
+//! *Knows*: uniform, Zipf and measured popularity, compressed to groups of keys with nearly equal
+//! popularity; `Unique`, its inverse, `Merge` and the interval of a cursor.
 //!
-//! *Does not know*: structures that store keys, and what they write.
+//! *Does not know*: structures that store keys, and their writes.
 //!
-//! *Read in this order*: this file (groups), `build.rs` (where they come from), `unique.rs`,
-//! `solve.rs`.
+//! *Read in this order*: this file (groups), `build.rs` (construction), `unique.rs`, `solve.rs`.
 //!
 //! Source: Lim, "Resource-Efficient Data-Intensive System Designs for High Performance and
 //! Capacity", 2015, §4.2; cited below as *Lim*.
 //!
 //! Invariants:
 //!
-//! - **U1** Each key has a probability above 0 and below 1, and all of them add up to 1.
-//! - **U2** `unique` and `unique_inverse` are inverse to each other, and both grow strictly.
+//! - **U1** Each key has a probability above 0 and below 1; all probabilities add up to 1.
+//! - **U2** `unique` and `unique_inverse` are inverses, and both are strictly increasing.
 
 mod build;
 mod solve;
@@ -25,8 +24,7 @@ mod unique;
 use crate::Random;
 use crate::{Alias, BadParameter};
 
-/// How popular the keys of a store are: requests draw keys independently with these
-/// probabilities.
+/// The popularity of a store's keys: requests draw keys independently with these probabilities.
 ///
 /// ```
 /// use alluvium_model::Popularity;
@@ -38,19 +36,19 @@ use crate::{Alias, BadParameter};
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Popularity {
-    /// From the most popular to the least.
+    /// Groups, most popular first.
     groups: Vec<Group>,
     keys: f64,
 }
 
-/// Keys that are requested equally often.
+/// Keys with equal request probabilities.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Group {
-    /// How many they are.
+    /// Number of keys.
     pub keys: f64,
-    /// The probability that a request is for one of them in particular.
+    /// Probability that a request is for a particular key of the group.
     pub probability: f64,
-    /// −ln(1 − probability): a key is not among p requests with probability e^(−rate · p).
+    /// −ln(1 − probability): a key does not occur in p requests with probability e^(−rate · p).
     rate: f64,
 }
 
@@ -71,7 +69,7 @@ impl Popularity {
         self.keys
     }
 
-    /// Returns the groups, the most popular first.
+    /// Returns the groups, most popular first.
     #[must_use]
     pub fn groups(&self) -> &[Group] {
         &self.groups
@@ -97,10 +95,10 @@ impl Popularity {
         roots.sum::<f64>().powi(2)
     }
 
-    /// Returns a generator of requests, which are ranks: 0 is the most popular key.
+    /// Returns a generator of requests as ranks; rank 0 is the most popular key.
     ///
     /// # Errors
-    /// [`BadParameter`] if there are more groups than a table of weights holds.
+    /// [`BadParameter`] if there are more groups than a table of weights supports.
     pub fn requests(&self) -> Result<Requests, BadParameter> {
         let weights: Vec<f64> = self
             .groups
@@ -125,7 +123,7 @@ impl Popularity {
 #[derive(Clone, Debug)]
 pub struct Requests {
     group: Alias,
-    /// The first rank of each group, and how many it has.
+    /// First rank and number of ranks of each group.
     ranges: Vec<(usize, usize)>,
 }
 

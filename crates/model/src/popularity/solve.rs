@@ -1,21 +1,20 @@
-//! Where a curve that fills a table of keys reaches a size.
+//! Finds where a curve of distinct keys reaches a size.
 
-/// A place on a curve: how many keys are there, how many are not yet, how fast they come.
+/// A point on a curve: the number of keys present, the number missing, and the slope.
 pub(super) struct Point {
     pub(super) there: f64,
     pub(super) missing: f64,
     pub(super) slope: f64,
 }
 
-/// The longest search. Twenty steps are many.
+/// Maximum number of iterations. Usually fewer than twenty are needed.
 const STEPS: usize = 1000;
 
-/// Returns where a curve has `size` of `keys` keys; infinity for all of them.
+/// Returns where a curve reaches `size` of `keys` keys; infinity for all of them.
 ///
-/// The keys on the curve are concave, and the logarithm of the missing ones is convex: both
-/// hold for sums of exponentials. So Newton's method, begun at 0, comes closer from below and
-/// never steps beyond. It takes the keys while they are fewer than half, the logarithm after
-/// that.
+/// The number of present keys is concave, and the logarithm of the missing ones is convex: both
+/// hold for sums of exponentials. So Newton's method, started at 0, converges from below and never
+/// overshoots. It uses the keys while fewer than half are present, and the logarithm after that.
 pub(super) fn solve(keys: f64, size: f64, curve: impl Fn(f64) -> Point) -> f64 {
     if size <= 0.0 {
         return 0.0;
@@ -32,7 +31,7 @@ pub(super) fn solve(keys: f64, size: f64, curve: impl Fn(f64) -> Point) -> f64 {
             (point.missing / (keys - size)).ln() * point.missing / point.slope
         };
         assert!(!step.is_nan(), "U2: the curve grows strictly at {at}");
-        // Rounding: the place is as exact as the curve.
+        // Limit of rounding: the result is as exact as the curve.
         if step <= at * 1e-13 {
             return at;
         }

@@ -1,4 +1,4 @@
-//! Oracles of Lim §4.2, and `Unique` against counting.
+//! Oracles of Lim §4.2, and `Unique` compared with counting.
 
 use super::*;
 use std::collections::HashSet;

@@ -5,41 +5,41 @@ use super::{Group, Popularity};
 use crate::parameter::{BadParameter, at_least, require};
 
 impl Popularity {
-    /// Returns how many different keys `requests` are expected to hold (Lim, Theorem 4.1).
+    /// Returns the expected number of distinct keys among `requests` requests (Lim, Theorem 4.1).
     ///
     /// # Errors
-    /// [`BadParameter`] if the requests are negative or not a number. Infinitely many hold all
-    /// keys.
+    /// [`BadParameter`] if the number of requests is negative or not a number. It may be infinite,
+    /// which gives all keys.
     pub fn unique(&self, requests: f64) -> Result<f64, BadParameter> {
         require("the requests", requests, requests >= 0.0, "at least 0")?;
         Ok(self.unique_of(requests))
     }
 
-    /// Returns how many requests are expected to hold `unique` different keys (Lim, Lemma 4.2):
-    /// infinitely many for all keys.
+    /// Returns the number of requests with `unique` expected distinct keys (Lim, Lemma 4.2):
+    /// infinite for all keys.
     ///
     /// # Errors
-    /// [`BadParameter`] if there are not as many keys, or the number is negative.
+    /// [`BadParameter`] if the number is negative or exceeds the number of keys.
     pub fn unique_inverse(&self, unique: f64) -> Result<f64, BadParameter> {
         Ok(self.requests_of(self.size("the different keys", unique)?))
     }
 
-    /// Returns the size of the table that two tables merge to, of which each has the keys of
-    /// independent requests (Lim, Theorem 4.3).
+    /// Returns the size of the merge of two tables, each with the keys of independent requests
+    /// (Lim, Theorem 4.3).
     ///
     /// # Errors
-    /// [`BadParameter`] if one is larger than there are keys, or negative.
+    /// [`BadParameter`] if a size is negative or exceeds the number of keys.
     pub fn merge(&self, one: f64, other: f64) -> Result<f64, BadParameter> {
         let one = self.size("the first table", one)?;
         let other = self.size("the second table", other)?;
         Ok(self.unique_of(self.requests_of(one) + self.requests_of(other)))
     }
 
-    /// Returns how many requests reach a level of `size` keys while a cursor goes once around
-    /// it (`DInterval`; Lim, Theorem 4.4 and Lemma 4.5).
+    /// Returns the number of requests that reach a level of `size` keys during one round of its
+    /// cursor (`DInterval`; Lim, Theorem 4.4 and Lemma 4.5).
     ///
-    /// The cursor empties the level where it is, so that the level is the fuller the longer ago
-    /// the cursor was there: the size is the mean of `unique` over one round.
+    /// The cursor empties the level at its position, so the level is fuller where the cursor passed
+    /// longer ago: the size is the mean of `unique` over one round.
     ///
     /// ```
     /// use alluvium_model::Popularity;
@@ -51,21 +51,22 @@ impl Popularity {
     /// ```
     ///
     /// # Errors
-    /// [`BadParameter`] if the level is larger than there are keys, or its size negative.
+    /// [`BadParameter`] if the size is negative or exceeds the number of keys.
     pub fn cursor_interval(&self, size: f64) -> Result<f64, BadParameter> {
         Ok(self.interval_of(self.size("the level", size)?))
     }
 
-    /// Returns the share of keys that are in a level at a distance behind the cursor: 0 is
-    /// where the cursor is, 1 one round behind it (Lim, Theorem 4.4).
+    /// Returns the share of keys present in a level at a distance behind the cursor, in rounds: 0
+    /// is the cursor's position, 1 is one round behind it (Lim, Theorem 4.4).
     ///
     /// # Errors
-    /// As [`cursor_interval`](Popularity::cursor_interval), and unless the distance is a share.
+    /// As [`cursor_interval`](Popularity::cursor_interval), and unless the distance is between 0
+    /// and 1.
     pub fn density(&self, size: f64, behind: f64) -> Result<f64, BadParameter> {
         at_least("the distance", behind, 0.0, "from 0 to 1")?;
         require("the distance", behind, behind <= 1.0, "from 0 to 1")?;
         let interval = self.cursor_interval(size)?;
-        // At the cursor a level is empty, even one that never sends on what it has.
+        // At the cursor a level is empty, even a level whose cursor never completes a round.
         let requests = if behind == 0.0 { 0.0 } else { interval * behind };
         Ok(self.unique_of(requests) / self.keys)
     }
@@ -98,7 +99,7 @@ impl Popularity {
         })
     }
 
-    /// Adds up a curve of single keys: the share there, the share missing, and the slope.
+    /// Sums a curve over all keys: the number present, the number missing, and the slope.
     fn point(&self, at: f64, of: impl Fn(&Group, f64) -> (f64, f64, f64)) -> Point {
         let mut sum = Point {
             there: 0.0,
@@ -115,10 +116,10 @@ impl Popularity {
     }
 }
 
-/// Returns the mean of 1 − e^(−x·t) over t from 0 to 1, and its slope in x.
+/// Returns the mean of 1 − e^(−x·t) over t from 0 to 1, and its derivative in x.
 fn mean_of_round(x: f64) -> (f64, f64) {
     if x < 0.01 {
-        // Taylor: the closed form subtracts nearly equal numbers here.
+        // Taylor series: the closed form subtracts nearly equal numbers here.
         let mean = x * (1.0 / 2.0 - x * (1.0 / 6.0 - x * (1.0 / 24.0 - x / 120.0)));
         let slope = 1.0 / 2.0 - x * (1.0 / 3.0 - x * (1.0 / 8.0 - x / 30.0));
         return (mean, slope);

@@ -1,4 +1,4 @@
-//! The fits of a device's reads, and of its writes.
+//! Fits of the costs of a device's reads and writes.
 
 use crate::fit::affine::{self, AffineFit};
 use crate::fit::parallel::{self, ParallelFit};
@@ -7,49 +7,50 @@ use alluvium_base::cost::AccessKind;
 use alluvium_base::measured::{Issue, Measured, Order, Point};
 use alluvium_base::{KIB, MIB};
 
-/// The smallest requests, in bytes.
+/// Smallest request size in bytes.
 pub(super) const SMALL: u64 = 4 * KIB;
 
-/// How many bytes the requests of the PDAM have (Bender §3.1).
+/// Request size for the PDAM in bytes (Bender §3.1).
 pub(super) const STEP: u64 = 64 * KIB;
 
-/// Further requests must add this share of the throughput of one for a device to be parallel.
+/// Minimum ratio of the best throughput to that of one request for a device to be parallel.
 const GROWTH: f64 = 1.3;
 
-/// Decides what the interval of P draws.
+/// Seed of the draws for the interval of P.
 const SEED: u64 = 7;
 
-/// A line through times of requests, one at a time.
+/// A line fitted to the times of single requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fitted {
-    /// The line with the least relative errors: what profiles have.
+    /// The line with the least relative errors, as used for profiles.
     pub fit: AffineFit,
-    /// R² of the line with the least squares of seconds, as in the paper; long requests decide it.
+    /// R² of the least-squares line in seconds, as in the paper; long requests dominate it.
     pub plain: Option<Goodness>,
 }
 
-/// How many requests a device serves at the same time.
+/// The number of requests that a device serves concurrently.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Parallelism {
-    /// It was not measured.
+    /// Not measured.
     Unknown,
-    /// One: further requests add nothing.
+    /// One: further requests do not increase the throughput.
     One,
-    /// P, where the throughput has its knee.
+    /// P, the knee of the throughput.
     Knee(f64),
-    /// At least as many as were under way at most: the throughput grew to the end.
+    /// At least the maximum measured depth: the throughput was still growing.
     Beyond(u32),
 }
 
-/// How many times the throughput of one request a device reaches with many.
+/// Ratio of the best throughput to that of one request.
 ///
-/// In the PDAM this is P, exactly. Where the throughput has no sharp knee, it is still how many
-/// requests as long as one are done in the time of one, so that profiles have it.
+/// In the PDAM this is exactly P. If the throughput has no sharp knee, it is still the number of
+/// equal requests completed in the time of one, so profiles use it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gain {
-    /// The best throughput in those of one request.
+    /// Best throughput divided by that of one request.
     pub times: f64,
-    /// The largest error of the times of a fixed amount of work that the PDAM predicts with it.
+    /// Largest error of the times that the PDAM with this parallelism predicts for a fixed amount
+    /// of work.
     pub worst_time: f64,
 }
 
@@ -70,32 +71,31 @@ impl Gain {
         })
     }
 
-    /// Returns the number of requests at a time for a profile, at least 1.
+    /// Returns the number of concurrent requests for a profile, at least 1.
     #[must_use]
     pub fn slots(&self) -> u32 {
         self.times.round().max(1.0) as u32
     }
 }
 
-/// What requests of one kind cost.
+/// The costs of requests of one kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Costs {
-    /// Reads or writes.
+    /// Direction of the requests.
     pub kind: AccessKind,
-    /// The affine model: times over sizes, at random places.
+    /// The affine model: time by size, at random offsets.
     pub affine: Result<Fitted, BadSamples>,
-    /// The PDAM: throughputs in MiB/s over numbers of requests of 64 KiB under way, medians of the
-    /// rounds.
+    /// The PDAM: throughput in MiB/s by number of 64 KiB requests in flight; medians of the rounds.
     pub parallel: Result<ParallelFit, BadSamples>,
-    /// P, as far as there is one.
+    /// P, if determined.
     pub parallelism: Parallelism,
-    /// The same from the throughputs of one request and of many; `None` if they were not measured.
+    /// Throughput of many requests relative to one; `None` if not measured.
     pub gain: Option<Gain>,
-    /// Throughputs of requests in order, in bytes a second, by their size.
+    /// Throughput of sequential requests in bytes per second, by size.
     pub in_order: Vec<(u64, f64)>,
-    /// Throughputs of random requests of 4 KiB, in bytes a second, by how many are under way.
+    /// Throughput of random 4 KiB requests in bytes per second, by depth.
     pub small: Vec<(u32, f64)>,
-    /// Throughputs of requests of 64 KiB, of all rounds, by how many were under way.
+    /// Throughput of 64 KiB requests of all rounds, by depth.
     depths: Vec<(f64, f64)>,
 }
 
@@ -125,8 +125,7 @@ impl Costs {
         }
     }
 
-    /// Returns an interval in which P lies in nine of ten repetitions, if there is one. It takes a
-    /// tenth of a second.
+    /// Returns a 90 % confidence interval of P, if there is one. It needs a tenth of a second.
     #[must_use]
     pub fn parallelism_interval(&self) -> Option<(f64, f64)> {
         match self.parallelism {
@@ -136,8 +135,8 @@ impl Costs {
     }
 }
 
-/// Returns the samples of the affine model: bytes, and seconds of one request, the median of the
-/// rounds. What disturbs a round makes it longer, never shorter.
+/// Returns the samples of the affine model: bytes, and seconds of one request, as the median of the
+/// rounds. Disturbances can only make a round slower.
 pub(super) fn times(measured: &Measured, kind: AccessKind) -> Vec<(u64, f64)> {
     let windows = measured.windows.iter().filter(|window| {
         let point = window.point;
@@ -155,7 +154,7 @@ fn affine_of(measured: &Measured, kind: AccessKind) -> Result<Fitted, BadSamples
     })
 }
 
-/// Returns the samples of the PDAM: requests under way, and MiB/s, once a round.
+/// Returns the samples of the PDAM: requests in flight and MiB/s, for each round.
 fn samples(measured: &Measured, is_wanted: impl Fn(Point) -> bool) -> Vec<(f64, f64)> {
     let windows = measured.windows.iter().filter(|window| is_wanted(window.point));
     windows
@@ -166,7 +165,7 @@ fn samples(measured: &Measured, is_wanted: impl Fn(Point) -> bool) -> Vec<(f64, 
         .collect()
 }
 
-/// Returns the median throughputs over all rounds, by depth, in bytes a second.
+/// Returns the median throughput over all rounds in bytes per second, by depth.
 pub(super) fn rates(measured: &Measured, is_wanted: impl Fn(Point) -> bool) -> Vec<(u32, f64)> {
     let windows = measured.windows.iter().filter(|window| is_wanted(window.point));
     let rates = windows.map(|window| (window.point.depth, window.undisturbed_bytes_per_s()));
@@ -182,7 +181,7 @@ fn in_order(measured: &Measured, kind: AccessKind) -> Vec<(u64, f64)> {
     by_key(rates.collect(), median)
 }
 
-/// Returns what `of` says of the values of each key, in the order of keys.
+/// Applies `of` to the values of each key; the result is ordered by key.
 fn by_key<K: Copy + Ord>(mut values: Vec<(K, f64)>, of: impl Fn(&[f64]) -> f64) -> Vec<(K, f64)> {
     values.sort_by_key(|&(key, _)| key);
     values
@@ -194,8 +193,7 @@ fn by_key<K: Copy + Ord>(mut values: Vec<(K, f64)>, of: impl Fn(&[f64]) -> f64) 
         .collect()
 }
 
-/// Returns the median of some numbers, of which there is at least one: the mean of the middle two
-/// where there are two.
+/// Returns the median of at least one number; with an even count, the mean of the middle two.
 pub(super) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -206,8 +204,8 @@ pub(super) fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// Returns P, from samples in the order of depths. A device that serves one request after the other
-/// has no knee: its throughput is flat from the beginning.
+/// Determines P from samples ordered by depth. A device that serves requests sequentially has no
+/// knee: its throughput is constant.
 fn parallelism(samples: &[(f64, f64)], fit: Option<&ParallelFit>) -> Parallelism {
     let (Some(&(fewest, one)), Some(&(most, _))) = (samples.first(), samples.last()) else {
         return Parallelism::Unknown;

@@ -1,4 +1,4 @@
-//! The samples of a probe as bytes, version 1: lines of text, for `probe.txt` beside a store.
+//! The format of a probe's samples, version 1: lines of text in `probe.txt` in a store's directory.
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -20,9 +20,9 @@
 //!               "\n" as often as makes the length a multiple of 512
 //! ```
 //!
-//! Lines of a kind stand in the order of time. Each of the first five is there once. Numbers are
-//! decimal and less than 2⁶⁴. What later versions add is a line that this version refuses, so their
-//! number is another.
+//! Lines of one kind are in chronological order. Each of the first five occurs once. Numbers are
+//! decimal and less than 2⁶⁴. Lines added by later versions are refused by this version, so those
+//! versions have other numbers.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use alluvium_base::checksum;
@@ -32,39 +32,39 @@ use alluvium_base::measured::{Issue, Measured, Medium, Order, Point, Slice, Wind
 use std::fmt;
 use std::fmt::Write as _;
 
-/// The most bytes that a stored probe has: many times what one writes.
+/// Maximum size of a stored probe in bytes: many times the usual size.
 pub const MOST_BYTES: usize = 1 << 20;
 
-/// The length in bytes is a multiple of it: direct files are read in such blocks.
+/// The length is padded to a multiple of this, because direct files are read in blocks.
 const BLOCK: usize = 512;
 
 const HEAD: &str = "alluvium probe ";
 const VERSION: u32 = 1;
 
-/// The most requests under way that are believed, and the longest of them, in bytes.
+/// Maximum plausible depth, and maximum plausible request length in bytes.
 const MOST_DEPTH: u32 = 1 << 16;
 const MOST_REQUEST: u64 = 1 << 40;
 
-/// Why bytes are not a stored probe.
+/// Why bytes are not a valid stored probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadProbe {
-    /// They are not one, or of another version.
+    /// Not a stored probe, or another version.
     NotAProbe {
-        /// How they begin.
+        /// The first bytes.
         begin: String,
     },
-    /// They are not those that were written.
+    /// The bytes are damaged.
     Damaged {
-        /// The line, counted from 1.
+        /// Line number, counted from 1.
         line: usize,
-        /// What was expected there.
+        /// Expected content.
         expected: &'static str,
-        /// What was found there.
+        /// Content found.
         found: String,
     },
-    /// There are too many of them.
+    /// There are too many bytes.
     TooLong {
-        /// How many.
+        /// Number of bytes.
         bytes: usize,
     },
 }
@@ -105,13 +105,13 @@ const ORDERS: [(Order, &str); 3] = [
 ];
 const ISSUES: [(Issue, &str); 2] = [(Issue::Steady, "steady"), (Issue::Batch, "batch")];
 
-/// Returns the word of a value.
+/// Returns the word that represents a value.
 fn word<T: PartialEq>(table: &[(T, &'static str)], value: &T) -> &'static str {
     let found = table.iter().find(|(one, _)| one == value);
     found.map_or("", |&(_, word)| word)
 }
 
-/// Returns the bytes of samples.
+/// Encodes samples.
 #[must_use]
 pub fn encode(measured: &Measured) -> Vec<u8> {
     let mut text = format!("{HEAD}{VERSION}\n");
@@ -158,15 +158,15 @@ pub fn encode(measured: &Measured) -> Vec<u8> {
     bytes
 }
 
-/// Returns a text without ends of lines.
+/// Replaces line breaks by blanks.
 fn one_line(text: &str) -> String {
     text.replace(['\n', '\r'], " ")
 }
 
-/// Returns the samples that bytes hold.
+/// Decodes samples.
 ///
 /// # Errors
-/// [`BadProbe`], whatever the bytes are.
+/// [`BadProbe`] for any invalid bytes.
 pub fn decode(bytes: &[u8]) -> Result<Measured, BadProbe> {
     if bytes.len() > MOST_BYTES {
         return Err(BadProbe::TooLong { bytes: bytes.len() });
@@ -213,7 +213,7 @@ pub fn decode(bytes: &[u8]) -> Result<Measured, BadProbe> {
 
 const ONCE: [&str; 5] = ["began", "medium", "file-system", "span", "elapsed"];
 
-/// Returns the lines before the last one, which has their checksum.
+/// Verifies the checksum in the last line and returns the lines before it.
 fn checked(bytes: &[u8]) -> Result<&str, BadProbe> {
     let lines = bytes.iter().filter(|&&byte| byte == b'\n').count();
     let damaged = |line: usize, expected: &'static str, found: &[u8]| BadProbe::Damaged {
@@ -248,7 +248,7 @@ fn checked(bytes: &[u8]) -> Result<&str, BadProbe> {
     std::str::from_utf8(body).map_err(|_| damaged(1, "text", body))
 }
 
-/// Takes a line in. Returns its word if it may be there only once.
+/// Applies a line. Returns its word if the line may occur only once.
 fn fill_in(measured: &mut Measured, fields: &mut Fields<'_>) -> Result<Option<&'static str>, BadProbe> {
     match fields.word {
         "began" => measured.began_s = fields.number()?,
@@ -295,7 +295,7 @@ fn slice(fields: &mut Fields<'_>) -> Result<Slice, BadProbe> {
     })
 }
 
-/// A line that is read field by field.
+/// A line that is parsed field by field.
 struct Fields<'a> {
     number: usize,
     line: &'a str,
@@ -328,7 +328,7 @@ impl<'a> Fields<'a> {
         field
     }
 
-    /// Takes all that is left, with its blanks.
+    /// Takes the rest of the line, including blanks.
     fn all(&mut self) -> &'a str {
         std::mem::take(&mut self.rest)
     }
@@ -359,7 +359,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Returns as much of a text as an error shows.
+/// Truncates a text for an error message.
 fn shortened(text: &str) -> String {
     text.chars().take(80).collect()
 }
@@ -447,7 +447,7 @@ mod tests {
         ));
     }
 
-    /// Lines with a right checksum.
+    /// Appends a valid checksum to lines.
     fn sealed(lines: &str) -> Vec<u8> {
         let text = format!("{HEAD}{VERSION}\n{lines}");
         let mut bytes = format!("{text}end {:016x}\n", checksum(text.as_bytes())).into_bytes();

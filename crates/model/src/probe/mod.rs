@@ -1,19 +1,19 @@
-//! What follows from the samples of a probe: fits, advice, a profile, and warnings.
+//! Conclusions from the samples of a probe: fits, advice, a profile, and warnings.
 //!
-//! *Knows*: which samples each fit needs, when a fit is worth nothing, and what shows that a cache
-//! has answered, that a device was slowed down, or that others have disturbed it.
+//! *Knows*: the samples that each fit needs, when a fit is unusable, and the signs that a cache has
+//! answered, that a device was throttled, or that other load has disturbed it.
 //!
-//! *Does not know*: how anything was measured. The samples are `base::measured`.
+//! *Does not know*: the method of measurement. The samples are defined in `base::measured`.
 //!
 //! *Read in this order*: this file (conclusions and advice), `costs.rs` (fits), `warnings.rs`,
-//! [`mod@format`] (samples as bytes).
+//! [`mod@format`] (encoding of samples).
 //!
 //! Source: Bender et al. 2021, §3.1 (PDAM) and §3.2 (affine).
 //!
 //! Invariants:
 //!
-//! - **D1** Conclusions are a function of the samples alone: stored ones give the same again.
-//! - **D2** What could not be concluded is an error or `None`, never a number.
+//! - **D1** Conclusions depend only on the samples: stored samples give the same conclusions.
+//! - **D2** A missing conclusion is an error or `None`, never a number.
 
 mod costs;
 pub mod format;
@@ -32,76 +32,75 @@ use alluvium_base::cost::AccessKind;
 use alluvium_base::measured::{Issue, Measured, Order, Point};
 use alluvium_base::{DeviceProfile, KIB, MIB};
 
-/// The shares of the bandwidth for which natural sizes are told.
+/// The shares of the bandwidth for which natural transfer sizes are reported.
 pub const SHARES: [f64; 2] = [0.5, 0.9];
 
-/// The sizes of pages that a store may have, in bytes.
+/// Minimum and maximum page size of a store, in bytes.
 const PAGES: (u64, u64) = (4 * KIB, 64 * KIB);
 
-/// The least and the most bytes of read-ahead that are advised.
+/// Minimum and maximum advised read-ahead, in bytes.
 const READ_AHEAD: (u64, u64) = (64 * KIB, 16 * MIB);
 
-/// The bytes of a record for which sizes of pages and nodes are told: YCSB's, with its key.
+/// Record size for advised page and node sizes, in bytes: that of YCSB, including its key.
 pub const RECORD: u64 = 124;
 
-/// The share of the best throughput that the advised depth reaches.
+/// Share of the best throughput that the advised depth achieves.
 const ENOUGH: f64 = 0.9;
 
-/// What follows from samples.
+/// The conclusions from samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conclusions {
-    /// What reads cost.
+    /// Costs of reads.
     pub reads: Costs,
-    /// What writes cost.
+    /// Costs of writes.
     pub writes: Costs,
-    /// What syncs cost; `None` if none was measured.
+    /// Costs of syncs; `None` if none were measured.
     pub sync: Option<Sync>,
-    /// What an I/O takes of a processor.
+    /// CPU time of an I/O.
     pub processor: Processor,
-    /// What the costs advise; `None` without an affine model of reads.
+    /// Advice derived from the costs; `None` without an affine model of reads.
     pub advice: Option<Advice>,
-    /// The device as a store is told of it; `None` without an affine model of reads.
+    /// The device profile for a store; `None` without an affine model of reads.
     pub profile: Option<DeviceProfile>,
-    /// Why not to rely on all of it.
+    /// Reasons to distrust some of the conclusions.
     pub warnings: Vec<Warning>,
 }
 
-/// How long syncs take, each behind a write of 4 KiB.
+/// Latencies of syncs, each after a 4 KiB write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sync {
-    /// How many were measured.
+    /// Number of measured syncs.
     pub count: usize,
-    /// Half of them took at most as long, in nanoseconds.
+    /// Median in nanoseconds.
     pub median_ns: u64,
-    /// Nine of ten took at most as long, in nanoseconds.
+    /// 90th percentile in nanoseconds.
     pub most_ns: u64,
 }
 
-/// What a read of 4 KiB takes of processors, in nanoseconds.
+/// CPU time of a 4 KiB read, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Processor {
-    /// By a call of its own.
+    /// For a single read per system call.
     pub alone_ns: Option<u64>,
-    /// In a batch.
+    /// For a read in a batch.
     pub batched_ns: Option<u64>,
-    /// How many a batch has.
+    /// Number of reads per batch.
     pub batch: u32,
 }
 
-/// What the costs of reads advise.
+/// Advice derived from the costs of reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Advice {
-    /// The size of pages, in bytes: what is read for a record, waste of transfer and of space
-    /// together, costs least.
+    /// Page size in bytes that minimises the combined cost of transferring and wasting space per
+    /// record.
     pub page_bytes: u64,
-    /// How much to read ahead in scans, in bytes: requests as long get nine tenths of the
-    /// bandwidth.
+    /// Read-ahead of scans in bytes: requests of this length achieve nine tenths of the bandwidth.
     pub read_ahead_bytes: u64,
-    /// How many requests to keep under way.
+    /// Number of requests to keep in flight.
     pub depth: u32,
-    /// The size of a B-tree's nodes at which a lookup costs least, in bytes (Corollary 7).
+    /// B-tree node size that minimises the cost of lookups, in bytes (Corollary 7).
     pub b_tree_node_bytes: Option<u64>,
-    /// The size of a Bε-tree's nodes at which an insert costs least, in bytes.
+    /// Bε-tree node size that minimises the cost of inserts, in bytes.
     pub buffered_node_bytes: Option<u64>,
 }
 
@@ -128,11 +127,11 @@ impl Conclusions {
         }
     }
 
-    /// Returns the profile, unless something else than the device was measured, or no fit explains
-    /// it.
+    /// Returns the profile, unless something other than the device was measured, or no fit explains
+    /// the measurements.
     ///
     /// # Errors
-    /// The first warning that forbids it, or why reads have no affine model.
+    /// The first fatal warning, or the reason why reads have no affine model.
     pub fn reliable_profile(&self) -> Result<DeviceProfile, String> {
         if let Some(warning) = self.warnings.iter().find(|warning| warning.is_fatal()) {
             return Err(warning.to_string());
@@ -156,7 +155,7 @@ fn sync(measured: &Measured) -> Option<Sync> {
     })
 }
 
-/// Returns the processor time of a request: the middle of the rounds.
+/// Returns the CPU time of a request: the median of the rounds.
 fn processor(measured: &Measured) -> Processor {
     let middle = |point: Point| {
         let windows = measured.at(point).filter(|window| window.requests > 0);
@@ -179,7 +178,7 @@ fn processor(measured: &Measured) -> Processor {
 
 fn profile(fit: &AffineFit, reads: &Costs, processor: Processor) -> DeviceProfile {
     DeviceProfile {
-        // What is longer than five centuries was not measured.
+        // Longer times than five centuries were not measured.
         setup_ns: (fit.setup_s * 1e9).round() as u64,
         byte_ps: (fit.per_byte_s * 1e12).round().max(1.0) as u64,
         parallelism: reads.gain.map_or(1, |gain| gain.slots()),
@@ -202,18 +201,18 @@ fn advice(measured: &Measured, fit: &AffineFit) -> Advice {
     }
 }
 
-/// Returns the power of two whose ratio to a number is nearest to one.
+/// Returns the power of two that is nearest to a number on a logarithmic scale.
 fn nearest_power(number: u64) -> u64 {
     let above = number.max(1).next_power_of_two();
     let below = (above / 2).max(1);
-    // Compared by their squares: the geometric mean is between the two.
+    // Compare squares: the boundary is the geometric mean of the two powers.
     match u128::from(number).pow(2) < u128::from(above) * u128::from(below) {
         true => below,
         false => above,
     }
 }
 
-/// Returns the least depth at which small random reads have nearly their best throughput.
+/// Returns the smallest depth at which small random reads achieve nearly their best throughput.
 fn depth(measured: &Measured) -> u32 {
     let rates = costs::rates(measured, |point| {
         point.kind == AccessKind::Read

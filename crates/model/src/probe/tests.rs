@@ -1,10 +1,10 @@
-//! Conclusions from samples whose truth is known.
+//! Conclusions from samples with known parameters.
 
 use super::*;
 use crate::fit::parallel::tests::Noise;
 use alluvium_base::measured::{Medium, Slice, Window};
 
-/// A device, and noise.
+/// A device with known parameters, and noise.
 #[derive(Clone, Copy)]
 struct Truth {
     setup_ns: f64,
@@ -130,7 +130,7 @@ fn advice_follows_the_costs() {
         (disk.page_bytes, disk.read_ahead_bytes, disk.depth),
         (16 << 10, 16 << 20, 1)
     );
-    // Table of the paper's WD Red, for records of 100 bytes: 343 KiB.
+    // From the paper's table for the WD Red with records of 100 bytes: 343 KiB.
     let node = disk.b_tree_node_bytes.unwrap() >> 10;
     assert!((320..420).contains(&node), "{node} KiB");
     assert!(disk.buffered_node_bytes > disk.b_tree_node_bytes);
@@ -161,7 +161,7 @@ fn a_throughput_that_grows_to_the_end_has_no_knee() {
 
 #[test]
 fn a_soft_knee_is_poorly_fitted_and_the_gain_is_told_all_the_same() {
-    // 64 KiB on a virtual disk, in MiB/s.
+    // 64 KiB reads from a virtual disk, in MiB/s.
     let seen = [
         1160.0, 1570.0, 1600.0, 1780.0, 1850.0, 1900.0, 1950.0, 2100.0, 2300.0, 2380.0, 2400.0,
     ];

@@ -1,4 +1,4 @@
-//! Why not to rely on what was measured.
+//! Reasons to distrust a measurement.
 
 use super::costs::{Costs, SMALL, STEP, median};
 use alluvium_base::MIB;
@@ -6,112 +6,113 @@ use alluvium_base::cost::AccessKind;
 use alluvium_base::measured::{Measured, Medium, Order, Point, Slice, Window};
 use std::fmt;
 
-/// No flash answers a read of 4 KiB as fast, with the system call, in nanoseconds.
+/// Minimum plausible time of a 4 KiB flash read including the system call, in nanoseconds.
 const IMPLAUSIBLE_NS: f64 = 5_000.0;
 
-/// Reads of a small part that take less than this share of those of the whole come from a cache.
+/// Reads of a small part come from a cache if their time relative to reads of the whole file is
+/// below this.
 const CACHED: f64 = 0.6;
 
-/// A write that is complete in less than this share of a sync is in a cache.
+/// A write is cached if its time relative to that of a sync is below this.
 const UNSYNCED: f64 = 0.25;
 
-/// A rate that falls to less than this share of what it was is throttled.
+/// A device is throttled if its rate relative to the initial rate falls below this.
 const FALLEN: f64 = 0.75;
 
-/// R² below which a fit explains too little.
+/// R² below which a fit is poor.
 const EXPLAINED: f64 = 0.9;
 
-/// Repetitions of a measurement that differ by more than this share are disturbed: half of all
-/// measurements do.
+/// Relative spread of repetitions above which the measurement is noisy: half of all points exceed
+/// it.
 const SPREAD: f64 = 0.25;
 
-/// Requests that are under way for less of the time stand still for the rest.
+/// Share of the time with requests in progress below which the device is considered to have paused.
 const BUSY: f64 = 0.8;
 
-/// A shorter file may lie in the memory of a device.
+/// Files shorter than this may fit into a device's cache.
 const SMALL_FILE: u64 = 256 * MIB;
 
-/// Something that makes a measurement worth less, or worth nothing.
+/// A reason to distrust a measurement partly or completely.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Warning {
     /// The file system has no device.
     InMemory {
-        /// The kind of the file system.
+        /// Type of the file system.
         file_system: String,
     },
-    /// The page cache has answered.
+    /// The page cache served the requests.
     PageCache {
-        /// The kind of the file system.
+        /// Type of the file system.
         file_system: String,
     },
-    /// Another machine has answered.
+    /// Another machine served the requests.
     OverNetwork {
-        /// The kind of the file system.
+        /// Type of the file system.
         file_system: String,
     },
     /// Reads are too fast for a device.
     Implausible {
-        /// What a read of 4 KiB takes, in nanoseconds.
+        /// Time of a 4 KiB read in nanoseconds.
         read_ns: f64,
     },
     /// Reads of a small part of the file are faster than those of the whole.
     CachedReads {
-        /// What a read of 4 KiB takes in a part of 2 MiB, in nanoseconds.
+        /// Time of a 4 KiB read within 2 MiB, in nanoseconds.
         near_ns: f64,
-        /// What one takes in the whole file, in nanoseconds.
+        /// Time of a 4 KiB read in the whole file, in nanoseconds.
         far_ns: f64,
     },
-    /// Writes are complete long before they are durable.
+    /// Writes complete long before they are durable.
     CachedWrites {
-        /// What a write of 4 KiB takes, in nanoseconds.
+        /// Time of a 4 KiB write in nanoseconds.
         write_ns: f64,
-        /// What a sync behind one takes, in nanoseconds.
+        /// Time of a sync after such a write in nanoseconds.
         sync_ns: f64,
     },
     /// The file is short.
     ShortFile {
-        /// Its bytes.
+        /// Length of the file in bytes.
         bytes: u64,
     },
-    /// A rate has fallen while it was measured.
+    /// A rate fell during the measurement.
     Throttled {
-        /// What was done.
+        /// The operation.
         what: &'static str,
-        /// What is left of the rate.
+        /// The final rate relative to the initial one.
         share: f64,
     },
     /// Repetitions differ.
     Noisy {
-        /// By how much of their mean, in the middle of all points.
+        /// Median relative spread over all points.
         spread: f64,
     },
-    /// In a part of the time no request made progress.
+    /// For part of the time no request made progress.
     Paused {
-        /// The part, in the middle of all windows.
+        /// Median over all windows of the share of time without progress.
         share: f64,
     },
-    /// A fit does not explain what was measured.
+    /// A fit does not explain the measurements.
     PoorFit {
-        /// Reads or writes.
+        /// Direction of the requests.
         kind: AccessKind,
-        /// Which model.
+        /// Name of the model.
         model: &'static str,
-        /// The share that it explains.
+        /// R² of the fit.
         r_squared: f64,
     },
     /// A fit is not possible.
     NoFit {
-        /// Reads or writes.
+        /// Direction of the requests.
         kind: AccessKind,
-        /// Which model.
+        /// Name of the model.
         model: &'static str,
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
 
 impl Warning {
-    /// Returns whether the profile is not that of the device.
+    /// Returns whether the profile does not describe the device.
     #[must_use]
     pub fn is_fatal(&self) -> bool {
         match self {
@@ -200,7 +201,7 @@ impl fmt::Display for Warning {
 }
 
 impl Warning {
-    /// Writes what is wrong with a fit.
+    /// Formats a warning about a fit.
     fn fmt_fit(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Warning::PoorFit {
@@ -221,7 +222,7 @@ impl Warning {
     }
 }
 
-/// Returns all warnings about samples, the gravest first.
+/// Returns all warnings about samples, most severe first.
 pub(super) fn of(measured: &Measured, reads: &Costs, writes: &Costs) -> Vec<Warning> {
     let mut warnings = Vec::new();
     let file_system = measured.file_system.clone();
@@ -235,7 +236,7 @@ pub(super) fn of(measured: &Measured, reads: &Costs, writes: &Costs) -> Vec<Warn
     falls(measured, &mut warnings);
     match spread(measured).filter(|spread| *spread > SPREAD) {
         Some(spread) => warnings.push(Warning::Noisy { spread }),
-        // Behind noise a round that is slower than the first says nothing.
+        // In noisy measurements, a slower last round proves nothing.
         None => falls_of_rounds(measured, &mut warnings),
     }
     if let Some(share) = busy(measured).filter(|share| *share < BUSY) {
@@ -247,15 +248,15 @@ pub(super) fn of(measured: &Measured, reads: &Costs, writes: &Costs) -> Vec<Warn
     warnings
 }
 
-/// Returns the time of one request, the median of the rounds.
+/// Returns the time of one request: the median of the rounds.
 fn typical_ns(measured: &Measured, point: Point) -> Option<f64> {
     let times = measured.at(point).map(|window| window.typical_ns as f64);
     let times: Vec<f64> = times.collect();
     (!times.is_empty()).then(|| median(&times))
 }
 
-/// Returns the part of the time in which requests were under way, as far as times of single ones
-/// tell: in the middle of all windows.
+/// Returns the share of the time in which requests made progress, estimated from the times of
+/// single requests: the median over all windows.
 fn busy(measured: &Measured) -> Option<f64> {
     let windows = measured.windows.iter().filter(|window| window.typical_ns > 0);
     let shares: Vec<f64> = windows
@@ -268,7 +269,7 @@ fn caches(measured: &Measured, warnings: &mut Vec<Warning>) {
     let far_ns = typical_ns(measured, Point::reads(SMALL));
     let near_ns = typical_ns(measured, Point::reads(SMALL).in_order(Order::Near));
     if let Some(read_ns) = far_ns.filter(|ns| *ns < IMPLAUSIBLE_NS) {
-        // Of memory it is said already.
+        // In-memory file systems already have a warning.
         if measured.medium != Medium::Memory {
             warnings.push(Warning::Implausible { read_ns });
         }
@@ -311,7 +312,7 @@ fn fallen(warnings: &mut Vec<Warning>, what: &'static str, share: Option<f64>) {
     }
 }
 
-/// Returns the rate of the last quarter, as a share of that of the first.
+/// Returns the rate of the last quarter relative to that of the first.
 fn last_to_first(slices: &[Slice]) -> Option<f64> {
     let quarter = slices.len() / 4;
     if quarter == 0 {
@@ -327,8 +328,8 @@ fn last_to_first(slices: &[Slice]) -> Option<f64> {
     (first > 0.0).then_some(last / first)
 }
 
-/// Returns the rates of the last round as shares of those of the first, in the geometric mean over
-/// points with requests at random places.
+/// Returns the rates of the last round relative to the first: the geometric mean over points with
+/// random offsets.
 fn rounds(measured: &Measured, kind: AccessKind) -> Option<f64> {
     let last = measured.windows.iter().map(|window| window.round).max()?;
     let mut logarithms = Vec::new();
@@ -350,7 +351,7 @@ fn rounds(measured: &Measured, kind: AccessKind) -> Option<f64> {
     (count > 0).then(|| (logarithms.iter().sum::<f64>() / count as f64).exp())
 }
 
-/// Returns by how much repetitions differ, as a share of their mean, in the middle of all points.
+/// Returns the median over all points of the relative spread of repetitions.
 fn spread(measured: &Measured) -> Option<f64> {
     let mut spreads = Vec::new();
     for first in measured.windows.iter().filter(|window| window.round == 0) {
@@ -386,7 +387,7 @@ fn fits(costs: &Costs, warnings: &mut Vec<Warning>) {
             why: why.to_string(),
         }),
     }
-    // A device that serves one request after the other has a throughput that nothing explains.
+    // A device that serves requests sequentially has constant throughput, so R² is meaningless.
     if costs.parallelism == super::Parallelism::One {
         return;
     }

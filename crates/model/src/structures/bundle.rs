@@ -1,9 +1,9 @@
-//! Our bundle of arrays: levels of fewer than λ runs, with a routing filter for each level (Conway
-//! 2020, §2.3 and §2.4), with the numbers that a store has them built with.
+//! Our bundle of arrays: levels of fewer than λ runs, with one routing filter per level (Conway
+//! 2020, §2.3 and §2.4), using the constants of the implementation.
 //!
-//! λ hash stores, or 24 if λ is more, become a run of the first level. A merge takes all levels
-//! above the one that its run comes to: of λ runs that become one, the last was not written to
-//! its own level before. So each level writes a record 1 − 1/λ times, while its runs hold new keys.
+//! λ hash stores, or 24 if λ is larger, become a run of the first level. A merge takes all levels
+//! above the level of its output; of the λ runs that become one, the last was never written to its
+//! own level. So each level writes a record 1 − 1/λ times while its runs contain new keys.
 
 use super::cost::{LONG, Point};
 use super::hashed::{
@@ -15,13 +15,14 @@ use crate::Popularity;
 use crate::parameter::{BadParameter, require};
 use crate::tiered::Shape;
 
-/// Prefixes of a filter for each record of a run and each of λ: a power of two from 1 to 2, and
-/// every one as likely.
+/// Average number of filter prefixes per record of a run, per factor of λ: a power of two, which
+/// rounds up by a factor of 1 to 2, all equally likely.
 const ROUNDED: f64 = 1.44;
-/// Levels beyond those that hold all keys: their runs are of updates of the same ones.
+/// Maximum number of levels beyond those that hold all keys; their runs contain updates of existing
+/// keys.
 const MOST_LEVELS: usize = 40;
 
-/// Returns how many records the merges write for each write: the new ones and the others.
+/// Returns the number of records that merges write per user write, over both new and existing keys.
 fn merged(popularity: &Popularity, lambda: f64, first: f64, is_new: f64) -> Result<f64, BadParameter> {
     let (mut requests, mut sum) = (first, 0.0);
     for _ in 0..MOST_LEVELS {
@@ -37,7 +38,7 @@ fn merged(popularity: &Popularity, lambda: f64, first: f64, is_new: f64) -> Resu
     Ok(sum)
 }
 
-/// Fails unless λ is one that there can be.
+/// Fails unless λ is valid.
 pub(super) fn require_lambda(lambda: u32) -> Result<(), BadParameter> {
     let is_lambda = lambda.is_power_of_two() && (2..=256).contains(&lambda);
     require("λ", f64::from(lambda), is_lambda, "a power of two from 2 to 256").map(|_| ())
@@ -63,7 +64,7 @@ pub(super) fn point(
     let stores = factor.min(MOST);
     let is_new = all.inserts / all.writes().max(f64::MIN_POSITIVE);
     let merged = merged(&popularity, factor, stores * requests, is_new)?;
-    // A run of the deepest level, and how many of them there are.
+    // A run of the deepest level, and the number of such runs.
     let mut run = popularity.unique(stores * requests)?.max(1.0);
     let mut levels = 1.0;
     while run * factor <= keys {
@@ -77,22 +78,23 @@ pub(super) fn point(
         true => runs * run * ((prefixes / (runs * run)).log2().max(0.0) + 2.0 + 2.0 * bits) / 8.0,
         false => prefixes * bits / 8.0,
     };
-    // Levels above have 1/λ of it, and so on.
+    // Each level above has 1/λ of the level below it.
     let filters = filter_bytes * factor / (factor - 1.0);
     let filter_writes = filters / runs / (run * record).max(1.0) * (levels + 1.0) / 2.0;
-    // Runs that a level names in vain: those that have the prefix, half of λ on average.
+    // Runs named by false positives of a level: those with the same prefix, out of half of λ on
+    // average.
     let named = (factor - 1.0) / 2.0 / (ROUNDED * factor);
     let in_vain = if refined { named / factor } else { named };
     let young = stores / 2.0 * different;
     let memory_per_key = LEAF_BYTES / in_leaf + YOUNG_BYTES * young / keys;
     let left = (memory.caches - memory_per_key * keys).max(0.0);
-    // Pages of filters are asked for far more often than those of records.
+    // Filter pages are requested far more often than record pages.
     let filter_misses = (1.0 - left / filters).max(0.0) * levels.min(1.0 + 1.0 / (factor - 1.0));
     let for_leaves = (left - filters).max(0.0);
     let uniform = Popularity::uniform(workload.keys as u64)?;
     let [leaf, any_leaf] = [&popularity, &uniform].map(|keys| leaf_reads(keys, record, for_leaves, machine));
     let wrong = SECOND_LEAF + levels * in_vain;
-    // What updates have replaced waits for its merge.
+    // Replaced records remain until they are merged.
     let stale = (1.0 - is_new) / (factor - 1.0);
     let per_record = filters / keys;
     Ok(Point {

@@ -1,15 +1,15 @@
-//! What a structure costs: bands, and the term that dominates.
+//! The cost of a structure: bands, and the dominating term.
 
 use super::workload::{Machine, Workload};
 
-/// An interval that a number lies in eight times of ten, and its middle.
+/// An 80 % interval of a number, with its middle.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Band {
-    /// One in ten is less.
+    /// 10th percentile.
     pub p10: f64,
-    /// What the model says.
+    /// Prediction of the model.
     pub middle: f64,
-    /// One in ten is more.
+    /// 90th percentile.
     pub p90: f64,
 }
 
@@ -25,25 +25,25 @@ impl Band {
         }
     }
 
-    /// Returns whether a number lies within.
+    /// Returns whether a value lies within the interval.
     #[must_use]
     pub fn holds(&self, value: f64) -> bool {
         self.p10 <= value && value <= self.p90
     }
 }
 
-/// What the time of a device or a processor goes to.
+/// A component of the time of a device or a processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Term {
-    /// Writes of the device.
+    /// Device writes.
     Writes,
-    /// Reads of lookups.
+    /// Device reads by lookups.
     Lookups,
-    /// Reads of scans.
+    /// Device reads by scans.
     Scans,
-    /// Reads of merges.
+    /// Device reads by merges.
     Merges,
-    /// The processor.
+    /// CPU time.
     Processor,
 }
 
@@ -61,69 +61,68 @@ impl Term {
     }
 }
 
-/// What a structure costs.
+/// The predicted costs of a structure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cost {
-    /// Its name and settings.
+    /// Name and settings.
     pub name: String,
-    /// Bytes written for each byte of users' writes, the log included.
+    /// Bytes written per byte of user writes, including the log.
     pub write_amplification: Band,
-    /// The bound of textbooks for that, with a constant of 1, without the log.
+    /// Textbook bound of the write amplification, with a constant of 1 and without the log.
     pub textbook: f64,
-    /// Reads for a lookup of a key that is there.
+    /// Device reads per lookup of a present key.
     pub hit_reads: Band,
-    /// Reads for a lookup of a key that is not.
+    /// Device reads per lookup of an absent key.
     pub miss_reads: Band,
-    /// Bytes of memory for each key, that hits need for one read.
+    /// Memory per key that hits need for a single read, in bytes.
     pub memory_per_key: f64,
-    /// The same as a band.
+    /// Memory per key as a band.
     pub memory_per_key_band: Band,
-    /// Bytes on the device for each byte of live keys and values.
+    /// Bytes on the device per byte of live keys and values.
     pub space_amplification: Band,
-    /// Nanoseconds of a processor for an operation of the mix.
+    /// CPU time per operation of the mix, in nanoseconds.
     pub processor_ns: Band,
-    /// Nanoseconds of the device for an operation of the mix.
+    /// Device time per operation of the mix, in nanoseconds.
     pub device_ns: Band,
-    /// What ranks structures: the device's and the processor's time for an operation.
+    /// The criterion for ranking structures: device and CPU time per operation.
     pub total_ns: Band,
-    /// What most of the time goes to, and its share.
+    /// The largest component of the time, and its share.
     pub dominating: (Term, f64),
-    /// How many terabytes of users' writes wear the device out; if its endurance is known.
+    /// User writes in terabytes that wear out the device, if its endurance is known.
     pub life_tb: Option<f64>,
 }
 
-/// What a model says of one workload.
+/// The prediction of a model for one workload.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Point {
     pub(super) write_amplification: f64,
-    /// The least and the most of it in some time, where that is known.
+    /// Minimum and maximum write amplification over short periods, if known.
     pub(super) write_moments: Option<(f64, f64)>,
     pub(super) textbook: f64,
     pub(super) hit_reads: f64,
     pub(super) miss_reads: f64,
     pub(super) memory_per_key: f64,
     pub(super) space_amplification: f64,
-    /// Bytes that merges read for each byte of users' writes.
+    /// Bytes read by merges per byte of user writes.
     pub(super) merge_reads: f64,
-    /// How long the writes of the device are, on average.
+    /// Average length of a device write.
     pub(super) write_bytes: f64,
-    /// Bytes of a read of a lookup.
+    /// Length of a lookup's device read in bytes.
     pub(super) read_bytes: f64,
     /// Leaves that a scan reads, and runs that it merges.
     pub(super) scan_reads: f64,
     pub(super) scan_runs: f64,
-    /// Records merged for each record written, and tables asked by a lookup.
+    /// Records merged per record written, and tables queried per lookup.
     pub(super) merged: f64,
     pub(super) asked: f64,
-    /// Of the records merged, those that are in the order of hashes.
+    /// Merged records that are in hash order.
     pub(super) hashed: f64,
 }
 
-/// Nanoseconds of a processor: a write of memtable and log, a record that is merged, what it takes
-/// more in the order of hashes (its key is hashed, and compared with that of many sources), a
-/// lookup of what is in memory, a table that it asks, the beginning of a scan in the memtables and
-/// in each run, a record of a scan, a byte that is written to the device. Measured on the machine
-/// of docs/performance.md, rounded.
+/// CPU times in nanoseconds: a write to memtable and log; a merged record; the additional cost of
+/// hash order (hashing the key, and comparing it across many sources); a lookup in memory; a table
+/// queried by it; the start of a scan in the memtables and in each run; a record of a scan; a byte
+/// written to the device. Measured on the machine of docs/performance.md, rounded.
 const WRITE_NS: f64 = 1_200.0;
 const MERGE_NS: f64 = 150.0;
 const HASHED_NS: f64 = 700.0;
@@ -132,17 +131,17 @@ const ASK_NS: f64 = 25.0;
 const BEGIN_NS: f64 = 4_000.0;
 const SCAN_NS: f64 = 100.0;
 const BYTE_NS: f64 = 2.5;
-/// The share of the predicted bytes that merges into a single run write where they run behind:
-/// several inputs that have piled up are merged at once. The model does not know how fast writers
-/// are. (Measured of writers that do nothing else: 0.23 to 0.69.)
+/// Share of the predicted bytes that merges into a single run write when they fall behind: several
+/// accumulated inputs are then merged at once. The model does not know the speed of writers.
+/// (Measured with writers that do nothing else: 0.23 to 0.69.)
 pub(super) const BEHIND: f64 = 0.5;
-/// Bytes of a long request, and of those that writes and merges have.
+/// Length of a long request, as issued by writes and merges, in bytes.
 pub(super) const LONG: f64 = 1_048_576.0;
 
-/// Returns the share of accesses to leaves that read one because it is the first access since the
-/// leaf was written: what is written is not in the cache. Between them, `asks` accesses meet
-/// `written` leaves that are written. A leaf with many accesses before it is written again is read
-/// once.
+/// Returns the share of accesses that read a leaf because it is the first access since the leaf was
+/// written; newly written leaves are not cached. During the period there are `asks` accesses and
+/// `written` leaf writes, both uniformly distributed. A leaf that is accessed repeatedly before it
+/// is rewritten is read once.
 pub(super) fn first_asked(written: f64, asks: f64) -> f64 {
     match written > 0.0 && asks > 0.0 {
         true => written / asks * (1.0 - (-asks / written).exp()),
@@ -151,7 +150,7 @@ pub(super) fn first_asked(written: f64, asks: f64) -> f64 {
 }
 
 impl Point {
-    /// Returns the nanoseconds of each term, for an operation of the mix.
+    /// Returns the time of each term per operation of the mix, in nanoseconds.
     fn terms(&self, workload: &Workload, machine: &Machine) -> [(Term, f64); 5] {
         let all = &workload.operations;
         let of = |count: f64| count / all.total();
@@ -183,7 +182,7 @@ impl Point {
     }
 }
 
-/// Returns what points come to: the first is the workload's own.
+/// Combines the predictions for several workloads; the first is the requested workload.
 pub(super) fn of(name: String, points: &[Point], error: f64, workload: &Workload, machine: &Machine) -> Cost {
     let band = |value: &dyn Fn(&Point) -> f64| {
         let values: Vec<f64> = points.iter().map(value).collect();

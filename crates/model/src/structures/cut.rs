@@ -1,6 +1,6 @@
-//! How the memory of a store is cut. Stores are opened with it, and predictions rest on it.
+//! Divides a store's memory. Stores use this division, and predictions assume it.
 
-/// Bytes of the parts of a store's memory.
+/// Sizes of the parts of a store's memory in bytes.
 ///
 /// ```
 /// use alluvium_model::structures::MemoryCut;
@@ -10,24 +10,24 @@
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryCut {
-    /// A memtable: a sixteenth, from one to 64 MiB.
+    /// A memtable: one sixteenth of the memory, from 1 to 64 MiB.
     pub memtable_bytes: u64,
-    /// The log: four memtables, unless told otherwise.
+    /// The log: four memtables by default.
     pub log_bytes: u64,
-    /// Pages and records together: what the others leave, and an eighth at least.
+    /// Page and record caches together: the remainder, but at least one eighth.
     pub cache_bytes: u64,
 }
 
 const MIB: u64 = 1 << 20;
-/// Memtables at the same time: one that fills, two on their way out.
+/// Memtables that exist at the same time: one being filled, two being flushed.
 const MEMTABLES: u64 = 3;
-/// Memtables that the log holds.
+/// Memtables that fit into the log.
 const IN_LOG: u64 = 4;
-/// The trunk, and what else has no place of its own, take such a part.
+/// Divisor of the share for the trunk and other small structures.
 const REST: u64 = 16;
 
 impl MemoryCut {
-    /// Cuts memory, for a log of a length that was asked for.
+    /// Divides the memory, for an optional explicit log size.
     #[must_use]
     pub fn of(memory_bytes: u64, log_bytes: Option<u64>) -> MemoryCut {
         let memtable_bytes = (memory_bytes / 16).clamp(MIB, 64 * MIB);

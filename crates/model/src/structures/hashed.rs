@@ -1,10 +1,11 @@
-//! Our hashed structure: SILT's stores on extents (Lim 2015, §2.4), with the numbers that a store
-//! has them built with.
+//! Our hashed structure: SILT's stores on extents (Lim 2015, §2.4), using the constants of the
+//! implementation.
 //!
-//! In place of a log and its cuckoo table there is a memtable, whose records become a hash store.
-//! The parts of the sorted store take turns: the one that has waited longest takes what waits, once
-//! an eighth of the sorted store's bytes wait on average. So a part waits until a quarter of its
-//! bytes wait for it. Hash stores are joined by eights while there are many.
+//! A memtable replaces SILT's log and cuckoo table; its records become a hash store. The parts of
+//! the sorted store are merged in turn: the part that has waited longest is merged with the waiting
+//! records once these amount to an eighth of the sorted store's bytes on average. So a part is
+//! merged when a quarter of its bytes is waiting for it. Hash stores are joined in groups of eight
+//! while there are many.
 
 use super::cost::{BEHIND, LONG, Point, first_asked};
 use super::ours::memory;
@@ -13,58 +14,59 @@ use crate::Popularity;
 use crate::parameter::{BadParameter, require};
 use crate::tiered::{RECORD_OVERHEAD, Shape, missed_behind};
 
-/// How the leaf of a hash is found in the sorted store.
+/// How the leaf of a hash is located in the sorted store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HashIndex {
-    /// By a few bits for each leaf (Kurpicz, Lehmann and Sanders 2023).
+    /// With a few bits per leaf (Kurpicz, Lehmann and Sanders 2023).
     PaCHash,
-    /// By an entropy-coded trie of all keys, as SILT has it.
+    /// With an entropy-coded trie of all keys, as in SILT.
     Trie,
 }
 
-/// Bytes of a leaf, and those of it that are not records'.
+/// Size of a leaf, and of its header, in bytes.
 pub(super) const LEAF: f64 = 4096.0;
 pub(super) const HEADER: f64 = 8.0;
-/// What a record takes beside its key and value in a leaf.
+/// Overhead of a record in a leaf, in addition to key and value.
 pub(super) const RECORD: f64 = 4.0;
-/// A part takes hash stores when there are `LEAST` at least, and when they have 1 / `RATIO` of its
-/// bytes, for parts that take turns steadily. With `MOST` hash stores some are joined.
+/// A part is merged with hash stores when there are at least `LEAST` of them and they have 1 /
+/// `RATIO` of its bytes, if parts take turns steadily. From `MOST` hash stores on, some are joined.
 const LEAST: f64 = 4.0;
 pub(super) const MOST: f64 = 24.0;
 const RATIO: f64 = 4.0;
-/// How many hash stores are joined, and how much larger the largest of them may be.
+/// Number of hash stores per join, and maximum size ratio among them.
 const JOINED: usize = 8;
 const ALIKE: f64 = 4.0;
-/// How often a filter says yes in vain, and how often a lookup reads a second leaf in vain.
+/// False-positive rate of a filter, and probability that a lookup reads an unneeded second leaf.
 const FILTER_WRONG: f64 = 1.0 / 1024.0;
 pub(super) const SECOND_LEAF: f64 = 1.0 / 256.0;
-/// Bytes of memory: of a filter for each record, of what is known of each leaf (its checksum, and
-/// its part of the index), of a trie for each key.
+/// Memory in bytes: of a filter per record, of the metadata per leaf (its checksum and its share of
+/// the index), and of a trie per key.
 pub(super) const YOUNG_BYTES: f64 = 1.57;
 pub(super) const LEAF_BYTES: f64 = 9.4;
 const TRIE_BYTES: f64 = 0.38;
-/// A trie's number for each leaf, in place of a `PaCHash` index of it.
+/// Additional memory of a trie index per leaf, instead of a `PaCHash` index.
 const TRIE_LEAF_BYTES: f64 = 12.0;
-/// Parts of the sorted store: one is there twice while it is merged.
+/// Number of parts of the sorted store; a part exists twice while it is merged.
 pub(super) const PARTS: f64 = 16.0;
 
-/// What joins of hash stores come to.
+/// The result of joining hash stores.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Joins {
-    /// Records that they write for each write of a user.
+    /// Records written by joins per user write.
     writes: f64,
-    /// Hash stores that there are, on average.
+    /// Average number of hash stores.
     stores: f64,
-    /// Records of those that a part has waited for a turn.
+    /// Records of the hash stores that a part has accumulated per turn.
     held: f64,
 }
 
-/// Turns that are gone through: the first of them begin with no hash store.
+/// Number of simulated turns; the first start without hash stores.
 const TURNS: f64 = 3.0;
-/// Memtables that are gone through at most; beyond, each factor of eight writes a record once more.
+/// Maximum number of simulated memtables per turn; beyond that, each factor of eight writes a
+/// record once more.
 const MOST_TURN: f64 = 4_096.0;
 
-/// Goes through the memtables of some turns. Each hash store counts in memtables, newest first.
+/// Simulates the memtables of several turns. Hash store sizes are in memtables, newest first.
 fn joins(popularity: &Popularity, requests: f64, turn: f64) -> Joins {
     let more = (turn / MOST_TURN).max(1.0).log(JOINED as f64);
     let turn = turn.min(MOST_TURN);
@@ -82,13 +84,13 @@ fn joins(popularity: &Popularity, requests: f64, turn: f64) -> Joins {
                 written += popularity.unique_of(memtables * requests);
             }
         }
-        // The last part has taken the oldest.
+        // The last part has consumed the oldest.
         let mut held: f64 = young.iter().sum();
         while young.last().is_some_and(|oldest| held - oldest >= turn) {
             held -= young.pop().unwrap_or_default();
         }
         if flush as f64 >= turn {
-            // Those of the last turn: of the oldest a part.
+            // The hash stores of the last turn, including a fraction of the oldest.
             let mut left = turn;
             for &of in &young {
                 kept += popularity.unique_of(of * requests) * (left / of).clamp(0.0, 1.0);
@@ -105,11 +107,11 @@ fn joins(popularity: &Popularity, requests: f64, turn: f64) -> Joins {
     }
 }
 
-/// How often the length of a turn is corrected.
+/// Number of corrections of a turn's length.
 const CORRECTIONS: usize = 4;
 
-/// Returns how many memtables are written between two turns of a part, and what joins come to
-/// meanwhile: joined hash stores have fewer records, so that a turn comes later.
+/// Returns the number of memtables between two merges of a part, and the result of joins in that
+/// time. Joined hash stores have fewer records, which delays the next merge.
 fn turn(popularity: &Popularity, requests: f64, different: f64) -> (f64, Joins) {
     let share = popularity.keys() / RATIO;
     let mut turn = (share / different).max(LEAST);
@@ -124,8 +126,8 @@ fn turn(popularity: &Popularity, requests: f64, different: f64) -> (f64, Joins) 
     (turn, of)
 }
 
-/// Returns where the hash stores begin that are joined: of those next to each other and alike, the
-/// ones with the fewest bytes, and of these the oldest.
+/// Selects the hash stores to join: among adjacent groups of similar size, the group with the
+/// fewest bytes, and among equals the oldest. Returns its start.
 fn joined(young: &[f64]) -> Option<usize> {
     let mut chosen: Option<(f64, usize)> = None;
     for (at, group) in young.windows(JOINED).enumerate() {
@@ -140,14 +142,14 @@ fn joined(young: &[f64]) -> Option<usize> {
     chosen.map(|(_, at)| at)
 }
 
-/// Returns how many records a leaf has: one that does not fit is apart, with a page of its own, and
-/// half a record is left empty.
+/// Returns the number of records per leaf. A record that does not fit has its own page, and half a
+/// record is wasted per leaf.
 pub(super) fn in_leaf(record: f64) -> f64 {
     ((LEAF - HEADER - record / 2.0) / (record + RECORD)).max(1.0)
 }
 
-/// Returns how many leaves a lookup of a key reads, where records and leaves have this memory: a
-/// key that is not there is in no cache of records, and all leaves are asked for alike.
+/// Returns the number of leaves read per lookup, if records and leaves share this memory. Absent
+/// keys are in no record cache and access all leaves uniformly.
 pub(super) fn leaf_reads(keys: &Popularity, record: f64, bytes: f64, machine: &Machine) -> f64 {
     let records = bytes * machine.records_share;
     let kept = match keys.groups().len() {
@@ -157,8 +159,8 @@ pub(super) fn leaf_reads(keys: &Popularity, record: f64, bytes: f64, machine: &M
     missed_behind(keys, kept, in_leaf(record), LEAF.max(record), bytes - records)
 }
 
-/// Returns which share of the lookups of keys that are there read a leaf because it was written
-/// since anyone had asked for it. Each write of a user comes to `rewritten` records in leaves.
+/// Returns the share of lookups of present keys that read a leaf because it is the first access
+/// since it was written. Each user write causes `rewritten` records to be written to leaves.
 pub(super) fn first_reads(all: &Operations, rewritten: f64, in_leaf: f64) -> f64 {
     first_asked(all.writes() * rewritten / in_leaf, all.hits)
 }
@@ -174,14 +176,14 @@ pub(super) fn point(index: HashIndex, workload: &Workload, machine: &Machine) ->
     let on_device = leaf_bytes / in_leaf;
     let requests = (memory.memtable / (record + Shape::default().overhead_bytes)).max(1.0);
     let different = popularity.unique(requests)?.max(1.0);
-    // Memtables that are written between two turns of a part, and what waits meanwhile.
+    // Memtables between two merges of a part, and the records waiting in that time.
     let (turn, joins) = turn(&popularity, requests, different);
     let waiting = (turn / 2.0 * different)
         .min(keys / RATIO / 2.0)
         .max(LEAST / 2.0 * different);
     let again = keys / (turn * requests);
     let is_new = all.inserts / all.writes().max(f64::MIN_POSITIVE);
-    // New keys are written by the merge once more than those that replace others.
+    // A merge writes new keys in addition to rewriting existing ones.
     let merged = again + is_new + joins.writes;
     let tree = (different / requests + merged) * on_device / record;
     let of_leaves = match index {
@@ -196,7 +198,7 @@ pub(super) fn point(index: HashIndex, workload: &Workload, machine: &Machine) ->
         HashIndex::Trie => 0.0,
     };
     let in_vain = joins.stores / 2.0 * FILTER_WRONG + second;
-    // Absent keys have no favourites: they ask for every leaf alike.
+    // Absent keys access every leaf uniformly.
     let uniform = Popularity::uniform(workload.keys as u64)?;
     let [leaf, any_leaf] = [&popularity, &uniform].map(|keys| leaf_reads(keys, record, left, machine));
     Ok(Point {

@@ -1,4 +1,4 @@
-//! LevelDB: tables with filters in memory, on levels through which a cursor goes.
+//! LevelDB: tables with in-memory filters, on levels that a cursor compacts.
 
 use super::cost::{LONG, Point};
 use super::ours::memory;
@@ -7,18 +7,18 @@ use crate::lsm::{Geometric, LevelDb, WriteCosts};
 use crate::parameter::BadParameter;
 use crate::tiered::missed;
 
-/// Bits of a filter for each key, and how often one is wrong.
+/// Filter bits per key, and false-positive rate.
 const FILTER_BITS: f64 = 10.0;
 const FILTER_WRONG: f64 = 0.008;
-/// Bytes of a block of a table, and of what an index has for each.
+/// Size of a table block, and of its index entry, in bytes.
 const BLOCK: f64 = 4096.0;
 const INDEX: f64 = 24.0;
-/// By how much its levels grow.
+/// Growth factor of levels.
 const GROWTH: u32 = 10;
-/// How much of what it holds is older versions (Lim, §4.4).
+/// Share of obsolete versions (Lim, §4.4).
 const STALE: f64 = 0.11;
 
-/// What the write model says, and the tables on the way of a lookup.
+/// The result of the write model, and the number of tables on a lookup's path.
 struct Tables {
     costs: WriteCosts,
     runs: f64,
@@ -51,7 +51,7 @@ impl Tables {
         machine: &Machine,
     ) -> Point {
         let record = workload.record_bytes();
-        // The log's stage writes what memory and log do.
+        // The log stage is accounted for separately.
         let tree = self.costs.total() - 1.0;
         let in_block = (BLOCK / (record + 8.0)).max(1.0);
         let guides = popularity.keys() * (FILTER_BITS / 8.0 + INDEX / in_block);

@@ -1,19 +1,20 @@
-//! Structures side by side: what each costs for a workload on a machine, as a band, beside the
-//! bound of textbooks.
+//! Comparison of structures: the cost of each for a workload on a machine, as a band, together with
+//! its textbook bound.
 //!
-//! *Knows*: which models there are for which structure, how memory is cut for each, and what their
-//! results cost a device and a processor.
+//! *Knows*: the model of each structure, the division of memory for each, and how results translate
+//! into device and CPU time.
 //!
-//! *Does not know*: stores, what was measured, which structure a store has.
+//! *Does not know*: stores, measurements, the structure of a particular store.
 //!
-//! *Read in this order*: `workload.rs` (the question), `cost.rs` (the answer), `cut.rs` (memory),
-//! `ours.rs` (the tiered tree, and levels), `hashed.rs`, `bundle.rs` and `trees.rs` (ours without
-//! order), `lsm.rs` (LevelDB), `others.rs` (B-trees, Bε-trees, SILT).
+//! *Read in this order*: `workload.rs` (input), `cost.rs` (output), `cut.rs` (memory), `ours.rs`
+//! (the tiered tree and levels), `hashed.rs`, `bundle.rs` and `trees.rs` (our unordered
+//! structures), `lsm.rs` (LevelDB), `others.rs` (B-trees, Bε-trees, SILT).
 //!
 //! Invariants:
 //!
-//! - **W1** A band holds its middle, and the middle is what the model says of the workload itself.
-//! - **W2** Every structure answers each workload that is one, or says why it does not.
+//! - **W1** A band contains its middle, which is the prediction for the workload itself.
+//! - **W2** Every structure returns a prediction for each valid workload, or an error with the
+//!   reason.
 
 mod bundle;
 mod cost;
@@ -38,57 +39,57 @@ use crate::tiered::Rule;
 use cost::Point;
 use ours::Layout;
 
-/// A structure, with its settings.
+/// A structure with its settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Structure {
     /// A size-tiered Bε-tree of runs and maplets: our own.
     Tiered(Setting),
-    /// Runs of which `k` of a level become one of the next (SAMT).
+    /// Levels of runs; `k` runs of a level are merged into one of the next (SAMT).
     Samt {
-        /// Runs of a level.
+        /// Number of runs per level.
         k: u32,
     },
-    /// One run on each level, which takes `ratio` − 1 merges (COLA).
+    /// One run per level, which accepts `ratio` − 1 merges (COLA).
     Cola {
-        /// By how much levels grow.
+        /// Growth factor of levels.
         ratio: u32,
     },
-    /// One run on each level, merged with the next when it is full.
+    /// One run per level, merged into the next when it is full.
     Levelled {
-        /// By how much levels grow.
+        /// Growth factor of levels.
         ratio: u32,
     },
-    /// LevelDB: a cursor takes one table after the other.
+    /// LevelDB: a cursor compacts one table at a time.
     LevelDb,
-    /// A B-tree with the nodes that cost least.
+    /// A B-tree with optimal nodes.
     BTree,
-    /// A Bε-tree whose nodes are read and written whole.
+    /// A Bε-tree whose nodes are read and written as a whole.
     NaiveBuffered,
     /// A Bε-tree whose nodes are read in part.
     Buffered,
-    /// SILT: a log, hash stores and a sorted store, without order of keys.
+    /// SILT: a log, hash stores and a sorted store; unordered.
     Silt,
-    /// SILT's stores on extents, without order of keys: our own.
+    /// SILT's stores on extents, unordered: our own.
     Hashed {
-        /// How its leaves are found.
+        /// How leaves are located.
         index: HashIndex,
     },
-    /// A bundle of arrays on extents, without order of keys: our own.
+    /// A bundle of arrays on extents, unordered: our own.
     Boa {
-        /// λ: how many runs of a level become one of the next.
+        /// λ: number of runs of a level that become one of the next.
         lambda: u32,
         /// Whether filters have check characters.
         refined: bool,
     },
-    /// A bundle of trees on extents, without order of keys: our own.
+    /// A bundle of trees on extents, unordered: our own.
     Bot {
-        /// λ: how many children a node has.
+        /// λ: number of children of a node.
         lambda: u32,
     },
 }
 
 impl Structure {
-    /// Every structure, ours with its usual setting first.
+    /// All structures; ours with its usual setting is first.
     pub const ALL: [Structure; 12] = [
         Structure::Tiered(Setting::USUAL),
         Structure::Samt { k: 4 },
@@ -109,7 +110,7 @@ impl Structure {
         Structure::Bot { lambda: 16 },
     ];
 
-    /// The structures and settings that a store may be given.
+    /// The structures and settings that a store can be configured with.
     pub const CHOICES: [Structure; 14] = [
         Structure::Tiered(Setting::USUAL),
         Structure::Tiered(Setting {
@@ -141,7 +142,7 @@ impl Structure {
         Structure::Bot { lambda: 16 },
     ];
 
-    /// Returns whether keys can be walked over in their order: without it, scans have no cost.
+    /// Returns whether keys can be iterated in order. Without order, scans have no cost.
     #[must_use]
     pub fn is_ordered(&self) -> bool {
         !matches!(
@@ -150,7 +151,7 @@ impl Structure {
         )
     }
 
-    /// Returns its name with its settings.
+    /// Returns the name with settings.
     #[must_use]
     pub fn name(&self) -> String {
         match self {
@@ -181,8 +182,8 @@ impl Structure {
         }
     }
 
-    /// Returns by how much its model was found to be wrong, as a share: ours in the tests of the
-    /// tree, LevelDB's by Lim. Those of which nothing was measured have a wider guess.
+    /// Returns the relative error of the model: ours from the tests of the tree, LevelDB's from
+    /// Lim. Structures without measurements have a wider estimate.
     fn error(&self) -> f64 {
         match self {
             Structure::Tiered(_) => 0.1,
@@ -195,7 +196,7 @@ impl Structure {
         }
     }
 
-    /// Estimates what the structure costs.
+    /// Predicts the costs of the structure.
     ///
     /// ```
     /// use alluvium_model::structures::{Machine, Setting, Structure, Workload};
@@ -207,21 +208,22 @@ impl Structure {
     /// ```
     ///
     /// # Errors
-    /// [`BadParameter`] if workload or machine are none, or there is too little memory.
+    /// [`BadParameter`] if the workload or the machine is invalid, or if there is too little
+    /// memory.
     pub fn cost(&self, workload: &Workload, machine: &Machine) -> Result<Cost, BadParameter> {
         let (workload, machine) = (workload.checked()?, machine.checked()?);
         let middle = self.point(&workload, &machine)?;
         let mut points = vec![middle.clone()];
         for near in neighbours(&workload) {
-            // A neighbour that has no answer widens nothing.
+            // Neighbours without a prediction do not widen the band.
             points.extend(self.point(&near, &machine).ok());
         }
         Ok(cost::of(self.name(), &points, self.error(), &workload, &machine))
     }
 
-    /// Estimates what the structure costs, and looks at no workload near to this one: the middles
-    /// are those of [`Structure::cost`], the bands only as wide as the model's own error. It takes
-    /// a seventh of the time.
+    /// Predicts the costs without evaluating neighbouring workloads: the middles equal those of
+    /// [`Structure::cost`], and the bands contain only the model's own error. It needs a seventh of
+    /// the time.
     ///
     /// ```
     /// use alluvium_model::structures::{Machine, Setting, Structure, Workload};
@@ -262,8 +264,8 @@ impl Structure {
     }
 }
 
-/// Returns workloads near to one: data and skew are known within such limits, and where a store is
-/// in the cycle of its compactions is not known.
+/// Returns neighbouring workloads, because data size and skew are known only approximately, and the
+/// store's position in its compaction cycle is unknown.
 fn neighbours(workload: &Workload) -> [Workload; 6] {
     let data = |factor: f64| Workload {
         keys: (workload.keys * factor).max(2.0),

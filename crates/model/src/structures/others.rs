@@ -1,4 +1,4 @@
-//! B-trees, Bε-trees and SILT, from the models of their papers.
+//! B-trees, Bε-trees and SILT, using the models of their papers.
 
 use super::cost::{LONG, Point};
 use super::ours::memory;
@@ -9,21 +9,21 @@ use crate::parameter::BadParameter;
 use crate::silt::Silt;
 use crate::tiered::missed;
 
-/// Bytes of the smallest node.
+/// Smallest node, in bytes.
 const BLOCK: f64 = 4096.0;
-/// How full a node is.
+/// Average fill of a node.
 const FILL: f64 = 0.69;
-/// The largest node, in bytes.
+/// Largest node, in bytes.
 const LARGEST: f64 = 16.0 * LONG;
 
-/// Returns α for elements of a record.
+/// Returns α for elements of the size of a record.
 fn alpha(workload: &Workload, machine: &Machine) -> f64 {
     let device = &machine.device;
     let setup_ps = (device.setup_ns as f64 * 1000.0).max(1.0);
     (device.byte_ps as f64 * workload.record_bytes() / setup_ps).clamp(1e-12, 1.0)
 }
 
-/// Returns the mix as one of trees.
+/// Converts the operations to the mix of the tree models.
 fn mix(workload: &Workload) -> Mix {
     let all = &workload.operations;
     Mix {
@@ -44,7 +44,7 @@ pub(super) fn b_tree(workload: &Workload, machine: &Machine) -> Result<Point, Ba
     let in_node = (bytes * FILL / record).max(1.0);
     let inner = workload.keys / in_node * (workload.key_bytes + 8.0) / FILL;
     let left = (memory.caches - inner).max(0.0);
-    // What is changed in memory is written when it leaves it.
+    // Modified leaves are written when they are evicted from memory.
     let leaf = missed(&popularity, in_node, bytes, left);
     let unguided = (1.0 - memory.caches / inner.max(1.0)).max(0.0);
     Ok(Point {
@@ -141,7 +141,7 @@ pub(super) fn silt(workload: &Workload, machine: &Machine) -> Result<Point, BadP
         merge_reads: costs.write_amplification - 1.0,
         write_bytes: LONG,
         read_bytes: BLOCK.max(record),
-        // Keys are in the order of their hashes: a scan of the user's order reads every record.
+        // Keys are in hash order: a scan in key order needs one read per record.
         scan_reads: workload.scan_records,
         scan_runs: workload.scan_records,
         merged: costs.write_amplification,

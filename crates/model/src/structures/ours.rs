@@ -1,4 +1,4 @@
-//! The tiered tree, and levels of the same runs: what a [`Flow`] through their life comes to.
+//! The tiered tree, and levels of the same runs: predictions from a simulated [`Flow`].
 
 use super::cost::{BEHIND, LONG, Point, first_asked};
 use super::cut::MemoryCut;
@@ -7,17 +7,17 @@ use crate::lsm::bounds;
 use crate::parameter::{BadParameter, at_least, require};
 use crate::tiered::{Flow, Lookups, Rule, Shape, Written};
 
-/// How a tiered tree is set.
+/// Settings of a tiered tree.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Setting {
-    /// How many children a node has.
+    /// Maximum number of children of a node.
     pub fanout: u32,
-    /// The share of both caches that records have.
+    /// Share of both caches used for records.
     pub records_share: f64,
 }
 
 impl Setting {
-    /// What a store begins with.
+    /// The initial settings of a store.
     pub const USUAL: Setting = Setting {
         fanout: 8,
         records_share: 0.125,
@@ -27,17 +27,17 @@ impl Setting {
 /// How runs are arranged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Layout {
-    /// As the tiered tree does.
+    /// As in the tiered tree.
     Tree {
-        /// How many children a node has.
+        /// Maximum number of children of a node.
         fanout: u32,
     },
-    /// On levels.
+    /// In levels.
     Levels(Rule),
 }
 
 impl Layout {
-    /// Returns by how much a level is larger than the one above it.
+    /// Returns the size ratio of adjacent levels.
     fn growth(self) -> f64 {
         match self {
             Layout::Tree { fanout } => f64::from(fanout),
@@ -45,7 +45,8 @@ impl Layout {
         }
     }
 
-    /// Returns the bound of textbooks for what is written, with a constant of 1, without the log.
+    /// Returns the textbook bound of the write amplification, with a constant of 1 and without the
+    /// log.
     fn textbook(self, keys: f64, in_memory: f64) -> f64 {
         let growth = self.growth();
         let bound = match self {
@@ -58,25 +59,25 @@ impl Layout {
     }
 }
 
-/// Bits of a fingerprint in the maplets of levels.
+/// Fingerprint length in the maplets of levels, in bits.
 const LEVELS_BITS: u32 = 40;
 
-/// Memtables that a flow goes through for each phase; more data is reached by extrapolation.
+/// Number of memtables simulated per phase; larger data is extrapolated.
 const MEMTABLES: f64 = 1_500.0;
-/// Updates for each key after which a store is as it stays.
+/// Updates per key after which a store is in a steady state.
 const MOST_REWRITES: f64 = 3.0;
 /// Memory below which a store does not open.
 const LEAST_MEMORY: f64 = 16.0 * 1024.0 * 1024.0;
 
-/// How the memory of a store is cut.
+/// The division of a store's memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Memory {
     pub(super) memtable: f64,
-    /// Both caches.
+    /// Both caches together.
     pub(super) caches: f64,
 }
 
-/// Returns how a store's memory is cut.
+/// Returns the division of a store's memory.
 pub(super) fn memory(machine: &Machine) -> Result<Memory, BadParameter> {
     let bytes = machine.memory_bytes;
     at_least("the memory", bytes, LEAST_MEMORY, "at least 16 MiB")?;
@@ -87,8 +88,8 @@ pub(super) fn memory(machine: &Machine) -> Result<Memory, BadParameter> {
     })
 }
 
-/// What is written for each byte of updates in a time of as many updates as half of the keys: the
-/// least and the most. Merges come in steps, and a time has some of them more or less.
+/// Minimum and maximum write amplification over periods with updates of half of the keys. Merges
+/// happen in steps, so periods differ in how many they include.
 #[derive(Clone, Copy, Debug, Default)]
 struct Moments {
     range: Option<(f64, f64)>,
@@ -102,7 +103,7 @@ impl Moments {
             flow.update(updates / times, deletes)?;
             let after = flow.written();
             let user = after.user_bytes - before.user_bytes;
-            // Fewer than that are no such time.
+            // Shorter periods are not counted.
             if user > 0.0 && updates / times >= keys / 4.0 {
                 let of = (after.tree_bytes() - before.tree_bytes()) / user;
                 let (least, most) = self.range.unwrap_or((of, of));
@@ -113,7 +114,7 @@ impl Moments {
     }
 }
 
-/// What a flow came to.
+/// The result of a simulated flow.
 #[derive(Clone, Copy, Debug)]
 struct Outcome {
     inserts: Written,
@@ -121,10 +122,10 @@ struct Outcome {
     moments: Moments,
     hit: f64,
     miss: f64,
-    /// The share of lookups of keys that the cache of records answers.
+    /// Share of key lookups answered by the record cache.
     record_hits: f64,
     questions: f64,
-    /// Runs that a scan merges.
+    /// Number of runs merged by a scan.
     path: f64,
     guide_bytes: f64,
     space_bytes: f64,
@@ -136,7 +137,7 @@ pub(super) fn point(setting: Setting, workload: &Workload, machine: &Machine) ->
     arranged(Layout::Tree { fanout }, setting.records_share, workload, machine)
 }
 
-/// Returns what runs cost in some layout.
+/// Returns the costs of runs in a layout.
 pub(super) fn arranged(
     layout: Layout,
     records_share: f64,
@@ -173,7 +174,7 @@ pub(super) fn arranged(
     if workload.keys <= most {
         return life.point(1.0);
     }
-    // A level more for each factor of growth: what two sizes differ by, the next ones do.
+    // Each further factor of growth adds a level: the difference between two sizes is extrapolated.
     let growth = layout.growth();
     let large = life.point(most / workload.keys)?;
     let below = life.point(most / workload.keys / growth)?;
@@ -213,8 +214,8 @@ impl Life<'_> {
         Ok(outcome.point(self))
     }
 
-    /// Runs the life at a scale: its data and its caches are a part of what there is, so that the
-    /// share of the data in memory is the same.
+    /// Simulates the life at a scale: data and caches are scaled equally, so that the share of the
+    /// data in memory is unchanged.
     fn outcome(&self, scale: f64) -> Result<Outcome, BadParameter> {
         let keys = (self.workload.keys * scale).max(2.0);
         let workload = Workload {
@@ -235,7 +236,7 @@ impl Life<'_> {
         let changes = all.updates + all.deletes;
         let deletes = if changes > 0.0 { all.deletes / changes } else { 0.0 };
         flow.forget();
-        // Deletes beyond a half would leave nothing.
+        // Deleting more than half would leave almost no data.
         let deletes = deletes.min(0.5);
         let rewrites = workload.rewrites.min(MOST_REWRITES) * keys;
         flow.update(rewrites / 2.0, deletes)?;
@@ -251,7 +252,7 @@ impl Life<'_> {
         };
         let reads = flow.reads(&lookups)?;
         let (path, space_bytes) = (flow.mean_path(), flow.space_bytes());
-        // What few updates write depends on the moment: they are followed by some that will be.
+        // The cost of few updates depends on their timing, so they are followed by further updates.
         let more = keys / 2.0 - rewrites / 2.0;
         if changes > 0.0 && more > 0.0 {
             written.update(&mut flow, more, deletes, keys)?;
@@ -272,24 +273,24 @@ impl Life<'_> {
     }
 }
 
-/// Short scans of a leaf of the trunk after which it is compacted, once it has more than two runs.
+/// Number of short scans after which a trunk leaf with more than two runs is compacted.
 const SCANS: f64 = 8.0;
-/// Runs that come to the leaf between two such compactions. A compaction leaves one run and is due
-/// with the third; one more has come by the time that it is done.
+/// Number of runs that arrive at the leaf between two such compactions. A compaction leaves one
+/// run, becomes due with the third, and one more run arrives while it executes.
 const RUNS: f64 = 3.0;
 
-/// What scans have the tiered tree do: leaves that they come to are compacted.
+/// The effect of scans on the tiered tree: the leaves that they read are compacted.
 #[derive(Clone, Copy, Debug)]
 struct Scanned {
-    /// Runs that a scan merges then.
+    /// Number of runs that a scan then merges.
     path: f64,
-    /// Bytes that these compactions write for each byte of users' writes.
+    /// Bytes written by these compactions per byte of user writes.
     again: f64,
 }
 
 impl Scanned {
-    /// Returns what scans that would merge `path` runs have done; none where they come too seldom
-    /// for it, or where few runs are.
+    /// Returns the effect of scans that would merge `path` runs without it. Returns `None` if scans
+    /// are too rare, or if there are few runs.
     fn of(path: f64, workload: &Workload, shape: &Shape) -> Option<Scanned> {
         let all = &workload.operations;
         if all.scans == 0.0 {
@@ -306,8 +307,8 @@ impl Scanned {
                 again: 0.0,
             });
         }
-        // Operations between two runs that come to a leaf. The root hands each memtable to all of
-        // its children at once.
+        // Operations between the arrival of two runs at a leaf. The root passes each memtable to
+        // all its children at once.
         let share = leaves.min(f64::from(shape.fanout));
         let run = shape.memtable_bytes * (leaves / share) / user;
         let between = (RUNS * run).max(SCANS * leaves / of(all.scans));
@@ -338,13 +339,13 @@ impl Outcome {
         };
         let (path, again) = scanned.map_or((self.path, 0.0), |scanned| (scanned.path, scanned.again));
         let in_tree = mix(&|written| by_user(written.tree_bytes(), written)) + again;
-        // What a scan goes on to is no more popular than any other leaf.
+        // The leaves after a scan's first are no more popular than others.
         let uncached = 1.0 - life.caches.pages * (self.keys / workload.keys) / self.space_bytes.max(1.0);
         let behind = workload.scan_records * record / leaf_bytes;
         let asks = all.hits * (1.0 - self.record_hits) + all.scans * (path + behind);
         let first = first_asked(all.writes() * in_tree * record / leaf_bytes, asks);
-        // A cache that has half of the leaves or less takes none when it is written, one that has
-        // all of them takes each (measured).
+        // A cache that holds at most half of the leaves does not keep newly written leaves; one
+        // that holds all keeps all of them (measured).
         let first = first * (2.0 * uncached).clamp(0.0, 1.0);
         let read = |uncached: f64| uncached + (1.0 - uncached).max(0.0) * first;
         let from_tree = 1.0 - self.record_hits;
@@ -352,12 +353,12 @@ impl Outcome {
         let each = (self.hit / from_tree.max(f64::MIN_POSITIVE)).min(1.0);
         let scan_reads = path * read(each) + behind * read(uncached.max(0.0));
         let write_amplification = in_tree + life.machine.log_amplification(record);
-        // By how much a moment differs counts as far as updates are written.
+        // The deviation of a period is weighted by the share of updates in all writes.
         let middle = by_user(self.updates.tree_bytes(), &self.updates);
         let differs = |of: f64| write_amplification + share * (of - middle);
         let moments = self.moments.range.filter(|_| changes > 0.0);
         let moments = match life.layout {
-            // One run takes all that comes to it.
+            // All input is merged into one run.
             Layout::Levels(Rule::Cola { .. } | Rule::Levelled { .. }) => {
                 let (least, most) = moments.unwrap_or((middle, middle));
                 Some((least.min(BEHIND * middle), most))

@@ -27,8 +27,8 @@ fn bands_hold_their_middle_and_every_structure_answers() {
     }
 }
 
-/// Merges come in steps, so that updates of half the keys write less or more than they do on
-/// average: neither error nor neighbours alone make the band of a small store.
+/// Merges happen in steps, so updates of half of the keys write more or less than on average.
+/// Neither the error nor the neighbours alone determine the band of a small store.
 #[test]
 fn a_band_of_writes_holds_every_moment() {
     let machine = Machine {
@@ -50,7 +50,7 @@ fn a_band_of_writes_holds_every_moment() {
     );
 }
 
-/// A mix, in hundredths.
+/// A mix in percent.
 fn operations(updates: f64, hits: f64, scans: f64) -> Operations {
     Operations {
         inserts: 0.0,
@@ -62,7 +62,7 @@ fn operations(updates: f64, hits: f64, scans: f64) -> Operations {
     }
 }
 
-/// The workload of a small store with scans and writes, in hundredths.
+/// The workload of a small store with scans and writes, in percent.
 fn scanned(scans: f64, updates: f64) -> Workload {
     Workload {
         keys: 4e5,
@@ -82,11 +82,11 @@ fn leaves_that_scans_come_to_often_are_compacted() {
         let cost = tree.cost(&scanned(scans, updates), &machine).unwrap();
         cost.write_amplification.middle
     };
-    // Scans that come seldom change nothing; many cost writes.
+    // Rare scans change nothing; frequent ones cost writes.
     assert_eq!(written(0.001, 99.999), written(0.0, 100.0));
     let often = written(50.0, 50.0);
     assert!(often > written(0.0, 100.0) + 1.0, "{often}");
-    // Where nothing is written, nothing is compacted again, and scans read one run.
+    // Without writes there are no compactions, and scans read one run.
     let device = |structure: Structure, scans, updates| {
         let cost = structure.cost(&scanned(scans, updates), &machine).unwrap();
         cost.device_ns.middle / scans
@@ -115,7 +115,8 @@ fn what_was_just_written_is_read_unless_all_is_cached() {
     const MIB: f64 = 1024.0 * 1024.0;
     assert!(hits(32.0 * MIB, 80.0) > hits(32.0 * MIB, 20.0) + 0.02);
     assert_eq!(hits(8192.0 * MIB, 80.0), 0.0);
-    // The cache of records answers all lookups: no reader of the tree is left to divide by.
+    // The record cache answers all lookups, so the number of lookups in the tree, a divisor, is
+    // zero.
     let all = Structure::Tiered(Setting {
         records_share: 0.5,
         ..Setting::USUAL
@@ -173,7 +174,7 @@ fn a_store_too_large_to_go_through_is_extrapolated() {
     };
     let (small, large) = (of(4e6), of(4e9));
     let more = large.write_amplification - small.write_amplification;
-    // Three and a third more levels, a record is written once or twice more on each.
+    // Three and a third more levels; each writes a record once or twice more.
     assert!((2.0..12.0).contains(&more), "{small:?} {large:?}");
 }
 
@@ -280,12 +281,13 @@ fn merges_of_hash_stores_write_what_turns_of_parts_and_joins_say() {
         };
         hashed.point(&workload, &machine).unwrap()
     };
-    // 4 MiB of memtable are 15,196 records of 276 bytes. With few keys a turn has four of them.
+    // 4 MiB of memtable hold 15,196 records of 276 bytes. With few keys, there are four memtables
+    // per turn.
     let requests = f64::from(4 << 20) / 276.0;
     assert!((of(1e5).textbook - (2.0 + 1e5 / (4.0 * requests))).abs() < 1e-9);
     // With more, as many as have a quarter of the sorted store, which is written for each.
     assert!((of(1.5e6).textbook - 6.0).abs() < 0.3, "{:?}", of(1.5e6));
-    // With still more, too, and hash stores are joined meanwhile.
+    // The same with even more keys, except that hash stores are joined.
     assert!((of(1e8).textbook - 6.0).abs() < 0.3, "{:?}", of(1e8));
     assert!(of(1e8).write_amplification > of(1.5e6).write_amplification + 1.0);
     assert!(

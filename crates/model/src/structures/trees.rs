@@ -1,5 +1,5 @@
-//! A bundle of trees on extents: records are written as a leaf, once λ hash stores are there, and
-//! again when a third of a part is dead. Above them, each level has a list of their hashes.
+//! A bundle of trees on extents: records are written to a leaf once there are λ hash stores, and
+//! again when a third of a part is dead. Above the leaves, each level has a list of their hashes.
 
 use super::bundle::require_lambda;
 use super::cost::{LONG, Point};
@@ -12,20 +12,22 @@ use crate::Popularity;
 use crate::parameter::{BadParameter, require};
 use crate::tiered::Shape;
 
-/// Bits of an entry of a list beside its characters: its difference from the one before.
+/// Bits of a list entry in addition to its characters: its coded difference from the previous
+/// entry.
 const DIFFERENCE: f64 = 3.0;
-/// Updates of all keys, evenly, after which a part is rebuilt, for each of its keys: of those below
-/// settled runs nothing is counted, and so it is not a half. The root of 2 g − 4 + 3 e^−g.
+/// Number of updates per key of a part, uniformly distributed, after which the part is rebuilt. The
+/// threshold is not a half, because dead records below settled runs are not counted. It is the root
+/// of 2 g − 4 + 3 e^−g.
 const REBUILT: f64 = 1.74;
 
-/// What hash stores and leaves are made of.
+/// Properties of hash stores and leaves.
 struct Leaves {
-    /// Records of a hash store, and those that were written for it.
+    /// Distinct records of a hash store, and the writes that produced it.
     different: f64,
     requests: f64,
-    /// Records of a leaf for each that was written for it.
+    /// Records of a leaf per write that produced it.
     again: f64,
-    /// Heights of trees.
+    /// Height of the trees.
     levels: f64,
 }
 
@@ -60,8 +62,8 @@ pub(super) fn point(lambda: u32, workload: &Workload, machine: &Machine) -> Resu
     let written = leaves.different / leaves.requests + leaves.again + rebuilt;
     let bits = factor.log2();
     let entry = (3.0 * bits + DIFFERENCE) / 8.0;
-    // A root is written again with each of its children: its first one (λ + 1) / 2 times on average
-    // of all. Hashes are written with a leaf, and on every β-th height again.
+    // A root is rewritten with each of its children: the first one is rewritten (λ + 1) / 2 times
+    // on average. Hashes are written with a leaf, and again on every β-th level.
     let beta = (8.0 / bits).floor().max(1.0);
     let leaf_records = leaves.again * stores * leaves.requests;
     let digest = (66.0 - leaf_records.log2()).max(8.0) / 8.0;
@@ -70,14 +72,15 @@ pub(super) fn point(lambda: u32, workload: &Workload, machine: &Machine) -> Resu
     let young = stores / 2.0 * leaves.different;
     let memory_per_key = LEAF_BYTES / in_leaf + YOUNG_BYTES * young / keys;
     let left = (memory.caches - memory_per_key * keys).max(0.0);
-    // A key is most likely in the deepest tree: a page of each node on the way, and of each root.
+    // A key is most likely in the deepest tree: one page of each node on the path, and of each
+    // root.
     let nodes = 2.0 * leaves.levels - 1.0;
     let is_missed = (1.0 - left / filters).max(0.0);
     let for_leaves = (left - filters).max(0.0);
     let uniform = Popularity::uniform(workload.keys as u64)?;
     let [leaf, any_leaf] = [&popularity, &uniform].map(|keys| leaf_reads(keys, record, for_leaves, machine));
-    // A root is half full on average. Of its entries of a prefix 1/λ passes, and of those that pass
-    // 1/λ on each height below.
+    // A root is half full on average. 1/λ of its entries with a prefix pass, and 1/λ of those on
+    // each level below.
     let in_vain = 0.5 / (factor - 1.0);
     let stale = (1.0 - is_new) * REBUILT / 2.0;
     let per_record = filters / keys + digest / beta;

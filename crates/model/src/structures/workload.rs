@@ -1,4 +1,4 @@
-//! What a store is asked to do, and with what: the question to the models.
+//! The workload and machine of a prediction: the input of the models.
 
 use super::ours::Setting;
 use crate::Popularity;
@@ -6,41 +6,42 @@ use crate::parameter::{BadParameter, at_least, positive, require};
 use crate::tiered::{Lengths, Records};
 use alluvium_base::DeviceProfile;
 
-/// What a record takes in the log beside its key and value.
+/// Overhead of a record in the log, in addition to key and value.
 const LOG_BYTES: f64 = 24.0;
 
-/// How often each operation is: any unit, only proportions count.
+/// Frequencies of operations in any unit; only their ratios matter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Operations {
     /// Writes of new keys.
     pub inserts: f64,
-    /// Writes of keys that are there.
+    /// Writes of existing keys.
     pub updates: f64,
     /// Deletes.
     pub deletes: f64,
-    /// Lookups of keys that are there.
+    /// Lookups of present keys.
     pub hits: f64,
-    /// Lookups of keys that are not.
+    /// Lookups of absent keys.
     pub misses: f64,
     /// Scans.
     pub scans: f64,
 }
 
 impl Operations {
-    /// Returns all of them.
+    /// Returns the sum of all frequencies.
     #[must_use]
     pub fn total(&self) -> f64 {
         self.writes() + self.lookups() + self.scans
     }
 
-    /// Returns those that write.
+    /// Returns the frequency of writes.
     #[must_use]
     pub fn writes(&self) -> f64 {
         self.inserts + self.updates + self.deletes
     }
 
-    /// Returns which share of the lookups that find nothing are of keys that were deleted: as many
-    /// as writes of keys that are there are deletes, if those are looked up as often as others.
+    /// Returns the share of misses that are lookups of deleted keys. It assumes that deleted keys
+    /// are looked up as often as others, so their lookups relate to the hits as deletes to other
+    /// writes.
     #[must_use]
     pub fn deleted(&self) -> f64 {
         let gone = self.deletes / self.writes().max(f64::MIN_POSITIVE);
@@ -48,14 +49,14 @@ impl Operations {
         (of_deleted / self.misses.max(f64::MIN_POSITIVE)).clamp(0.0, 1.0)
     }
 
-    /// Returns lookups of single keys.
+    /// Returns the frequency of single-key lookups.
     #[must_use]
     pub fn lookups(&self) -> f64 {
         self.hits + self.misses
     }
 }
 
-/// What a store holds, and what it is asked.
+/// The contents of a store and the operations on it.
 ///
 /// ```
 /// use alluvium_model::structures::Workload;
@@ -66,26 +67,26 @@ impl Operations {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Workload {
-    /// How many keys there are.
+    /// Number of keys.
     pub keys: f64,
-    /// Bytes of a key, on average.
+    /// Average key length in bytes.
     pub key_bytes: f64,
-    /// Bytes of a value, on average.
+    /// Average value length in bytes.
     pub value_bytes: f64,
-    /// How skewed requests are: the exponent of Zipf's law, 0 for uniform.
+    /// Skew of requests: the exponent of Zipf's law, 0 for uniform.
     pub skew: f64,
-    /// How often each operation is.
+    /// Frequencies of operations.
     pub operations: Operations,
-    /// Records that a scan returns, on average.
+    /// Average number of records that a scan returns.
     pub scan_records: f64,
-    /// How many updates and deletes there were so far for each key that there is: with them what is
-    /// out of date grows until merges keep pace.
+    /// Number of updates and deletes so far per existing key. They increase the amount of obsolete
+    /// data until merges keep pace.
     pub rewrites: f64,
 }
 
 impl Default for Workload {
-    /// Returns a hundred million records of 116 bytes, half of the operations updates and half
-    /// lookups, without skew.
+    /// Returns a hundred million records of 116 bytes without skew; half of the operations are
+    /// updates and half are lookups.
     fn default() -> Workload {
         Workload {
             keys: 1e8,
@@ -106,14 +107,14 @@ impl Default for Workload {
     }
 }
 
-/// More keys than addresses: each has a byte at least.
+/// Upper bound of the number of keys: each key has at least one byte, and addresses are limited.
 const MOST_KEYS: f64 = 9.2e18;
 
 impl Workload {
-    /// Returns the workload if it is one.
+    /// Returns the workload if it is valid.
     ///
     /// # Errors
-    /// [`BadParameter`] with the first number that is none, or out of its range.
+    /// [`BadParameter`] with the first number that is invalid or out of range.
     pub fn checked(&self) -> Result<Workload, BadParameter> {
         let keys = at_least("the number of keys", self.keys, 2.0, "at least 2, and finite")?;
         let must = "at most 2^63, which is as many as there are addresses";
@@ -142,13 +143,13 @@ impl Workload {
         Ok(*self)
     }
 
-    /// Returns the bytes of keys and values.
+    /// Returns the total size of keys and values in bytes.
     #[must_use]
     pub fn data_bytes(&self) -> f64 {
         self.keys * self.record_bytes()
     }
 
-    /// Returns the bytes of a record's key and value.
+    /// Returns the size of a record's key and value in bytes.
     #[must_use]
     pub fn record_bytes(&self) -> f64 {
         self.key_bytes + self.value_bytes
@@ -167,28 +168,28 @@ impl Workload {
     }
 }
 
-/// What a store works with.
+/// The resources of a store.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Machine {
-    /// Bytes of memory for the store in all.
+    /// Total memory of the store in bytes.
     pub memory_bytes: f64,
-    /// Bytes of it that pages and records have, if they are known: without writes they have what
-    /// memtables would.
+    /// Memory of the page and record caches in bytes, if known. A store without writes also uses
+    /// the memory of its memtables for them.
     pub cache_bytes: Option<f64>,
-    /// What its device costs.
+    /// Cost profile of the device.
     pub device: DeviceProfile,
-    /// The share of both caches that records have, where the structure does not say it.
+    /// Share of both caches used for records, if the structure does not determine it.
     pub records_share: f64,
-    /// How often the device is written each byte of the log: once where all of it is synced, and
-    /// less where the system keeps it in memory until it is not needed any more.
+    /// Number of device writes per byte of the log: one if all of it is synced, less if the system
+    /// keeps it in memory until it is obsolete.
     pub log_share: f64,
-    /// Bytes that the device may be written before its flash is worn, if it is flash: bytes of
-    /// capacity times program and erase cycles.
+    /// Bytes that can be written before the device's flash is worn out, if it is flash: capacity
+    /// times program/erase cycles.
     pub endurance_bytes: Option<f64>,
 }
 
 impl Default for Machine {
-    /// Returns a GiB of memory on an SSD whose endurance is not known.
+    /// Returns 1 GiB of memory and an SSD of unknown endurance.
     fn default() -> Machine {
         Machine {
             memory_bytes: 1024.0 * 1024.0 * 1024.0,
@@ -202,10 +203,10 @@ impl Default for Machine {
 }
 
 impl Machine {
-    /// Returns the machine if it is one.
+    /// Returns the machine if it is valid.
     ///
     /// # Errors
-    /// [`BadParameter`] if it has no memory, or a device that takes no time.
+    /// [`BadParameter`] if it has no memory, or if the device has no costs.
     pub fn checked(&self) -> Result<Machine, BadParameter> {
         positive("the memory", self.memory_bytes)?;
         require(
@@ -230,13 +231,13 @@ impl Machine {
         Ok(*self)
     }
 
-    /// Returns what the log writes for each byte of users' writes, for records of this length.
+    /// Returns the write amplification of the log for records of this length.
     pub(super) fn log_amplification(&self, record: f64) -> f64 {
         self.log_share * (record + LOG_BYTES) / record
     }
 
-    /// Returns the device's time for this many requests of as many bytes each, in nanoseconds: of
-    /// requests that it serves at the same time, each has its part of the setup.
+    /// Returns the device time of a number of requests of equal length, in nanoseconds. Concurrent
+    /// requests share the setup time.
     pub(super) fn device_ns(&self, requests: f64, bytes: f64) -> f64 {
         let device = &self.device;
         let setup = device.setup_ns as f64 / f64::from(device.parallelism.max(1));

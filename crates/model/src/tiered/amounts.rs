@@ -1,24 +1,24 @@
-//! Runs as amounts: how many records a run has, and what a merge of several leaves.
+//! Runs as amounts: the number of records in a run, and the result of a merge.
 //!
-//! A run has records of keys that were new, and of requests that the popularity of the workload
-//! draws. Several runs of requests hold one record for each different key of all of them
-//! (`Unique`, see [`popularity`](crate::popularity)). All amounts are those of a run over the
-//! whole range of keys, of which a pivot has the share of its width: keys are scattered.
+//! A run contains records of new keys, and of requests drawn from the workload's popularity.
+//! Several runs of requests contain one record for each distinct key among them (`Unique`, see
+//! [`popularity`](crate::popularity)). All amounts refer to the whole key range; a pivot has the
+//! share given by its width, because keys are scattered.
 
 use super::bytes::Amount;
 use crate::Popularity;
 
-/// How many different keys requests hold, from a table where each is a long sum.
+/// The number of distinct keys among requests, from a table, because each value is a long sum.
 #[derive(Clone, Debug)]
 pub(super) struct Uniques {
     popularity: Popularity,
-    /// Of e^(i/8) requests each; empty where there is a closed form.
+    /// Values for e^(i/8) requests; empty if there is a closed form.
     table: Vec<f64>,
 }
 
-/// Entries of the table for each factor of e.
+/// Number of table entries per factor of e.
 const GRAIN: f64 = 8.0;
-/// Requests up to e^34: more than a store sees.
+/// The table extends to e^34 requests, more than a store receives.
 const ENTRIES: usize = 273;
 
 impl Uniques {
@@ -39,7 +39,7 @@ impl Uniques {
         self.popularity.keys()
     }
 
-    /// Returns how many different keys a number of requests holds.
+    /// Returns the number of distinct keys among a number of requests.
     pub(super) fn of(&self, requests: f64) -> f64 {
         if self.table.is_empty() {
             return self.popularity.unique_of(requests);
@@ -55,25 +55,26 @@ impl Uniques {
     }
 }
 
-/// The records of a run, as if it had the whole range of keys.
+/// The records of a run, extrapolated to the whole key range.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Run {
-    /// Keys that it has whatever was requested: new ones, or what a full compaction left.
+    /// Keys that it contains independently of requests: new keys, or the result of a full
+    /// compaction.
     pub(super) base: f64,
-    /// Requests whose newest records it has.
+    /// Number of requests whose newest records it contains.
     pub(super) requests: f64,
-    /// Of those records, the share that are deletes.
+    /// Share of deletes among the records of requests.
     pub(super) deletes: f64,
-    /// Sequence numbers that it spans, if they are stored.
+    /// Number of sequence numbers that it spans, if they are stored.
     pub(super) span: f64,
-    /// The share of the range of keys that it was written for.
+    /// Share of the key range for which it was written.
     pub(super) width: f64,
-    /// Tells it from others: several pivots may use one run.
+    /// Identity of the run, because several pivots may share it.
     pub(super) id: u64,
 }
 
 impl Run {
-    /// Returns what the run has in a share of the range of keys.
+    /// Returns the amount of records in a share of the key range.
     pub(super) fn amount(&self, uniques: &Uniques, width: f64) -> Amount {
         let requested = uniques.of(self.requests);
         let fresh = self.base * (1.0 - (requested / uniques.keys()).min(1.0));
@@ -90,16 +91,16 @@ impl Run {
     }
 }
 
-/// What a merge of runs leaves in its output.
+/// Whether older records exist outside of a merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Older {
-    /// There are older records elsewhere: deletes stay.
+    /// Older records exist elsewhere, so deletes are kept.
     Elsewhere,
-    /// There are none: deletes go, and sequence numbers are not stored any more.
+    /// There are none, so deletes are dropped and sequence numbers are no longer stored.
     None,
 }
 
-/// Returns the run that others merge to, oldest first, for a share of the range of keys.
+/// Returns the merge of runs, given oldest first, for a share of the key range.
 pub(super) fn merge<'r>(
     runs: impl Iterator<Item = &'r Run>,
     older: Older,
@@ -134,11 +135,11 @@ pub(super) fn merge<'r>(
     sum
 }
 
-/// Runs with the one maplet that tells which of them may have a key.
+/// Runs that share one maplet, which determines the runs that may contain a key.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     pub(super) runs: Vec<Run>,
-    /// The share of the range of keys that its maplet was written for.
+    /// Share of the key range for which the maplet was written.
     pub(super) width: f64,
 }
 
@@ -150,7 +151,7 @@ impl Group {
         }
     }
 
-    /// Returns the entries of its maplet.
+    /// Returns the number of entries in the maplet.
     pub(super) fn entries(&self, uniques: &Uniques) -> f64 {
         let runs = self.runs.iter();
         runs.map(|run| run.records(uniques, self.width)).sum()

@@ -1,49 +1,50 @@
-//! What runs and maplets take on the device: their formats, as averages.
+//! Sizes of runs and maplets on the device: averages of their formats.
 //!
-//! A leaf has whole pages and whole records, so that its end is empty. Each index node names as
-//! many children as fit a page. A maplet has a quotient for each entry at a load of nine tenths,
-//! and a slot of a remainder and a value for each quotient.
+//! A leaf consists of whole pages and whole records, so its end is empty. Each index node has the
+//! number of children that fit into a page. A maplet has a quotient per entry at a load of nine
+//! tenths, and per quotient a slot with a remainder and a value.
 
 use super::parameters::{Lengths, Records, Shape};
 
-/// Bytes of a leaf before its records.
+/// Size of a leaf's header in bytes.
 const LEAF_HEADER: f64 = 28.0;
-/// What the kind of a record takes in a leaf with deletes.
+/// Size of a record's kind in a leaf with deletes, in bytes.
 const TAG: f64 = 1.0;
-/// Where a value ends.
+/// Size of a value's end offset, in bytes.
 const END: f64 = 2.0;
-/// An index node's bytes for a child beside what tells its separator from the one before.
+/// Size of a child in an index node, excluding its separator's suffix.
 const CHILD: f64 = 17.0;
-/// Bytes of an index node before its children.
+/// Size of an index node's header in bytes.
 const INDEX_HEADER: f64 = 92.0;
-/// Bytes of a separator, about: as many as tell two leaves apart.
+/// Average size of a separator suffix, which distinguishes two leaves, in bytes.
 const SEPARATOR: f64 = 4.0;
-/// Values longer than this part of a page lie outside of their leaves; a pointer stands for them.
+/// Values longer than a page divided by this are stored outside of leaves and represented by a
+/// pointer.
 const SEPARATE: f64 = 4.0;
-/// Bytes of a pointer to a value.
+/// Size of a pointer to a value in bytes.
 const POINTER: f64 = 48.0;
 
-/// Bytes of a maplet's page before its blocks, and those that stay zero.
+/// Size of a maplet page's header and trailing zeros in bytes.
 const PAGE_HEADER: f64 = 40.0;
-/// Quotients of a block.
+/// Quotients per block.
 const QUOTIENTS: f64 = 48.0;
-/// Bytes of a block before its slots.
+/// Size of a block without its slots in bytes.
 const BLOCK: f64 = 16.0;
-/// The share of quotients that have an entry.
+/// Share of quotients that have an entry.
 const LOAD: f64 = 0.9;
-/// Bytes of a maplet's directory beside its checksums.
+/// Size of a maplet's directory without checksums, in bytes.
 const DIRECTORY: f64 = 92.0;
-/// Bytes of a page's checksum.
+/// Size of a page's checksum in bytes.
 const CHECKSUM: f64 = 8.0;
 
-/// What a stretch of records takes.
+/// The amount of records in a part of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Amount {
-    /// Puts.
+    /// Number of puts.
     pub(super) puts: f64,
-    /// Deletes.
+    /// Number of deletes.
     pub(super) deletes: f64,
-    /// Sequence numbers that a leaf's records span; 0 where they are not stored.
+    /// Number of sequence numbers spanned by a leaf's records; 0 if they are not stored.
     pub(super) span: f64,
 }
 
@@ -53,7 +54,7 @@ impl Amount {
     }
 }
 
-/// The formats with the sizes of one tree's records.
+/// The formats for the record sizes of one tree.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Formats {
     shape: Shape,
@@ -65,7 +66,7 @@ impl Formats {
         Formats { shape, records }
     }
 
-    /// Returns the bytes of a value that lie in the leaf, and those outside.
+    /// Returns the bytes of a value inside and outside of the leaf.
     fn value(&self) -> (f64, f64) {
         let value = self.records.value_bytes;
         match value > self.shape.page_bytes as f64 / SEPARATE {
@@ -74,7 +75,7 @@ impl Formats {
         }
     }
 
-    /// Returns what a record of this kind of run takes in a leaf, on average.
+    /// Returns the average size of a record in a leaf of this kind of run.
     fn record(&self, amount: &Amount) -> f64 {
         let (value, _) = self.value();
         let ends = match self.records.values {
@@ -87,25 +88,25 @@ impl Formats {
         self.records.key_bytes + ends + sequence + tag + value * puts
     }
 
-    /// Returns the bytes of a leaf.
+    /// Returns the size of a leaf in bytes.
     pub(super) fn leaf(&self) -> f64 {
         let (value, _) = self.value();
         self.shape.leaf_bytes(self.records.key_bytes + value)
     }
 
-    /// Returns how many leaves records fill, the last one perhaps in part.
+    /// Returns the number of leaves for an amount of records; the last may be partly filled.
     pub(super) fn leaves(&self, amount: &Amount) -> f64 {
         let records = amount.records();
         if records <= 0.0 {
             return 0.0;
         }
         let (room, mut record) = (self.leaf() - LEAF_HEADER, self.record(amount));
-        // What all keys of a leaf begin with is stored once.
+        // The common prefix of a leaf's keys is stored once.
         let leaves = (records * record / room).max(1.0);
         let shared = (leaves.log2() / 8.0).floor().min(self.records.key_bytes);
         record -= shared;
         let in_leaf = ((room - shared) / record).floor();
-        // A record longer than a leaf takes leaves of its own.
+        // A record longer than a leaf has its own leaves.
         if in_leaf >= 1.0 {
             records / in_leaf
         } else {
@@ -113,12 +114,12 @@ impl Formats {
         }
     }
 
-    /// Returns what values outside of leaves take.
+    /// Returns the size of values stored outside of leaves.
     pub(super) fn separate(&self, amount: &Amount) -> f64 {
         self.value().1 * amount.puts
     }
 
-    /// Returns the bytes of a run: leaves, values, index, and the footer, which has the index's
+    /// Returns the size of a run in bytes: leaves, values, index, and the footer with the index's
     /// root.
     pub(super) fn run(&self, amount: &Amount) -> f64 {
         if amount.records() <= 0.0 {
@@ -129,12 +130,12 @@ impl Formats {
         leaves * self.leaf() + self.separate(amount) + self.index_pages(leaves) * page
     }
 
-    /// Returns how many children an index node has.
+    /// Returns the number of children of an index node.
     fn children(&self) -> f64 {
         ((self.shape.page_bytes as f64 - INDEX_HEADER) / (CHILD + SEPARATOR)).floor()
     }
 
-    /// Returns the pages of index nodes above a number of leaves, the root included.
+    /// Returns the number of index pages above a number of leaves, including the root.
     pub(super) fn index_pages(&self, leaves: f64) -> f64 {
         let (mut below, mut pages) = (leaves, 0.0);
         loop {
@@ -146,7 +147,7 @@ impl Formats {
         }
     }
 
-    /// Returns the pages of a maplet, without its directory, and those of the directory.
+    /// Returns the number of pages of a maplet without its directory, and of the directory.
     pub(super) fn maplet_pages(&self, entries: f64, runs: f64) -> (f64, f64) {
         if entries <= 0.0 {
             return (0.0, 0.0);
@@ -172,7 +173,7 @@ impl Formats {
         (pages, (directory / page).ceil())
     }
 
-    /// Returns the bytes of a maplet.
+    /// Returns the size of a maplet in bytes.
     pub(super) fn maplet(&self, entries: f64, runs: f64) -> f64 {
         let (pages, directory) = self.maplet_pages(entries, runs);
         (pages + directory) * self.shape.page_bytes as f64
@@ -199,7 +200,7 @@ mod tests {
             deletes: 0.0,
             span: 3200.0,
         };
-        // 126 bytes each, less what all begin with: 32 fit 4,068 bytes.
+        // 126 bytes each, minus the common prefix: 32 fit into 4,068 bytes.
         assert_eq!(formats(100.0).leaves(&amount), 100.0);
         let deletes = Amount {
             puts: 0.0,

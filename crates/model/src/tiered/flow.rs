@@ -1,4 +1,4 @@
-//! The tree as it fills, memtable by memtable.
+//! Simulates the growth of the tree, memtable by memtable.
 
 use super::amounts::{Group, Run, Uniques};
 use super::bytes::Formats;
@@ -11,13 +11,13 @@ use crate::Popularity;
 use crate::parameter::{BadParameter, at_least, require};
 use std::collections::HashMap;
 
-/// Bytes of the smallest extent.
+/// Size of the smallest extent in bytes.
 const EXTENT: f64 = 131_072.0;
 
-/// Memtables that a prediction goes through, at most: some seconds of work.
+/// Maximum number of memtables in a prediction: some seconds of computation.
 const MOST_MEMTABLES: f64 = 2e6;
 
-/// A tree over amounts, in which scattered keys are written in the order of a workload.
+/// A simulated tree of amounts, to which scattered keys are written in the order of a workload.
 ///
 /// ```
 /// use alluvium_model::Popularity;
@@ -38,44 +38,45 @@ pub struct Flow {
     pub(super) scale: Scale,
     pub(super) root: Node,
     written: Written,
-    /// What the memtable holds that fills.
+    /// The memtable being filled.
     filling: Run,
     filled_bytes: f64,
-    /// The number of the newest run.
+    /// Number of the newest run.
     newest: u64,
-    /// Levels in place of a tree: their runs are those of a root that is a leaf.
+    /// The levels, if the structure is levels instead of a tree; their runs are those of a root
+    /// that is a leaf.
     levels: Option<Levels>,
 }
 
-/// What was written, and for what.
+/// The amount of data written and read, by cause.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Written {
-    /// Bytes of keys and values that users wrote.
+    /// Bytes of keys and values written by users.
     pub user_bytes: f64,
-    /// Bytes of runs made of memtables.
+    /// Bytes of runs written by flushes of memtables.
     pub incorporated_bytes: f64,
-    /// Bytes of runs made by compactions.
+    /// Bytes of runs written by compactions.
     pub compacted_bytes: f64,
-    /// Bytes of maplets, those of memtables included.
+    /// Bytes of maplets, including those of flushed memtables.
     pub maplet_bytes: f64,
-    /// Bytes of runs that compactions have read.
+    /// Bytes of runs read by compactions.
     pub read_bytes: f64,
-    /// Records that compactions have read.
+    /// Number of records read by compactions.
     pub compacted_records: f64,
-    /// Records that memtables have handed over.
+    /// Number of records flushed from memtables.
     pub incorporated_records: f64,
-    /// How many memtables were written out.
+    /// Number of flushed memtables.
     pub memtables: f64,
 }
 
 impl Written {
-    /// Returns the bytes written for each byte of users' writes, without the log and the trunk.
+    /// Returns the write amplification, without the log and the trunk.
     #[must_use]
     pub fn amplification(&self) -> f64 {
         self.tree_bytes() / self.user_bytes.max(f64::MIN_POSITIVE)
     }
 
-    /// Returns the bytes of runs and maplets.
+    /// Returns the bytes written for runs and maplets.
     #[must_use]
     pub fn tree_bytes(&self) -> f64 {
         self.incorporated_bytes + self.compacted_bytes + self.maplet_bytes
@@ -83,11 +84,11 @@ impl Written {
 }
 
 impl Flow {
-    /// Returns an empty tree. `popularity` is that of updates and deletes, over all keys that
-    /// there will be.
+    /// Creates an empty tree. `popularity` is that of updates and deletes, over all keys that will
+    /// exist.
     ///
     /// # Errors
-    /// [`BadParameter`] if the shape is none, or records have no bytes.
+    /// [`BadParameter`] if the shape is invalid, or if records have no bytes.
     pub fn new(shape: Shape, records: Records, popularity: Popularity) -> Result<Flow, BadParameter> {
         shape.checked()?;
         records.checked()?;
@@ -108,7 +109,7 @@ impl Flow {
         })
     }
 
-    /// Returns empty levels of runs in place of a tree; `shape.fanout` means nothing then.
+    /// Creates empty levels of runs instead of a tree; `shape.fanout` is ignored.
     ///
     /// # Errors
     /// As [`Flow::new`]; [`BadParameter`] if the levels do not grow.
@@ -128,23 +129,23 @@ impl Flow {
     /// Writes `keys` new keys, each once.
     ///
     /// # Errors
-    /// [`BadParameter`] if they are negative, or too many for the memtables to be gone through.
+    /// [`BadParameter`] if `keys` is negative, or if it needs too many memtables.
     pub fn load(&mut self, keys: f64) -> Result<(), BadParameter> {
         self.write(Kind::New, keys, 0.0)
     }
 
-    /// Writes `requests` updates, of which the share `deletes` are deletes.
+    /// Writes `requests` updates, with a share `deletes` of deletes.
     ///
     /// # Errors
-    /// [`BadParameter`] if they are negative, or too many for the memtables to be gone through, or
-    /// if the deletes are no share.
+    /// [`BadParameter`] if `requests` is negative or needs too many memtables, or if `deletes` is
+    /// not between 0 and 1.
     pub fn update(&mut self, requests: f64, deletes: f64) -> Result<(), BadParameter> {
         at_least("the share of deletes", deletes, 0.0, "from 0 to 1")?;
         require("the share of deletes", deletes, deletes <= 1.0, "from 0 to 1")?;
         self.write(Kind::Requested, requests, deletes)
     }
 
-    /// Writes out what the memtable holds, as at a checkpoint.
+    /// Flushes the memtable, as at a checkpoint.
     pub fn seal(&mut self) {
         let run = std::mem::take(&mut self.filling);
         self.filled_bytes = 0.0;
@@ -159,30 +160,30 @@ impl Flow {
         }
     }
 
-    /// Returns what was written since the tree was empty, or since [`Flow::forget`].
+    /// Returns the amounts written since creation, or since [`Flow::forget`].
     #[must_use]
     pub fn written(&self) -> Written {
         self.written
     }
 
-    /// Counts what is written from zero again.
+    /// Resets the amounts written to zero.
     pub fn forget(&mut self) {
         self.written = Written::default();
     }
 
-    /// Returns how high the tree is: 1 when all of it is one leaf.
+    /// Returns the height of the tree: 1 if it consists of one leaf.
     #[must_use]
     pub fn height(&self) -> u32 {
         self.root.height + 1
     }
 
-    /// Returns the most runs that lie on the way of a lookup.
+    /// Returns the maximum number of runs on the path of a lookup.
     #[must_use]
     pub fn longest_path(&self) -> usize {
         self.root.longest()
     }
 
-    /// Returns how many runs lie on the way of a key, on average of all keys.
+    /// Returns the average number of runs on the path of a key.
     #[must_use]
     pub fn mean_path(&self) -> f64 {
         let mut runs = 0.0;
@@ -197,11 +198,11 @@ impl Flow {
         if width > 0.0 { runs / width } else { 0.0 }
     }
 
-    /// Returns the bytes of extents that something needs: runs as far as a pivot needs them, and
+    /// Returns the bytes of extents in use: runs, to the extent that a pivot needs them, and
     /// maplets. An extent is free when nothing in it is needed.
     #[must_use]
     pub fn space_bytes(&self) -> f64 {
-        // By run: bytes needed, and those of the whole. A maplet is needed as a whole.
+        // Needed and total bytes per run. A maplet is needed as a whole.
         let mut runs: HashMap<u64, (f64, f64)> = HashMap::new();
         let mut maplets: HashMap<u64, f64> = HashMap::new();
         let (formats, uniques) = (&self.scale.formats, &self.scale.uniques);
@@ -211,8 +212,8 @@ impl Flow {
                     for run in &group.runs {
                         let whole = formats.run(&run.amount(uniques, run.width));
                         let share = (pivot.width / run.width).min(1.0);
-                        // Where a needed range begins or ends within a run, an extent is needed for
-                        // a part of it.
+                        // Where a needed range begins or ends within a run, an extent is only
+                        // partly needed.
                         let cut = if share < 1.0 { EXTENT / 2.0 } else { 0.0 };
                         let sum = runs.entry(run.id).or_insert((0.0, whole));
                         sum.0 += whole * share + cut;
@@ -228,7 +229,7 @@ impl Flow {
         runs.sum::<f64>() + maplets.values().map(|bytes| extents(*bytes)).sum::<f64>()
     }
 
-    /// Returns how many records there are, older versions and deletes included.
+    /// Returns the number of records, including old versions and deletes.
     #[must_use]
     pub fn records(&self) -> f64 {
         let mut sum = 0.0;
@@ -279,7 +280,7 @@ impl Flow {
         }
     }
 
-    /// Makes a memtable the newest run, and does all work that follows.
+    /// Makes a memtable the newest run, and executes all resulting work.
     fn incorporate(&mut self, run: Run) {
         let amount = run.amount(&self.scale.uniques, 1.0);
         self.written.memtables += 1.0;
@@ -296,7 +297,7 @@ impl Flow {
         self.written.compacted_records += done.records;
     }
 
-    /// Gives a run to levels.
+    /// Adds a run to the levels.
     fn receive(&mut self, run: Run, mut levels: Levels) -> Compacted {
         let mut merger = Merger {
             shape: &self.shape,
@@ -310,7 +311,7 @@ impl Flow {
         done
     }
 
-    /// Gives a run to the root of the tree, and does what is due below it.
+    /// Adds a run to the root of the tree, and executes the work that becomes due below it.
     fn settle(&mut self, run: Run) -> Compacted {
         let shaper = Shaper {
             shape: &self.shape,
@@ -333,7 +334,7 @@ impl Flow {
     }
 }
 
-/// What is written.
+/// The kind of writes.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     New,

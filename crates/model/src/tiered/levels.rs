@@ -1,5 +1,5 @@
-//! Levels of runs, over amounts: which runs become one, and what that writes. The decisions are
-//! those of `alluvium_trees::levels`, whose `policy.rs` says why.
+//! Simulated levels of runs: which runs are merged, and how much that writes. The decisions equal
+//! those of `alluvium_trees::levels`, whose `policy.rs` explains them.
 
 use super::amounts::{Group, Older, Run, merge};
 use super::node::Scale;
@@ -7,31 +7,31 @@ use super::parameters::Shape;
 use super::work::Compacted;
 use crate::parameter::{BadParameter, require};
 
-/// Which runs of levels become one.
+/// The rule for merging the runs of levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// The oldest `runs` of a level become one of the next (SAMT).
+    /// The oldest `runs` runs of a level are merged into one run of the next (SAMT).
     Samt {
         /// At least 2.
         runs: u32,
     },
-    /// What is new becomes one with all levels down to the first that can take it (COLA).
+    /// New data is merged with all levels down to the first that can hold the result (COLA).
     Cola {
-        /// By how much levels grow, at least 2.
+        /// Growth factor of levels, at least 2.
         ratio: u32,
     },
-    /// A level of one run that is full becomes one with the next.
+    /// A level has one run, which is merged with the next level's when it is full.
     Levelled {
-        /// By how much levels grow, at least 2.
+        /// Growth factor of levels, at least 2.
         ratio: u32,
     },
 }
 
-/// The largest growth of levels.
+/// Maximum growth factor of levels.
 const MOST_GROWTH: u32 = 1 << 16;
 
 impl Rule {
-    /// Returns by how much levels grow.
+    /// Returns the growth factor of levels.
     #[must_use]
     pub fn growth(self) -> u32 {
         match self {
@@ -48,15 +48,14 @@ impl Rule {
     }
 }
 
-/// How many runs each level has, the newest level first. The runs are those of a stack, oldest
-/// first.
+/// Number of runs per level, newest level first. The runs themselves are in a stack, oldest first.
 #[derive(Clone, Debug)]
 pub(super) struct Levels {
     pub(super) rule: Rule,
     counts: Vec<usize>,
 }
 
-/// A merge: the oldest runs of one level, and all runs of the levels below it down to another.
+/// A merge of the oldest runs of one level with all runs of the levels below, down to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Merge {
     from: usize,
@@ -65,12 +64,12 @@ struct Merge {
     into: usize,
 }
 
-/// What merges work with.
+/// State used by merges.
 pub(super) struct Merger<'s> {
     pub(super) shape: &'s Shape,
     pub(super) scale: &'s Scale,
     pub(super) done: Compacted,
-    /// The number of the newest run.
+    /// Number of the newest run.
     pub(super) newest: u64,
 }
 
@@ -86,7 +85,7 @@ impl Levels {
         self.counts.get(level).copied().unwrap_or(0)
     }
 
-    /// Returns the place in the stack at which a level begins: its oldest run.
+    /// Returns the position in the stack of a level's oldest run.
     fn start(&self, level: usize) -> usize {
         self.counts.iter().skip(level + 1).sum()
     }
@@ -97,7 +96,7 @@ impl Levels {
         runs.iter().map(|group| scale.weigh(group, 1.0)).sum()
     }
 
-    /// Takes a run that was made of a memtable as the newest, and does all merges that follow.
+    /// Adds a flushed memtable as the newest run, and executes all resulting merges.
     pub(super) fn receive(&mut self, run: Run, stack: &mut Vec<Group>, merger: &mut Merger<'_>) {
         stack.push(Group::one(run));
         self.counts[0] += 1;
@@ -159,7 +158,7 @@ impl Levels {
         if self.counts.len() <= due.into {
             self.counts.resize(due.into + 1, 0);
         }
-        // Levels below `from` are taken whole; of `from` the oldest runs.
+        // Levels below `from` are merged completely; of `from` only the oldest runs.
         let start = self.start(due.to);
         let taken: usize = due.runs
             + (due.from + 1..=due.to)
@@ -181,8 +180,8 @@ impl Levels {
         self.counts[level] += 1;
     }
 
-    /// Returns the level of a result: a SAMT keeps it where its runs were when it takes no more
-    /// than half of that level.
+    /// Returns the level of a merge's result: SAMT keeps it in the inputs' level if it occupies at
+    /// most half of that level.
     fn target(&self, due: Merge, bytes: f64, unit: f64) -> usize {
         let Rule::Samt { runs } = self.rule else {
             return due.into;
@@ -197,7 +196,7 @@ impl Levels {
 }
 
 impl Merger<'_> {
-    /// Makes one run of several, oldest first; none if nothing is left.
+    /// Merges runs, given oldest first, into one. Returns `None` if no records remain.
     fn merge(&mut self, taken: &[Group], older: Older) -> Option<Run> {
         let scale = self.scale;
         let runs = || taken.iter().flat_map(|group| &group.runs);
@@ -224,7 +223,7 @@ mod tests {
     use super::*;
     use crate::Popularity;
 
-    /// Records of 100 bytes, of which 100,000 fill a memtable.
+    /// Records of 100 bytes; 100,000 of them fill a memtable.
     fn loaded(rule: Rule, memtables: f64) -> Flow {
         let shape = Shape {
             memtable_bytes: 1e7,
@@ -244,10 +243,10 @@ mod tests {
 
     #[test]
     fn without_redundant_keys_each_level_writes_what_its_rule_says() {
-        // 256 runs become one by four levels of four.
+        // 256 runs become one through four levels of four.
         let samt = loaded(Rule::Samt { runs: 4 }, 1024.0).written().amplification();
         assert!((4.0..6.5).contains(&samt), "{samt}");
-        // (r − 1)/2 · log_r(N/M) and a little more for each level.
+        // (r − 1)/2 · log_r(N/M), plus a little for each level.
         let cola = loaded(Rule::Cola { ratio: 4 }, 1024.0).written().amplification();
         assert!(cola > samt && cola < 12.0, "{cola}");
         let levelled = loaded(Rule::Levelled { ratio: 4 }, 1024.0);
@@ -275,7 +274,7 @@ mod tests {
             Rule::Levelled { ratio: 8 },
         ] {
             let mut flow = loaded(rule, 64.0);
-            // Four levels of up to five runs, or of one: a run of all keys stays where it is.
+            // At most four levels of five runs, or of one: a run of all keys is not moved.
             flow.update(640.0 * 1e5, 0.0).unwrap();
             assert!(flow.longest_path() <= 20, "{rule:?}: {}", flow.longest_path());
             let records = flow.records() / (64.0 * 1e5);

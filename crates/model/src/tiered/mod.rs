@@ -1,25 +1,25 @@
-//! Our own trees, predicted: what a size-tiered Bε-tree of runs and maplets, and levels of the same
-//! runs, write, read and keep.
+//! Predictions for our own trees: the writes, reads and memory of a size-tiered Bε-tree of runs and
+//! maplets, and of levels of the same runs.
 //!
 //! *Knows*: the decisions of `alluvium_trees::tiered` and `levels`, and the formats of their runs
-//! and maplets, over amounts of records in place of keys; what a workload makes of them.
+//! and maplets, applied to amounts of records instead of keys; the effect of a workload on them.
 //!
-//! *Does not know*: keys, pages, devices, how long anything takes.
+//! *Does not know*: keys, pages, devices, time.
 //!
 //! *Read in this order*: `parameters.rs`, `bytes.rs` (formats), `amounts.rs` (runs as amounts),
-//! `node.rs`, `policy.rs` (decisions), `settle.rs` (flushes and cuts), `work.rs` (compactions),
-//! `levels.rs` (levels in place of the tree), `flow.rs` (the front), `reads.rs` (lookups and
+//! `node.rs`, `policy.rs` (decisions), `settle.rs` (flushes and splits), `work.rs` (compactions),
+//! `levels.rs` (levels instead of the tree), `flow.rs` (the interface), `reads.rs` (lookups and
 //! caches).
 //!
-//! Keys are scattered, so that a run has the same share of its records in each range of one width,
-//! and a run is a few numbers: how many new keys it has, and how many requests. How many records
-//! those leave is `Unique` of [`popularity`](crate::popularity). A prediction goes through the
-//! memtables of a workload, as the tree does, and counts what each step would write.
+//! Keys are scattered, so a run has the same share of its records in all ranges of equal width, and
+//! a run is described by a few numbers: its number of new keys and of requests. The number of
+//! resulting records is `Unique` of [`popularity`](crate::popularity). A prediction processes the
+//! memtables of a workload like the tree does, and counts the bytes that each step would write.
 //!
 //! Invariants:
 //!
-//! - **P1** A node's pivots have its width together, and the root's width is 1.
-//! - **P2** In a pivot's stack, runs come oldest first; a merge takes neighbours.
+//! - **P1** The widths of a node's pivots add up to its width; the root's width is 1.
+//! - **P2** The runs of a pivot's stack are ordered oldest first; a merge combines adjacent runs.
 
 mod amounts;
 mod bytes;

@@ -1,29 +1,29 @@
-//! Nodes of the trunk, over amounts: which groups of runs lie where.
+//! Simulated trunk nodes: the positions of groups of runs.
 
 use super::amounts::{Group, Uniques};
 use super::bytes::Formats;
 
-/// A node.
+/// A trunk node.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
-    /// Leaves are at 0.
+    /// Height; leaves have height 0.
     pub(super) height: u32,
-    /// Its share of the range of keys.
+    /// Share of the key range.
     pub(super) width: f64,
     pub(super) pivots: Vec<Pivot>,
-    /// Whether it was changed since work was done in it.
+    /// Whether the node has changed since its last compactions.
     pub(super) is_changed: bool,
 }
 
-/// A child's range in its parent, and what the parent holds for it.
+/// A child's range in its parent, and the groups that the parent holds for it.
 #[derive(Clone, Debug)]
 pub(super) struct Pivot {
     pub(super) width: f64,
-    /// A leaf's only pivot has none.
+    /// The child; the only pivot of a leaf has none.
     pub(super) child: Option<Box<Node>>,
-    /// What was compacted for this pivot, oldest to newest.
+    /// Compacted groups, oldest first.
     pub(super) own: Vec<Group>,
-    /// What came and waits for its compaction, oldest to newest.
+    /// Groups that wait for compaction, oldest first.
     pub(super) live: Vec<Group>,
 }
 
@@ -60,7 +60,7 @@ impl Node {
         self.height == 0
     }
 
-    /// Puts a bundle into the node, as the newest.
+    /// Adds a bundle to the node as the newest.
     pub(super) fn receive(&mut self, groups: &[Group]) {
         self.is_changed = true;
         for pivot in &mut self.pivots {
@@ -68,7 +68,7 @@ impl Node {
         }
     }
 
-    /// Returns the most runs on a way from here to a leaf.
+    /// Returns the maximum number of runs on a path from this node to a leaf.
     pub(super) fn longest(&self) -> usize {
         let ways = self.pivots.iter().map(|pivot| {
             let below = pivot.child.as_ref().map_or(0, |child| child.longest());
@@ -77,7 +77,7 @@ impl Node {
         ways.max().unwrap_or(0)
     }
 
-    /// Shows each node, this one first.
+    /// Calls `see` for each node in preorder.
     pub(super) fn visit(&self, see: &mut dyn FnMut(&Node)) {
         see(self);
         for pivot in &self.pivots {
@@ -88,7 +88,7 @@ impl Node {
     }
 }
 
-/// What is known of sizes.
+/// Functions that determine sizes.
 #[derive(Clone, Debug)]
 pub(super) struct Scale {
     pub(super) formats: Formats,
@@ -96,8 +96,8 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// Returns the bytes of a group's leaves and values in a range of some width. The leaves in
-    /// which the range begins and ends count whole.
+    /// Returns the size of a group's leaves and values in a range of some width, in bytes. The
+    /// leaves at the ends of the range are counted completely.
     pub(super) fn weigh(&self, group: &Group, width: f64) -> f64 {
         let runs = group.runs.iter().map(|run| {
             let amount = run.amount(&self.uniques, width);
@@ -112,12 +112,12 @@ impl Scale {
         runs.sum()
     }
 
-    /// Returns what a pivot's stack weighs.
+    /// Returns the size of a pivot's stack in bytes.
     pub(super) fn weight(&self, pivot: &Pivot) -> f64 {
         pivot.stack().map(|group| self.weigh(group, pivot.width)).sum()
     }
 
-    /// Returns the share of a leaf's own records that are older versions of others.
+    /// Returns the share of obsolete versions among a leaf's own records.
     pub(super) fn stale(&self, pivot: &Pivot) -> f64 {
         let runs = || pivot.own.iter().flat_map(|group| &group.runs);
         if runs().count() < 2 {

@@ -1,42 +1,42 @@
-//! What is predicted: the shape of a tree, and what its records are like.
+//! The input of a prediction: the shape of a tree, and the properties of its records.
 
 use crate::parameter::{BadParameter, at_least, positive, require};
 use crate::profile::best_node;
 
-/// Whether all values are equally long: their ends are not stored then.
+/// Whether all values have the same length, in which case their ends are not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lengths {
-    /// All are equally long.
+    /// All values have the same length.
     Equal,
-    /// They differ.
+    /// Lengths differ.
     Varied,
 }
 
-/// What the records are like.
+/// Properties of the records.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Records {
-    /// Bytes of a key, on average.
+    /// Average key length in bytes.
     pub key_bytes: f64,
-    /// Bytes of a value, on average.
+    /// Average value length in bytes.
     pub value_bytes: f64,
-    /// Whether values are equally long.
+    /// Whether all values have the same length.
     pub values: Lengths,
 }
 
-/// The shape of a tree, and what it writes to.
+/// The shape of a tree, and properties of its device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
-    /// m: bytes of a memtable.
+    /// m: size of a memtable in bytes.
     pub memtable_bytes: f64,
-    /// Bytes that a record takes in a memtable beside its key and value.
+    /// Overhead of a record in a memtable, in addition to key and value, in bytes.
     pub overhead_bytes: f64,
-    /// F: how many children a node has.
+    /// F: maximum number of children of a node.
     pub fanout: u32,
-    /// Bytes of a page.
+    /// Size of a page in bytes.
     pub page_bytes: u64,
-    /// Bits of a fingerprint.
+    /// Length of a fingerprint in bits.
     pub fingerprint_bits: u32,
-    /// Bytes that the device moves in the time in which a request begins.
+    /// Bytes that the device transfers in the setup time of a request.
     pub half_bandwidth: u64,
 }
 
@@ -54,17 +54,17 @@ impl Default for Shape {
     }
 }
 
-/// The longest keys that a store takes, in bytes.
+/// Maximum key length of a store, in bytes.
 const MOST_KEY: f64 = 65_536.0;
-/// The longest values that a store takes, in bytes.
+/// Maximum value length of a store, in bytes.
 const MOST_VALUE: f64 = 4_294_967_296.0;
-/// The largest fan-out: a node is a list of its children.
+/// Maximum fanout, because a node is a list of its children.
 const MOST_FANOUT: u32 = 1024;
-/// Pages of a leaf, at most.
+/// Maximum number of pages in a leaf.
 const MOST_PAGES: u64 = 16;
 
 impl Records {
-    /// Returns the bytes of a record that users count: those of its key and its value.
+    /// Returns the user bytes of a record: those of its key and value.
     #[must_use]
     pub fn bytes(&self) -> f64 {
         self.key_bytes + self.value_bytes
@@ -85,7 +85,7 @@ impl Records {
 }
 
 impl Shape {
-    /// Returns F·m: the live bytes above which a node flushes, or a leaf splits.
+    /// Returns F·m: the live bytes above which a node flushes or a leaf splits.
     #[must_use]
     pub fn node_bytes(&self) -> f64 {
         f64::from(self.fanout) * self.memtable_bytes
@@ -111,8 +111,8 @@ impl Shape {
         Ok(())
     }
 
-    /// Returns the bytes of a run's leaf for records of a length: of whole pages, as many as
-    /// cost least to read (see [`best_node`]).
+    /// Returns the size of a run's leaf for a record length, in bytes: the number of whole pages
+    /// with the lowest read cost (see [`best_node`]).
     pub(crate) fn leaf_bytes(&self, record: f64) -> f64 {
         let best = best_node(record as u64, self.half_bandwidth);
         let pages = (best + self.page_bytes / 2) / self.page_bytes;

@@ -1,9 +1,9 @@
-//! The decisions of the tree, over amounts. They are those of `alluvium_trees::tiered`, whose
-//! `policy.rs` says why.
+//! The decisions of the tree, applied to amounts. They equal those of `alluvium_trees::tiered`,
+//! whose `policy.rs` explains them.
 
 use super::parameters::Shape;
 
-/// The child that a node flushes to next, if it must, given the bytes and runs of each.
+/// Returns the child to which a node flushes next, if it must, given the bytes and runs of each.
 pub(super) fn flush(shape: &Shape, children: &[(f64, usize)]) -> Option<usize> {
     let most = |less: &dyn Fn(usize, usize) -> bool| {
         (0..children.len()).reduce(|best, other| if less(best, other) { other } else { best })
@@ -18,13 +18,13 @@ pub(super) fn flush(shape: &Shape, children: &[(f64, usize)]) -> Option<usize> {
     is_due.then_some(fullest)
 }
 
-/// From this share of older versions on, a leaf is rewritten.
+/// Share of obsolete versions from which on a leaf is rewritten.
 pub(super) const STALE: f64 = 0.34;
 
-/// Below this crowding compactions free space, too.
+/// Crowding below which compactions also reclaim space.
 const BUSY: f64 = 0.75;
 
-/// How many pieces a leaf is cut into; 1 if it stays whole.
+/// Returns the number of pieces into which a leaf is split; 1 if it is not split.
 pub(super) fn pieces_of_leaf(shape: &Shape, bytes: f64, stale: f64) -> usize {
     let most = shape.node_bytes();
     if bytes > most && (stale < STALE || bytes > 2.0 * most) {
@@ -34,7 +34,7 @@ pub(super) fn pieces_of_leaf(shape: &Shape, bytes: f64, stale: f64) -> usize {
     }
 }
 
-/// Returns whether a compaction of a leaf takes all of it.
+/// Returns whether a compaction of a leaf rewrites it completely.
 pub(super) fn rewrites(shape: &Shape, bytes: f64, stale: f64, crowding: f64) -> bool {
     let most = shape.node_bytes();
     if stale < STALE {
@@ -52,7 +52,8 @@ pub(super) fn is_crowded(shape: &Shape, runs: usize) -> bool {
     runs > 2 * shape.fanout as usize
 }
 
-/// How many of a leaf's own groups, given oldest first by runs and bytes, are merged into one run.
+/// Returns how many of a leaf's oldest own groups are merged into one run. `groups` has the number
+/// of runs and the bytes of each, oldest first.
 pub(super) fn oldest(shape: &Shape, groups: &[(usize, f64)]) -> usize {
     let fanout = shape.fanout as usize;
     let mut left: usize = groups.iter().map(|group| group.0).sum();
@@ -70,7 +71,7 @@ pub(super) fn oldest(shape: &Shape, groups: &[(usize, f64)]) -> usize {
     count
 }
 
-/// How many children a node is cut into.
+/// Returns the number of pieces into which a node is split.
 pub(super) fn pieces_of_index(shape: &Shape, children: usize, is_root: bool) -> usize {
     let fanout = shape.fanout as usize;
     let most = if is_root { 2 * fanout } else { fanout };
@@ -81,13 +82,13 @@ pub(super) fn pieces_of_index(shape: &Shape, children: usize, is_root: bool) -> 
     }
 }
 
-/// How many maplets of one size become one.
+/// Number of maplets of one size that are merged.
 const TIER: usize = 4;
-/// Runs that a maplet tells apart.
+/// Maximum number of runs that a maplet distinguishes.
 const MOST_RUNS: usize = 64;
 
-/// How many of the newest maplets a new run's fingerprints are merged with, given the runs of
-/// each.
+/// Returns how many of the newest maplets are merged with a new run's fingerprints, given the
+/// number of runs of each.
 pub(super) fn maplets(runs: &[usize], shares: &[bool]) -> usize {
     let (mut start, mut size) = (runs.len(), 1);
     loop {
@@ -122,7 +123,7 @@ mod tests {
 
     #[test]
     fn decisions_are_those_of_the_tree() {
-        // As in the tests of `alluvium_trees::tiered::policy`.
+        // The same cases as in the tests of `alluvium_trees::tiered::policy`.
         let flushed = |children: &[(f64, usize)]| flush(&SHAPE, children);
         assert_eq!(flushed(&[(100.0, 2), (200.0, 2), (100.0, 2)]), None);
         assert_eq!(flushed(&[(100.0, 2), (201.0, 2), (100.0, 2)]), Some(1));

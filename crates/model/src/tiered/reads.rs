@@ -1,10 +1,10 @@
-//! What lookups read from the device, given what is in memory.
+//! Device reads of lookups, given the available memory.
 //!
-//! A lookup asks a page of each maplet on its way, and reads the leaf of the newest run that has
-//! its key, behind index nodes of that run. Which pages the cache has is in
-//! [`cache`](crate::cache); the cache of records has those that were asked for last (Che et al.,
-//! "Hierarchical Web Caching Systems", 2002). A leaf of *k* records is asked for with any of its
-//! keys; those of a young run are keys that are popular.
+//! A lookup queries a page of each maplet on its path, and reads the leaf of the newest run that
+//! has its key, after index nodes of that run. [`cache`](crate::cache) predicts which pages are
+//! cached; the record cache contains the most recently requested records (Che et al., "Hierarchical
+//! Web Caching Systems", 2002). A leaf of *k* records is requested with any of its keys; the keys
+//! of a young run are popular ones.
 
 use super::Flow;
 use super::amounts::{Group, Run};
@@ -13,82 +13,83 @@ use crate::Popularity;
 use crate::cache::{Idle, Load, Stay, Times};
 use crate::parameter::{BadParameter, at_least, require};
 
-/// Memory, and what is looked up.
+/// The memory, and the kinds of lookups.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lookups {
-    /// Bytes of the cache of pages.
+    /// Size of the page cache in bytes.
     pub page_cache_bytes: f64,
-    /// Bytes of the cache of records.
+    /// Size of the record cache in bytes.
     pub record_cache_bytes: f64,
-    /// The share of lookups whose key is not there.
+    /// Share of lookups of absent keys.
     pub misses: f64,
-    /// The share of those whose key was deleted: a record may be there that says so.
+    /// Share of deleted keys among those, for which a tombstone may exist.
     pub deleted: f64,
 }
 
-/// What lookups read.
+/// Predicted device reads of lookups.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Reads {
-    /// Reads for a key that is there.
+    /// Reads per lookup of a present key.
     pub hit: f64,
-    /// Reads for a key that is not.
+    /// Reads per lookup of an absent key.
     pub miss: f64,
-    /// Reads on average.
+    /// Average reads per lookup.
     pub mean: f64,
-    /// Of the reads for a key that is there, those of maplets and index nodes.
+    /// Reads of maplets and index nodes per lookup of a present key, included in `hit`.
     pub guides: f64,
-    /// The share of lookups of keys that the cache of records answers.
+    /// Share of key lookups answered by the record cache.
     pub record_hits: f64,
-    /// Maplets that a lookup asks.
+    /// Number of maplets that a lookup queries.
     pub questions: f64,
-    /// Bytes of maplets and index nodes, roots included: what must be in memory for one read a
+    /// Bytes of maplets and index nodes, including roots: the memory needed for one read per
     /// lookup.
     pub guide_bytes: f64,
 }
 
-/// Bytes of a record in the cache of records, beside its key and value.
+/// Overhead of a record in the record cache, in addition to key and value.
 pub(crate) const RECORD_OVERHEAD: f64 = 48.0;
-/// The share of a cache's bytes that pages have: others are its tables, and what is being read.
+/// Share of a cache's bytes used for pages; the rest is used for its tables and for reads in
+/// progress.
 const PAGES: f64 = 0.9;
-/// Bytes of frames between two pages: 64 that are free, and about a half as many that readers may
-/// still have.
+/// Bytes of unused frames: 64 free pages, and about half that number which readers may still hold.
 const FREE: f64 = 96.0 * 4096.0;
-/// The share of lookups below which none asks the tree: the cache of records answers all.
+/// Share of lookups below which the record cache is considered to answer all of them.
 const FEW: f64 = 1e-9;
-/// Ways through the tree that stand for all of them.
+/// Number of sampled paths through the tree.
 const WAYS: usize = 6;
-/// Halvings of the interval in which T lies.
+/// Number of bisections for T.
 const STEPS: usize = 50;
 
-/// Pages that are asked for equally often.
+/// Pages with equal request rates.
 #[derive(Clone, Copy, Debug)]
 struct Guides {
     pages: f64,
-    /// How often one of them is asked for, for each lookup.
+    /// Request rate of one page, per lookup.
     rate: f64,
 }
 
-/// The leaves of one run on one way.
+/// The leaves of one run on one path.
 #[derive(Clone, Debug)]
 struct Leaves {
     pages: f64,
-    /// The share of all keys that this way stands for.
+    /// Share of all keys that this path represents.
     share: f64,
-    /// Records of a leaf.
+    /// Records per leaf.
     in_leaf: f64,
-    /// For each group of popularity: the share of its keys that the run has, and the share of
-    /// those that no newer run has.
+    /// For each popularity group: the share of its keys in the run, and the share of those that are
+    /// in no newer run.
     groups: Vec<(f64, f64)>,
-    /// Of these keys, those that were requested since they were merged with all that is older: only
-    /// of them a record says that they were deleted.
+    /// Share of these keys that were requested since they were last merged with all older data;
+    /// only these may have a tombstone.
     requested: Vec<f64>,
 }
 
 impl Flow {
-    /// Estimates what lookups read: those of keys that are there are as popular as updates.
+    /// Estimates the device reads of lookups. Present keys are looked up with the popularity of
+    /// updates.
     ///
     /// # Errors
-    /// [`BadParameter`] if the memory is negative, or the misses are no share.
+    /// [`BadParameter`] if the memory is negative, or if the misses are not between 0 and 1.
     pub fn reads(&self, lookups: &Lookups) -> Result<Reads, BadParameter> {
         at_least(
             "the page cache",
@@ -127,15 +128,15 @@ impl Flow {
 struct Model<'f> {
     flow: &'f Flow,
     lookups: Lookups,
-    /// How popular a key of each group is among the lookups that the record cache leaves.
+    /// Request rate of a key of each group after the record cache.
     rates: Vec<f64>,
     record_hits: f64,
     guides: Vec<Guides>,
-    /// Pages of the roots of indexes, which are in memory beside the caches.
+    /// Pages of index roots, which are in memory outside of the caches.
     roots: f64,
     leaves: Vec<Leaves>,
     questions: f64,
-    /// Runs that answer for a stranger, on a way.
+    /// Number of false-positive runs per path for an absent key.
     strangers: f64,
 }
 
@@ -166,7 +167,7 @@ impl<'f> Model<'f> {
         model
     }
 
-    /// Finds which lookups the cache of records answers.
+    /// Determines which lookups the record cache answers.
     fn cache_records(&mut self) {
         let groups = self.flow.scale.uniques.popularity().groups();
         let record = self.flow.records.bytes() + RECORD_OVERHEAD;
@@ -190,7 +191,7 @@ impl<'f> Model<'f> {
             .collect();
     }
 
-    /// Lookups that ask the tree.
+    /// Returns the share of lookups that reach the tree.
     fn asking(&self) -> f64 {
         1.0 - (1.0 - self.lookups.misses) * self.record_hits
     }
@@ -214,12 +215,12 @@ impl<'f> Model<'f> {
         self.questions = questions;
     }
 
-    /// Notes the leaves on one way, newest run first; `share` is the way's share of all.
+    /// Adds the leaves on one path, newest run first; `share` is the path's share of all.
     fn see_way(&mut self, way: &Way<'_>, share: f64) {
         let (scale, bits) = (&self.flow.scale, self.flow.shape.fingerprint_bits);
         let popularity = scale.uniques.popularity();
         let keys = popularity.keys();
-        // Each group's keys that no newer run has.
+        // Keys of each group that are in no newer run.
         let mut left = vec![1.0; popularity.groups().len()];
         let mut strangers = 0.0;
         for group in way.groups.iter().rev() {
@@ -286,12 +287,12 @@ impl<'f> Model<'f> {
         }
     }
 
-    /// Returns how often keys of each group are not asked for.
+    /// Returns the idle probabilities of keys of each group.
     fn idles(&self, times: &Times) -> Vec<Idle> {
         self.rates.iter().map(|rate| times.idle(*rate)).collect()
     }
 
-    /// Returns how often a key of a run is asked for there, on average, and how often it is idle.
+    /// Returns the average request rate of a key in a run, and its idle probabilities.
     fn keys(&self, leaves: &Leaves, idles: &[Idle]) -> (f64, Idle) {
         let groups = self.flow.scale.uniques.popularity().groups();
         let rated = || groups.iter().zip(&leaves.groups).zip(&self.rates);
@@ -302,7 +303,7 @@ impl<'f> Model<'f> {
         (rate.sum::<f64>() / all.max(f64::MIN_POSITIVE), Idle::mean(idle))
     }
 
-    /// Returns what pages take that are there.
+    /// Returns the load of the cached pages.
     fn load(&self, times: &Times) -> Load {
         let mut load = Load::default();
         for guide in &self.guides {
@@ -355,8 +356,8 @@ impl<'f> Model<'f> {
         }
     }
 
-    /// Returns the reads of leaves, the lookups that look for one, and those of the reads whose
-    /// record may be a delete.
+    /// Returns the reads of leaves, the lookups that need a leaf, and the reads that may find a
+    /// tombstone.
     fn leaf_reads(&self, times: &Times) -> (f64, f64, f64) {
         let groups = self.flow.scale.uniques.popularity().groups();
         let (mut reads, mut found, mut of_requested) = (0.0, 0.0, 0.0);
@@ -369,7 +370,7 @@ impl<'f> Model<'f> {
             let rated = rated.zip(&leaves.requested);
             for ((((group, rate), idle), (has, newest)), requested) in rated {
                 let asks = leaves.share * group.keys * rate * has * newest;
-                // The key of a lookup is one whose newest record is here.
+                // The looked-up key is one whose newest record is here.
                 let stay = times.stay(rate + others * rate_of_others, idle.and(of_others));
                 found += asks;
                 reads += asks * (1.0 - stay.there);
@@ -380,12 +381,12 @@ impl<'f> Model<'f> {
     }
 }
 
-/// Returns the bytes of pages in a cache.
+/// Returns the bytes of a cache that are used for pages.
 fn of_pages(cache_bytes: f64) -> f64 {
     (PAGES * cache_bytes - FREE).max(cache_bytes / 4.0)
 }
 
-/// Returns the chance that something asked for with this rate was asked for within a time.
+/// Returns the probability of a request at this rate within a time.
 fn held(rate: f64, time: f64) -> f64 {
     if time.is_infinite() {
         1.0
@@ -394,7 +395,7 @@ fn held(rate: f64, time: f64) -> f64 {
     }
 }
 
-/// Returns the time within which as much is asked for as fits; infinite if all of it fits.
+/// Returns the time within which the requested items just fit; infinite if all items fit.
 fn solve(capacity: f64, asked: impl Fn(f64) -> f64) -> f64 {
     if capacity <= 0.0 {
         return 0.0;
@@ -414,14 +415,14 @@ fn solve(capacity: f64, asked: impl Fn(f64) -> f64) -> f64 {
     low.exp()
 }
 
-/// Returns the share of requests whose page is not in a cache of `cache_bytes`, for pages of
-/// `in_page` scattered keys each, `page_bytes` long.
+/// Returns the miss rate of a cache of `cache_bytes`, for pages with `in_page` scattered keys and
+/// `page_bytes` bytes.
 pub(crate) fn missed(popularity: &Popularity, in_page: f64, page_bytes: f64, cache_bytes: f64) -> f64 {
     missed_behind(popularity, 0.0, in_page, page_bytes, cache_bytes)
 }
 
-/// Returns the same where a cache of this number of records is asked first: the share of requests
-/// that reach the device.
+/// Returns the share of requests that reach the device if a cache of this number of records is
+/// queried first.
 pub(crate) fn missed_behind(
     popularity: &Popularity,
     records: f64,
@@ -434,7 +435,7 @@ pub(crate) fn missed_behind(
         popularity.groups().iter().map(of).sum()
     };
     let records_time = solve(records, kept);
-    // What is left of each key's requests.
+    // The requests of each key that the record cache does not answer.
     let left: Vec<(f64, f64)> = popularity
         .groups()
         .iter()
@@ -467,7 +468,7 @@ pub(crate) fn missed_behind(
         .sum()
 }
 
-/// Adds pages to those asked for about as often.
+/// Adds pages to those with a similar request rate.
 fn add(guides: &mut Vec<Guides>, pages: f64, rate_of_all: f64) {
     let rate = rate_of_all / pages;
     let near = guides
@@ -482,7 +483,7 @@ fn add(guides: &mut Vec<Guides>, pages: f64, rate_of_all: f64) {
     }
 }
 
-/// The groups from the root to one leaf, oldest first.
+/// The groups on the path from the root to one leaf, oldest first.
 struct Way<'n> {
     width: f64,
     groups: Vec<&'n Group>,

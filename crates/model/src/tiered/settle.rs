@@ -1,26 +1,26 @@
-//! Changes of shape, over amounts: flushes, cuts, new roots.
+//! Simulated changes of shape: flushes, splits, new roots.
 
 use super::amounts::Group;
 use super::node::{Node, Pivot, Scale};
 use super::parameters::Shape;
 use super::policy;
 
-/// Whether a node is the root, whose own bundles stay.
+/// Whether a node is the root, which keeps its own bundles.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rank {
     Root,
     Inner,
 }
 
-/// What a change of shape works with.
+/// State used by changes of shape.
 pub(super) struct Shaper<'s> {
     pub(super) shape: &'s Shape,
     pub(super) scale: &'s Scale,
 }
 
 impl Shaper<'_> {
-    /// Flushes a node until nothing in it asks for that, all the way down, and cuts what has
-    /// become too large. Returns its pieces.
+    /// Flushes a node and its descendants until no more flushes are due, and splits nodes that have
+    /// become too large. Returns the pieces.
     pub(super) fn settle(&self, mut node: Node, rank: Rank) -> Vec<Node> {
         if !node.is_leaf() {
             while let Some(index) = self.victim(&node) {
@@ -68,7 +68,8 @@ impl Shaper<'_> {
         if count == 1 {
             return vec![node];
         }
-        // What lies across a cut weighs on both sides: where that is nearly all, nothing is cut.
+        // Data that spans a split counts on both sides; if that is nearly all, the leaf is not
+        // split.
         let first = piece();
         if self.scale.weight(&first.pivots[0]) > bytes * 7.0 / 8.0 {
             return vec![node];
@@ -96,7 +97,7 @@ impl Shaper<'_> {
         (0..count).map(piece).collect()
     }
 
-    /// Puts a new root above several nodes, as often as it takes.
+    /// Adds new roots above several nodes until one remains.
     pub(super) fn crown(&self, mut nodes: Vec<Node>) -> Node {
         while nodes.len() > 1 {
             let root = Node {
@@ -114,7 +115,8 @@ impl Shaper<'_> {
     }
 }
 
-/// Takes over a single run that overlaps no other: scattered keys overlap wherever there are two.
+/// Marks a single run as compacted if it overlaps no other. Scattered keys overlap wherever there
+/// are two runs.
 fn adopt(node: &mut Node) {
     for pivot in &mut node.pivots {
         if pivot.live.len() == 1 && pivot.runs() == 1 {

@@ -1,35 +1,35 @@
-//! Compactions, over amounts: what waits in a node becomes one run for each of its pivots, and
-//! leaves that are stale or crowded are merged.
+//! Simulated compactions: the waiting groups of a node are merged into one run per pivot, and stale
+//! or crowded leaves are merged.
 
 use super::amounts::{Group, Older, Run, merge};
 use super::node::{Node, Pivot, Scale};
 use super::parameters::Shape;
 use super::policy;
 
-/// What compactions have written and read.
+/// The amounts written and read by compactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Compacted {
-    /// Bytes of runs.
+    /// Bytes of runs written.
     pub(super) run_bytes: f64,
-    /// Bytes of maplets.
+    /// Bytes of maplets written.
     pub(super) maplet_bytes: f64,
-    /// Bytes of runs that were read.
+    /// Bytes of runs read.
     pub(super) read_bytes: f64,
-    /// Records that were read.
+    /// Number of records read.
     pub(super) records: f64,
 }
 
-/// Does compactions.
+/// Executes compactions.
 pub(super) struct Worker<'s> {
     pub(super) shape: &'s Shape,
     pub(super) scale: &'s Scale,
     pub(super) done: Compacted,
-    /// The number of the newest run.
+    /// Number of the newest run.
     pub(super) newest: u64,
 }
 
 impl Worker<'_> {
-    /// Does whatever is due below a root.
+    /// Executes all due compactions below a root.
     pub(super) fn work(&mut self, root: &mut Node) {
         self.inner(root, true);
         let most = f64::from(root.height + 1) * 3.0 * f64::from(self.shape.fanout);
@@ -37,7 +37,7 @@ impl Worker<'_> {
         self.leaves(root, true, longest / most);
     }
 
-    /// Compacts what waits in index nodes, those nearest to the root first.
+    /// Compacts the waiting groups of index nodes, starting at the root.
     fn inner(&mut self, node: &mut Node, is_root: bool) {
         if node.is_leaf() || !node.is_changed {
             return;
@@ -96,7 +96,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Merges a leaf's oldest groups, with what waits if they are all it has, into one run.
+    /// Merges a leaf's oldest groups into one run, including the waiting groups if those are all
+    /// its groups.
     fn rewrite(&mut self, pivot: &mut Pivot, oldest: usize) {
         let newer = pivot.own.split_off(oldest);
         if newer.is_empty() {
@@ -108,8 +109,8 @@ impl Worker<'_> {
         pivot.live = live;
     }
 
-    /// Merges the groups from `from` on, and all that waits, into one run behind those before,
-    /// and its fingerprints with the newest maplets of those.
+    /// Merges the groups from `from` on and all waiting groups into one run after the earlier
+    /// groups, and merges its fingerprints with the newest maplets of those.
     fn compact(&mut self, pivot: &mut Pivot, from: usize, older: Older) {
         let (scale, width) = (self.scale, pivot.width);
         let taken: Vec<Group> = pivot.own.drain(from..).chain(pivot.live.drain(..)).collect();
