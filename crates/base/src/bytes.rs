@@ -1,22 +1,21 @@
-//! Reading and writing fixed-width little-endian bytes. The only users are files called
-//! `format.rs`.
+//! Reads and writes fixed-width little-endian values. Only files called `format.rs` use it.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use thiserror::Error;
 
-/// The bytes ended, or a length in them was impossible.
+/// The input ended early, or a length or integer in it was invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{wanted} bytes were wanted at offset {at}, {left} are left")]
 pub struct Truncated {
-    /// Where in the slice the read began.
+    /// Offset in the slice at which the read began.
     pub at: usize,
-    /// How many bytes were asked for.
+    /// Number of bytes requested.
     pub wanted: usize,
-    /// How many bytes there were.
+    /// Number of bytes available from that offset.
     pub left: usize,
 }
 
-/// A cursor over bytes that are not trusted: every read says whether the bytes were there.
+/// A cursor over untrusted bytes. Every read is bounds-checked and returns an error past the end.
 ///
 /// ```
 /// use alluvium_base::bytes::Reader;
@@ -43,7 +42,7 @@ macro_rules! read_integers {
 }
 
 impl<'a> Reader<'a> {
-    /// A cursor at the first byte.
+    /// Creates a cursor at the first byte.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Reader { bytes, at: 0 }
@@ -51,7 +50,7 @@ impl<'a> Reader<'a> {
 
     read_integers!(u8: u8, u16: u16, u32: u32, u64: u64, u128: u128);
 
-    /// The next `len` bytes.
+    /// Returns the next `len` bytes.
     ///
     /// # Errors
     /// [`Truncated`] when the bytes end first.
@@ -68,10 +67,10 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
-    /// An unsigned LEB128 integer of at most ten bytes.
+    /// Reads an unsigned LEB128 integer of at most ten bytes.
     ///
     /// # Errors
-    /// [`Truncated`] when the bytes end first or the integer does not fit 64 bits.
+    /// [`Truncated`] if the bytes end first, or if the integer does not fit into 64 bits.
     pub fn varint(&mut self) -> Result<u64, Truncated> {
         let start = self.at;
         let mut value = 0u64;
@@ -93,13 +92,13 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// How many bytes are left.
+    /// Returns the number of unread bytes.
     #[must_use]
     pub fn left(&self) -> usize {
         self.bytes.len() - self.at
     }
 
-    /// How many bytes were read.
+    /// Returns the number of bytes read so far.
     #[must_use]
     pub fn position(&self) -> usize {
         self.at
@@ -132,14 +131,14 @@ macro_rules! write_integers {
 }
 
 impl<'a> Writer<'a> {
-    /// A writer that appends to `out`.
+    /// Creates a writer that appends to `out`.
     pub fn new(out: &'a mut Vec<u8>) -> Self {
         Writer { out }
     }
 
     write_integers!(u8: u8, u16: u16, u32: u32, u64: u64, u128: u128);
 
-    /// Appends bytes as they are.
+    /// Appends bytes unchanged.
     pub fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
         self.out.extend_from_slice(bytes);
         self

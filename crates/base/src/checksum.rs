@@ -1,12 +1,12 @@
-//! The one checksum of the store: XXH3 with 64 bits.
+//! The only checksum of the store: 64-bit XXH3.
 
 use std::hash::Hasher;
 use twox_hash::XxHash3_64;
 
 /// Returns the checksum of `bytes`: XXH3-64 with seed 0.
 ///
-/// A 64-bit checksum lets one damaged block in 2⁶⁴ pass. Whatever must also be bound to a *place*
-/// (a log record to its segment and position) uses [`seeded`].
+/// A 64-bit checksum misses one damaged block in 2⁶⁴. Data that must also be bound to its
+/// *position* (a log record to its segment and offset) uses [`seeded`] instead.
 ///
 /// ```
 /// assert_eq!(alluvium_base::checksum(b""), 0x2d06_8005_38d3_94c2);
@@ -17,8 +17,8 @@ pub fn checksum(bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot(bytes)
 }
 
-/// Returns the checksum of `bytes` under a seed, so that equal bytes at another place have another
-/// checksum.
+/// Returns the checksum of `bytes` under `seed`. Deriving the seed from a position gives equal
+/// bytes at different positions different checksums.
 ///
 /// ```
 /// use alluvium_base::checksum::seeded;
@@ -29,8 +29,7 @@ pub fn seeded(seed: u64, bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot_with_seed(seed, bytes)
 }
 
-/// Returns the checksum of two parts, one behind the other, under a seed: that of both in one
-/// piece, without putting them together.
+/// Returns the seeded checksum of two slices as if they were concatenated, without copying them.
 ///
 /// ```
 /// use alluvium_base::checksum::{seeded, seeded_parts};

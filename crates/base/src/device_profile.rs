@@ -1,9 +1,9 @@
-//! What a device costs, as far as layouts and plans depend on it.
+//! The cost parameters of a device that layouts and plans depend on.
 
-/// The costs of one device: an I/O of `n` bytes takes `setup_ns` and `n` times `byte_ps`, and
-/// `parallelism` of them take place at once.
+/// The costs of one device: an I/O of `n` bytes takes `setup_ns` plus `n` times `byte_ps`, and up
+/// to `parallelism` I/Os run concurrently.
 ///
-/// The default describes an SSD, so that a store which is told nothing behaves the same on every
+/// The default describes an SSD, so a store without a configured profile behaves the same on every
 /// machine. The crate `model` has profiles of other devices.
 ///
 /// ```
@@ -18,18 +18,18 @@
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceProfile {
-    /// How long an I/O takes before its first byte moves, in nanoseconds.
+    /// Fixed time of an I/O before its first byte is transferred, in nanoseconds.
     pub setup_ns: u64,
-    /// How long a byte takes, in picoseconds.
+    /// Transfer time per byte, in picoseconds.
     pub byte_ps: u64,
-    /// How many I/Os the device does at the same time.
+    /// Number of I/Os that the device processes concurrently.
     pub parallelism: u32,
-    /// How much time of a processor an I/O takes, in nanoseconds.
+    /// CPU time per I/O, in nanoseconds.
     pub io_cpu_ns: u64,
 }
 
 impl DeviceProfile {
-    /// An SSD: 65.5 µs and 2 GB/s, so that 128 KiB move in the time that an I/O takes to begin.
+    /// An SSD: 65.5 µs setup and 2 GB/s. It transfers 128 KiB in the setup time of one I/O.
     pub const SSD: DeviceProfile = DeviceProfile {
         setup_ns: 65_536,
         byte_ps: 500,
@@ -37,23 +37,23 @@ impl DeviceProfile {
         io_cpu_ns: 5_000,
     };
 
-    /// The longest [`DeviceProfile::half_bandwidth`], in bytes: sums of it and sizes of records do
-    /// not overflow.
+    /// Upper bound of [`DeviceProfile::half_bandwidth`], in bytes. It keeps sums of that value and
+    /// record sizes from overflowing.
     pub const MAX_HALF_BANDWIDTH: u64 = 1 << 40;
 
-    /// The most I/Os that a reader keeps under way, whatever the device could do: each has a
-    /// buffer.
+    /// Upper bound on the I/Os that a reader keeps in flight, whatever the device supports: each
+    /// one holds a buffer.
     pub const MAX_SLOTS: usize = 16;
 
-    /// Returns how many I/Os a reader keeps under way: as many as the device does at the same
-    /// time, from 1 to [`DeviceProfile::MAX_SLOTS`].
+    /// Returns the number of I/Os that a reader keeps in flight: the device's parallelism, clamped
+    /// to 1..=[`DeviceProfile::MAX_SLOTS`].
     #[must_use]
     pub fn slots(&self) -> usize {
         (self.parallelism as usize).clamp(1, Self::MAX_SLOTS)
     }
 
-    /// Returns what it costs to read a byte by I/Os of `bytes` bytes, one after the other, in
-    /// picoseconds: its part of the setup and of the processor's time, and its transfer.
+    /// Returns the cost of reading one byte with sequential I/Os of `bytes` bytes, in picoseconds:
+    /// its share of the setup and CPU time, plus its transfer time.
     ///
     /// ```
     /// use alluvium_base::DeviceProfile;
@@ -70,8 +70,8 @@ impl DeviceProfile {
         (fixed_ns.saturating_mul(1000) / bytes).saturating_add(self.byte_ps)
     }
 
-    /// Returns how many bytes the device moves in the time that an I/O takes to begin: 1/α of the
-    /// affine model.
+    /// Returns the number of bytes that the device transfers in the setup time of one I/O: 1/α of
+    /// the affine model.
     #[must_use]
     pub fn half_bandwidth(&self) -> u64 {
         let bytes = u128::from(self.setup_ns) * 1000 / u128::from(self.byte_ps.max(1));

@@ -1,6 +1,6 @@
-//! What kind of error an operation ended with, for a caller that decides what to do next.
+//! Error classes for callers that decide how to react to a failure.
 
-/// The kind of an error, whatever crate it comes from.
+/// The class of an error, independent of the crate that returned it.
 ///
 /// ```
 /// use alluvium_base::ErrorKind;
@@ -9,17 +9,16 @@
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
-    /// Space on the disk or in the store, or another resource of the system, ran out. Nothing was
-    /// changed.
+    /// The disk, the store or another system resource is exhausted. Nothing was changed.
     Full,
     /// The device or the operating system failed.
     Device,
-    /// An earlier failure: the handle refuses changes until it is opened again.
+    /// An earlier failure: the handle refuses changes until the store is reopened.
     Poisoned,
-    /// What was read is not what was written.
+    /// The bytes read differ from the bytes written.
     Damaged,
     /// The directory holds no store.
     NotAStore,
-    /// The caller asked for what cannot be done.
+    /// The request is invalid or not allowed.
     Refused,
 }

@@ -1,16 +1,15 @@
 //! Types and contracts that every crate shares.
 //!
-//! *Knows*: how bytes are laid out and read back without trusting them, how they are checksummed,
-//! what an I/O is for, what an I/O may cost and a device does cost, what was measured of a device,
-//! what a dictionary is told about a key, what kinds of error there are, how the processor is asked
-//! for a line early, and how a task is woken.
+//! *Knows*: how bytes are encoded and decoded without trusting them, checksums, the purposes of
+//! I/Os, cost contracts and device costs, raw device measurements, messages of a dictionary, error
+//! classes, cache-line prefetching, and how a task is woken.
 //!
 //! *Does not know*: files, pages, threads, clocks.
 //!
 //! *Read in this order*: [`bytes`], [`mod@checksum`], [`purpose`], [`cost`], [`DeviceProfile`],
 //! [`measured`], [`message`], [`ErrorKind`], [`prefetch()`], [`wake()`].
 //!
-//! An item enters this crate only with two users.
+//! An item enters this crate only when it has two users.
 //!
 //! Invariants:
 //!

@@ -1,50 +1,52 @@
-//! What was measured of a device: the samples, before anything is concluded from them.
+//! Raw measurements of a device, before a model is fitted to them.
 //!
-//! The crate `device` measures them, the crate `model` fits its models to them.
+//! The crate `device` takes the measurements; the crate `model` fits its models to them.
 
 use crate::cost::AccessKind;
 
-/// The name of the file beside a store that holds what was measured of its device. A store may be
-/// created where it is.
+/// Name of the file in a store's directory that holds the measurements of its device. A store may
+/// be created in a directory that already contains this file.
 pub const FILE: &str = "probe.txt";
 
-/// Where the requests of a measurement lie.
+/// The order of a measurement's request offsets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
-    /// At random places of the whole file, none twice before all were there.
+    /// Random offsets over the whole file; no offset repeats before all have been used.
     Random,
-    /// One behind the other.
+    /// Consecutive offsets.
     Sequential,
-    /// At random places of a small part of the file, again and again: what a cache would keep.
+    /// Random offsets within a small part of the file, repeatedly: a working set that a cache would
+    /// hold.
     Near,
 }
 
-/// How the requests of a measurement are handed to the device.
+/// How the requests of a measurement are submitted to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Issue {
-    /// Each that completes is followed by another, so that as many are always under way.
+    /// Each completed request is replaced by a new one, so the number in flight is constant.
     Steady,
-    /// As many at a time, by one call; the next ones when all of them are complete.
+    /// A batch is submitted by one call; the next batch follows when all its requests have
+    /// completed.
     Batch,
 }
 
-/// One kind of requests, of which some are measured together.
+/// The parameters of one measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Point {
-    /// Whether they read or write.
+    /// Direction of the requests.
     pub kind: AccessKind,
-    /// Where they lie.
+    /// Order of the request offsets.
     pub order: Order,
-    /// How they are handed over.
+    /// How the requests are submitted.
     pub issue: Issue,
-    /// How many bytes each has.
+    /// Length of each request in bytes.
     pub bytes: u64,
-    /// How many are under way together.
+    /// Number of requests in flight.
     pub depth: u32,
 }
 
 impl Point {
-    /// Returns reads at random places, one at a time.
+    /// Returns a point of random reads, one at a time.
     ///
     /// ```
     /// use alluvium_base::measured::Point;
@@ -61,7 +63,7 @@ impl Point {
         }
     }
 
-    /// Returns writes at random places, one at a time.
+    /// Returns a point of random writes, one at a time.
     #[must_use]
     pub fn writes(bytes: u64) -> Point {
         Point {
@@ -70,19 +72,19 @@ impl Point {
         }
     }
 
-    /// Returns the same with more requests under way.
+    /// Returns this point with `depth` requests in flight.
     #[must_use]
     pub fn at_depth(self, depth: u32) -> Point {
         Point { depth, ..self }
     }
 
-    /// Returns the same at other places.
+    /// Returns this point with another order of offsets.
     #[must_use]
     pub fn in_order(self, order: Order) -> Point {
         Point { order, ..self }
     }
 
-    /// Returns the same in batches of `depth` requests.
+    /// Returns this point with batches of `depth` requests.
     #[must_use]
     pub fn in_batches(self, depth: u32) -> Point {
         Point {
@@ -93,27 +95,27 @@ impl Point {
     }
 }
 
-/// What requests of one kind took, in one part of the measurement.
+/// The result of one point in one round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Which requests.
+    /// Parameters of the requests.
     pub point: Point,
-    /// Each point is measured once a round; rounds are counted from 0.
+    /// Round number, from 0. Each point is measured once per round.
     pub round: u32,
-    /// How many requests were counted.
+    /// Number of requests counted.
     pub requests: u64,
-    /// How long all of them took, in nanoseconds.
+    /// Total elapsed time, in nanoseconds.
     pub elapsed_ns: u64,
-    /// How much time of processors they took, in nanoseconds.
+    /// Total CPU time, in nanoseconds.
     pub cpu_ns: u64,
-    /// How long one took, or a batch of them, in nanoseconds: the mean without the quickest and the
-    /// slowest tenth.
+    /// Typical latency of one request or batch, in nanoseconds: the mean without the fastest and
+    /// the slowest tenth.
     pub typical_ns: u64,
 }
 
 impl Window {
-    /// Returns how many bytes a second are moved while nothing disturbs the requests, by Little's
-    /// law: as many as are under way, in the time of a single one. 0 if nothing was measured.
+    /// Returns the undisturbed throughput in bytes per second, by Little's law: the bytes in flight
+    /// divided by the typical latency. 0 if nothing was measured.
     #[must_use]
     pub fn undisturbed_bytes_per_s(&self) -> f64 {
         if self.typical_ns == 0 {
@@ -122,7 +124,7 @@ impl Window {
         f64::from(self.point.depth) * self.point.bytes as f64 * 1e9 / self.typical_ns as f64
     }
 
-    /// Returns how many bytes a second were moved, pauses included; 0 if nothing was measured.
+    /// Returns the throughput in bytes per second, including pauses. 0 if nothing was measured.
     #[must_use]
     pub fn bytes_per_s(&self) -> f64 {
         if self.elapsed_ns == 0 {
@@ -132,17 +134,17 @@ impl Window {
     }
 }
 
-/// A part of something that takes long, to see how its rate changes.
+/// A part of a long transfer, recorded to show how the rate changes over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slice {
-    /// How many bytes were moved.
+    /// Bytes transferred.
     pub bytes: u64,
-    /// How long that took, in nanoseconds.
+    /// Elapsed time, in nanoseconds.
     pub elapsed_ns: u64,
 }
 
 impl Slice {
-    /// Returns how many bytes a second were moved; 0 if nothing was measured.
+    /// Returns the throughput in bytes per second. 0 if nothing was measured.
     #[must_use]
     pub fn bytes_per_s(&self) -> f64 {
         if self.elapsed_ns == 0 {
@@ -152,46 +154,46 @@ impl Slice {
     }
 }
 
-/// What answers requests, as far as the file system says.
+/// The medium that serves requests, as reported by the file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Medium {
-    /// A device, past the page cache.
+    /// A device, bypassing the page cache.
     Device,
     /// The page cache: the file system refuses direct I/O.
     PageCache,
     /// Memory: the file system has no device (tmpfs, ramfs).
     Memory,
-    /// A server elsewhere, over the network.
+    /// A remote server, over the network.
     Network,
 }
 
-/// Everything that was measured of a device.
+/// All measurements of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Measured {
-    /// When it began, in seconds since 1970.
+    /// Start time, in seconds since 1970.
     pub began_s: u64,
-    /// What answered.
+    /// Medium that served the requests.
     pub medium: Medium,
-    /// The kind of the file system.
+    /// Type of the file system.
     pub file_system: String,
-    /// How long the file was that requests went to, in bytes.
+    /// Length of the measured file, in bytes.
     pub span_bytes: u64,
-    /// How long it took in all, in nanoseconds.
+    /// Total duration, in nanoseconds.
     pub elapsed_ns: u64,
-    /// All windows, in the order of time.
+    /// All windows in chronological order.
     pub windows: Vec<Window>,
-    /// How long each sync behind a write of 4 KiB took, in nanoseconds, in the order of time.
+    /// Latency of each sync after a 4 KiB write, in nanoseconds, in chronological order.
     pub syncs_ns: Vec<u64>,
-    /// How the file was written from its begin to its end.
+    /// Progress of the initial sequential fill of the file.
     pub filled: Vec<Slice>,
-    /// How it was read at the end, as fast as could be, for a while.
+    /// Progress of the final full-speed read of the file.
     pub sustained: Vec<Slice>,
-    /// What is to be known about how the directory works here, a sentence each.
+    /// Remarks on how the directory works on this system, one sentence each.
     pub notes: Vec<String>,
 }
 
 impl Measured {
-    /// Returns the windows of a point, one for each round in which it was measured.
+    /// Returns the windows of `point`, one per round in which it was measured.
     pub fn at(&self, point: Point) -> impl Iterator<Item = &Window> {
         self.windows.iter().filter(move |window| window.point == point)
     }

@@ -1,26 +1,26 @@
-//! Messages: what a dictionary is told about a key, and when.
+//! Messages: updates of keys in a dictionary, with their sequence numbers.
 
 use thiserror::Error;
 
-/// A place in the commit order. Numbers are dense and begin at 1; 0 is before everything.
+/// A position in the commit order. Numbers are dense and start at 1; 0 precedes all commits.
 pub type Sequence = u64;
 
-/// The sequence number after all others.
+/// The maximum sequence number, after all commits.
 pub const LAST: Sequence = u64::MAX;
 
-/// What a message does to its key.
+/// The operation of a message on its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Kind {
-    /// The key has this value from now on (until it expires, where the message says so).
+    /// Sets the value of the key, until it expires if the message has an expiry time.
     Put = 0,
-    /// The key is gone.
+    /// Deletes the key.
     Delete = 1,
-    /// The operand is folded into the value by the keyspace's merge operator.
+    /// An operand that the keyspace's merge operator folds into the value.
     Merge = 2,
 }
 
-/// A number that is no kind.
+/// The number does not encode a message kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("{0} is no kind of message")]
 pub struct UnknownKind(pub u8);
@@ -37,16 +37,16 @@ impl TryFrom<u8> for Kind {
     }
 }
 
-/// One message, without its key: a key's messages are ordered newest first.
+/// One message without its key. The messages of a key are ordered newest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// When it was committed.
+    /// Sequence number of the commit.
     pub sequence: Sequence,
-    /// What it does.
+    /// Operation on the key.
     pub kind: Kind,
-    /// When the value of a put expires, in milliseconds of the caller's clock; 0 means never.
+    /// Expiry time of a put, in milliseconds of the caller's clock; 0 means it never expires.
     pub expires_ms: u64,
-    /// The value of a put, the operand of a merge, nothing for a delete.
+    /// Value of a put, operand of a merge, empty for a delete.
     pub operand: &'a [u8],
 }
 

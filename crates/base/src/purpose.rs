@@ -1,4 +1,4 @@
-//! What an I/O is for. Every request carries one, so that counters can say where the bytes went.
+//! The purpose of an I/O. Every request carries one, so that counters break down I/O by purpose.
 
 /// Why a block is read or written.
 ///
@@ -16,7 +16,7 @@ pub enum Purpose {
     Extents = 1,
     /// The write-ahead log.
     Log = 2,
-    /// Writing what a memtable held.
+    /// Writing the contents of a memtable in a flush.
     Incorporate = 3,
     /// Reading and writing runs and maplets in compactions.
     Compact = 4,
@@ -32,15 +32,15 @@ pub enum Purpose {
     Check = 9,
     /// Measuring a device.
     Probe = 10,
-    /// Tests and anything that fits nowhere else.
+    /// Tests and all other uses.
     Other = 11,
 }
 
 impl Purpose {
-    /// How many purposes there are.
+    /// Number of purposes.
     pub const COUNT: usize = 12;
 
-    /// Every purpose, in the order of its number.
+    /// All purposes, ordered by number.
     pub const ALL: [Purpose; Purpose::COUNT] = [
         Purpose::Superblock,
         Purpose::Extents,

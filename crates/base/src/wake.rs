@@ -1,12 +1,12 @@
-//! How a task is woken by a thread that other tasks depend on.
+//! Waking a task from a thread that other tasks depend on.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Waker;
 
-/// Wakes a task. A panic of its executor ends here, after the panic hook has told it.
+/// Wakes a task. A panic of its executor is caught here, after the panic hook has reported it.
 ///
-/// A waker is code of the program. The thread that wakes a task has more tasks to wake, and may be
-/// unwinding already.
+/// A waker is code of the embedding program. The calling thread has other tasks to wake and may
+/// already be unwinding, so the panic must not propagate.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -21,6 +21,6 @@ use std::task::Waker;
 /// ```
 pub fn wake(waker: Waker) {
     let woken = catch_unwind(AssertUnwindSafe(|| waker.wake()));
-    // What a panic carries may panic again when it is dropped.
+    // Dropping the panic payload could panic again.
     std::mem::forget(woken.err());
 }

@@ -1,8 +1,8 @@
-//! Control groups (version 1): a child is put into one of the memory controller with a limit, which
-//! counts its page cache as well, and into one of the block controller, which counts its reads.
+//! Control groups (version 1): a child is placed into a group of the memory controller with a limit
+//! that includes its page cache, and into a group of the block controller that counts its reads.
 //!
-//! A group is made below the one that this process is in, and removed when it is dropped. One that
-//! was left by a runner that was killed is removed by the next.
+//! A group is created below the group of this process, and removed on drop. Groups left by a killed
+//! runner are removed by the next runner.
 
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -12,40 +12,39 @@ use std::time::{Duration, Instant};
 const MOUNT: &str = "/sys/fs/cgroup";
 const PREFIX: &str = "alluvium-bench-";
 
-/// How long the kernel may take until the last process of a group has gone.
+/// Time limit for the last process of a group to disappear.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Makes a group with a cap and removes it again.
+/// Creates a group with a cap and removes it again.
 ///
 /// # Errors
-/// Why there can be none here: no control groups of version 1, or no permission.
+/// The reason why capping is impossible here: no control groups of version 1, or no permission.
 pub fn try_cap(bytes: u64) -> Result<()> {
     Group::memory("try", bytes).map(drop)
 }
 
-/// A group of one controller, removed when it is dropped.
+/// A group of one controller, removed on drop.
 #[derive(Debug)]
 pub struct Group {
     path: PathBuf,
 }
 
 impl Group {
-    /// Makes a group of the memory controller whose processes may take this many bytes together,
-    /// page cache included.
+    /// Creates a group of the memory controller that limits the total memory of its processes,
+    /// including page cache, to this number of bytes.
     ///
     /// # Errors
-    /// Where control groups of version 1 are not there, or may not be made.
+    /// If control groups of version 1 are missing or cannot be created.
     pub fn memory(name: &str, bytes: u64) -> Result<Group> {
         let group = Group::make("memory", name)?;
         group.write("memory.limit_in_bytes", &bytes.to_string())?;
-        // Where there is no swap, or it is not counted, there is nothing to forbid.
+        // Without swap, or without swap accounting, there is nothing to limit.
         let _ = group.write("memory.memsw.limit_in_bytes", &bytes.to_string());
         let _ = group.write("memory.swappiness", "0");
         Ok(group)
     }
 
-    /// Returns a group of the block controller, for counting what the device under a directory is
-    /// asked for.
+    /// Creates a group of the block controller that counts the requests to a directory's device.
     ///
     /// # Errors
     /// As [`Group::memory`].
@@ -53,7 +52,7 @@ impl Group {
         use std::os::unix::fs::MetadataExt;
         let group = Group::make("blkio", name)?;
         let (major, minor) = crate::account::device::split(fs::metadata(directory)?.dev());
-        // The kernel counts where there is a limit. This one is the largest number there is.
+        // The kernel counts only where a limit is set. This one is the largest possible.
         group.write(
             "blkio.throttle.read_iops_device",
             &format!("{major}:{minor} {}", u32::MAX),
@@ -72,7 +71,7 @@ impl Group {
             );
         };
         let parent = mount.join(own.trim_start_matches('/'));
-        // In a container the group's path may not be there: the mount's root is the group.
+        // In a container the group's path may be missing: the root of the mount is then the group.
         let parent = if parent.is_dir() { parent } else { mount };
         remove_stale(&parent);
         let path = parent.join(format!("{PREFIX}{}-{name}", std::process::id()));
@@ -90,15 +89,15 @@ impl Group {
         fs::write(&path, text).with_context(|| format!("writing {text} to {}", path.display()))
     }
 
-    /// Puts a process into it.
+    /// Moves a process into the group.
     ///
     /// # Errors
-    /// As the kernel says.
+    /// I/O errors.
     pub fn admit(&self, process: u32) -> Result<()> {
         self.write("cgroup.procs", &process.to_string())
     }
 
-    /// Its directory.
+    /// Returns the group's directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -107,7 +106,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // What its processes left in the page cache goes first, so that nothing of it is charged to
+        // Release the page cache of the group's processes first, so that none of it is charged to
         // another group.
         let _ = fs::write(self.path.join("memory.force_empty"), "0");
         let began = Instant::now();
@@ -124,7 +123,7 @@ impl Drop for Group {
     }
 }
 
-/// Returns the group of this process in the hierarchy of a controller.
+/// Returns the path of this process's group in the hierarchy of a controller.
 fn own_path<'a>(groups: &'a str, controller: &str) -> Option<&'a str> {
     groups.lines().find_map(|line| {
         let mut parts = line.splitn(3, ':');
@@ -136,7 +135,7 @@ fn own_path<'a>(groups: &'a str, controller: &str) -> Option<&'a str> {
     })
 }
 
-/// Removes groups of runners that are gone.
+/// Removes groups of terminated runners.
 fn remove_stale(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else {
         return;
@@ -147,7 +146,7 @@ fn remove_stale(parent: &Path) {
             .to_str()
             .and_then(|name| name.strip_prefix(PREFIX)?.split('-').next()?.parse::<u32>().ok());
         if process.is_some_and(|process| !Path::new("/proc").join(process.to_string()).exists()) {
-            // One that has processes left stays, and the next runner tries again.
+            // A group with running processes remains, and the next runner tries again.
             let _ = fs::remove_dir(entry.path());
         }
     }
@@ -167,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_process_is_kept_within_its_cap_and_the_group_is_removed() {
-        // Only root may make groups; other users are told so.
+        // Only root may create groups; other users get an error.
         let group = match Group::memory("test", 32 << 20) {
             Ok(group) => group,
             Err(error) => {

@@ -1,44 +1,44 @@
-//! What is measured: a key-value engine, as every adapter offers it.
+//! The interface of a measured key-value engine, implemented by every adapter.
 
 use anyhow::{Result, bail};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-/// How an engine is opened.
+/// Parameters for opening an engine.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Where its files are; the directory is there.
+    /// Directory of its files, which exists.
     pub directory: PathBuf,
-    /// The memory that the process may use in all, page cache included, in bytes.
+    /// Memory limit of the process including page cache, in bytes.
     pub cap: u64,
-    /// Whether the process is kept within it.
+    /// Whether the limit is enforced.
     pub kept: Kept,
-    /// The memory that the engine is told to use, if a size was chosen.
+    /// Memory size configured for the engine, if one was chosen.
     pub memory: Option<u64>,
     /// Whether writes are logged.
     pub log: Log,
-    /// How many threads will use it at once.
+    /// Number of threads that will use the engine concurrently.
     pub threads: usize,
-    /// Bytes of a value.
+    /// Length of a value in bytes.
     pub value_bytes: usize,
-    /// How many records are loaded.
+    /// Number of records loaded.
     pub records: u64,
-    /// Settings that were asked for by name, each with its value.
+    /// Engine options by name, with their values.
     pub options: Vec<(String, String)>,
 }
 
 impl Setup {
-    /// Returns the value of an option, if the user chose one.
+    /// Returns the value of an option, if the user set it.
     #[must_use]
     pub fn option(&self, name: &str) -> Option<&str> {
         let found = self.options.iter().rev().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())
     }
 
-    /// Returns the number that the user chose for an option, if any.
+    /// Returns the value of a numeric option, if the user set it.
     ///
     /// # Errors
-    /// When it is no number, or not within `allowed`.
+    /// If the value is not a number, or not within `allowed`.
     pub fn number(&self, name: &str, allowed: RangeInclusive<u64>) -> Result<Option<u64>> {
         let Some(text) = self.option(name) else {
             return Ok(None);
@@ -54,31 +54,31 @@ impl Setup {
     }
 }
 
-/// An option of one engine, as in `rocksdb.background-jobs=4`.
+/// An option of one engine, such as `rocksdb.background-jobs=4`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct EngineOption {
-    /// The engine.
+    /// Name of the engine.
     pub engine: String,
-    /// The name of the option.
+    /// Name of the option.
     pub name: String,
     /// The value.
     pub value: String,
 }
 
-/// Returns which engine is meant: its name, of which a label may be a part, as in
-/// `alluvium:hashed`. By labels one engine is measured several times, with different options.
+/// Returns the kind of an engine: its name without a label, as in `alluvium:hashed`. With labels,
+/// one engine can be measured several times with different options.
 #[must_use]
 pub fn kind_of(engine: &str) -> &str {
     engine.split_once(':').map_or(engine, |(kind, _)| kind)
 }
 
-/// The longest name of an engine, or label: a directory is called like that.
+/// Maximum length of an engine's name or label, because it is used as a directory name.
 const LONGEST_NAME: usize = 64;
 
-/// Says that each engine is named once: two of one name would be one in a report.
+/// Checks that engine names are unique, because reports identify engines by name.
 ///
 /// # Errors
-/// With the name that comes twice.
+/// A message with the duplicate name.
 pub fn require_once<'n>(option: &str, names: impl IntoIterator<Item = &'n String>) -> Result<(), String> {
     let mut before: Vec<&String> = Vec::new();
     for name in names {
@@ -92,10 +92,10 @@ pub fn require_once<'n>(option: &str, names: impl IntoIterator<Item = &'n String
     Ok(())
 }
 
-/// Reads the name of an engine: `ENGINE` or `ENGINE:LABEL`.
+/// Parses the name of an engine: `ENGINE` or `ENGINE:LABEL`.
 ///
 /// # Errors
-/// When it cannot be the name of a directory.
+/// If the name cannot be used as a directory name.
 pub fn parse_engine(text: &str) -> Result<String, String> {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
     let is_name = |part: &str| !part.is_empty() && part.chars().all(is_allowed);
@@ -113,10 +113,10 @@ pub fn parse_engine(text: &str) -> Result<String, String> {
 }
 
 impl EngineOption {
-    /// Reads `ENGINE.NAME=VALUE`.
+    /// Parses `ENGINE.NAME=VALUE`.
     ///
     /// # Errors
-    /// With what is wrong with the text.
+    /// A message that describes the mistake.
     pub fn parse(text: &str) -> Result<EngineOption, String> {
         let wrong = || format!("{text:?}: write ENGINE.NAME=VALUE, as in rocksdb.background-jobs=4");
         let (names, value) = text.split_once('=').ok_or_else(wrong)?;
@@ -132,94 +132,94 @@ impl EngineOption {
     }
 }
 
-/// Whether something keeps a process within its cap.
+/// Whether a process's memory limit is enforced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// A control group does: an engine that asks the machine for its memory is told the cap.
+    /// Enforced by a control group: an engine that asks for the machine's memory is told the limit.
     WithinCap,
-    /// Nothing does: an engine that asks the machine is told all of it.
+    /// Not enforced: an engine that asks for the machine's memory is told all of it.
     Free,
 }
 
-/// Whether what was written survives the death of the process. Nothing is synced for each write.
+/// Whether writes survive a crash of the process. Writes are never synced individually.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Log {
-    /// The log is on: a write survives the death of the process, as far as the engine can.
+    /// Logging is on: writes survive a crash of the process, if the engine supports it.
     #[default]
     On,
-    /// No log, where the engine can do without.
+    /// Logging is off, if the engine supports it.
     Off,
 }
 
-/// An engine that is open. All threads share it; each has a [`Session`].
+/// An open engine. All threads share it; each has a [`Session`].
 pub trait Engine: Send + Sync {
-    /// Returns what one thread reads and writes through.
+    /// Creates a session for one thread.
     ///
     /// # Errors
-    /// As the engine says.
+    /// Errors of the engine.
     fn session(&self) -> Result<Box<dyn Session + '_>>;
 
-    /// Everything that was written goes to the device, memtables included.
+    /// Flushes all data to the device, including memtables.
     ///
     /// # Errors
-    /// As the engine says.
+    /// Errors of the engine.
     fn flush(&self) -> Result<()>;
 
-    /// Returns how it was set up, each setting with its value.
+    /// Returns the engine's settings with their values.
     fn settings(&self) -> Vec<(String, String)>;
 
-    /// What the engine itself has to say at the end of a phase, for people; empty if nothing.
+    /// Returns a human-readable report at the end of a phase; may be empty.
     fn remarks(&self) -> String {
         String::new()
     }
 
-    /// Returns whether it answers without having kept anything, so that no deletion can be proven.
+    /// Returns whether the engine stores no data, so that deletions cannot be verified.
     fn keeps_nothing(&self) -> bool {
         false
     }
 
-    /// Closes it in order.
+    /// Closes the engine in an orderly way.
     ///
     /// # Errors
-    /// As the engine says.
+    /// Errors of the engine.
     fn close(self: Box<Self>) -> Result<()>;
 }
 
-/// What a scan hands out: a key and its value.
+/// Callback of a scan for a key and its value.
 pub type EachPair<'a> = &'a mut dyn FnMut(&[u8], &[u8]);
 
-/// What one thread reads and writes through.
+/// A thread's access to an engine.
 pub trait Session: Send {
-    /// The key has this value from now on.
+    /// Sets the value of a key.
     ///
     /// # Errors
-    /// As the engine says.
+    /// Errors of the engine.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()>;
 
-    /// Deletes a key; nothing happens if it has no value.
+    /// Deletes a key, if it exists.
     ///
     /// # Errors
-    /// As the engine says.
+    /// Errors of the engine.
     fn delete(&mut self, key: &[u8]) -> Result<()>;
 
-    /// Hands out the key's value, if it has one. Returns whether it has.
+    /// Passes the key's value to `found`, if there is one. Returns whether there was one.
     ///
     /// # Errors
-    /// As the engine says.
+    /// Errors of the engine.
     fn get(&mut self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool>;
 
-    /// Hands out up to `limit` pairs from a key on, in order. Returns how many there were.
+    /// Passes up to `limit` pairs in key order to `each`, starting at a key. Returns their number.
     ///
     /// # Errors
-    /// As the engine says.
+    /// Errors of the engine.
     fn scan(&mut self, from: &[u8], limit: usize, each: EachPair<'_>) -> Result<usize>;
 
-    /// Hands out the values of many keys, each with its place among them. Engines that cannot do it
-    /// at once do it one by one.
+    /// Passes the values of several keys to `found`, each with its index among the keys. Engines
+    /// without batched reads read them one by one.
     ///
     /// # Errors
-    /// As the engine says.
+    /// Errors of the engine.
     fn multi_get(&mut self, keys: &[&[u8]], found: &mut dyn FnMut(usize, &[u8])) -> Result<usize> {
         let mut count = 0;
         for (place, key) in keys.iter().enumerate() {
@@ -231,14 +231,14 @@ pub trait Session: Send {
     }
 }
 
-/// An engine that can be opened by its name.
+/// An engine that can be opened by name.
 #[derive(Clone, Copy)]
 pub struct Entry {
-    /// What it is called.
+    /// Name of the engine.
     pub name: &'static str,
-    /// The options that it knows, besides the memory.
+    /// Supported options, in addition to the memory size.
     pub options: &'static [&'static str],
-    /// Opens it, or creates it.
+    /// Opens or creates the engine.
     pub open: fn(&Setup) -> Result<Box<dyn Engine>>,
 }
 

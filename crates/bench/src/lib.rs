@@ -1,32 +1,31 @@
-//! Workloads, accounting and reports: what `alluvium bench` and `alluvium-rivals` are made of.
+//! Workloads, accounting and reports: the library of `alluvium bench` and `alluvium-rivals`.
 //!
-//! *Knows*: YCSB's workloads and the sweeps, how an engine is driven by threads, what a phase cost,
-//! how figures are shown and compared, how a process is kept within a cap of memory.
+//! *Knows*: YCSB's workloads and the sweeps, driving engines with threads, the costs of a phase,
+//! displaying and comparing figures, capping a process's memory.
 //!
-//! *Does not know*: how engines work. What is not Alluvium comes from the crate `rivals`, in a
-//! process of its own.
+//! *Does not know*: how engines work. Engines other than Alluvium are in the crate `rivals`, and
+//! run in a separate process.
 //!
-//! *Read in this order*: `engine.rs` (what is measured), `workload/` (keys, values, distributions,
-//! phases), `run/` (jobs, threads, windows; the runner and its children), `account/` (what it
-//! cost), `cgroup.rs`, `report/`; `transactions/` (how many are committed a second); `servers/`
-//! (Redis and memcached beside the server); `engines/` are those that are at hand here, `prove.rs`
-//! is what adapters are tested with.
+//! *Read in this order*: `engine.rs` (the measured interface), `workload/` (keys, values,
+//! distributions, phases), `run/` (jobs, threads, windows; the runner and its children), `account/`
+//! (costs), `cgroup.rs`, `report/`; `transactions/` (commits per second); `servers/` (Redis and
+//! memcached compared with our server); `engines/` (built-in engines), `prove.rs` (tests of
+//! adapters).
 //!
 //! Invariants:
 //!
-//! - **B1** Every engine gets the same operations: all of them follow from the seed, the phase and
-//!   the number of the thread.
-//! - **B2** A read that finds nothing where something was written, or something else, fails the
-//!   run.
-//! - **B3** Every engine and repetition has a process of its own, so that memory and counters are
-//!   those of one engine alone.
-//! - **B4** A latency is counted from when the operation was meant to begin: at a given rate that
-//!   is the schedule, and not when the thread had time.
-//! - **B5** Whatever ends a run, its control groups are removed.
+//! - **B1** Every engine gets the same operations: all of them are derived from the seed, the phase
+//!   and the thread number.
+//! - **B2** A read that misses an existing record, or returns a wrong value, fails the run.
+//! - **B3** Every engine and repetition has its own process, so that memory and counters are those
+//!   of one engine only.
+//! - **B4** Latency is measured from the intended start of an operation: with a given rate that is
+//!   the scheduled time, not the time at which the thread became free.
+//! - **B5** Control groups are removed however a run ends.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
-/// Tests note by it that they cannot run where they are.
+/// Used by tests to report that they cannot run in this environment.
 pub use alluvium_device::skipped;
 
 pub mod account;

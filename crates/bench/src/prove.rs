@@ -1,5 +1,5 @@
-//! An adapter against a map: random operations, and every answer compared. Adapters of all crates
-//! are tested with it.
+//! Tests an adapter against a map: executes random operations and compares every result. Used by
+//! adapters of all crates.
 
 use crate::engine::{Engine, Entry, Kept, Log, Setup};
 use crate::workload::keys::{Key, Keys};
@@ -7,31 +7,31 @@ use anyhow::{Result, ensure};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// How many different keys there are.
+/// Number of distinct keys.
 const KEYS: u64 = 500;
 
-/// Whether what was written is there when an engine is opened again.
+/// The expected state of an engine after reopening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reopened {
-    /// Everything is there.
+    /// All data is present.
     WithEverything,
-    /// The engine keeps nothing when it is closed, and refuses to open what it has left.
+    /// The engine stores nothing when it is closed, and refuses to open its remaining files.
     Refused,
 }
 
-/// Does `operations` random operations in a directory, compares, opens it again and compares
-/// everything.
+/// Executes `operations` random operations in a directory and compares the results; then reopens
+/// the engine and compares all data.
 ///
 /// # Errors
-/// With the first answer that is not the map's; as the engine says.
+/// The first result that differs from the map's; errors of the engine.
 pub fn prove(entry: &Entry, directory: &Path, operations: usize, seed: u64) -> Result<()> {
     prove_with(entry, directory, &[], Reopened::WithEverything, operations, seed)
 }
 
-/// As [`prove`], with options, for an engine that may keep nothing when it is closed.
+/// Like [`prove`], with options, for engines that may store nothing when closed.
 ///
 /// # Errors
-/// With the first answer that is not the map's; as the engine says.
+/// The first result that differs from the map's; errors of the engine.
 pub fn prove_with(
     entry: &Entry,
     directory: &Path,
@@ -66,7 +66,7 @@ pub fn prove_with(
     }
     let engine = (entry.open)(&setup)?;
     compare_everything(&*engine, &map)?;
-    // It goes on with what was there.
+    // Continues with the existing data.
     compare_randomly(&*engine, &mut map, operations / 4, &mut random)?;
     engine.close()
 }

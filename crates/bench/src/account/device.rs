@@ -1,14 +1,14 @@
-//! What the device did, from three places that see different things:
+//! Device traffic, from three sources with different coverage:
 //!
-//! - the *process* (`io` of proc(5)): bytes that it made the device read, and bytes of pages that
-//!   it made dirty or wrote past the page cache, less those that were dropped before they were
-//!   written. Bytes of other processes are not in it; what the file system adds for itself is not,
-//!   either.
-//! - the *group* (the block controller of control groups, version 1): reads and their bytes,
-//!   exactly; of writes only those past the page cache.
+//! - the *process* (`io` of proc(5)): bytes that it read from the device, and bytes of pages that
+//!   it dirtied or wrote bypassing the page cache, minus those dropped before they were written. It
+//!   excludes other processes and the file system's own traffic.
+//! - the *group* (the block controller of control groups, version 1): exact reads and bytes read;
+//!   only those writes that bypass the page cache.
 //! - the *block device* (`/proc/diskstats`): all processes together.
 //!
-//! Headlines take reads from the group, or else from the block device, and bytes from the process.
+//! Headline figures use reads from the group, or else from the block device, and bytes from the
+//! process.
 
 use super::Process;
 use serde::{Deserialize, Serialize};
@@ -16,18 +16,18 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Reads and writes of one observer.
+/// Reads and writes counted by one source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traffic {
-    /// Requests that read.
+    /// Number of read requests.
     pub reads: u64,
-    /// Bytes that were read.
+    /// Bytes read.
     pub read_bytes: u64,
-    /// Requests that wrote.
+    /// Number of write requests.
     pub writes: u64,
-    /// Bytes that were written.
+    /// Bytes written.
     pub write_bytes: u64,
-    /// Requests to write out the device's own cache, where they are counted.
+    /// Number of flushes of the device's own cache, if counted.
     #[serde(default)]
     pub flushes: Option<u64>,
 }
@@ -47,19 +47,19 @@ impl Traffic {
     }
 }
 
-/// What all observers have counted.
+/// The counters of all sources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counted {
     /// The process; it counts no requests.
     pub process: Option<Traffic>,
-    /// The control group, if there is one.
+    /// The control group, if any.
     pub group: Option<Traffic>,
-    /// The block device under the directory, if there is one.
+    /// The block device of the directory, if any.
     pub block: Option<Traffic>,
 }
 
 impl Counted {
-    /// As it is now.
+    /// Reads the current counters.
     #[must_use]
     pub fn now(process: &Process, directory: &Path, blkio: Option<&Path>) -> Counted {
         let device = fs::metadata(directory).map(|metadata| split(metadata.dev())).ok();
@@ -72,7 +72,7 @@ impl Counted {
         }
     }
 
-    /// Returns what was done since an earlier moment.
+    /// Returns the difference from earlier counters.
     #[must_use]
     pub fn since(&self, before: &Counted) -> Counted {
         let since = |now: Option<Traffic>, before: Option<Traffic>| Some(now?.since(before?));
@@ -83,13 +83,13 @@ impl Counted {
         }
     }
 
-    /// Requests that read.
+    /// Returns the number of read requests.
     #[must_use]
     pub fn reads(&self) -> u64 {
         self.group.or(self.block).map_or(0, |traffic| traffic.reads)
     }
 
-    /// Returns the bytes that were read.
+    /// Returns the number of bytes read.
     #[must_use]
     pub fn read_bytes(&self) -> u64 {
         self.process
@@ -98,7 +98,7 @@ impl Counted {
             .map_or(0, |traffic| traffic.read_bytes)
     }
 
-    /// Returns the bytes that were written.
+    /// Returns the number of bytes written.
     #[must_use]
     pub fn write_bytes(&self) -> u64 {
         self.process
@@ -107,7 +107,7 @@ impl Counted {
     }
 }
 
-/// Returns a device's major and minor number, as the C library takes them apart.
+/// Returns a device's major and minor number, as decoded by the C library.
 pub(crate) fn split(device: u64) -> (u32, u32) {
     (libc::major(device), libc::minor(device))
 }
@@ -146,7 +146,7 @@ fn of_group(group: &Path, device: (u32, u32)) -> Option<Traffic> {
 }
 
 fn of_block(text: &str, device: (u32, u32)) -> Option<Traffic> {
-    /// What the kernel calls a sector, whatever the device does.
+    /// The kernel's sector size for statistics, independent of the device.
     const SECTOR: u64 = 512;
     let line = text.lines().find(|line| {
         let mut fields = line.split_whitespace();

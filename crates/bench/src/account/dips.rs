@@ -1,33 +1,33 @@
-//! How far the throughput of a phase fell, from its operations by interval.
+//! Drops of a phase's throughput, computed from its operations per interval.
 
 use serde::{Deserialize, Serialize};
 
-/// A part of the later mean below which the throughput counts as fallen.
+/// Share of the later mean below which the throughput counts as a dip.
 const FALLEN: f64 = 0.25;
 
-/// The steadiness of one phase. The later mean is that of the second half of the phase, when the
-/// engine has got used to it.
+/// The steadiness of one phase. The later mean is that of the second half of the phase, after the
+/// engine has warmed up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Dips {
-    /// Operations a second over the whole phase.
+    /// Operations per second over the whole phase.
     pub mean_per_s: f64,
-    /// Operations a second over the second half.
+    /// Operations per second over the second half.
     pub later_mean_per_s: f64,
-    /// Operations in the worst second, wherever it begins; of a shorter phase, its mean.
+    /// Operations in the worst one-second window; the mean if the phase is shorter.
     pub lowest_second_per_s: f64,
-    /// Seconds below a quarter of the later mean, all together.
+    /// Total number of seconds below a quarter of the later mean.
     pub below_s: f64,
-    /// The longest of these without an end.
+    /// The longest uninterrupted period among these, in seconds.
     pub longest_below_s: f64,
 }
 
 impl Dips {
-    /// Returns the dips of a phase that took `seconds`. An interval that the phase did not fill
-    /// does not count; one without operations does.
+    /// Computes the dips of a phase that lasted `seconds`. A partial last interval is not counted;
+    /// intervals without operations are.
     #[must_use]
     pub fn of(series: &[u64], interval_ms: u64, seconds: f64) -> Option<Dips> {
         let interval_s = interval_ms.max(1) as f64 / 1e3;
-        // A phase of exactly two seconds has taken a few nanoseconds less or more.
+        // A phase of exactly two seconds may deviate by a few nanoseconds.
         let whole = (seconds / interval_s + 1e-6) as usize;
         if whole == 0 {
             return None;
@@ -72,7 +72,8 @@ mod tests {
 
     #[test]
     fn a_slow_beginning_is_measured_by_what_comes_later() {
-        // Two seconds and a half with a fifth of the later throughput, half a second of it apart.
+        // Two and a half seconds at a fifth of the later throughput, half a second of them
+        // separate.
         let mut series = vec![2; 20];
         series.extend([10; 10]);
         series.extend([2; 5]);
@@ -86,14 +87,14 @@ mod tests {
 
     #[test]
     fn an_operation_that_ends_late_leaves_intervals_without_any() {
-        // Twenty intervals were full; then nothing until one operation ended, a second later.
+        // Twenty full intervals, then none until one operation ends a second later.
         let mut series = vec![10; 20];
         series.extend([0; 10]);
         series.push(1);
         let dips = Dips::of(&series, 100, 3.05).unwrap();
         assert_eq!(dips.lowest_second_per_s, 0.0);
         assert!((dips.longest_below_s - 1.0).abs() < 1e-9, "{dips:?}");
-        // The same if the series itself ends early.
+        // The same result if the series itself ends early.
         assert_eq!(Dips::of(&series[..20], 100, 3.05), Some(dips));
     }
 

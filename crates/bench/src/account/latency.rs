@@ -1,33 +1,33 @@
-//! How long operations took, and how many were done when.
+//! Latencies of operations, and throughput over time.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::time::{Duration, Instant};
 
-/// The longest latency that is told apart, in nanoseconds: an hour.
+/// Maximum recorded latency, in nanoseconds: an hour.
 const MOST_NS: u64 = 3_600_000_000_000;
 
-/// Latencies and throughput of one thread, or of several together.
+/// Latencies and throughput of one or several threads.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     histogram: Histogram<u64>,
     start: Instant,
     interval_ns: u64,
     counts: Vec<u64>,
-    /// Where the interval ends that is counted in now.
+    /// End of the current interval.
     ends_ns: u64,
 }
 
-/// The latencies that are reported, in microseconds.
+/// The reported latencies, in microseconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Percentiles {
-    /// Half took no longer.
+    /// Median.
     pub p50_us: f64,
-    /// 99 of 100 took no longer.
+    /// 99th percentile.
     pub p99_us: f64,
-    /// 999 of 1,000 took no longer.
+    /// 99.9th percentile.
     pub p999_us: f64,
-    /// The longest.
+    /// Maximum.
     pub max_us: f64,
     /// Pairs of a percentile and its latency, for plots.
     pub curve: Vec<(f64, f64)>,
@@ -39,7 +39,7 @@ const CURVE: [f64; 12] = [
 ];
 
 impl Recorder {
-    /// Counts from a moment on, by intervals.
+    /// Creates a recorder that starts at `start` and counts operations per interval.
     #[must_use]
     pub fn new(start: Instant, interval: Duration) -> Recorder {
         let interval_ns = (interval.as_nanos() as u64).max(1);
@@ -52,7 +52,7 @@ impl Recorder {
         }
     }
 
-    /// An operation ended now that was meant to begin then.
+    /// Records an operation from its intended start to its end.
     pub fn record(&mut self, began: Instant, ended: Instant) {
         self.histogram
             .saturating_record(ended.saturating_duration_since(began).as_nanos() as u64);
@@ -64,7 +64,7 @@ impl Recorder {
         *self.counts.last_mut().expect("there is always one") += 1;
     }
 
-    /// Adds what another thread has counted from the same moment on.
+    /// Adds the records of another thread with the same start.
     pub fn add(&mut self, other: &Recorder) {
         self.histogram
             .add(&other.histogram)
@@ -77,19 +77,19 @@ impl Recorder {
         }
     }
 
-    /// Returns how many operations there were.
+    /// Returns the number of operations.
     #[must_use]
     pub fn operations(&self) -> u64 {
         self.histogram.len()
     }
 
-    /// Returns how many ended in each interval.
+    /// Returns the number of operations completed in each interval.
     #[must_use]
     pub fn series(&self) -> &[u64] {
         &self.counts
     }
 
-    /// Returns the latencies that are reported.
+    /// Returns the reported latencies.
     #[must_use]
     pub fn percentiles(&self) -> Percentiles {
         let us = |ns: u64| ns as f64 / 1000.0;

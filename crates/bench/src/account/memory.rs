@@ -1,26 +1,27 @@
-//! What a process and its control group take in memory.
+//! Memory used by a process and its control group.
 
 use super::Process;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
 
-/// Memory, in bytes.
+/// Memory counters, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
-    /// The most that was resident since the mark was last reset. Pages of mapped files count.
+    /// Peak resident size since the last reset, including pages of mapped files.
     pub rss_peak_bytes: u64,
-    /// The page cache of the group, now.
+    /// Current page cache of the group.
     pub page_cache_bytes: Option<u64>,
-    /// The most that the group took, page cache included, since the mark was last reset.
+    /// Peak usage of the group since the last reset, including page cache.
     pub group_peak_bytes: Option<u64>,
-    /// How often the group was refused memory until something was reclaimed.
+    /// Number of times the group reached its limit and memory had to be reclaimed.
     pub group_refusals: Option<u64>,
 }
 
-/// Starts again, with the marks of the most.
+/// Resets the peak counters.
 pub fn reset(process: &Process, group: Option<&Path>) {
-    // Where that is not allowed, the mark is that of the whole run, which says no less.
+    // Where this is not permitted, the peak of the whole run is reported, which is at least as
+    // large.
     let _ = fs::write(process.place.join("clear_refs"), "5");
     if let Some(group) = group {
         let _ = fs::write(group.join("memory.max_usage_in_bytes"), "0");
@@ -29,7 +30,7 @@ pub fn reset(process: &Process, group: Option<&Path>) {
 }
 
 impl Memory {
-    /// As it is now.
+    /// Reads the current counters.
     #[must_use]
     pub fn now(process: &Process, group: Option<&Path>) -> Memory {
         let status = process.read("status");

@@ -1,11 +1,11 @@
-//! What a phase cost: time, processors, device, memory, space.
+//! The costs of a phase: time, CPU, device, memory, space.
 //!
-//! *Knows*: where Linux says what a process, a control group and a block device did.
+//! *Knows*: Linux's counters of a process, a control group and a block device.
 //!
-//! *Does not know*: why.
+//! *Does not know*: the causes of the costs.
 //!
-//! *Read in this order*: this file, `device.rs`, `memory.rs`, `latency.rs`, `dips.rs` (what is seen
-//! in the throughput over time).
+//! *Read in this order*: this file, `device.rs`, `memory.rs`, `latency.rs`, `dips.rs` (drops of the
+//! throughput over time).
 
 pub mod device;
 pub mod dips;
@@ -16,7 +16,7 @@ use device::Counted;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// A process, as Linux shows it to others.
+/// A process, as Linux exposes it to other processes.
 #[derive(Clone, Debug)]
 pub struct Process {
     /// Its directory in `/proc`.
@@ -24,7 +24,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// This one.
+    /// Returns this process.
     #[must_use]
     pub fn own() -> Process {
         Process {
@@ -32,7 +32,7 @@ impl Process {
         }
     }
 
-    /// Returns the one of this number.
+    /// Returns the process with this number.
     #[must_use]
     pub fn of(number: u32) -> Process {
         Process {
@@ -40,12 +40,12 @@ impl Process {
         }
     }
 
-    /// One of the files about it, empty when it is not to be had.
+    /// Reads one of the process's files; returns an empty string if it is not available.
     fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.place.join(name)).unwrap_or_default()
     }
 
-    /// Microseconds of processor time that it has taken, user and system, all threads; to ten
+    /// Returns the CPU time in microseconds, user and system, of all threads; the resolution is ten
     /// milliseconds.
     #[must_use]
     pub fn cpu_us(&self) -> u64 {
@@ -55,9 +55,9 @@ impl Process {
     }
 }
 
-/// Ticks of processor time in a `stat` of proc(5), user and system.
+/// Returns the ticks of CPU time in a `stat` of proc(5), user and system.
 fn ticks_of(stat: &str) -> u64 {
-    // The name before may have spaces and parentheses of its own.
+    // The preceding name may contain spaces and parentheses.
     let Some((_, fields)) = stat.rsplit_once(')') else {
         return 0;
     };
@@ -65,19 +65,19 @@ fn ticks_of(stat: &str) -> u64 {
     times.filter_map(|field| field.parse::<u64>().ok()).sum()
 }
 
-/// Everything that only grows, at one moment.
+/// All monotonic counters at one time.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// When.
+    /// Time of the snapshot.
     pub at: Instant,
-    /// Microseconds of processor time of the process, all its threads, user and system.
+    /// CPU time of the process in microseconds, user and system, all threads.
     pub cpu_us: u64,
-    /// What the device did.
+    /// Device traffic.
     pub device: Counted,
 }
 
 impl Snapshot {
-    /// As it is now, for an engine whose files are in a directory.
+    /// Takes a snapshot of this process, for an engine with files in `directory`.
     #[must_use]
     pub fn take(directory: &Path, blkio: Option<&Path>) -> Snapshot {
         Snapshot {
@@ -87,7 +87,7 @@ impl Snapshot {
         }
     }
 
-    /// As it is now, for a server in a process of its own.
+    /// Takes a snapshot of a server in another process.
     #[must_use]
     pub fn of(process: &Process, directory: &Path) -> Snapshot {
         Snapshot {
@@ -98,7 +98,7 @@ impl Snapshot {
     }
 }
 
-/// Microseconds of processor time that this process has taken, user and system, all threads.
+/// Returns the CPU time of this process in microseconds, user and system, all threads.
 #[must_use]
 pub fn cpu_us() -> u64 {
     // SAFETY: zeros are a valid `rusage`, a struct of numbers.
@@ -109,7 +109,7 @@ pub fn cpu_us() -> u64 {
     us(usage.ru_utime) + us(usage.ru_stime)
 }
 
-/// Returns the bytes that a directory and all in it take on the device.
+/// Returns the disk space used by a directory and its contents, in bytes.
 #[must_use]
 pub fn disk_bytes(directory: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
@@ -119,7 +119,7 @@ pub fn disk_bytes(directory: &Path) -> u64 {
     entries
         .filter_map(Result::ok)
         .map(|entry| match entry.metadata() {
-            // What is gone by now takes nothing.
+            // Files that have disappeared use no space.
             Err(_) => 0,
             Ok(metadata) if metadata.is_dir() => disk_bytes(&entry.path()),
             Ok(metadata) => metadata.blocks() * 512,
@@ -139,7 +139,7 @@ mod tests {
             std::hint::black_box(began);
         }
         let (seen, known) = (own.cpu_us(), cpu_us());
-        // Ticks are counted when they end, for user and system each.
+        // Ticks are counted when they end, separately for user and system time.
         assert!(
             seen <= known + 20_000 && seen + 30_000 >= began + 50_000,
             "{seen} {known}"

@@ -1,11 +1,10 @@
-//! Alluvium, through its public library and with its defaults, but for the structure that is asked
-//! for.
+//! Alluvium through its public library, with default settings except for the requested structure.
 
 use crate::engine::{EachPair, Engine, Kept, Log, Session, Setup};
 use alluvium::{Db, Keyspace, KeyspaceOptions, Options, Structure};
 use anyhow::{Context, Result, bail};
 
-/// Alluvium takes no less by itself.
+/// Alluvium's minimum memory.
 const LEAST: u64 = 16 << 20;
 
 struct Alluvium {
@@ -20,7 +19,7 @@ pub(super) fn open(setup: &Setup) -> Result<Box<dyn Engine>> {
     let options = match (setup.memory, setup.kept) {
         (Some(bytes), _) => Options::new().memory(bytes),
         (None, Kept::WithinCap) => Options::new(),
-        // What it would take by itself if the cap were all there is.
+        // The default size on a machine whose memory equals the cap.
         (None, Kept::Free) => Options::new().memory((setup.cap / 4).max(LEAST)),
     };
     let db = options.open(setup.directory.join("store"))?;

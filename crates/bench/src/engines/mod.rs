@@ -1,6 +1,6 @@
-//! The engines that are at hand without anything foreign.
+//! The built-in engines, which need no foreign code.
 //!
-//! *Knows*: how Alluvium is opened and used as a stranger would, and an engine that does nothing.
+//! *Knows*: how an outside program opens and uses Alluvium, and an engine that does nothing.
 //!
 //! *Does not know*: workloads.
 //!
@@ -11,7 +11,7 @@ mod nothing;
 
 use crate::engine::Entry;
 
-/// Alluvium, and `none`, which does nothing: what is measured of that is the cost of measuring.
+/// Alluvium, and `none`, which does nothing and so measures the overhead of measuring.
 pub const OWN: [Entry; 2] = [
     Entry {
         name: "alluvium",
@@ -25,7 +25,7 @@ pub const OWN: [Entry; 2] = [
     },
 ];
 
-/// Returns the engine of a name.
+/// Returns the engine with this name.
 #[must_use]
 pub fn find(engines: &[Entry], name: &str) -> Option<Entry> {
     engines.iter().find(|entry| entry.name == name).copied()

@@ -1,4 +1,4 @@
-//! An engine that does nothing but what a caller sees of one: what remains is the cost of
+//! An engine that does nothing except what callers observe: its costs are the overhead of
 //! measuring.
 
 use crate::engine::{EachPair, Engine, Session, Setup};

@@ -1,4 +1,4 @@
-//! Two reports: what became slower, and what became dearer.
+//! Compares two reports: slower and more expensive figures.
 
 use super::Report;
 use super::table::figures;
@@ -8,31 +8,31 @@ use serde::{Deserialize, Serialize};
 /// A figure that differs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Difference {
-    /// The engine.
+    /// Name of the engine.
     pub engine: String,
-    /// The phase.
+    /// Name of the phase.
     pub phase: String,
-    /// Which figure.
+    /// Name of the figure.
     pub figure: String,
-    /// What it was, and what it is.
+    /// Value in the earlier report.
     pub before: f64,
-    /// See `before`.
+    /// Value in the later report.
     pub after: f64,
-    /// How much worse it is, as a part of what it was; negative where it is better.
+    /// Deterioration relative to the earlier value; negative for an improvement.
     pub worse: f64,
 }
 
-/// Which way is better.
+/// Whether larger or smaller values are better.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Better {
     More,
     Less,
 }
 
-/// A figure that is compared: its name, which way is better, and where it stands.
+/// A compared figure: its name, which direction is better, and its accessor.
 type Figure = (&'static str, Better, fn(&Row) -> Option<f64>);
 
-/// What is compared. Latencies of the slowest few say little about one run, and are left out.
+/// The compared figures. Latencies of the slowest few operations vary between runs and are omitted.
 const FIGURES: [Figure; 8] = [
     ("ops_per_s", Better::More, |row| {
         (row.operations > 0).then_some(row.ops_per_s)
@@ -56,8 +56,8 @@ const FIGURES: [Figure; 8] = [
     }),
 ];
 
-/// Every figure of a phase that both have and that differs by more than a part, such as 0.05; the
-/// worst first.
+/// Returns every figure of phases in both reports that differs by more than a share `by`, such as
+/// 0.05; the largest deterioration is first.
 #[must_use]
 pub fn compare(before: &Report, after: &Report, by: f64) -> Vec<Difference> {
     let mut differences = Vec::new();
@@ -91,7 +91,7 @@ pub fn compare(before: &Report, after: &Report, by: f64) -> Vec<Difference> {
     differences
 }
 
-/// A line for people.
+/// Formats one human-readable line.
 impl std::fmt::Display for Difference {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let word = if self.worse > 0.0 { "worse" } else { "better" };

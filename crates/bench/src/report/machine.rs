@@ -1,32 +1,32 @@
-//! The machine that it was measured on.
+//! The machine of a measurement.
 
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
 
-/// What is known of it.
+/// Properties of the machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
-    /// The model of its processors.
+    /// Processor model.
     pub processor: String,
-    /// How many a process may use.
+    /// Number of processors available to the process.
     pub cores: usize,
-    /// Bytes of memory.
+    /// Memory in bytes.
     pub memory_bytes: u64,
-    /// The kernel.
+    /// Kernel version.
     pub kernel: String,
-    /// The block device under the files, and how far it reads ahead.
+    /// Block device of the files, and its read-ahead.
     pub device: String,
-    /// The file system.
+    /// File system.
     pub file_system: String,
-    /// How many processes wanted a processor when it began, the average of a minute: neighbours.
+    /// Load average over one minute at the start, which shows other activity.
     pub load: String,
-    /// When it began, in seconds since 1970.
+    /// Start time, in seconds since 1970.
     pub began_s: u64,
 }
 
 impl Machine {
-    /// Returns the one that this runs on, with files in a directory.
+    /// Returns the current machine, with files in `directory`.
     #[must_use]
     pub fn here(directory: &Path) -> Machine {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
@@ -55,7 +55,7 @@ impl Machine {
         }
     }
 
-    /// Names and texts, for people.
+    /// Returns names and texts for display.
     #[must_use]
     pub fn lines(&self) -> Vec<(&'static str, String)> {
         vec![
@@ -69,7 +69,7 @@ impl Machine {
     }
 }
 
-/// Returns the block device and the file system below a directory.
+/// Returns the block device and the file system of a directory.
 fn below(directory: &Path) -> (String, String) {
     use std::os::unix::fs::MetadataExt;
     let Ok(metadata) = fs::metadata(directory) else {
@@ -88,7 +88,7 @@ fn below(directory: &Path) -> (String, String) {
         .ok()
         .and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
         .unwrap_or_else(|| number.clone());
-    // A partition's queue is that of its disk.
+    // A partition uses the queue of its disk.
     let setting = |what: &str| {
         [block.join("queue"), block.join("..").join("queue")]
             .iter()

@@ -1,12 +1,11 @@
-//! Reports: medians of repetitions, a table, JSON, plots, a page, a comparison.
+//! Reports: medians of repetitions, tables, JSON, plots, pages, comparisons.
 //!
-//! *Knows*: which figures are shown, and how.
+//! *Knows*: which figures are displayed, and how.
 //!
-//! *Does not know*: how they came about.
+//! *Does not know*: how they were measured.
 //!
-//! *Read in this order*: this file, `machine.rs`, `table.rs`, `plots.rs`, `script.rs` (what a
-//! script shows over time), `transactions.rs` (what a run of transactions shows), `page.rs`,
-//! `compare.rs`.
+//! *Read in this order*: this file, `machine.rs`, `table.rs`, `plots.rs`, `script.rs` (scripts over
+//! time), `transactions.rs` (runs of transactions), `page.rs`, `compare.rs`.
 
 pub mod compare;
 pub mod machine;
@@ -22,26 +21,26 @@ use machine::Machine;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Everything that was measured, and where.
+/// All measurements, with their machine.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// The machine.
     pub machine: Machine,
-    /// What was asked for.
+    /// The requested measurements.
     pub orders: Vec<(String, String)>,
-    /// The settings of every engine.
+    /// Settings of every engine.
     pub settings: Vec<(String, Vec<(String, String)>)>,
-    /// One for every engine and phase: the repetition whose throughput is the median.
+    /// One row per engine and phase: the medians of its repetitions.
     pub results: Vec<Row>,
     /// All repetitions.
     pub repetitions: Vec<Row>,
-    /// What could not be measured to its end, and why.
+    /// Measurements that failed, with the reasons.
     #[serde(default)]
     pub failures: Vec<Failure>,
 }
 
 impl Report {
-    /// Of what was measured.
+    /// Creates a report of measurements.
     #[must_use]
     pub fn new(machine: Machine, orders: Vec<(String, String)>, outcome: Outcome) -> Report {
         Report {
@@ -54,7 +53,7 @@ impl Report {
         }
     }
 
-    /// Adds another one of the same machine: the next point of a sweep.
+    /// Adds another report of the same machine: the next point of a sweep.
     pub fn add(&mut self, other: Report) {
         self.results.extend(other.results);
         self.repetitions.extend(other.repetitions);
@@ -71,8 +70,8 @@ impl Report {
         }
     }
 
-    /// Adds another one, whose engines have `name` added to theirs where both have measured the
-    /// same.
+    /// Adds another report. If both have measured the same engine and phase, `name` is appended to
+    /// the engine's name in `other`.
     pub fn join(&mut self, mut other: Report, name: &str) {
         let is_same = |one: &Row, row: &Row| {
             (&one.engine, &one.phase, one.threads) == (&row.engine, &row.phase, row.threads)
@@ -93,10 +92,11 @@ impl Report {
         self.add(other);
     }
 
-    /// Writes the report as JSON; beside it every plot as SVG, and a page that holds all of it.
+    /// Writes the report as JSON, and next to it every plot as SVG and a page with the whole
+    /// report.
     ///
     /// # Errors
-    /// As the file system says.
+    /// I/O errors.
     pub fn write(&self, file: &Path) -> Result<()> {
         let write = |path: &Path, text: &str| {
             std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))
@@ -120,7 +120,7 @@ impl Report {
     /// Reads a report.
     ///
     /// # Errors
-    /// As the file system says; when it is no report.
+    /// I/O errors, or if the file is not a report.
     pub fn read(file: &Path) -> Result<Report> {
         let text = std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
         serde_json::from_str(&text)
@@ -128,8 +128,8 @@ impl Report {
     }
 }
 
-/// For every engine and phase the median of each figure by itself; percentile curves and throughput
-/// over time are those of the repetition in the middle.
+/// Returns the median of each figure separately for every engine and phase; percentile curves and
+/// throughput series are those of the middle repetition.
 fn medians(rows: &[Row]) -> Vec<Row> {
     let mut results: Vec<Row> = Vec::new();
     for row in rows {
@@ -141,14 +141,14 @@ fn medians(rows: &[Row]) -> Vec<Row> {
         }
         let same = |other: &&Row| (&other.engine, &other.phase) == (&row.engine, &row.phase);
         let mut group: Vec<&Row> = rows.iter().filter(same).collect();
-        // Of the same throughput, as when there is none, the order of the repetitions stays.
+        // Rows with equal throughput, such as zero, keep the order of their repetitions.
         group.sort_by(|one, other| one.ops_per_s.total_cmp(&other.ops_per_s));
         results.push(median(&group));
     }
     results
 }
 
-/// Returns the median of rows that are sorted by their throughput.
+/// Returns the median of rows that are sorted by throughput.
 fn median(group: &[&Row]) -> Row {
     let middle = group[group.len() / 2];
     let real = |of: fn(&Row) -> f64| {

@@ -1,5 +1,4 @@
-//! One page of HTML that holds everything: the machine, the settings, the table, the plots. It
-//! needs nothing from elsewhere.
+//! A self-contained HTML page with the whole report: machine, settings, table, plots.
 
 use super::plots::Plot;
 use super::{Report, script, table};
@@ -61,7 +60,7 @@ pub fn page(report: &Report, plots: &[Plot]) -> String {
     page
 }
 
-/// Text as it stands in HTML.
+/// Escapes text for HTML.
 #[must_use]
 pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")

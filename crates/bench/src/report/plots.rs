@@ -1,4 +1,4 @@
-//! Plots as SVG: bars by phase, lines over time and over percentiles.
+//! SVG plots: bars by phase, lines over time and over percentiles.
 
 use super::{Report, script, transactions};
 use crate::run::Row;
@@ -6,10 +6,10 @@ use anyhow::{Result, anyhow};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-/// A plot: what it is called in a file's name, and the SVG.
+/// A plot: its file name suffix and its SVG.
 #[derive(Clone, Debug)]
 pub struct Plot {
-    /// Its part of a file's name.
+    /// Suffix of the file name.
     pub name: &'static str,
     /// The SVG.
     pub svg: String,
@@ -30,10 +30,10 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(23, 190, 207),
 ];
 
-/// All plots of a report; those that would be empty are left out.
+/// Returns all plots of a report, except empty ones.
 ///
 /// # Errors
-/// When something cannot be drawn.
+/// If a plot cannot be drawn.
 pub fn plots(report: &Report) -> Result<Vec<Plot>> {
     let engines = names(&report.results, |row| &row.engine);
     let phases = names(&report.results, |row| &row.phase);
@@ -96,7 +96,7 @@ pub fn plots(report: &Report) -> Result<Vec<Plot>> {
     Ok(plots)
 }
 
-/// Different names in the order in which they come.
+/// Returns distinct names in order of first occurrence.
 fn names(rows: &[Row], of: impl Fn(&Row) -> &String) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for row in rows {
@@ -114,13 +114,13 @@ fn find<'a>(report: &'a Report, engine: &str, phase: &str) -> Option<&'a Row> {
         .find(|row| row.engine == engine && row.phase == phase)
 }
 
-/// Bars that stand side by side, one for each engine.
+/// Adjacent bars, one per engine.
 struct Group {
     name: String,
     values: Vec<Option<f64>>,
 }
 
-/// A line of one engine.
+/// The line of one engine.
 struct Line {
     colour: RGBColor,
     points: Vec<(f64, f64)>,
@@ -204,8 +204,8 @@ pub(super) fn legend(area: &Area<'_>, engines: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Latencies by percentile, of the first phase that reads; both axes are logarithmic: each step to
-/// the right is ten times rarer.
+/// Plots latencies by percentile for the first phase that reads. Both axes are logarithmic: each
+/// step to the right is ten times rarer.
 fn latency(report: &Report, engines: &[String], phases: &[String]) -> Result<Option<String>> {
     let Some(phase) = phases
         .iter()
@@ -222,7 +222,7 @@ fn latency(report: &Report, engines: &[String], phases: &[String]) -> Result<Opt
     draw_lines(&title, engines, &lines, Scale::Logarithmic)
 }
 
-/// Throughput over time, of the load if there is one.
+/// Plots throughput over time, of the load if there is one.
 fn over_time(report: &Report, engines: &[String], phases: &[String]) -> Result<Option<String>> {
     let Some(phase) = phases.iter().find(|phase| *phase == "load").or(phases.first()) else {
         return Ok(None);
@@ -232,8 +232,8 @@ fn over_time(report: &Report, engines: &[String], phases: &[String]) -> Result<O
     draw_lines(&title, engines, &lines, Scale::Linear)
 }
 
-/// Returns thousand operations a second over the seconds of a phase: at most some hundred points,
-/// means of neighbours.
+/// Returns thousand operations per second over the seconds of a phase, as at most a few hundred
+/// points, each the mean of adjacent intervals.
 pub(super) fn curve(row: &Row) -> Vec<(f64, f64)> {
     let seconds = row.interval_ms as f64 / 1e3;
     let series = row.filled();

@@ -1,5 +1,5 @@
-//! What a script shows over time: how far the throughput fell in each phase, and its curve; for a
-//! terminal, and as a plot.
+//! Scripts over time: dips of the throughput in each phase, and its curve, for a terminal and as a
+//! plot.
 
 use super::Report;
 use super::plots::{WIDTH, colour, curve, legend, wrong};
@@ -9,7 +9,7 @@ use crate::run::Row;
 use anyhow::Result;
 use plotters::prelude::*;
 
-/// The names of the columns.
+/// Column names.
 const HEAD: [&str; 8] = [
     "phase",
     "engine",
@@ -21,20 +21,20 @@ const HEAD: [&str; 8] = [
     "longest, s",
 ];
 
-/// How many characters a curve has at most.
+/// Maximum length of a curve in characters.
 const CURVE: usize = 60;
-/// Characters from nothing to the most.
+/// Characters from zero to the maximum.
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// Height of the plot of one phase.
+/// Height of the panel of one phase.
 const HEIGHT: u32 = 190;
 
-/// Returns the rows of a script; none if the report is of something else.
+/// Returns the rows of a script; empty if the report is not of a script.
 pub(super) fn rows(report: &Report) -> Vec<&Row> {
     let of_script = |row: &&Row| row.began_s.is_some();
     report.results.iter().filter(of_script).collect()
 }
 
-/// Returns the phases of a script, in the order in which they were done.
+/// Returns the phases of a script in order of execution.
 fn phases<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
     let mut phases: Vec<&str> = Vec::new();
     for row in rows {
@@ -45,8 +45,8 @@ fn phases<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
     phases
 }
 
-/// Returns, for each phase and engine of a script, the dips and the curve of the throughput; empty
-/// for other reports. Curves of one phase have one scale.
+/// Returns the dips and the throughput curve for each phase and engine of a script; empty for other
+/// reports. The curves of one phase have the same scale.
 #[must_use]
 pub fn text(report: &Report) -> String {
     let rows = rows(report);
@@ -80,7 +80,7 @@ fn cells(row: &Row) -> Vec<String> {
     ]
 }
 
-/// Returns the curves of one phase, a line for each engine.
+/// Draws the curves of one phase, one line per engine.
 fn drawn(phase: &str, rows: &[&Row]) -> String {
     let longest = rows.iter().map(|row| row.filled().len()).max().unwrap_or(0);
     let each = longest.div_ceil(CURVE).max(1);
@@ -101,7 +101,7 @@ fn drawn(phase: &str, rows: &[&Row]) -> String {
     text
 }
 
-/// Joins neighbours. The last ones count as if there were as many as elsewhere.
+/// Sums adjacent intervals. The last group is scaled to the size of the others.
 fn joined(series: &[u64], each: usize) -> Vec<u64> {
     let chunks = series.chunks(each);
     chunks
@@ -111,15 +111,15 @@ fn joined(series: &[u64], each: usize) -> Vec<u64> {
 
 fn bar(count: u64, most: u64) -> char {
     let steps = BARS.len() as u64 - 1;
-    // Anything at all is seen.
+    // Round up, so that any non-zero value is visible.
     let height = (u128::from(count) * u128::from(steps)).div_ceil(u128::from(most));
     BARS[(height as usize).min(BARS.len() - 1)]
 }
 
-/// Draws a script: one panel for each phase, one below the other, a line for each engine.
+/// Draws a script with one panel per phase and one line per engine.
 ///
 /// # Errors
-/// When something cannot be drawn.
+/// If the plot cannot be drawn.
 pub(super) fn plot(report: &Report, engines: &[String]) -> Result<Option<String>> {
     let rows = rows(report);
     let phases = phases(&rows);
@@ -185,7 +185,8 @@ mod tests {
             .lines()
             .map(|line| line.split_whitespace().collect())
             .collect();
-        // The later half has 12,500 operations a second; one interval of four is below a quarter.
+        // The second half has 12,500 operations per second; one interval of four is below a
+        // quarter.
         assert_eq!(
             lines[4],
             [

@@ -1,9 +1,9 @@
-//! Figures for people.
+//! Human-readable tables of figures.
 
 use super::{Report, transactions};
 use crate::run::Row;
 
-/// The names of the columns.
+/// Column names.
 const HEAD: [&str; 15] = [
     "phase",
     "engine",
@@ -22,7 +22,7 @@ const HEAD: [&str; 15] = [
     "rss MiB",
 ];
 
-/// Returns a table of the results, phase by phase, engines below each other.
+/// Returns a table of the results by phase, with one line per engine.
 #[must_use]
 pub fn table(report: &Report) -> String {
     if transactions::is_of_transactions(report) {
@@ -43,8 +43,7 @@ pub fn table(report: &Report) -> String {
     aligned(&lines, 2)
 }
 
-/// Returns lines of cells below each other: the first `left` columns begin together, the others end
-/// together.
+/// Aligns cells in columns: the first `left` columns are left-aligned, the others right-aligned.
 pub(super) fn aligned(lines: &[Vec<String>], left: usize) -> String {
     let columns = lines.first().map_or(0, Vec::len);
     let widths: Vec<usize> = (0..columns)
@@ -96,9 +95,9 @@ fn cells(row: &Row) -> Vec<String> {
     ]
 }
 
-/// Returns the results in Markdown, for a page: a line for each phase, a column for each engine;
-/// thousand operations a second, microseconds of processor time and reads of the device for an
-/// operation, bytes written for each of the user's.
+/// Returns the results as a Markdown table with a line per phase and a column per engine: thousand
+/// operations per second, CPU time in microseconds and device reads per operation, and device bytes
+/// written per user byte.
 #[must_use]
 pub fn markdown(report: &Report) -> String {
     let mut engines: Vec<&str> = Vec::new();
@@ -127,7 +126,7 @@ pub fn markdown(report: &Report) -> String {
     text
 }
 
-/// Returns a result in a few words.
+/// Formats a result briefly.
 fn short(row: &Row) -> String {
     let mut words = Vec::new();
     if row.operations > 0 {
@@ -149,7 +148,7 @@ fn short(row: &Row) -> String {
     words.join("; ")
 }
 
-/// Three figures or so.
+/// Formats a value with about three significant figures.
 pub(super) fn figures(value: f64) -> String {
     let digits = match value.abs() {
         value if value >= 100.0 => 0,

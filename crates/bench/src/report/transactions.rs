@@ -1,4 +1,4 @@
-//! What a run of transactions shows: a table of its own, and throughput over the number of clients.
+//! Reports of transactions: a separate table, and throughput by number of clients.
 
 use super::Report;
 use super::plots::{WIDTH, colour, legend, wrong};
@@ -8,7 +8,7 @@ use crate::transactions::phase::Phase;
 use anyhow::Result;
 use plotters::prelude::*;
 
-/// The names of the columns.
+/// Column names.
 const HEAD: [&str; 13] = [
     "phase",
     "engine",
@@ -25,15 +25,15 @@ const HEAD: [&str; 13] = [
     "rss MiB",
 ];
 
-/// The height of a panel.
+/// Height of a panel.
 const HEIGHT: u32 = 260;
 
-/// Returns whether a report is one of transactions.
+/// Returns whether a report is of transactions.
 pub(super) fn is_of_transactions(report: &Report) -> bool {
     report.results.iter().any(|row| row.aborts_per_op.is_some())
 }
 
-/// Returns the lines of a table, phase by phase, engines below each other.
+/// Returns the lines of a table by phase, with one line per engine.
 pub(super) fn table(report: &Report) -> String {
     let mut lines = vec![HEAD.map(str::to_owned).to_vec()];
     for phase in different(report, |row| row.phase.clone()) {
@@ -65,7 +65,7 @@ fn cells(row: &Row) -> Vec<String> {
     ]
 }
 
-/// Different texts of the rows in the order in which they come.
+/// Returns distinct texts in order of first occurrence.
 fn different(report: &Report, of: impl Fn(&Row) -> String) -> Vec<String> {
     let mut texts = Vec::new();
     for text in report.results.iter().map(of) {
@@ -76,7 +76,7 @@ fn different(report: &Report, of: impl Fn(&Row) -> String) -> Vec<String> {
     texts
 }
 
-/// The points of an engine: clients, and commits a second.
+/// Returns the points of an engine: number of clients, and commits per second.
 fn points(report: &Report, series: &str, engine: &str) -> Vec<(f64, f64)> {
     let rows = report
         .results
@@ -87,11 +87,11 @@ fn points(report: &Report, series: &str, engine: &str) -> Vec<(f64, f64)> {
     points
 }
 
-/// Draws commits a second over clients: a panel for each series of phases that differ only in the
-/// number of their clients, a line for each engine. Nothing if there is no such series.
+/// Plots commits per second by number of clients: one panel for each series of phases that differ
+/// only in the number of clients, one line per engine. Returns `None` if there is no such series.
 ///
 /// # Errors
-/// When something cannot be drawn.
+/// If the plot cannot be drawn.
 pub(super) fn plot(report: &Report, engines: &[String]) -> Result<Option<String>> {
     let mut panels = different(report, |row| Phase::series(&row.phase));
     panels.retain(|series| {

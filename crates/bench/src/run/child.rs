@@ -1,4 +1,4 @@
-//! One engine in a process of its own: opened, driven through its phases, closed.
+//! One engine in its own process: opened, driven through its phases, closed.
 
 use super::job::{Event, Flow, Job, Row};
 use super::pass::Pass;
@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Reads a job from standard input, does it, and writes what happens to standard output.
+/// Reads a job from standard input, executes it, and writes events to standard output.
 #[must_use]
 pub fn child(entries: &[Entry]) -> ExitCode {
     answer(|line, say| {
@@ -26,13 +26,13 @@ pub fn child(entries: &[Entry]) -> ExitCode {
     })
 }
 
-/// Reads a line from standard input, does what it says, and writes what happens to standard output.
+/// Reads a line from standard input, executes `work` on it, and writes events to standard output.
 pub(crate) fn answer(work: impl FnOnce(&str, &mut dyn FnMut(Event)) -> Result<()>) -> ExitCode {
     end_with_parent();
     let say = |event: &Event| {
         let mut out = std::io::stdout().lock();
         let line = serde_json::to_string(event).expect("an event is JSON");
-        // The parent does not listen any more: there is nothing left to do.
+        // The parent has stopped reading, so there is nothing left to do.
         if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
             std::process::exit(1);
         }
@@ -49,7 +49,7 @@ pub(crate) fn answer(work: impl FnOnce(&str, &mut dyn FnMut(Event)) -> Result<()
     }
 }
 
-/// Has this process killed once the one that has started it is gone.
+/// Makes the kernel kill this process when its parent ends.
 pub fn end_with_parent() {
     // SAFETY: it sets a number of this process.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
@@ -64,10 +64,10 @@ fn read_line() -> Result<String> {
     Ok(line)
 }
 
-/// Does a job in this process.
+/// Executes a job in this process.
 ///
 /// # Errors
-/// When there is no such engine; as the engine says; when it answers wrongly.
+/// If the engine does not exist; errors of the engine; if it returns a wrong result.
 pub fn run_job(job: &Job, entries: &[Entry], say: &mut dyn FnMut(Event)) -> Result<()> {
     let Some(entry) = engines::find(entries, kind_of(&job.engine)) else {
         bail!("this program has no engine {:?}", job.engine);
@@ -101,7 +101,7 @@ pub fn run_job(job: &Job, entries: &[Entry], say: &mut dyn FnMut(Event)) -> Resu
         say,
     };
     if !job.is_loaded && !job.phases.iter().any(|phase| phase.task == Task::Load) {
-        // Only what follows is wanted.
+        // The load itself is not measured in this job.
         state.load_silently()?;
     }
     for phase in &job.phases {
@@ -122,15 +122,15 @@ struct State<'a> {
     job: &'a Job,
     engine: &'a dyn Engine,
     records: Arc<Records>,
-    /// When the first phase began, in a continuous job.
+    /// Start of the first phase, in a continuous job.
     began: Option<Instant>,
     say: &'a mut dyn FnMut(Event),
 }
 
-/// How many records of each deletion are looked for in the end.
+/// Number of records looked up per deletion at the end.
 const LOOKED_FOR: u64 = 256;
 
-/// Returns the options that were asked for this engine.
+/// Returns the options for this engine.
 fn options(job: &Job, entry: &Entry) -> Result<Vec<(String, String)>> {
     let mut options = Vec::new();
     let is_meant = |option: &&EngineOption| option.engine == job.engine;
@@ -147,7 +147,7 @@ fn options(job: &Job, entry: &Entry) -> Result<Vec<(String, String)>> {
     Ok(options)
 }
 
-/// Returns what the workers of a pass have written and read.
+/// Returns the bytes written and read by the workers of a pass.
 fn bytes(workers: &[Worker<'_>]) -> (u64, u64) {
     workers.iter().fold((0, 0), |(written, read), worker| {
         (written + worker.written, read + worker.read)
@@ -172,7 +172,7 @@ impl<'a> State<'a> {
             run: Amount::Operations(0),
             rate: None,
         };
-        // Its workers are gone before the phase is.
+        // These workers are dropped before the phase.
         let (job, engine) = (self.job, self.engine);
         let mut workers = (0..job.threads)
             .map(|thread| Worker::new(job, &phase, Arc::clone(&self.records), engine.session()?, thread))
@@ -181,7 +181,7 @@ impl<'a> State<'a> {
         self.settle(&mut Row::default())
     }
 
-    /// Has all workers do a window: as much as `amount`, or everything that there is to do.
+    /// Runs all workers for one window: for `amount`, or until no operations remain.
     fn pass(
         &mut self,
         phase: &Phase,
@@ -274,7 +274,7 @@ impl<'a> State<'a> {
         Ok(())
     }
 
-    /// Returns how many seconds after the first phase one begins now, in a continuous job.
+    /// Returns the seconds between the start of the first phase and now, in a continuous job.
     fn begins(&mut self) -> Option<f64> {
         if self.job.flow == Flow::Separate {
             return None;
@@ -283,7 +283,7 @@ impl<'a> State<'a> {
         Some((now - *self.began.get_or_insert(now)).as_secs_f64())
     }
 
-    /// Looks for some of the records that were deleted: none of them may be found.
+    /// Looks up a sample of the deleted records, none of which may be found.
     fn prove_deleted(&self) -> Result<()> {
         if self.engine.keeps_nothing() {
             return Ok(());
@@ -303,7 +303,7 @@ impl<'a> State<'a> {
         Snapshot::take(&self.job.directory, self.job.groups.blkio.as_deref())
     }
 
-    /// Returns what holds of every row.
+    /// Returns a row with the figures common to all phases.
     fn row(&self, name: &str, before: &Snapshot, after: &Snapshot) -> Row {
         let device = after.device.since(&before.device);
         let memory = Memory::now(&Process::own(), self.job.groups.memory.as_deref());
@@ -326,8 +326,8 @@ impl<'a> State<'a> {
         }
     }
 
-    /// After a load: what is in memory goes to the device, and the engine may work in the
-    /// background until it rests.
+    /// Flushes memory to the device after a load, and lets the engine work in the background until
+    /// it is idle.
     fn settle(&mut self, load: &mut Row) -> Result<()> {
         memory::reset(&Process::own(), self.job.groups.memory.as_deref());
         let before = self.snapshot();
@@ -347,7 +347,7 @@ impl<'a> State<'a> {
             });
         }
         let after = self.snapshot();
-        // A point of a sweep says in front which one it is.
+        // The names of a sweep's phases begin with the point.
         let point = load.phase.strip_suffix("load").unwrap_or_default();
         let mut row = self.row(&format!("{point}settle"), &before, &after);
         row.threads = self.job.threads;
@@ -367,12 +367,12 @@ fn ratio(one: u64, other: u64) -> Option<f64> {
     (other > 0).then(|| one as f64 / other as f64)
 }
 
-/// How often it is looked whether an engine rests.
+/// Interval between checks whether an engine is idle.
 const LOOK: Duration = Duration::from_millis(250);
-/// For how long it must have rested.
+/// Time for which it must have been idle.
 const RESTED: Duration = Duration::from_secs(1);
 
-/// Whether an engine rests: next to no processor time, next to no bytes written.
+/// Detects whether an engine is idle: almost no CPU time, almost no bytes written.
 struct Rest {
     since: Snapshot,
 }

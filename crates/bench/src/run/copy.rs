@@ -1,5 +1,5 @@
-//! A copy of an engine's files of which nothing is in the page cache: an engine that is measured on
-//! it finds it as cold as what it has written itself.
+//! Copies an engine's files so that none of them are in the page cache: they are as cold as files
+//! that the engine has written itself.
 
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File};
@@ -7,10 +7,10 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::Command;
 
-/// Copies a directory, holes of its files included, by the system's `cp`.
+/// Copies a directory with `cp`, preserving holes in files.
 ///
 /// # Errors
-/// As `cp` or the file system says.
+/// Errors of `cp`, or I/O errors.
 pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
     let said = Command::new("cp")
         .arg("-a")
@@ -28,7 +28,7 @@ pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
     chill(from).and_then(|()| chill(to))
 }
 
-/// Has everything below a directory written, and leave the page cache.
+/// Writes back all files below a directory and drops them from the page cache.
 fn chill(directory: &Path) -> Result<()> {
     let failed = || format!("reading {}", directory.display());
     for entry in fs::read_dir(directory).with_context(failed)? {

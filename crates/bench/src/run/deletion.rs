@@ -1,30 +1,30 @@
-//! Which records a deletion takes: a share of those that there are, in an order that the seed
-//! shuffles.
+//! Selects the records of a deletion: a share of the existing records, in an order shuffled by the
+//! seed.
 //!
-//! The live records are numbered from 0 on, by *places*. A deletion keeps the first places of a
-//! permutation of all of them. So nothing has to be remembered for a record, however many there
-//! are, and every engine and number of threads deletes the same.
+//! Live records are numbered from 0 by *places*. A deletion keeps the first places of a permutation
+//! of all places. So no state per record is needed, and deletions are the same for every engine and
+//! number of threads.
 
 use crate::workload::keys::scatter;
 
-/// How often the halves of a place are mixed: Luby and Rackoff, 1988, need four.
+/// Number of Feistel rounds: Luby and Rackoff, 1988, need four.
 const ROUNDS: u64 = 4;
 
 /// A deletion of some of the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Deletion {
-    /// How many records there are before it.
+    /// Number of records before the deletion.
     pub(super) before: u64,
-    /// How many it keeps, at least one.
+    /// Number of records that remain, at least one.
     pub(super) kept: u64,
-    /// What the permutation follows from.
+    /// Key of the permutation.
     key: u64,
-    /// Half of the bits of a place.
+    /// Half of the number of bits in a place.
     half: u32,
 }
 
 impl Deletion {
-    /// Deletes `percent` of a hundred records.
+    /// Creates a deletion of `percent` percent of the records.
     pub(super) fn new(before: u64, percent: u8, key: u64) -> Deletion {
         let before = before.max(1);
         let gone = (u128::from(before) * u128::from(percent) / 100) as u64;
@@ -37,13 +37,13 @@ impl Deletion {
         }
     }
 
-    /// Returns the place that `place` had before the deletion. Places from `kept` on are those of
-    /// the deleted records while the deletion goes on.
+    /// Returns the place before the deletion of the record at `place`. During the deletion, places
+    /// from `kept` on belong to the deleted records.
     pub(super) fn shuffled(&self, place: u64) -> u64 {
         assert!(place < self.before, "{place} of {}", self.before);
         let mask = (1 << self.half) - 1;
         let mut at = place;
-        // A Feistel network permutes a power of two; what falls outside is mixed again.
+        // A Feistel network permutes a power of two; results out of range are permuted again.
         loop {
             let (mut left, mut right) = (at >> self.half, at & mask);
             for round in 0..ROUNDS {
@@ -57,8 +57,8 @@ impl Deletion {
         }
     }
 
-    /// Returns the place that a live record had before the deletion. Records that were put since
-    /// come behind all that there were.
+    /// Returns the place that a live record had before the deletion. Records added since follow all
+    /// earlier ones.
     pub(super) fn place_before(&self, place: u64) -> u64 {
         if place < self.kept {
             self.shuffled(place)

@@ -1,4 +1,4 @@
-//! What the runner tells its child, and what the child answers: one JSON value a line.
+//! The job that the runner sends to a child, and the child's events: one JSON value per line.
 
 use crate::account::device::Counted;
 use crate::account::dips::Dips;
@@ -10,72 +10,71 @@ use crate::workload::phase::Phase;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Everything that an engine is to do in one process.
+/// All work of an engine in one process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Job {
-    /// The engine.
+    /// Name of the engine.
     pub engine: String,
-    /// Which repetition this is, from 1 on.
+    /// Number of the repetition, from 1.
     pub repetition: usize,
-    /// Where its files are to be.
+    /// Directory for its files.
     pub directory: PathBuf,
-    /// How many records are loaded.
+    /// Number of records loaded.
     pub records: u64,
-    /// Which keys they have.
+    /// How keys are assigned to records.
     pub keys: Keys,
-    /// Bytes of a value.
+    /// Length of a value in bytes.
     pub value_bytes: usize,
-    /// How many threads work.
+    /// Number of threads.
     pub threads: usize,
-    /// What they do.
+    /// The phases to run.
     pub phases: Vec<Phase>,
-    /// What lies between two phases.
+    /// How phases follow each other.
     pub flow: Flow,
-    /// Whether the records are there already.
+    /// Whether the records are already loaded.
     pub is_loaded: bool,
-    /// What everything follows from.
+    /// Seed of all random choices.
     pub seed: u64,
     /// Whether writes are logged.
     pub log: Log,
-    /// What the process may use of memory, in bytes.
+    /// Memory limit of the process, in bytes.
     pub cap: u64,
-    /// What the engine is told to use, if a size was chosen.
+    /// Memory size configured for the engine, if one was chosen.
     pub memory: Option<u64>,
     /// Options of engines; those of other engines are ignored.
     pub options: Vec<EngineOption>,
-    /// How long the engine may go on by itself after the load, in milliseconds.
+    /// Maximum time for background work after the load, in milliseconds.
     pub settle_ms: u64,
-    /// Every how many reads one is proven; at least 1.
+    /// One in this number of reads is verified; at least 1.
     pub verify_every: u64,
-    /// The length of an interval of the throughput over time, in milliseconds.
+    /// Interval of the throughput series, in milliseconds.
     pub interval_ms: u64,
-    /// The control groups of the process.
+    /// Control groups of the process.
     pub groups: Groups,
 }
 
-/// What lies between two phases.
+/// How phases follow each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Flow {
-    /// A phase warms up before it is measured, and an engine rests after a load.
+    /// Phases warm up before they are measured, and an engine becomes idle after a load.
     #[default]
     Separate,
-    /// Nothing: a phase begins when the one before it ends, and is measured from its first
-    /// operation on.
+    /// A phase begins when the previous one ends, and is measured from its first operation on.
     Continuous,
 }
 
-/// Control groups, where there are any.
+/// The control groups of a process, if available.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Groups {
-    /// Of the memory controller.
+    /// Group of the memory controller.
     pub memory: Option<PathBuf>,
-    /// Of the block controller.
+    /// Group of the block controller.
     pub blkio: Option<PathBuf>,
 }
 
 impl Job {
-    /// Returns a small one without phases, for tests.
+    /// Returns a small job without phases, for tests.
     #[cfg(test)]
     pub(crate) fn tiny() -> Job {
         Job {
@@ -101,123 +100,123 @@ impl Job {
         }
     }
 
-    /// Returns the bytes of a record.
+    /// Returns the size of a record in bytes.
     #[must_use]
     pub fn record_bytes(&self) -> u64 {
         (KEY_BYTES + self.value_bytes) as u64
     }
 }
 
-/// What a child says.
+/// An event reported by a child.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
     /// The engine is open.
     Opened {
-        /// Its settings.
+        /// Settings of the engine.
         settings: Vec<(String, String)>,
     },
-    /// Something is under way.
+    /// Progress of a phase.
     Progress {
-        /// The phase, and what of it.
+        /// The phase, and its part.
         phase: String,
-        /// Operations that are done.
+        /// Number of completed operations.
         operations: u64,
-        /// How many there will be, where that is known.
+        /// Total number of operations, if known.
         of: Option<u64>,
-        /// Seconds since it began.
+        /// Seconds since the start.
         seconds: f64,
     },
-    /// A phase is over.
+    /// A phase has ended.
     Measured(Box<Row>),
-    /// It failed, and why.
+    /// The job failed.
     Failed {
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// The engine is closed.
+    /// The engine was closed.
     Closed {
-        /// How long that took.
+        /// Duration of closing in seconds.
         seconds: f64,
     },
 }
 
-/// What one phase of one engine cost.
+/// The costs of one phase of one engine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// The engine.
+    /// Name of the engine.
     pub engine: String,
-    /// The phase as it was typed; `settle` is what an engine does by itself after the load.
+    /// Text of the phase; `settle` is the engine's background work after the load.
     pub phase: String,
-    /// How many threads worked.
+    /// Number of threads.
     pub threads: usize,
-    /// Operations a second.
+    /// Operations per second.
     pub ops_per_s: f64,
-    /// Latencies: from when an operation was meant to begin until it was done.
+    /// Latencies, from the intended start of an operation to its end.
     #[serde(flatten)]
     pub latency: Percentiles,
-    /// Microseconds of processor time for each operation, all threads of the process.
+    /// CPU time per operation in microseconds, of all threads of the process.
     pub cpu_us_per_op: f64,
-    /// Bytes that the device was made to write.
+    /// Bytes written to the device.
     pub device_write_bytes: u64,
-    /// Bytes that the device was made to read.
+    /// Bytes read from the device.
     pub device_read_bytes: u64,
-    /// Requests of the device that read.
+    /// Number of device reads.
     pub device_reads: u64,
-    /// Bytes of keys and values that were written and read.
+    /// Bytes of keys and values written and read.
     pub user_bytes: u64,
-    /// Those that were written.
+    /// Bytes of keys and values written.
     pub user_written_bytes: u64,
-    /// Bytes written to the device for each that the user wrote; that of `settle` counts the load
-    /// as well.
+    /// Bytes written to the device per byte written by the user; for `settle` this includes the
+    /// load.
     pub write_amplification: Option<f64>,
-    /// Bytes read from the device for each that the user read.
+    /// Bytes read from the device per byte read by the user.
     pub read_amplification: Option<f64>,
-    /// Bytes on the device for each of the records'.
+    /// Bytes on the device per byte of the records.
     pub space_amplification: Option<f64>,
-    /// The most resident memory.
+    /// Peak resident size in bytes.
     pub rss_peak_bytes: u64,
-    /// More about memory.
+    /// Further memory counters.
     pub memory: Memory,
-    /// What each observer of the device has counted.
+    /// Device counters of each source.
     pub device: Counted,
-    /// Which repetition this is, from 1 on; of a median, how many there were.
+    /// Number of the repetition, from 1; for a median, the number of repetitions.
     pub repetition: usize,
-    /// How far the fastest repetition is from the slowest, as a part of the median; of a median
-    /// only.
+    /// Difference between the fastest and the slowest repetition relative to the median; only for
+    /// medians.
     pub spread: Option<f64>,
-    /// How many operations were measured.
+    /// Number of measured operations.
     pub operations: u64,
-    /// For how long.
+    /// Measured time in seconds.
     pub seconds: f64,
-    /// The operations a second that were meant to begin, if a rate was chosen.
+    /// Scheduled operations per second, if a rate was chosen.
     pub target_per_s: Option<f64>,
-    /// How many records there were at the end.
+    /// Number of records at the end.
     pub records: u64,
     /// Operations in each interval.
     pub series: Vec<u64>,
-    /// The length of an interval.
+    /// Length of an interval in milliseconds.
     pub interval_ms: u64,
-    /// In a continuous job, seconds from the beginning of its first phase to that of this one.
+    /// In a continuous job, seconds between the start of its first phase and the start of this one.
     #[serde(default)]
     pub began_s: Option<f64>,
-    /// In a continuous job, how far the throughput fell.
+    /// In a continuous job, the dips of the throughput.
     #[serde(default)]
     pub dips: Option<Dips>,
-    /// Of transactions, runs that met a conflict for each that was committed.
+    /// For transactions, attempts with a conflict per commit.
     #[serde(default)]
     pub aborts_per_op: Option<f64>,
-    /// Of transactions, how often the block device was told to write out its cache for each that
-    /// was committed; whatever else uses the device counts as well.
+    /// For transactions, cache flushes of the block device per commit, including those of other
+    /// users of the device.
     #[serde(default)]
     pub flushes_per_op: Option<f64>,
-    /// What the engine said of itself.
+    /// The engine's own report.
     pub remarks: String,
 }
 
 impl Row {
-    /// Returns the operations in each interval that the phase filled: the last one may have ended
-    /// early, which is no dip.
+    /// Returns the operations of all complete intervals: the last interval may be partial, which is
+    /// not a dip.
     #[must_use]
     pub fn filled(&self) -> &[u64] {
         let interval_s = self.interval_ms.max(1) as f64 / 1e3;
@@ -227,7 +226,7 @@ impl Row {
         }
     }
 
-    /// Reads of the device for each operation.
+    /// Returns the device reads per operation.
     #[must_use]
     pub fn reads_per_op(&self) -> f64 {
         self.device_reads as f64 / self.operations.max(1) as f64

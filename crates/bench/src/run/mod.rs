@@ -1,14 +1,14 @@
 //! Running: a runner starts a child for every engine and repetition; the child opens the engine,
-//! does the phases and says what they cost.
+//! runs the phases and reports their costs.
 //!
-//! *Knows*: jobs, threads, windows, schedules; processes and what they say to each other.
+//! *Knows*: jobs, threads, windows, schedules; processes and their messages.
 //!
-//! *Does not know*: engines beyond their contract; how figures are shown.
+//! *Does not know*: engines beyond their contract; how figures are displayed.
 //!
-//! *Read in this order*: `job.rs` (what is said), `worker.rs` (one thread), `pass.rs` (all threads
-//! over one window), `child.rs` (one engine), `runner.rs` (all of them), `copy.rs` (files that are
-//! loaded once), `records.rs` (which records there are while some are put), `deletion.rs` (which
-//! are deleted), `sweep.rs` (a job, and one thing in it that changes from point to point).
+//! *Read in this order*: `job.rs` (messages), `worker.rs` (one thread), `pass.rs` (all threads for
+//! one window), `child.rs` (one engine), `runner.rs` (all engines), `copy.rs` (files that are
+//! loaded once), `records.rs` (existing records during inserts), `deletion.rs` (deleted records),
+//! `sweep.rs` (a job with one parameter that varies by point).
 
 mod child;
 mod copy;

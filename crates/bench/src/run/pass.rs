@@ -1,4 +1,4 @@
-//! All threads over one window: for a time or a number of operations; as fast as they can, or by a
+//! Runs all threads for one window: for a time or a number of operations, at full speed or by a
 //! schedule.
 
 use crate::account::latency::Recorder;
@@ -7,33 +7,33 @@ use anyhow::{Context, Result};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// What one thread does, step after step.
+/// The work of one thread, step by step.
 pub(crate) trait Steps: Send {
-    /// Returns its place among the threads.
+    /// Returns the index of the thread.
     fn thread(&self) -> usize;
 
-    /// Does the next operation. Returns whether there was one.
+    /// Executes the next operation. Returns whether there was one.
     fn step(&mut self) -> Result<bool>;
 }
 
 /// A window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pass {
-    /// How long; none for as long as there are operations.
+    /// Length of the window; `None` to run until no operations remain.
     pub(crate) amount: Option<Amount>,
-    /// Operations a second of all threads together.
+    /// Scheduled operations per second of all threads together.
     pub(crate) rate: Option<f64>,
-    /// The intervals of the throughput over time.
+    /// Interval of the throughput series.
     pub(crate) interval: Duration,
 }
 
-/// How often a thread says how far it is, in operations.
+/// Number of operations between a thread's progress reports.
 const SAY: u64 = 256;
-/// Below this a thread spins until its next operation is to begin.
+/// Remaining time below which a thread spins until its next scheduled operation.
 const SPIN: Duration = Duration::from_micros(80);
 
 impl Pass {
-    /// Does it. What all threads together counted, and how long it took.
+    /// Runs the window. Returns the combined records of all threads and the duration in seconds.
     pub(crate) fn run<W: Steps>(
         &self,
         workers: &mut [W],
@@ -72,7 +72,7 @@ impl Pass {
                 .map(|handle| handle.join().expect("a worker does not panic"))
                 .collect::<Result<Vec<_>>>()
         })?;
-        // Until the last operation of the slowest thread.
+        // The window lasts until the last operation of the slowest thread.
         let end = recorders.iter().map(|(_, end)| *end).max().unwrap_or(start);
         let mut sum = Recorder::new(start, self.interval);
         for (recorder, _) in &recorders {
@@ -81,7 +81,7 @@ impl Pass {
         Ok((sum, end.duration_since(start).as_secs_f64()))
     }
 
-    /// One thread's part.
+    /// Runs one thread's part.
     fn work(
         &self,
         worker: &mut impl Steps,
@@ -139,7 +139,7 @@ impl Pass {
     }
 }
 
-/// When a thread's operations are meant to begin, in seconds.
+/// The scheduled start times of a thread's operations, in seconds.
 #[derive(Clone, Copy, Debug)]
 struct Schedule {
     start: Instant,

@@ -1,26 +1,27 @@
-//! Which records there are while several threads put new ones, and after some were deleted.
+//! Tracks the existing records while several threads insert, and after deletions.
 
 use super::deletion::Deletion;
 use crate::workload::keys::scatter;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Live records have places from 0 on. A thread takes the next place, puts the record and says so;
-/// readers see only places below the least that is not acknowledged. The number of a record, from
-/// which its key follows, stays what it was; until something is deleted it is the place.
+/// Live records have places from 0 on. A thread acquires the next place, inserts the record, and
+/// acknowledges it; readers see only places below the smallest unacknowledged one. A record's
+/// number, from which its key is derived, never changes; before the first deletion it equals the
+/// place.
 #[derive(Debug)]
 pub(super) struct Records {
     next: AtomicU64,
-    /// For each thread, a number that is not above the one that it is putting; `NOTHING` if it is
-    /// not.
+    /// For each thread, a lower bound of the place that it is inserting; `NOTHING` if it is not
+    /// inserting.
     pending: Vec<AtomicU64>,
-    /// What was deleted, in that order.
+    /// Deletions in chronological order.
     deletions: Vec<Deletion>,
 }
 
 const NOTHING: u64 = u64::MAX;
 
 impl Records {
-    /// The first `records` records are there.
+    /// Creates the state with `records` existing records.
     pub(super) fn new(records: u64, threads: usize) -> Records {
         Records {
             next: AtomicU64::new(records),
@@ -29,13 +30,14 @@ impl Records {
         }
     }
 
-    /// Returns a deletion of a share of the records, drawn by a seed. No thread puts any meanwhile.
+    /// Plans a deletion of a share of the records, drawn from a seed. No thread may insert during
+    /// the call.
     pub(super) fn plan(&self, percent: u8, seed: u64) -> Deletion {
         let key = scatter(seed ^ scatter(self.deletions.len() as u64));
         Deletion::new(self.limit(), percent, key)
     }
 
-    /// Returns what there is after a deletion that was planned.
+    /// Returns the state after a planned deletion.
     pub(super) fn without(&self, deletion: Deletion) -> Records {
         let mut deletions = self.deletions.clone();
         deletions.push(deletion);
@@ -45,13 +47,13 @@ impl Records {
         }
     }
 
-    /// Returns the number of the record of a place.
+    /// Returns the number of the record at a place.
     pub(super) fn number(&self, place: u64) -> u64 {
         let later = self.deletions.iter().rev();
         later.fold(place, |place, deletion| deletion.place_before(place))
     }
 
-    /// Returns the numbers of some deleted records, at most `most` of each deletion.
+    /// Returns the numbers of some deleted records, at most `most` per deletion.
     pub(super) fn deleted(&self, most: u64) -> Vec<u64> {
         let mut numbers = Vec::new();
         for (at, deletion) in self.deletions.iter().enumerate() {
@@ -65,22 +67,22 @@ impl Records {
         numbers
     }
 
-    /// Returns the place of a new record, which a thread puts now.
+    /// Returns the place of a new record, which the thread will insert now.
     pub(super) fn begin(&self, thread: usize) -> u64 {
-        // Stored before the place is taken: a thread that sees the place taken sees that it is
-        // pending.
+        // Stored before the place is acquired: a thread that sees the place acquired also sees it
+        // as pending.
         self.pending[thread].store(self.next.load(Ordering::SeqCst), Ordering::SeqCst);
         let number = self.next.fetch_add(1, Ordering::SeqCst);
         self.pending[thread].store(number, Ordering::SeqCst);
         number
     }
 
-    /// The thread has put it.
+    /// Acknowledges the thread's insertion.
     pub(super) fn end(&self, thread: usize) {
         self.pending[thread].store(NOTHING, Ordering::SeqCst);
     }
 
-    /// All records below this place are there.
+    /// Returns the number of places below which all records exist.
     pub(super) fn limit(&self) -> u64 {
         let next = self.next.load(Ordering::SeqCst);
         self.pending

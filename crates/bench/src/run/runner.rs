@@ -1,5 +1,5 @@
-//! The runner: for every repetition and engine a directory, control groups, a child; in the end
-//! nothing of them is left.
+//! The runner: creates a directory, control groups and a child for every repetition and engine, and
+//! removes all of them at the end.
 
 use super::copy::copy;
 use super::job::{Event, Groups, Job, Row};
@@ -15,40 +15,39 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How a child is kept within its memory.
+/// How a child's memory is limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cap {
     /// By a control group.
     Group,
-    /// Not at all: engines are told how much they may take, and the page cache is whatever there
-    /// is.
+    /// Not limited: engines are configured with a memory size, and the page cache is unlimited.
     None,
 }
 
-/// What is to be run.
+/// The requested runs.
 #[derive(Clone, Debug)]
 pub struct Orders {
-    /// The engines.
+    /// Names of the engines.
     pub engines: Vec<String>,
-    /// How often each.
+    /// Number of repetitions per engine.
     pub repetitions: usize,
-    /// How often each is loaded.
+    /// How often each engine is loaded.
     pub loads: Loads,
-    /// What each is to do; engine, repetition, directory and groups are filled in.
+    /// The work of each engine; engine, repetition, directory and groups are filled in.
     pub job: Job,
-    /// Whether there is a cap.
+    /// Whether memory is capped.
     pub cap: Cap,
-    /// What happens to the files of an engine afterwards.
+    /// What happens to an engine's files afterwards.
     pub files: Files,
 }
 
 /// How often an engine is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loads {
-    /// In every repetition, as its phases say.
+    /// In every repetition, as its phases specify.
     Each,
-    /// In a process of its own before the first repetition; each works on a copy of what that has
-    /// left. For engines that load for longer than they are measured.
+    /// Once, in a separate process before the first repetition; each repetition works on a copy.
+    /// For engines whose load is longer than the measurement.
     Once,
 }
 
@@ -57,31 +56,31 @@ pub enum Loads {
 pub enum Files {
     /// They are removed.
     Removed,
-    /// They are kept, for another run.
+    /// They are kept for another run.
     Kept,
 }
 
-/// What came of it.
+/// The results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// All rows, in the order in which they were measured.
+    /// All rows in order of measurement.
     pub rows: Vec<Row>,
-    /// The settings of every engine.
+    /// Settings of every engine.
     pub settings: Vec<(String, Vec<(String, String)>)>,
-    /// What could not be measured to its end.
+    /// Measurements that failed.
     pub failures: Vec<Failure>,
-    /// Whether it was stopped before the end.
+    /// Whether the run was stopped early.
     pub was_stopped: bool,
 }
 
-/// A repetition of an engine that failed; what it had measured before that stands.
+/// A failed repetition of an engine; earlier measurements remain valid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
-    /// The engine.
+    /// Name of the engine.
     pub engine: String,
-    /// Which repetition, from 1 on.
+    /// Number of the repetition, from 1.
     pub repetition: usize,
-    /// Why.
+    /// The reason.
     pub why: String,
 }
 
@@ -91,31 +90,31 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// Who hears what happens.
+/// Receives events of a run.
 pub trait Listener: Sync {
-    /// Returns whether the user wants it to stop.
+    /// Returns whether the user wants to stop.
     fn is_stopped(&self) -> bool;
 
-    /// Something has happened.
+    /// Reports an event.
     fn hear(&self, engine: &str, repetition: usize, event: &Event);
 
-    /// A repetition of an engine has failed; the others go on.
+    /// Reports a failed repetition of an engine; the others continue.
     fn fail(&self, failure: &Failure);
 }
 
-/// What the runner needs of its surroundings.
+/// The environment of the runner.
 pub trait Runner: Listener {
-    /// Returns the program, with its arguments, that is the child for an engine.
+    /// Returns the command line of the child for an engine.
     ///
     /// # Errors
-    /// When there is none.
+    /// If there is none.
     fn command(&self, engine: &str) -> Result<Command>;
 
-    /// Returns the program, with its arguments, that makes a study of systems of others; a
-    /// directory and a number of records are added.
+    /// Returns the command line of a study of other systems; a directory and a number of records
+    /// are appended.
     ///
     /// # Errors
-    /// When there is none.
+    /// If there is none.
     fn study(&self, name: &str) -> Result<Command> {
         bail!("the study {name} cannot be made from here: `alluvium-lab run` makes it")
     }
@@ -124,7 +123,7 @@ pub trait Runner: Listener {
 /// Runs every engine, repetition by repetition.
 ///
 /// # Errors
-/// When nothing could be measured at all: why the first failed.
+/// The first failure, if no measurement succeeded.
 pub fn run(orders: &Orders, runner: &dyn Runner) -> Result<Outcome> {
     let mut loaded = Vec::new();
     each(
@@ -139,11 +138,11 @@ pub fn run(orders: &Orders, runner: &dyn Runner) -> Result<Outcome> {
     )
 }
 
-/// Opens each engine that options are said for, empty and in a process of its own, and closes it:
-/// an option that it refuses is known before any other is loaded for an hour.
+/// Opens each engine that has options, empty and in a separate process, and closes it, so that
+/// invalid options are detected before another engine is loaded for an hour.
 ///
 /// # Errors
-/// As the engine says.
+/// Errors of the engine.
 pub fn try_options(orders: &Orders, runner: &dyn Runner) -> Result<()> {
     let options = &orders.job.options;
     let has_any = |engine: &&String| options.iter().any(|option| option.engine == **engine);
@@ -152,40 +151,40 @@ pub fn try_options(orders: &Orders, runner: &dyn Runner) -> Result<()> {
         trial.job.directory = orders.job.directory.join("options");
         trial.job.phases = Vec::new();
         trial.files = Files::Removed;
-        // Nothing is to be loaded.
+        // Nothing is loaded.
         trial.job.is_loaded = true;
         let errand = Errand {
-            // A directory of an earlier trial is of no use.
+            // The directory of an earlier trial is not reused.
             is_loaded: false,
             ..errand_of(&trial, engine, 0)
         };
         let line = line_of(&trial, engine, 0);
         let tried = errand.run(&line, runner, &mut Outcome::default());
-        // Only if it is empty.
+        // Removed only if it is empty.
         let _ = fs::remove_dir(&trial.job.directory);
         tried?;
     }
     Ok(())
 }
 
-/// What is done for one repetition of one engine.
+/// The work for one repetition of one engine.
 pub(crate) type One<'a> = &'a mut dyn FnMut(&str, usize, &mut Outcome) -> Result<()>;
 
-/// In which order engines take turns.
+/// The order in which engines run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turns {
     /// The same in every repetition.
     Same,
-    /// Every second repetition the other way about.
+    /// Reversed in every second repetition.
     Alternating,
 }
 
-/// Does something for every engine, repetition by repetition, so that what changes on the machine
-/// meanwhile meets all of them. An engine that fails is among the failures, and the others go on:
-/// if one is killed for its memory after an hour, the figures of the others are kept.
+/// Runs the work for every engine, repetition by repetition, so that changes on the machine affect
+/// all engines. A failing engine is recorded and the others continue: if one is killed for its
+/// memory use after an hour, the figures of the others are kept.
 ///
 /// # Errors
-/// When nothing could be measured at all: why the first failed.
+/// The first failure, if no measurement succeeded.
 pub(crate) fn each(
     engines: &[String],
     repetitions: usize,
@@ -222,7 +221,7 @@ pub(crate) fn each(
     }
 }
 
-/// Files that are removed when this is dropped.
+/// Files that are removed on drop.
 struct Place {
     path: PathBuf,
     files: Files,
@@ -231,13 +230,13 @@ struct Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if self.files == Files::Removed {
-            // What cannot be removed now can be removed by hand; the measurement stands.
+            // If the directory cannot be removed, the user can remove it; the measurement is valid.
             let _ = fs::remove_dir_all(&self.path);
         }
     }
 }
 
-/// A child that does not outlive this.
+/// A child that is killed on drop.
 struct Process(Mutex<Child>);
 
 impl Process {
@@ -258,14 +257,14 @@ impl Drop for Process {
     }
 }
 
-/// What an engine has loaded, for all repetitions.
+/// The loaded files of an engine, for all repetitions.
 struct Loaded {
     engine: String,
-    /// Nothing if it failed.
+    /// The files; `None` if loading failed.
     place: Option<Place>,
 }
 
-/// A repetition on a copy of what was loaded once, which is done first if this is the first one.
+/// Runs a repetition on a copy of the loaded files; the first repetition loads them.
 fn run_copy(
     orders: &Orders,
     engine: &str,
@@ -322,7 +321,7 @@ fn run_copy(
     run_one(&orders, engine, repetition, runner, outcome)
 }
 
-/// Renames a directory, in the place of another one if there is one.
+/// Renames a directory, replacing any existing one.
 fn replace(from: &Path, to: &Path) -> Result<()> {
     if to.exists() {
         fs::remove_dir_all(to).with_context(|| format!("removing {}", to.display()))?;
@@ -330,7 +329,7 @@ fn replace(from: &Path, to: &Path) -> Result<()> {
     fs::rename(from, to).with_context(|| format!("renaming {} to {}", from.display(), to.display()))
 }
 
-/// One process: an engine that does its phases in its directory.
+/// Runs one process: an engine that executes its phases in its directory.
 fn run_one(
     orders: &Orders,
     engine: &str,
@@ -354,7 +353,7 @@ fn errand_of<'a>(orders: &'a Orders, engine: &'a str, repetition: usize) -> Erra
     }
 }
 
-/// Returns what makes the line that tells a child its job.
+/// Returns a function that builds the line with a child's job.
 fn line_of(orders: &Orders, engine: &str, repetition: usize) -> impl Fn(&Path, Groups) -> Result<String> {
     move |directory, groups| {
         Ok(serde_json::to_string(&Job {
@@ -367,34 +366,34 @@ fn line_of(orders: &Orders, engine: &str, repetition: usize) -> impl Fn(&Path, G
     }
 }
 
-/// What a process is started for, whatever its job is.
+/// The purpose of a process, independent of the kind of job.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Errand<'a> {
-    /// The engine.
+    /// Name of the engine.
     pub(crate) engine: &'a str,
-    /// Which repetition.
+    /// Number of the repetition.
     pub(crate) repetition: usize,
-    /// Where the directory of the engine is made.
+    /// Parent directory of the engine's directory.
     pub(crate) directory: &'a Path,
-    /// What happens to it afterwards.
+    /// What happens to the directory afterwards.
     pub(crate) files: Files,
-    /// Whether it is there, and is kept as it is.
+    /// Whether the directory exists and is kept unchanged.
     pub(crate) is_loaded: bool,
-    /// Whether there is a cap.
+    /// Whether memory is capped.
     pub(crate) cap: Cap,
-    /// What it is.
+    /// The cap in bytes.
     pub(crate) cap_bytes: u64,
 }
 
-/// Makes the line that tells a child its job, from its directory and its groups.
+/// Builds the line with a child's job, from its directory and groups.
 pub(crate) type JobLine<'a> = &'a dyn Fn(&Path, Groups) -> Result<String>;
 
 impl Errand<'_> {
-    /// Makes the directory and the groups, starts the child, and hears what it says until it is
-    /// done; in the end nothing of them is left.
+    /// Creates the directory and the groups, starts the child, and processes its events until it
+    /// ends. Removes directory and groups afterwards.
     ///
     /// # Errors
-    /// Why the child has failed, or cannot be started.
+    /// The reason why the child failed or could not be started.
     pub(crate) fn run(&self, job: JobLine<'_>, runner: &dyn Runner, outcome: &mut Outcome) -> Result<()> {
         let place = Place {
             path: self.directory.join(self.engine),
@@ -404,15 +403,15 @@ impl Errand<'_> {
             fs::remove_dir_all(&place.path).with_context(|| format!("removing {}", place.path.display()))?;
         }
         fs::create_dir_all(&place.path).with_context(|| format!("making {}", place.path.display()))?;
-        // Groups are dropped after the process: an empty one can be removed.
+        // Groups are dropped after the process, because only an empty group can be removed.
         let (memory, blkio) = match self.cap {
             Cap::None => (None, None),
             Cap::Group => {
                 let name = format!("{}-{}", self.engine, self.repetition);
                 (
                     Some(Group::memory(&name, self.cap_bytes)?),
-                    // Some machines have no block controller; the block device's own counters are
-                    // there anyhow.
+                    // Some machines have no block controller; the counters of the block device are
+                    // still available.
                     Group::blkio(&name, &place.path).ok(),
                 )
             }
@@ -427,7 +426,7 @@ impl Errand<'_> {
     }
 }
 
-/// Starts the child for a job, puts it into its groups, and hears what it says until it is done.
+/// Starts the child for a job, moves it into its groups, and processes its events until it ends.
 fn drive(
     errand: &Errand<'_>,
     line: String,
@@ -450,7 +449,7 @@ fn drive(
     for group in memory.iter().chain(blkio) {
         group.admit(number)?;
     }
-    // It waits for its job, so it does nothing before it is in its groups.
+    // The child waits for its job, so it does nothing before it is in its groups.
     let text = line + "\n";
     input
         .write_all(text.as_bytes())

@@ -1,37 +1,37 @@
-//! Sweeps: one thing changes from point to point, everything else stays.
+//! Sweeps: one parameter varies from point to point, all others are constant.
 
 use super::Job;
 use crate::workload::phase::{Defaults, MOST_RECORDS, MOST_THREADS, Phase, Task};
 use crate::workload::values;
 use anyhow::{Result, bail};
 
-/// What changes.
+/// The parameter that varies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sweep {
-    /// How many of a hundred records of a load come in order.
+    /// Percentage of records that are loaded in sequential order.
     Sequential,
-    /// How many threads work: load, reads, updates.
+    /// Number of threads: load, reads, updates.
     Threads,
-    /// How many records a scan reads.
+    /// Number of records that a scan reads.
     Scan,
-    /// Bytes of a value, with as many bytes of data.
+    /// Length of a value in bytes, with a constant amount of data.
     Value,
-    /// Memory, as a part of the data in a hundred.
+    /// Memory in percent of the data.
     Memory,
-    /// How many records there are, with as much memory for each.
+    /// Number of records, with constant memory per record.
     Records,
 }
 
-/// A point: its name, and what is done there.
+/// A point: its name and its job.
 #[derive(Clone, Debug)]
 pub struct Point {
-    /// As in `threads 2`.
+    /// Name, such as `threads 2`.
     pub name: String,
     /// The job.
     pub job: Job,
 }
 
-/// All sweeps with their names, and the points they have by default.
+/// All sweeps with their names and default points.
 pub const SWEEPS: [(&str, Sweep, &[u64]); 6] = [
     ("sequential", Sweep::Sequential, &[0, 25, 50, 75, 100]),
     ("threads", Sweep::Threads, &[1, 2, 4]),
@@ -46,10 +46,10 @@ pub const SWEEPS: [(&str, Sweep, &[u64]); 6] = [
 ];
 
 impl Sweep {
-    /// Returns the points of a sweep, from a job that has everything else.
+    /// Returns the points of a sweep, based on a job with all other parameters.
     ///
     /// # Errors
-    /// When a point makes no sense.
+    /// If a point is invalid.
     pub fn points(self, values: &[u64], job: &Job, defaults: Defaults) -> Result<Vec<Point>> {
         if values.is_empty() {
             bail!("a sweep has at least one point");
@@ -61,7 +61,8 @@ impl Sweep {
         if self != Sweep::Scan {
             return Ok(points);
         }
-        // All lengths are scanned in one store: loading it again for each would change nothing.
+        // All lengths are scanned in one store, because loading it again for each would make no
+        // difference.
         let mut all = job.clone();
         all.phases = points.into_iter().flat_map(|point| point.job.phases).collect();
         Ok(vec![Point {
@@ -140,13 +141,13 @@ impl Sweep {
     }
 }
 
-/// The most memory, in hundredths of the data.
+/// Maximum memory in percent of the data.
 const MOST_PERCENT: u64 = 10_000;
 
-/// With less no engine works.
+/// Minimum memory with which the engines work, in bytes.
 const LEAST_CAP: u64 = 48 << 20;
 
-/// Nothing is inserted: what changes is the length alone.
+/// Removes inserts, so that only the length varies.
 fn scans_only(phases: &mut [Phase]) {
     for phase in phases {
         if let Task::Mix { mix, .. } = &mut phase.task {

@@ -1,4 +1,4 @@
-//! One thread: draws operations, does them, proves what it reads, counts.
+//! One thread: draws operations, executes them, verifies results, and counts.
 
 use super::deletion::Deletion;
 use super::job::Job;
@@ -15,10 +15,10 @@ use anyhow::{Context, Result, bail, ensure};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// How many keys are read at once.
+/// Number of keys per batched read.
 pub(super) const BATCH: usize = 64;
 
-/// In the numbers of keys that no record has.
+/// Bit set in the numbers of keys that no record has.
 const ABSENT: u64 = 1 << 63;
 
 /// One thread of a phase.
@@ -33,16 +33,16 @@ pub(super) struct Worker<'a> {
     value: Vec<u8>,
     batch: Vec<Key>,
     reads: u64,
-    /// Bytes of keys and values.
+    /// Bytes of keys and values written; `read` counts those read.
     pub(super) written: u64,
     pub(super) read: u64,
 }
 
-/// Where operations come from.
+/// The source of operations.
 enum Source {
-    /// The numbers of the records that are left to load.
+    /// Numbers of the records that remain to be loaded.
     Load(Range<u64>),
-    /// The deletion, and the places that are left to delete.
+    /// The deletion, and the places that remain to be deleted.
     Delete(Deletion, Range<u64>),
     Mix(Box<Chooser>),
     Trace(Box<Replay>),
@@ -104,7 +104,7 @@ impl<'a> Worker<'a> {
             }
             Task::Trace { file } => Source::Trace(Box::new(Replay::open(file, thread, job.threads)?)),
         };
-        // Other phases and threads draw other numbers, every engine the same.
+        // Different phases and threads draw different numbers; all engines draw the same.
         let name = phase.name.bytes().fold(job.seed, |seed, byte| {
             crate::workload::keys::scatter(seed ^ u64::from(byte))
         });
@@ -130,7 +130,7 @@ impl<'a> Worker<'a> {
         };
         let kind = mix.draw(&mut self.random);
         let record = match kind {
-            // Its place is taken when it is put.
+            // Its place is acquired when it is inserted.
             Kind::Insert => 0,
             _ => {
                 let place = chooser.draw(&mut self.random, self.records.limit());
@@ -185,7 +185,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Returns whether the value that is read next is proven.
+    /// Returns whether the next value read is verified.
     fn proves(&mut self) -> bool {
         self.reads += 1;
         self.reads.is_multiple_of(self.job.verify_every)
@@ -209,7 +209,7 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Looks for the key of no record: records are numbered from 0 on.
+    /// Looks up a key that no record has: record numbers are smaller.
     fn get_absent(&mut self, number: u64) -> Result<()> {
         let key = self.job.keys.of(number | ABSENT);
         let found = self.session.get(&key, &mut |_| {});
@@ -257,7 +257,8 @@ impl<'a> Worker<'a> {
         let mut last: Vec<u8> = Vec::with_capacity(KEY_BYTES);
         let (mut is_right, mut seen) = (true, 0);
         let count = self.session.scan(&from, length, &mut |key, value| {
-            // The first is the key itself, for it was put; those behind it follow in order.
+            // The first key is the requested one, because that record exists; later keys must
+            // ascend.
             is_right &= if seen == 0 { key == from } else { key > &last[..] };
             is_right &= value.len() == expected && (!proves || Values::is_of(value, key));
             last.clear();

@@ -1,5 +1,5 @@
-//! Connections that ask a server. Each sends a fixed number of requests at a time, as soon as those
-//! before are answered.
+//! Client connections to a server. Each sends a fixed number of pipelined requests as soon as the
+//! previous ones have been answered.
 
 use super::protocol::{Protocol, Reply};
 use crate::account::latency::Recorder;
@@ -15,59 +15,60 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// What is asked for.
+/// The kind of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Every record is set once.
+    /// Sets every record once.
     Load,
-    /// Records are set, each as often as any other.
+    /// Sets uniformly drawn records.
     Set,
-    /// Records are got, each as often as any other.
+    /// Gets uniformly drawn records.
     Get,
 }
 
-/// A client of many connections.
+/// A client with many connections.
 #[derive(Clone, Debug)]
 pub struct Client {
-    /// The server's.
+    /// Address of the server.
     pub address: SocketAddr,
-    /// What it speaks.
+    /// Protocol of the server.
     pub protocol: Protocol,
-    /// How many connections there are, of all threads together.
+    /// Number of connections of all threads together.
     pub connections: usize,
-    /// How many requests a connection sends at once.
+    /// Number of requests that a connection sends at once.
     pub depth: usize,
-    /// How many threads drive them.
+    /// Number of threads that drive the connections.
     pub threads: usize,
-    /// How many records there are.
+    /// Number of records.
     pub records: u64,
-    /// Bytes of a value.
+    /// Length of a value in bytes.
     pub value_bytes: usize,
-    /// What the draws follow from.
+    /// Seed of the draws.
     pub seed: u64,
-    /// The length of an interval of the throughput over time.
+    /// Interval of the throughput series.
     pub interval: Duration,
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Asked {
-    /// Latencies: from when a request was sent, with those beside it, until its reply was there.
+    /// Latencies, from sending a request together with those of its pipeline until its reply
+    /// arrives.
     pub recorder: Recorder,
-    /// For how long.
+    /// Duration in seconds.
     pub seconds: f64,
 }
 
-/// Every how many values one is compared to its last byte.
+/// One in this number of values is compared completely.
 const PROVE_EVERY: u64 = 8;
 
-/// How long a server may be silent.
+/// Maximum time that a server may be silent.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How often a thread looks up while nothing comes.
+/// Time between checks of a thread while no data arrives.
 const TICK: Duration = Duration::from_millis(100);
 
-/// What all threads share.
+/// State shared by all threads.
 struct Shared<'a> {
     client: &'a Client,
     kind: Kind,
@@ -80,10 +81,10 @@ struct Shared<'a> {
 }
 
 impl Client {
-    /// Asks for so long or so much; a load goes on until every record is set.
+    /// Sends requests for the given amount; a load continues until every record is set.
     ///
     /// # Errors
-    /// When the server answers with an error or wrongly, or not at all.
+    /// If the server returns an error or a wrong reply, or does not reply.
     pub fn ask(&self, kind: Kind, amount: Amount, is_stopped: &(dyn Fn() -> bool + Sync)) -> Result<Asked> {
         let start = Instant::now();
         let (deadline, operations) = match (kind, amount) {
@@ -132,7 +133,7 @@ impl Client {
 }
 
 impl Shared<'_> {
-    /// One thread, with its share of the connections.
+    /// Runs one thread with its share of the connections.
     fn drive(&self, thread: usize) -> Result<Recorder> {
         let client = self.client;
         let at = |thread: usize| client.connections * thread / client.threads;
@@ -185,7 +186,7 @@ impl Shared<'_> {
         Ok(teller.recorder)
     }
 
-    /// Returns how many requests come next, and the number of the first; none at the end.
+    /// Returns the numbers of the next requests; empty at the end.
     fn next(&self, now: Instant) -> std::ops::Range<u64> {
         if self.deadline.is_some_and(|deadline| now >= deadline) {
             return 0..0;
@@ -196,7 +197,7 @@ impl Shared<'_> {
     }
 }
 
-/// What a thread says and counts.
+/// State of a thread.
 struct Teller {
     random: fastrand::Rng,
     chooser: Chooser,
@@ -211,13 +212,13 @@ struct Connection {
     request: Vec<u8>,
     sent: usize,
     received: Vec<u8>,
-    /// The keys of the requests that were sent, and how many of them are answered.
+    /// Keys of the sent requests, and how many of them are answered.
     keys: Vec<Key>,
     answered: usize,
     began: Instant,
 }
 
-/// How much is read at once.
+/// Number of bytes read at once.
 const READ: usize = 64 << 10;
 
 impl Connection {
@@ -277,11 +278,11 @@ impl Connection {
         Ok(())
     }
 
-    /// Its socket is ready: sends what is left, takes what has come, and goes on when all is
-    /// answered. Returns whether it still asks.
+    /// Handles a ready socket: sends pending data, processes received data, and sends the next
+    /// requests when all are answered. Returns whether the connection is still active.
     fn turn(&mut self, shared: &Shared<'_>, teller: &mut Teller) -> Result<bool> {
         if self.keys.is_empty() {
-            // It had ended before, and was counted then.
+            // It had ended earlier and was counted then.
             return Ok(true);
         }
         self.send()?;
@@ -305,7 +306,7 @@ impl Connection {
         }
     }
 
-    /// Takes the replies that are whole.
+    /// Processes all complete replies.
     fn take(&mut self, shared: &Shared<'_>, teller: &mut Teller) -> Result<()> {
         let now = Instant::now();
         let mut start = 0;

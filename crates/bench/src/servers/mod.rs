@@ -1,16 +1,15 @@
-//! Servers on this machine, asked over loopback by many connections at once.
+//! Servers on this machine, measured over loopback with many concurrent connections.
 //!
-//! *Knows*: the processes of servers, both protocols as a client speaks them, closed loops of
+//! *Knows*: the processes of servers, both protocols from the client's side, closed loops of
 //! pipelined requests.
 //!
-//! *Does not know*: what a server does inside; how figures are shown.
+//! *Does not know*: the internals of servers; how figures are displayed.
 //!
 //! *Read in this order*: this file, `process.rs` (servers), `protocol.rs` (requests and replies),
-//! `client.rs` (who asks).
+//! `client.rs` (the load generator).
 //!
-//! Client and server share the processors of the machine, so that a server which takes more of them
-//! slows its own client. What a server costs by itself is the processor time of its process for
-//! each request.
+//! Client and server share the processors of the machine, so a server that uses more of them slows
+//! down its own client. The cost of the server alone is the CPU time of its process per request.
 
 pub mod client;
 mod process;
@@ -29,46 +28,46 @@ use client::{Asked, Client};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// What is to be measured.
+/// The requested measurements.
 #[derive(Clone, Debug)]
 pub struct Orders {
-    /// The servers, by their names.
+    /// Names of the servers.
     pub servers: Vec<String>,
-    /// How often each.
+    /// Number of repetitions per server.
     pub repetitions: usize,
-    /// How many requests a connection has under way, point after point.
+    /// Pipeline depths per connection, one per point.
     pub depths: Vec<usize>,
-    /// How many connections there are.
+    /// Number of connections.
     pub connections: usize,
-    /// How many threads the client has.
+    /// Number of client threads.
     pub threads: usize,
-    /// How many records are set first.
+    /// Number of records set first.
     pub records: u64,
-    /// Bytes of a value.
+    /// Length of a value in bytes.
     pub value_bytes: usize,
-    /// The memory that servers are told to use, those that can be told.
+    /// Memory size configured for servers that support it.
     pub memory: u64,
-    /// For how long a server is left alone before each phase.
+    /// Idle time of a server before each phase.
     pub settle: Duration,
-    /// What is done before a phase is measured.
+    /// Amount of unmeasured warm-up per phase.
     pub warm: Amount,
-    /// What is measured of it.
+    /// Amount measured per phase.
     pub run: Amount,
-    /// What the draws follow from.
+    /// Seed of the draws.
     pub seed: u64,
-    /// Where the files of the servers are made, and removed in the end.
+    /// Directory for the files of the servers, which are removed at the end.
     pub directory: PathBuf,
-    /// The program of Alluvium.
+    /// Alluvium's own executable.
     pub own: PathBuf,
 }
 
-/// The length of an interval of the throughput over time.
+/// Interval of the throughput series.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Measures every server, repetition by repetition: a load, then sets and gets at each depth.
 ///
 /// # Errors
-/// When a server is not there; when nothing could be measured at all.
+/// If a server is not installed; the first failure if no measurement succeeded.
 pub fn run(orders: &Orders, listener: &dyn Listener) -> Result<Outcome> {
     for name in &orders.servers {
         Kind::find(name)?.is_there()?;
@@ -81,7 +80,7 @@ pub fn run(orders: &Orders, listener: &dyn Listener) -> Result<Outcome> {
         &mut |name, repetition, outcome| {
             let directory = orders.directory.join(name);
             let done = run_one(orders, name, repetition, &directory, listener, outcome);
-            // What cannot be removed now can be removed by hand; the measurement stands.
+            // If the directory cannot be removed, the user can remove it; the measurement is valid.
             let _ = std::fs::remove_dir_all(&directory);
             done
         },
@@ -221,7 +220,7 @@ impl Phase<'_> {
         })
     }
 
-    /// Leaves the server alone for a while.
+    /// Leaves the server idle for a while.
     fn rest(&self, listener: &dyn Listener) {
         let began = Instant::now();
         while began.elapsed() < self.orders.settle && !listener.is_stopped() {

@@ -1,5 +1,4 @@
-//! Servers as processes of this machine: started on a free port, asked whether they are there,
-//! ended.
+//! Server processes on this machine: started on a free port, polled until they answer, and stopped.
 
 use super::protocol::Protocol;
 use anyhow::{Context, Result, bail};
@@ -11,31 +10,31 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// A server that can be started by its name.
+/// A server that can be started by name.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
-    /// What it is called in reports.
+    /// Name in reports.
     pub name: &'static str,
-    /// What it speaks.
+    /// Protocol of the server.
     pub protocol: Protocol,
-    /// Its program; none for Alluvium's own.
+    /// Executable; `None` for Alluvium's own.
     program: Option<&'static str>,
     arguments: fn(&Setup) -> Vec<OsString>,
 }
 
-/// How a server is started.
+/// Parameters for starting a server.
 #[derive(Debug)]
 struct Setup {
-    /// Where its files are to be; the directory is there.
+    /// Directory for its files, which exists.
     directory: PathBuf,
-    /// How much memory it may take, for those that are told.
+    /// Memory limit, for servers that support one.
     memory: u64,
-    /// How many threads serve, for those that are told.
+    /// Number of serving threads, for servers that support it.
     threads: usize,
     port: u16,
 }
 
-/// All of them.
+/// All servers.
 pub const SERVERS: [Kind; 6] = [
     Kind {
         name: "alluvium",
@@ -92,7 +91,7 @@ pub const SERVERS: [Kind; 6] = [
                 setup.threads.to_string(),
                 "-m".to_owned(),
                 (setup.memory >> 20).to_string(),
-                // It refuses to be root otherwise, and is not asked to be by anybody else.
+                // It refuses to run as root without this option; other users ignore it.
                 "-u".to_owned(),
                 "root".to_owned(),
             ];
@@ -127,25 +126,25 @@ fn redis(setup: &Setup, more: &[&str]) -> Vec<OsString> {
     words
 }
 
-/// How long a server may take to begin, and to end.
+/// Time limit for starting and for stopping a server.
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A server that runs, and does not outlive this.
+/// A running server, which is stopped on drop.
 #[derive(Debug)]
 pub struct Server {
     child: Child,
-    /// Where it listens.
+    /// Address on which it listens.
     pub address: SocketAddr,
-    /// How it was started.
+    /// Command line with which it was started.
     pub command: String,
 }
 
 impl Kind {
-    /// Returns the server of a name.
+    /// Returns the server with this name.
     ///
     /// # Errors
-    /// When there is none.
+    /// If there is none.
     pub fn find(name: &str) -> Result<Kind> {
         SERVERS
             .into_iter()
@@ -156,10 +155,10 @@ impl Kind {
             })
     }
 
-    /// Whether its program is there.
+    /// Checks whether its executable is installed.
     ///
     /// # Errors
-    /// When it is not, with what to do.
+    /// If it is not, with advice.
     pub fn is_there(&self) -> Result<()> {
         let Some(program) = self.program else {
             return Ok(());
@@ -171,10 +170,10 @@ impl Kind {
         bail!("{program} is not in PATH: `apt-get install {program}` brings it")
     }
 
-    /// Starts it, and waits until it answers.
+    /// Starts the server and waits until it answers.
     ///
     /// # Errors
-    /// When it does not.
+    /// If it does not answer.
     pub fn start(&self, own: &Path, directory: &Path, memory: u64, threads: usize) -> Result<Server> {
         let setup = Setup {
             directory: directory.to_owned(),
@@ -228,7 +227,7 @@ impl Kind {
 }
 
 impl Server {
-    /// Returns the number of its process.
+    /// Returns the process number.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.child.id()
@@ -250,10 +249,10 @@ impl Server {
         ask().unwrap_or(false)
     }
 
-    /// Ends it as an operator does, and waits for that.
+    /// Stops the server like an operator would, and waits for its end.
     ///
     /// # Errors
-    /// When it does not end.
+    /// If it does not stop.
     pub fn stop(mut self) -> Result<()> {
         // SAFETY: the child has not been waited for, so that its number is its own.
         unsafe { libc::kill(self.child.id() as libc::pid_t, libc::SIGTERM) };

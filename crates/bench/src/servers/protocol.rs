@@ -1,5 +1,4 @@
-//! The two protocols as a client speaks them: requests that set and get one key, and the replies to
-//! these.
+//! Both protocols from the client's side: requests that set and get one key, and their replies.
 
 use anyhow::{Result, bail};
 use std::io::Write;
@@ -8,28 +7,28 @@ use std::ops::Range;
 /// A protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// Redis', version 2 of it.
+    /// The Redis protocol, version 2.
     Redis,
-    /// memcached's, of lines of text.
+    /// The text protocol of memcached.
     Memcached,
 }
 
-/// What a server has answered.
+/// A server's reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// The value is stored.
+    /// The value was stored.
     Stored,
-    /// The value stands in these bytes of what was received.
+    /// The value, as a range of the received bytes.
     Value(Range<usize>),
-    /// There is no such key.
+    /// The key does not exist.
     Missing,
 }
 
-/// A line is no longer than this, whatever it says.
+/// Maximum length of a line.
 const LONGEST_LINE: usize = 4096;
 
 impl Protocol {
-    /// Appends a request that sets a key.
+    /// Appends a request to set a key.
     pub fn set(self, request: &mut Vec<u8>, key: &[u8], value: &[u8]) {
         let head = match self {
             Protocol::Redis => write!(request, "*3\r\n$3\r\nSET\r\n${}\r\n", key.len()),
@@ -46,7 +45,7 @@ impl Protocol {
         request.extend_from_slice(b"\r\n");
     }
 
-    /// Appends a request that gets a key.
+    /// Appends a request to get a key.
     pub fn get(self, request: &mut Vec<u8>, key: &[u8]) {
         let head = match self {
             Protocol::Redis => write!(request, "*2\r\n$3\r\nGET\r\n${}\r\n", key.len()),
@@ -57,11 +56,11 @@ impl Protocol {
         request.extend_from_slice(b"\r\n");
     }
 
-    /// Returns the reply at the beginning of what was received, and how long it is; none while it
-    /// is not whole.
+    /// Parses the reply at the beginning of the received bytes and returns its length; `None` while
+    /// it is incomplete.
     ///
     /// # Errors
-    /// When it is an error, or no reply to such a request.
+    /// If it is an error, or not a reply to such a request.
     pub fn reply(self, received: &[u8]) -> Result<Option<(usize, Reply)>> {
         let Some(line) = line(received)? else {
             return Ok(None);
@@ -80,7 +79,7 @@ impl Protocol {
     }
 }
 
-/// Returns the first line, without its end.
+/// Returns the first line without its terminator.
 fn line(received: &[u8]) -> Result<Option<&[u8]>> {
     let within = &received[..received.len().min(LONGEST_LINE)];
     match within.iter().position(|&byte| byte == b'\r') {
@@ -90,7 +89,8 @@ fn line(received: &[u8]) -> Result<Option<&[u8]>> {
     }
 }
 
-/// Reads a value of as many bytes as `digits` say that begins at `start`, and what comes behind it.
+/// Parses a value that begins at `start`, whose length is given by `digits` and which is followed
+/// by `behind`.
 fn value(received: &[u8], start: usize, digits: &[u8], behind: &[u8]) -> Result<Option<(usize, Reply)>> {
     let len: Option<usize> = std::str::from_utf8(digits)
         .ok()

@@ -1,5 +1,5 @@
-//! Alluvium's transactions, through its public library: three of the four combinations of isolation
-//! and concurrency.
+//! Alluvium's transactions through its public library: three of the four combinations of isolation
+//! and concurrency control.
 
 use super::engine::{
     Body, Client, Durability, Entry, KEYSPACES, Mechanism, Stop, Transaction, TransactionalEngine, Tried,
@@ -8,10 +8,11 @@ use crate::engine::{Kept, Setup};
 use alluvium::{Concurrency, Db, ErrorKind, Isolation, Keyspace, Options, TransactionOptions};
 use anyhow::Result;
 
-/// Alluvium takes no less by itself.
+/// Alluvium's minimum memory.
 const LEAST: u64 = 16 << 20;
 
-/// Alluvium: serializable, optimistic (its default) or locking; and snapshots, optimistic.
+/// Alluvium with serializable isolation, optimistic (the default) or locking; and with optimistic
+/// snapshot isolation.
 pub const OWN: [Entry; 3] = [
     Entry {
         name: "alluvium",
@@ -109,7 +110,7 @@ impl Client for Thread<'_> {
             engine: self.engine,
             transaction: self.engine.db.begin_with(&self.engine.options),
         };
-        // Dropping it rolls it back.
+        // If `body` fails, dropping the transaction rolls it back.
         body(&mut open)?;
         open.transaction.commit_with(self.durability).map_err(stop)
     }

@@ -1,4 +1,4 @@
-//! One engine in a process of its own: opened, driven through its phases, proven, closed.
+//! One engine in its own process: opened, driven through its phases, verified, closed.
 
 use super::engine::{Durability, Entry, Stop, TransactionalEngine, find};
 use super::job::Job;
@@ -15,10 +15,10 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// How many counters are put, or read, by one transaction.
+/// Number of counters written or read by one transaction.
 const BATCH: u64 = 500;
 
-/// Reads a job from standard input, does it, and writes what happens to standard output.
+/// Reads a job from standard input, executes it, and writes events to standard output.
 #[must_use]
 pub fn child(entries: &[Entry]) -> ExitCode {
     answer(|line, say| {
@@ -28,10 +28,10 @@ pub fn child(entries: &[Entry]) -> ExitCode {
     })
 }
 
-/// Does a job in this process.
+/// Executes a job in this process.
 ///
 /// # Errors
-/// When there is no such engine; as the engine says; when an update was lost.
+/// If the engine does not exist; errors of the engine; if an update was lost.
 pub fn run_job(job: &Job, entries: &[Entry], say: &mut dyn FnMut(Event)) -> Result<()> {
     let Some(entry) = find(entries, &job.engine) else {
         bail!(
@@ -85,7 +85,7 @@ struct State<'a> {
     job: &'a Job,
     engine: &'a dyn TransactionalEngine,
     zipf: Zipf,
-    /// How many increments were committed so far; none before the counters are there.
+    /// Number of increments committed so far; `None` before the counters exist.
     increments: Option<u64>,
     say: &'a mut dyn FnMut(Event),
 }
@@ -200,7 +200,7 @@ impl State<'_> {
         }
     }
 
-    /// Puts all counters, each at zero.
+    /// Writes all counters with the value zero.
     fn put_counters(&self) -> Result<()> {
         let mut client = self.engine.client(Durability::Disk)?;
         for (from, until) in batches(self.job.counters) {
@@ -215,7 +215,7 @@ impl State<'_> {
         Ok(())
     }
 
-    /// Reads all counters: their sum is the number of increments that were committed.
+    /// Reads all counters and checks that their sum is the number of committed increments.
     fn prove_counters(&self) -> Result<()> {
         let Some(increments) = self.increments else {
             return Ok(());
@@ -250,7 +250,7 @@ impl State<'_> {
     }
 }
 
-/// Returns the error of a transaction that no other can have been in the way of.
+/// Returns the error of a transaction that cannot have conflicted with any other.
 fn alone(stop: Stop) -> anyhow::Error {
     match stop {
         Stop::Failed(error) => error,

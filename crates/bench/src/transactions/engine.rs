@@ -1,111 +1,111 @@
-//! What is measured: an engine with transactions, as every adapter offers it.
+//! The interface of a measured engine with transactions, implemented by every adapter.
 
 use crate::engine::Setup;
 use anyhow::Result;
 
-/// How many keyspaces an engine has: the trees of the thesis's tests.
+/// Number of keyspaces per engine: the trees of the thesis's tests.
 pub const KEYSPACES: usize = 4;
 
 /// When a commit is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
-    /// When it survives the loss of power.
+    /// When it survives a power loss.
     Disk,
-    /// Earlier: when it survives the death of the process, where the engine can do that.
+    /// Earlier: when it survives a crash of the process, if the engine supports that.
     Later,
 }
 
-/// Why a run of a transaction has ended without a commit.
+/// Why an attempt of a transaction ended without a commit.
 #[derive(Debug)]
 pub enum Stop {
-    /// Others were in its way: another run may succeed.
+    /// It conflicted with other transactions: another attempt may succeed.
     Conflict,
-    /// The engine has failed.
+    /// The engine failed.
     Failed(anyhow::Error),
 }
 
 impl Stop {
-    /// Returns the stop of an error that is no conflict.
+    /// Wraps an error that is not a conflict.
     pub fn failed(error: impl Into<anyhow::Error>) -> Stop {
         Stop::Failed(error.into())
     }
 }
 
-/// What came of a part of a transaction, or of all of it.
+/// The result of a part of a transaction, or of all of it.
 pub type Tried<T> = Result<T, Stop>;
 
-/// An engine that is open. All threads share it; each has a [`Client`].
+/// An open engine. All threads share it; each has a [`Client`].
 pub trait TransactionalEngine: Send + Sync {
-    /// Returns what one thread runs its transactions through.
+    /// Creates a client for one thread.
     ///
     /// # Errors
-    /// As the engine says.
+    /// Errors of the engine.
     fn client(&self, durability: Durability) -> Result<Box<dyn Client + '_>>;
 
-    /// Returns how it was set up, each setting with its value.
+    /// Returns the engine's settings with their values.
     fn settings(&self) -> Vec<(String, String)>;
 
-    /// What the engine itself has to say at the end of a phase, for people; empty if nothing.
+    /// Returns a human-readable report at the end of a phase; may be empty.
     fn remarks(&self) -> String {
         String::new()
     }
 
-    /// Closes it in order.
+    /// Closes the engine in an orderly way.
     ///
     /// # Errors
-    /// As the engine says.
+    /// Errors of the engine.
     fn close(self: Box<Self>) -> Result<()>;
 }
 
-/// What a transaction does; it may be run more than once.
+/// The operations of a transaction; they may be executed more than once.
 pub type Body<'a> = &'a mut dyn FnMut(&mut dyn Transaction) -> Tried<()>;
 
-/// What one thread runs its transactions through.
+/// A thread's access to an engine's transactions.
 pub trait Client: Send {
-    /// Runs a transaction once: begins it, lets `body` read and write, and commits it. Where `body`
-    /// ends with a stop the transaction is rolled back, and that is the result.
+    /// Attempts a transaction once: begins it, calls `body` to read and write, and commits it. If
+    /// `body` returns a stop, the transaction is rolled back and the stop is returned.
     ///
     /// # Errors
-    /// [`Stop::Conflict`] where another run may succeed; nothing has taken effect then.
+    /// [`Stop::Conflict`] if another attempt may succeed; the transaction then had no effect.
     fn attempt(&mut self, body: Body<'_>) -> Tried<()>;
 }
 
-/// A transaction that is under way. Keyspaces are numbers below [`KEYSPACES`].
+/// A transaction in progress. Keyspaces are numbers below [`KEYSPACES`].
 pub trait Transaction {
-    /// Hands out the key's value, if it has one, and makes the transaction depend on it: between
-    /// this and the commit nothing else changes it. Returns whether the key has a value.
+    /// Passes the key's value to `found`, if there is one, and makes the transaction depend on it:
+    /// no other transaction may change it before the commit. Returns whether there is a value.
     ///
     /// # Errors
     /// As [`Client::attempt`].
     fn get_for_update(&mut self, keyspace: usize, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Tried<bool>;
 
-    /// The key has this value if the transaction is committed.
+    /// Sets the value of a key, effective when the transaction commits.
     ///
     /// # Errors
     /// As [`Client::attempt`].
     fn put(&mut self, keyspace: usize, key: &[u8], value: &[u8]) -> Tried<()>;
 }
 
-/// How an engine keeps transactions apart.
+/// How an engine isolates transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mechanism {
-    /// A commit looks for conflicts.
+    /// A commit checks for conflicts.
     Optimistic,
     /// Keys are locked.
     Locking,
-    /// One transaction that writes at a time.
+    /// Only one writing transaction at a time.
     OneWriter,
 }
 
-/// An engine that can be opened by its name.
+/// An engine that can be opened by name.
 #[derive(Clone, Copy)]
 pub struct Entry {
-    /// What it is called.
+    /// Name of the engine.
     pub name: &'static str,
-    /// How it keeps transactions apart.
+    /// Isolation mechanism.
     pub mechanism: Mechanism,
-    /// Opens it, or creates it.
+    /// Opens or creates the engine.
     pub open: fn(&Setup) -> Result<Box<dyn TransactionalEngine>>,
 }
 
@@ -118,7 +118,7 @@ impl std::fmt::Debug for Entry {
     }
 }
 
-/// Returns the engine of a name.
+/// Returns the engine with this name.
 #[must_use]
 pub fn find(entries: &[Entry], name: &str) -> Option<Entry> {
     entries.iter().find(|entry| entry.name == name).copied()

@@ -1,5 +1,5 @@
-//! What the runner tells the child of one engine with transactions. What the child answers is the
-//! same as in other runs.
+//! The job that the runner sends to the child of an engine with transactions. The child's events
+//! are the same as in other runs.
 
 use super::phase::Phase;
 use crate::run::Groups;
@@ -7,31 +7,31 @@ use crate::workload::phase::Amount;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Everything that an engine is to do in one process.
+/// All work of an engine in one process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Job {
-    /// The engine.
+    /// Name of the engine.
     pub engine: String,
-    /// Which repetition this is, from 1 on.
+    /// Number of the repetition, from 1.
     pub repetition: usize,
-    /// Where its files are to be.
+    /// Directory for its files.
     pub directory: PathBuf,
-    /// How many counters there are.
+    /// Number of counters.
     pub counters: u64,
-    /// What is done.
+    /// The phases to run.
     pub phases: Vec<Phase>,
-    /// What is done of each phase before it is measured.
+    /// Amount of unmeasured warm-up per phase.
     pub warm: Amount,
-    /// What is measured of each phase.
+    /// Amount measured per phase.
     pub run: Amount,
-    /// What everything follows from.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// What the process may use of memory, in bytes.
+    /// Memory limit of the process, in bytes.
     pub cap: u64,
-    /// What the engine is told to use, if a size was chosen.
+    /// Memory size configured for the engine, if one was chosen.
     pub memory: Option<u64>,
-    /// The length of an interval of the throughput over time, in milliseconds.
+    /// Interval of the throughput series, in milliseconds.
     pub interval_ms: u64,
-    /// The control groups of the process.
+    /// Control groups of the process.
     pub groups: Groups,
 }

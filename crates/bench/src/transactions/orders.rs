@@ -1,28 +1,28 @@
-//! All engines, repetition by repetition, each in a process of its own. Every second repetition
-//! they take turns the other way about.
+//! Runs all engines, repetition by repetition, each in its own process. Every second repetition
+//! runs them in reverse order.
 
 use super::job::Job;
 use crate::run::{Cap, Errand, Files, Groups, Outcome, Runner, Turns, each};
 use anyhow::Result;
 use std::path::Path;
 
-/// What is to be measured.
+/// The requested measurements.
 #[derive(Clone, Debug)]
 pub struct Orders {
-    /// The engines, by their names.
+    /// Names of the engines.
     pub engines: Vec<String>,
-    /// How often each.
+    /// Number of repetitions per engine.
     pub repetitions: usize,
-    /// What each is to do; engine, repetition, directory and groups are filled in.
+    /// The work of each engine; engine, repetition, directory and groups are filled in.
     pub job: Job,
-    /// Whether there is a cap.
+    /// Whether memory is capped.
     pub cap: Cap,
 }
 
 /// Runs every engine, repetition by repetition.
 ///
 /// # Errors
-/// When nothing could be measured at all: why the first failed.
+/// The first failure, if no measurement succeeded.
 pub fn run(orders: &Orders, runner: &dyn Runner) -> Result<Outcome> {
     each(
         &orders.engines,

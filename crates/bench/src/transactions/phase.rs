@@ -1,5 +1,4 @@
-//! Phases as they are typed: `commit:64`, `group-commit:512`, `txn-size:1+pair=256`,
-//! `rmw:16+sorted+later`.
+//! Textual phases: `commit:64`, `group-commit:512`, `txn-size:1+pair=256`, `rmw:16+sorted+later`.
 
 use super::engine::{Durability, KEYSPACES};
 use crate::workload::keys::KEY_BYTES;
@@ -7,68 +6,68 @@ use crate::workload::phase::{topic, words_of};
 use crate::workload::values;
 use serde::{Deserialize, Serialize};
 
-/// Clients at most.
+/// Maximum number of clients.
 const MOST_CLIENTS: usize = 4096;
 
-/// Bytes of a pair at most.
+/// Maximum size of a pair in bytes.
 const MOST_PAIR_BYTES: usize = 1 << 20;
 
-/// Counters of one transaction at most.
+/// Maximum number of counters per transaction.
 const MOST_KEYS: usize = 100;
 
-/// In which order a transaction comes to its counters.
+/// The order in which a transaction accesses its counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Order {
-    /// As they were drawn: two that lock may wait for each other.
+    /// As drawn: two locking transactions may deadlock.
     Drawn,
-    /// By their keys: no circle can come about.
+    /// Sorted by key: no deadlock can occur.
     Sorted,
 }
 
-/// What a transaction does.
+/// The work of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Task {
-    /// Puts new keys, one into each of the first keyspaces.
+    /// Writes new keys, one to each of the first keyspaces.
     Put {
-        /// How many; at most as many as there are keyspaces.
+        /// Number of pairs; at most the number of keyspaces.
         pairs: usize,
-        /// Bytes of a key and its value.
+        /// Size of a key and its value in bytes.
         pair_bytes: usize,
     },
-    /// Adds one to each of some counters, which Zipf's distribution chooses.
+    /// Increments several counters, drawn from a Zipf distribution.
     Add {
-        /// How many different ones.
+        /// Number of distinct counters.
         keys: usize,
-        /// In which order.
+        /// Order of access.
         order: Order,
     },
 }
 
-/// What is done, by how many clients.
+/// The work of a phase, and its number of clients.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Phase {
-    /// As it was typed.
+    /// Text of the phase.
     pub name: String,
-    /// What a transaction does.
+    /// Work of a transaction.
     pub task: Task,
-    /// How many clients there are, each a thread that has one transaction at a time.
+    /// Number of clients; each is a thread that runs one transaction at a time.
     pub clients: usize,
     /// When a commit is acknowledged.
     pub durability: Durability,
 }
 
-/// The phases that are measured if none are asked for.
+/// The default phases.
 pub const DEFAULT: &str = "commit:1,commit:16,commit:64,commit:512,txn-size:1+pair=32,txn-size:1+pair=256,\
      txn-size:1+pair=4096,group-commit:512,rmw:1,rmw:4,rmw:16,rmw:64,rmw:1+later,rmw:4+later,\
      rmw:16+later,rmw:64+later";
 
 impl Phase {
-    /// Reads a phase.
+    /// Parses a phase.
     ///
     /// # Errors
-    /// With what is wrong with the text, and what may be written.
+    /// A message with the mistake and the allowed syntax.
     pub fn parse(text: &str) -> Result<Phase, String> {
         let (kind, words) = words_of(text, |word| match is_number(word) {
             true => "clients",
@@ -103,8 +102,8 @@ impl Phase {
         Ok(phase)
     }
 
-    /// Returns what it is called without its number of clients: phases of one series differ only in
-    /// that.
+    /// Returns the name of a phase without its number of clients. The phases of one series differ
+    /// only in that.
     #[must_use]
     pub fn series(name: &str) -> String {
         let (kind, rest) = name.split_once(':').unwrap_or((name, ""));
@@ -122,7 +121,8 @@ impl Phase {
             ("sorted", _, Task::Add { order, .. }) => *order = Order::Sorted,
             (_, Some(("keys", text)), Task::Add { keys, .. }) => *keys = number(text, 1, MOST_KEYS)?,
             (_, Some(("pair", text)), Task::Put { pair_bytes, .. }) => {
-                // A key, and what proves a value. The thesis's smallest pair has 32 bytes.
+                // A key, and the part that verifies a value. The thesis's smallest pair has 32
+                // bytes.
                 *pair_bytes = number(text, KEY_BYTES + SMALLEST_VALUE, MOST_PAIR_BYTES)?;
             }
             _ if word.starts_with(|first: char| first.is_ascii_digit()) => {
@@ -147,7 +147,7 @@ fn is_number(word: &str) -> bool {
     word.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The smallest value: a checksum of its key, and nothing else.
+/// Size of the smallest value: only a checksum of its key.
 const SMALLEST_VALUE: usize = values::LEAST / 2;
 
 fn put(pairs: usize, pair_bytes: usize) -> Task {

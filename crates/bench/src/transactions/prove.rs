@@ -1,5 +1,5 @@
-//! An adapter's transactions, proven: own writes, rollbacks, lost updates, what is there when the
-//! engine is opened again. Adapters of all crates are tested with it.
+//! Tests an adapter's transactions: own writes, rollbacks, lost updates, and the data after
+//! reopening the engine. Used by adapters of all crates.
 
 use super::engine::{
     Client, Durability, Entry, KEYSPACES, Mechanism, Stop, Transaction, TransactionalEngine, Tried,
@@ -8,17 +8,17 @@ use crate::engine::{Kept, Log, Setup};
 use anyhow::{Result, anyhow, bail, ensure};
 use std::path::Path;
 
-/// Threads that add to one counter, and how often each.
+/// Number of threads that increment one counter, and of increments by each.
 const THREADS: u64 = 4;
 const ROUNDS: u64 = 50;
 
-/// Runs of one transaction at most.
+/// Maximum number of attempts of one transaction.
 const MOST_TRIES: usize = 100_000;
 
-/// Proves an engine in a directory.
+/// Tests an engine in a directory.
 ///
 /// # Errors
-/// With what the engine did not do; as the engine says.
+/// The first violated expectation; errors of the engine.
 pub fn prove(entry: &Entry, directory: &Path) -> Result<()> {
     let setup = Setup {
         directory: directory.to_owned(),
@@ -57,7 +57,7 @@ pub fn prove(entry: &Entry, directory: &Path) -> Result<()> {
     engine.close()
 }
 
-/// Returns the number that a key has within a transaction.
+/// Returns the number stored under a key within a transaction.
 fn number(transaction: &mut dyn Transaction, keyspace: usize, key: &[u8]) -> Tried<Option<u64>> {
     let mut found = Ok(None);
     let is_there = transaction.get_for_update(keyspace, key, &mut |value| {
@@ -119,7 +119,7 @@ fn rolls_back(engine: &dyn TransactionalEngine) -> Result<()> {
     Ok(())
 }
 
-/// Two read a value and put another: the second to be committed has to be refused.
+/// Two transactions read a value and write another: the second commit must be refused.
 fn refuses_the_second(engine: &dyn TransactionalEngine) -> Result<()> {
     let (mut one, mut other) = (
         engine.client(Durability::Later)?,

@@ -1,4 +1,4 @@
-//! One client: draws transactions, runs each until it is committed, counts.
+//! One client: draws transactions, retries each until it commits, and counts.
 
 use super::engine::{Client, Stop, Transaction, Tried};
 use super::phase::{Order, Phase, Task};
@@ -9,24 +9,24 @@ use crate::workload::zipf::Zipf;
 use anyhow::{Result, anyhow, bail, ensure};
 use std::time::Duration;
 
-/// How long the first pause is at most; each is up to twice as long as the one before, as in
-/// Alluvium's own loop.
+/// Maximum length of the first pause; each later pause is up to twice as long as the previous one,
+/// as in Alluvium's own retry loop.
 const FIRST_PAUSE: Duration = Duration::from_micros(50);
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
-/// A transaction that was run this often is taken for one that never ends.
+/// Number of attempts after which a transaction is considered to never succeed.
 const MOST_TRIES: u32 = 100_000;
 
-/// Where the numbers of counters begin; those of other keys are below.
+/// First number of the counters; numbers of other keys are below.
 const COUNTERS: u64 = 1 << 63;
 
-/// Bytes of a counter.
+/// Size of a counter in bytes.
 pub(super) const COUNTER_BYTES: usize = 8;
 
-/// The keyspace of the counters.
+/// Keyspace of the counters.
 pub(super) const COUNTER_KEYSPACE: usize = 0;
 
-/// How many bits the number of a client has, and that of a transaction of a client.
+/// Number of bits for a client's number, and for the number of a client's transaction.
 const CLIENT_BITS: u32 = 12;
 const TRANSACTION_BITS: u32 = 40;
 
@@ -35,10 +35,10 @@ pub(super) fn counter(number: u64) -> Key {
     Keys::default().of(COUNTERS + number)
 }
 
-/// Returns the count that a value stands for.
+/// Decodes the value of a counter.
 ///
 /// # Errors
-/// When it is none.
+/// If the value has the wrong length.
 pub(super) fn count(value: &[u8]) -> Result<u64> {
     let bytes = value.try_into();
     bytes
@@ -46,14 +46,14 @@ pub(super) fn count(value: &[u8]) -> Result<u64> {
         .map_err(|_| anyhow!("a counter has {} bytes, not {COUNTER_BYTES}", value.len()))
 }
 
-/// What is counted of a client.
+/// The counts of a client.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
-    /// Runs that met a conflict.
+    /// Attempts that met a conflict.
     pub(super) aborts: u64,
-    /// Increments that were committed.
+    /// Committed increments.
     pub(super) increments: u64,
-    /// Bytes of keys and values that were committed.
+    /// Committed bytes of keys and values.
     pub(super) written: u64,
 }
 
@@ -65,17 +65,17 @@ pub(super) struct Worker<'a> {
     random: fastrand::Rng,
     zipf: &'a Zipf,
     counters: u64,
-    /// The number of the next transaction, which its new keys follow from.
+    /// Number of the next transaction, from which its new keys are derived.
     next: u64,
     keys: Vec<Key>,
     value: Vec<u8>,
     pub(super) tally: Tally,
 }
 
-/// What all clients of a phase have in common.
+/// State shared by all clients of a phase.
 pub(super) struct Common<'a> {
     pub(super) phase: &'a Phase,
-    /// The place of the phase among all.
+    /// Index of the phase.
     pub(super) place: usize,
     pub(super) seed: u64,
     pub(super) counters: u64,
@@ -152,10 +152,10 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Reads back what the last transaction has put.
+    /// Reads back the writes of the last transaction.
     ///
     /// # Errors
-    /// When it is not there, or is something else.
+    /// If a value is missing or differs.
     pub(super) fn prove(&mut self) -> Result<()> {
         if matches!(self.phase.task, Task::Add { .. }) || self.tally.written == 0 {
             return Ok(());

@@ -1,10 +1,8 @@
-//! What a cache of records can answer at best, whatever its policy: the limit of every skewed
-//! workload.
+//! Upper bounds for record caches with any policy, for skewed workloads.
 //!
-//! Records are drawn as a phase draws them. A cache that has seen the operations of the warm-up
-//! knows no more than how often and when each record was asked for. The best use of the counts is
-//! to keep the records with the highest ones. No cache can answer at once what was never asked for
-//! before.
+//! Records are drawn as in a phase. After the warm-up operations a cache knows at most how often
+//! and when each record was requested. The best use of the counts is to keep the records with the
+//! highest ones. No cache can answer the first request for a record.
 
 use super::choose::Chooser;
 use super::mix::{Kind, Mix};
@@ -13,30 +11,30 @@ use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
-/// How many operations there are.
+/// Numbers of operations and records.
 #[derive(Clone, Copy, Debug)]
 pub struct Draws {
-    /// Records before.
+    /// Number of records at the start.
     pub records: u64,
-    /// Operations from which a cache learns.
+    /// Number of operations from which the cache learns.
     pub warm: u64,
-    /// Operations that are counted.
+    /// Number of operations that are counted.
     pub run: u64,
-    /// What the draws follow from.
+    /// Seed of the draws.
     pub seed: u64,
 }
 
-/// How many of the counted operations, from 0 to 1, have to read a record that a cache has not.
+/// Shares (0 to 1) of the counted operations that read a record not in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Ceiling {
-    /// How many records the cache keeps.
+    /// Number of records in the cache.
     pub kept: u64,
-    /// A cache without bounds: it misses only records that come for the first time.
+    /// An unbounded cache, which misses only first requests of records.
     pub endless: f64,
-    /// The records that were asked for or written most often during the warm-up, of those as often
-    /// the latest.
+    /// A cache of the records that were most often requested or written during the warm-up; among
+    /// equals, the most recent.
     pub counted: f64,
-    /// The records that were asked for or written last.
+    /// A cache of the records most recently requested or written.
     pub recent: f64,
 }
 
@@ -46,7 +44,7 @@ struct Touch {
     reads: bool,
 }
 
-/// The operations of a mix, over and over the same for the same seed.
+/// The operations of a mix, reproducible from the seed.
 struct Operations {
     mix: Mix,
     chooser: Chooser,
@@ -72,12 +70,12 @@ impl Operations {
     }
 }
 
-/// Returns what caches of these sizes, in records, could do with a phase. It takes twelve bytes for
-/// each record, and one more for each record and size.
+/// Returns the bounds for a phase and caches of these sizes in records. Needs twelve bytes of
+/// memory per record, plus one per record and size.
 ///
 /// # Errors
-/// With what is wrong with the phase or the numbers: it has scans or batches, there is nothing to
-/// count, or there are more than four thousand million of something.
+/// A message if the phase or the numbers are invalid: the phase has scans or batches, there is
+/// nothing to count, or a number exceeds four thousand million.
 pub fn ceilings(phase: &Phase, draws: Draws, sizes: &[u64]) -> Result<Vec<Ceiling>, String> {
     let Task::Mix { mix, distribution } = phase.task else {
         return Err(format!("{:?} asks for nothing", phase.name));
@@ -116,8 +114,8 @@ pub fn ceilings(phase: &Phase, draws: Draws, sizes: &[u64]) -> Result<Vec<Ceilin
     Ok(sizes.iter().zip(&counted).map(ceiling).collect())
 }
 
-/// Counts how often a cache without bounds misses, and caches of these sizes that keep the records
-/// touched most often.
+/// Counts the misses of an unbounded cache, and of caches of these sizes that keep the most
+/// frequently used records.
 fn by_history(mut operations: Operations, draws: Draws, numbers: usize, sizes: &[u64]) -> (u64, Vec<u64>) {
     let (mut times, mut last) = (vec![0u32; numbers], vec![0u32; numbers]);
     for now in 1..=draws.warm {
@@ -151,10 +149,10 @@ fn by_history(mut operations: Operations, draws: Draws, numbers: usize, sizes: &
     (endless, counted)
 }
 
-/// Counts how often a cache misses that keeps the records that were touched last.
+/// Counts the misses of a cache that keeps the most recently used records.
 fn by_age(mut operations: Operations, draws: Draws, numbers: usize, size: u64) -> u64 {
     let mut last = vec![0u32; numbers];
-    // Every touch in order; only the last one of a record counts.
+    // Every use in order; only the last one of each record counts.
     let mut touches: VecDeque<(u32, u32)> = VecDeque::new();
     let (mut kept, mut lacks) = (0, 0);
     for now in 1..=draws.warm + draws.run {
@@ -207,7 +205,7 @@ mod tests {
         assert!((some.counted - 0.75).abs() < 0.01, "{some:?}");
         assert_eq!(all.counted, 0.0);
         assert_eq!(all.recent, all.endless);
-        // Six touches each: e^-6 of them were left out, fewer and fewer.
+        // Six uses each: e^-6 of the records are unused, and their share shrinks.
         assert!(some.endless > 0.0 && some.endless < 0.0025, "{some:?}");
     }
 

@@ -1,28 +1,27 @@
-//! Which record is next: uniform, Zipf scrambled, latest.
+//! Choosing the next record: uniform, scrambled Zipf, latest.
 
 use super::zipf::Zipf;
 use serde::{Deserialize, Serialize};
 
-/// How records are chosen.
+/// The distribution of chosen records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Distribution {
-    /// Each as often as any other.
+    /// All records are equally likely.
     Uniform,
-    /// Zipf, 0.99, over as many ranks as there are records; ranks are scattered over the records by
-    /// a hash.
+    /// Zipf with exponent 0.99 over the number of records; ranks are mapped to records by a hash.
     Zipf,
-    /// As the published YCSB client does it: Zipf, 0.99, over ten thousand million ranks, folded
-    /// onto the records by a hash. Less skewed.
+    /// Like the published YCSB client: Zipf with exponent 0.99 over ten thousand million ranks,
+    /// mapped to records by a hash. Less skewed.
     Ycsb,
-    /// Zipf, 0.99, from the newest record back.
+    /// Zipf with exponent 0.99 by age, newest record first.
     Latest,
 }
 
-/// How many ranks the published client draws from.
+/// Number of ranks from which the published client draws.
 const YCSB_RANKS: u64 = 10_000_000_000;
 
-/// FNV-1a over the eight bytes of a number, as YCSB hashes ranks.
+/// Hashes the eight bytes of a number with FNV-1a, as YCSB does with ranks.
 #[must_use]
 pub fn fnv(number: u64) -> u64 {
     number
@@ -33,11 +32,11 @@ pub fn fnv(number: u64) -> u64 {
         })
 }
 
-/// Chooses records, for one thread.
+/// Chooses records for one thread.
 #[derive(Clone, Debug)]
 pub struct Chooser {
     draw: Draw,
-    /// How many records there were at the beginning.
+    /// Number of records at the start.
     records: u64,
 }
 
@@ -49,7 +48,7 @@ enum Draw {
 }
 
 impl Chooser {
-    /// Over the records that there are, at least one.
+    /// Creates a chooser for `records` records, at least one.
     #[must_use]
     pub fn new(distribution: Distribution, records: u64) -> Chooser {
         let records = records.max(1);
@@ -62,8 +61,8 @@ impl Chooser {
         Chooser { draw, records }
     }
 
-    /// Returns the number of the next record, of those below `limit`: the records at the beginning
-    /// and those that were put since.
+    /// Draws the number of the next record below `limit`, which covers the initial records and
+    /// those added since.
     pub fn draw(&mut self, random: &mut fastrand::Rng, limit: u64) -> u64 {
         match &mut self.draw {
             Draw::Uniform => random.u64(..limit),
@@ -96,7 +95,7 @@ mod tests {
     #[test]
     fn uniform_is_even() {
         let counts = counts(Distribution::Uniform);
-        // Two hundred on average; six standard deviations are 85.
+        // The mean is two hundred; six standard deviations are 85.
         assert!(counts.iter().all(|count| count.abs_diff(200) < 85), "{counts:?}");
     }
 
@@ -113,14 +112,14 @@ mod tests {
             } else {
                 26.469
             };
-            // Ranks that the hash puts onto the same record count for it as well.
+            // Ranks that hash to the same record add to its count.
             let expected = DRAWS as f64 / zeta;
             let found = counts[hottest] as f64;
             assert!(
                 found > 0.95 * expected && found < 1.25 * expected,
                 "{found} of {expected}"
             );
-            // The hot ones are anywhere: each half of the records has its share.
+            // Hot records are scattered: each half of the records has its share.
             let mut order: Vec<usize> = (0..RECORDS as usize).collect();
             order.sort_by_key(|&record| std::cmp::Reverse(counts[record]));
             let low = order[..100].iter().filter(|&&record| record < 500).count();

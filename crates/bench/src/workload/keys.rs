@@ -1,14 +1,14 @@
-//! Keys: `user` and twenty digits, 24 bytes. The number of a record is scattered over all of them,
-//! so that records come in hashed order.
+//! Keys: `user` and twenty digits, 24 bytes. Record numbers are scattered over the key space, so
+//! that consecutive records have hashed order.
 
-/// Bytes of a key.
+/// Length of a key in bytes.
 pub const KEY_BYTES: usize = 24;
 
 /// A record's key.
 pub type Key = [u8; KEY_BYTES];
 
-/// Returns a bijection that scatters numbers (the finalizer of SplitMix64): two records never have
-/// one key.
+/// Scatters numbers by a bijection (the finaliser of SplitMix64), so distinct records have distinct
+/// keys.
 #[must_use]
 pub fn scatter(number: u64) -> u64 {
     let z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -17,11 +17,11 @@ pub fn scatter(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Which keys records have: some share of them in the order of their numbers, the others scattered.
+/// How keys are assigned to records: a share in the order of their numbers, the others scattered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Keys {
-    /// How many of a hundred records follow each other; which ones is decided by their number
-    /// alone.
+    /// Percentage of records with sequential keys. A record's number alone determines whether it is
+    /// one.
     pub sequential_percent: u8,
 }
 
@@ -38,7 +38,7 @@ impl Keys {
     }
 }
 
-/// Two digits for each number below a hundred.
+/// The two digits of each number below a hundred.
 const PAIRS: [[u8; 2]; 100] = {
     let mut pairs = [[0; 2]; 100];
     let mut number = 0;

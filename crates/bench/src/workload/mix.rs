@@ -1,27 +1,27 @@
-//! What is done with records: the mixes of YCSB's core workloads, and which operation is next.
+//! Operation mixes: those of YCSB's core workloads, and drawing the next operation.
 
 use super::choose::Distribution;
 use serde::{Deserialize, Serialize};
 
-/// What an operation does.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// Reads a record.
     Read,
-    /// Gives a record another value.
+    /// Updates the value of a record.
     Update,
-    /// Puts a new record.
+    /// Inserts a new record.
     Insert,
-    /// Reads records in order.
+    /// Reads consecutive records.
     Scan,
-    /// Reads a record and gives it another value.
+    /// Reads a record and updates it.
     ReadModifyWrite,
-    /// Reads many records at once.
+    /// Reads many records in one call.
     MultiGet,
 }
 
-/// How many of a hundred operations are of which kind; a hundred in all.
+/// Percentages of operations; they add up to a hundred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mix {
     /// Reads.
@@ -32,9 +32,9 @@ pub struct Mix {
     pub insert: u8,
     /// Scans.
     pub scan: u8,
-    /// Reads and updates of the same record.
+    /// Reads followed by updates of the same record.
     pub read_modify_write: u8,
-    /// Reads of many records.
+    /// Batched reads of many records.
     pub multi_get: u8,
 }
 
@@ -54,15 +54,15 @@ const fn mix(read: u8, update: u8, insert: u8, scan: u8, read_modify_write: u8, 
 /// YCSB", SoCC 2010, table 2.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload {
-    /// Its letter.
+    /// Letter of the workload.
     pub name: &'static str,
-    /// What it does.
+    /// Mix of operations.
     pub mix: Mix,
-    /// Which records it does it with.
+    /// Distribution of records.
     pub distribution: Distribution,
 }
 
-/// A to F, and `m`, which is not of YCSB: reads of 64 keys at once.
+/// Workloads A to F, and `m`, which is not part of YCSB: batched reads of 64 keys.
 pub const WORKLOADS: [Workload; 7] = [
     Workload {
         name: "a",
@@ -102,7 +102,7 @@ pub const WORKLOADS: [Workload; 7] = [
 ];
 
 impl Mix {
-    /// Returns what the next operation does.
+    /// Draws the kind of the next operation.
     pub fn draw(&self, random: &mut fastrand::Rng) -> Kind {
         let mut left = random.u8(..100);
         for (share, kind) in [

@@ -1,12 +1,12 @@
-//! What engines are asked to do: records, distributions, mixes, phases, traces.
+//! Workloads: records, distributions, mixes, phases, traces.
 //!
 //! *Knows*: YCSB's workloads as published, seeds.
 //!
 //! *Does not know*: engines, clocks, threads.
 //!
-//! *Read in this order*: `keys.rs`, `values.rs`, `zipf.rs`, `choose.rs` (which record), `mix.rs`
-//! (what to do with it), `phase.rs` (how it is typed), `script.rs` (phases without pauses),
-//! `ceiling.rs` (what a cache could do with it), `trace/`.
+//! *Read in this order*: `keys.rs`, `values.rs`, `zipf.rs`, `choose.rs` (the record), `mix.rs` (the
+//! operation), `phase.rs` (textual phases), `script.rs` (phases without pauses), `ceiling.rs`
+//! (upper bounds for caches), `trace/`.
 
 pub mod ceiling;
 pub mod choose;

@@ -1,33 +1,33 @@
-//! Phases as they are typed: `load`, `c`, `c:uniform`, `a:warm=20M+run=8s`,
-//! `e:scan=1000+rate=5000`, `load:mix=50`.
+//! Textual phases: `load`, `c`, `c:uniform`, `a:warm=20M+run=8s`, `e:scan=1000+rate=5000`,
+//! `load:mix=50`.
 
 use super::choose::Distribution;
 use super::mix::{Mix, WORKLOADS};
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 
-/// How long something goes on.
+/// The length of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Amount {
-    /// This many operations, of all threads together.
+    /// Number of operations of all threads together.
     Operations(u64),
-    /// This many milliseconds.
+    /// Number of milliseconds.
     Milliseconds(u64),
 }
 
 impl Amount {
-    /// Returns whether it is nothing at all.
+    /// Returns whether the amount is zero.
     #[must_use]
     pub fn is_nothing(&self) -> bool {
         matches!(self, Amount::Operations(0) | Amount::Milliseconds(0))
     }
 }
 
-/// Reads `20M`, `500k`, `1000` (operations), `8s`, `250ms`, `2min`.
+/// Parses `20M`, `500k`, `1000` (operations), `8s`, `250ms`, `2min`.
 ///
 /// # Errors
-/// With what is wrong with the text.
+/// A message that describes the mistake.
 pub fn parse_amount(text: &str) -> Result<Amount, String> {
     let wrong = || {
         format!(
@@ -54,10 +54,10 @@ pub fn parse_amount(text: &str) -> Result<Amount, String> {
     })
 }
 
-/// Reads a number of things: `20M`, `500k`, `1000`.
+/// Parses a count: `20M`, `500k`, `1000`.
 ///
 /// # Errors
-/// With what is wrong with the text.
+/// A message that describes the mistake.
 pub fn parse_count(text: &str) -> Result<u64, String> {
     match parse_amount(text) {
         Ok(Amount::Operations(count)) => Ok(count),
@@ -67,19 +67,19 @@ pub fn parse_count(text: &str) -> Result<u64, String> {
     }
 }
 
-/// The most records that a workload has: the sizes of their data are numbers of 64 bits, whatever
-/// their values.
+/// Maximum number of records of a workload: the size of their data fits into 64 bits, whatever the
+/// length of values.
 pub const MOST_RECORDS: u64 = 50_000_000_000;
 
-/// The most threads that work at once.
+/// Maximum number of concurrent threads.
 pub const MOST_THREADS: usize = 1024;
 
-/// Reads a number of records.
+/// Parses a number of records.
 ///
 /// # Errors
-/// As [`parse_count`], and with the most when there are too many.
+/// As [`parse_count`], and with the maximum if the number is too large.
 pub fn parse_records(text: &str) -> Result<u64, String> {
-    // What is no number of 64 bits is as much too large.
+    // A number that does not fit into 64 bits is also too large.
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     match parse_count(text) {
         Ok(records) if records <= MOST_RECORDS => Ok(records),
@@ -88,10 +88,10 @@ pub fn parse_records(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Reads a number of threads.
+/// Parses a number of threads.
 ///
 /// # Errors
-/// With what is wrong with the text, or with the most.
+/// A message with the mistake, or with the maximum.
 pub fn parse_threads(text: &str) -> Result<usize, String> {
     match text.parse::<usize>() {
         Ok(threads) if threads <= MOST_THREADS => Ok(threads),
@@ -104,8 +104,8 @@ pub fn parse_threads(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Returns the name of a phase and the words behind its colon. `topic` says what a word is about:
-/// no two are about the same.
+/// Splits a phase into its name and the words after the colon. `topic` returns the subject of a
+/// word; no two words may have the same subject.
 pub(crate) fn words_of(text: &str, topic: fn(&str) -> &str) -> Result<(&str, Vec<&str>), String> {
     let Some((name, rest)) = text.split_once(':') else {
         return Ok((text, Vec::new()));
@@ -127,7 +127,7 @@ pub(crate) fn words_of(text: &str, topic: fn(&str) -> &str) -> Result<(&str, Vec
     Ok((name, words))
 }
 
-/// Returns what a word of a phase is about.
+/// Returns the subject of a word of a phase.
 pub(crate) fn topic(word: &str) -> &str {
     match word.split_once('=').map_or(word, |(what, _)| what) {
         "uniform" | "zipf" | "ycsb" | "latest" => "uniform",
@@ -136,75 +136,74 @@ pub(crate) fn topic(word: &str) -> &str {
     }
 }
 
-/// What a phase does.
+/// The work of a phase.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Task {
-    /// Every record is put once.
+    /// Inserts every record once.
     Load,
-    /// Operations of a mix, on records that a distribution chooses.
+    /// Operations of a mix, on records drawn from a distribution.
     Mix {
-        /// What is done.
+        /// Mix of operations.
         mix: Mix,
-        /// With which records.
+        /// Distribution of records.
         distribution: Distribution,
     },
-    /// Some of the records are deleted; which ones follows from the seed.
+    /// Deletes some of the records, selected by the seed.
     Delete {
-        /// How many of a hundred, from 1 to 99.
+        /// Percentage of records to delete, from 1 to 99.
         percent: u8,
     },
-    /// The operations of a trace.
+    /// Replays the operations of a trace.
     Trace {
-        /// The file.
+        /// File of the trace.
         file: std::path::PathBuf,
     },
 }
 
-/// What is done with the store between two measurements.
+/// A unit of work that is measured separately.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
-    /// As it was typed.
+    /// Text of the phase.
     pub name: String,
-    /// What it does.
+    /// Work of the phase.
     pub task: Task,
-    /// Scans read from one record to this many.
+    /// Lengths of scans.
     pub scan: Lengths,
-    /// Which keys reads of one key look for.
+    /// Which keys single-key reads request.
     #[serde(default)]
     pub wanted: Wanted,
-    /// What is done before anything is measured.
+    /// Amount of unmeasured warm-up.
     pub warm: Amount,
-    /// What is measured.
+    /// Amount measured.
     pub run: Amount,
-    /// Operations a second that are meant to begin, of all threads together; as many as can, if
-    /// none.
+    /// Scheduled operations per second of all threads together; `None` for unlimited.
     pub rate: Option<f64>,
 }
 
-/// Which keys reads of one key look for.
+/// Which keys single-key reads request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Wanted {
-    /// Those of records.
+    /// Keys of existing records.
     #[default]
     Present,
-    /// Those of no record, now or later.
+    /// Keys that no record ever has.
     Absent,
 }
 
-/// How long scans are.
+/// The lengths of scans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lengths {
-    /// Each from one record to this many, as often as any other: as in YCSB.
+    /// Uniformly distributed from one to this number of records, as in YCSB.
     Uniform(usize),
-    /// Exactly this many.
+    /// Exactly this number of records.
     Exactly(usize),
 }
 
 impl Lengths {
-    /// Returns the next length.
+    /// Draws the next length.
     pub fn draw(self, random: &mut fastrand::Rng) -> usize {
         match self {
             Lengths::Uniform(most) => random.usize(1..=most),
@@ -213,25 +212,25 @@ impl Lengths {
     }
 }
 
-/// What holds for phases that do not say it themselves.
+/// Default values for phases that do not specify them.
 #[derive(Clone, Copy, Debug)]
 pub struct Defaults {
-    /// What is done before anything is measured.
+    /// Amount of unmeasured warm-up.
     pub warm: Amount,
-    /// What is measured.
+    /// Amount measured.
     pub run: Amount,
-    /// Operations a second.
+    /// Scheduled operations per second.
     pub rate: Option<f64>,
 }
 
-/// YCSB's longest scan.
+/// YCSB's maximum scan length.
 const SCAN: usize = 100;
 
 impl Phase {
-    /// Reads a phase as it is typed.
+    /// Parses a phase.
     ///
     /// # Errors
-    /// With what is wrong with the text.
+    /// A message that describes the mistake.
     pub fn parse(text: &str, defaults: Defaults) -> Result<Phase> {
         let (name, words) = words_of(text, topic).map_err(anyhow::Error::msg)?;
         let mut phase = Phase {

@@ -1,17 +1,17 @@
-//! Scripts: phases one after the other, without a pause and without a warm-up, as in
-//! `load, a:30s, e:uniform+30s, delete=90%, a:30s`.
+//! Scripts: consecutive phases without pauses or warm-up, such as `load, a:30s, e:uniform+30s,
+//! delete=90%, a:30s`.
 
 use super::phase::{Amount, Defaults, Lengths, Phase, Task, Wanted, parse_amount, topic, words_of};
 use anyhow::{Result, anyhow};
 
-/// The parts of a script, as errors show them.
+/// The parts of a script, for error messages.
 const ALLOWED: &str = "a script has parts such as load (the first), a:30s, e:uniform+30s, c:2M or delete=90%, separated by commas";
 
-/// Reads a script. Its phases are named by their place and what was typed, so that two that do the
-/// same can be told apart.
+/// Parses a script. Its phases are named by their position and text, so that equal phases can be
+/// distinguished.
 ///
 /// # Errors
-/// With the part that is wrong, and what is allowed there.
+/// A message with the wrong part, and the allowed syntax.
 pub fn parse(text: &str, rate: Option<f64>) -> Result<Vec<Phase>> {
     let parts = text.split(',').map(str::trim).enumerate();
     parts
@@ -24,7 +24,7 @@ pub fn parse(text: &str, rate: Option<f64>) -> Result<Vec<Phase>> {
         .collect()
 }
 
-/// Returns whether a script leaves fewer records than there were.
+/// Returns whether a script deletes records.
 #[must_use]
 pub fn deletes(phases: &[Phase]) -> bool {
     phases
@@ -49,7 +49,7 @@ fn read(part: &str, is_first: bool, rate: Option<f64>) -> Result<Phase, String> 
             rate,
         });
     }
-    // Times are told apart below: two of them have a message of their own.
+    // Times are distinguished below: two of them have a separate error message.
     let (name, words) = words_of(part, |word| {
         match word.starts_with(|c: char| c.is_ascii_digit()) {
             true => word,
@@ -97,7 +97,7 @@ fn read(part: &str, is_first: bool, rate: Option<f64>) -> Result<Phase, String> 
     Ok(phase)
 }
 
-/// Reads `=90%`.
+/// Parses `=90%`.
 fn percent(share: &str) -> Result<u8, String> {
     let number = share
         .strip_prefix('=')

@@ -1,27 +1,27 @@
-//! Values: random bytes that do not compress and end with a checksum over themselves and their key,
-//! so that a wrong answer is seen.
+//! Values: incompressible bytes that end with a checksum over themselves and their key, so that
+//! wrong results are detected.
 
 use twox_hash::XxHash3_64;
 
-/// The least number of bytes of a value: a number that tells writes apart, and the checksum.
+/// Minimum length of a value in bytes: a number that distinguishes writes, and the checksum.
 pub const LEAST: usize = 16;
 
-/// The longest value that is measured, 64 MiB: each thread keeps one in memory.
+/// Maximum length of a value, 64 MiB: each thread keeps one in memory.
 pub const MOST: usize = 64 << 20;
 
 const SUM: usize = 8;
 
-/// How values are made and proven.
+/// Creation and verification of values.
 #[derive(Clone, Copy, Debug)]
 pub struct Values;
 
 impl Values {
-    /// Makes the value of a key, another one for each `nonce`.
+    /// Generates the value of a key; it depends on `nonce`.
     pub fn fill(value: &mut [u8], key: &[u8], nonce: u64) {
         let Some(body) = value.len().checked_sub(SUM) else {
             return;
         };
-        // An xorshift generator (Marsaglia 2003), which is never at zero.
+        // An xorshift generator (Marsaglia 2003), whose state is never zero.
         let mut state = nonce.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         for chunk in value[..body].chunks_mut(8) {
             state ^= state << 13;
@@ -33,7 +33,7 @@ impl Values {
         value[body..].copy_from_slice(&sum.to_le_bytes());
     }
 
-    /// Returns whether this is a value that was made for the key.
+    /// Returns whether the value was generated for this key.
     #[must_use]
     pub fn is_of(value: &[u8], key: &[u8]) -> bool {
         value

@@ -1,11 +1,11 @@
-//! Zipf's distribution, as YCSB draws it: Gray et al., "Quickly generating billion-record synthetic
-//! databases", SIGMOD 1994.
+//! The Zipf distribution as drawn by YCSB: Gray et al., "Quickly generating billion-record
+//! synthetic databases", SIGMOD 1994.
 
 /// The exponent that YCSB uses.
 pub const THETA: f64 = 0.99;
 
-/// Draws ranks so that rank r, from 0 on, comes in proportion to (r + 1)^-0.99. The number of ranks
-/// may grow.
+/// Draws ranks from 0 on; the probability of rank r is proportional to (r + 1)^-0.99. The number of
+/// ranks may grow.
 #[derive(Clone, Debug)]
 pub struct Zipf {
     count: u64,
@@ -14,7 +14,7 @@ pub struct Zipf {
 }
 
 impl Zipf {
-    /// Ranks below `count`, which is at least 1.
+    /// Creates a distribution of ranks below `count`, at least one.
     #[must_use]
     pub fn new(count: u64) -> Zipf {
         let count = count.max(1);
@@ -26,7 +26,7 @@ impl Zipf {
         }
     }
 
-    /// Sets the number of ranks from now on; never fewer than before.
+    /// Increases the number of ranks; it never decreases.
     pub fn grow(&mut self, count: u64) {
         if count <= self.count {
             return;
@@ -38,7 +38,7 @@ impl Zipf {
         self.eta = eta(count, self.zeta);
     }
 
-    /// Returns the next rank.
+    /// Draws the next rank.
     pub fn draw(&self, random: &mut fastrand::Rng) -> u64 {
         let uniform = random.f64();
         let scaled = uniform * self.zeta;
@@ -57,8 +57,8 @@ fn eta(count: u64, zeta_of_all: f64) -> f64 {
     (1.0 - (2.0 / count as f64).powf(1.0 - THETA)) / (1.0 - zeta(2) / zeta_of_all)
 }
 
-/// Returns the sum of r^-theta for r from 1 to `count`: the first ones one by one, the others by
-/// Euler and Maclaurin.
+/// Returns the sum of r^-theta for r from 1 to `count`: the first terms exactly, the rest with the
+/// Euler–Maclaurin formula.
 fn zeta(count: u64) -> f64 {
     const EXACT: u64 = 1000;
     let one = |rank: u64| (rank as f64).powf(-THETA);
@@ -86,7 +86,7 @@ mod tests {
                 zeta(count)
             );
         }
-        // The constant that the YCSB client has for ten thousand million items.
+        // The YCSB client's constant for ten thousand million items.
         assert!((zeta(10_000_000_000) - 26.469_028_201_783_02).abs() < 1e-6);
     }
 
@@ -99,8 +99,8 @@ mod tests {
         for _ in 0..DRAWS {
             counts[zipf.draw(&mut random) as usize] += 1;
         }
-        // The first two are exact, what follows is Gray's approximation, which has a tenth too much
-        // near the top.
+        // The first two are exact; the rest is Gray's approximation, which is a tenth too high near
+        // the top.
         let mass = |ranks: std::ops::Range<usize>| {
             let law: f64 = ranks.clone().map(|rank| ((rank + 1) as f64).powf(-THETA)).sum();
             let found: u64 = counts[ranks].iter().sum();

@@ -1,13 +1,14 @@
-//! The small gate: how many instructions a put, a get, a scanned record, a compacted record, and a
-//! put in a batch and in a transaction take, counted by callgrind, against recorded numbers.
+//! The instruction-count gate: counts the instructions of a put, a get, a scanned record, a
+//! compacted record, and a put in a batch and in a transaction with callgrind, and compares them
+//! with recorded numbers.
 //!
-//! `instructions check` counts and compares, `instructions record` counts and writes the numbers
-//! down; both want `valgrind`. `instructions work` is what they count: one thread, a store in
-//! memory, the same operations each time, so that the counts repeat to a fraction of a percent
-//! whatever else the machine does.
+//! `instructions check` counts and compares; `instructions record` counts and writes the numbers.
+//! Both need `valgrind`. `instructions work` is the measured program: one thread, an in-memory
+//! store, and the same operations each time, so that counts are repeatable to a fraction of a
+//! percent, independent of other load.
 //!
-//! Counts depend on the compiler and the processor's architecture. Both stand in the file; on
-//! others it is said that nothing can be compared.
+//! Counts depend on the compiler and the processor architecture. The file contains both; with
+//! others the gate reports that no comparison is possible.
 
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
@@ -19,7 +20,7 @@ use recorded::Recorded;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// How far a count may be from what was recorded.
+/// Maximum relative deviation from the recorded count.
 const TOLERANCE: f64 = 0.03;
 
 fn main() -> ExitCode {
@@ -39,7 +40,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Returns the numbers, in the repository.
+/// Returns the file with the recorded numbers in the repository.
 fn file() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("instructions.txt")
 }
@@ -95,7 +96,7 @@ fn check() -> Result<()> {
     Ok(())
 }
 
-/// Returns the compiler and the architecture.
+/// Returns the compiler version and the architecture.
 fn machine() -> Result<String> {
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
     let said = Command::new(rustc)
@@ -106,12 +107,12 @@ fn machine() -> Result<String> {
     Ok(format!("{}, {}", text.trim(), std::env::consts::ARCH))
 }
 
-/// Instructions for each operation of each part.
+/// Returns the instructions per operation of each part.
 fn count() -> Result<Vec<(String, f64)>> {
     let place = std::env::temp_dir().join(format!("alluvium-instructions-{}", std::process::id()));
     std::fs::create_dir_all(&place).with_context(|| format!("making {}", place.display()))?;
     let counts = count_in(&place);
-    // What is left there is of no use, and does no harm.
+    // Remaining files are harmless.
     let _ = std::fs::remove_dir_all(&place);
     counts
 }
@@ -119,7 +120,7 @@ fn count() -> Result<Vec<(String, f64)>> {
 fn count_in(place: &Path) -> Result<Vec<(String, f64)>> {
     let program = std::env::current_exe().context("looking for this program")?;
     let out = place.join("out");
-    // Only what the functions of this name do is counted.
+    // Only instructions of functions with this prefix are counted.
     let said = Command::new("valgrind")
         .args(["--tool=callgrind", "--collect-atstart=no", "--cache-sim=no"])
         .arg("--toggle-collect=measured_*")

@@ -1,10 +1,10 @@
-//! The recorded numbers, as text; and what callgrind writes.
+//! The text format of the recorded numbers, and the parser for callgrind's output.
 
 use anyhow::{Context, Result, ensure};
 use std::fmt;
 use std::str::FromStr;
 
-/// Instructions for each operation, and where they were counted.
+/// Instructions per operation, and the environment in which they were counted.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Recorded {
     pub(super) machine: String,
@@ -54,9 +54,9 @@ impl FromStr for Recorded {
     }
 }
 
-/// Returns what a function and all that it calls took, from the table of `callgrind_annotate`. A
-/// function has a line for each file that a part of it comes from; the largest is that of all of
-/// it.
+/// Returns the inclusive instruction count of a function, from the table of `callgrind_annotate`. A
+/// function has one line per source file that contributes to it; the largest value is that of the
+/// whole function.
 pub(super) fn total(table: &str, function: &str) -> Result<u64> {
     let end = format!(":{function}");
     table

@@ -1,4 +1,4 @@
-//! What is counted: the same operations on a store in memory, by one thread and without workers.
+//! The measured work: the same operations on an in-memory store, by one thread without workers.
 
 use alluvium::simulation::OpenIn as _;
 use alluvium::{Db, Keyspace, Options, WriteBatch};
@@ -9,20 +9,20 @@ use anyhow::{Context, Result, ensure};
 use std::hint::black_box;
 use std::sync::Arc;
 
-/// How much is done.
+/// The amount of work.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
-    /// Records of the store.
+    /// Number of records in the store.
     records: u64,
-    /// How often all of them are put before they are compacted.
+    /// Number of times that all records are put before they are compacted.
     rounds: u64,
 }
 
-/// What is counted of it.
+/// A measured part.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
     pub(super) name: &'static str,
-    /// The function that does it, and nothing else.
+    /// The function that contains the measured work and nothing else.
     pub(super) function: &'static str,
     pub(super) operations: u64,
 }
@@ -30,7 +30,7 @@ pub(super) struct Part {
 const MEMORY: u64 = 256 << 20;
 
 impl Sizes {
-    /// `tiny` for tests.
+    /// Returns the sizes; `tiny` is for tests.
     pub(super) fn of(word: Option<&str>) -> Sizes {
         if word == Some("tiny") {
             Sizes {
@@ -45,7 +45,7 @@ impl Sizes {
         }
     }
 
-    /// Returns the parts, in their order.
+    /// Returns the parts in order.
     pub(super) fn parts(self) -> [Part; 8] {
         let part = |name, function, operations| Part {
             name,
@@ -66,14 +66,14 @@ impl Sizes {
     }
 }
 
-/// Does all of it. What the functions called `measured_…` do is counted.
+/// Executes all work. The functions called `measured_…` are counted.
 pub(super) fn all(sizes: Sizes) -> Result<()> {
-    // No record cache: what is counted is the tree.
+    // No record cache, so that the tree is measured.
     let options = Options::new().memory(MEMORY).record_memory(0).workers(0);
     let db = options.open_in(Arc::new(MemoryDirectory::new()))?;
     let keyspace = db.keyspace("usertable")?;
-    // Keys and values are made before anything is counted. The last hundred records make what the
-    // others find: threads' buffers, handles.
+    // Keys and values are created before counting starts. The last hundred records create state
+    // that the others reuse: thread-local buffers and handles.
     let all: Vec<Record> = (0..sizes.records + 100).map(record).collect();
     let (data, first) = all.split_at(sizes.records as usize);
     put(&keyspace, first)?;
@@ -127,7 +127,7 @@ fn get(keyspace: &Keyspace, data: &[Record]) -> Result<()> {
     Ok(())
 }
 
-/// How many writes a batch has, and a transaction.
+/// Number of writes per batch and per transaction.
 const TOGETHER: usize = 100;
 
 fn batches(db: &Db, keyspace: &Keyspace, data: &[Record]) -> Result<()> {
@@ -161,7 +161,8 @@ fn measured_put(keyspace: &Keyspace, data: &[Record]) -> Result<()> {
 #[inline(never)]
 #[unsafe(no_mangle)]
 fn measured_get_memtable(keyspace: &Keyspace, data: &[Record]) -> Result<()> {
-    // Something of its own, or the linker would make this and the other get one.
+    // A distinct statement, because the linker would otherwise merge this function with the other
+    // get.
     black_box("memtable");
     get(keyspace, data)
 }

@@ -1,6 +1,6 @@
-//! The bytes of a trace: a head, then its operations. All numbers are little-endian.
+//! The format of a trace: a header, then its operations. All numbers are little-endian.
 //!
-//! The head:
+//! The header:
 //!
 //! ```text
 //! OFFSET  SIZE  MEANING
@@ -24,9 +24,9 @@ use super::{Head, Operation};
 use crate::workload::mix::Kind;
 use anyhow::{Result, bail, ensure};
 
-/// Bytes of the head.
+/// Length of the header in bytes.
 pub(super) const HEAD_BYTES: usize = 24;
-/// Bytes of an operation.
+/// Length of an operation in bytes.
 pub(super) const OPERATION_BYTES: usize = 16;
 
 const MAGIC: &[u8; 8] = b"allvtrce";
@@ -86,7 +86,7 @@ pub(super) fn decode(bytes: &[u8; OPERATION_BYTES]) -> Result<Operation> {
     })
 }
 
-/// Eight bytes as a number.
+/// Reads eight bytes as a number.
 fn number(bytes: &[u8], at: usize) -> u64 {
     let eight = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>());
     eight.map_or(0, |eight| u64::from_le_bytes(*eight))

@@ -1,14 +1,14 @@
-//! Traces: operations in a file, so that every engine gets the same ones, and those of another
-//! program.
+//! Traces: operations in a file, so that every engine gets the same ones, and operations of other
+//! programs can be replayed.
 //!
-//! *Knows*: how a trace is drawn from a workload, written, and read by several threads.
+//! *Knows*: how a trace is generated from a workload, written, and read by several threads.
 //!
 //! *Does not know*: engines.
 //!
-//! *Read in this order*: `format.rs`, this file, `summary.rs` (what a trace comes to).
+//! *Read in this order*: `format.rs`, this file, `summary.rs` (statistics of a trace).
 //!
-//! A trace is streamed: each thread reads a block of it at a time, and what it has read leaves the
-//! page cache, so that the trace takes nothing from the engine's memory.
+//! A trace is streamed: each thread reads one block at a time, and drops what it has read from the
+//! page cache, so that the trace does not reduce the engine's memory.
 
 mod format;
 mod summary;
@@ -28,27 +28,27 @@ use std::path::Path;
 /// One operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operation {
-    /// What it does.
+    /// Kind of the operation.
     pub kind: Kind,
-    /// The number of the record.
+    /// Number of the record.
     pub record: u64,
-    /// How many records a scan reads.
+    /// Number of records that a scan reads.
     pub length: u32,
 }
 
-/// What a trace says of itself.
+/// The header of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// How many records are loaded before it.
+    /// Number of records loaded before the trace.
     pub records: u64,
-    /// How many operations it has.
+    /// Number of operations.
     pub operations: u64,
 }
 
-/// Writes a trace of a phase, with as many operations and records as `head` says.
+/// Writes a trace of a phase, with the numbers of operations and records in `head`.
 ///
 /// # Errors
-/// When the phase is a load, or as the file system says.
+/// If the phase is not a mix of operations, or I/O errors.
 pub fn record(path: &Path, phase: &Phase, head: Head, seed: u64) -> Result<()> {
     let Task::Mix { mix, distribution } = phase.task else {
         bail!("a trace is drawn from one of the workloads a to f or m; the load is implied");
@@ -77,10 +77,10 @@ pub fn record(path: &Path, phase: &Phase, head: Head, seed: u64) -> Result<()> {
     file.flush().with_context(what)
 }
 
-/// Returns what a trace says of itself.
+/// Reads the header of a trace.
 ///
 /// # Errors
-/// When it is no trace, or a part of it is missing.
+/// If the file is not a trace or is truncated, or I/O errors.
 pub fn head(path: &Path) -> Result<Head> {
     let what = || format!("reading the trace {}", path.display());
     let mut file = File::open(path).with_context(what)?;
@@ -101,7 +101,7 @@ pub fn head(path: &Path) -> Result<Head> {
     Ok(head)
 }
 
-/// The operations of one thread of several: a part of the trace, in its order.
+/// The operations of one of several threads: a contiguous part of the trace.
 #[derive(Debug)]
 pub struct Replay {
     file: BufReader<File>,
@@ -109,11 +109,11 @@ pub struct Replay {
     since_advice: u64,
 }
 
-/// How many operations are read before what was read is dropped from the page cache.
+/// Number of operations between drops of the page cache.
 const ADVISE_EVERY: u64 = 1 << 16;
 
 impl Replay {
-    /// Returns the part of a thread.
+    /// Opens the part of a thread.
     ///
     /// # Errors
     /// As [`head`].
@@ -133,7 +133,7 @@ impl Replay {
     /// Returns the next operation, if there is one.
     ///
     /// # Errors
-    /// As the file system says, or when an operation is none.
+    /// I/O errors, or if an operation is invalid.
     pub fn next_operation(&mut self) -> Result<Option<Operation>> {
         if self.left == 0 {
             return Ok(None);

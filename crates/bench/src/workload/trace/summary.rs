@@ -1,4 +1,4 @@
-//! What a trace comes to: how often it does what, and how skewed that is.
+//! Statistics of a trace: frequencies of operations, and skew.
 
 use super::{Head, format};
 use crate::workload::mix::Kind;
@@ -8,28 +8,28 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
-/// Parts of a trace that are told apart, at most: how far it drifts.
+/// Maximum number of parts that are counted separately, to show drift.
 pub const PARTS: u64 = 48;
-/// Records whose numbers are kept of each part: their pairs tell skew.
+/// Number of sampled records per part; equal pairs among them measure skew.
 const SAMPLES: u64 = 128;
 
-/// How often a part of a trace does what.
+/// The frequencies of operations in a part of a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Part {
-    /// Reads, those of many records at once and those before a write included.
+    /// Reads, including batched reads and reads before a write.
     pub reads: u64,
-    /// Writes of records that are there.
+    /// Writes of existing records.
     pub updates: u64,
     /// Writes of new records.
     pub inserts: u64,
     /// Scans.
     pub scans: u64,
-    /// Records that they read.
+    /// Number of records read by the scans.
     pub scanned: u64,
 }
 
 impl Part {
-    /// Returns all operations of single records, and all scans.
+    /// Returns the number of single-record operations and scans.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.reads + self.updates + self.inserts + self.scans
@@ -52,21 +52,21 @@ impl Part {
     }
 }
 
-/// What a trace comes to.
+/// The statistics of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// What it says of itself.
+    /// Header of the trace.
     pub head: Head,
-    /// Its parts, in their order, each of as many operations.
+    /// Parts of the trace in order, with equal numbers of operations.
     pub parts: Vec<Part>,
-    /// Records of which samples were taken, and how many pairs of these are the same record.
+    /// Number of sampled records.
     pub samples: u64,
-    /// The pairs.
+    /// Number of pairs of samples with the same record.
     pub same_pairs: u64,
 }
 
 impl Summary {
-    /// Returns how many records there are at its end.
+    /// Returns the number of records at the end of the trace.
     #[must_use]
     pub fn keys(&self) -> u64 {
         let inserts: u64 = self.parts.iter().map(|part| part.inserts).sum();
@@ -74,10 +74,10 @@ impl Summary {
     }
 }
 
-/// Reads a trace through, a block at a time.
+/// Reads a whole trace, one block at a time.
 ///
 /// # Errors
-/// When it is no trace, a part of it is missing, or an operation is none.
+/// If the file is not a trace or is truncated, if an operation is invalid, or I/O errors.
 pub fn summary(path: &Path) -> Result<Summary> {
     let what = || format!("reading the trace {}", path.display());
     super::head(path)?;
@@ -85,7 +85,7 @@ pub fn summary(path: &Path) -> Result<Summary> {
     summarise(BufReader::with_capacity(1 << 16, file)).with_context(what)
 }
 
-/// The same for bytes from anywhere.
+/// Like [`summary`], for bytes from any source.
 ///
 /// # Errors
 /// As [`summary`].
